@@ -1,0 +1,63 @@
+//! One env with its random stream and its time limit.
+
+use super::{Action, Env, Outcome};
+use crate::error::{Result, StateError};
+use crate::rng::Pcg64;
+
+/// Where an episode is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    NotReset,
+    Running,
+    Over,
+}
+
+/// One env, stepped by hand: after an end it must be reset.
+#[derive(Debug, Clone)]
+pub struct Episode<E> {
+    env: E,
+    rng: Pcg64,
+    elapsed: u32,
+    phase: Phase,
+}
+
+impl<E: Env> Episode<E> {
+    /// An env that draws from `rng`; [`Episode::reset`] comes before the first step.
+    #[must_use]
+    pub fn new(rng: Pcg64) -> Self {
+        Self { env: E::default(), rng, elapsed: 0, phase: Phase::NotReset }
+    }
+
+    /// Begins an episode, on the stream `rng` where one is given and otherwise on the present one.
+    /// Writes the first observation into `obs`.
+    pub fn reset(&mut self, rng: Option<Pcg64>, obs: &mut [f32]) {
+        if let Some(rng) = rng {
+            self.rng = rng;
+        }
+        self.env.reset(&mut self.rng);
+        self.elapsed = 0;
+        self.phase = Phase::Running;
+        self.env.observe(obs);
+    }
+
+    /// Advances by one step, writes the observation into `obs`, and returns the outcome and whether
+    /// the time limit was reached.
+    ///
+    /// # Errors
+    /// [`StateError::NotReset`], [`StateError::EpisodeOver`], or what [`Action::check`] finds.
+    pub fn step(&mut self, action: E::Action, obs: &mut [f32]) -> Result<(Outcome, bool)> {
+        match self.phase {
+            Phase::NotReset => return Err(StateError::NotReset.into()),
+            Phase::Over => return Err(StateError::EpisodeOver.into()),
+            Phase::Running => action.check(&E::SPEC.action_space, None)?,
+        }
+        let outcome = self.env.step(action, &mut self.rng);
+        self.elapsed += 1;
+        let truncated = self.elapsed >= E::SPEC.max_episode_steps;
+        if outcome.terminated || truncated {
+            self.phase = Phase::Over;
+        }
+        self.env.observe(obs);
+        Ok((outcome, truncated))
+    }
+}

@@ -1,0 +1,137 @@
+//! Environments: the trait that one env implements, and the registry of those in this crate.
+//!
+//! An [`Env`] is the dynamics of one episode and nothing else. Time limits, random streams, resets
+//! and batches are added around it, once for all envs, by [`Episode`] and [`VecEnv`]. An env of
+//! another crate gets a vector env from `VecEnv::<ThatEnv>::new`, and reaches code that is not
+//! generic as a `Box<dyn VectorEnv>`.
+
+mod action;
+mod cartpole;
+mod episode;
+mod vec;
+
+pub use action::{Action, ActionSpace, Actions};
+pub use cartpole::CartPole;
+pub use episode::Episode;
+pub use vec::{MAX_ENVS, StepBuffers, VecEnv, VecEnvState, VectorEnv};
+
+use crate::error::{KernelError, Result};
+use crate::rng::Pcg64;
+
+/// What is fixed about an env.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EnvSpec {
+    /// The registered name, `"CartPole-v1"`.
+    pub id: &'static str,
+    /// Lower bounds of the observation, one per component.
+    pub obs_low: &'static [f32],
+    /// Upper bounds of the observation, one per component.
+    pub obs_high: &'static [f32],
+    /// The actions there are.
+    pub action_space: ActionSpace,
+    /// Steps after which an episode is truncated.
+    pub max_episode_steps: u32,
+    /// How many `f64` the physical state has.
+    pub state_dim: usize,
+}
+
+impl EnvSpec {
+    /// How many components an observation has.
+    #[must_use]
+    pub const fn obs_dim(&self) -> usize {
+        self.obs_low.len()
+    }
+}
+
+/// What a step gives besides the observation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outcome {
+    /// The reward of the step.
+    pub reward: f64,
+    /// Whether the step reached a terminal state.
+    pub terminated: bool,
+}
+
+/// The dynamics of one episode.
+///
+/// An implementation keeps its physical state and draws every random number from the stream it is
+/// given, so that a seed fixes an episode.
+pub trait Env: Clone + Default + Send + 'static {
+    /// What is fixed about the env.
+    const SPEC: EnvSpec;
+
+    /// One action: `i64` for discrete actions, `[f32; D]` for continuous ones.
+    type Action: Action;
+
+    /// Begins an episode.
+    fn reset(&mut self, rng: &mut Pcg64);
+
+    /// Advances by one step. The caller has checked `action` against the action space.
+    fn step(&mut self, action: Self::Action, rng: &mut Pcg64) -> Outcome;
+
+    /// Writes the observation into `obs`, which has `SPEC.obs_dim()` elements.
+    fn observe(&self, obs: &mut [f32]);
+
+    /// Writes the physical state into `state`, which has `SPEC.state_dim` elements.
+    fn save(&self, state: &mut [f64]);
+
+    /// Takes over a physical state of `SPEC.state_dim` finite elements.
+    fn load(&mut self, state: &[f64]);
+}
+
+const NATIVE_ENV_IDS: &[&str] = &[CartPole::SPEC.id];
+
+/// A name is offered as a correction from this Jaro-Winkler similarity on.
+const SIMILAR: f64 = 0.75;
+
+/// The ids that [`make_vec`] builds.
+#[must_use]
+pub fn native_env_ids() -> &'static [&'static str] {
+    NATIVE_ENV_IDS
+}
+
+/// Builds `n_envs` envs of the id `env_id`, their random streams seeded as by
+/// [`VectorEnv::seed_all`].
+///
+/// # Errors
+/// [`KernelError::UnknownEnv`] for an id that is not in [`native_env_ids`],
+/// [`KernelError::Range`] for `n_envs` outside `[1, MAX_ENVS]`, [`KernelError::OutOfMemory`].
+pub fn make_vec(env_id: &str, n_envs: usize) -> Result<Box<dyn VectorEnv>> {
+    if env_id == CartPole::SPEC.id {
+        return Ok(Box::new(VecEnv::<CartPole>::new(n_envs)?));
+    }
+    let similarity =
+        |known: &str| strsim::jaro_winkler(&env_id.to_lowercase(), &known.to_lowercase());
+    let nearest = NATIVE_ENV_IDS
+        .iter()
+        .copied()
+        .filter(|known| similarity(known) >= SIMILAR)
+        .max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    Err(KernelError::UnknownEnv { id: env_id.to_owned(), nearest, known: NATIVE_ENV_IDS })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_env_can_be_made() {
+        for id in native_env_ids() {
+            assert_eq!(make_vec(id, 1).unwrap().spec().id, *id);
+        }
+    }
+
+    #[test]
+    fn an_unknown_env_is_answered_with_the_nearest() {
+        let error = make_vec("cartpole-v1", 1).err().unwrap();
+        let text = "unknown env id 'cartpole-v1', did you mean 'CartPole-v1'?; \
+                    the native envs are CartPole-v1";
+        assert_eq!(error.to_string(), text);
+    }
+
+    #[test]
+    fn a_wholly_different_name_gets_no_suggestion() {
+        let error = make_vec("Humanoid", 1).err().unwrap();
+        assert!(matches!(error, KernelError::UnknownEnv { nearest: None, .. }));
+    }
+}

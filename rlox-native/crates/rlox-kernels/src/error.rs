@@ -1,0 +1,215 @@
+//! The one error type of the crate.
+
+use std::fmt;
+
+/// Result of every fallible function of the crate.
+pub type Result<T> = std::result::Result<T, KernelError>;
+
+/// What a caller can get wrong, with the values that are needed to put it right.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KernelError {
+    /// An array differs in shape from the one it belongs to.
+    #[error(
+        "{name} must have {} {} like {like}, got {}",
+        noun(expected),
+        Shape(expected),
+        Shape(got)
+    )]
+    Shape {
+        /// The argument that is wrong.
+        name: &'static str,
+        /// The shape it must have.
+        expected: Vec<usize>,
+        /// The argument, or the quantity, that sets the expected shape.
+        like: &'static str,
+        /// The shape it has.
+        got: Vec<usize>,
+    },
+    /// A number lies outside its closed range.
+    #[error("{name} must lie in [{low}, {high}], got {value}")]
+    Range {
+        /// The argument that is wrong.
+        name: &'static str,
+        /// The smallest allowed value.
+        low: f64,
+        /// The largest allowed value.
+        high: f64,
+        /// The value it has.
+        value: f64,
+    },
+    /// A number must be finite and is not.
+    #[error("{name} must be finite, got a non-finite value at index {index}")]
+    NonFinite {
+        /// The argument that is wrong.
+        name: &'static str,
+        /// Where in the flattened argument the first such value is.
+        index: usize,
+    },
+    /// A discrete action does not exist.
+    #[error("{} must lie in [0, {}], got {value}", ActionName(*index), n_actions - 1)]
+    Action {
+        /// The env the action is for; `None` where there is only one.
+        index: Option<usize>,
+        /// How many actions there are.
+        n_actions: i64,
+        /// The action that was given.
+        value: i64,
+    },
+    /// Discrete actions were given to a continuous env, or the reverse.
+    #[error("{env_id} takes {expected} actions, got {got}")]
+    ActionKind {
+        /// The env the actions are for.
+        env_id: &'static str,
+        /// The kind the env takes.
+        expected: &'static str,
+        /// The kind that was given.
+        got: &'static str,
+    },
+    /// The call is not allowed in this state of the object.
+    #[error("{0}")]
+    State(#[from] StateError),
+    /// A saved state cannot have come from this kind of object.
+    #[error("{name} is no valid state: {reason}")]
+    Corrupt {
+        /// The part of the state that is wrong.
+        name: &'static str,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// No env has this name.
+    #[error(
+        "unknown env id '{id}'{}; the native envs are {}",
+        DidYouMean(*nearest),
+        known.join(", ")
+    )]
+    UnknownEnv {
+        /// The name that was asked for.
+        id: String,
+        /// The known name most like it, where one is similar.
+        nearest: Option<&'static str>,
+        /// Every known name.
+        known: &'static [&'static str],
+    },
+    /// Memory for an object of the requested size could not be had.
+    #[error("not enough memory for {name} = {requested}")]
+    OutOfMemory {
+        /// The argument that sets the size.
+        name: &'static str,
+        /// Its value.
+        requested: usize,
+    },
+    /// The operating system gave no random numbers to seed from.
+    #[error("the operating system gave no entropy; pass a seed")]
+    NoEntropy,
+}
+
+/// Calls that come in the wrong order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// An env was stepped before its first episode began.
+    #[error("the env has not been reset; call reset() before step()")]
+    NotReset,
+    /// An env was stepped after its episode ended.
+    #[error("the episode has ended; call reset() before the next step()")]
+    EpisodeOver,
+    /// A vector env was stepped before its first episodes began.
+    #[error("the envs have not been reset; call reset_all() before stepping")]
+    BatchNotReset,
+}
+
+/// Checks that `got` is `expected`, the length of the argument `like`.
+pub(crate) fn check_len(
+    name: &'static str,
+    got: usize,
+    like: &'static str,
+    expected: usize,
+) -> Result<()> {
+    if got == expected {
+        return Ok(());
+    }
+    Err(KernelError::Shape { name, expected: vec![expected], like, got: vec![got] })
+}
+
+/// Checks that `value` is a number in `[low, high]`.
+pub(crate) fn check_range(name: &'static str, value: f64, low: f64, high: f64) -> Result<()> {
+    // Written so that NaN, which compares false with everything, is refused.
+    if value >= low && value <= high {
+        return Ok(());
+    }
+    Err(KernelError::Range { name, low, high, value })
+}
+
+/// What a shape of so many axes is called.
+fn noun(shape: &[usize]) -> &'static str {
+    if shape.len() == 1 { "length" } else { "shape" }
+}
+
+/// Prints `4` for one axis and `(4, 2)` for more.
+struct Shape<'a>(&'a [usize]);
+
+impl fmt::Display for Shape<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [length] = self.0 {
+            return write!(f, "{length}");
+        }
+        f.write_str("(")?;
+        for (axis, size) in self.0.iter().enumerate() {
+            let separator = if axis == 0 { "" } else { ", " };
+            write!(f, "{separator}{size}")?;
+        }
+        f.write_str(")")
+    }
+}
+
+struct ActionName(Option<usize>);
+
+impl fmt::Display for ActionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(index) => write!(f, "actions[{index}]"),
+            None => f.write_str("action"),
+        }
+    }
+}
+
+struct DidYouMean(Option<&'static str>);
+
+impl fmt::Display for DidYouMean {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(name) => write!(f, ", did you mean '{name}'?"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn length_mismatch_names_both_arguments() {
+        let error = check_len("values", 3, "rewards", 4).unwrap_err();
+        assert_eq!(error.to_string(), "values must have length 4 like rewards, got 3");
+    }
+
+    #[test]
+    fn shape_mismatch_prints_tuples() {
+        let error = KernelError::Shape {
+            name: "values",
+            expected: vec![4, 2],
+            like: "rewards",
+            got: vec![2, 4],
+        };
+        let text = "values must have shape (4, 2) like rewards, got (2, 4)";
+        assert_eq!(error.to_string(), text);
+    }
+
+    #[test]
+    fn range_refuses_nan() {
+        let error = check_range("gamma", f64::NAN, 0.0, 1.0).unwrap_err();
+        assert_eq!(error.to_string(), "gamma must lie in [0, 1], got NaN");
+    }
+}

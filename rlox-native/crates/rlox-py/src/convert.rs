@@ -1,0 +1,276 @@
+//! Python objects to what kernels take.
+
+use numpy::{
+    BorrowError, Element, PyArray, PyArray1, PyArrayDescrMethods, PyArrayMethods, PyReadonlyArray,
+    PyReadonlyArray1, PyReadwriteArray, PyUntypedArray, PyUntypedArrayMethods, ndarray::Dimension,
+};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyList, PyString};
+use rlox_kernels::KernelError;
+
+use crate::errors::raise;
+
+/// NumPy's one-letter names of the kinds of number that convert to a real one.
+const REAL_KINDS: &[u8] = b"biuf";
+
+/// `object` as a NumPy array of real numbers of any type; `name` is the argument in messages.
+fn as_real_array<'py>(
+    object: &Bound<'py, PyAny>,
+    name: &str,
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let py = object.py();
+    let array = if let Ok(array) = object.cast::<PyUntypedArray>() {
+        array.clone()
+    } else {
+        let array = numpy_call(py, "asarray", (object,)).map_err(|cause| {
+            if !cause.is_instance_of::<PyValueError>(py) {
+                return cause;
+            }
+            let error = PyValueError::new_err(format!("{name} must be a rectangular array"));
+            error.set_cause(py, Some(cause));
+            error
+        })?;
+        array.cast_into::<PyUntypedArray>()?
+    };
+    let dtype = array.dtype();
+    if REAL_KINDS.contains(&dtype.kind()) {
+        return Ok(array);
+    }
+    Err(PyTypeError::new_err(format!("{name} must hold real numbers, got dtype {dtype}")))
+}
+
+/// Calls `numpy.<function>`.
+fn numpy_call<'py>(
+    py: Python<'py>,
+    function: &str,
+    args: impl pyo3::call::PyCallArgs<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    py.import(intern!(py, "numpy"))?.getattr(function)?.call1(args)
+}
+
+/// `object` as a contiguous array of `T`, itself where it is one already.
+pub(crate) fn real_array<'py, T: Element, D: Dimension>(
+    object: &Bound<'py, PyAny>,
+    name: &str,
+) -> PyResult<PyReadonlyArray<'py, T, D>> {
+    if let Ok(array) = object.cast::<PyArray<T, D>>()
+        && is_plain(array.as_untyped())
+    {
+        return borrow(array, name);
+    }
+    let array = as_real_array(object, name)?;
+    let ndim = array.ndim();
+    if let Some(expected) = D::NDIM
+        && ndim != expected
+    {
+        let plural = if expected == 1 { "" } else { "s" };
+        let text = format!("{name} must have {expected} dimension{plural}, got {ndim}");
+        return Err(PyValueError::new_err(text));
+    }
+    let py = object.py();
+    // Not `ascontiguousarray`, which leaves an unaligned array unaligned.
+    let array = numpy_call(py, "require", (array, T::get_dtype(py), "CA"))?;
+    borrow(array.cast::<PyArray<T, D>>()?, name)
+}
+
+/// `object` as a contiguous array of bytes, zero for false; any real number but zero is true.
+///
+/// A NumPy bool may hold any byte (`uint8_array.view(bool)`), a Rust one may not: hence bytes.
+pub(crate) fn mask_array<'py, D: Dimension>(
+    object: &Bound<'py, PyAny>,
+    name: &str,
+) -> PyResult<PyReadonlyArray<'py, u8, D>> {
+    let py = object.py();
+    let bytes =
+        |array: &Bound<'py, PyAny>| array.call_method1(intern!(py, "view"), (u8::get_dtype(py),));
+    if let Ok(array) = object.cast::<PyArray<bool, D>>()
+        && is_plain(array.as_untyped())
+    {
+        return real_array(&bytes(array.as_any())?, name);
+    }
+    let array = as_real_array(object, name)?;
+    let array = numpy_call(py, "ascontiguousarray", (array, bool::get_dtype(py)))?;
+    real_array(&bytes(&array)?, name)
+}
+
+/// Checks that the argument `name` has the shape that `like` sets.
+pub(crate) fn check_shape(
+    name: &'static str,
+    got: &[usize],
+    like: &'static str,
+    expected: &[usize],
+) -> PyResult<()> {
+    if got == expected {
+        return Ok(());
+    }
+    let (expected, got) = (expected.to_vec(), got.to_vec());
+    Err(raise(KernelError::Shape { name, expected, like, got }))
+}
+
+/// Whether the elements lie as Rust's slices do: contiguous in C order, and aligned.
+fn is_plain(array: &Bound<'_, PyUntypedArray>) -> bool {
+    array.is_c_contiguous() && array.is_aligned()
+}
+
+fn borrow<'py, T: Element, D: Dimension>(
+    array: &Bound<'py, PyArray<T, D>>,
+    name: &str,
+) -> PyResult<PyReadonlyArray<'py, T, D>> {
+    array.try_readonly().map_err(|_| PyValueError::new_err(format!("{name} is being written to")))
+}
+
+/// One integer action per env. An `int64` array is read in place.
+pub(crate) enum ActionArray<'py> {
+    Borrowed(PyReadonlyArray1<'py, i64>),
+    Owned(Vec<i64>),
+}
+
+impl ActionArray<'_> {
+    pub(crate) fn as_slice(&self) -> PyResult<&[i64]> {
+        match self {
+            Self::Borrowed(array) => Ok(array.as_slice()?),
+            Self::Owned(actions) => Ok(actions),
+        }
+    }
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for ActionArray<'py> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(array) = object.cast::<PyArray1<i64>>()
+            && is_plain(array.as_untyped())
+        {
+            return Ok(Self::Borrowed(borrow(&array, "actions")?));
+        }
+        if let Ok(list) = object.cast::<PyList>() {
+            return parse_actions(list.iter());
+        }
+        let array = as_real_array(&object, "actions")?;
+        let (dtype, ndim) = (array.dtype(), array.ndim());
+        if !b"iu".contains(&dtype.kind()) {
+            let text = format!("actions must be integers, got dtype {dtype}");
+            return Err(PyTypeError::new_err(text));
+        }
+        if ndim != 1 {
+            let text = format!("actions must have 1 dimension, got {ndim}");
+            return Err(PyValueError::new_err(text));
+        }
+        // Through Python integers: a uint64 beyond int64 must be refused, not wrapped.
+        parse_actions(array.call_method0("tolist")?.cast::<PyList>()?.iter())
+    }
+}
+
+fn parse_actions<'py>(
+    items: impl Iterator<Item = Bound<'py, PyAny>>,
+) -> PyResult<ActionArray<'py>> {
+    let parse = |(index, item)| {
+        // A mask passed by mistake would otherwise be a valid batch of actions.
+        if Bound::is_instance_of::<PyBool>(&item) {
+            let text = format!("actions[{index}] must be an integer, got bool");
+            return Err(PyTypeError::new_err(text));
+        }
+        parse_action(&item, Some(index))
+    };
+    items.enumerate().map(parse).collect::<PyResult<_>>().map(ActionArray::Owned)
+}
+
+/// An integer that fits `i64`, from anything with `__index__`; `index` is its place in a batch.
+pub(crate) fn parse_action(object: &Bound<'_, PyAny>, index: Option<usize>) -> PyResult<i64> {
+    object.extract().map_err(|error: PyErr| {
+        let name = index.map_or_else(|| "action".to_owned(), |index| format!("actions[{index}]"));
+        if error.is_instance_of::<PyOverflowError>(object.py()) {
+            PyValueError::new_err(format!("{name} is no action of the env, got {object}"))
+        } else {
+            PyTypeError::new_err(format!("{name} must be an integer, got {}", type_name(object)))
+        }
+    })
+}
+
+/// A size: an integer of at least 1, from anything with `__index__`.
+pub(crate) fn parse_size(object: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
+    let size: Result<usize, PyErr> = object.extract();
+    match size {
+        Ok(size) if size > 0 => Ok(size),
+        Err(error) if error.is_instance_of::<PyTypeError>(object.py()) => {
+            let text = format!("{name} must be an integer, got {}", type_name(object));
+            Err(PyTypeError::new_err(text))
+        }
+        _ => Err(PyValueError::new_err(format!("{name} must be at least 1, got {object}"))),
+    }
+}
+
+/// A seed: an integer in `[0, 2**64)`, from anything with `__index__` but a bool.
+pub(crate) fn parse_seed(object: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let py = object.py();
+    let is_bool = object.is_instance_of::<PyBool>();
+    let Some(integer) = object.call_method0(intern!(py, "__index__")).ok().filter(|_| !is_bool)
+    else {
+        return Err(PyTypeError::new_err(format!(
+            "seed must be a non-negative integer or None, got {}",
+            type_name(object)
+        )));
+    };
+    integer.extract().map_err(|_| {
+        PyValueError::new_err(format!("seed must lie in [0, {}], got {integer}", u64::MAX))
+    })
+}
+
+/// The seeds of `n_envs` envs: the integer `s` is s, s + 1, ...; a sequence gives one seed per env.
+pub(crate) fn parse_seeds(
+    object: Option<&Bound<'_, PyAny>>,
+    n_envs: usize,
+) -> PyResult<Option<Vec<u64>>> {
+    let Some(object) = object else { return Ok(None) };
+    let len = if object.is_instance_of::<PyString>() { None } else { object.len().ok() };
+    let Some(len) = len else {
+        let first = parse_seed(object)?;
+        let Some(last) = first.checked_add(n_envs as u64 - 1) else {
+            let text = format!("seed + n - 1 must lie in [0, {}], got seed {first}", u64::MAX);
+            return Err(PyValueError::new_err(text));
+        };
+        return Ok(Some((first..=last).collect()));
+    };
+    check_shape("seed", &[len], "the envs", &[n_envs])?;
+    // No more than promised: an iterator that lies about its length may have no end.
+    let items = object.try_iter()?.take(n_envs);
+    items.map(|item| parse_seed(&item?)).collect::<PyResult<_>>().map(Some)
+}
+
+fn type_name(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
+}
+
+/// `object` as the array a kernel writes into: exactly this type, shape and layout.
+pub(crate) fn output_array<'py, T: Element, D: Dimension>(
+    object: &Bound<'py, PyAny>,
+    name: &'static str,
+    expected: &[usize],
+) -> PyResult<PyReadwriteArray<'py, T, D>> {
+    let Ok(array) = object.cast::<PyUntypedArray>() else {
+        let text = format!("{name} must be a NumPy array, got {}", type_name(object));
+        return Err(PyTypeError::new_err(text));
+    };
+    let (dtype, got) = (array.dtype(), array.shape());
+    if !dtype.is_equiv_to(&T::get_dtype(object.py())) {
+        let text = format!("{name} must have dtype {}, got {dtype}", T::get_dtype(object.py()));
+        return Err(PyTypeError::new_err(text));
+    }
+    check_shape(name, got, "the envs", expected)?;
+    if !is_plain(array) {
+        return Err(PyValueError::new_err(format!("{name} must be C-contiguous and aligned")));
+    }
+    array.cast::<PyArray<T, D>>()?.try_readwrite().map_err(|cause| match cause {
+        BorrowError::NotWriteable => PyValueError::new_err(format!("{name} must be writeable")),
+        _ => PyValueError::new_err(format!(
+            "{name} must not share memory with another argument or with a call in progress"
+        )),
+    })
+}
+
+/// Sets every element to false, so that each holds a byte that is a bool to Rust as well.
+pub(crate) fn clear(array: &Bound<'_, PyAny>) -> PyResult<()> {
+    array.call_method1(intern!(array.py(), "fill"), (false,)).map(|_| ())
+}

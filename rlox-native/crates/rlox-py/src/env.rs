@@ -1,0 +1,288 @@
+//! The vector env.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use numpy::ndarray::{Dimension, Ix1, Ix2};
+use numpy::{
+    Element, PyArray, PyArray1, PyArray2, PyArrayMethods, PyReadwriteArray1, PyReadwriteArray2,
+};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+use rlox_kernels::env::{self, Actions, EnvSpec, StepBuffers, VecEnvState, VectorEnv, make_vec};
+
+use crate::convert::{
+    ActionArray, check_shape, clear, mask_array, output_array, parse_seeds, parse_size, real_array,
+};
+use crate::errors::raise;
+use crate::spaces;
+
+/// Return the ids that `VecEnv` builds.
+#[pyfunction]
+pub(crate) fn native_env_ids() -> Vec<&'static str> {
+    env::native_env_ids().to_vec()
+}
+
+/// `n` native envs stepped together, each reset in the step that ends its episode.
+///
+/// Env i is bit-identical to gymnasium's env of the same id and seed. Calls from several threads
+/// are done one after the other.
+#[pyclass(frozen, module = "rlox_native")]
+pub(crate) struct VecEnv {
+    // Taken only while the interpreter lock is released: whoever holds it then needs nothing else.
+    envs: Mutex<Box<dyn VectorEnv>>,
+    spec: &'static EnvSpec,
+    n_envs: usize,
+    // Made once, so that a space keeps the seed that a caller gives it.
+    observation_space: PyOnceLock<Py<PyAny>>,
+    action_space: PyOnceLock<Py<PyAny>>,
+}
+
+impl VecEnv {
+    fn lock(&self) -> MutexGuard<'_, Box<dyn VectorEnv>> {
+        self.envs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn step(
+        &self,
+        py: Python<'_>,
+        actions: &ActionArray<'_>,
+        out: &mut Outputs<'_>,
+    ) -> PyResult<()> {
+        let actions = Actions::Discrete(actions.as_slice()?);
+        let mut buffers = out.buffers()?;
+        py.detach(|| self.lock().step_all(actions, &mut buffers)).map_err(raise)
+    }
+}
+
+/// The arrays a step writes, borrowed for writing.
+struct Outputs<'py> {
+    obs: PyReadwriteArray2<'py, f32>,
+    rewards: PyReadwriteArray1<'py, f64>,
+    terminated: PyReadwriteArray1<'py, bool>,
+    truncated: PyReadwriteArray1<'py, bool>,
+    final_obs: PyReadwriteArray2<'py, f32>,
+}
+
+impl Outputs<'_> {
+    fn buffers(&mut self) -> PyResult<StepBuffers<'_>> {
+        Ok(StepBuffers {
+            obs: self.obs.as_slice_mut()?,
+            rewards: self.rewards.as_slice_mut()?,
+            terminated: self.terminated.as_slice_mut()?,
+            truncated: self.truncated.as_slice_mut()?,
+            final_obs: self.final_obs.as_slice_mut()?,
+        })
+    }
+}
+
+#[pymethods]
+impl VecEnv {
+    #[new]
+    #[pyo3(signature = (n, seed=None, env_id="CartPole-v1"))]
+    fn new(n: &Bound<'_, PyAny>, seed: Option<&Bound<'_, PyAny>>, env_id: &str) -> PyResult<Self> {
+        let n_envs = parse_size(n, "n")?;
+        let mut envs = make_vec(env_id, n_envs).map_err(raise)?;
+        if let Some(seeds) = parse_seeds(seed, n_envs)? {
+            envs.seed_all(&seeds).map_err(raise)?;
+        }
+        let spec = envs.spec();
+        let (observation_space, action_space) = (PyOnceLock::new(), PyOnceLock::new());
+        Ok(Self { envs: Mutex::new(envs), spec, n_envs, observation_space, action_space })
+    }
+
+    /// How many envs there are.
+    #[getter]
+    fn n_envs(&self) -> usize {
+        self.n_envs
+    }
+
+    /// The id of each env.
+    #[getter]
+    fn env_id(&self) -> &'static str {
+        self.spec.id
+    }
+
+    /// The gymnasium space of one env's observations.
+    #[getter]
+    fn observation_space(&self, py: Python<'_>) -> PyResult<&Py<PyAny>> {
+        self.observation_space
+            .get_or_try_init(py, || spaces::make_box(py, self.spec.obs_low, self.spec.obs_high))
+    }
+
+    /// The gymnasium space of one env's actions.
+    #[getter]
+    fn action_space(&self, py: Python<'_>) -> PyResult<&Py<PyAny>> {
+        self.action_space
+            .get_or_try_init(py, || spaces::make_action_space(py, self.spec.action_space))
+    }
+
+    /// Begin an episode in every env and return the observations, float32 (n, `obs_dim`).
+    ///
+    /// An integer s seeds env i with s + i, a sequence seeds each; without, every stream goes on.
+    #[pyo3(signature = (seed=None))]
+    fn reset_all<'py>(
+        &self,
+        py: Python<'py>,
+        seed: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let seeds = parse_seeds(seed, self.n_envs)?;
+        let array = PyArray2::zeros(py, [self.n_envs, self.spec.obs_dim()], false);
+        {
+            let mut obs = array.try_readwrite()?;
+            let obs = obs.as_slice_mut()?;
+            py.detach(|| {
+                let mut envs = self.lock();
+                if let Some(seeds) = &seeds {
+                    envs.seed_all(seeds)?;
+                }
+                envs.reset_all(obs)
+            })
+            .map_err(raise)?;
+        }
+        Ok(array)
+    }
+
+    /// Step every env with one of the `actions` (n,), and begin an episode where one ended.
+    ///
+    /// Return a dict of obs, rewards, terminated, truncated and `final_obs`; `final_obs` is what the
+    /// step itself led to, obs what to act on next.
+    #[expect(clippy::needless_pass_by_value, reason = "pyo3 hands over what it has extracted")]
+    fn step_all<'py>(
+        &self,
+        py: Python<'py>,
+        actions: ActionArray<'py>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (n, obs_dim) = (self.n_envs, self.spec.obs_dim());
+        let obs = PyArray2::zeros(py, [n, obs_dim], false);
+        let rewards = PyArray1::zeros(py, n, false);
+        let terminated = PyArray1::zeros(py, n, false);
+        let truncated = PyArray1::zeros(py, n, false);
+        let final_obs = PyArray2::zeros(py, [n, obs_dim], false);
+        let mut out = Outputs {
+            obs: obs.try_readwrite()?,
+            rewards: rewards.try_readwrite()?,
+            terminated: terminated.try_readwrite()?,
+            truncated: truncated.try_readwrite()?,
+            final_obs: final_obs.try_readwrite()?,
+        };
+        self.step(py, &actions, &mut out)?;
+        let result = PyDict::new(py);
+        result.set_item(intern!(py, "obs"), &obs)?;
+        result.set_item(intern!(py, "rewards"), &rewards)?;
+        result.set_item(intern!(py, "terminated"), &terminated)?;
+        result.set_item(intern!(py, "truncated"), &truncated)?;
+        result.set_item(intern!(py, "final_obs"), &final_obs)?;
+        Ok(result)
+    }
+
+    /// Do what `step_all` does, into arrays that are there already.
+    #[expect(clippy::too_many_arguments, reason = "the arrays of a step")]
+    #[expect(clippy::needless_pass_by_value, reason = "pyo3 hands over what it has extracted")]
+    fn step_into<'py>(
+        &self,
+        py: Python<'py>,
+        actions: ActionArray<'py>,
+        obs: &Bound<'py, PyAny>,
+        rewards: &Bound<'py, PyAny>,
+        terminated: &Bound<'py, PyAny>,
+        truncated: &Bound<'py, PyAny>,
+        final_obs: &Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        let (row, table) = ([self.n_envs], [self.n_envs, self.spec.obs_dim()]);
+        let mut out = Outputs {
+            obs: output_array(obs, "obs", &table)?,
+            rewards: output_array(rewards, "rewards", &row)?,
+            terminated: output_array(terminated, "terminated", &row)?,
+            truncated: output_array(truncated, "truncated", &row)?,
+            final_obs: output_array(final_obs, "final_obs", &table)?,
+        };
+        clear(terminated)?;
+        clear(truncated)?;
+        self.step(py, &actions, &mut out)
+    }
+
+    /// Return a copy of all that decides how the envs go on, as a dict of arrays.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let state = py.detach(|| self.lock().state());
+        let words = state.rng.concat();
+        let result = PyDict::new(py);
+        let table = |len| [self.n_envs, len];
+        result.set_item("physics", shaped(py, &state.physics, table(self.spec.state_dim))?)?;
+        result.set_item("elapsed", PyArray1::from_slice(py, &state.elapsed))?;
+        result.set_item("rng", shaped(py, &words, table(4))?)?;
+        result.set_item("started", PyArray1::from_slice(py, &[state.started]))?;
+        Ok(result)
+    }
+
+    /// Go on exactly from a `state()`; what no env can be in is refused and changes nothing.
+    fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
+        let Ok(state) = state.cast::<PyDict>() else {
+            return Err(PyTypeError::new_err("state must be a dict of arrays"));
+        };
+        if state.len() != 4 {
+            return Err(PyValueError::new_err(format!(
+                "state must have the keys physics, elapsed, rng and started, got {}",
+                state.keys()
+            )));
+        }
+        let (row, table) = ([self.n_envs], |len| [self.n_envs, len]);
+        let words = saved::<u64, Ix2>(state, "rng", &table(4))?;
+        let started = saved_array::<bool, Ix1>(state, "started", &[1])?;
+        let state = VecEnvState {
+            physics: saved::<f64, Ix2>(state, "physics", &table(self.spec.state_dim))?,
+            elapsed: saved::<u32, Ix1>(state, "elapsed", &row)?,
+            rng: words.as_chunks().0.to_vec(),
+            started: mask_array::<Ix1>(&started, "started")?
+                .as_slice()?
+                .iter()
+                .any(|&byte| byte != 0),
+        };
+        py.detach(|| self.lock().set_state(&state)).map_err(raise)
+    }
+
+    /// Do nothing: the envs hold no resource but memory.
+    #[expect(clippy::unused_self, reason = "part of the protocol of vector envs")]
+    fn close(&self) {}
+
+    fn __repr__(&self) -> String {
+        format!("VecEnv(n={}, env_id='{}')", self.n_envs, self.spec.id)
+    }
+}
+
+fn shaped<'py, T: Element>(
+    py: Python<'py>,
+    elements: &[T],
+    shape: [usize; 2],
+) -> PyResult<Bound<'py, PyArray2<T>>> {
+    PyArray1::from_slice(py, elements).reshape(shape)
+}
+
+/// The array `state[key]`, which must have exactly this type and shape.
+fn saved_array<'py, T: Element, D: Dimension>(
+    state: &Bound<'py, PyDict>,
+    key: &'static str,
+    shape: &[usize],
+) -> PyResult<Bound<'py, PyAny>> {
+    let Some(array) = state.get_item(key)? else {
+        return Err(PyValueError::new_err(format!("state must have the key '{key}'")));
+    };
+    let Ok(typed) = array.cast::<PyArray<T, D>>() else {
+        let dtype = T::get_dtype(state.py());
+        let text = format!("state['{key}'] must be an array of dtype {dtype}, got {array}");
+        return Err(PyValueError::new_err(text));
+    };
+    check_shape(key, numpy::PyUntypedArrayMethods::shape(typed.as_untyped()), "the envs", shape)?;
+    Ok(array)
+}
+
+fn saved<T: Element, D: Dimension>(
+    state: &Bound<'_, PyDict>,
+    key: &'static str,
+    shape: &[usize],
+) -> PyResult<Vec<T>> {
+    let array = saved_array::<T, D>(state, key, shape)?;
+    Ok(real_array::<T, D>(&array, key)?.to_vec()?)
+}

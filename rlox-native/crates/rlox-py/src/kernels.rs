@@ -1,0 +1,170 @@
+//! The array functions.
+
+use numpy::ndarray::{Dimension, Ix1, Ix2};
+use numpy::{Element, PyArray, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use rlox_kernels::gae::{
+    Discount, EnvMajor, Estimates, Float, TimeMajor, gae_env_major, gae_time_major,
+};
+
+use crate::convert::{check_shape, mask_array, parse_size, real_array};
+use crate::errors::raise;
+
+/// Advantages and returns.
+type Pair<'py, T, D> = (Bound<'py, PyArray<T, D>>, Bound<'py, PyArray<T, D>>);
+
+/// Estimate advantages and returns of one trajectory, arrays (T,) in float64.
+///
+/// `dones` stop both the bootstrap and the trace. Schulman et al. 2016, equations 11 to 16.
+#[pyfunction]
+pub(crate) fn compute_gae<'py>(
+    rewards: &Bound<'py, PyAny>,
+    values: &Bound<'py, PyAny>,
+    dones: &Bound<'py, PyAny>,
+    last_value: f64,
+    gamma: f64,
+    lam: f64,
+) -> PyResult<Pair<'py, f64, Ix1>> {
+    let py = rewards.py();
+    let discount = Discount::new(gamma, lam).map_err(raise)?;
+    let rewards = real_array::<f64, Ix1>(rewards, "rewards")?;
+    let values = real_array::<f64, Ix1>(values, "values")?;
+    let dones = mask_array::<Ix1>(dones, "dones")?;
+    let n_steps = rewards.len();
+    let input = EnvMajor {
+        rewards: rewards.as_slice()?,
+        values: values.as_slice()?,
+        dones: dones.as_slice()?,
+        last_values: &[last_value],
+    };
+    write_estimates(py, Ix1(n_steps), |mut output| {
+        gae_env_major(&input, n_steps, discount, &mut output)
+    })
+}
+
+/// Estimate advantages and returns of trajectories of `n_steps` each, one after the other in
+/// arrays (`n_envs` * `n_steps`,), in float64.
+#[pyfunction]
+pub(crate) fn compute_gae_batched<'py>(
+    rewards: &Bound<'py, PyAny>,
+    values: &Bound<'py, PyAny>,
+    dones: &Bound<'py, PyAny>,
+    last_values: &Bound<'py, PyAny>,
+    n_steps: &Bound<'py, PyAny>,
+    gamma: f64,
+    lam: f64,
+) -> PyResult<Pair<'py, f64, Ix1>> {
+    let discount = Discount::new(gamma, lam).map_err(raise)?;
+    env_major([rewards, values, dones, last_values], n_steps, discount)
+}
+
+/// Do what `compute_gae_batched` does, in float32.
+#[pyfunction]
+pub(crate) fn compute_gae_batched_f32<'py>(
+    rewards: &Bound<'py, PyAny>,
+    values: &Bound<'py, PyAny>,
+    dones: &Bound<'py, PyAny>,
+    last_values: &Bound<'py, PyAny>,
+    n_steps: &Bound<'py, PyAny>,
+    gamma: f64,
+    lam: f64,
+) -> PyResult<Pair<'py, f32, Ix1>> {
+    let discount = Discount::new(gamma, lam).map_err(raise)?;
+    env_major([rewards, values, dones, last_values], n_steps, discount)
+}
+
+fn env_major<'py, F: Float + Element + Sync>(
+    [rewards, values, dones, last_values]: [&Bound<'py, PyAny>; 4],
+    n_steps: &Bound<'py, PyAny>,
+    discount: Discount,
+) -> PyResult<Pair<'py, F, Ix1>> {
+    let py = rewards.py();
+    let n_steps = parse_size(n_steps, "n_steps")?;
+    let rewards = real_array::<F, Ix1>(rewards, "rewards")?;
+    let values = real_array::<F, Ix1>(values, "values")?;
+    let dones = mask_array::<Ix1>(dones, "dones")?;
+    let last_values = real_array::<F, Ix1>(last_values, "last_values")?;
+    let input = EnvMajor {
+        rewards: rewards.as_slice()?,
+        values: values.as_slice()?,
+        dones: dones.as_slice()?,
+        last_values: last_values.as_slice()?,
+    };
+    write_estimates(py, Ix1(rewards.len()), |mut output| {
+        gae_env_major(&input, n_steps, discount, &mut output)
+    })
+}
+
+/// Estimate advantages and returns of a rollout, arrays (T, N), in the type of `rewards`.
+///
+/// The next value is 0 where `terminated`, `final_values` where only `truncated`, and the next
+/// row's otherwise; the trace stops at both.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "the arrays of a rollout")]
+pub(crate) fn compute_gae_time_major<'py>(
+    rewards: &Bound<'py, PyAny>,
+    values: &Bound<'py, PyAny>,
+    terminated: &Bound<'py, PyAny>,
+    truncated: &Bound<'py, PyAny>,
+    final_values: &Bound<'py, PyAny>,
+    last_values: &Bound<'py, PyAny>,
+    gamma: f64,
+    lam: f64,
+) -> PyResult<Py<PyAny>> {
+    let py = rewards.py();
+    let discount = Discount::new(gamma, lam).map_err(raise)?;
+    let rollout = [rewards, values, terminated, truncated, final_values, last_values];
+    let pair = if rewards.cast::<PyArray2<f32>>().is_ok() {
+        time_major::<f32>(rollout, discount)?.into_pyobject(py)?
+    } else {
+        time_major::<f64>(rollout, discount)?.into_pyobject(py)?
+    };
+    Ok(pair.into_any().unbind())
+}
+
+fn time_major<'py, F: Float + Element + Sync>(
+    [rewards, values, terminated, truncated, final_values, last_values]: [&Bound<'py, PyAny>; 6],
+    discount: Discount,
+) -> PyResult<Pair<'py, F, Ix2>> {
+    let py = rewards.py();
+    let rewards = real_array::<F, Ix2>(rewards, "rewards")?;
+    let values = real_array::<F, Ix2>(values, "values")?;
+    let terminated = mask_array::<Ix2>(terminated, "terminated")?;
+    let truncated = mask_array::<Ix2>(truncated, "truncated")?;
+    let final_values = real_array::<F, Ix2>(final_values, "final_values")?;
+    let last_values = real_array::<F, Ix1>(last_values, "last_values")?;
+    // The kernel sees flat slices, in which a transposed array would have the right length.
+    let expected = rewards.shape();
+    check_shape("values", values.shape(), "rewards", expected)?;
+    check_shape("terminated", terminated.shape(), "rewards", expected)?;
+    check_shape("truncated", truncated.shape(), "rewards", expected)?;
+    check_shape("final_values", final_values.shape(), "rewards", expected)?;
+    let shape = rewards.as_array().raw_dim();
+    check_shape("last_values", last_values.shape(), "a row of rewards", &[shape[1]])?;
+    let input = TimeMajor {
+        rewards: rewards.as_slice()?,
+        values: values.as_slice()?,
+        terminated: terminated.as_slice()?,
+        truncated: truncated.as_slice()?,
+        final_values: final_values.as_slice()?,
+        last_values: last_values.as_slice()?,
+    };
+    write_estimates(py, shape, |mut output| gae_time_major(&input, discount, &mut output))
+}
+
+/// Allocates two arrays of `shape` and has `kernel` fill them without the interpreter lock.
+fn write_estimates<'py, F: Float + Element, D: Dimension>(
+    py: Python<'py>,
+    shape: D,
+    kernel: impl FnOnce(Estimates<'_, F>) -> rlox_kernels::Result<()> + Send,
+) -> PyResult<Pair<'py, F, D>> {
+    let advantages = PyArray::<F, D>::zeros(py, shape.clone(), false);
+    let returns = PyArray::<F, D>::zeros(py, shape, false);
+    {
+        let (mut advantages, mut returns) = (advantages.try_readwrite()?, returns.try_readwrite()?);
+        let output =
+            Estimates { advantages: advantages.as_slice_mut()?, returns: returns.as_slice_mut()? };
+        py.detach(|| kernel(output)).map_err(raise)?;
+    }
+    Ok((advantages, returns))
+}

@@ -1,0 +1,36 @@
+//! Python bindings of `rlox-kernels`: parse, check, release the interpreter lock, call, wrap.
+//!
+//! Nothing is computed here. Every input is validated before a kernel sees it, and every kernel
+//! error becomes one Python exception in `errors`.
+
+#![warn(clippy::indexing_slicing)]
+#![deny(unsafe_code)]
+
+use pyo3::prelude::*;
+
+mod cartpole;
+mod convert;
+mod env;
+mod errors;
+mod kernels;
+mod spaces;
+
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::cartpole::CartPole;
+    #[pymodule_export]
+    use super::env::{VecEnv, native_env_ids};
+    #[pymodule_export]
+    use super::kernels::{
+        compute_gae, compute_gae_batched, compute_gae_batched_f32, compute_gae_time_major,
+    };
+
+    use super::{Bound, PyModule, PyResult};
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,328 @@
+from collections.abc import Sequence
+from typing import Any, Final, SupportsIndex, TypedDict, final, type_check_only
+
+import numpy as np
+from gymnasium.spaces import Space
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "CartPole",
+    "VecEnv",
+    "__version__",
+    "compute_gae",
+    "compute_gae_batched",
+    "compute_gae_batched_f32",
+    "compute_gae_time_major",
+    "native_env_ids",
+]
+
+__version__: Final[str]
+
+@type_check_only
+class Step(TypedDict):
+    """What :meth:`CartPole.step` returns."""
+
+    obs: NDArray[np.float32]
+    reward: float
+    terminated: bool
+    truncated: bool
+
+@type_check_only
+class VecStep(TypedDict):
+    """What :meth:`VecEnv.step_all` returns."""
+
+    obs: NDArray[np.float32]
+    rewards: NDArray[np.float64]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    final_obs: NDArray[np.float32]
+
+def native_env_ids() -> list[str]:
+    """Return the ids that :class:`VecEnv` builds."""
+
+def compute_gae(
+    rewards: ArrayLike,
+    values: ArrayLike,
+    dones: ArrayLike,
+    last_value: float,
+    gamma: float,
+    lam: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Estimate advantages and returns of one trajectory.
+
+    δ_t = r_t + γ V(s_{t+1}) - V(s_t),  A_t = δ_t + γλ A_{t+1},  returns_t = A_t + V(s_t)
+
+    Args:
+        rewards: r_t, shape ``(T,)``; real numbers of any type, as all arrays here.
+        values: V(s_t), shape ``(T,)``.
+        dones: whether the episode ended after step t, shape ``(T,)``; non-zero is true. The
+            bootstrap and the trace both stop there.
+        last_value: V of the observation after the last step; not read where the last step is done.
+        gamma: discount γ, in [0, 1].
+        lam: trace decay λ, in [0, 1].
+
+    Returns:
+        Advantages and returns, each shape ``(T,)``, float64.
+
+    Raises:
+        ValueError: a length or number of dimensions is wrong, or a factor lies outside [0, 1].
+        TypeError: an array holds something other than real numbers.
+
+    Source:
+        Schulman et al., "High-Dimensional Continuous Control Using Generalized Advantage
+        Estimation", ICLR 2016, equations 11 to 16.
+    """
+
+def compute_gae_batched(
+    rewards: ArrayLike,
+    values: ArrayLike,
+    dones: ArrayLike,
+    last_values: ArrayLike,
+    n_steps: SupportsIndex,
+    gamma: float,
+    lam: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Estimate advantages and returns of several trajectories of equal length.
+
+    The trajectories lie one after the other: element (env, t) is at ``env * n_steps + t``. Each is
+    treated as by :func:`compute_gae`.
+
+    Args:
+        rewards: r_t, shape ``(n_envs * n_steps,)``.
+        values: V(s_t), shape ``(n_envs * n_steps,)``.
+        dones: whether the episode ended after step t, shape ``(n_envs * n_steps,)``.
+        last_values: V of the observation after the last step, shape ``(n_envs,)``.
+        n_steps: steps of each trajectory, at least 1.
+        gamma: discount γ, in [0, 1].
+        lam: trace decay λ, in [0, 1].
+
+    Returns:
+        Advantages and returns, each shape ``(n_envs * n_steps,)``, float64.
+
+    Raises:
+        ValueError: a length or number of dimensions is wrong, or a number is out of its range.
+        TypeError: an array holds something other than real numbers.
+    """
+
+def compute_gae_batched_f32(
+    rewards: ArrayLike,
+    values: ArrayLike,
+    dones: ArrayLike,
+    last_values: ArrayLike,
+    n_steps: SupportsIndex,
+    gamma: float,
+    lam: float,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Do what :func:`compute_gae_batched` does, in single precision throughout.
+
+    Returns:
+        Advantages and returns, each shape ``(n_envs * n_steps,)``, float32.
+    """
+
+def compute_gae_time_major(
+    rewards: ArrayLike,
+    values: ArrayLike,
+    terminated: ArrayLike,
+    truncated: ArrayLike,
+    final_values: ArrayLike,
+    last_values: ArrayLike,
+    gamma: float,
+    lam: float,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Estimate advantages and returns of a rollout that knows ends from cuts.
+
+    The equations of :func:`compute_gae`, where V(s_{t+1}) is 0 after a termination,
+    ``final_values[t]`` after a truncation that is no termination, and ``values[t + 1]`` otherwise
+    (``last_values`` after the last row). The trace stops at both.
+
+    Args:
+        rewards: r_t, shape ``(T, N)``. A float32 array makes the computation single precision;
+            every other type makes it double.
+        values: V(s_t), shape ``(T, N)``.
+        terminated: whether step t reached a terminal state, shape ``(T, N)``; non-zero is true.
+        truncated: whether the episode was cut after step t, shape ``(T, N)``.
+        final_values: V of the true last observation of an episode, shape ``(T, N)``; read only
+            where truncated and not terminated.
+        last_values: V of the observation after the last step, shape ``(N,)``.
+        gamma: discount γ, in [0, 1].
+        lam: trace decay λ, in [0, 1].
+
+    Returns:
+        Advantages and returns, each shape ``(T, N)``, float32 or float64.
+
+    Raises:
+        ValueError: a shape is wrong, or a factor lies outside [0, 1].
+        TypeError: an array holds something other than real numbers.
+    """
+
+@final
+class CartPole:
+    """gymnasium's ``CartPole-v1``, bit for bit: the same seed gives the same episode.
+
+    Observation: cart position (m) and velocity (m/s), pole angle (rad) and angular velocity
+    (rad/s), float32. Reward: 1 a step. The episode terminates where the cart leaves ±2.4 m or the
+    pole ±12 degrees, and is truncated after 500 steps of 0.02 s.
+
+    Args:
+        seed: seed of the random stream, an integer in [0, 2**64), or ``None`` for one from the
+            operating system.
+
+    Raises:
+        ValueError: ``seed`` is out of range.
+        TypeError: ``seed`` is no integer; a bool is none.
+
+    Example:
+        >>> env = CartPole(seed=42)
+        >>> env.reset()
+        array([ 0.0273956 , -0.00611216,  0.03585979,  0.0197368 ], dtype=float32)
+        >>> env.step(1)["terminated"]
+        False
+    """
+
+    def __new__(cls, seed: SupportsIndex | None = None) -> CartPole: ...
+    def reset(self, seed: SupportsIndex | None = None) -> NDArray[np.float32]:
+        """Begin an episode and return its first observation, shape ``(4,)``.
+
+        Args:
+            seed: starts the random stream anew; ``None`` goes on with the present one.
+        """
+
+    def step(self, action: SupportsIndex) -> Step:
+        """Push left (0) or right (1) and return ``obs``, ``reward``, ``terminated``, ``truncated``.
+
+        ``truncated`` is true at the 500th step whether or not ``terminated`` is.
+
+        Raises:
+            RuntimeError: the episode has ended or none has begun; call :meth:`reset`.
+            ValueError: ``action`` is neither 0 nor 1.
+            TypeError: ``action`` is no integer.
+        """
+
+@final
+class VecEnv:
+    """``n`` native envs stepped together, with same-step autoreset.
+
+    Env ``i`` is bit-identical to gymnasium's env of the same id and seed. An object may be used
+    from several threads at once: calls are done one after the other.
+
+    Args:
+        n: how many envs, in [1, 2**24].
+        seed: an integer ``s`` gives env ``i`` the seed ``s + i``, as gymnasium does; a sequence
+            gives each env its own; ``None`` takes seeds from the operating system. The first
+            :meth:`reset_all` without a seed starts from it.
+        env_id: one of :func:`native_env_ids`.
+
+    Raises:
+        ValueError: ``n`` or a seed is out of range, or ``env_id`` is unknown.
+        TypeError: ``n`` or a seed is no integer.
+
+    Example:
+        >>> envs = VecEnv(8, seed=0)
+        >>> obs = envs.reset_all()
+        >>> step = envs.step_all([0, 1] * 4)
+        >>> step["obs"].shape, step["rewards"].sum()
+        ((8, 4), np.float64(8.0))
+    """
+
+    def __new__(
+        cls,
+        n: SupportsIndex,
+        seed: SupportsIndex | Sequence[SupportsIndex] | NDArray[np.integer[Any]] | None = None,
+        env_id: str = "CartPole-v1",
+    ) -> VecEnv: ...
+    @property
+    def n_envs(self) -> int:
+        """How many envs there are."""
+
+    @property
+    def env_id(self) -> str:
+        """The id of each env."""
+
+    @property
+    def observation_space(self) -> Space[Any]:
+        """The space of one env's observations; importing it needs gymnasium."""
+
+    @property
+    def action_space(self) -> Space[Any]:
+        """The space of one env's actions; importing it needs gymnasium."""
+
+    def reset_all(
+        self,
+        seed: SupportsIndex | Sequence[SupportsIndex] | NDArray[np.integer[Any]] | None = None,
+    ) -> NDArray[np.float32]:
+        """Begin an episode in every env and return the first observations, ``(n, obs_dim)``.
+
+        Args:
+            seed: starts the random streams anew, read as the constructor's; ``None`` goes on with
+                the present ones.
+
+        Raises:
+            ValueError: a seed is out of range, or there is not one for each env.
+            TypeError: a seed is no integer.
+        """
+
+    def step_all(self, actions: Sequence[SupportsIndex] | NDArray[np.integer[Any]]) -> VecStep:
+        """Advance every env by one step and begin an episode where one ended.
+
+        Args:
+            actions: one action per env, shape ``(n,)``; a list or an array of integers. An int64
+                array is read in place.
+
+        Returns:
+            ``obs`` ``(n, obs_dim)`` float32: what to act on next, the first observation of the new
+            episode where one ended. ``rewards`` ``(n,)`` float64. ``terminated`` and ``truncated``
+            ``(n,)`` bool, both of which may be true. ``final_obs`` ``(n, obs_dim)`` float32: what
+            the step itself led to, equal to ``obs`` where the episode goes on.
+
+        Raises:
+            RuntimeError: :meth:`reset_all` has not been called.
+            ValueError: there is not one action per env, or one does not exist; no env has moved.
+            TypeError: an action is no integer.
+        """
+
+    def step_into(
+        self,
+        actions: Sequence[SupportsIndex] | NDArray[np.integer[Any]],
+        obs: NDArray[np.float32],
+        rewards: NDArray[np.float64],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        final_obs: NDArray[np.float32],
+    ) -> None:
+        """Do what :meth:`step_all` does, into arrays that are there already.
+
+        Args:
+            actions: as in :meth:`step_all`.
+            obs: C-contiguous and writeable, like all arrays here; ``(n, obs_dim)``.
+            rewards: ``(n,)``.
+            terminated: ``(n,)``.
+            truncated: ``(n,)``.
+            final_obs: ``(n, obs_dim)``.
+
+        Raises:
+            RuntimeError: :meth:`reset_all` has not been called.
+            ValueError: an array has another shape, is not contiguous or not writeable, or shares
+                memory with another; or what :meth:`step_all` raises. No env has moved.
+            TypeError: an argument is no array, has another dtype, or an action is no integer.
+        """
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return a copy of all that decides how the envs go on.
+
+        Returns:
+            ``physics`` ``(n, state_dim)`` float64; ``elapsed`` ``(n,)`` uint32, steps since the
+            episode began; ``rng`` ``(n, 4)`` uint64, the PCG64 state and increment, high words
+            first; ``started`` ``(1,)`` bool, whether :meth:`reset_all` has been called.
+        """
+
+    def set_state(self, state: dict[str, NDArray[Any]]) -> None:
+        """Go on exactly from a :meth:`state`.
+
+        Raises:
+            ValueError: a part is missing, unknown, of the wrong type or shape, or holds what no
+                env can be in; the envs stay as they were.
+            TypeError: ``state`` is no dict.
+        """
+
+    def close(self) -> None:
+        """Do nothing: the envs hold no resource but memory."""

@@ -1,0 +1,338 @@
+"""Generalised advantage estimation against a slow loop written from the definition."""
+
+import contextlib
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from rlox_native import (
+    compute_gae,
+    compute_gae_batched,
+    compute_gae_batched_f32,
+    compute_gae_time_major,
+)
+
+FACTORS = st.floats(0, 1)
+SIZES = st.tuples(st.integers(1, 40), st.integers(1, 10))
+
+
+def oracle(rewards, values, terminated, truncated, final_values, last_values, gamma, lam):
+    """Sum (γλ)^k δ_{t+k} up to the episode's end, for each t and env on its own (equation 16)."""
+    n_steps, n_envs = rewards.shape
+    advantages = np.zeros_like(rewards)
+    for env in range(n_envs):
+        deltas = []
+        for t in range(n_steps):
+            if terminated[t, env]:
+                next_value = 0.0
+            elif truncated[t, env]:
+                next_value = final_values[t, env]
+            else:
+                next_value = values[t + 1, env] if t + 1 < n_steps else last_values[env]
+            deltas.append(rewards[t, env] + gamma * next_value - values[t, env])
+        for t in range(n_steps):
+            terms = []
+            for k in range(t, n_steps):
+                terms.append((gamma * lam) ** (k - t) * deltas[k])
+                if terminated[k, env] or truncated[k, env]:
+                    break
+            advantages[t, env] = math.fsum(terms)
+    return advantages
+
+
+@st.composite
+def rollouts(draw):
+    """A time-major rollout: rewards, values, terminated, truncated, final_values, last_values."""
+    shape = draw(SIZES)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    ends = draw(st.sampled_from([0.0, 0.1, 0.9]))
+    terminated, truncated = rng.random((2, *shape)) < ends
+    rewards, values, final_values = 5 * rng.standard_normal((3, *shape))
+    return rewards, values, terminated, truncated, final_values, rng.standard_normal(shape[1])
+
+
+@given(rollouts(), FACTORS, FACTORS)
+def test_time_major_equals_the_definition(rollout, gamma, lam):
+    """Advantages are the discounted sums of errors, returns add the values."""
+    advantages, returns = compute_gae_time_major(*rollout, gamma, lam)
+    np.testing.assert_allclose(advantages, oracle(*rollout, gamma, lam), rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(returns, advantages + rollout[1], strict=True)
+
+
+@given(rollouts(), FACTORS, FACTORS)
+def test_batched_equals_the_definition(rollout, gamma, lam):
+    """The env-major layout gives the time-major numbers, each env as if alone, in both types."""
+    rewards, values, dones, _, _, last_values = rollout
+    none = np.zeros_like(dones)
+    expected = compute_gae_time_major(rewards, values, dones, none, values, last_values, gamma, lam)
+    flat = [np.ravel(array.T) for array in (rewards, values, dones)]
+    n_steps = len(rewards)
+    got = compute_gae_batched(*flat, last_values, n_steps, gamma, lam)
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(a, b.T.ravel(), strict=True)
+    single = compute_gae_batched_f32(*flat, last_values, n_steps, gamma, lam)
+    for a, b in zip(single, got, strict=True):
+        assert a.dtype == np.float32
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-3)
+    for env, last_value in enumerate(last_values):
+        alone = compute_gae(rewards[:, env], values[:, env], dones[:, env], last_value, gamma, lam)
+        for a, b in zip(alone, expected, strict=True):
+            np.testing.assert_array_equal(a, b[:, env], strict=True)
+
+
+@given(rollouts(), FACTORS)
+def test_no_trace_gives_the_temporal_difference_error(rollout, gamma):
+    """With λ = 0 the advantage is the one-step error (equation 17)."""
+    rewards, values, _, _, _, last_values = rollout
+    none = np.zeros(rewards.shape, np.bool_)
+    advantages, _ = compute_gae_time_major(
+        rewards, values, none, none, values, last_values, gamma, 0.0
+    )
+    following = np.vstack([values[1:], last_values])
+    np.testing.assert_allclose(advantages, rewards + gamma * following - values, atol=1e-12)
+
+
+@given(rollouts(), FACTORS)
+def test_full_trace_gives_the_discounted_return(rollout, gamma):
+    """With λ = 1 the return is the discounted sum of rewards to the end (equation 18)."""
+    rewards, values, _, _, _, last_values = rollout
+    none = np.zeros(rewards.shape, np.bool_)
+    _, returns = compute_gae_time_major(
+        rewards, values, none, none, values, last_values, gamma, 1.0
+    )
+    total = last_values
+    for reward in rewards[::-1]:
+        total = reward + gamma * total
+    np.testing.assert_allclose(returns[0], total, rtol=1e-9, atol=1e-9)
+
+
+def test_two_episodes_together_equal_two_apart():
+    """Nothing passes over an episode's end."""
+    rng = np.random.default_rng(0)
+    rewards, values = rng.standard_normal((2, 9))
+    dones = np.arange(9) == 4
+    together, _ = compute_gae(rewards, values, dones, 0.3, 0.99, 0.95)
+    first, _ = compute_gae(rewards[:5], values[:5], dones[:5], 123.0, 0.99, 0.95)
+    second, _ = compute_gae(rewards[5:], values[5:], dones[5:], 0.3, 0.99, 0.95)
+    np.testing.assert_array_equal(together, np.concatenate([first, second]))
+
+
+def test_known_values():
+    """γ = λ = 1/2 by hand: δ = (1, -5, 4), A = (0, -4, 4)."""
+    advantages, returns = compute_gae([1, 2, 3], [4, 8, 2], [0, 0, 0], 6, 0.5, 0.5)
+    assert advantages.tolist() == [0.0, -4.0, 4.0]
+    assert returns.tolist() == [4.0, 4.0, 6.0]
+
+
+def test_nan_stays_in_its_episode():
+    """A NaN reward spoils its own episode up to there, and no other."""
+    advantages, _ = compute_gae(
+        [1.0, 1.0, np.nan, 1.0], [0.0] * 4, [True, False, True, False], 0.0, 0.9, 0.9
+    )
+    assert np.isnan(advantages).tolist() == [False, True, True, False]
+
+
+def test_final_values_are_read_only_at_truncations():
+    """What stands in final_values elsewhere, NaN included, does not matter."""
+    shape = (4, 3)
+    rng = np.random.default_rng(0)
+    rewards, values = rng.standard_normal((2, *shape))
+    terminated, truncated = rng.random((2, *shape)) < 0.4
+    final_values = np.where(truncated & ~terminated, 1.0, np.nan)
+    advantages, _ = compute_gae_time_major(
+        rewards, values, terminated, truncated, final_values, np.zeros(3), 0.9, 0.9
+    )
+    assert np.isfinite(advantages).all()
+
+
+@given(
+    dtype=st.sampled_from(["f2", "f4", "f8", ">f8", "i1", "u1", "i8", "u8", "?"]),
+    dones=hnp.arrays(st.sampled_from(["?", "f4", "i8", "u1"]), 6, elements=st.integers(0, 1)),
+    layout=st.sampled_from(["plain", "strided", "reversed", "list", "unaligned", "read-only"]),
+)
+def test_every_real_type_and_layout_is_accepted(dtype, dones, layout):
+    """Arrays of any real type and layout give what float64 arrays give."""
+    plain = np.array([1, 0, 1, 1, 0, 1]).astype(dtype)
+
+    def laid_out(array):
+        match layout:
+            case "strided":
+                return np.repeat(array, 2)[::2]
+            case "reversed":
+                return array[::-1].copy()[::-1]
+            case "list":
+                return array.tolist()
+            case "unaligned":
+                raw = np.zeros(array.nbytes + 1, np.uint8)
+                raw[1:] = array.view(np.uint8)
+                return raw[1:].view(array.dtype)
+            case "read-only":
+                array.flags.writeable = False
+        return array
+
+    expected = compute_gae(
+        plain.astype(np.float64), plain.astype(np.float64), dones.astype(np.bool_), 0.5, 0.9, 0.8
+    )
+    got = compute_gae(laid_out(plain), laid_out(plain), laid_out(dones), 0.5, 0.9, 0.8)
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(a, b, strict=True)
+
+
+def test_a_mask_of_any_true_byte_is_true():
+    """A bool array made from other bytes counts as true where it is not zero."""
+    odd = np.array([0, 2, 255, 0], np.uint8).view(np.bool_)
+    expected, _ = compute_gae([1.0] * 4, [1.0] * 4, [0, 1, 1, 0], 1.0, 0.9, 0.9)
+    got, _ = compute_gae([1.0] * 4, [1.0] * 4, odd, 1.0, 0.9, 0.9)
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "result"), [("f4", "f4"), ("f8", "f8"), ("f2", "f8"), ("i8", "f8")]
+)
+def test_time_major_type_follows_the_rewards(dtype, result):
+    """Single precision in, single precision out; anything else is double."""
+    ones = np.ones((2, 3))
+    out = compute_gae_time_major(ones.astype(dtype), ones, ones, ones, ones, np.ones(3), 0.9, 0.9)
+    assert [array.dtype for array in out] == [np.dtype(result)] * 2
+    assert [array.shape for array in out] == [(2, 3)] * 2
+
+
+def test_empty_inputs_give_empty_results():
+    """No steps, and no envs, are no error."""
+    assert [a.shape for a in compute_gae([], [], [], 1.0, 0.9, 0.9)] == [(0,)] * 2
+    assert [a.shape for a in compute_gae_batched([], [], [], [], 3, 0.9, 0.9)] == [(0,)] * 2
+    for shape in [(0, 3), (3, 0), (0, 0)]:
+        x = np.zeros(shape)
+        out = compute_gae_time_major(x, x, x, x, x, np.zeros(shape[1]), 0.9, 0.9)
+        assert [a.shape for a in out] == [shape] * 2
+
+
+def single(**changes):
+    """Call compute_gae with good arguments but for `changes`."""
+    good = {"rewards": [1.0] * 4, "values": [1.0] * 4, "dones": [False] * 4, "last_value": 1.0}
+    return compute_gae(**{**good, "gamma": 0.9, "lam": 0.9, **changes})
+
+
+def batched(**changes):
+    """Call compute_gae_batched with good arguments but for `changes`."""
+    good = {"rewards": [1.0] * 4, "values": [1.0] * 4, "dones": [False] * 4}
+    good |= {"last_values": [1.0] * 2, "n_steps": 2, "gamma": 0.9, "lam": 0.9}
+    return compute_gae_batched(**{**good, **changes})
+
+
+def time_major(**changes):
+    """Call compute_gae_time_major with good arguments but for `changes`."""
+    names = ("rewards", "values", "terminated", "truncated", "final_values")
+    good = {name: np.ones((2, 3)) for name in names}
+    good |= {"last_values": np.ones(3), "gamma": 0.9, "lam": 0.9}
+    return compute_gae_time_major(**{**good, **changes})
+
+
+@pytest.mark.parametrize(
+    ("call", "changes", "error", "message"),
+    [
+        (
+            single,
+            {"values": [1.0] * 3},
+            ValueError,
+            "^values must have length 4 like rewards, got 3$",
+        ),
+        (
+            single,
+            {"dones": [1.0] * 5},
+            ValueError,
+            "^dones must have length 4 like rewards, got 5$",
+        ),
+        (single, {"rewards": [[1.0]]}, ValueError, "^rewards must have 1 dimension, got 2$"),
+        (single, {"rewards": 1.0}, ValueError, "^rewards must have 1 dimension, got 0$"),
+        (
+            single,
+            {"rewards": [[1.0], [1.0, 2.0]]},
+            ValueError,
+            "^rewards must be a rectangular array",
+        ),
+        (
+            single,
+            {"rewards": [1j] * 4},
+            TypeError,
+            "^rewards must hold real numbers, got dtype complex",
+        ),
+        (single, {"values": ["a"] * 4}, TypeError, "^values must hold real numbers, got dtype <U1"),
+        (
+            single,
+            {"dones": [None] * 4},
+            TypeError,
+            "^dones must hold real numbers, got dtype object",
+        ),
+        (single, {"rewards": [10**400] * 4}, TypeError, "^rewards must hold real numbers"),
+        (single, {"last_value": "a"}, TypeError, "last_value"),
+        (single, {"gamma": 1.2}, ValueError, r"^gamma must lie in \[0, 1\], got 1.2$"),
+        (single, {"gamma": np.nan}, ValueError, r"^gamma must lie in \[0, 1\], got NaN$"),
+        (single, {"lam": -0.5}, ValueError, r"^lam must lie in \[0, 1\], got -0.5$"),
+        (single, {"lam": np.inf}, ValueError, r"^lam must lie in \[0, 1\], got inf$"),
+        (
+            batched,
+            {"n_steps": 3},
+            ValueError,
+            r"^rewards must have length 6 like .*n_steps, got 4$",
+        ),
+        (batched, {"n_steps": 0}, ValueError, "^n_steps must be at least 1, got 0$"),
+        (batched, {"n_steps": -2}, ValueError, "^n_steps must be at least 1, got -2$"),
+        (batched, {"n_steps": 2.0}, TypeError, "^n_steps must be an integer, got float$"),
+        (batched, {"n_steps": 2**63}, MemoryError, "n_steps"),
+        (batched, {"last_values": [1.0]}, ValueError, "^rewards must have length 2 like"),
+        (batched, {"values": [1.0]}, ValueError, "^values must have length 4 like rewards, got 1$"),
+        (
+            time_major,
+            {"values": np.ones((3, 2))},
+            ValueError,
+            r"^values must have shape \(2, 3\) like rewards, got \(3, 2\)$",
+        ),
+        (
+            time_major,
+            {"truncated": np.ones(6)},
+            ValueError,
+            "^truncated must have 2 dimensions, got 1$",
+        ),
+        (
+            time_major,
+            {"last_values": np.ones(2)},
+            ValueError,
+            "^last_values must have length 3 like a row of rewards, got 2$",
+        ),
+        (time_major, {"gamma": 2}, ValueError, r"^gamma must lie in \[0, 1\], got 2$"),
+    ],
+)
+def test_bad_arguments_are_refused_by_name(call, changes, error, message):
+    """The message names the argument, what it must be and what it is."""
+    with pytest.raises(error, match=message):
+        call(**changes)
+
+
+ANYTHING = st.one_of(
+    st.none(),
+    st.text(max_size=3),
+    st.integers(),
+    st.floats(),
+    st.complex_numbers(),
+    st.lists(st.floats(width=32), max_size=6),
+    st.lists(st.one_of(st.none(), st.integers(), st.text(max_size=2)), max_size=4),
+    hnp.arrays(hnp.scalar_dtypes(), hnp.array_shapes(min_dims=0, max_dims=3, max_side=4)),
+)
+
+
+@given(st.lists(ANYTHING, min_size=8, max_size=8))
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # float64 to float32 overflows to infinity
+def test_no_input_panics(arguments):
+    """Whatever is passed, the answer is a result or an ordinary exception."""
+    for call, arity in (
+        (compute_gae, 6),
+        (compute_gae_batched, 7),
+        (compute_gae_batched_f32, 7),
+        (compute_gae_time_major, 8),
+    ):
+        with contextlib.suppress(TypeError, ValueError, MemoryError):
+            call(*arguments[:arity])

@@ -1,0 +1,25 @@
+"""What the distribution registers with rlox; runs where rlox itself is installed too."""
+
+import importlib
+from importlib.metadata import entry_points
+
+import pytest
+from rlox_native import native_env_ids
+
+
+def test_entry_point_names_the_plugin():
+    """The entry point through which rlox finds the plugin is there."""
+    (entry,) = entry_points(group="rlox", name="rlox-native")
+    assert entry.value == "rlox_native.plugin"
+
+
+def test_backend_offers_every_native_env():
+    """The registered ids are those that can be built, by a factory that builds them."""
+    pytest.importorskip("rlox.hookspecs")
+    plugin = importlib.import_module("rlox_native.plugin")
+    (backend,) = plugin.rlox_env_backends()
+    assert list(backend.env_ids) == native_env_ids()
+    module, _, name = backend.factory.partition(":")
+    factory = getattr(importlib.import_module(module), name)
+    for env_id in backend.env_ids:
+        assert factory(env_id, n_envs=2).env_id == env_id

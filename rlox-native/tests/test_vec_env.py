@@ -1,0 +1,425 @@
+"""The vector env against gymnasium's, its errors, its state, and its use from threads."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from hypothesis import given
+from hypothesis import strategies as st
+from rlox_native import VecEnv, native_env_ids
+from rlox_native.vector_env import make_vec_env
+
+
+def arrays(n: int) -> list[np.ndarray]:
+    """Arrays for `step_into`, full of what a step must overwrite."""
+    return [
+        np.full((n, 4), np.nan, np.float32),
+        np.full(n, np.nan),
+        np.full(n, 7, np.uint8).view(np.bool_),
+        np.full(n, 7, np.uint8).view(np.bool_),
+        np.full((n, 4), np.nan, np.float32),
+    ]
+
+
+KEYS = ("obs", "rewards", "terminated", "truncated", "final_obs")
+
+
+@pytest.mark.parametrize("env_id", native_env_ids())
+@pytest.mark.parametrize("n", [1, 3, 16])
+def test_steps_equal_gymnasium_bit_for_bit(env_id, n):
+    """Every array equals that of n gymnasium envs with the seeds s, s + 1, ..."""
+    reference = SyncVectorEnv(
+        [lambda: gym.make(env_id)] * n, autoreset_mode=AutoresetMode.SAME_STEP
+    )
+    envs = VecEnv(n, seed=42, env_id=env_id)
+    assert envs.reset_all().tobytes() == reference.reset(seed=42)[0].tobytes()
+    rng = np.random.default_rng(0)
+    for _ in range(1_500):
+        actions = rng.integers(0, 2, n)
+        got = envs.step_all(actions)
+        obs, rewards, terminated, truncated, infos = reference.step(actions)
+        for key, value in zip(KEYS, (obs, rewards, terminated, truncated), strict=False):
+            np.testing.assert_array_equal(got[key], value, err_msg=key, strict=True)
+        final_obs = obs.copy()
+        for i in np.flatnonzero(terminated | truncated):
+            final_obs[i] = infos["final_obs"][i]
+        np.testing.assert_array_equal(got["final_obs"], final_obs, strict=True)
+
+
+@pytest.mark.parametrize("env_id", native_env_ids())
+def test_time_limit_truncates_and_resets(env_id):
+    """A balanced pole is cut at step 500, shows its last observation and starts over."""
+    envs = VecEnv(2, seed=3, env_id=env_id)
+    obs = envs.reset_all()
+    for step in range(1, 502):
+        got = envs.step_all((obs[:, 2] + obs[:, 3] > 0).astype(np.int64))
+        obs = got["obs"]
+        assert got["truncated"].tolist() == [step == 500] * 2
+        assert not got["terminated"].any()
+        assert (got["final_obs"] == obs).all() == (step != 500)
+
+
+@pytest.mark.parametrize("env_id", native_env_ids())
+def test_spaces_equal_gymnasium(env_id):
+    """The spaces are those of one gymnasium env, and stay the same objects."""
+    reference = gym.make(env_id)
+    envs = VecEnv(2, env_id=env_id)
+    assert envs.observation_space == reference.observation_space
+    assert envs.action_space == reference.action_space
+    assert envs.action_space is envs.action_space
+    assert (envs.n_envs, envs.env_id) == (2, env_id)
+    assert repr(envs) == f"VecEnv(n=2, env_id='{env_id}')"
+
+
+def test_gymnasium_is_imported_only_for_the_spaces():
+    """Importing and stepping works without gymnasium."""
+    code = (
+        "import sys; sys.modules['gymnasium'] = None; import rlox_native as r\n"
+        "e = r.VecEnv(2, seed=0); e.reset_all(); e.step_all([0, 1])\n"
+        "try: e.action_space\nexcept ImportError: print('refused')"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "refused"
+
+
+def test_step_into_writes_what_step_all_returns():
+    """Both ways to step give the same bytes, whatever the arrays held before."""
+    envs, other = VecEnv(5, seed=1), VecEnv(5, seed=1)
+    envs.reset_all()
+    other.reset_all()
+    out = arrays(5)
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        actions = rng.integers(0, 2, 5)
+        got = envs.step_all(actions)
+        assert other.step_into(actions, *out) is None
+        for key, array in zip(KEYS, out, strict=True):
+            assert got[key].tobytes() == array.tobytes(), key
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [
+        [0, 1, 1],
+        (0, 1, 1),
+        [np.int8(0), 1, np.uint64(1)],
+        np.array([0, 1, 1], np.int32),
+        np.array([0, 1, 1], np.uint64),
+        np.array([0, 1, 1], ">i8"),
+        np.array([0, 9, 1, 9, 1, 9])[::2],
+    ],
+)
+def test_every_kind_of_integers_is_an_action(actions):
+    """Lists, tuples, and integer arrays of any type and layout step alike."""
+    envs, other = VecEnv(3, seed=1), VecEnv(3, seed=1)
+    envs.reset_all()
+    other.reset_all()
+    expected = other.step_all(np.array([0, 1, 1]))
+    assert envs.step_all(actions)["obs"].tobytes() == expected["obs"].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("actions", "error", "message"),
+    [
+        ([0, 2, 1], ValueError, r"actions\[1\] must lie in \[0, 1\], got 2"),
+        (np.array([0, 0, -1]), ValueError, r"actions\[2\] must lie in \[0, 1\], got -1"),
+        ([0, 2**70, 0], ValueError, r"actions\[1\] is no action .* got 1180591620717411303424"),
+        (
+            np.array([2**63, 0, 0], np.uint64),
+            ValueError,
+            r"actions\[0\] .* got 9223372036854775808",
+        ),
+        ([0, 1], ValueError, "actions must have length 3 like n_envs, got 2"),
+        ([], ValueError, "actions must have length 3 like n_envs, got 0"),
+        (np.zeros((3, 1), np.int64), ValueError, "actions must have 1 dimension, got 2"),
+        (np.zeros(3), TypeError, "actions must be integers, got dtype float64"),
+        (np.zeros(3, np.bool_), TypeError, "actions must be integers, got dtype bool"),
+        ([0, 1.0, 1], TypeError, r"actions\[1\] must be an integer, got float"),
+        ([0, True, 1], TypeError, r"actions\[1\] must be an integer, got bool"),
+        ([[0], [1, 2]], TypeError, r"actions\[0\] must be an integer, got list"),
+        ("011", TypeError, "actions must hold real numbers"),
+        (None, TypeError, "actions must hold real numbers"),
+        (1, ValueError, "actions must have 1 dimension, got 0"),
+    ],
+)
+def test_bad_actions_are_refused_and_move_nothing(actions, error, message):
+    """A refused action is named, and no env has moved."""
+    envs = VecEnv(3, seed=0)
+    envs.reset_all()
+    before = envs.state()
+    with pytest.raises(error, match=message):
+        envs.step_all(actions)
+    with pytest.raises(error, match=message):
+        envs.step_into(actions, *arrays(3))
+    assert_states_equal(envs.state(), before)
+
+
+def test_stepping_before_reset_is_refused():
+    """A fresh vector env asks for reset_all()."""
+    with pytest.raises(RuntimeError, match=r"call reset_all\(\)"):
+        VecEnv(2, seed=0).step_all([0, 0])
+
+
+def read_only() -> np.ndarray:
+    """Rewards that cannot be written."""
+    array = np.zeros(3)
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize(
+    ("place", "array", "error", "message"),
+    [
+        (0, np.zeros((3, 4)), TypeError, "obs must have dtype float32, got float64"),
+        (
+            0,
+            np.zeros((4, 3), np.float32),
+            ValueError,
+            r"obs must have shape \(3, 4\).*got \(4, 3\)",
+        ),
+        (0, np.zeros((4, 3), np.float32).T, ValueError, "obs must be C-contiguous"),
+        (1, np.zeros(4), ValueError, "rewards must have length 3 like the envs, got 4"),
+        (1, [0.0] * 3, TypeError, "rewards must be a NumPy array, got list"),
+        (1, read_only(), ValueError, "rewards must be writeable"),
+        (2, np.zeros(3, np.uint8), TypeError, "terminated must have dtype bool, got uint8"),
+        (3, np.zeros(6, np.bool_)[::2], ValueError, "truncated must be C-contiguous"),
+        (4, None, TypeError, "final_obs must be a NumPy array, got NoneType"),
+    ],
+)
+def test_step_into_refuses_unfit_arrays(place, array, error, message):
+    """The array that does not fit is named, and no env has moved."""
+    envs = VecEnv(3, seed=0)
+    envs.reset_all()
+    before = envs.state()
+    out = arrays(3)
+    out[place] = array
+    with pytest.raises(error, match=message):
+        envs.step_into([0, 1, 0], *out)
+    assert_states_equal(envs.state(), before)
+
+
+def test_step_into_refuses_arrays_that_share_memory():
+    """One array for two results would hold one of them."""
+    envs = VecEnv(3, seed=0)
+    envs.reset_all()
+    out = arrays(3)
+    out[4] = out[0]
+    with pytest.raises(ValueError, match="final_obs must not share memory"):
+        envs.step_into([0, 1, 0], *out)
+
+
+def test_a_sequence_of_seeds_seeds_each_env():
+    """Env i starts as gymnasium with the i-th seed, in reset and constructor."""
+    seeds = [5, 2**40, 0]
+    expected = [gym.make("CartPole-v1").reset(seed=s)[0] for s in seeds]
+    np.testing.assert_array_equal(VecEnv(3).reset_all(seed=seeds), expected)
+    np.testing.assert_array_equal(VecEnv(3, seed=np.array(seeds)).reset_all(), expected)
+
+
+def test_reset_without_seed_goes_on():
+    """A second reset draws new states, as gymnasium's does."""
+    envs = VecEnv(2, seed=0)
+    reference = SyncVectorEnv([lambda: gym.make("CartPole-v1")] * 2)
+    reference.reset(seed=0)
+    envs.reset_all()
+    assert envs.reset_all().tobytes() == reference.reset()[0].tobytes()
+
+
+def test_unseeded_envs_differ_from_each_other():
+    """Entropy is drawn for each env, not once for all."""
+    assert len(np.unique(VecEnv(100).reset_all(), axis=0)) == 100
+
+
+@pytest.mark.parametrize(
+    ("seed", "error", "message"),
+    [
+        (-1, ValueError, r"seed must lie in \[0, 18446744073709551615\], got -1"),
+        (2**64, ValueError, "seed must lie in"),
+        (2**64 - 2, ValueError, r"seed \+ n - 1 must lie in"),
+        (True, TypeError, "got bool"),
+        (1.5, TypeError, "got float"),
+        ("abc", TypeError, "got str"),
+        ([1, 2], ValueError, "seed must have length 3 like the envs, got 2"),
+        ([1, 2, -3], ValueError, "got -3"),
+        ([1, 2, None], TypeError, "got NoneType"),
+        ([1, 2, 3.0], TypeError, "got float"),
+        (iter([1, 2, 3]), TypeError, "seed must be"),
+    ],
+)
+def test_bad_seeds_are_refused_and_change_nothing(seed, error, message):
+    """A refused seed is named, and the streams go on."""
+    envs = VecEnv(3, seed=0)
+    before = envs.state()
+    with pytest.raises(error, match=message):
+        envs.reset_all(seed=seed)
+    assert_states_equal(envs.state(), before)
+    with pytest.raises(error, match=message):
+        VecEnv(3, seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("n", "error"),
+    [(0, ValueError), (-1, ValueError), (2**70, ValueError), (2**25, ValueError), (1.0, TypeError)],
+)
+def test_bad_sizes_are_refused(n, error):
+    """A size is an integer from 1 to 2**24."""
+    with pytest.raises(error, match="n must"):
+        VecEnv(n)
+
+
+def test_unknown_env_is_answered_with_the_nearest():
+    """A misspelt id gets a suggestion and the list of ids."""
+    with pytest.raises(ValueError, match=r"did you mean 'CartPole-v1'.*envs are CartPole-v1"):
+        VecEnv(1, env_id="Cartpole-v1")
+
+
+def test_native_env_ids_is_a_fresh_list():
+    """Changing the returned list changes nothing else."""
+    native_env_ids().clear()
+    assert native_env_ids() == ["CartPole-v1"]
+
+
+def test_close_does_nothing():
+    """A closed vector env goes on."""
+    envs = VecEnv(1, seed=0)
+    envs.close()
+    envs.reset_all()
+
+
+def test_make_vec_env_builds_and_refuses_options():
+    """The factory takes no env options and says who does."""
+    envs = make_vec_env("CartPole-v1", n_envs=2)
+    assert isinstance(envs, VecEnv)
+    assert make_vec_env("CartPole-v1", n_envs=2, env_kwargs={}).n_envs == 2
+    with pytest.raises(ValueError, match="no env_kwargs, got 'gravity'; use the gymnasium backend"):
+        make_vec_env("CartPole-v1", n_envs=2, env_kwargs={"gravity": 1.0})
+
+
+def assert_states_equal(a, b):
+    """Two states have the same keys and bytes."""
+    assert a.keys() == b.keys()
+    for key in a:
+        np.testing.assert_array_equal(a[key], b[key], strict=True)
+
+
+@given(seed=st.integers(0, 2**64 - 5), steps=st.integers(0, 60), n=st.integers(1, 5))
+def test_a_restored_state_goes_on_with_the_same_bits(seed, steps, n):
+    """Another object given the state takes the same steps, resets included."""
+    rng = np.random.default_rng(steps)
+    envs, other = VecEnv(n, seed=seed), VecEnv(n)
+    if steps:
+        envs.reset_all()
+    for _ in range(steps):
+        envs.step_all(rng.integers(0, 2, n))
+    saved = envs.state()
+    other.set_state(saved)
+    assert_states_equal(other.state(), saved)
+    if not steps:
+        assert envs.reset_all().tobytes() == other.reset_all().tobytes()
+    for _ in range(60):
+        actions = rng.integers(0, 2, n)
+        a, b = envs.step_all(actions), other.step_all(actions)
+        assert all(a[key].tobytes() == b[key].tobytes() for key in KEYS)
+
+
+def test_state_has_the_documented_layout():
+    """Types and shapes are those that the documentation promises; the words are NumPy's."""
+    state = VecEnv(3, seed=42).state()
+    layout = {key: (value.shape, value.dtype) for key, value in state.items()}
+    assert layout == {
+        "physics": ((3, 4), np.float64),
+        "elapsed": ((3,), np.uint32),
+        "rng": ((3, 4), np.uint64),
+        "started": ((1,), np.bool_),
+    }
+    words = np.random.default_rng(42).bit_generator.state["state"]
+    high, low, inc_high, inc_low = (int(word) for word in state["rng"][0])
+    assert (high << 64 | low, inc_high << 64 | inc_low) == (words["state"], words["inc"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"physics": np.zeros((2, 4), np.float32)}, r"state\['physics'\] must be .* float64"),
+        ({"physics": np.zeros((4, 2))}, r"physics must have shape \(2, 4\).*got \(4, 2\)"),
+        ({"physics": np.full((2, 4), np.inf)}, "physics must be finite"),
+        ({"physics": [[0.0] * 4] * 2}, r"state\['physics'\] must be"),
+        ({"elapsed": np.zeros(3, np.uint32)}, "elapsed must have length 2 like the envs, got 3"),
+        ({"elapsed": np.array([0, 500], np.uint32)}, "elapsed is no valid state"),
+        ({"elapsed": np.zeros(2, np.int64)}, r"state\['elapsed'\] must be"),
+        ({"rng": np.zeros((2, 4), np.uint64)}, "rng is no valid state"),
+        ({"rng": np.ones((2, 3), np.uint64)}, "rng must have shape"),
+        ({"started": np.zeros(2, np.bool_)}, "started must have length 1"),
+        ({"started": True}, r"state\['started'\] must be"),
+        ({"surplus": np.zeros(1)}, "state must have the keys"),
+        ({"started": None, "surplus": None}, r"state must have the keys|state\['started'\]"),
+    ],
+)
+def test_a_malformed_state_is_refused_whole(change, message):
+    """What no env can be in is named, and the envs stay as they were."""
+    envs = VecEnv(2, seed=0)
+    envs.reset_all()
+    before = envs.state()
+    with pytest.raises(ValueError, match=message):
+        envs.set_state(VecEnv(2, seed=9).state() | change)
+    assert_states_equal(envs.state(), before)
+
+
+def test_a_state_without_a_key_or_of_another_type_is_refused():
+    """A missing key is a malformed state; something else than a dict is no state."""
+    envs = VecEnv(2, seed=0)
+    state = envs.state()
+    state["other"] = state.pop("rng")
+    with pytest.raises(ValueError, match="state must have the key 'rng'"):
+        envs.set_state(state)
+    with pytest.raises(TypeError, match="state must be a dict"):
+        envs.set_state(list(state))
+
+
+def test_threads_share_one_object():
+    """Calls from many threads at once are done one after the other, each whole."""
+    n, rounds, workers = 64, 300, 8
+    envs = VecEnv(n, seed=0)
+    envs.reset_all()
+
+    def hammer(worker: int) -> int:
+        rng = np.random.default_rng(worker)
+        out = arrays(n)
+        for k in range(rounds):
+            actions = rng.integers(0, 2, n)
+            match (worker + k) % 5:
+                case 0:
+                    envs.step_into(actions, *out)
+                    assert np.isfinite(out[0]).all()
+                case 1:
+                    state = envs.state()
+                    assert (state["elapsed"] < 500).all()
+                    envs.set_state(state)
+                case 2 if k % 50 == 0:
+                    assert (np.abs(envs.reset_all(seed=k)) <= 0.05).all()
+                case _:
+                    step = envs.step_all(actions)
+                    done = step["terminated"] | step["truncated"]
+                    same = (step["obs"] == step["final_obs"]).all(axis=1)
+                    assert (same != done).all()
+        return worker
+
+    with ThreadPoolExecutor(workers) as pool:
+        assert sum(pool.map(hammer, range(workers))) == sum(range(workers))
+
+
+def test_envs_of_their_own_give_the_same_bits_on_threads():
+    """What runs beside it does not change what an env does."""
+
+    def run(seed: int) -> bytes:
+        envs = VecEnv(32, seed=seed)
+        envs.reset_all()
+        rng = np.random.default_rng(seed)
+        return b"".join(envs.step_all(rng.integers(0, 2, 32))["obs"].tobytes() for _ in range(200))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(run, range(16))) == [run(seed) for seed in range(16)]
