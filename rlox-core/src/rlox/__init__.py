@@ -1,0 +1,94 @@
+"""rlox: reinforcement learning in Python over a Rust core.
+
+Names resolve on first use, so that ``import rlox`` loads neither torch nor any plugin.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlox_native import CartPole, VecEnv
+
+    from rlox.algorithm import Algorithm
+    from rlox.config import Config
+    from rlox.evaluation import evaluate
+    from rlox.hookspecs import hookimpl
+    from rlox.reference import compute_gae, compute_gae_batched, compute_gae_batched_f32
+    from rlox.registry import explain, list_algorithms, make, spec
+    from rlox.specs import AlgorithmSpec, CallbackSpec, EnvBackendSpec, LoggerSpec
+
+__version__ = "0.1.0"
+
+_MODULES = {
+    "Algorithm": "rlox.algorithm",
+    "AlgorithmSpec": "rlox.specs",
+    "CallbackSpec": "rlox.specs",
+    "Config": "rlox.config",
+    "EnvBackendSpec": "rlox.specs",
+    "LoggerSpec": "rlox.specs",
+    "evaluate": "rlox.evaluation",
+    "explain": "rlox.registry",
+    "hookimpl": "rlox.hookspecs",
+    "list_algorithms": "rlox.registry",
+    "make": "rlox.registry",
+    "spec": "rlox.registry",
+}
+
+_SUBMODULES = ("algorithms", "callbacks", "collectors", "logging", "losses", "policies", "trainers")
+"""Submodules that the documents use as attributes."""
+
+_KERNELS = ("compute_gae", "compute_gae_batched", "compute_gae_batched_f32")
+"""Rust where it is installed, the NumPy reference otherwise."""
+
+_NATIVE = ("CartPole", "VecEnv")
+"""Rust only."""
+
+__all__ = [
+    "Algorithm",
+    "AlgorithmSpec",
+    "CallbackSpec",
+    "CartPole",
+    "Config",
+    "EnvBackendSpec",
+    "LoggerSpec",
+    "VecEnv",
+    "compute_gae",
+    "compute_gae_batched",
+    "compute_gae_batched_f32",
+    "evaluate",
+    "explain",
+    "hookimpl",
+    "list_algorithms",
+    "make",
+    "spec",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        value = importlib.import_module(f"rlox.{name}")
+    elif name in _MODULES:
+        value = getattr(importlib.import_module(_MODULES[name]), name)
+    elif name in _KERNELS:
+        from rlox.kernels import backend
+
+        value = getattr(backend(), name)
+    elif name in _NATIVE:
+        from rlox.errors import missing_extra
+        from rlox.kernels import native_available
+
+        if not native_available():
+            raise missing_extra(f"rlox.{name}", "native")
+        value = getattr(importlib.import_module("rlox_native"), name)
+    else:
+        from rlox.errors import suggest
+
+        raise AttributeError(f"module 'rlox' has no '{name}'{suggest(name, __all__)}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,172 @@
+"""The base that every algorithm, ours or a third party's, derives from exactly once.
+
+An algorithm supplies :meth:`Algorithm.iterate` (one collect-and-learn round), a policy to act with
+and its state; training, evaluation, saving and restoring are here, once for all. The concrete
+methods are not meant to be overridden, and no algorithm derives from another.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy.typing as npt
+
+from rlox.callbacks import Callback, CallbackList
+from rlox.clock import Clock
+from rlox.config import Config
+from rlox.logging import LoggerCallback
+from rlox.seeding import SeedStreams, draw_seed
+
+if TYPE_CHECKING:
+    from rlox.evaluation import EvaluationResult
+    from rlox.runner import Hooks
+
+__all__ = ["Algorithm"]
+
+AlgorithmT = TypeVar("AlgorithmT", bound="Algorithm")
+
+
+class Algorithm(ABC):
+    """One learning algorithm with its env, its config and its progress.
+
+    Args:
+        env: what the user passed as env.
+        config: the resolved config; its ``seed`` (none: from entropy) fixes every random draw.
+        callbacks: hooks into training.
+        logger: receives the metrics.
+    """
+
+    name: ClassVar[str]
+    """Registered name; checkpoints carry it."""
+
+    config_class: ClassVar[type[Config]]
+    """Class of :attr:`config`."""
+
+    def __init__(
+        self,
+        env: Any,
+        *,
+        config: Config,
+        callbacks: Iterable[Callback] | None = None,
+        logger: LoggerCallback | None = None,
+    ) -> None:
+        seed = getattr(config, "seed", None)
+        if seed is None:
+            seed = draw_seed()
+            if "seed" in type(config).model_fields:
+                config = config.replace(seed=seed)
+        self.config: Any = config
+        self.env_source = env
+        self.callbacks = CallbackList(callbacks)
+        self.logger = logger
+        self.resources = ExitStack()
+        """What :meth:`close` frees; algorithms add their envs."""
+        self.clock = Clock()
+        self.streams = SeedStreams(seed)
+
+    @abstractmethod
+    def iterate(self, hooks: Hooks) -> Any:
+        """Collect once, learn once, and return a frozen dataclass of float metrics.
+
+        Args:
+            hooks: to be told of every vector step and every optimiser step; they advance the clock
+                and call the callbacks.
+        """
+
+    @abstractmethod
+    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
+        """Return an action for one observation, or actions (B, ...) for a batch.
+
+        Args:
+            obs: one observation or a batch (B, *shape).
+            deterministic: the mode of the action distribution rather than a sample.
+
+        Returns:
+            An int for one discrete action, else a NumPy array.
+        """
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that training changes, as nested dicts of arrays and plain values."""
+
+    @abstractmethod
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+
+    def train(self, total_timesteps: int | None = None) -> dict[str, float]:
+        """Train and return the last metrics.
+
+        Args:
+            total_timesteps: env steps to train for, on top of those already done, rounded up to
+                whole iterations; none: finish the training that a checkpoint interrupted.
+
+        Returns:
+            The last iteration's metrics; ``mean_reward`` is the mean return of the last 100
+            finished episodes (NaN before the first).
+
+        Raises:
+            ValueError: ``total_timesteps`` is not positive, or none with nothing to finish.
+        """
+        from rlox.runner import run
+
+        return run(self, total_timesteps)
+
+    def evaluate(
+        self,
+        env: Any = None,
+        *,
+        n_episodes: int = 10,
+        deterministic: bool = True,
+        seed: int | None = None,
+    ) -> EvaluationResult:
+        """Run episodes without learning; see :func:`rlox.evaluation.evaluate`."""
+        from rlox.evaluation import evaluate
+
+        return evaluate(
+            self,
+            self.env_source if env is None else env,
+            n_episodes=n_episodes,
+            deterministic=deterministic,
+            seed=self.streams.seeds("evaluation", 1)[0] if seed is None else seed,
+        )
+
+    def close(self) -> None:
+        """Free what the algorithm made: its envs and their processes, and the logger's files."""
+        self.resources.close()
+        if self.logger is not None:
+            self.logger.close()
+
+    def __enter__(self: AlgorithmT) -> AlgorithmT:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def save(self, path: str | Path) -> None:
+        """Write a checkpoint; see :func:`rlox.checkpoint.save`."""
+        from rlox.checkpoint import save
+
+        save(self, path)
+
+    @classmethod
+    def from_checkpoint(
+        cls: type[AlgorithmT], path: str | Path, env_id: Any = None, **arguments: Any
+    ) -> AlgorithmT:
+        """Restore an algorithm from a checkpoint.
+
+        Args:
+            path: the checkpoint.
+            env_id: anything the constructor takes as env; none: the id in the checkpoint.
+            arguments: the constructor's other arguments that are no config options, such as
+                ``policy=``, ``callbacks=`` and ``logger=``.
+
+        Raises:
+            CheckpointError: the file is damaged, foreign, of another algorithm or another env.
+        """
+        from rlox.checkpoint import load
+
+        return load(cls, path, env_id, arguments)

@@ -1,0 +1,81 @@
+"""What a rollout hands to the learner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["RolloutBatch", "RolloutMinibatch"]
+
+
+@dataclass(frozen=True)
+class RolloutMinibatch:
+    """B steps of a rollout in random order; fields as in :class:`RolloutBatch`."""
+
+    obs: Tensor
+    actions: Tensor
+    log_probs: Tensor
+    values: Tensor
+    advantages: Tensor
+    returns: Tensor
+
+
+@dataclass(frozen=True)
+class RolloutBatch:
+    """T steps of N envs, flattened to T*N rows: step 0 of all envs, then step 1, and so on."""
+
+    obs: Tensor
+    """(T*N, *shape) observations acted on; float32, or uint8 for images."""
+    actions: Tensor
+    """(T*N,) int64, or (T*N, act_dim) float32 as the policy sampled them, before clipping."""
+    log_probs: Tensor
+    """(T*N,) log-probabilities under the policy that acted."""
+    values: Tensor
+    """(T*N,) value estimates of that policy."""
+    rewards: Tensor
+    """(T*N,) rewards as the envs gave them."""
+    terminated: Tensor
+    """(T*N,) bool, the task ended after the step."""
+    truncated: Tensor
+    """(T*N,) bool, the episode was cut after the step."""
+    advantages: Tensor
+    """(T*N,) generalised advantage estimates."""
+    returns: Tensor
+    """(T*N,) advantages + values, the value function's targets."""
+    n_steps: int
+    """T."""
+    n_envs: int
+    """N."""
+
+    def sample_minibatches(
+        self, batch_size: int, shuffle: bool = True, generator: torch.Generator | None = None
+    ) -> Iterator[RolloutMinibatch]:
+        """Yield minibatches that together hold every row exactly once.
+
+        Args:
+            batch_size: rows per minibatch; the last has the remainder.
+            shuffle: random order, else the rollout's.
+            generator: source of the order; none: torch's global one.
+
+        Raises:
+            ValueError: ``batch_size`` is not in [1, T*N].
+        """
+        size = len(self.returns)
+        if not 1 <= batch_size <= size:
+            raise ValueError(f"batch_size must lie in [1, {size}], got {batch_size}")
+        return self._minibatches(batch_size, shuffle, generator)
+
+    def _minibatches(
+        self, batch_size: int, shuffle: bool, generator: torch.Generator | None
+    ) -> Iterator[RolloutMinibatch]:
+        fields = (
+            self.obs, self.actions, self.log_probs, self.values, self.advantages, self.returns,
+        )  # fmt: skip
+        if shuffle:
+            order = torch.randperm(len(self.returns), generator=generator).to(self.obs.device)
+            fields = tuple(field[order] for field in fields)  # type: ignore[assignment]
+        for parts in zip(*(torch.split(field, batch_size) for field in fields), strict=True):
+            yield RolloutMinibatch(*parts)

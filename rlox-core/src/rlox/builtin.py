@@ -1,0 +1,55 @@
+"""What core itself registers, through the same hooks and entry point as any other distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlox.hookspecs import hookimpl
+from rlox.specs import CallbackSpec, EnvBackendSpec, LoggerSpec
+
+if TYPE_CHECKING:
+    from rlox.logging import ConsoleLogger
+
+
+def console_logger(log_dir: str | Path) -> ConsoleLogger:
+    """Return a console logger; it needs no folder."""
+    from rlox.logging import ConsoleLogger
+
+    return ConsoleLogger()
+
+
+@hookimpl
+def rlox_env_backends() -> Iterable[EnvBackendSpec]:
+    """Register gymnasium, which tries every id."""
+    yield EnvBackendSpec(
+        name="gymnasium",
+        summary="Any registered gymnasium env, stepped in this process or in worker processes.",
+        factory="rlox.gym_vec_env:make_vec_env",
+        priority=0,
+    )
+
+
+@hookimpl
+def rlox_loggers() -> Iterable[LoggerSpec]:
+    """Register the loggers of :mod:`rlox.logging`."""
+    yield LoggerSpec(
+        "console", "A line of metrics on standard output.", "rlox.builtin:console_logger"
+    )
+    yield LoggerSpec("jsonl", "One JSON object a line, metrics.jsonl.", "rlox.logging:JsonlLogger")
+    yield LoggerSpec(
+        "csv", "A table of the training metrics, metrics.csv.", "rlox.logging:CsvLogger"
+    )
+    yield LoggerSpec("tensorboard", "TensorBoard event files.", "rlox.logging:TensorBoardLogger")
+
+
+@hookimpl
+def rlox_callbacks() -> Iterable[CallbackSpec]:
+    """Register the callbacks of :mod:`rlox.callbacks`."""
+    yield CallbackSpec("eval", "Evaluates every so many env steps.", "rlox.callbacks:EvalCallback")
+    yield CallbackSpec(
+        "progress",
+        "A progress bar with env steps/s, return and ETA.",
+        "rlox.callbacks:ProgressCallback",
+    )

@@ -1,0 +1,50 @@
+"""The ``rlox`` command: train, evaluate, list, explain."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+import typer
+
+from rlox.errors import RloxError
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line in ``sys.argv`` and exit.
+
+    The exit code is 0, 2 for an error that the user can mend (one line on stderr), 128 plus the
+    signal's number when interrupted, and 1 with a traceback for a bug.
+    """
+    formatwarning = warnings.formatwarning
+    warnings.formatwarning = _one_line
+    try:
+        # the registry warns of broken plugins and raises on conflicts, hence inside the try
+        from rlox.cli.app import build_app
+
+        code = build_app()(args=sys.argv[1:] or ["--help"], prog_name="rlox", standalone_mode=False)
+    except typer.TyperException as error:
+        code = _report(_house_style(error.format_message()))
+    except (RloxError, OSError) as error:
+        code = _report(str(error))
+    except (typer.Abort, KeyboardInterrupt):
+        code = 130
+    finally:
+        warnings.formatwarning = formatwarning
+    sys.exit(code or 0)
+
+
+def _one_line(message: Warning | str, *_: Any, **__: Any) -> str:
+    return f"warning: {' '.join(str(message).split())}\n"
+
+
+def _house_style(message: str) -> str:
+    return (message[:1].lower() + message[1:]).removesuffix(".")
+
+
+def _report(message: str) -> int:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    return 2

@@ -1,0 +1,111 @@
+"""Callbacks of ``rlox train``: periodic checkpoints, signals, progress without a terminal."""
+
+from __future__ import annotations
+
+import math
+import signal
+from types import FrameType
+from typing import Any
+
+from rlox.callbacks import Callback
+from rlox.cli.run_folder import RunFolder
+
+__all__ = ["Interruption", "PeriodicCheckpoint", "ProgressLines"]
+
+
+class PeriodicCheckpoint(Callback):
+    """Saves ``checkpoints/step-<env steps>.safetensors`` after every multiple of ``every``.
+
+    At the end of the iteration that reaches or passes it: no rollout is under way then, and the
+    resumed training equals the uninterrupted one.
+
+    Args:
+        folder: of the run.
+        every: env steps between checkpoints.
+    """
+
+    def __init__(self, folder: RunFolder, every: int) -> None:
+        self._folder = folder
+        self._every = every
+        self._next = every
+
+    def on_training_start(self, **kwargs: Any) -> None:
+        """Count from the algorithm's present env step."""
+        self._next = self._following(kwargs["step"])
+
+    def on_iteration_end(self, **kwargs: Any) -> None:
+        """Save when the next multiple has been reached or passed."""
+        step = kwargs["step"]
+        if step >= self._next:
+            self._next = self._following(step)
+            kwargs["algo"].save(self._folder.checkpoint(f"step-{step}"))
+
+    def _following(self, step: int) -> int:
+        return (step // self._every + 1) * self._every
+
+
+class Interruption(Callback):
+    """Turns SIGINT and SIGTERM into an end of training with a consistent state.
+
+    A context manager: while it is entered, the first signal during training stops it after the
+    present vector step; a second one, and any outside training, raises ``KeyboardInterrupt``.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        """The signal that came, if any did."""
+        self._training = False
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Interruption:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        first, self.signal = self.signal is None, number
+        if not (first and self._training):
+            raise KeyboardInterrupt
+
+    @property
+    def exit_code(self) -> int:
+        """What shells report for a process that a signal ended."""
+        return 128 + (self.signal or signal.SIGINT)
+
+    def on_training_start(self, **kwargs: Any) -> None:
+        """From here on, a signal waits for the end of the vector step."""
+        self._training = True
+
+    def on_step(self, **kwargs: Any) -> bool:
+        """Stop when a signal has come."""
+        return self.signal is None
+
+    def on_training_end(self, **kwargs: Any) -> None:
+        """From here on, a signal interrupts at once."""
+        self._training = False
+
+
+class ProgressLines(Callback):
+    """About ten lines over the training, for output that is no terminal."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def on_iteration_end(self, **kwargs: Any) -> None:
+        """Print a line when another tenth is done."""
+        step, metrics = kwargs["step"], kwargs["metrics"]
+        target = kwargs["algo"].clock.target_env_steps
+        if step < self._next:
+            return
+        self._next = (step * 10 // target + 1) * target / 10
+        mean = metrics.get("mean_reward", math.nan)
+        shown = "no episode finished yet" if math.isnan(mean) else f"return {mean:.1f}"
+        print(
+            f"{step:,}/{target:,} env steps, {metrics['env_steps_per_second']:,.0f} env steps/s, "
+            f"{shown}",
+            flush=True,
+        )

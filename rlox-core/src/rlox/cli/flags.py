@@ -1,0 +1,106 @@
+"""Command-line flags generated from the fields of a config.
+
+Every flag takes text and defaults to "not given": what the text means and whether it is allowed is
+the config's to say, so that a flag, a file and a keyword argument are checked by the same code.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+import typer
+import yaml
+from pydantic.fields import FieldInfo
+
+from rlox.config import Config
+from rlox.schedules import Linear, Piecewise
+
+__all__ = ["default_text", "documentation", "flags_of", "given_options"]
+
+METAVARS: dict[Any, str] = {
+    int: "INTEGER",
+    float: "FLOAT",
+    str: "TEXT",
+    bool: "true|false",
+    type(None): "none",
+    Linear: "linear(A, B)",
+    Piecewise: "",
+}
+"""What the help shows for a type; a piecewise schedule is too long for a flag's help."""
+
+
+def flags_of(config: type[Config]) -> Iterator[inspect.Parameter]:
+    """Return a keyword parameter that typer makes a flag of, for every field of ``config``."""
+    for name, field in config.model_fields.items():
+        flag = f"--{name.replace('_', '-')}"
+        help_ = _help(field)
+        if field.annotation is bool:
+            switch = typer.Option(f"{flag}/--no-{flag[2:]}", help=help_, show_default=False)
+            annotation: Any = Annotated[bool | None, switch]
+        else:
+            option = typer.Option(
+                flag, help=help_, metavar=_metavar(field.annotation), show_default=False
+            )
+            annotation = Annotated[str | None, option]
+        yield inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+        )
+
+
+def given_options(config: type[Config], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options given as flags, ready for ``config`` to validate."""
+    return {
+        name: _value(config.model_fields[name], value)
+        for name, value in flags.items()
+        if value is not None
+    }
+
+
+def _value(field: FieldInfo, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if value.lower() == "none" and type(None) in typing.get_args(field.annotation):
+        return None
+    if value[:1] in ("[", "{"):
+        try:
+            return yaml.safe_load(value)
+        except yaml.YAMLError:
+            return value
+    return value
+
+
+def documentation(field: FieldInfo) -> tuple[str, str, str]:
+    """Return a field's description, unit and source."""
+    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+    return field.description or "", str(extra.get("unit", "1")), str(extra.get("source", "-"))
+
+
+def default_text(field: FieldInfo) -> str:
+    """Return a field's default as a flag would spell it."""
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if value is None:
+        return "none"
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def _help(field: FieldInfo) -> str:
+    description, unit, source = documentation(field)
+    details = source if unit in ("1", "on/off", "choice", "name") else f"{unit}; {source}"
+    return f"{description} ({details})  [default: {default_text(field)}]"
+
+
+def _metavar(annotation: Any) -> str:
+    origin = typing.get_origin(annotation)
+    if origin is Literal:
+        return f"[{'|'.join(map(str, typing.get_args(annotation)))}]"
+    if origin in (typing.Union, types.UnionType):
+        return "|".join(filter(None, map(_metavar, typing.get_args(annotation))))
+    if origin is Annotated:
+        return _metavar(typing.get_args(annotation)[0])
+    return METAVARS.get(annotation, "YAML")

@@ -1,0 +1,56 @@
+"""How the command line prints."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+__all__ = ["console", "print_pairs", "print_table", "print_warning"]
+
+PIPE_WIDTH = 240
+"""Columns when stdout is no terminal: rows stay on one line, for grep."""
+
+
+def console() -> Console:
+    """Return a console on the present stdout."""
+    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    return Console(highlight=False, width=width)
+
+
+def print_pairs(pairs: Mapping[str, str]) -> None:
+    """Print names and values in two columns; long values are not cut."""
+    out, width = console(), max(map(len, pairs))
+    for name, value in pairs.items():
+        out.print(f"[dim]{name:<{width}}[/]  {escape(value)}", soft_wrap=True)
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    whole: Sequence[str],
+) -> None:
+    """Print a table.
+
+    Args:
+        columns: headings.
+        rows: one text per column each.
+        whole: columns whose texts are never broken into lines.
+    """
+    table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False)
+    for column in columns:
+        name = column in ("name", "option")
+        table.add_column(column, style="cyan" if name else "", no_wrap=column in whole)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    console().print(table)
+
+
+def print_warning(message: str) -> None:
+    """Print a warning as one line on stderr."""
+    print(f"warning: {message}", file=sys.stderr)

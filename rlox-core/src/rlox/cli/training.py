@@ -1,0 +1,154 @@
+"""``rlox train <algorithm>``: one command per registered algorithm, with its config as flags."""
+
+import dataclasses
+import inspect
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from rlox import registry
+from rlox.cli.flags import flags_of, given_options
+from rlox.config import resolve_config
+from rlox.errors import PluginConflictError, PluginError, PluginWarning, RloxError
+
+__all__ = ["RunOptions", "train_app"]
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """What a training run needs beyond the algorithm's config; each field is a flag."""
+
+    env: Annotated[str, typer.Option(help="env to train on, such as CartPole-v1", metavar="ID")]
+    total_timesteps: Annotated[
+        int,
+        typer.Option(
+            help="env steps to train for, rounded up to whole iterations", min=1, metavar="STEPS"
+        ),
+    ] = 100_000
+    config: Annotated[
+        Path | None,
+        typer.Option(help="YAML or JSON file with options; flags win over it", metavar="FILE"),
+    ] = None
+    run_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="new or empty folder for the results  "
+            "[default: runs/<algorithm>-<env>-<seed>-<time>]",
+            metavar="FOLDER",
+        ),
+    ] = None
+    logger: Annotated[
+        list[str] | None,
+        typer.Option(help="where metrics go; repeatable  [default: jsonl]", metavar="NAME"),
+    ] = None
+    callback: Annotated[
+        list[str] | None,
+        typer.Option(help="a callback that `rlox list` shows; repeatable", metavar="NAME"),
+    ] = None
+    eval_freq: Annotated[
+        int,
+        typer.Option(
+            help="env steps between evaluations; 0: only at the end", min=0, metavar="STEPS"
+        ),
+    ] = 0
+    eval_episodes: Annotated[
+        int, typer.Option(help="episodes per evaluation", min=1, metavar="N")
+    ] = 20
+    checkpoint_freq: Annotated[
+        int,
+        typer.Option(
+            help="env steps between checkpoints; 0: only at the end and on Ctrl-C",
+            min=0,
+            metavar="STEPS",
+        ),
+    ] = 0
+    quiet: Annotated[bool, typer.Option("--quiet", help="show no progress")] = False
+
+
+RUN_PARAMETERS = {
+    p.name: p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+    for p in inspect.signature(RunOptions).parameters.values()
+}
+
+
+class AlgorithmGroup(TyperGroup):
+    """The training commands; an unknown one gets the registry's message, which has the remedy."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of the algorithm ``cmd_name``."""
+        command = super().get_command(ctx, cmd_name)
+        if command is None:
+            train_function(cmd_name)
+        return command
+
+
+def train_app() -> typer.Typer:
+    """Return the group of training commands; it imports the algorithms' configs, never torch."""
+    app = typer.Typer(
+        cls=AlgorithmGroup,
+        help="Train an algorithm on an env and keep the results in a run folder.",
+        invoke_without_command=True,
+        subcommand_metavar="ALGORITHM [OPTIONS]",
+    )
+    app.callback()(_show_help)
+    for name in registry.list_algorithms():
+        _add_command(app, name)
+    return app
+
+
+def _show_help(ctx: typer.Context) -> None:
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+def _add_command(app: typer.Typer, name: str) -> None:
+    """Add the command of ``name``; where there is none, asking for it raises what is wrong."""
+    try:
+        function = train_function(name)
+    except PluginConflictError:
+        return  # `rlox list` warns of it
+    except RloxError as error:
+        warnings.warn(f"{error}; the rest of rlox works without it", PluginWarning, stacklevel=1)
+        return
+    spec = registry.spec(name)
+    app.command(name, help=spec.summary, epilog=f"Paper: {spec.paper or '-'}")(function)
+
+
+def train_function(name: str) -> Callable[..., None]:
+    """Return a function whose signature has a flag for every option of the algorithm ``name``.
+
+    A field that has the name of one of the run's own flags gets none; ``--config`` can set it.
+
+    Raises:
+        RloxError: the algorithm is unknown, not installed, claimed twice or broken.
+    """
+    try:
+        config_class = registry.config_class(name)
+    except RloxError:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"the config of the algorithm '{name}' cannot be imported: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    flags = [
+        parameter for parameter in flags_of(config_class) if parameter.name not in RUN_PARAMETERS
+    ]
+
+    def train(**arguments: Any) -> None:
+        from rlox.cli.session import train_in_folder
+
+        options = RunOptions(**{key: arguments.pop(key) for key in RUN_PARAMETERS})
+        config = resolve_config(
+            config_class, options.config, **given_options(config_class, arguments)
+        )
+        raise typer.Exit(train_in_folder(name, config, options))
+
+    parameters = [*RUN_PARAMETERS.values(), *flags]
+    train.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    train.__annotations__ = {p.name: p.annotation for p in parameters}
+    return train

@@ -1,0 +1,72 @@
+"""Every error rlox raises on purpose; each is also the builtin a caller would expect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class RloxError(Exception):
+    """Base class of all rlox errors."""
+
+
+class ConfigError(RloxError, ValueError):
+    """A config holds an unknown option or a value out of range."""
+
+
+class UnknownNameError(RloxError, LookupError):
+    """A name is not registered."""
+
+
+class MissingDependencyError(RloxError, ImportError):
+    """A distribution that provides the requested name is not installed."""
+
+
+class PluginConflictError(RloxError, RuntimeError):
+    """Two distributions claim one name."""
+
+
+class PluginError(RloxError, RuntimeError):
+    """A plugin failed to load and strict loading was asked for."""
+
+
+class PluginWarning(UserWarning):
+    """A plugin failed to load; everything else works."""
+
+
+class SpaceError(RloxError, ValueError):
+    """An algorithm cannot handle an env's observation or action space."""
+
+
+class EnvError(RloxError, ValueError):
+    """An env cannot be built, or broke its contract while stepping."""
+
+
+class CheckpointError(RloxError, ValueError):
+    """A checkpoint cannot be read or does not fit what it is loaded into."""
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the nearest known names, or an empty string.
+
+    Args:
+        name: what the user wrote.
+        known: every valid name.
+    """
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    matches = get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
+    if not matches:
+        return ""
+    return "; did you mean " + " or ".join(f"'{by_lower[match]}'" for match in matches) + "?"
+
+
+def missing_extra(what: str, extra: str) -> MissingDependencyError:
+    """Return the error for a name whose distribution is not installed.
+
+    Args:
+        what: the name the user asked for.
+        extra: the extra of the ``rlox`` distribution that provides it.
+    """
+    return MissingDependencyError(
+        f'{what} needs a distribution that is not installed; run: pip install "rlox[{extra}]"'
+    )

@@ -1,0 +1,122 @@
+"""The one evaluation loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from rlox.envs import fixed_env_count, make_vec_env
+from rlox.errors import EnvError
+from rlox.protocols import VecEnv
+
+__all__ = ["EvaluationResult", "Predictor", "evaluate"]
+
+
+class Predictor(Protocol):
+    """Anything that maps a batch of observations to a batch of actions."""
+
+    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
+        """Return actions for observations (B, *shape)."""
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """Undiscounted returns and lengths of the episodes of one evaluation."""
+
+    returns: npt.NDArray[np.float64]
+    """(n_episodes,)"""
+    lengths: npt.NDArray[np.int64]
+    """(n_episodes,) in env steps."""
+
+    @property
+    def mean_return(self) -> float:
+        """Mean over the episodes."""
+        return float(self.returns.mean())
+
+    @property
+    def std_return(self) -> float:
+        """Population standard deviation over the episodes."""
+        return float(self.returns.std())
+
+
+def evaluate(
+    predictor: Predictor,
+    env: Any,
+    *,
+    n_episodes: int = 10,
+    deterministic: bool = True,
+    seed: int = 0,
+    max_envs: int = 16,
+) -> EvaluationResult:
+    """Run whole episodes and return their returns.
+
+    Where copies of the env can be made, up to ``max_envs`` run side by side, each contributing a
+    number of episodes fixed beforehand: taking whichever finish first would favour short ones.
+
+    Args:
+        predictor: an algorithm, or anything with its ``predict``.
+        env: an id, a callable, a gymnasium env or a vector env; an env with an id is made anew.
+        n_episodes: number of episodes.
+        deterministic: passed to ``predict``.
+        seed: seed of the envs' first reset.
+        max_envs: upper bound of the copies.
+
+    Raises:
+        ValueError: ``n_episodes`` is not positive.
+        EnvError: the env is the very instance that ``predictor`` trains on and cannot be made
+            anew; to evaluate on it would end its episodes behind the training's back.
+    """
+    if n_episodes < 1:
+        raise ValueError(f"n_episodes must be at least 1, got {n_episodes}")
+    vec_env, ours = _evaluation_env(env, min(n_episodes, max_envs))
+    if not ours and env is getattr(predictor, "env_source", None):
+        raise EnvError(
+            f"cannot evaluate on the {type(env).__name__} that is trained on, which would reset "
+            "it; pass another env"
+        )
+    try:
+        return _run_episodes(predictor, vec_env, n_episodes, deterministic, seed)
+    finally:
+        if ours:
+            vec_env.close()
+
+
+def _evaluation_env(env: Any, n_envs: int) -> tuple[VecEnv, bool]:
+    if isinstance(env, gymnasium.Env) and env.spec is not None:
+        spec = env.spec
+        return make_vec_env(lambda: gymnasium.make(spec), n_envs=n_envs), True
+    if fixed_env_count(env) is None:
+        return make_vec_env(env, n_envs=n_envs), True
+    return make_vec_env(env), False
+
+
+def _run_episodes(
+    predictor: Predictor, env: VecEnv, n_episodes: int, deterministic: bool, seed: int
+) -> EvaluationResult:
+    n_envs = env.n_envs
+    remaining = np.array([(n_episodes + i) // n_envs for i in range(n_envs)])
+    returns: list[float] = []
+    lengths: list[int] = []
+    running_return, running_length = np.zeros(n_envs), np.zeros(n_envs, np.int64)
+    obs = env.reset_all(np.random.SeedSequence(seed).generate_state(n_envs).tolist())
+    space = env.action_space
+    while remaining.any():
+        actions = predictor.predict(obs, deterministic=deterministic)
+        if isinstance(space, spaces.Box):
+            actions = np.clip(actions, space.low, space.high)
+        step = env.step_all(actions)
+        obs = step["obs"]
+        running_return += step["rewards"]
+        running_length += 1
+        for i in np.flatnonzero(step["terminated"] | step["truncated"]):
+            if remaining[i]:
+                remaining[i] -= 1
+                returns.append(float(running_return[i]))
+                lengths.append(int(running_length[i]))
+            running_return[i], running_length[i] = 0.0, 0
+    return EvaluationResult(np.array(returns), np.array(lengths))

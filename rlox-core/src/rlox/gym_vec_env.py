@@ -1,0 +1,214 @@
+"""gymnasium envs behind the one vector-env contract, whatever their autoreset mode.
+
+gymnasium vector envs reset an env whose episode ended in the same step, in the next step, or not
+at all. All three end in the same :class:`~rlox.protocols.VecEnvStep` here: same-step envs report
+the final observation themselves, the other two are reset by mask within the step, so no reset
+observation is ever mistaken for the outcome of an action and no step is wasted.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+
+from rlox.errors import EnvError, SpaceError
+from rlox.protocols import VecEnvStep
+
+__all__ = ["GymVecEnv", "Vectorization", "make_vec_env"]
+
+Vectorization = Literal["sync", "async"]
+
+EnvLike = (
+    str | Callable[[], gymnasium.Env[Any, Any]] | gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any]
+)
+
+
+class GymVecEnv:
+    """N gymnasium envs stepped together.
+
+    Args:
+        env_id: a gymnasium id, a callable that makes an env, one env (``n_envs`` must be 1), or a
+            gymnasium vector env (``n_envs`` must be left out or agree).
+        n_envs: number of envs N.
+        seed: seed of the first :meth:`reset_all`; env i gets seed + i.
+        vectorization: ``"sync"`` steps the envs in this process, ``"async"`` each in its own
+            process with observations in shared memory.
+        env_kwargs: arguments of ``gymnasium.make``.
+
+    Raises:
+        EnvError: the env cannot be built; the text has gymnasium's reason.
+        SpaceError: observations are no arrays.
+    """
+
+    def __init__(
+        self,
+        env_id: EnvLike,
+        n_envs: int | None = None,
+        seed: int | Sequence[int] | None = None,
+        *,
+        vectorization: Vectorization = "sync",
+        env_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._seed = seed
+        self._env = _vectorize(env_id, n_envs, vectorization, env_kwargs or {})
+        self._mode = self._env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+        if self._mode is not AutoresetMode.SAME_STEP and not _resets_by_mask(self._env, self._mode):
+            raise EnvError(
+                f"{type(self._env.unwrapped).__name__} resets envs in the next step and cannot "
+                "reset single envs; pass the env's id, or build it with "
+                "autoreset_mode=AutoresetMode.SAME_STEP"
+            )
+        if not isinstance(
+            self.observation_space,
+            (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary),
+        ):
+            raise SpaceError(
+                f"observations must be arrays, got {self.observation_space}; flatten them with "
+                "gymnasium.wrappers.FlattenObservation"
+            )
+
+    @property
+    def n_envs(self) -> int:
+        """Number of envs N."""
+        return self._env.num_envs
+
+    @property
+    def observation_space(self) -> gymnasium.Space[Any]:
+        """Space of one env's observation."""
+        return self._env.single_observation_space
+
+    @property
+    def action_space(self) -> gymnasium.Space[Any]:
+        """Space of one env's action."""
+        return self._env.single_action_space
+
+    def reset_all(self, seed: int | Sequence[int] | None = None) -> npt.NDArray[Any]:
+        """Reset all envs and return (N, *shape) observations; see ``rlox.protocols.VecEnv``."""
+        if seed is None:
+            seed, self._seed = self._seed, None
+        if seed is None or isinstance(seed, (int, np.integer)):
+            seeds: int | list[int] | None = None if seed is None else int(seed)
+        else:
+            seeds = [int(s) for s in seed]
+        obs, _ = self._env.reset(seed=seeds)  # type: ignore[arg-type]
+        return np.asarray(obs)
+
+    def step_all(self, actions: Any) -> VecEnvStep:
+        """Step all envs with (N, ...) actions; see :class:`rlox.protocols.VecEnvStep`."""
+        batch_space = self._env.action_space
+        actions = np.asarray(actions, dtype=batch_space.dtype)
+        if actions.shape != batch_space.shape:
+            raise EnvError(f"actions must have shape {batch_space.shape}, got {actions.shape}")
+        obs, rewards, terminated, truncated, infos = self._env.step(actions)
+        ended = terminated | truncated
+        final_obs = obs
+        if ended.any():
+            if self._mode is AutoresetMode.SAME_STEP:
+                final_obs = obs.copy()
+                for i in np.flatnonzero(ended):
+                    final_obs[i] = infos["final_obs"][i]
+            else:
+                final_obs = obs if self._env_copies() else obs.copy()
+                obs, _ = self._env.reset(options={"reset_mask": ended})
+        return {
+            "obs": np.asarray(obs),
+            "rewards": np.asarray(rewards, dtype=np.float64),
+            "terminated": np.asarray(terminated, dtype=np.bool_),
+            "truncated": np.asarray(truncated, dtype=np.bool_),
+            "final_obs": np.asarray(final_obs),
+        }
+
+    def _env_copies(self) -> bool:
+        """Whether each step returns a new observation array."""
+        return bool(getattr(self._env.unwrapped, "copy", False))
+
+    def close(self) -> None:
+        """Close the envs; worker processes end."""
+        self._env.close()
+
+
+def make_vec_env(
+    env_id: EnvLike,
+    *,
+    n_envs: int | None = None,
+    vectorization: Vectorization = "sync",
+    env_kwargs: Mapping[str, Any] | None = None,
+) -> GymVecEnv:
+    """Build the ``gymnasium`` backend's vector env."""
+    return GymVecEnv(env_id, n_envs, vectorization=vectorization, env_kwargs=env_kwargs)
+
+
+def _resets_by_mask(env: VectorEnv[Any, Any, Any], mode: AutoresetMode) -> bool:
+    base = env.unwrapped
+    if isinstance(base, AsyncVectorEnv):
+        # gymnasium's workers forget that they were reset when they share no memory, and reset again
+        return mode is AutoresetMode.DISABLED or bool(base.shared_memory)
+    return isinstance(base, SyncVectorEnv)
+
+
+def _vectorize(
+    env: EnvLike, n_envs: int | None, vectorization: Vectorization, env_kwargs: Mapping[str, Any]
+) -> VectorEnv[Any, Any, Any]:
+    if isinstance(env, VectorEnv):
+        if n_envs not in (None, env.num_envs):
+            raise EnvError(f"n_envs is {n_envs}, but the vector env has {env.num_envs} envs")
+        return env
+    if isinstance(env, gymnasium.Env):
+        if n_envs not in (None, 1):
+            raise EnvError(
+                f"one env cannot serve as n_envs = {n_envs} copies; pass its id or a callable "
+                "that makes it, or n_envs=1"
+            )
+        return SyncVectorEnv([lambda: env], autoreset_mode=AutoresetMode.SAME_STEP)
+    if not (isinstance(env, str) or callable(env)):
+        raise EnvError(
+            "env must be a gymnasium id, a callable that makes an env, a gymnasium env or a "
+            f"vector env, got {type(env).__name__}"
+        )
+
+    if n_envs is not None and n_envs < 1:
+        raise EnvError(f"n_envs must be at least 1, got {n_envs}")
+
+    def build() -> gymnasium.Env[Any, Any]:
+        made = gymnasium.make(env, **env_kwargs) if isinstance(env, str) else env(**env_kwargs)
+        if not isinstance(made, gymnasium.Env):
+            raise EnvError(
+                f"the env callable must return a gymnasium.Env, got {type(made).__name__}"
+            )
+        return made
+
+    vector_class = AsyncVectorEnv if vectorization == "async" else SyncVectorEnv
+    try:
+        with _workers_ignore_ctrl_c() if vectorization == "async" else nullcontext():
+            return vector_class(
+                [build for _ in range(1 if n_envs is None else n_envs)],
+                autoreset_mode=AutoresetMode.SAME_STEP,
+            )
+    except (gymnasium.error.Error, ModuleNotFoundError) as error:
+        raise EnvError(f"env '{env}' cannot be built: {error}") from None
+
+
+@contextmanager
+def _workers_ignore_ctrl_c() -> Iterator[None]:
+    """Let processes started within ignore SIGINT.
+
+    A terminal sends it to them too, and a worker that dies of it takes the training along before a
+    consistent state can be saved. Signals can only be set in the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

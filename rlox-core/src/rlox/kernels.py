@@ -1,0 +1,29 @@
+"""The computation primitives: Rust where ``rlox-native`` is installed, NumPy otherwise."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from functools import cache
+from types import ModuleType
+
+__all__ = ["backend", "native_available"]
+
+
+def native_available() -> bool:
+    """Return whether the Rust kernels are installed."""
+    return importlib.util.find_spec("rlox_native") is not None
+
+
+@cache
+def backend() -> ModuleType:
+    """Return the module with the kernels; warns once when it is the slow reference."""
+    if native_available():
+        return importlib.import_module("rlox_native")
+    warnings.warn(
+        "rlox-native is not installed; the NumPy reference kernels are slow. "
+        'Run: pip install "rlox[native]"',
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return importlib.import_module("rlox.reference")

@@ -1,0 +1,40 @@
+"""Module states as arrays, for checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from rlox.errors import CheckpointError
+
+__all__ = ["load_module_state", "module_state"]
+
+
+def module_state(module: nn.Module) -> dict[str, Any]:
+    """Return a copy of a module's parameters and buffers as arrays."""
+    return {name: t.detach().cpu().numpy().copy() for name, t in module.state_dict().items()}
+
+
+def load_module_state(module: nn.Module, state: Mapping[str, Any]) -> None:
+    """Copy arrays into a module's parameters and buffers, in place.
+
+    Raises:
+        CheckpointError: names or shapes differ; nothing was copied.
+    """
+    own = module.state_dict()
+    problems = [f"'{name}' is missing" for name in own if name not in state]
+    problems += [f"'{name}' is unknown" for name in state if name not in own]
+    problems += [
+        f"'{name}' has shape {np.shape(state[name])}, expected {tuple(tensor.shape)}"
+        for name, tensor in own.items()
+        if name in state and np.shape(state[name]) != tuple(tensor.shape)
+    ]
+    if problems:
+        raise CheckpointError("the network differs from the saved one: " + "; ".join(problems))
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(torch.from_numpy(np.array(state[name])))

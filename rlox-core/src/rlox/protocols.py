@@ -1,0 +1,93 @@
+"""The contracts between the parts of rlox; anything that has the methods fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, runtime_checkable
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["OnPolicyActor", "StatefulVecEnv", "VecEnv", "VecEnvStep"]
+
+
+class VecEnvStep(TypedDict):
+    """What one step of N envs returns.
+
+    An env whose episode ended is reset within the step: its row of ``obs`` is the first
+    observation of the next episode, and its row of ``final_obs`` the true last observation.
+    """
+
+    obs: npt.NDArray[Any]
+    """(N, *shape) observations to act on next."""
+    rewards: npt.NDArray[np.float64]
+    """(N,)"""
+    terminated: npt.NDArray[np.bool_]
+    """(N,) the task itself ended; no value beyond."""
+    truncated: npt.NDArray[np.bool_]
+    """(N,) a time limit or the like cut the episode; the value goes on."""
+    final_obs: npt.NDArray[Any]
+    """(N, *shape) the observation the step led to; equal to ``obs`` where the episode goes on."""
+
+
+@runtime_checkable
+class VecEnv(Protocol):
+    """N copies of one env, stepped together, each reset in the step that ends its episode."""
+
+    @property
+    def n_envs(self) -> int:
+        """Number of envs N."""
+
+    @property
+    def observation_space(self) -> gymnasium.Space[Any]:
+        """Space of one env's observation."""
+
+    @property
+    def action_space(self) -> gymnasium.Space[Any]:
+        """Space of one env's action."""
+
+    def reset_all(self, seed: int | Sequence[int] | None = None) -> npt.NDArray[Any]:
+        """Reset all envs and return (N, *shape) observations.
+
+        Args:
+            seed: an integer s gives env i the seed s + i; a sequence gives each its own; none
+                continues every env's own stream.
+        """
+
+    def step_all(self, actions: Any) -> VecEnvStep:
+        """Step all envs with (N, ...) actions."""
+
+    def close(self) -> None:
+        """Free the envs' resources."""
+
+
+@runtime_checkable
+class StatefulVecEnv(Protocol):
+    """A vector env whose complete state can be saved, which makes a resumed run exact."""
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the state of all envs."""
+
+    def set_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
+        """Restore the state of all envs."""
+
+
+@runtime_checkable
+class OnPolicyActor(Protocol):
+    """A policy with a value estimate; any ``torch.nn.Module`` with these methods will do."""
+
+    def get_action_and_logprob(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Sample actions (B, ...) for observations (B, *shape), with log-probabilities (B,)."""
+
+    def get_value(self, obs: Tensor) -> Tensor:
+        """Return state values (B,)."""
+
+    def get_logprob_and_entropy(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities (B,) of given actions and the distribution's entropies (B,)."""
+
+    def deterministic(self, obs: Tensor) -> Tensor:
+        """Return the mode of the action distribution (B, ...)."""

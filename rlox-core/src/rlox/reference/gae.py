@@ -1,0 +1,203 @@
+"""Generalised advantage estimation (Schulman et al. 2016, eq. 11 and 16).
+
+    δ_t = r_t + γ V'_t − V_t
+    A_t = δ_t + γ λ c_t A_{t+1}        G_t = A_t + V_t
+
+V'_t is the value of the state that the step truly led to: 0 after termination, the value of the
+final observation after truncation, V_{t+1} otherwise. c_t is 0 where an episode ended for either
+reason, so that no trace crosses from one episode into the next.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+def _vector(
+    name: str, values: npt.ArrayLike, dtype: type[np.floating[Any]], length: int | None
+) -> Array:
+    raw = np.asarray(values)
+    if raw.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must be real numbers, got dtype {raw.dtype}")
+    if raw.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, got shape {raw.shape}")
+    if length is not None and len(raw) != length:
+        raise ValueError(f"{name} must have length {length}, got {len(raw)}")
+    return raw.astype(dtype, copy=False)
+
+
+def _check_unit_interval(name: str, value: float) -> None:
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"{name} must lie in [0, 1], got {value}")
+
+
+def compute_gae_time_major(
+    rewards: Array,
+    values: Array,
+    terminated: Array,
+    truncated: Array,
+    final_values: Array,
+    last_values: Array,
+    gamma: float,
+    lam: float,
+) -> tuple[Array, Array]:
+    """Compute advantages and returns of N envs over T steps, with truncation told from termination.
+
+    Args:
+        rewards: (T, N) float32 or float64; its dtype is the results'.
+        values: (T, N) V(s_t).
+        terminated: (T, N) bool, the task ended after step t.
+        truncated: (T, N) bool, the episode was cut after step t.
+        final_values: (T, N) value of the true final observation; read only where truncated.
+        last_values: (N,) value of the observation after the last step.
+        gamma: discount in [0, 1].
+        lam: trace decay λ in [0, 1].
+
+    Returns:
+        Advantages and returns, each (T, N).
+
+    Raises:
+        ValueError: shapes disagree, or gamma or lam lies outside [0, 1].
+    """
+    rewards = np.asarray(rewards)
+    if rewards.ndim != 2:
+        raise ValueError(f"rewards must have shape (T, N), got {rewards.shape}")
+    dtype = np.float32 if rewards.dtype == np.float32 else np.float64
+    for name, array, shape in (
+        ("values", values, rewards.shape),
+        ("terminated", terminated, rewards.shape),
+        ("truncated", truncated, rewards.shape),
+        ("final_values", final_values, rewards.shape),
+        ("last_values", last_values, rewards.shape[1:]),
+    ):
+        if np.shape(array) != shape:
+            raise ValueError(f"{name} must have shape {shape}, got {np.shape(array)}")
+    _check_unit_interval("gamma", gamma)
+    _check_unit_interval("lam", lam)
+    terminated, truncated = np.asarray(terminated, bool), np.asarray(truncated, bool)
+    advantages = np.empty(rewards.shape, dtype)
+    next_value, next_advantage = np.asarray(last_values, dtype), np.zeros(rewards.shape[1], dtype)
+    for t in reversed(range(len(rewards))):
+        successor = np.where(truncated[t], final_values[t], next_value)
+        successor = np.where(terminated[t], 0, successor)
+        delta = rewards[t] + gamma * successor - values[t]
+        goes_on = ~(terminated[t] | truncated[t])
+        advantages[t] = delta + np.where(goes_on, gamma * lam * next_advantage, 0)
+        next_value, next_advantage = np.asarray(values[t], dtype), advantages[t]
+    return advantages, advantages + np.asarray(values, dtype)
+
+
+def compute_gae_batched(
+    rewards: npt.ArrayLike,
+    values: npt.ArrayLike,
+    dones: npt.ArrayLike,
+    last_values: npt.ArrayLike,
+    n_steps: int,
+    gamma: float,
+    lam: float,
+) -> tuple[Array, Array]:
+    """Compute advantages and returns of several envs, flat arrays in env-major order.
+
+    Args:
+        rewards: (N * n_steps,), env 0's steps first.
+        values: (N * n_steps,) V(s_t).
+        dones: (N * n_steps,) nonzero where the episode ended after the step; nothing beyond counts.
+        last_values: (N,) value of the observation after the last step.
+        n_steps: steps per env.
+        gamma: discount in [0, 1].
+        lam: trace decay λ in [0, 1].
+
+    Returns:
+        Advantages and returns, each (N * n_steps,) float64.
+
+    Raises:
+        ValueError: lengths disagree, or gamma or lam lies outside [0, 1].
+    """
+    return _batched(rewards, values, dones, last_values, n_steps, gamma, lam, np.float64)
+
+
+def compute_gae_batched_f32(
+    rewards: npt.ArrayLike,
+    values: npt.ArrayLike,
+    dones: npt.ArrayLike,
+    last_values: npt.ArrayLike,
+    n_steps: int,
+    gamma: float,
+    lam: float,
+) -> tuple[Array, Array]:
+    """Compute :func:`compute_gae_batched` in float32."""
+    return _batched(rewards, values, dones, last_values, n_steps, gamma, lam, np.float32)
+
+
+def _batched(
+    rewards: npt.ArrayLike,
+    values: npt.ArrayLike,
+    dones: npt.ArrayLike,
+    last_values: npt.ArrayLike,
+    n_steps: int,
+    gamma: float,
+    lam: float,
+    dtype: type[np.floating[Any]],
+) -> tuple[Array, Array]:
+    if n_steps < 1:
+        raise ValueError(f"n_steps must be at least 1, got {n_steps}")
+    last = _vector("last_values", last_values, dtype, None)
+    size = len(last) * n_steps
+
+    def time_major(name: str, array: npt.ArrayLike) -> Array:
+        env_major = _vector(name, array, dtype, size)
+        return cast("Array", env_major.reshape(len(last), n_steps).T)
+
+    ended = time_major("dones", dones) != 0
+    advantages, returns = compute_gae_time_major(
+        time_major("rewards", rewards),
+        time_major("values", values),
+        ended,
+        np.zeros_like(ended),
+        np.zeros(ended.shape, dtype),
+        last,
+        gamma,
+        lam,
+    )
+    return advantages.T.ravel(), returns.T.ravel()
+
+
+def compute_gae(
+    rewards: npt.ArrayLike,
+    values: npt.ArrayLike,
+    dones: npt.ArrayLike,
+    last_value: float,
+    gamma: float,
+    lam: float,
+) -> tuple[Array, Array]:
+    """Compute advantages and returns of one trajectory.
+
+    Args:
+        rewards: (T,).
+        values: (T,) V(s_t).
+        dones: (T,) nonzero where the episode ended after step t; nothing beyond counts.
+        last_value: value of the observation after the last step.
+        gamma: discount in [0, 1].
+        lam: trace decay λ in [0, 1].
+
+    Returns:
+        Advantages and returns, each (T,) float64.
+
+    Raises:
+        ValueError: lengths disagree, or gamma or lam lies outside [0, 1].
+
+    Example:
+        >>> compute_gae([1.0, 1.0], [0.5, 0.5], [0, 1], 9.0, gamma=1.0, lam=1.0)[1].tolist()
+        [2.0, 1.0]
+    """
+    rewards = _vector("rewards", rewards, np.float64, None)
+    if len(rewards) == 0:
+        return np.empty(0), np.empty(0)
+    values = _vector("values", values, np.float64, len(rewards))
+    dones = _vector("dones", dones, np.float64, len(rewards))
+    return compute_gae_batched(rewards, values, dones, [last_value], len(rewards), gamma, lam)

@@ -1,0 +1,248 @@
+"""Names to specs, and :func:`make`: the one way from a name to a running algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from rlox.errors import (
+    ConfigError,
+    MissingDependencyError,
+    PluginConflictError,
+    UnknownNameError,
+    missing_extra,
+    suggest,
+)
+from rlox.plugins import Registration, load_plugins
+from rlox.specs import AlgorithmSpec, CallbackSpec, EnvBackendSpec, LoggerSpec, resolve
+
+if TYPE_CHECKING:
+    from rlox.algorithm import Algorithm
+    from rlox.callbacks import Callback
+    from rlox.config import Config
+    from rlox.logging import LoggerCallback
+
+__all__ = [
+    "Registry",
+    "explain",
+    "get_registry",
+    "list_algorithms",
+    "make",
+    "spec",
+]
+
+EXTRAS = {"ppo": "onpolicy"}
+"""Algorithms of our own families and the extra that installs each, for the error's remedy."""
+
+
+class Registry:
+    """All specs by kind and name.
+
+    Two distributions that claim one name make that name unusable, and only that name.
+    """
+
+    def __init__(self, registrations: Iterable[Registration]) -> None:
+        self._found: dict[tuple[str, str], list[Registration]] = {}
+        for registration in registrations:
+            key = (registration.hook, registration.spec.name)
+            self._found.setdefault(key, []).append(registration)
+
+    def names(self, hook: str) -> list[str]:
+        """Return the registered names of a hook, sorted."""
+        return sorted(name for kind, name in self._found if kind == hook)
+
+    def conflicts(self) -> list[str]:
+        """Return one sentence for every name that two distributions claim."""
+        return [
+            self._conflict(hook, name)
+            for (hook, name), all_ in self._found.items()
+            if len(all_) > 1
+        ]
+
+    def _conflict(self, hook: str, name: str) -> str:
+        claimants = " and ".join(f"'{r.distribution}'" for r in self._found[hook, name])
+        return (
+            f"the name '{name}' ({hook}) is claimed by the distributions {claimants}; "
+            "uninstall one of them"
+        )
+
+    def get(self, hook: str, name: str) -> Registration:
+        """Return what is registered under ``name``.
+
+        Raises:
+            UnknownNameError: nothing is; the text has the nearest names.
+            PluginConflictError: two distributions claim it; the text names both.
+        """
+        found = self._found.get((hook, name), [])
+        if len(found) > 1:
+            raise PluginConflictError(self._conflict(hook, name))
+        if not found:
+            kind = hook.removeprefix("rlox_").rstrip("s").replace("_", " ")
+            known = self.names(hook)
+            raise UnknownNameError(
+                f"unknown {kind} '{name}'{suggest(name, known)} "
+                f"(installed: {', '.join(known) or 'none'})"
+            )
+        return found[0]
+
+    def env_backends(self) -> list[EnvBackendSpec]:
+        """Return the env backends, the highest priority first, without those in conflict."""
+        specs = [
+            cast("EnvBackendSpec", found[0].spec)
+            for (hook, _), found in sorted(self._found.items())
+            if hook == "rlox_env_backends" and len(found) == 1
+        ]
+        return sorted(specs, key=lambda s: -s.priority)
+
+
+@cache
+def get_registry() -> Registry:
+    """Return the registry of this process; plugins are loaded at the first call."""
+    return Registry(load_plugins())
+
+
+def list_algorithms() -> list[str]:
+    """Return the names of the installed algorithms, sorted.
+
+    Example:
+        >>> isinstance(list_algorithms(), list)
+        True
+    """
+    return get_registry().names("rlox_algorithms")
+
+
+def spec(name: str) -> AlgorithmSpec:
+    """Return the spec of an installed algorithm.
+
+    Raises:
+        UnknownNameError: it is not registered.
+        MissingDependencyError: it is one of ours, and its distribution is not installed.
+    """
+    try:
+        return cast("AlgorithmSpec", get_registry().get("rlox_algorithms", name).spec)
+    except UnknownNameError:
+        if name in EXTRAS:
+            raise missing_extra(f"the algorithm '{name}'", EXTRAS[name]) from None
+        raise
+
+
+def config_class(name: str) -> type[Config]:
+    """Return the config class of an installed algorithm."""
+    return cast("type[Config]", resolve(spec(name).config))
+
+
+def algorithm_class(name: str) -> type[Algorithm]:
+    """Return the class of an installed algorithm.
+
+    Raises:
+        MissingDependencyError: a library that the algorithm needs is not installed.
+    """
+    try:
+        return cast("type[Algorithm]", resolve(spec(name).factory))
+    except ModuleNotFoundError as error:
+        distribution = get_registry().get("rlox_algorithms", name).distribution
+        remedy = f"rlox[{EXTRAS[name]}]" if name in EXTRAS else distribution
+        raise MissingDependencyError(
+            f"the algorithm '{name}' needs the module '{error.name}', which is not installed; "
+            f'run: pip install "{remedy}"'
+        ) from error
+
+
+def explain(name: str) -> str:
+    """Return a text about an algorithm: paper, distribution, and every option with its unit."""
+    registration = get_registry().get("rlox_algorithms", spec(name).name)
+    found = cast("AlgorithmSpec", registration.spec)
+    lines = [
+        f"{found.name}: {found.summary}",
+        f"paper: {found.paper or '-'}",
+        f"distribution: {registration.distribution}",
+        f"needs: {', '.join(found.needs)}",
+        "options:",
+    ]
+    for field_name, field in config_class(name).model_fields.items():
+        extra = cast("dict[str, Any]", field.json_schema_extra or {})
+        lines.append(
+            f"  {field_name} = {field.default} [{extra.get('unit', '1')}] {field.description} "
+            f"({extra.get('source', '-')})"
+        )
+    return "\n".join(lines)
+
+
+def make(
+    name: str,
+    env: Any = None,
+    *,
+    config: Config | Mapping[str, Any] | str | Path | None = None,
+    callbacks: Iterable[Callback | str] | str | None = None,
+    logger: LoggerCallback | str | Iterable[LoggerCallback | str] | None = None,
+    log_dir: str | Path = "runs",
+    **overrides: Any,
+) -> Algorithm:
+    """Build the algorithm registered as ``name``.
+
+    Args:
+        name: registered name, ``"ppo"``; :func:`list_algorithms` has them all.
+        env: what the algorithm interacts with: a gymnasium id, a callable that makes a gymnasium
+            env, a gymnasium env, a gymnasium vector env, or a :class:`rlox.protocols.VecEnv`.
+        config: a config object, a mapping, or the path of a YAML or JSON file.
+        callbacks: callbacks, as objects or registered names.
+        logger: a logger or several, as objects or registered names.
+        log_dir: the folder of loggers given by name.
+        overrides: config options, which win over ``config``, and the algorithm's own arguments.
+
+    Raises:
+        UnknownNameError: ``name`` is not registered; the text has the nearest names.
+        ConfigError: an option is unknown or out of range, or a needed argument is missing.
+
+    Example:
+        >>> make("pppo", env="CartPole-v1")  # doctest: +IGNORE_EXCEPTION_DETAIL
+        Traceback (most recent call last):
+        rlox.errors.UnknownNameError: unknown algorithm 'pppo'; did you mean 'ppo'?
+    """
+    needs = spec(name).needs
+    given = {"env": env, **overrides}
+    arguments = []
+    for need in needs:
+        if given.get(need) is None:
+            raise ConfigError(f"the algorithm '{name}' needs {need}=..., got none")
+        arguments.append(given.pop(need))
+    if given.get("env", ...) is None:
+        del given["env"]
+    factory = cast("Any", algorithm_class(name))
+    algorithm = factory(
+        *arguments,
+        config=config,
+        callbacks=[_callback(item) for item in _listed(callbacks)],
+        logger=_logger(logger, log_dir),
+        **given,
+    )
+    return cast("Algorithm", algorithm)
+
+
+def _listed(items: Any) -> list[Any]:
+    if items is None:
+        return []
+    return list(items) if isinstance(items, Iterable) and not isinstance(items, str) else [items]
+
+
+def _callback(item: Callback | str) -> Callback:
+    if not isinstance(item, str):
+        return item
+    found = cast("CallbackSpec", get_registry().get("rlox_callbacks", item).spec)
+    return cast("Callback", resolve(found.factory)())
+
+
+def _logger(given: Any, log_dir: str | Path) -> LoggerCallback | None:
+    from rlox.logging import LoggerList
+
+    loggers = []
+    for item in _listed(given):
+        if isinstance(item, str):
+            found = cast("LoggerSpec", get_registry().get("rlox_loggers", item).spec)
+            item = resolve(found.factory)(log_dir)  # noqa: PLW2901
+        loggers.append(item)
+    if len(loggers) > 1:
+        return LoggerList(*loggers)
+    return cast("LoggerCallback", loggers[0]) if loggers else None

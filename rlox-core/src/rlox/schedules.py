@@ -1,0 +1,152 @@
+"""Values that change over training; the x axis is always env steps.
+
+A schedule field of a config takes a number (constant), a :class:`Linear`, a :class:`Piecewise`, or
+the text ``"linear(start, end)"`` / ``"linear(start, end, until)"``. Schedules that need code are
+callables ``env_steps -> value`` passed to the algorithm as ``schedules={"learning_rate": f}``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import numbers
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+__all__ = ["Linear", "Piecewise", "ScheduleValue", "evaluate_schedule"]
+
+
+class _Schedule(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Linear(_Schedule):
+    """A straight line from ``start`` at 0 to ``end`` at ``until`` env steps, then constant."""
+
+    kind: Literal["linear"] = "linear"
+    start: float
+    end: float
+    until: int | None = Field(
+        None, gt=0, description="env steps at which end is reached; none: the end of training"
+    )
+
+    @field_validator("start", "end", "until", mode="before")
+    @classmethod
+    def _refuse_bool(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("to be a number, not a truth value")
+        return value
+
+    def __call__(self, env_steps: int, total_env_steps: int) -> float:
+        """Return the value after ``env_steps`` of a training of ``total_env_steps``."""
+        fraction = min(env_steps / max(self.until or total_env_steps, 1), 1.0)
+        return self.start + fraction * (self.end - self.start)
+
+    def __str__(self) -> str:
+        until = "" if self.until is None else f", {self.until}"
+        return f"linear({self.start}, {self.end}{until})"
+
+
+class Piecewise(_Schedule):
+    """Values at given env steps, held until the next point or interpolated linearly."""
+
+    kind: Literal["piecewise"] = "piecewise"
+    points: tuple[tuple[int, float], ...] = Field(
+        min_length=1, description="(env steps, value) pairs, the first at 0, increasing"
+    )
+    interpolate: bool = False
+
+    @model_validator(mode="after")
+    def _check_points(self) -> Piecewise:
+        steps = [step for step, _ in self.points]
+        if steps[0] != 0 or any(a >= b for a, b in itertools.pairwise(steps)):
+            raise ValueError("env steps that start at 0 and increase")
+        return self
+
+    def __call__(self, env_steps: int, total_env_steps: int) -> float:
+        """Return the value after ``env_steps``; ``total_env_steps`` plays no part."""
+        before = max(i for i, (step, _) in enumerate(self.points) if step <= env_steps)
+        step, value = self.points[before]
+        if not self.interpolate or before + 1 == len(self.points):
+            return value
+        next_step, next_value = self.points[before + 1]
+        return value + (next_value - value) * (env_steps - step) / (next_step - step)
+
+
+_KINDS: dict[str, type[_Schedule]] = {"linear": Linear, "piecewise": Piecewise}
+
+_LINEAR = re.compile(r"linear\(([^,()]+),([^,()]+)(?:,([^,()]+))?\)", re.IGNORECASE)
+
+
+_EXPECTED = (
+    "a number, 'linear(start, end)', 'linear(start, end, until)' or a mapping whose kind is linear "
+    "or piecewise"
+)
+
+
+def _parse(value: Any) -> Any:
+    """Decide what ``value`` is before pydantic tries all kinds and reports why each is wrong."""
+    if isinstance(value, str):
+        match = _LINEAR.fullmatch(value.strip())
+        if match is None:
+            try:
+                value = float(value)
+            except ValueError:
+                raise ValueError(_EXPECTED) from None
+        else:
+            value = {"kind": "linear", "start": match[1], "end": match[2]}
+            if match[3] is not None:
+                value["until"] = _whole(match[3])
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a finite number")
+    if isinstance(value, Mapping) and str(value.get("kind")) in _KINDS:
+        try:
+            return _KINDS[str(value["kind"])].model_validate(value)
+        except ValidationError as error:
+            raise ValueError("; ".join(map(_describe, error.errors()))) from None
+    if not isinstance(value, (numbers.Real, Linear, Piecewise)):
+        raise ValueError(_EXPECTED)
+    return value
+
+
+def _whole(text: str) -> str | float:
+    """Return the number that a text such as ``1e6`` stands for, or the text."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _describe(problem: Any) -> str:
+    where = ".".join(map(str, problem["loc"]))
+    if problem["type"] == "missing":
+        return f"{where} to be given"
+    expected = problem["msg"].removeprefix("Value error, ").replace("Input should be", "to be")
+    return f"{where} {expected}" if where else str(expected)
+
+
+ScheduleValue = Annotated[float | Linear | Piecewise, BeforeValidator(_parse)]
+
+
+def evaluate_schedule(
+    schedule: float | Linear | Piecewise | Callable[[int], float],
+    env_steps: int,
+    total_env_steps: int,
+) -> float:
+    """Return a schedule's value after ``env_steps`` of a training of ``total_env_steps``."""
+    if isinstance(schedule, (Linear, Piecewise)):
+        return schedule(env_steps, total_env_steps)
+    if callable(schedule):
+        return float(schedule(env_steps))
+    return float(schedule)

@@ -1,0 +1,101 @@
+"""One seed, many named independent random streams.
+
+Every random draw of a run comes from a stream named after its use, so adding a draw to one part
+leaves all other parts' draws as they were. Stream ``name`` of seed ``s`` is the NumPy
+``SeedSequence(s, spawn_key=sha256(name))``: neighbouring seeds share nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlox.errors import CheckpointError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["SeedStreams", "draw_seed"]
+
+
+def draw_seed() -> int:
+    """Return a fresh seed in [0, 2**32) from the operating system's entropy."""
+    return int(np.random.SeedSequence().generate_state(1)[0])
+
+
+class SeedStreams:
+    """Named random generators derived from one seed; their states are saved in checkpoints.
+
+    Args:
+        seed: non-negative integer.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._numpy: dict[str, np.random.Generator] = {}
+        self._torch: dict[str, torch.Generator] = {}
+
+    def _sequence(self, name: str) -> np.random.SeedSequence:
+        digest = hashlib.sha256(name.encode()).digest()[:16]
+        return np.random.SeedSequence(
+            self.seed, spawn_key=tuple(int(word) for word in np.frombuffer(digest, "<u4"))
+        )
+
+    def seeds(self, name: str, count: int) -> list[int]:
+        """Return ``count`` seeds in [0, 2**32) of the stream ``name``; the same at every call."""
+        return [int(word) for word in self._sequence(name).generate_state(count)]
+
+    def numpy(self, name: str) -> np.random.Generator:
+        """Return the NumPy generator of the stream ``name``; one object per name."""
+        if name not in self._numpy:
+            self._numpy[name] = np.random.Generator(np.random.PCG64(self._sequence(name)))
+        return self._numpy[name]
+
+    def torch(self, name: str) -> torch.Generator:
+        """Return the torch generator of the stream ``name``; one object per name.
+
+        It draws on the CPU, so that a seed gives the same draws whatever device learns.
+        """
+        import torch
+
+        if name not in self._torch:
+            generator = torch.Generator()
+            generator.manual_seed(int(self._sequence(name).generate_state(1, np.uint64)[0] >> 1))
+            self._torch[name] = generator
+        return self._torch[name]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the seed and the state of every stream used so far."""
+        return {
+            "seed": self.seed,
+            "numpy": {name: rng.bit_generator.state for name, rng in self._numpy.items()},
+            "torch": {name: rng.get_state().numpy() for name, rng in self._torch.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore every stream from :meth:`state_dict`'s result.
+
+        Raises:
+            CheckpointError: a stream's state has the wrong form.
+        """
+        try:
+            self.seed = int(state["seed"])
+            for name, numpy_state in state["numpy"].items():
+                self.numpy(name).bit_generator.state = numpy_state
+            if state["torch"]:
+                import torch
+
+                for name, torch_state in state["torch"].items():
+                    self.torch(name).set_state(torch.from_numpy(np.array(torch_state)))
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise CheckpointError(f"random stream cannot be restored: {error}") from None

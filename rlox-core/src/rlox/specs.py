@@ -1,0 +1,100 @@
+"""What plugins register: frozen specs whose heavy parts are strings, resolved on first use."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+from rlox.errors import PluginError
+
+__all__ = ["AlgorithmSpec", "CallbackSpec", "EnvBackendSpec", "LoggerSpec", "resolve"]
+
+
+def resolve(reference: str) -> Any:
+    """Return the object that ``"module:name"`` names.
+
+    Raises:
+        PluginError: the reference is malformed or the module has no such name.
+    """
+    module, _, name = reference.partition(":")
+    if not name:
+        raise PluginError(f"reference must look like 'module:name', got '{reference}'")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except AttributeError:
+        raise PluginError(f"module '{module}' has no '{name}' (reference '{reference}')") from None
+
+
+@dataclass(frozen=True)
+class AlgorithmSpec:
+    """An algorithm that :func:`rlox.make` builds.
+
+    Args:
+        name: lower-case registered name (``"ppo"``).
+        summary: one sentence.
+        config: ``"module:Class"``, a subclass of :class:`rlox.Config`; importable without torch.
+        factory: ``"module:Class"``, a subclass of :class:`rlox.Algorithm`.
+        paper: address of the paper.
+        needs: the arguments that are no config options, in constructor order: ``"env"``,
+            ``"dataset"``, ``"model"``, ...
+    """
+
+    name: str
+    summary: str
+    config: str
+    factory: str
+    paper: str = ""
+    needs: tuple[str, ...] = ("env",)
+
+
+@dataclass(frozen=True)
+class EnvBackendSpec:
+    """A source of vector envs.
+
+    Args:
+        name: registered name (``"native"``).
+        summary: one sentence.
+        factory: ``"module:function"``; ``function(env_id, *, n_envs, env_kwargs)`` returns a
+            :class:`rlox.protocols.VecEnv`.
+        env_ids: the ids it can build.
+        priority: among the backends that have an id, ``backend="auto"`` takes the highest; the
+            ``gymnasium`` backend, which tries every id, has 0.
+    """
+
+    name: str
+    summary: str
+    factory: str
+    env_ids: tuple[str, ...] = ()
+    priority: int = 50
+
+
+@dataclass(frozen=True)
+class LoggerSpec:
+    """A logger that the CLI and :func:`rlox.make` find by name.
+
+    Args:
+        name: registered name (``"jsonl"``).
+        summary: one sentence.
+        factory: ``"module:Class"``; ``Class(log_dir)`` returns a
+            :class:`rlox.logging.LoggerCallback` writing into the folder ``log_dir``.
+    """
+
+    name: str
+    summary: str
+    factory: str
+
+
+@dataclass(frozen=True)
+class CallbackSpec:
+    """A callback that the CLI and :func:`rlox.make` find by name.
+
+    Args:
+        name: registered name (``"eval"``).
+        summary: one sentence.
+        factory: ``"module:Class"``; ``Class()`` returns a :class:`rlox.callbacks.Callback`.
+    """
+
+    name: str
+    summary: str
+    factory: str

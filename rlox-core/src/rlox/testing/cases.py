@@ -1,0 +1,74 @@
+"""Builds what the checks of an algorithm compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rlox.algorithm import Algorithm
+from rlox.callbacks import Callback
+from rlox.config import Config, resolve_config
+from rlox.envs import make_vec_env
+from rlox.protocols import VecEnv
+from rlox.registry import algorithm_class, config_class, make
+from rlox.testing.probes import ProbeVecEnv, Recorder, probe
+
+__all__ = ["CARTPOLE", "Case", "open_case"]
+
+CARTPOLE = "CartPole-v1"
+
+
+class Case:
+    """Algorithms of one name on copies of one env, each env behind a probe."""
+
+    def __init__(self, name: str, env: Any, arguments: Mapping[str, Any]) -> None:
+        self.name = name
+        self.env = env
+        self.arguments = dict(arguments)
+        fields = config_class(name).model_fields
+        self.own_arguments = {k: v for k, v in arguments.items() if k not in fields}
+        self._snapshots: dict[int, VecEnv] = {}
+        self._envs: list[VecEnv] = []
+
+    @property
+    def config(self) -> Config:
+        """The config that the arguments resolve to."""
+        cls = config_class(self.name)
+        options = {k: v for k, v in self.arguments.items() if k in cls.model_fields}
+        return resolve_config(cls, self.arguments.get("config"), **options)
+
+    def probe(self) -> ProbeVecEnv:
+        """Return a new vector env with as many copies as the config says."""
+        watched = probe(
+            make_vec_env(self.env, n_envs=getattr(self.config, "n_envs", 1)), self._snapshots
+        )
+        self._envs.append(watched)
+        return watched
+
+    def build(self, env: Any, *callbacks: Callback, **more: Any) -> Algorithm:
+        """Return a new algorithm; one that makes no progress ends with an error."""
+        guard = [] if any(isinstance(c, Recorder) for c in callbacks) else [Recorder()]
+        arguments = {**self.arguments, **more}
+        return make(self.name, env=env, callbacks=[*callbacks, *guard], **arguments)
+
+    def restore(self, path: Path, **arguments: Any) -> Algorithm:
+        """Return the algorithm in a checkpoint."""
+        known = {k: v for k, v in self.own_arguments.items() if k != "config"}
+        return algorithm_class(self.name).from_checkpoint(path, **{**known, **arguments})
+
+    def close(self) -> None:
+        """Close every env made here."""
+        for env in self._envs:
+            env.close()
+
+
+@contextmanager
+def open_case(name: str, env: Any, arguments: Mapping[str, Any]) -> Iterator[Case]:
+    """Close the case's envs at the end of the block."""
+    case = Case(name, env, arguments)
+    try:
+        yield case
+    finally:
+        case.close()

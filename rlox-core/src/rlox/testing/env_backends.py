@@ -1,0 +1,201 @@
+"""The contract of :class:`rlox.protocols.VecEnv`, checked on what a registered backend builds."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, cast
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
+from rlox.registry import get_registry
+from rlox.specs import EnvBackendSpec, resolve
+from rlox.testing.probes import check, first_difference, require
+
+__all__ = [
+    "ENV_BACKEND_CHECKS",
+    "check_env_autoreset",
+    "check_env_backend",
+    "check_env_seeding",
+    "check_env_shapes",
+    "check_env_state",
+]
+
+STEP_KEYS = ("obs", "rewards", "terminated", "truncated", "final_obs")
+
+
+def _make(name: str, env_id: str, n_envs: int) -> VecEnv:
+    spec = cast("EnvBackendSpec", get_registry().get("rlox_env_backends", name).spec)
+    require(
+        not spec.env_ids or env_id in spec.env_ids,
+        f"the spec's env_ids must name '{env_id}', got {spec.env_ids}",
+    )
+    env = resolve(spec.factory)(env_id, n_envs=n_envs, env_kwargs=None)
+    require(isinstance(env, VecEnv), f"the factory must return a VecEnv, got {type(env).__name__}")
+    require(env.n_envs == n_envs, f"n_envs must be {n_envs}, got {env.n_envs}")
+    return cast("VecEnv", env)
+
+
+def _action_batches(env: VecEnv, n_steps: int, seed: int) -> list[npt.NDArray[Any]]:
+    """Return random actions, drawn from a copy so that the env's own space keeps its stream."""
+    space = copy.deepcopy(env.action_space)
+    space.seed(seed)
+    return [np.stack([space.sample() for _ in range(env.n_envs)]) for _ in range(n_steps)]
+
+
+def _snapshot(step: VecEnvStep) -> dict[str, npt.NDArray[Any]]:
+    """Return a copy: an env may write its next step into the same arrays."""
+    return {key: np.array(value) for key, value in step.items()}
+
+
+def _trajectory(env: VecEnv, n_steps: int, seed: int) -> list[Any]:
+    """Return the first observations and then every step."""
+    steps: list[Any] = [np.array(env.reset_all(seed))]
+    steps += [_snapshot(env.step_all(actions)) for actions in _action_batches(env, n_steps, seed)]
+    return steps
+
+
+def _require_obs(obs: Any, space: gymnasium.Space[Any], n_envs: int, what: str) -> None:
+    require(isinstance(obs, np.ndarray), f"{what} must be an array, got {type(obs).__name__}")
+    expected = (n_envs, *(space.shape or ()))
+    require(obs.shape == expected, f"{what} must have shape {expected}, got {obs.shape}")
+    require(obs.dtype == space.dtype, f"{what} must be {space.dtype}, got {obs.dtype}")
+    outside = [row for row in obs if not space.contains(row)]
+    require(not outside, f"{what} must lie in {space}, got {outside[:1]}")
+
+
+@check
+def check_env_shapes(
+    name: str, env_id: str, *, n_envs: int = 3, n_steps: int = 200, seed: int = 0
+) -> str | None:
+    """Check keys, shapes and dtypes of every reset and step, and that rewards are finite."""
+    env = _make(name, env_id, n_envs)
+    _require_obs(env.reset_all(seed), env.observation_space, n_envs, "the first observations")
+    for actions in _action_batches(env, n_steps, seed):
+        step = env.step_all(actions)
+        require(set(step) == set(STEP_KEYS), f"a step must have {STEP_KEYS}, got {tuple(step)}")
+        _require_obs(step["obs"], env.observation_space, n_envs, "obs")
+        _require_obs(step["final_obs"], env.observation_space, n_envs, "final_obs")
+        for key, dtype in (("rewards", np.float64), ("terminated", bool), ("truncated", bool)):
+            array = step[key]  # type: ignore[literal-required]
+            require(
+                isinstance(array, np.ndarray) and array.shape == (n_envs,) and array.dtype == dtype,
+                f"{key} must be ({n_envs},) {np.dtype(dtype)}, got {np.shape(array)} "
+                f"{np.asarray(array).dtype}",
+            )
+        require(np.isfinite(step["rewards"]).all(), f"rewards must be finite: {step['rewards']}")
+    env.close()
+    return None
+
+
+@check
+def check_env_autoreset(
+    name: str, env_id: str, *, n_envs: int = 3, n_steps: int = 200, seed: int = 0
+) -> str | None:
+    """Check that final_obs is obs where the episode goes on, and is not where it ended."""
+    env = _make(name, env_id, n_envs)
+    endings = resets = 0
+    for step in _trajectory(env, n_steps, seed)[1:]:
+        ended = step["terminated"] | step["truncated"]
+        require(
+            np.array_equal(step["obs"][~ended], step["final_obs"][~ended]),
+            "final_obs must equal obs where the episode goes on",
+        )
+        for i in np.flatnonzero(ended):
+            endings += 1
+            resets += not np.array_equal(step["obs"][i], step["final_obs"][i])
+    env.close()
+    if not endings:
+        return f"no episode ended within {n_steps} steps; raise n_steps"
+    require(
+        resets,
+        f"all {endings} episodes ended with obs equal to final_obs; obs must be the first "
+        "observation of the next episode, final_obs the last of the old one",
+    )
+    return None
+
+
+@check
+def check_env_seeding(
+    name: str, env_id: str, *, n_envs: int = 3, n_steps: int = 200, seed: int = 0
+) -> str | None:
+    """Check that one seed gives one trajectory, bit by bit, in a new env and in a used one."""
+    env, other = _make(name, env_id, n_envs), _make(name, env_id, n_envs)
+    first = _trajectory(env, n_steps, seed)
+    for what, again in (("a new env", other), ("the same env", env)):
+        difference = first_difference(first, _trajectory(again, n_steps, seed))
+        require(
+            difference is None,
+            f"the same seed and actions in {what} must give the same bits, got other {difference}",
+        )
+    difference = first_difference(
+        np.array(env.reset_all(seed)), np.array(other.reset_all([seed + i for i in range(n_envs)]))
+    )
+    require(difference is None, "reset_all(s) must give env i the seed s + i")
+    env.close()
+    other.close()
+    return None
+
+
+@check
+def check_env_state(
+    name: str, env_id: str, *, n_envs: int = 3, n_steps: int = 200, seed: int = 0
+) -> str | None:
+    """Check that a restored env goes on exactly as the one whose state it has."""
+    env, other = _make(name, env_id, n_envs), _make(name, env_id, n_envs)
+    if not (isinstance(env, StatefulVecEnv) and isinstance(other, StatefulVecEnv)):
+        return "the env cannot tell its state (rlox.protocols.StatefulVecEnv)"
+    _trajectory(env, n_steps // 2, seed)
+    state = env.state()
+    arrays = isinstance(state, dict) and all(isinstance(v, np.ndarray) for v in state.values())
+    require(arrays, "state() must return a dict of arrays")
+    kept = copy.deepcopy(state)
+    actions = _action_batches(env, n_steps, seed + 1)
+    straight = [_snapshot(env.step_all(a)) for a in actions]
+    difference = first_difference(kept, state)
+    require(difference is None, f"state() must return a copy, but stepping changed {difference}")
+    other.reset_all(seed + 2)
+    other.set_state(state)
+    difference = first_difference(straight, [_snapshot(other.step_all(a)) for a in actions])
+    require(difference is None, f"a restored env must go on with the same bits, not {difference}")
+    env.close()
+    other.close()
+    return None
+
+
+ENV_BACKEND_CHECKS: tuple[Callable[..., str | None], ...] = (
+    check_env_shapes,
+    check_env_autoreset,
+    check_env_seeding,
+    check_env_state,
+)
+"""All checks of an env backend, in the order in which :func:`check_env_backend` runs them."""
+
+
+def check_env_backend(
+    name: str, env_id: str, *, n_envs: int = 3, n_steps: int = 200, seed: int = 0
+) -> dict[str, str]:
+    """Run every check of an env backend.
+
+    Args:
+        name: registered name of the backend.
+        env_id: an id that it can build.
+        n_envs: number of envs N.
+        n_steps: vector steps with random actions; enough for some episode to end.
+        seed: of envs and actions.
+
+    Returns:
+        The checks that did not apply, with the reason.
+
+    Raises:
+        AssertionError: a check failed; the text begins with its name.
+    """
+    skipped = {}
+    for run in ENV_BACKEND_CHECKS:
+        reason = run(name, env_id, n_envs=n_envs, n_steps=n_steps, seed=seed)
+        if reason is not None:
+            skipped[run.__name__] = reason
+    return skipped

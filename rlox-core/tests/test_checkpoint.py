@@ -1,0 +1,437 @@
+"""Tests of :mod:`rlox.checkpoint`: exact, atomic, and harmless whatever the file holds."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rlox import checkpoint
+from rlox.checkpoint import _pack, _unpack, read
+from rlox.errors import CheckpointError
+
+DTYPES = [
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64",
+]  # fmt: skip
+
+
+def trained(counting: ModuleType, **options: Any) -> Any:
+    """Return an algorithm that has done two iterations."""
+    algorithm = counting.CountingAlgorithm("CartPole-v1", **options)
+    algorithm.train(16)
+    return algorithm
+
+
+def write(path: Path, manifest: Any, tensors: Any = None) -> Path:
+    """Write a file with a manifest of one's own."""
+    text = manifest if isinstance(manifest, str) else json.dumps(manifest)
+    path.write_bytes(safetensors.numpy.save(tensors or {}, metadata={"rlox": text}))
+    return path
+
+
+def manifest_of(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a file's manifest as written and its tensors."""
+    with safetensors.safe_open(path, framework="numpy") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return json.loads(file.metadata()["rlox"]), tensors
+
+
+def test_resumed_run_is_exact(counting: ModuleType, tmp_path: Path) -> None:
+    """A restored algorithm draws what the saved one draws next, and counts on."""
+    algorithm = trained(counting, seed=3)
+    algorithm.save(tmp_path / "c.rlox")
+    restored = counting.CountingAlgorithm.from_checkpoint(tmp_path / "c.rlox")
+    assert restored.config == algorithm.config
+    assert restored.env_source == "CartPole-v1"
+    assert restored.clock == algorithm.clock
+    algorithm.train(16)
+    restored.train(16)
+    assert restored.draws.tolist() == algorithm.draws.tolist()
+    assert restored.clock == algorithm.clock
+
+
+def test_interrupted_training_is_finished(counting: ModuleType, tmp_path: Path) -> None:
+    """The target is part of the checkpoint."""
+    algorithm = trained(counting)
+    algorithm.clock.target_env_steps = 40
+    algorithm.save(tmp_path / "c.rlox")
+    restored = counting.CountingAlgorithm.from_checkpoint(tmp_path / "c.rlox")
+    restored.train()
+    assert restored.clock.env_steps == 40
+
+
+def test_manifest_tells_what_made_it(counting: ModuleType, tmp_path: Path) -> None:
+    """A file names its format, distributions, algorithm, config and env."""
+    algorithm = trained(counting)
+    algorithm.save(tmp_path / "folder" / "c.rlox")
+    manifest = read(tmp_path / "folder" / "c.rlox")
+    assert manifest["format_version"] == checkpoint.FORMAT_VERSION
+    assert "rlox-core" in manifest["versions"]
+    assert manifest["name"] == "counting"
+    assert manifest["config"] == algorithm.config.to_dict()
+    assert manifest["env_id"] == "CartPole-v1"
+
+
+def test_env_without_an_id_must_be_passed(counting: ModuleType, tmp_path: Path) -> None:
+    """A callable is in no file."""
+    algorithm = counting.CountingAlgorithm(lambda: None)
+    algorithm.save(tmp_path / "c.rlox")
+    with pytest.raises(CheckpointError, match="was trained on an env without an id; pass it as"):
+        counting.CountingAlgorithm.from_checkpoint(tmp_path / "c.rlox")
+    restored = counting.CountingAlgorithm.from_checkpoint(tmp_path / "c.rlox", "CartPole-v1")
+    assert restored.env_source == "CartPole-v1"
+
+
+def fail(*_: Any, **__: Any) -> Any:
+    """Raise what a full disk raises."""
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("culprit", ["os.fsync", "pathlib.Path.replace"])
+def test_failed_write_leaves_the_old_file(
+    counting: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, culprit: str
+) -> None:
+    """A failure at any point keeps the old checkpoint whole and leaves nothing else."""
+    path = tmp_path / "c.rlox"
+    algorithm = trained(counting)
+    algorithm.save(path)
+    before = path.read_bytes()
+    algorithm.train(8)
+    with monkeypatch.context() as patch:
+        patch.setattr(culprit, fail)
+        with pytest.raises(OSError, match="No space left"):
+            algorithm.save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["c.rlox"]
+    algorithm.save(path)
+    assert counting.CountingAlgorithm.from_checkpoint(path).clock.env_steps == 24
+
+
+def test_unpackable_state_leaves_the_old_file(
+    counting: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A state that cannot be written is an error before the disk is touched."""
+    path = tmp_path / "c.rlox"
+    algorithm = trained(counting)
+    algorithm.save(path)
+    before = path.read_bytes()
+    monkeypatch.setattr(type(algorithm), "state_dict", lambda self: {"f": print})
+    with pytest.raises(TypeError, match=r"^state at 'algorithm\.f' must be an array or a plain"):
+        algorithm.save(path)
+    assert path.read_bytes() == before
+
+
+def round_trip(state: Any) -> Any:
+    """Pack, write as bytes, read back and unpack."""
+    tensors: dict[str, Any] = {}
+    text = json.dumps(_pack(state, "", tensors))
+    return _unpack(json.loads(text), safetensors.numpy.load(safetensors.numpy.save(tensors)))
+
+
+def assert_same(a: Any, b: Any) -> None:
+    """Compare nested states exactly, arrays with dtype and shape."""
+    assert type(a) is type(b)
+    if isinstance(a, dict):
+        assert a.keys() == b.keys()
+        for key in a:
+            assert_same(a[key], b[key])
+    elif isinstance(a, list):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            assert_same(x, y)
+    elif isinstance(a, np.ndarray):
+        assert a.dtype == b.dtype
+        assert a.shape == b.shape
+        assert a.tobytes() == b.tobytes()
+    else:
+        assert a == b or (a != a and b != b)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (2, 3)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_array_round_trip(dtype: str, shape: tuple[int, ...]) -> None:
+    """Every real dtype and every shape come back as they were."""
+    array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
+    assert_same(round_trip({"a": array})["a"], array)
+    assert_same(round_trip({"a": array.T})["a"], np.asarray(array.T, order="C"))
+
+
+arrays = st.builds(
+    lambda dtype, shape: np.random.default_rng(0).integers(0, 2, shape).astype(dtype),
+    st.sampled_from(DTYPES),
+    st.lists(st.integers(0, 3), max_size=3),
+)
+leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**130), 2**130)
+    | st.floats()
+    | st.text(st.characters(exclude_categories=["Cs"]))
+    | arrays
+)
+keys = st.sampled_from(["a", "b", "a.b", "0", "a.0", ""]) | st.text("ab.#0", max_size=4)
+states = st.dictionaries(
+    keys,
+    st.recursive(
+        leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3)
+    ),
+    max_size=4,
+)
+
+
+@given(states)
+@settings(max_examples=200)
+def test_nested_state_round_trip(state: dict[str, Any]) -> None:
+    """Whatever the nesting and the keys, also those that look like paths."""
+    assert_same(round_trip(state), state)
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"a": {0: 1}}, "the keys of the state at 'a' must be text, not '$tensor'"),
+        ({"a": {"$tensor": "b"}}, "the keys of the state at 'a' must be text, not '$tensor'"),
+        ({"a": np.array([None])}, "state at 'a' must be of a real dtype, got object"),
+        ({"a": np.array(["x"])}, "state at 'a' must be of a real dtype, got <U1"),
+        (
+            {"a": [1, np.zeros(1, complex)]},
+            "state at 'a.1' must be of a real dtype, got complex128",
+        ),
+        ({"a": {1, 2}}, "state at 'a' must be an array or a plain value, got <class 'set'>"),
+        ({"a": b"x"}, "state at 'a' must be an array or a plain value, got <class 'bytes'>"),
+    ],
+)
+def test_state_that_would_not_come_back_is_refused(state: Any, message: str) -> None:
+    """What cannot be read back as it was is not written."""
+    with pytest.raises(TypeError) as caught:
+        _pack(state, "", {})
+    assert str(caught.value) == message
+
+
+def test_missing_file_is_told(tmp_path: Path) -> None:
+    """The error names the path; a folder is no checkpoint."""
+    with pytest.raises(CheckpointError, match="does not exist"):
+        read(tmp_path / "none.rlox")
+    with pytest.raises(CheckpointError, match="does not exist"):
+        read(tmp_path)
+
+
+def test_truncated_file_is_refused(counting: ModuleType, tmp_path: Path) -> None:
+    """Wherever a file ends too early, it is damaged."""
+    path, cut = tmp_path / "c.rlox", tmp_path / "cut.rlox"
+    trained(counting).save(path)
+    data = path.read_bytes()
+    for length in [*range(0, len(data), 64), len(data) - 1]:
+        cut.write_bytes(data[:length])
+        with pytest.raises(CheckpointError, match="is no rlox checkpoint or is damaged"):
+            counting.CountingAlgorithm.from_checkpoint(cut)
+
+
+@given(data=st.binary(max_size=200))
+def test_random_bytes_are_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    """Nothing but the format is accepted."""
+    path = tmp_path_factory.getbasetemp() / "random.rlox"
+    path.write_bytes(data)
+    with pytest.raises(CheckpointError):
+        read(path)
+
+
+def test_flipped_bytes_never_escape_as_another_error(counting: ModuleType, tmp_path: Path) -> None:
+    """A file with a wrong byte loads, or is a checkpoint error."""
+    path = tmp_path / "c.rlox"
+    trained(counting).save(path)
+    data = bytearray(path.read_bytes())
+    for position in range(0, len(data), 7):
+        changed = bytearray(data)
+        changed[position] ^= 0x15
+        path.write_bytes(changed)
+        with contextlib.suppress(CheckpointError):
+            counting.CountingAlgorithm.from_checkpoint(path)
+
+
+class Bomb:
+    """Shouts when unpickled."""
+
+    def __reduce__(self) -> Any:
+        """Return a call for the unpickler to make."""
+        return (print, ("unpickled",))
+
+
+def test_pickle_is_refused_unread(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pickle is damaged data, not code."""
+    path = tmp_path / "c.rlox"
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(CheckpointError):
+        read(path)
+    assert capsys.readouterr().out == ""
+
+
+def test_foreign_safetensors_is_refused(tmp_path: Path) -> None:
+    """A file without our manifest is none of ours."""
+    path = tmp_path / "c.rlox"
+    path.write_bytes(safetensors.numpy.save({"w": np.zeros(3)}))
+    with pytest.raises(CheckpointError, match="is no rlox checkpoint"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "3", "null", '"x"', "{}", "[" * 100_000, '{"a":' * 100_000,
+        '{"format_version": 1}', '{"format_version": 1, "state": {"$tensor": "absent"}}',
+        '{"format_version": 1, "state": {"$tensor": []}}', '{"format_version": ' + "9" * 5000 + "}",
+        '{"format_version": "1", "state": {}}', '{"format_version": true, "state": {}}',
+        '{"format_version": NaN, "state": {}}', '{"format_version": 0, "state": {}}',
+        '{"format_version": null, "state": {}}', '{"format_version": 1.5, "state": {}}',
+    ],
+    ids=lambda text: text[:40] or "empty",
+)  # fmt: skip
+def test_hostile_manifest_is_refused(tmp_path: Path, text: str) -> None:
+    """Wrong types, missing parts, deep nesting and long numbers are all damage."""
+    with pytest.raises(CheckpointError):
+        read(write(tmp_path / "c.rlox", text))
+
+
+def test_newer_format_asks_for_an_upgrade(tmp_path: Path) -> None:
+    """A file from the future is told apart from a damaged one."""
+    path = write(tmp_path / "c.rlox", {"format_version": 10**30, "state": {}})
+    with pytest.raises(CheckpointError, match=r"has format version 10+, this rlox reads up to 1"):
+        read(path)
+
+
+def test_older_format_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each migration makes the manifest one version newer."""
+    monkeypatch.setattr(checkpoint, "FORMAT_VERSION", 3)
+    monkeypatch.setattr(
+        checkpoint,
+        "MIGRATIONS",
+        {v: lambda m: {**m, "format_version": m["format_version"] + 1} for v in (1, 2)},
+    )
+    path = write(tmp_path / "c.rlox", {"format_version": 1, "state": {"a": 1}})
+    assert read(path) == {"format_version": 3, "state": {"a": 1}}
+
+
+def test_other_algorithm_is_refused(counting: ModuleType, tmp_path: Path) -> None:
+    """The error names both."""
+    path = tmp_path / "c.rlox"
+    trained(counting).save(path)
+    manifest, tensors = manifest_of(path)
+    write(path, {**manifest, "name": "sac"}, tensors)
+    with pytest.raises(CheckpointError, match="holds the algorithm 'sac', not 'counting'"):
+        counting.CountingAlgorithm.from_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("name",), None),
+        (("config",), []),
+        (("config",), {"n_envs": -1}),
+        (("config",), {"__class__": "os.system"}),
+        (("env_id",), 3),
+        (("env_id",), "no_such_module_anywhere:Env-v0"),
+        (("state",), []),
+        (("state",), 3),
+        (("state", "clock"), {"env_steps": 1}),
+        (("state", "clock"), {"env_steps": float("inf")}),
+        (("state", "clock"), []),
+        (("state", "clock", "env_steps"), float("inf")),
+        (("state", "clock", "env_steps"), {}),
+        (("state", "streams"), None),
+        (("state", "streams", "seed"), float("inf")),
+        (("state", "streams", "seed"), "x"),
+        (("state", "streams", "numpy"), [1]),
+        (("state", "streams", "numpy", "draws"), {"bit_generator": "os.system"}),
+        (("state", "streams", "numpy", "draws", "state"), {"state": -1, "inc": 0}),
+        (("state", "streams", "numpy", "draws", "state"), {"state": 1e300, "inc": "x"}),
+        (("state", "algorithm"), None),
+        (("state", "algorithm", "draws"), {"a": 1}),
+        (("state", "algorithm", "draws"), "text"),
+    ],
+)
+def test_hostile_content_is_a_checkpoint_error(
+    counting: ModuleType, tmp_path: Path, keys: tuple[str, ...], value: Any
+) -> None:
+    """A wrong value anywhere in a well-formed file raises that error and no other."""
+    path = tmp_path / "c.rlox"
+    trained(counting).save(path)
+    manifest, tensors = manifest_of(path)
+    target = manifest
+    for key in keys[:-1]:
+        target = target[key]
+    target[keys[-1]] = value
+    write(path, manifest, tensors)
+    with pytest.raises(CheckpointError):
+        counting.CountingAlgorithm.from_checkpoint(path)
+
+
+AUDIT = """
+import sys
+sys.path.insert(0, {folder!r})
+import importlib.metadata, json, gymnasium, numpy, safetensors.numpy, rlox.checkpoint
+import counting_algorithm
+gymnasium.make("CartPole-v1")
+try:
+    numpy.random.PCG64().state = 3
+except Exception:
+    pass
+seen = []
+
+def audit(event, arguments):
+    if event in ("pickle.find_class", "os.system", "subprocess.Popen", "compile", "exec"):
+        seen.append((event, str(arguments[0])[:80]))
+    if event == "import":
+        seen.append((event, arguments[0]))
+
+sys.addaudithook(audit)
+for path in sys.argv[1:]:
+    try:
+        counting_algorithm.CountingAlgorithm.from_checkpoint(path)
+    except rlox.errors.CheckpointError:
+        pass
+seen = [entry for entry in seen]
+print(json.dumps(seen))
+"""
+
+
+def test_loading_runs_no_code_from_the_file(counting: ModuleType, tmp_path: Path) -> None:
+    """Under an audit hook, a load unpickles, evaluates and imports nothing that a file names."""
+    good = tmp_path / "good.rlox"
+    trained(counting).save(good)
+    manifest, tensors = manifest_of(good)
+    evil = tmp_path / "evil_module.py"
+    evil.write_text("raise SystemExit('imported')", encoding="utf-8")
+    hostile = [good]
+    for number, change in enumerate(
+        [
+            {"env_id": "evil_module:Env-v0"},
+            {"name": "evil_module:Class"},
+            {"config": {"n_envs": "__import__('evil_module')", "seed": "evil_module"}},
+            {"state": {**manifest["state"], "algorithm": {"draws": "evil_module:f"}}},
+        ]
+    ):
+        hostile.append(write(tmp_path / f"{number}.rlox", {**manifest, **change}, tensors))
+    bomb = tmp_path / "bomb.rlox"
+    bomb.write_bytes(pickle.dumps(Bomb()))
+    code = AUDIT.format(folder=str(Path(__file__).parent))
+    result = subprocess.run(
+        [sys.executable, "-c", code, *map(str, [*hostile, bomb])],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    seen = json.loads(result.stdout)
+    assert not [entry for entry in seen if entry[0] != "import"]
+    assert not [name for _, name in seen if "evil" in name]

@@ -1,0 +1,549 @@
+"""Tests of :mod:`rlox.cli`, with an algorithm that counts instead of learning."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, NamedTuple
+
+import pytest
+import rlox
+import yaml
+from rlox import checkpoint, cli
+from rlox.cli.flags import default_text, flags_of, given_options
+from rlox.config import Config, ScheduleValue, choice, coefficient, count, flag, schedule
+from rlox.schedules import Linear
+
+PLUGIN = """
+import rlox
+
+@rlox.hookimpl
+def rlox_algorithms():
+    yield rlox.AlgorithmSpec(
+        name="counting", summary="Counts instead of learning.", paper="https://example.org/paper",
+        config="counting_algorithm:CountingConfig",
+        factory="counting_algorithm:CountingAlgorithm",
+    )
+"""
+TRAIN = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2")
+
+
+class Result(NamedTuple):
+    """What one call of the command line left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+class KindsConfig(Config):
+    """One field of each kind."""
+
+    seed: int | None = count(3, ge=0, unit="1", help="fixes the draws", source="here")
+    n_steps: int = count(4, unit="env steps", help="rollout [T]", source="table 3")
+    rate: ScheduleValue = schedule("linear(1e-3, 0)", help="step size", source="here")
+    bonus: float = coefficient(0.5, unit="1/nats", help="weight", source="here")
+    clip_it: bool = flag(True, help="clips", source="here")
+    how: Literal["sync", "async"] = choice("sync", help="where", source="here")
+
+
+@pytest.fixture(autouse=True)
+def _workplace(
+    install: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Install the counting algorithm, look at no other plugin, and work in an empty folder."""
+    install("rlox-counting", PLUGIN)
+    monkeypatch.setenv("RLOX_PLUGINS", "rlox-counting")
+    monkeypatch.setenv("COLUMNS", "100")
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Result]:
+    """Return a function that calls the command line in this process."""
+
+    def run(*arguments: object) -> Result:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["rlox", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        return Result(int(exit_.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+def start(tmp_path: Path, *arguments: object) -> subprocess.Popen[str]:
+    """Start the command line in a process of its own."""
+    path = os.pathsep.join([str(tmp_path / "site-packages"), str(Path(__file__).parent)])
+    return subprocess.Popen(
+        [sys.executable, "-c", "import rlox.cli; rlox.cli.main()", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def record(folder: Path | str) -> dict[str, Any]:
+    """Return a run folder's ``run.json``."""
+    return json.loads(Path(folder, "run.json").read_text(encoding="utf-8"))
+
+
+def config(folder: Path | str) -> dict[str, Any]:
+    """Return a run folder's ``config.yaml``."""
+    return yaml.safe_load(Path(folder, "config.yaml").read_text(encoding="utf-8"))
+
+
+# flags
+
+
+def test_every_config_field_has_a_flag() -> None:
+    """A flag is named after each field, and "not given" is its default."""
+    flags = list(flags_of(KindsConfig))
+    assert [p.name for p in flags] == list(KindsConfig.model_fields)
+    assert all(p.default is None for p in flags)
+
+
+def test_help_shows_meaning_unit_source_default_and_choices(run: Callable[..., Result]) -> None:
+    """The help of a training command is the config's documentation."""
+    result = run("train", "counting", "--help")
+    text = " ".join(result.out.split())
+    assert result.code == 0
+    for expected in (
+        "--n-steps INTEGER rollout length T (env steps per env; test) [default: 4]",
+        "--seed INTEGER|none fixes every random draw (test) [default: 42]",
+        "--env ID",
+        "Counts instead of learning.",
+        "https://example.org/paper",
+    ):
+        assert expected in text
+
+
+@pytest.mark.parametrize(
+    ("name", "metavar", "default"),
+    [
+        ("seed", "INTEGER|none", "3"),
+        ("rate", "FLOAT|linear(A, B)", "linear(0.001, 0.0)"),
+        ("bonus", "FLOAT", "0.5"),
+        ("how", "[sync|async]", "sync"),
+        ("clip_it", None, "on"),
+    ],
+)
+def test_flags_show_what_they_take(name: str, metavar: str | None, default: str) -> None:
+    """The type, the choices and the default of a field reach its flag."""
+    parameter = next(p for p in flags_of(KindsConfig) if p.name == name)
+    assert parameter.annotation.__metadata__[0].metavar == metavar
+    shown = default_text(KindsConfig.model_fields[name])
+    assert shown.replace("1e-3, 0)", "0.001, 0.0)") == default
+
+
+def test_flag_texts_mean_what_the_config_says() -> None:
+    """Numbers, schedules, choices and none come out of a flag's text as from Python."""
+    given = given_options(
+        KindsConfig,
+        {"seed": "none", "n_steps": "8", "rate": "linear(3e-4, 0)", "bonus": "3e-4",
+         "clip_it": False, "how": None},
+    )  # fmt: skip
+    assert "how" not in given
+    resolved = KindsConfig(**given)
+    assert resolved.seed is None
+    assert resolved.n_steps == 8
+    assert resolved.rate == Linear(start=3e-4, end=0.0)
+    assert resolved.bonus == 3e-4
+    assert resolved.clip_it is False
+
+
+def test_a_flag_takes_a_schedule_as_yaml() -> None:
+    """What a plain text cannot say is written as a YAML mapping."""
+    text = "{kind: piecewise, points: [[0, 0.1], [100, 0.01]]}"
+    resolved = KindsConfig(**given_options(KindsConfig, {"rate": text}))
+    assert str(resolved.rate).startswith("kind='piecewise'")
+
+
+def test_flags_win_over_the_file_and_the_file_over_the_defaults(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    """Precedence is flag, then --config, then default."""
+    file = tmp_path / "run.yaml"
+    file.write_text("n_envs: 5\nn_steps: 6\n", encoding="utf-8")
+    folder = tmp_path / "run"
+    result = run(
+        *TRAIN, "--total-timesteps", 10, "--config", file, "--n-steps", 7, "--run-dir", folder
+    )
+    assert result.code == 0, result.err
+    assert config(folder) == {"seed": 42, "n_envs": 5, "n_steps": 7, "n_updates": 3}
+
+
+# errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train", "countng"), "unknown algorithm 'countng'; did you mean 'counting'"),
+        (("train", "ppo", "--env", "CartPole-v1"), 'pip install "rlox[onpolicy]"'),
+        (("train", "counting"), "missing option '--env'"),
+        ((*TRAIN, "--n-env", "3"), "no such option: --n-env (Possible options: --env, --n-envs"),
+        ((*TRAIN, "--n-envs", "0"), "n_envs: expected greater than or equal to 1, got '0'"),
+        ((*TRAIN, "--n-envs", "many"), "n_envs: expected a valid integer"),
+        ((*TRAIN, "--total-timesteps", "0"), "invalid value for '--total-timesteps'"),
+        ((*TRAIN, "--logger", "jsnl"), "unknown logger 'jsnl'; did you mean 'jsonl'"),
+        ((*TRAIN, "--callback", "evil"), "unknown callback 'evil'; did you mean 'eval'"),
+        ((*TRAIN, "--config", "none.yaml"), "config file 'none.yaml' cannot be read"),
+        (("eval", "nothing"), "checkpoint 'nothing' does not exist"),
+        (("eval", "."), "folder '.' holds no checkpoints/*.safetensors"),
+        (("explain", "countng"), "unknown algorithm 'countng'; did you mean 'counting'"),
+        (("lst",), "no such command 'lst'"),
+    ],
+)  # fmt: skip
+def test_wrong_input_is_one_line_before_any_work(
+    run: Callable[..., Result], arguments: tuple[str, ...], message: str
+) -> None:
+    """A mistake ends with exit code 2 and one line on stderr, and leaves no file."""
+    result = run(*arguments)
+    assert result.code == 2
+    assert result.err.startswith("error: ")
+    assert message in result.err
+    assert result.err.count("\n") == 1
+    assert result.out == ""
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_used_run_folder_is_refused(run: Callable[..., Result], tmp_path: Path) -> None:
+    """Nothing is overwritten; the error names the remedy."""
+    file = tmp_path / "used" / "notes.txt"
+    file.parent.mkdir()
+    file.write_text("keep me", encoding="utf-8")
+    result = run(*TRAIN, "--run-dir", file.parent)
+    assert result.code == 2
+    assert "is not empty; name another with --run-dir" in result.err
+    assert [path.name for path in file.parent.iterdir()] == ["notes.txt"]
+
+
+def test_wrong_option_in_the_file_names_the_nearest(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    """A misspelt key of the config file is refused with a suggestion."""
+    file = tmp_path / "run.json"
+    file.write_text('{"n_env": 3}', encoding="utf-8")
+    result = run(*TRAIN, "--config", file)
+    assert result.code == 2
+    assert "unknown option 'n_env' for CountingConfig; did you mean 'n_envs'" in result.err
+
+
+def test_groups_without_a_command_show_their_help(run: Callable[..., Result]) -> None:
+    """``rlox`` and ``rlox train`` alone explain themselves."""
+    assert "Usage: rlox" in run().out
+    result = run("train")
+    assert (result.code, result.err) == (0, "")
+    assert "counting  Counts instead of learning." in result.out
+
+
+# training
+
+
+def test_run_folder_holds_config_record_metrics_and_checkpoint(
+    run: Callable[..., Result], counting: ModuleType
+) -> None:
+    """A finished run can be understood and gone on with from its folder alone."""
+    result = run(*TRAIN, "--total-timesteps", 20, "--seed", 5)
+    assert result.code == 0, result.err
+    [folder] = Path("runs").iterdir()
+    assert re.fullmatch(r"counting-CartPole-v1-5-\d{8}-\d{6}", folder.name)
+    names = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+    assert names == ["checkpoints/final.safetensors", "config.yaml", "metrics.jsonl", "run.json"]
+    run_json = record(folder)
+    assert run_json["status"] == "finished"
+    assert (run_json["algorithm"], run_json["env"]) == ("counting", "CartPole-v1")
+    assert (run_json["seed"], run_json["total_timesteps"], run_json["env_steps"]) == (5, 20, 24)
+    assert set(run_json["evaluation"]) == {"mean", "std", "n_episodes"}
+    assert run_json["command"].startswith("rlox train counting --env CartPole-v1")
+    assert {"python", "numpy", "gymnasium", "rlox-core"} <= set(run_json["versions"])
+    assert run_json["started"] <= run_json["ended"]
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [(row["kind"], row["step"]) for row in rows] == [
+        ("train", 8), ("train", 16), ("train", 24), ("eval", 24),
+    ]  # fmt: skip
+    final = folder / "checkpoints/final.safetensors"
+    assert counting.CountingAlgorithm.from_checkpoint(final).clock.env_steps == 24
+
+
+def test_summary_shows_return_steps_time_and_folder(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    """The last lines say how good, how long, how fast and where."""
+    result = run(*TRAIN, "--total-timesteps", 20, "--run-dir", tmp_path / "run")
+    mean, std = (record(tmp_path / "run")["evaluation"][key] for key in ("mean", "std"))
+    assert f"evaluation return  {mean:.1f} ± {std:.1f} over 2 episodes\n" in result.out
+    assert "env steps          24\n" in result.out
+    assert f"run folder         {tmp_path / 'run'}\n" in result.out
+
+
+def test_progress_is_plain_lines_without_a_terminal(run: Callable[..., Result]) -> None:
+    """A log file gets lines, no escape codes; --quiet gets none."""
+    result = run(*TRAIN, "--total-timesteps", 16, "--run-dir", "a")
+    assert "8/16 env steps" in result.out
+    assert "\x1b" not in result.out
+    assert (
+        "8/16 env steps"
+        not in run(*TRAIN, "--total-timesteps", 16, "--run-dir", "b", "--quiet").out
+    )
+
+
+def test_config_of_a_run_repeats_it(run: Callable[..., Result]) -> None:
+    """The resolved config, a drawn seed included, gives the same draws again."""
+    run(*TRAIN, "--total-timesteps", 40, "--seed", "none", "--run-dir", "a")
+    run(*TRAIN, "--total-timesteps", 40, "--config", "a/config.yaml", "--run-dir", "b")
+    draws = [
+        checkpoint.read(f"{name}/checkpoints/final.safetensors")["state"]["algorithm"]["draws"]
+        for name in "ab"
+    ]
+    assert config("a")["seed"] is not None
+    assert draws[0].tolist() == draws[1].tolist()
+
+
+def test_slash_of_an_env_id_makes_no_folder(
+    run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids with a namespace name one folder."""
+    import gymnasium
+
+    gymnasium.register("pets/Cart-v0", entry_point="gymnasium.envs.classic_control:CartPoleEnv",
+                       max_episode_steps=10)  # fmt: skip
+    try:
+        result = run(*TRAIN[:2], "--env", "pets/Cart-v0", "--total-timesteps", 8)
+    finally:
+        del gymnasium.registry["pets/Cart-v0"]
+    assert result.code == 0, result.err
+    [folder] = Path("runs").iterdir()
+    assert folder.name.startswith("counting-pets_Cart-v0-42-")
+
+
+def test_checkpoints_and_evaluations_come_at_multiples_across_rollouts(
+    run: Callable[..., Result],
+) -> None:
+    """Checkpoints end the iteration that passes a multiple, evaluations the vector step."""
+    result = run(
+        *TRAIN, "--total-timesteps", 32, "--checkpoint-freq", 10, "--eval-freq", 15,
+        "--run-dir", "run",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    names = sorted(path.name for path in Path("run/checkpoints").iterdir())
+    assert names == ["best.safetensors", "final.safetensors", *(
+        f"step-{step}.safetensors" for step in (16, 24, 32)
+    )]  # fmt: skip
+    rows = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if row["kind"] == "eval"] == [16, 30, 32]
+
+
+def test_several_loggers_and_callbacks_by_name(run: Callable[..., Result]) -> None:
+    """--logger and --callback repeat."""
+    result = run(
+        *TRAIN, "--total-timesteps", 8, "--run-dir", "run",
+        "--logger", "csv", "--logger", "console", "--callback", "eval",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    assert Path("run/metrics.csv").is_file()
+    assert not Path("run/metrics.jsonl").exists()
+    assert "train step=8" in result.out
+
+
+def test_failed_run_is_recorded_as_failed(
+    run: Callable[..., Result], counting: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the disk ends with one line, and run.json says that the run failed."""
+
+    def fail(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(counting.CountingAlgorithm, "save", fail)
+    result = run(*TRAIN, "--total-timesteps", 8, "--run-dir", "run")
+    assert result.code == 2
+    assert result.err == "error: [Errno 28] No space left on device\n"
+    assert record("run")["status"] == "failed"
+
+
+# signals
+
+
+def wait_until_training(process: subprocess.Popen[str]) -> None:
+    """Wait for the first line of metrics."""
+    deadline = time.monotonic() + 60
+    metrics = Path("run/metrics.jsonl")
+    while not (metrics.exists() and metrics.stat().st_size):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signal_stops_training_with_a_checkpoint_that_loads(
+    number: signal.Signals, code: int, counting: ModuleType, tmp_path: Path
+) -> None:
+    """Ctrl-C saves a consistent state and says where; SIGTERM the same."""
+    process = start(tmp_path, *TRAIN, "--total-timesteps", 10**9, "--run-dir", "run", "--quiet")
+    wait_until_training(process)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == code, (out, err)
+    assert err.count("\n") == 1
+    assert "saved run/checkpoints/interrupted.safetensors" in err
+    restored = counting.CountingAlgorithm.from_checkpoint("run/checkpoints/interrupted.safetensors")
+    run_json = record("run")
+    assert run_json["status"] == "interrupted"
+    assert run_json["env_steps"] == restored.clock.env_steps > 0
+
+
+def test_second_ctrl_c_aborts_at_once(counting: ModuleType, tmp_path: Path) -> None:
+    """Where the vector step does not end, the second signal does not wait for it."""
+    process = start(
+        tmp_path, *TRAIN, "--total-timesteps", 10**9, "--run-dir", "run", "--quiet",
+        "--n-updates", 10**9,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not Path("run/run.json").exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(0.5)  # into the updates, in which no vector step ends
+    process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert record("run")["status"] == "interrupted"
+    assert not Path("run/checkpoints").exists()
+
+
+def test_signal_handlers_are_restored(run: Callable[..., Result]) -> None:
+    """After a run, signals do what they did before."""
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    run(*TRAIN, "--total-timesteps", 8)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+# eval, list, explain
+
+
+def test_eval_takes_a_run_folder_or_a_file(run: Callable[..., Result]) -> None:
+    """The final checkpoint comes first, then the interrupted one, then the newest."""
+    run(*TRAIN, "--total-timesteps", 8, "--run-dir", "run")
+    final = Path("run/checkpoints/final.safetensors")
+    of_file = run("eval", final, "--episodes", 3, "--json")
+    assert run("eval", "run", "--episodes", 3, "--json") == of_file
+    values = json.loads(of_file.out)
+    assert values["algorithm"] == "counting"
+    assert values["env"] == "CartPole-v1"
+    assert values["min"] <= values["mean"] <= values["max"]
+    assert values["mean_length"] == values["mean"]
+    interrupted = final.rename(final.with_name("interrupted.safetensors"))
+    assert json.loads(run("eval", "run", "--json").out)["checkpoint"] == str(interrupted)
+    newest = interrupted.rename(final.with_name("step-8.safetensors"))
+    assert json.loads(run("eval", "run", "--json").out)["checkpoint"] == str(newest)
+
+
+def test_eval_prints_mean_spread_and_length(run: Callable[..., Result]) -> None:
+    """Without --json the numbers come as a few lines."""
+    run(*TRAIN, "--total-timesteps", 8, "--run-dir", "run")
+    result = run("eval", "run", "--episodes", 3, "--seed", 1, "--stochastic")
+    assert re.search(r"^return +\d+\.\d ± \d+\.\d over 3 episodes$", result.out, re.MULTILINE)
+    assert re.search(r"^min, max +\d+\.\d, \d+\.\d$", result.out, re.MULTILINE)
+    assert re.search(r"^mean length +\d+\.\d env steps$", result.out, re.MULTILINE)
+
+
+def test_list_shows_all_kinds_with_distribution_and_summary(run: Callable[..., Result]) -> None:
+    """One table has algorithms, env backends, loggers and callbacks."""
+    rows = [" ".join(line.split()) for line in run("list").out.splitlines()]
+    assert "algorithms counting rlox-counting Counts instead of learning." in rows
+    for start_ in ("env backends gymnasium rlox-core", "loggers console", "callbacks eval"):
+        assert any(row.startswith(start_) for row in rows)
+    values = json.loads(run("list", "--json").out)
+    assert set(values) == {"algorithms", "env_backends", "loggers", "callbacks", "conflicts"}
+    assert values["algorithms"][0]["distribution"] == "rlox-counting"
+
+
+def test_list_warns_of_names_claimed_twice(
+    run: Callable[..., Result], install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A conflict costs its own name only, and asking for that name says why."""
+    install("rlox-copycat", PLUGIN)
+    monkeypatch.setenv("RLOX_PLUGINS", "rlox-counting,rlox-copycat")
+    result = run("list")
+    assert result.code == 0
+    assert result.err.startswith("warning: the name 'counting'")
+    assert "gymnasium" in result.out
+    assert "is claimed by the distributions" in run(*TRAIN).err
+
+
+def test_explain_shows_paper_distribution_and_every_option(
+    run: Callable[..., Result], counting: ModuleType
+) -> None:
+    """All options appear with default, unit, meaning and source."""
+    result = run("explain", "counting")
+    rows = [" ".join(line.split()) for line in result.out.splitlines()]
+    assert "paper https://example.org/paper" in rows
+    assert "distribution rlox-counting" in rows
+    assert "n_steps 4 env steps per env rollout length T test" in rows
+    assert all(
+        any(r.startswith(name) for r in rows) for name in counting.CountingConfig.model_fields
+    )
+
+
+def test_version(run: Callable[..., Result]) -> None:
+    """--version prints the version of rlox."""
+    assert run("--version") == Result(0, f"rlox {rlox.__version__}\n", "")
+
+
+# start-up
+
+
+def test_broken_plugin_is_one_warning_line(
+    tmp_path: Path, install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plugin that cannot be imported, and a config that cannot, leave the rest working."""
+    install("rlox-broken", "import no_such_module_anywhere")
+    half = PLUGIN.replace('"counting"', '"half"').replace("counting_algorithm:", "gone:")
+    install("rlox-half", half)
+    monkeypatch.setenv("RLOX_PLUGINS", "rlox-counting,rlox-broken,rlox-half")
+    process = start(tmp_path, "list")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "counting" in out
+    lines = sorted(err.splitlines())
+    assert len(lines) == 2
+    assert lines[0].startswith("warning: rlox plugin 'rlox-broken' failed: ModuleNotFoundError")
+    assert lines[1].startswith("warning: the config of the algorithm 'half' cannot be imported")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["train", "counting", "--help"]])
+def test_help_and_list_import_no_torch(tmp_path: Path, arguments: list[str]) -> None:
+    """Looking around loads neither torch nor gymnasium's envs."""
+    code = (
+        "import sys, rlox.cli\n"
+        "try: rlox.cli.main()\n"
+        "finally: print({'torch', 'gymnasium'} & set(sys.modules), file=sys.stderr)"
+    )
+    path = os.pathsep.join([str(tmp_path / "site-packages"), str(Path(__file__).parent)])
+    process = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0
+    assert process.stderr == "set()\n"

@@ -1,0 +1,303 @@
+"""Tests of :mod:`rlox.config`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import model_validator
+from rlox.config import (
+    UNSET,
+    Config,
+    ScheduleValue,
+    choice,
+    coefficient,
+    count,
+    discount,
+    flag,
+    option,
+    positive,
+    probability,
+    read_mapping,
+    resolve_config,
+    schedule,
+)
+from rlox.errors import ConfigError, RloxError
+from rlox.schedules import Linear, Piecewise
+
+
+class DemoConfig(Config):
+    """One field of every kind."""
+
+    schedule_bounds: ClassVar[dict[str, tuple[float, float]]] = {"learning_rate": (0.0, 1.0)}
+
+    n_envs: int = count(8, unit="envs", help="number of envs", source="test")
+    n_steps: int = count(16, unit="env steps", help="rollout length", source="test")
+    gamma: float = discount(0.99, help="discount", source="test")
+    epsilon: float = probability(0.1, help="exploration", source="test")
+    vf_coef: float = coefficient(0.5, help="weight", source="test")
+    max_norm: float | None = positive(None, help="bound", source="test")
+    learning_rate: ScheduleValue = schedule(3e-4, help="step size", source="test")
+    normalize: bool = flag(True, help="standardise", source="test")
+    maybe: bool | None = option(None, help="three-valued", unit="on/off", source="test")
+    mode: Literal["sync", "async"] = choice("sync", help="how", source="test")
+    device: str = option("cpu", help="where", unit="name", source="test", min_length=1)
+
+    @model_validator(mode="after")
+    def _check_rollout(self) -> DemoConfig:
+        if self.n_envs * self.n_steps > 100_000:
+            raise ValueError(f"n_envs {self.n_envs} and n_steps {self.n_steps} are too many")
+        return self
+
+
+class RequiredConfig(Config):
+    """A field without a default."""
+
+    size: int
+
+
+SCHEDULE = (
+    "a number, 'linear(start, end)', 'linear(start, end, until)' or a mapping whose kind is linear "
+    "or piecewise"
+)
+
+REFUSALS: list[tuple[dict[str, Any], str]] = [
+    ({"n_env": 4}, "unknown option 'n_env' for DemoConfig; did you mean 'n_envs'?"),
+    ({"Gama": 0.9}, "unknown option 'Gama' for DemoConfig; did you mean 'gamma'?"),
+    ({"xyzzy": 1}, "unknown option 'xyzzy' for DemoConfig"),
+    ({"n_envs": 0}, "n_envs: expected greater than or equal to 1, got 0"),
+    ({"n_envs": True}, "n_envs: expected a number, not a truth value, got True"),
+    (
+        {"n_envs": 2.5},
+        "n_envs: expected a valid integer, got a number with a fractional part, got 2.5",
+    ),
+    (
+        {"n_envs": "many"},
+        "n_envs: expected a valid integer, unable to parse string as an integer, got 'many'",
+    ),
+    ({"n_envs": None}, "n_envs: expected a valid integer, got None"),
+    ({"n_envs": 1e30}, "n_envs: expected a smaller integer, got 1e+30"),
+    ({"gamma": 1.5}, "gamma: expected less than or equal to 1, got 1.5"),
+    ({"gamma": float("nan")}, "gamma: expected a finite number, got nan"),
+    ({"gamma": False}, "gamma: expected a number, not a truth value, got False"),
+    ({"epsilon": -0.1}, "epsilon: expected greater than or equal to 0, got -0.1"),
+    ({"vf_coef": float("inf")}, "vf_coef: expected a finite number, got inf"),
+    ({"max_norm": 0}, "max_norm: expected greater than 0, got 0"),
+    ({"max_norm": True}, "max_norm: expected a number, not a truth value, got True"),
+    ({"max_norm": float("-inf")}, "max_norm: expected a finite number, got -inf"),
+    ({"learning_rate": 2}, "learning_rate: expected values in [0.0, 1.0], got 2"),
+    (
+        {"learning_rate": "linear(1, 2)"},
+        "learning_rate: expected values in [0.0, 1.0], got 'linear(1, 2)'",
+    ),
+    ({"learning_rate": True}, "learning_rate: expected a number, not a truth value, got True"),
+    ({"learning_rate": float("nan")}, "learning_rate: expected a finite number, got nan"),
+    ({"learning_rate": "fast"}, f"learning_rate: expected {SCHEDULE}, got 'fast'"),
+    ({"learning_rate": None}, f"learning_rate: expected {SCHEDULE}, got None"),
+    ({"learning_rate": {"kind": []}}, f"learning_rate: expected {SCHEDULE}, got {{'kind': []}}"),
+    (
+        {"learning_rate": {"kind": "linear", "start": 1}},
+        "learning_rate: expected end to be given, got {'kind': 'linear', 'start': 1}",
+    ),
+    (
+        {"learning_rate": {"kind": "linear", "start": True, "end": 0}},
+        "learning_rate: expected start to be a number, not a truth value, got "
+        "{'kind': 'linear', 'start': True, 'end': 0}",
+    ),
+    (
+        {"learning_rate": {"kind": "piecewise", "points": [[5, 0.1]]}},
+        "learning_rate: expected env steps that start at 0 and increase, got "
+        "{'kind': 'piecewise', 'points': [[5, 0.1]]}",
+    ),
+    (
+        {"normalize": "perhaps"},
+        "normalize: expected a valid boolean, unable to interpret input, got 'perhaps'",
+    ),
+    ({"mode": "snc"}, "mode: expected 'sync' or 'async', got 'snc'"),
+    ({"device": ""}, "device: expected at least 1 character, got ''"),
+    ({"device": True}, "device: expected a valid string, got True"),
+    ({"n_envs": 10_000, "n_steps": 99}, "n_envs 10000 and n_steps 99 are too many"),
+    (
+        {"n_envs": 0, "gamma": 2.0, "foo": 1},
+        "n_envs: expected greater than or equal to 1, got 0; "
+        "gamma: expected less than or equal to 1, got 2.0; unknown option 'foo' for DemoConfig",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSALS, ids=[str(o) for o, _ in REFUSALS])
+def test_wrong_option_is_refused_with_its_message(options: dict[str, Any], message: str) -> None:
+    """Every kind of wrong value has one exact message."""
+    with pytest.raises(ConfigError) as caught:
+        DemoConfig(**options)
+    assert str(caught.value) == message
+
+
+def test_missing_option_is_named() -> None:
+    """A field without a default must be given."""
+    with pytest.raises(ConfigError, match=r"^option 'size' is missing$"):
+        RequiredConfig()
+
+
+def test_config_error_is_also_a_value_error() -> None:
+    """Callers may catch the builtin or the common base."""
+    assert issubclass(ConfigError, ValueError)
+    assert issubclass(ConfigError, RloxError)
+
+
+def test_numbers_in_text_are_numbers() -> None:
+    """YAML reads ``3e-4`` as text, which still means the number."""
+    config = DemoConfig(gamma="9e-1", learning_rate="3e-4", n_envs="4")
+    assert (config.gamma, config.learning_rate, config.n_envs) == (0.9, 3e-4, 4)
+
+
+def test_optional_flag_takes_a_truth_value() -> None:
+    """Truth values are refused for numbers only."""
+    assert DemoConfig(maybe=True).maybe is True
+
+
+def test_config_is_frozen() -> None:
+    """Assignment to a field fails."""
+    config = DemoConfig()
+    with pytest.raises(ValueError, match="frozen"):
+        config.gamma = 0.5
+
+
+def test_replace_returns_a_validated_copy() -> None:
+    """Changes are checked as in the constructor, and the original stays."""
+    config = DemoConfig(learning_rate="linear(1e-3, 0)")
+    changed = config.replace(gamma=0.5)
+    assert (config.gamma, changed.gamma) == (0.99, 0.5)
+    assert changed.learning_rate == config.learning_rate
+    with pytest.raises(ConfigError, match=r"^gamma: expected less"):
+        config.replace(gamma=5)
+    with pytest.raises(ConfigError, match=r"^unknown option 'gama'"):
+        config.replace(gama=0.5)
+
+
+unit = st.floats(0.0, 1.0, allow_subnormal=False)
+linear = st.builds(Linear, start=unit, end=unit, until=st.none() | st.integers(1, 10**9))
+
+
+@st.composite
+def piecewise(draw: st.DrawFn) -> Piecewise:
+    """Draw a piecewise schedule with increasing env steps from 0."""
+    steps = draw(st.sets(st.integers(1, 10**9), max_size=4))
+    points = tuple((step, draw(unit)) for step in (0, *sorted(steps)))
+    return Piecewise(points=points, interpolate=draw(st.booleans()))
+
+
+configs = st.builds(
+    DemoConfig,
+    n_envs=st.integers(1, 100),
+    n_steps=st.integers(1, 1000),
+    gamma=unit,
+    epsilon=st.sampled_from([3e-7, 1e-300, 1e-5, 0.0, 1.0]),
+    vf_coef=st.floats(0.0, 1e308),
+    max_norm=st.none() | st.floats(1e-300, 1e300),
+    learning_rate=unit | linear | piecewise(),
+    normalize=st.booleans(),
+    maybe=st.none() | st.booleans(),
+    mode=st.sampled_from(["sync", "async"]),
+    device=st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1)
+    | st.sampled_from(["null", "1e3", "yes", "{", "- a", "#", " "]),
+)
+
+
+@given(configs)
+def test_yaml_round_trip(tmp_path_factory: pytest.TempPathFactory, config: DemoConfig) -> None:
+    """A config written as YAML is read back equal."""
+    path = tmp_path_factory.getbasetemp() / "config.yaml"
+    config.dump(path)
+    assert DemoConfig.load(path) == config
+
+
+@given(configs)
+def test_json_round_trip(tmp_path_factory: pytest.TempPathFactory, config: DemoConfig) -> None:
+    """A config written as JSON is read back equal."""
+    path = tmp_path_factory.getbasetemp() / "config.json"
+    path.write_text(json.dumps(config.to_dict(), allow_nan=False), encoding="utf-8")
+    assert DemoConfig.load(path) == config
+
+
+def test_small_floats_have_a_point_in_yaml() -> None:
+    """YAML readers take ``3e-07`` for text, so it is written ``3.0e-07``."""
+    text = DemoConfig(epsilon=3e-7).to_yaml()
+    assert "epsilon: 3.0e-07\n" in text
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "null\n"])
+def test_empty_file_holds_no_options(tmp_path: Path, text: str) -> None:
+    """A file with nothing but comments gives the defaults."""
+    path = tmp_path / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert DemoConfig.load(path) == DemoConfig()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("c.yaml", "- 1\n", "must hold a mapping of option names, got list"),
+        ("c.yaml", "1: 2\n", "must hold a mapping of option names, got dict"),
+        ("c.yaml", "a: [", "is not valid: "),
+        ("c.yaml", "!!python/object/apply:os.getcwd []", "is not valid: "),
+        ("c.json", "{", "is not valid: "),
+        ("c.json", "3", "must hold a mapping of option names, got int"),
+    ],
+)
+def test_wrong_file_is_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
+    """A file that is no mapping is an error that names the file."""
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        read_mapping(path)
+    assert str(caught.value).startswith(f"config file '{path}' {message}")
+
+
+def test_missing_file_is_refused(tmp_path: Path) -> None:
+    """A file that does not exist is a config error with the system's reason."""
+    with pytest.raises(ConfigError, match="cannot be read: No such file or directory"):
+        DemoConfig.load(tmp_path / "none.yaml")
+
+
+def test_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    """Bytes that are no UTF-8 are a config error."""
+    path = tmp_path / "config.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="is not valid"):
+        DemoConfig.load(path)
+
+
+def test_resolve_takes_object_mapping_and_path(tmp_path: Path) -> None:
+    """All forms of a base config give the same result, and overrides win."""
+    base = DemoConfig(gamma=0.5, n_envs=3)
+    path = tmp_path / "config.yaml"
+    base.dump(path)
+    for form in (base, base.to_dict(), path, str(path)):
+        assert resolve_config(DemoConfig, form, n_envs=5) == base.replace(n_envs=5)
+    assert resolve_config(DemoConfig, None, n_envs=UNSET) == DemoConfig()
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (3, "got int"),
+        (RequiredConfig(size=1), "got RequiredConfig"),
+        ({1: 2}, "option names must be text, got [1]"),
+    ],
+)
+def test_resolve_refuses_other_bases(config: Any, message: str) -> None:
+    """A base of another type is an error that says what would do."""
+    with pytest.raises(ConfigError) as caught:
+        resolve_config(DemoConfig, config)
+    assert str(caught.value).endswith(message)
+
+
+def test_json_schema_carries_unit_and_source() -> None:
+    """The documentation is generated from the schema."""
+    for name, field in DemoConfig.model_json_schema()["properties"].items():
+        assert {"description", "unit", "source"} <= set(field), name

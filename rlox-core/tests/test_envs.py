@@ -1,0 +1,113 @@
+"""Tests of :mod:`rlox.envs`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import pytest
+from gymnasium.vector import SyncVectorEnv
+from rlox.envs import env_id_of, fixed_env_count, make_vec_env
+from rlox.errors import EnvError, UnknownNameError
+from rlox.gym_vec_env import GymVecEnv
+from rlox.plugins import Registration
+from rlox.protocols import VecEnv
+from rlox.registry import Registry
+from rlox.specs import EnvBackendSpec
+
+GYMNASIUM = EnvBackendSpec("gymnasium", "All.", "rlox.gym_vec_env:make_vec_env", priority=0)
+FAST = EnvBackendSpec("fast", "Some.", "test_backend:make", env_ids=("CartPole-v1",))
+FASTEST = EnvBackendSpec("fastest", "Some.", "x:y", env_ids=("Pendulum-v1",), priority=90)
+
+
+@pytest.fixture(autouse=True)
+def backends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Register three env backends; those besides gymnasium return what they were called with."""
+    registry = Registry(
+        Registration(spec, "rlox_env_backends", "test") for spec in (GYMNASIUM, FAST, FASTEST)
+    )
+    monkeypatch.setattr("rlox.registry.get_registry", lambda: registry)
+    monkeypatch.setattr(
+        "rlox.envs.resolve",
+        lambda reference: lambda env_id, **kwargs: (reference, env_id, kwargs),
+    )
+
+
+def cart_pole() -> gymnasium.Env[Any, Any]:
+    """Make a CartPole."""
+    return gymnasium.make("CartPole-v1")
+
+
+def test_auto_takes_the_fastest_backend_that_has_the_id() -> None:
+    """Priority counts among those that list the id."""
+    made = make_vec_env("CartPole-v1", n_envs=3)
+    assert made == ("test_backend:make", "CartPole-v1", {"n_envs": 3, "env_kwargs": None})
+    assert make_vec_env("Pendulum-v1")[0] == "x:y"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"env": "Acrobot-v1"},
+        {"env": "CartPole-v1", "backend": "gymnasium"},
+        {"env": "CartPole-v1", "env_kwargs": {"render_mode": None}},
+        {"env": cart_pole},
+    ],
+)
+def test_gymnasium_takes_the_rest(arguments: dict[str, Any]) -> None:
+    """Ids nobody lists, envs with arguments and callables are gymnasium's."""
+    env = make_vec_env(**arguments, n_envs=2)
+    assert isinstance(env, GymVecEnv)
+    assert env.n_envs == 2
+    env.close()
+
+
+def test_named_backend_must_have_the_id() -> None:
+    """The error lists what the backend has."""
+    with pytest.raises(EnvError) as caught:
+        make_vec_env("CartPole-v0", backend="fast")
+    assert str(caught.value) == (
+        "the env backend 'fast' has no 'CartPole-v0'; did you mean 'CartPole-v1'?; "
+        "it has CartPole-v1; backend='auto' takes gymnasium's"
+    )
+
+
+def test_unknown_backend_is_refused() -> None:
+    """The error has the nearest names."""
+    with pytest.raises(UnknownNameError, match="unknown env backend 'fasst'; did you mean 'fast'"):
+        make_vec_env("CartPole-v1", backend="fasst")
+
+
+def test_vec_env_is_returned_as_it_is() -> None:
+    """What already satisfies the contract is not wrapped, and its number of envs must agree."""
+    env = GymVecEnv("CartPole-v1", 2)
+    assert isinstance(env, VecEnv)
+    assert make_vec_env(env) is env
+    assert make_vec_env(env, n_envs=2) is env
+    with pytest.raises(EnvError, match=r"^n_envs is 3, but the vector env has 2 envs$"):
+        make_vec_env(env, n_envs=3)
+    env.close()
+
+
+def test_env_id_of() -> None:
+    """Only what can be made again by its id has one."""
+    env = cart_pole()
+    vector = SyncVectorEnv([cart_pole])
+    assert env_id_of("CartPole-v1") == "CartPole-v1"
+    assert env_id_of(env) == "CartPole-v1"
+    assert env_id_of(cart_pole) is None
+    assert env_id_of(vector) is None
+    assert env_id_of(None) is None
+    env.close()
+    vector.close()
+
+
+def test_fixed_env_count() -> None:
+    """Ids and callables can be made any number of times, instances are as many as they are."""
+    env = cart_pole()
+    vector = SyncVectorEnv([cart_pole, cart_pole])
+    ours = GymVecEnv("CartPole-v1", 3)
+    counts = [fixed_env_count(e) for e in ("CartPole-v1", cart_pole, env, vector, ours)]
+    assert counts == [None, None, 1, 2, 3]
+    for made in (env, vector, ours):
+        made.close()

@@ -1,0 +1,108 @@
+"""Tests of :mod:`rlox.episodes`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from rlox.episodes import EpisodeStatistics
+
+
+def test_no_episode_has_no_mean() -> None:
+    """Before the first finished episode the means are NaN."""
+    statistics = EpisodeStatistics(2)
+    statistics.add(np.ones((1, 2)), np.zeros((1, 2), bool))
+    assert math.isnan(statistics.mean_return)
+    assert math.isnan(statistics.mean_length)
+    assert statistics.finished == 0
+
+
+def test_envs_are_counted_separately() -> None:
+    """Each env's running sum starts anew when its own episode ends."""
+    statistics = EpisodeStatistics(2)
+    statistics.add(np.array([[1.0, 10.0]]), np.array([[False, True]]))
+    statistics.add(np.array([[2.0, 20.0]]), np.array([[True, False]]))
+    statistics.add(np.array([[4.0, 40.0]]), np.array([[False, True]]))
+    # finished: 10 (length 1), 1 + 2 (length 2), 20 + 40 (length 2)
+    assert statistics.finished == 3
+    assert statistics.mean_return == (10 + 3 + 60) / 3
+    assert statistics.mean_length == 5 / 3
+
+
+def test_window_keeps_the_last_episodes() -> None:
+    """Older episodes leave the means, not the count."""
+    statistics = EpisodeStatistics(1, window=2)
+    for reward in (1.0, 2.0, 6.0):
+        statistics.add(np.array([[reward]]), np.array([[True]]))
+    assert statistics.mean_return == 4.0
+    assert statistics.finished == 3
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(-9, 9), st.booleans()), min_size=3, max_size=3)))
+def test_statistics_equal_a_naive_model(script: list[list[tuple[int, bool]]]) -> None:
+    """Episodes kept env by env in lists give the same means."""
+    statistics = EpisodeStatistics(3, window=1000)
+    running: list[list[int]] = [[], [], []]
+    finished: list[list[int]] = []
+    for row in script:
+        statistics.add(np.array([[r for r, _ in row]]), np.array([[e for _, e in row]]))
+        for i, (reward, ended) in enumerate(row):
+            running[i].append(reward)
+            if ended:
+                finished.append(running[i])
+                running[i] = []
+    assert statistics.finished == len(finished)
+    if finished:
+        assert statistics.mean_return == np.mean([sum(e) for e in finished])
+        assert statistics.mean_length == np.mean([len(e) for e in finished])
+
+
+def example() -> EpisodeStatistics:
+    """Return statistics with two finished episodes and one running."""
+    statistics = EpisodeStatistics(1, window=10)
+    for reward, ended in ((1.0, True), (3.0, True), (5.0, False)):
+        statistics.add(np.array([[reward]]), np.array([[ended]]))
+    return statistics
+
+
+def test_state_round_trip_with_running_episodes() -> None:
+    """Where the envs go on, so do the running sums; what was there before is replaced."""
+    restored = example()
+    restored.load_state_dict(example().state_dict(), keep_running=True)
+    restored.add(np.array([[1.0]]), np.array([[True]]))
+    # the third episode's return is 5 + 1
+    assert (restored.finished, restored.mean_return) == (3, (1 + 3 + 6) / 3)
+    assert restored.mean_length == (1 + 1 + 2) / 3
+
+
+def test_state_round_trip_with_new_episodes() -> None:
+    """Where the envs start anew, the running sums are left behind."""
+    restored = EpisodeStatistics(1, window=10)
+    restored.load_state_dict(example().state_dict(), keep_running=False)
+    restored.add(np.array([[1.0]]), np.array([[True]]))
+    assert (restored.finished, restored.mean_return) == (3, (1 + 3 + 1) / 3)
+
+
+def test_state_is_a_copy() -> None:
+    """A saved state does not change when the episodes go on."""
+    statistics = example()
+    state = statistics.state_dict()
+    statistics.add(np.array([[1.0]]), np.array([[False]]))
+    assert state["running_return"].tolist() == [5.0]
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(-9, 9), st.booleans()), min_size=3, max_size=3)))
+def test_many_steps_at_once_equal_the_same_steps_one_by_one(
+    script: list[list[tuple[int, bool]]],
+) -> None:
+    """Where a rollout is cut plays no part, and an empty rollout changes nothing."""
+    rewards = np.array([[r for r, _ in row] for row in script], float).reshape(-1, 3)
+    ended = np.array([[e for _, e in row] for row in script], bool).reshape(-1, 3)
+    whole, parts = EpisodeStatistics(3), EpisodeStatistics(3)
+    whole.add(rewards, ended)
+    for t in range(len(script)):
+        parts.add(rewards[t : t + 1], ended[t : t + 1])
+    for name, value in whole.state_dict().items():
+        assert np.array_equal(value, parts.state_dict()[name]), name

@@ -1,0 +1,148 @@
+"""Tests of :mod:`rlox.evaluation`."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import SyncVectorEnv
+from rlox.errors import EnvError
+from rlox.evaluation import EvaluationResult, evaluate
+from rlox.gym_vec_env import GymVecEnv
+
+
+class Constant:
+    """Predicts one action and remembers how it was asked."""
+
+    def __init__(self, action: Any = 0) -> None:
+        self.action = action
+        self.deterministic: set[bool] = set()
+        self.batches: set[int] = set()
+
+    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+        """Return the action for each observation."""
+        self.deterministic.add(deterministic)
+        self.batches.add(len(obs))
+        return np.array([self.action] * len(obs))
+
+
+# episodes of env i: return of the script's rewards; the constant action 0 adds nothing
+SHORT = [(1.0, True, False)]
+LONG = [(1.0, False, False)] * 9 + [(1.0, False, True)]
+
+
+def test_result_statistics() -> None:
+    """The spread is the population's."""
+    result = EvaluationResult(np.array([1.0, 3.0]), np.array([4, 6]))
+    assert (result.mean_return, result.std_return) == (2.0, 1.0)
+
+
+@pytest.mark.parametrize("n_episodes", [1, 2, 3, 5, 8])
+def test_every_env_contributes_its_share(scripted: ModuleType, n_episodes: int) -> None:
+    """Short episodes are not favoured: shares are fixed before and differ by at most one."""
+    env = GymVecEnv(SyncVectorEnv(scripted.makers([SHORT, LONG])))
+    result = evaluate(Constant(), env, n_episodes=n_episodes)
+    assert len(result.returns) == n_episodes
+    short, long = int((result.lengths == 1).sum()), int((result.lengths == 10).sum())
+    assert (short, long) == (n_episodes // 2, n_episodes - n_episodes // 2)
+    assert result.returns.tolist() == result.lengths.tolist()
+    env.close()
+
+
+def test_episodes_are_reproducible() -> None:
+    """One seed gives one result, another gives others."""
+    results = [
+        evaluate(Constant(), "CartPole-v1", n_episodes=6, seed=seed).lengths.tolist()
+        for seed in (0, 0, 1)
+    ]
+    assert results[0] == results[1] != results[2]
+
+
+def test_result_equals_single_episodes() -> None:
+    """Each episode is the one a single env plays from the same seed."""
+    result = evaluate(Constant(), "CartPole-v1", n_episodes=3, seed=5)
+    expected = []
+    for seed in np.random.SeedSequence(5).generate_state(3).tolist():
+        env = gymnasium.make("CartPole-v1")
+        env.reset(seed=seed)
+        length, ended = 0, False
+        while not ended:
+            _, _, terminated, truncated, _ = env.step(0)
+            length, ended = length + 1, terminated or truncated
+        expected.append(length)
+        env.close()
+    assert sorted(result.lengths.tolist()) == sorted(expected)
+
+
+def test_copies_are_bounded_and_deterministic_is_passed_on() -> None:
+    """No more copies than episodes, nor than asked for."""
+    predictor = Constant()
+    evaluate(predictor, "CartPole-v1", n_episodes=5, max_envs=2, deterministic=False)
+    evaluate(predictor, "CartPole-v1", n_episodes=3, deterministic=False)
+    assert predictor.batches == {2, 3}
+    assert predictor.deterministic == {False}
+
+
+def test_env_with_an_id_is_made_anew() -> None:
+    """An instance that can be made again is left alone, its arguments kept."""
+    env = gymnasium.make("CartPole-v1", max_episode_steps=3)
+    env.reset(seed=0)
+    result = evaluate(Constant(), env, n_episodes=4)
+    assert result.lengths.tolist() == [3, 3, 3, 3]
+    env.step(0)
+    env.close()
+
+
+def test_env_without_an_id_is_used_itself(scripted: ModuleType) -> None:
+    """One instance plays all episodes in turn and stays open."""
+    env = scripted.ScriptedEnv(0, LONG)
+    result = evaluate(Constant(), env, n_episodes=3)
+    assert result.lengths.tolist() == [10, 10, 10]
+
+
+def test_env_that_is_trained_on_is_refused(scripted: ModuleType) -> None:
+    """An evaluation would reset it in the middle of the training's episodes."""
+    predictor: Any = Constant()
+    predictor.env_source = GymVecEnv(SyncVectorEnv(scripted.makers([LONG])))
+    with pytest.raises(EnvError) as caught:
+        evaluate(predictor, predictor.env_source)
+    assert str(caught.value) == (
+        "cannot evaluate on the GymVecEnv that is trained on, which would reset it; "
+        "pass another env"
+    )
+    predictor.env_source.close()
+
+
+def test_actions_are_clipped_to_the_box() -> None:
+    """A prediction outside the bounds is brought inside before the step."""
+    seen = []
+
+    class Watched(gymnasium.Env[Any, Any]):
+        observation_space = spaces.Box(-1, 1, (1,), np.float32)
+        action_space = spaces.Box(-1, 1, (1,), np.float32)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action: Any) -> Any:
+            seen.append(float(action[0]))
+            return np.zeros(1, np.float32), 0.0, True, False, {}
+
+    evaluate(Constant([7.0]), Watched, n_episodes=2)
+    assert seen == [1.0, 1.0]
+
+
+def test_number_of_episodes_must_be_positive() -> None:
+    """No episode has no mean return."""
+    with pytest.raises(ValueError, match=r"^n_episodes must be at least 1, got 0$"):
+        evaluate(Constant(), "CartPole-v1", n_episodes=0)
+
+
+def test_what_is_no_env_is_refused() -> None:
+    """The error names the type."""
+    with pytest.raises(EnvError, match="got int"):
+        evaluate(Constant(), 3)

@@ -1,0 +1,134 @@
+"""Tests of the public names of :mod:`rlox` and how they resolve."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import rlox
+from rlox import kernels, reference
+from rlox.errors import MissingDependencyError
+from rlox.kernels import backend
+
+PUBLIC = [
+    "Algorithm", "AlgorithmSpec", "CallbackSpec", "CartPole", "Config", "EnvBackendSpec",
+    "LoggerSpec", "VecEnv", "compute_gae", "compute_gae_batched", "compute_gae_batched_f32",
+    "evaluate", "explain", "hookimpl", "list_algorithms", "make", "spec",
+]  # fmt: skip
+NATIVE = ["CartPole", "VecEnv"]
+KERNELS = ["compute_gae", "compute_gae_batched", "compute_gae_batched_f32"]
+
+
+@pytest.fixture
+def no_native(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Make rlox-native look absent and forget what was resolved."""
+    monkeypatch.setattr(kernels, "native_available", lambda: False)
+    monkeypatch.setattr(kernels, "backend", backend)
+    for name in NATIVE + KERNELS:
+        monkeypatch.delitem(vars(rlox), name, raising=False)
+    backend.cache_clear()
+    yield
+    backend.cache_clear()
+    for name in KERNELS:
+        vars(rlox).pop(name, None)
+
+
+def test_public_names_are_the_documented_ones() -> None:
+    """The list is sorted, and equal to the documentation's."""
+    assert rlox.__all__ == sorted(rlox.__all__)
+    assert rlox.__all__ == PUBLIC
+    assert dir(rlox) == sorted([*PUBLIC, "__version__"])
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if name not in NATIVE])
+def test_public_name_resolves(name: str) -> None:
+    """Everything but the Rust classes is there with core alone."""
+    assert getattr(rlox, name) is getattr(rlox, name)
+
+
+def test_import_is_light() -> None:
+    """Importing rlox and using the registry load neither torch nor an algorithm."""
+    code = (
+        "import sys, rlox; heavy = lambda: {'torch', 'gymnasium', 'rlox_onpolicy.ppo'} & "
+        "set(sys.modules); assert not heavy(), heavy(); rlox.list_algorithms(); rlox.Config; "
+        "assert 'torch' not in sys.modules and 'rlox_onpolicy.ppo' not in sys.modules, heavy()"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("mak", "module 'rlox' has no 'mak'; did you mean 'make'?"),
+        ("compute_gea", "module 'rlox' has no 'compute_gea'; did you mean 'compute_gae' or"),
+        ("xyzzy", "module 'rlox' has no 'xyzzy'"),
+    ],
+)
+def test_unknown_name_is_an_attribute_error(name: str, message: str) -> None:
+    """A misspelt name is told the nearest ones, and hasattr works."""
+    with pytest.raises(AttributeError) as caught:
+        getattr(rlox, name)
+    assert str(caught.value).startswith(message)
+    assert not hasattr(rlox, name)
+
+
+@pytest.mark.usefixtures("no_native")
+@pytest.mark.parametrize("name", NATIVE)
+def test_rust_class_without_rust_names_the_command(name: str) -> None:
+    """A known name whose distribution is missing is an import error with the remedy."""
+    with pytest.raises(MissingDependencyError) as caught:
+        getattr(rlox, name)
+    assert str(caught.value) == (
+        f'rlox.{name} needs a distribution that is not installed; run: pip install "rlox[native]"'
+    )
+
+
+@pytest.mark.usefixtures("no_native")
+def test_kernel_without_rust_is_the_reference_with_one_warning() -> None:
+    """The slow path is told once, at the first use."""
+    with pytest.warns(RuntimeWarning, match=r'pip install "rlox\[native\]"') as caught:
+        function = rlox.compute_gae
+    assert function is reference.compute_gae
+    assert rlox.compute_gae_batched is reference.compute_gae_batched
+    assert len(caught) == 1
+
+
+@pytest.fixture
+def no_onpolicy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make rlox-onpolicy look absent."""
+    monkeypatch.setitem(sys.modules, "rlox_onpolicy", None)
+    monkeypatch.setitem(sys.modules, "rlox_onpolicy.ppo", None)
+    monkeypatch.delitem(sys.modules, "rlox.algorithms.ppo", raising=False)
+
+
+def by_from_import() -> None:
+    """Import the class."""
+    from rlox.algorithms import PPO  # noqa: F401
+
+
+@pytest.mark.usefixtures("no_onpolicy")
+@pytest.mark.parametrize(
+    "access",
+    [
+        lambda: importlib.import_module("rlox.algorithms").PPO,
+        lambda: importlib.import_module("rlox.algorithms.ppo"),
+        by_from_import,
+    ],
+    ids=["attribute", "module", "from import"],
+)
+def test_algorithm_without_its_family_names_the_command(access: Callable[[], Any]) -> None:
+    """All ways to the class end in the same remedy."""
+    with pytest.raises(MissingDependencyError, match=r'run: pip install "rlox\[onpolicy\]"$'):
+        access()
+
+
+def test_unknown_algorithm_class_is_an_attribute_error() -> None:
+    """A class that no family has is not blamed on an installation."""
+    algorithms: Any = importlib.import_module("rlox.algorithms")
+    with pytest.raises(AttributeError, match=r"^module 'rlox\.algorithms' has no 'XYZ'"):
+        _ = algorithms.XYZ
+    assert dir(algorithms) == ["PPO"]

@@ -1,0 +1,234 @@
+"""Tests of :mod:`rlox.gym_vec_env`: every autoreset mode keeps the one contract."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rlox.errors import EnvError, SpaceError
+from rlox.gym_vec_env import GymVecEnv, make_vec_env
+from rlox.protocols import VecEnv, VecEnvStep
+
+MODES = list(AutoresetMode)
+steps = st.tuples(st.integers(-4, 4).map(float), st.booleans(), st.booleans())
+scripts = st.lists(st.lists(steps, min_size=1, max_size=5), min_size=1, max_size=3)
+
+SCRIPTS = [
+    [(1.0, False, False), (2.0, True, False), (3.0, False, False)],
+    [(0.5, False, True)],
+    [(1.0, True, True), (1.0, False, False), (2.0, False, True), (0.0, False, False)],
+]
+
+
+def play(env: VectorEnv[Any, Any, Any], n_steps: int) -> list[VecEnvStep]:
+    """Step an adapter with all actions 1 and return copies of what it gave."""
+    adapter = GymVecEnv(env)
+    first = adapter.reset_all().copy()
+    result = []
+    for _ in range(n_steps):
+        step = adapter.step_all(np.ones(adapter.n_envs, np.int64))
+        result.append({key: np.array(value) for key, value in step.items()})
+    adapter.close()
+    assert (first[:, 1:] == [1, 0]).all()
+    return result  # type: ignore[return-value]
+
+
+def oracle(makers: list[Any], n_steps: int) -> list[VecEnvStep]:
+    """Step each env by itself and reset it in the step that ends its episode."""
+    envs = [maker() for maker in makers]
+    for env in envs:
+        env.reset()
+    result = []
+    for _ in range(n_steps):
+        rows = []
+        for env in envs:
+            final, reward, terminated, truncated, _ = env.step(np.int64(1))
+            obs = env.reset()[0] if terminated or truncated else final
+            rows.append((obs, np.float64(reward), terminated, truncated, final))
+        columns = zip(*rows, strict=True)
+        keys = ("obs", "rewards", "terminated", "truncated", "final_obs")
+        result.append(dict(zip(keys, map(np.array, columns), strict=True)))
+    return result  # type: ignore[return-value]
+
+
+def assert_same(got: list[VecEnvStep], expected: list[VecEnvStep]) -> None:
+    """Compare values and dtypes exactly."""
+    for t, (a, b) in enumerate(zip(got, expected, strict=True)):
+        for key, value in b.items():
+            np.testing.assert_array_equal(a[key], value, err_msg=f"{key} at {t}", strict=True)  # type: ignore[literal-required]
+
+
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize("mode", MODES)
+@given(scripts=scripts)
+@settings(max_examples=30, deadline=None)
+def test_sync_env_equals_single_envs(
+    scripted: ModuleType, mode: AutoresetMode, copy: bool, scripts: Any
+) -> None:
+    """Whatever the autoreset mode, each env plays as it does alone."""
+    makers = scripted.makers(scripts)
+    env = SyncVectorEnv(makers, autoreset_mode=mode, copy=copy)
+    assert_same(play(env, 12), oracle(makers, 12))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("mode", "shared_memory"),
+    [
+        *((mode, True) for mode in MODES),
+        (AutoresetMode.SAME_STEP, False),
+        (AutoresetMode.DISABLED, False),
+    ],
+)
+def test_async_env_equals_single_envs(
+    scripted: ModuleType, mode: AutoresetMode, shared_memory: bool
+) -> None:
+    """Worker processes change nothing."""
+    makers = scripted.makers(SCRIPTS)
+    env = AsyncVectorEnv(makers, autoreset_mode=mode, shared_memory=shared_memory)
+    assert_same(play(env, 12), oracle(makers, 12))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_async_env_without_copies_equals_single_envs(scripted: ModuleType) -> None:
+    """A shared observation buffer does not overwrite the final observations."""
+    makers = scripted.makers(SCRIPTS)
+    for mode in MODES:
+        env = AsyncVectorEnv(makers, autoreset_mode=mode, copy=False)
+        assert_same(play(env, 8), oracle(makers, 8))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_seeded_episodes_equal_gymnasium(vectorization: Any) -> None:
+    """Env i of seed s plays the episode of a single env reset with seed s + i."""
+    env = make_vec_env("CartPole-v1", n_envs=2, vectorization=vectorization)
+    obs = env.reset_all(seed=7)
+    for i in range(2):
+        single = gymnasium.make("CartPole-v1")
+        np.testing.assert_array_equal(obs[i], single.reset(seed=7 + i)[0])
+        single.close()
+    env.close()
+
+
+@pytest.mark.parametrize("seed", [3, np.int64(3), [3, 4], np.array([3, 4])])
+def test_seed_may_be_an_integer_or_one_per_env(seed: Any) -> None:
+    """NumPy's integers count as integers."""
+    env = GymVecEnv("CartPole-v1", 2)
+    expected = env.reset_all(seed=3)
+    np.testing.assert_array_equal(env.reset_all(seed=seed), expected)
+    env.close()
+
+
+def test_seed_of_the_constructor_is_used_once() -> None:
+    """The first unseeded reset takes it, the second goes on."""
+    env = GymVecEnv("CartPole-v1", 2, seed=5)
+    first, second = env.reset_all(), env.reset_all()
+    np.testing.assert_array_equal(env.reset_all(seed=5), first)
+    assert not np.array_equal(first, second)
+    env.close()
+
+
+def test_time_limit_is_a_truncation() -> None:
+    """Gymnasium's time limit cuts the episode without terminating it."""
+    env = GymVecEnv(lambda: gymnasium.make("Pendulum-v1", max_episode_steps=2), 1)
+    env.reset_all(seed=0)
+    env.step_all([[0.0]])
+    step = env.step_all([[0.0]])
+    assert (step["terminated"].tolist(), step["truncated"].tolist()) == ([False], [True])
+    assert not np.array_equal(step["obs"], step["final_obs"])
+    env.close()
+
+
+def test_adapter_satisfies_the_protocol() -> None:
+    """The adapter is a vector env with the spaces of one env."""
+    env = GymVecEnv("CartPole-v1", 2)
+    assert isinstance(env, VecEnv)
+    assert env.n_envs == 2
+    assert env.observation_space.shape == (4,)
+    assert env.action_space == spaces.Discrete(2)
+    env.close()
+
+
+def test_single_env_serves_as_one() -> None:
+    """An env instance is used itself."""
+    single = gymnasium.make("CartPole-v1")
+    env = GymVecEnv(single)
+    assert env.n_envs == 1
+    assert env.reset_all(seed=0).shape == (1, 4)
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("env", "n_envs", "message"),
+    [
+        ("CartPole-v1", 0, "n_envs must be at least 1, got 0"),
+        ("NoSuch-v0", 1, "env 'NoSuch-v0' cannot be built: Environment `NoSuch` doesn't exist."),
+        ("no_such_module_anywhere:E-v0", 1, "env 'no_such_module_anywhere:E-v0' cannot be built: "),
+        (
+            3,
+            1,
+            "env must be a gymnasium id, a callable that makes an env, a gymnasium env or a vector "
+            "env, got int",
+        ),
+        (lambda: 3, 1, "the env callable must return a gymnasium.Env, got int"),
+    ],
+)
+def test_wrong_env_is_refused(env: Any, n_envs: int, message: str) -> None:
+    """What cannot be built is an env error with the reason."""
+    with pytest.raises(EnvError) as caught:
+        GymVecEnv(env, n_envs)
+    assert str(caught.value).startswith(message)
+
+
+def test_instances_cannot_be_multiplied(scripted: ModuleType) -> None:
+    """One env is one env, and a vector env is as many as it is."""
+    env = scripted.makers(SCRIPTS)[0]()
+    with pytest.raises(EnvError, match=r"^one env cannot serve as n_envs = 2 copies; pass its id"):
+        GymVecEnv(env, 2)
+    vector = SyncVectorEnv(scripted.makers(SCRIPTS))
+    with pytest.raises(EnvError, match=r"^n_envs is 2, but the vector env has 3 envs$"):
+        GymVecEnv(vector, 2)
+    vector.close()
+
+
+def test_next_step_env_of_another_kind_is_refused() -> None:
+    """A vector env that resets late and cannot reset by mask cannot keep the contract."""
+    env = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="vector_entry_point")
+    with pytest.raises(EnvError, match="resets envs in the next step and cannot reset single envs"):
+        GymVecEnv(env)
+    env.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_next_step_workers_without_shared_memory_are_refused(scripted: ModuleType) -> None:
+    """Gymnasium's such workers reset a second time after a reset by mask."""
+    env = AsyncVectorEnv(
+        scripted.makers(SCRIPTS), autoreset_mode=AutoresetMode.NEXT_STEP, shared_memory=False
+    )
+    with pytest.raises(EnvError, match=r"^AsyncVectorEnv resets envs in the next step and cannot"):
+        GymVecEnv(env)
+    env.close()
+
+
+def test_observations_must_be_arrays() -> None:
+    """Dicts and tuples are refused with the wrapper that helps."""
+    with pytest.raises(SpaceError, match=r"flatten them with gymnasium\.wrappers\.Flatten"):
+        GymVecEnv("Blackjack-v1", 1)
+
+
+@pytest.mark.parametrize("actions", [[0], [[0], [1]], 0])
+def test_actions_must_be_one_per_env(actions: Any) -> None:
+    """A wrong shape is an error rather than a broadcast."""
+    env = GymVecEnv("CartPole-v1", 2)
+    env.reset_all(seed=0)
+    with pytest.raises(EnvError, match=r"^actions must have shape \(2,\), got "):
+        env.step_all(actions)
+    env.close()

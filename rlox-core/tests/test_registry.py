@@ -1,0 +1,236 @@
+"""Tests of :mod:`rlox.registry`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import rlox
+from rlox.callbacks import Callback, EvalCallback
+from rlox.errors import (
+    ConfigError,
+    MissingDependencyError,
+    PluginConflictError,
+    PluginError,
+    UnknownNameError,
+)
+from rlox.logging import JsonlLogger
+from rlox.plugins import Registration
+from rlox.registry import Registry, algorithm_class, config_class, get_registry
+from rlox.specs import AlgorithmSpec, EnvBackendSpec, resolve
+
+COUNTING = """
+import rlox
+
+@rlox.hookimpl
+def rlox_algorithms():
+    yield rlox.AlgorithmSpec(
+        name="counting", summary="Counts.", paper="https://example.org",
+        config="counting_algorithm:CountingConfig",
+        factory="counting_algorithm:CountingAlgorithm",
+    )
+    yield rlox.AlgorithmSpec(
+        name="lacking", summary="Needs what is not there.",
+        config="counting_algorithm:CountingConfig", factory="no_such_module_anywhere:Class",
+    )
+    yield rlox.AlgorithmSpec(
+        name="offline", summary="Needs a data set.", needs=("dataset",),
+        config="counting_algorithm:CountingConfig",
+        factory="counting_algorithm:CountingAlgorithm",
+    )
+"""
+
+
+@pytest.fixture
+def installed(install: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install a distribution with the counting algorithm, and look at no others."""
+    install("rlox-counting", COUNTING)
+    monkeypatch.setenv("RLOX_PLUGINS", "rlox-counting")
+
+
+def backend(name: str, distribution: str, priority: int = 50) -> Registration:
+    """Return the registration of an env backend."""
+    spec = EnvBackendSpec(name, "A test.", "a:b", priority=priority)
+    return Registration(spec, "rlox_env_backends", distribution)
+
+
+@pytest.mark.usefixtures("installed")
+def test_make_builds_by_name(counting: ModuleType) -> None:
+    """A name, an env and overrides give the algorithm."""
+    algorithm: Any = rlox.make("counting", env="CartPole-v1", n_envs=3, seed=7)
+    assert type(algorithm) is counting.CountingAlgorithm
+    assert (algorithm.config.n_envs, algorithm.config.seed) == (3, 7)
+
+
+@pytest.mark.usefixtures("installed")
+def test_make_takes_a_config_in_every_form(counting: ModuleType, tmp_path: Path) -> None:
+    """Object, mapping and file are one; overrides win."""
+    config = counting.CountingConfig(n_envs=5, n_steps=6)
+    config.dump(tmp_path / "c.yaml")
+    for form in (config, config.to_dict(), tmp_path / "c.yaml"):
+        algorithm: Any = rlox.make("counting", env="CartPole-v1", config=form, n_steps=9)
+        assert algorithm.config == config.replace(n_steps=9)
+
+
+@pytest.mark.usefixtures("installed")
+def test_make_takes_callbacks_and_logger_by_name(tmp_path: Path) -> None:
+    """Registered names stand for objects with their defaults."""
+    own = Callback()
+    algorithm = rlox.make(
+        "counting", env="CartPole-v1", callbacks=["eval", own], logger="jsonl", log_dir=tmp_path
+    )
+    assert isinstance(algorithm.callbacks.callbacks[0], EvalCallback)
+    assert algorithm.callbacks.callbacks[1] is own
+    assert isinstance(algorithm.logger, JsonlLogger)
+    algorithm.logger.close()
+    assert (tmp_path / "metrics.jsonl").exists()
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (
+            {"name": "countng", "env": "CartPole-v1"},
+            UnknownNameError,
+            "unknown algorithm 'countng'; did you mean 'counting'? "
+            "(installed: counting, lacking, offline)",
+        ),
+        ({"name": "counting"}, ConfigError, "the algorithm 'counting' needs env=..., got none"),
+        (
+            {"name": "offline"},
+            ConfigError,
+            "the algorithm 'offline' needs dataset=..., got none",
+        ),
+        (
+            {"name": "counting", "env": "CartPole-v1", "n_step": 3},
+            ConfigError,
+            "unknown option 'n_step' for CountingConfig; did you mean 'n_steps'?",
+        ),
+        (
+            {"name": "counting", "env": "CartPole-v1", "logger": "json"},
+            UnknownNameError,
+            "unknown logger 'json'; did you mean 'jsonl'? "
+            "(installed: console, csv, jsonl, tensorboard)",
+        ),
+        (
+            {"name": "counting", "env": "CartPole-v1", "callbacks": ["evl"]},
+            UnknownNameError,
+            "unknown callback 'evl'; did you mean 'eval'? (installed: eval, progress)",
+        ),
+        (
+            {"name": "lacking", "env": "CartPole-v1"},
+            MissingDependencyError,
+            "the algorithm 'lacking' needs the module 'no_such_module_anywhere', which is not "
+            'installed; run: pip install "rlox-counting"',
+        ),
+        (
+            {"name": "ppo", "env": "CartPole-v1"},
+            MissingDependencyError,
+            "the algorithm 'ppo' needs a distribution that is not installed; "
+            'run: pip install "rlox[onpolicy]"',
+        ),
+    ],
+)
+def test_make_refuses(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    """Every wrong call has one exact message with its remedy."""
+    with pytest.raises(error) as caught:
+        rlox.make(**arguments)
+    assert str(caught.value) == message
+
+
+@pytest.mark.usefixtures("installed")
+def test_env_is_not_passed_to_an_algorithm_without() -> None:
+    """An algorithm that needs a data set gets that as its first argument."""
+    algorithm = rlox.make("offline", dataset="data")
+    assert algorithm.env_source == "data"
+
+
+@pytest.mark.usefixtures("installed")
+def test_list_spec_and_explain(counting: ModuleType) -> None:
+    """What is installed can be listed, looked up and read about."""
+    assert rlox.list_algorithms() == ["counting", "lacking", "offline"]
+    assert rlox.spec("counting").needs == ("env",)
+    assert config_class("counting") is counting.CountingConfig
+    assert algorithm_class("counting") is counting.CountingAlgorithm
+    text = rlox.explain("counting").splitlines()
+    assert text[:5] == [
+        "counting: Counts.",
+        "paper: https://example.org",
+        "distribution: rlox-counting",
+        "needs: env",
+        "options:",
+    ]
+    assert "  n_envs = 2 [envs] number of envs N (test)" in text
+
+
+@pytest.mark.usefixtures("installed")
+def test_registry_is_loaded_once() -> None:
+    """Plugins are asked at the first use only."""
+    assert get_registry() is get_registry()
+
+
+def test_name_in_conflict_is_unusable_and_others_work() -> None:
+    """Two claimants of a name are both named; no last one wins."""
+    registry = Registry([backend("a", "one"), backend("a", "two"), backend("b", "two")])
+    message = (
+        "the name 'a' (rlox_env_backends) is claimed by the distributions 'one' and 'two'; "
+        "uninstall one of them"
+    )
+    assert registry.conflicts() == [message]
+    with pytest.raises(PluginConflictError) as caught:
+        registry.get("rlox_env_backends", "a")
+    assert str(caught.value) == message
+    assert registry.get("rlox_env_backends", "b").distribution == "two"
+
+
+def test_env_backends_are_ordered_and_without_conflicts() -> None:
+    """A conflict between two backends leaves the others to the automatic choice."""
+    registry = Registry(
+        [
+            backend("low", "one", 0),
+            backend("twice", "one", 99),
+            backend("twice", "two", 99),
+            backend("high", "two", 60),
+        ]
+    )
+    assert [spec.name for spec in registry.env_backends()] == ["high", "low"]
+
+
+def test_same_name_under_two_hooks_is_no_conflict() -> None:
+    """Names are unique per kind."""
+    algorithm = Registration(AlgorithmSpec("a", "s", "c:d", "e:f"), "rlox_algorithms", "two")
+    registry = Registry([backend("a", "one"), algorithm])
+    assert registry.conflicts() == []
+    assert registry.names("rlox_algorithms") == ["a"]
+
+
+def test_empty_registry_says_so() -> None:
+    """An unknown name among none is told as such."""
+    with pytest.raises(UnknownNameError, match=r"^unknown env backend 'x' \(installed: none\)$"):
+        Registry([]).get("rlox_env_backends", "x")
+
+
+def test_resolve_imports_what_a_reference_names() -> None:
+    """A reference is a module and a name."""
+    assert resolve("rlox.registry:Registry") is Registry
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("rlox.registry", "reference must look like 'module:name', got 'rlox.registry'"),
+        (
+            "rlox.registry:Nothing",
+            "module 'rlox.registry' has no 'Nothing' (reference 'rlox.registry:Nothing')",
+        ),
+    ],
+)
+def test_wrong_reference_is_a_plugin_error(reference: str, message: str) -> None:
+    """A spec's mistake is told as the plugin's."""
+    with pytest.raises(PluginError) as caught:
+        resolve(reference)
+    assert str(caught.value) == message

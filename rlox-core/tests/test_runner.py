@@ -1,0 +1,225 @@
+"""Tests of :mod:`rlox.runner` and of what every algorithm inherits."""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+from typing import Any
+
+import pytest
+from rlox.callbacks import Callback
+from rlox.errors import ConfigError
+from rlox.logging import LoggerCallback
+
+
+class Trace(Callback):
+    """Keeps every event with its env step."""
+
+    def __init__(self, stop_at: float = math.inf) -> None:
+        self.events: list[tuple[str, int]] = []
+        self.details: list[dict[str, Any]] = []
+        self.stop_at = stop_at
+
+    def _keep(self, event: str, kwargs: dict[str, Any]) -> None:
+        self.events.append((event, kwargs["step"]))
+        self.details.append(kwargs)
+
+    def on_training_start(self, **kwargs: Any) -> None:
+        self._keep("start", kwargs)
+
+    def on_step(self, **kwargs: Any) -> bool:
+        self._keep("step", kwargs)
+        return bool(kwargs["step"] < self.stop_at)
+
+    def on_rollout_end(self, **kwargs: Any) -> None:
+        self._keep("rollout", kwargs)
+
+    def on_train_batch(self, **kwargs: Any) -> None:
+        self._keep("batch", kwargs)
+
+    def on_iteration_end(self, **kwargs: Any) -> None:
+        self._keep("iteration", kwargs)
+
+    def on_training_end(self, **kwargs: Any) -> None:
+        self._keep("end", kwargs)
+
+    def steps(self, event: str) -> list[int]:
+        """Return the env steps of one kind of event."""
+        return [step for name, step in self.events if name == event]
+
+
+class Rows(LoggerCallback):
+    """Keeps the rows of training."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, dict[str, float]]] = []
+
+    def on_train_step(self, step: int, metrics: Any) -> None:
+        self.rows.append((step, dict(metrics)))
+
+
+def test_events_come_in_the_order_of_the_documentation(counting: ModuleType) -> None:
+    """Start, vector steps, rollout, updates, iteration, end; each with its env step."""
+    trace = Trace()
+    algorithm = counting.CountingAlgorithm(
+        "CartPole-v1", n_envs=3, n_steps=2, n_updates=2, callbacks=[trace]
+    )
+    algorithm.train(7)
+    one = [("step", 3), ("step", 6), ("rollout", 6), ("batch", 6), ("batch", 6), ("iteration", 6)]
+    two = [(event, step + 6) for event, step in one]
+    assert trace.events == [("start", 0), *one, *two, ("end", 12)]
+    assert all(details["algo"] is algorithm for details in trace.details)
+
+
+@pytest.mark.parametrize(("n_envs", "n_steps"), [(1, 1), (1, 7), (4, 3), (16, 2)])
+def test_clock_counts_env_steps_whatever_the_shape(
+    counting: ModuleType, n_envs: int, n_steps: int
+) -> None:
+    """A training of 20 env steps is rounded up to whole iterations."""
+    trace = Trace()
+    algorithm = counting.CountingAlgorithm(
+        "CartPole-v1", n_envs=n_envs, n_steps=n_steps, callbacks=[trace]
+    )
+    algorithm.train(20)
+    iterations = math.ceil(20 / (n_envs * n_steps))
+    clock = algorithm.clock
+    assert clock.iterations == iterations
+    assert clock.env_steps == iterations * n_envs * n_steps
+    assert clock.gradient_steps == iterations * 3
+    assert trace.steps("step") == list(range(n_envs, clock.env_steps + 1, n_envs))
+
+
+def test_events_carry_what_they_promise(counting: ModuleType) -> None:
+    """Updates are numbered, rollouts have their batch and ends their metrics."""
+    trace = Trace()
+    counting.CountingAlgorithm("CartPole-v1", n_updates=2, callbacks=[trace]).train(16)
+    details = list(zip(trace.events, trace.details, strict=True))
+    batches = [d for (event, _), d in details if event == "batch"]
+    assert [d["gradient_step"] for d in batches] == [1, 2, 3, 4]
+    assert all(set(d["metrics"]) == {"loss"} for d in batches)
+    assert all(d["batch"] == "batch" for (event, _), d in details if event == "rollout")
+    (end,) = (d for (event, _), d in details if event == "end")
+    assert end["metrics"]["mean_reward"] == 2.0
+
+
+def test_unheard_updates_compute_no_metrics(counting: ModuleType) -> None:
+    """Without a listener the metrics of an update are never asked for."""
+    algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[Callback()])
+    from rlox.runner import Hooks
+
+    Hooks(algorithm).train_batch(lambda: pytest.fail("was asked"))
+    assert algorithm.clock.gradient_steps == 1
+
+
+def test_logger_gets_a_row_per_iteration(counting: ModuleType) -> None:
+    """The row has the algorithm's metrics and the speed; train returns the last."""
+    logger = Rows()
+    algorithm = counting.CountingAlgorithm("CartPole-v1", logger=logger)
+    metrics = algorithm.train(20)
+    assert [step for step, _ in logger.rows] == [8, 16, 24]
+    assert metrics == logger.rows[-1][1]
+    assert set(metrics) == {"mean_reward", "noise", "env_steps_per_second"}
+    assert metrics["env_steps_per_second"] > 0
+
+
+def test_callback_stops_within_the_iteration(counting: ModuleType) -> None:
+    """Returning False ends the training at that vector step."""
+    trace, logger = Trace(stop_at=12), Rows()
+    algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[trace], logger=logger)
+    metrics = algorithm.train(1000)
+    assert algorithm.clock.env_steps == 12
+    assert algorithm.clock.iterations == 1
+    assert trace.events[-2:] == [("step", 12), ("end", 12)]
+    assert metrics == logger.rows[-1][1]
+
+
+def test_stop_before_the_first_iteration_ends_has_no_metrics(counting: ModuleType) -> None:
+    """There is no mean return yet."""
+    algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[Trace(stop_at=2)])
+    metrics = algorithm.train(100)
+    assert list(metrics) == ["mean_reward"]
+    assert math.isnan(metrics["mean_reward"])
+
+
+def test_training_end_is_told_after_an_error(counting: ModuleType) -> None:
+    """The error passes through, and callbacks can clean up before."""
+    trace = Trace()
+    algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[trace])
+    algorithm.fail_at = 1
+    with pytest.raises(ArithmeticError, match="asked to fail"):
+        algorithm.train(100)
+    assert trace.events[-1] == ("end", 8)
+    assert trace.steps("end") == [8]
+    assert trace.details[-1]["metrics"]["mean_reward"] == 1.0
+
+
+def test_train_adds_to_what_is_done(counting: ModuleType) -> None:
+    """A second call counts from the present env step."""
+    algorithm = counting.CountingAlgorithm("CartPole-v1")
+    algorithm.train(8)
+    algorithm.train(9)
+    assert algorithm.clock.target_env_steps == 17
+    assert algorithm.clock.env_steps == 24
+
+
+def test_train_without_a_number_finishes_an_interrupted_training(counting: ModuleType) -> None:
+    """After a stop, the target stays and can be reached."""
+    trace = Trace(stop_at=12)
+    algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[trace])
+    algorithm.train(40)
+    trace.stop_at = math.inf
+    algorithm.train()
+    assert algorithm.clock.target_env_steps == 40
+    assert 40 <= algorithm.clock.env_steps < 48
+
+
+@pytest.mark.parametrize(
+    ("total", "message"),
+    [
+        (0, "total_timesteps must be at least 1, got 0"),
+        (-5, "total_timesteps must be at least 1, got -5"),
+        (True, "total_timesteps must be an integer, got True"),
+        (2.5, "total_timesteps must be an integer, got 2.5"),
+        ("10", "total_timesteps must be an integer, got '10'"),
+        (None, "there is no interrupted training to finish; pass total_timesteps"),
+    ],
+)
+def test_wrong_length_is_refused(counting: ModuleType, total: Any, message: str) -> None:
+    """A refused call starts nothing and tells no callback."""
+    trace = Trace()
+    algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[trace])
+    with pytest.raises((TypeError, ValueError), match=f"^{message}$"):
+        algorithm.train(total)
+    assert trace.events == []
+    assert algorithm.clock.target_env_steps == 0
+
+
+def test_same_seed_same_draws(counting: ModuleType) -> None:
+    """The config's seed fixes every random draw."""
+    draws = []
+    for seed in (3, 3, 4):
+        algorithm = counting.CountingAlgorithm("CartPole-v1", seed=seed)
+        algorithm.train(24)
+        draws.append(algorithm.draws.tolist())
+    assert draws[0] == draws[1] != draws[2]
+
+
+def test_no_seed_draws_one_and_tells_it(counting: ModuleType) -> None:
+    """The drawn seed is in the config, so that the run can be repeated."""
+    seeds = {counting.CountingAlgorithm("CartPole-v1", seed=None).config.seed for _ in range(5)}
+    assert len(seeds) == 5
+    assert None not in seeds
+
+
+def test_unknown_option_is_refused(counting: ModuleType) -> None:
+    """The constructor's options are the config's."""
+    with pytest.raises(ConfigError, match="unknown option 'n_stepz' for CountingConfig"):
+        counting.CountingAlgorithm("CartPole-v1", n_stepz=3)
+
+
+def test_evaluate_uses_the_training_env_by_default(counting: ModuleType) -> None:
+    """Two evaluations of one algorithm see the same starts."""
+    algorithm = counting.CountingAlgorithm("CartPole-v1")
+    first, second = algorithm.evaluate(n_episodes=3), algorithm.evaluate(n_episodes=3)
+    assert first.returns.tolist() == second.returns.tolist()
+    assert algorithm.evaluate("Acrobot-v1", n_episodes=1).mean_return < 0

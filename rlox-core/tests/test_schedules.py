@@ -1,0 +1,104 @@
+"""Tests of :mod:`rlox.schedules`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+from rlox.schedules import Linear, Piecewise, ScheduleValue, evaluate_schedule
+
+parse = TypeAdapter(ScheduleValue).validate_python
+
+
+def test_linear_reaches_its_end_at_the_end_of_training() -> None:
+    """Without ``until`` the line spans the whole training, then stays."""
+    line = Linear(start=1.0, end=0.0)
+    assert [line(steps, 100) for steps in (0, 25, 100, 200)] == [1.0, 0.75, 0.0, 0.0]
+
+
+def test_linear_until_is_in_env_steps() -> None:
+    """With ``until`` the length of the training plays no part."""
+    line = Linear(start=0.0, end=2.0, until=50)
+    assert [line(steps, 1000) for steps in (0, 25, 50, 999)] == [0.0, 1.0, 2.0, 2.0]
+
+
+def test_linear_before_any_training_is_its_start() -> None:
+    """A training of 0 env steps divides by nothing."""
+    assert Linear(start=3.0, end=0.0)(0, 0) == 3.0
+
+
+def test_piecewise_holds_until_the_next_point() -> None:
+    """Without interpolation the value jumps at each point."""
+    steps = Piecewise(points=((0, 1.0), (10, 0.5), (20, 0.0)))
+    assert [steps(t, 0) for t in (0, 9, 10, 19, 20, 99)] == [1.0, 1.0, 0.5, 0.5, 0.0, 0.0]
+
+
+def test_piecewise_interpolates_between_points() -> None:
+    """With interpolation the points are joined by lines, the last one held."""
+    ramp = Piecewise(points=((0, 1.0), (10, 0.0)), interpolate=True)
+    assert [ramp(t, 0) for t in (0, 5, 10, 11)] == [1.0, 0.5, 0.0, 0.0]
+
+
+@given(st.integers(0, 1000), st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
+def test_linear_equals_interpolating_piecewise(step: int, start: float, end: float) -> None:
+    """A line is the piecewise schedule through its two ends."""
+    line = Linear(start=start, end=end, until=100)
+    ramp = Piecewise(points=((0, start), (100, end)), interpolate=True)
+    assert line(step, 7) == pytest.approx(ramp(step, 7), rel=1e-12, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("linear(1e-3, 0)", Linear(start=1e-3, end=0)),
+        (" Linear( 1 ,0.5 , 200 ) ", Linear(start=1, end=0.5, until=200)),
+        ("linear(1, 0, 1e6)", Linear(start=1, end=0, until=1_000_000)),
+        ("3e-4", 3e-4),
+        (1, 1.0),
+        ({"kind": "linear", "start": "3e-4", "end": 0}, Linear(start=3e-4, end=0)),
+        ({"kind": "piecewise", "points": [[0, 1]]}, Piecewise(points=((0, 1.0),))),
+        (Linear(start=1, end=0), Linear(start=1, end=0)),
+    ],
+)
+def test_parse(text: Any, expected: Any) -> None:
+    """Text, numbers, mappings and schedules are understood."""
+    assert parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    "schedule", [Linear(start=1e-3, end=0), Linear(start=3e-7, end=1.5, until=10**9)]
+)
+def test_text_of_a_line_parses_to_the_line(schedule: Linear) -> None:
+    """``str`` is the inverse of parsing."""
+    assert parse(str(schedule)) == schedule
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("linear(1)", "a number, 'linear"),
+        ("linear(1, 0, 0)", "until to be greater than 0"),
+        ("linear(1, 0, 2.5)", "until to be a valid integer"),
+        ("linear(nan, 0)", "start to be a finite number"),
+        ("inf", "a finite number"),
+        ({"kind": "cosine"}, "a number, 'linear"),
+        ({"kind": "piecewise", "points": []}, "points"),
+        ({"kind": "piecewise", "points": [[0, 1], [0, 2]]}, "start at 0 and increase"),
+        ({"kind": "linear", "start": 1, "end": 0, "unti": 5}, "unti"),
+        ([1, 2], "a number, 'linear"),
+    ],
+)
+def test_wrong_schedule_is_refused(value: Any, message: str) -> None:
+    """What is no schedule is refused with one reason."""
+    with pytest.raises(ValidationError, match=message):
+        parse(value)
+
+
+def test_evaluate_takes_numbers_schedules_and_callables() -> None:
+    """A callable gets the env steps alone."""
+    assert evaluate_schedule(0.5, 10, 100) == 0.5
+    assert evaluate_schedule(Linear(start=1, end=0), 10, 100) == 0.9
+    assert evaluate_schedule(lambda env_steps: env_steps * 2, 10, 100) == 20.0

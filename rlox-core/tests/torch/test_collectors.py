@@ -1,0 +1,325 @@
+"""Tests of :mod:`rlox.collectors`: every autoreset mode ends in the same batches."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rlox.batch import RolloutBatch
+from rlox.collectors import RolloutCollector
+from rlox.errors import EnvError
+from rlox.policies import make_policy
+
+GAMMA, LAM = 0.9, 0.8
+MODES = list(AutoresetMode)
+steps = st.tuples(st.integers(-4, 4).map(float), st.booleans(), st.booleans())
+scripts = st.lists(st.lists(steps, min_size=1, max_size=5), min_size=1, max_size=3)
+FIELDS = (
+    "obs", "actions", "log_probs", "values", "rewards", "terminated", "truncated", "advantages",
+    "returns",
+)  # fmt: skip
+
+SCRIPTS = [
+    [(1.0, False, False), (2.0, True, False), (3.0, False, False)],
+    [(0.5, False, True)],
+    [(1.0, True, True), (1.0, False, False), (2.0, False, True), (0.0, False, False)],
+]
+
+
+class Scripted:
+    """A policy whose actions and values are pure functions of the observation."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+
+    def get_action_and_logprob(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the action and, as its log-probability, minus the value."""
+        return torch.from_numpy(self._module.action_of(obs.numpy())), -self.get_value(obs)
+
+    def get_value(self, obs: torch.Tensor) -> torch.Tensor:
+        """Return a value that tells observations apart."""
+        return torch.from_numpy(self._module.value_of(obs.numpy()))
+
+
+def collect(scripted: ModuleType, env: Any, lengths: list[int]) -> list[RolloutBatch]:
+    """Collect rollouts of the given lengths one after the other and close the env."""
+    collector = RolloutCollector(env, gamma=GAMMA, gae_lambda=LAM)
+    policy: Any = Scripted(scripted)
+    batches = [collector.collect(policy, n_steps) for n_steps in lengths]
+    collector.close()
+    return batches
+
+
+def oracle(scripted: ModuleType, scripts: Any, lengths: list[int]) -> list[dict[str, Any]]:
+    """Collect with plain gymnasium calls, env by env, and sum advantages by their definition."""
+    envs = [make() for make in scripted.makers(scripts)]
+    observations = [env.reset()[0] for env in envs]
+    rollouts = []
+    for n_steps in lengths:
+        columns = []
+        for i, env in enumerate(envs):
+            column = []
+            for _ in range(n_steps):
+                obs = observations[i]
+                action = scripted.action_of(obs)
+                final, reward, terminated, truncated, _ = env.step(action)
+                observations[i] = env.reset()[0] if terminated or truncated else final
+                column.append((obs, action, reward, terminated, truncated, final))
+            columns.append(column)
+        rollouts.append(_flatten(scripted, columns, n_steps))
+    return rollouts
+
+
+def _flatten(scripted: ModuleType, columns: Any, n_steps: int) -> dict[str, Any]:
+    rows: dict[str, list[Any]] = {name: [] for name in FIELDS}
+    for t in range(n_steps):
+        for column in columns:
+            obs, action, reward, terminated, truncated, _ = column[t]
+            value = scripted.value_of(obs)
+            advantage = 0.0
+            for k in range(t, n_steps):
+                o, _, r, term, trunc, final = column[k]
+                following = 0.0 if term else float(scripted.value_of(final))
+                delta = r + GAMMA * following - float(scripted.value_of(o))
+                advantage += (GAMMA * LAM) ** (k - t) * delta
+                if term or trunc:
+                    break
+            for name, item in zip(
+                FIELDS,
+                (obs, action, -value, value, reward, terminated, truncated, advantage,
+                 advantage + float(value)),
+                strict=True,
+            ):  # fmt: skip
+                rows[name].append(item)
+    return {name: np.array(items) for name, items in rows.items()}
+
+
+def assert_equal_to_oracle(batches: list[RolloutBatch], expected: list[dict[str, Any]]) -> None:
+    """Compare data exactly and estimates to float32 rounding."""
+    for batch, rollout in zip(batches, expected, strict=True):
+        for name in FIELDS:
+            got = getattr(batch, name).numpy()
+            if name in ("advantages", "returns"):
+                np.testing.assert_allclose(got, rollout[name], rtol=1e-5, atol=1e-5)
+            else:
+                np.testing.assert_array_equal(got, rollout[name], err_msg=name)
+
+
+def assert_identical(a: list[RolloutBatch], b: list[RolloutBatch]) -> None:
+    """Compare byte for byte."""
+    for one, other in zip(a, b, strict=True):
+        for name in FIELDS:
+            x, y = getattr(one, name), getattr(other, name)
+            assert x.dtype == y.dtype
+            assert x.numpy().tobytes() == y.numpy().tobytes(), name
+
+
+@given(scripts=scripts, lengths=st.lists(st.integers(1, 6), min_size=1, max_size=3))
+@settings(max_examples=40, deadline=None)
+def test_every_mode_equals_single_envs(
+    scripted: ModuleType, scripts: Any, lengths: list[int]
+) -> None:
+    """Whatever the autoreset mode, the batches are those of envs stepped one by one."""
+    expected = oracle(scripted, scripts, lengths)
+    first = None
+    for mode in MODES:
+        env = SyncVectorEnv(scripted.makers(scripts), autoreset_mode=mode)
+        batches = collect(scripted, env, lengths)
+        assert_equal_to_oracle(batches, expected)
+        first = first or batches
+        assert_identical(batches, first)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("mode", MODES)
+def test_worker_processes_change_nothing(scripted: ModuleType, mode: AutoresetMode) -> None:
+    """Async envs give the sync envs' batches, byte for byte."""
+    lengths = [5, 1, 8]
+    makers = scripted.makers(SCRIPTS)
+    got = collect(scripted, AsyncVectorEnv(makers, autoreset_mode=mode), lengths)
+    assert_equal_to_oracle(got, oracle(scripted, SCRIPTS, lengths))
+    assert_identical(got, collect(scripted, SyncVectorEnv(makers), lengths))
+
+
+@given(scripts=scripts, n_steps=st.integers(2, 12))
+@settings(max_examples=20, deadline=None)
+def test_reset_observations_only_begin_episodes(
+    scripted: ModuleType, scripts: Any, n_steps: int
+) -> None:
+    """Within an episode the step counts up by one; after an end the next episode begins at 0."""
+    (batch,) = collect(scripted, SyncVectorEnv(scripted.makers(scripts)), [n_steps])
+    obs = batch.obs.reshape(n_steps, len(scripts), 3)
+    ended = (batch.terminated | batch.truncated).reshape(n_steps, len(scripts))
+    for t in range(1, n_steps):
+        for i in range(len(scripts)):
+            index, episode, step = obs[t - 1, i].tolist()
+            following = [index, episode + 1, 0] if ended[t - 1, i] else [index, episode, step + 1]
+            assert obs[t, i].tolist() == following
+
+
+def test_truncation_bootstraps_from_the_final_observation(scripted: ModuleType) -> None:
+    """One step, cut: A = r + γ V(final) - V(obs), by hand.
+
+    The first observation is (0, 1, 0) with V = 0.25 and action 2; the final one (0, 1, 1) has
+    V = 0.25 + 0.125; the reset one, (0, 2, 0), would have V = 0.5.
+    """
+    (cut,) = collect(scripted, SyncVectorEnv(scripted.makers([[(1.0, False, True)]])), [1])
+    assert float(cut.advantages) == pytest.approx(3.0 + GAMMA * 0.375 - 0.25)
+    (both,) = collect(scripted, SyncVectorEnv(scripted.makers([[(1.0, True, True)]])), [1])
+    assert float(both.advantages) == pytest.approx(3.0 - 0.25)
+
+
+def test_episodes_run_on_across_rollouts(scripted: ModuleType) -> None:
+    """Two short rollouts hold the same steps as one long one."""
+    makers = scripted.makers(SCRIPTS)
+    short = collect(scripted, SyncVectorEnv(makers), [3, 4])
+    (long,) = collect(scripted, SyncVectorEnv(makers), [7])
+    for name in ("obs", "actions", "rewards", "terminated", "truncated", "values"):
+        parts = torch.cat([getattr(batch, name) for batch in short])
+        assert torch.equal(parts, getattr(long, name))
+
+
+def test_statistics_count_whole_episodes(scripted: ModuleType) -> None:
+    """Returns are of finished episodes, also those that span rollouts."""
+    script = [(1.0, False, False)] * 4 + [(1.0, True, False)]
+    collector = RolloutCollector(SyncVectorEnv(scripted.makers([script, script])))
+    policy: Any = Scripted(scripted)
+    total = 0.0
+    for _ in range(5):
+        batch = collector.collect(policy, 3)
+        total += float(batch.rewards[:].sum())
+    assert collector.statistics.finished == 6
+    assert collector.statistics.mean_length == 5.0
+    # 15 steps of each env are 3 whole episodes, so nothing is left over
+    assert collector.statistics.mean_return == pytest.approx(total / 6)
+    collector.close()
+
+
+def test_on_step_hears_of_every_vector_step(scripted: ModuleType) -> None:
+    """Each call says how many env steps were taken."""
+    counts: list[int] = []
+    collector = RolloutCollector(SyncVectorEnv(scripted.makers(SCRIPTS)))
+    policy: Any = Scripted(scripted)
+    batch = collector.collect(policy, 4, counts.append)
+    assert counts == [3, 3, 3, 3]
+    assert (batch.n_steps, batch.n_envs, len(batch.obs)) == (4, 3, 12)
+    collector.close()
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+def test_seed_fixes_the_batches(env_id: str) -> None:
+    """Same seed, same bytes; another seed, other starts."""
+    batches = []
+    for seed in (3, 3, 4):
+        collector = RolloutCollector(env_id, 2, seed, backend="gymnasium")
+        env = collector.env
+        generator = torch.Generator().manual_seed(0)
+        policy = make_policy(env.observation_space, env.action_space, hidden=8, generator=generator)
+        batches.append([collector.collect(policy, 16)])
+        collector.close()
+    assert_identical(batches[0], batches[1])
+    assert not torch.equal(batches[0][0].obs, batches[2][0].obs)
+
+
+def test_batches_do_not_share_memory(scripted: ModuleType) -> None:
+    """A kept batch is not overwritten by the next."""
+    collector = RolloutCollector(SyncVectorEnv(scripted.makers(SCRIPTS)))
+    policy: Any = Scripted(scripted)
+    first = collector.collect(policy, 4)
+    before = {name: getattr(first, name).clone() for name in FIELDS}
+    collector.collect(policy, 4)
+    assert all(torch.equal(getattr(first, name), before[name]) for name in FIELDS)
+    collector.close()
+
+
+class OneStep(gymnasium.Env[Any, Any]):
+    """Gives one observation and one reward for ever, and keeps the actions."""
+
+    action_space = spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, space: spaces.Box, reward: float = 1.0) -> None:
+        self.observation_space, self.reward = space, reward
+        self.actions: list[float] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Begin."""
+        return self.observation_space.high, {}
+
+    def step(self, action: Any) -> Any:
+        """Keep the action."""
+        self.actions.append(float(action[0]))
+        return self.observation_space.high, self.reward, False, False, {}
+
+
+class Far:
+    """Acts far outside the bounds."""
+
+    def get_action_and_logprob(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return action 5."""
+        return torch.full((len(obs), 1), 5.0), torch.zeros(len(obs))
+
+    def get_value(self, obs: torch.Tensor) -> torch.Tensor:
+        """Return 0."""
+        return torch.zeros(len(obs))
+
+
+def test_actions_are_clipped_for_the_env_and_stored_as_sampled() -> None:
+    """The learner needs the action whose probability it knows."""
+    env = OneStep(spaces.Box(-1, 1, (2,), np.float32))
+    policy: Any = Far()
+    batch = RolloutCollector(env).collect(policy, 3)
+    assert env.actions == [1.0, 1.0, 1.0]
+    assert batch.actions.flatten().tolist() == [5.0, 5.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"), [(np.uint8, torch.uint8), (np.float64, torch.float32)]
+)
+def test_images_stay_uint8_and_vectors_become_float32(dtype: Any, expected: Any) -> None:
+    """An image's bytes are not blown up before they reach the device."""
+    policy: Any = Far()
+    batch = RolloutCollector(OneStep(spaces.Box(0, 7, (2, 2), dtype))).collect(policy, 2)
+    assert batch.obs.dtype == expected
+    assert batch.obs.shape == (2, 2, 2)
+
+
+@pytest.mark.parametrize("reward", [float("nan"), float("inf")])
+def test_reward_that_is_not_finite_is_an_error(reward: float) -> None:
+    """The error names the env before the value spreads through the network."""
+    policy: Any = Far()
+    collector = RolloutCollector(OneStep(spaces.Box(0, 1, (2,)), reward))
+    with pytest.raises(EnvError, match=f"^env 0 returned the reward {reward}; rewards must be fin"):
+        collector.collect(policy, 2)
+
+
+@pytest.mark.parametrize("n_steps", [0, -1])
+def test_rollout_needs_steps(scripted: ModuleType, n_steps: int) -> None:
+    """An empty rollout has no advantages."""
+    collector = RolloutCollector(SyncVectorEnv(scripted.makers(SCRIPTS)))
+    policy: Any = Scripted(scripted)
+    with pytest.raises(ValueError, match=f"^n_steps must be at least 1, got {n_steps}$"):
+        collector.collect(policy, n_steps)
+    collector.close()
+
+
+def test_restored_collector_starts_other_episodes() -> None:
+    """Envs that cannot tell their state begin anew, not with the run's first starts again."""
+    policy: Any = Far()
+    collector = RolloutCollector("Pendulum-v1", 2, 0, backend="gymnasium")
+    first = collector.collect(policy, 250)
+    restored = RolloutCollector("Pendulum-v1", 2, 0, backend="gymnasium")
+    restored.load_state_dict(collector.state_dict())
+    assert restored.statistics.finished == 2
+    assert restored.statistics.mean_return == collector.statistics.mean_return
+    again = restored.collect(policy, 1)
+    assert not torch.equal(again.obs[:2], first.obs[:2])
+    collector.close()
+    restored.close()

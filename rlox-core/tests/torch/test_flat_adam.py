@@ -1,0 +1,167 @@
+"""Tests of :mod:`rlox.nn.flat` against ``torch.optim.Adam``."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rlox.errors import CheckpointError
+from rlox.nn import FlatAdam
+from torch import nn
+
+
+def network(seed: int = 0) -> nn.Sequential:
+    """Return a small seeded network."""
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+
+
+def loss_of(module: nn.Module, step: int, scale: float = 1.0) -> torch.Tensor:
+    """Return a loss that differs from step to step."""
+    obs = torch.randn(16, 3, generator=torch.Generator().manual_seed(step))
+    return scale * (module(obs) - obs[:, :2].sin()).square().mean()
+
+
+def flat_adam(module: nn.Module, max_grad_norm: float = 0.5) -> FlatAdam:
+    """Return the optimiser under test."""
+    return FlatAdam(module, learning_rate=1e-2, eps=1e-5, max_grad_norm=max_grad_norm)
+
+
+@pytest.mark.parametrize("max_grad_norm", [0.05, 0.5, 1e9])
+def test_equals_torch_adam_with_clipping(max_grad_norm: float) -> None:
+    """200 steps with a changing learning rate end in the same parameters."""
+    module = network()
+    twin = copy.deepcopy(module)
+    ours = flat_adam(module, max_grad_norm)
+    theirs = torch.optim.Adam(twin.parameters(), lr=1e-2, eps=1e-5)
+    for step in range(200):
+        learning_rate = 1e-2 * (1 - step / 200)
+        ours.step(loss_of(module, step, 3.0), learning_rate)
+        theirs.param_groups[0]["lr"] = learning_rate
+        theirs.zero_grad()
+        loss_of(twin, step, 3.0).backward()
+        nn.utils.clip_grad_norm_(twin.parameters(), max_grad_norm)
+        theirs.step()
+    for a, b in zip(module.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_construction_changes_no_value() -> None:
+    """The parameters become views of one tensor and keep their values and shapes."""
+    module = network()
+    before = copy.deepcopy(module.state_dict())
+    ours = flat_adam(module)
+    assert all(torch.equal(module.state_dict()[k], v) for k, v in before.items())
+    flat = torch.cat([p.detach().flatten() for p in module.parameters()])
+    assert torch.equal(ours.parameters, flat)
+
+
+def test_views_stay_valid() -> None:
+    """A step moves the module's own parameters, and loading a state moves the flat ones."""
+    module = network()
+    ours = flat_adam(module)
+    ours.step(loss_of(module, 0), 1e-2)
+    module.load_state_dict(network(1).state_dict())
+    ours.step(loss_of(module, 1), 1e-2)
+    flat = torch.cat([p.detach().flatten() for p in module.parameters()])
+    gradient = torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None])
+    assert torch.equal(ours.parameters, flat)
+    assert torch.equal(ours.gradients, gradient)
+
+
+def test_frozen_parameters_stay() -> None:
+    """What needs no gradient is no part of the flat tensor."""
+    module = network()
+    module[0].requires_grad_(False)
+    before = module[0].weight.clone()
+    ours = flat_adam(module)
+    ours.step(loss_of(module, 0), 1e-2)
+    assert torch.equal(module[0].weight, before)
+    assert len(ours.parameters) == 8 * 2 + 2
+
+
+def test_unused_parameter_is_left_alone() -> None:
+    """A parameter that the loss does not reach has gradient 0."""
+    module = nn.ModuleDict({"used": nn.Linear(3, 2), "unused": nn.Linear(3, 2)})
+    before = module["unused"].weight.clone()
+    ours = flat_adam(module)
+    ours.step(module["used"](torch.ones(1, 3)).square().mean(), 1e-2)
+    assert torch.equal(module["unused"].weight, before)
+
+
+@pytest.mark.parametrize("steps", [0, 5])
+def test_state_round_trip_is_exact(steps: int) -> None:
+    """A restored optimiser takes the same steps, bit for bit."""
+    module = network()
+    ours = flat_adam(module)
+    for step in range(steps):
+        ours.step(loss_of(module, step), 1e-2)
+    twin = copy.deepcopy(network(7))
+    restored = flat_adam(twin)
+    restored.step(loss_of(twin, 99), 1e-2)
+    twin.load_state_dict(module.state_dict())
+    saved = ours.state_dict()
+    restored.load_state_dict(saved)
+    assert all(
+        a.dtype == b.dtype and a.shape == b.shape and np.array_equal(a, b)
+        for a, b in zip(saved.values(), restored.state_dict().values(), strict=True)
+    )
+    for step in range(5):
+        ours.step(loss_of(module, step), 1e-2)
+        restored.step(loss_of(twin, step), 1e-2)
+    assert torch.equal(ours.parameters, restored.parameters)
+
+
+def test_state_is_a_copy() -> None:
+    """Further steps do not change a saved state, nor does loading tie the two."""
+    module = network()
+    ours = flat_adam(module)
+    ours.step(loss_of(module, 0), 1e-2)
+    saved = ours.state_dict()
+    before = {name: value.copy() for name, value in saved.items()}
+    ours.load_state_dict(saved)
+    ours.step(loss_of(module, 1), 1e-2)
+    assert all(np.array_equal(saved[name], before[name]) for name in before)
+
+
+@pytest.mark.parametrize("reset", [None, torch.zeros(8, 3)], ids=["none", "other"])
+def test_replaced_gradient_is_detected(reset: Any) -> None:
+    """A gradient that is no view any more would be lost without a word."""
+    module = network()
+    ours = flat_adam(module)
+    module[0].weight.grad = reset
+    with pytest.raises(RuntimeError, match=r"gradient was replaced; call FlatAdam\.step instead"):
+        ours.step(loss_of(module, 0), 1e-2)
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (nn.Tanh(), r"got \[\]"),
+        (nn.ModuleList([nn.Linear(1, 1), nn.Linear(1, 1).double()]), "float32.*float64"),
+    ],
+)
+def test_unequal_or_no_parameters_are_refused(module: nn.Module, message: str) -> None:
+    """One flat tensor has one dtype and one device."""
+    with pytest.raises(ValueError, match=f"must share one dtype and device, .*{message}"):
+        flat_adam(module)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"exp_avg": np.zeros(3, np.float32)}, r"exp_avg has shape \(3,\), expected \(50,\)"),
+        ({"step": np.zeros(2, np.float32)}, r"step has shape \(2,\), expected \(\)"),
+        ({"extra": np.zeros(1)}, "must hold .'exp_avg', 'exp_avg_sq', 'step'., got"),
+    ],
+)
+def test_wrong_state_is_a_checkpoint_error(change: dict[str, Any], message: str) -> None:
+    """Moments of another network are refused."""
+    module = network()
+    ours = flat_adam(module)
+    ours.step(loss_of(module, 0), 1e-2)
+    with pytest.raises(CheckpointError, match=message):
+        ours.load_state_dict({**ours.state_dict(), **change})

@@ -1,0 +1,99 @@
+"""Tests of :mod:`rlox.nn.state`, :mod:`rlox.nn.mlp` and :mod:`rlox.nn.threads`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from rlox.errors import CheckpointError
+from rlox.nn import TanhMLP, load_module_state, module_state, torch_threads
+from torch import nn
+
+
+def network(seed: int) -> nn.Module:
+    """Return a network with parameters and buffers."""
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+
+
+def test_state_round_trip_is_exact() -> None:
+    """Parameters and buffers, 0-dimensional ones included, come back bit for bit."""
+    module, other = network(0), network(1)
+    module(torch.randn(8, 3))
+    load_module_state(other, module_state(module))
+    for a, b in zip(module.state_dict().values(), other.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_state_is_a_copy() -> None:
+    """Training on does not change a saved state."""
+    module = network(0)
+    state = module_state(module)
+    with torch.no_grad():
+        next(module.parameters()).zero_()
+    assert state["0.weight"].any()
+
+
+def test_load_is_in_place() -> None:
+    """Views of the parameters stay views."""
+    module = network(0)
+    weight = module.get_parameter("0.weight")
+    address = weight.data_ptr()
+    load_module_state(module, module_state(network(1)))
+    assert module.get_parameter("0.weight") is weight
+    assert weight.data_ptr() == address
+
+
+def test_misfit_names_every_difference_and_copies_nothing() -> None:
+    """Missing, unknown and misshapen entries are all told at once."""
+    module = network(0)
+    before = module_state(module)
+    state = module_state(network(1))
+    del state["2.bias"]
+    state["3.bias"] = np.zeros(2)
+    state["0.bias"] = np.zeros(5)
+    with pytest.raises(CheckpointError) as caught:
+        load_module_state(module, state)
+    assert str(caught.value) == (
+        "the network differs from the saved one: '2.bias' is missing; '3.bias' is unknown; "
+        "'0.bias' has shape (5,), expected (4,)"
+    )
+    assert all(np.array_equal(before[k], v) for k, v in module_state(module).items())
+
+
+def test_mlp_has_tanh_between_linear_layers() -> None:
+    """The forward pass is that of the same layers called as modules; no tanh follows the last."""
+    mlp = TanhMLP((3, 8, 8, 2), output_gain=1.0)
+    first, second, last = mlp.layers
+    modules = nn.Sequential(first, nn.Tanh(), second, nn.Tanh(), last)
+    inputs = torch.randn(5, 3)
+    assert torch.equal(mlp(inputs), modules(inputs))
+
+
+def test_mlp_weights_are_orthogonal_with_the_gains_of_the_source() -> None:
+    """Hidden layers are scaled by √2, the last as asked, and every bias is 0."""
+    mlp = TanhMLP((8, 8, 8), output_gain=0.01)
+    for layer, gain in zip(mlp.layers, (2**0.5, 0.01), strict=True):
+        torch.testing.assert_close(layer.weight @ layer.weight.T, gain**2 * torch.eye(8))
+        assert not layer.bias.any()
+
+
+def test_mlp_weights_come_from_their_generator_alone() -> None:
+    """The same generator state gives the same weights; torch's global state is left alone."""
+    before = torch.get_rng_state()
+    one, two = (
+        TanhMLP((3, 4, 1), output_gain=1.0, generator=torch.Generator().manual_seed(1))
+        for _ in range(2)
+    )
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(map(torch.equal, one.parameters(), two.parameters()))
+
+
+@pytest.mark.parametrize("count", [None, 1, 2])
+def test_threads_are_restored(count: int | None) -> None:
+    """The block has the threads asked for, and an error restores the setting too."""
+    before = torch.get_num_threads()
+    with pytest.raises(KeyError), torch_threads(count):  # noqa: PT012
+        assert torch.get_num_threads() == (count or before)
+        raise KeyError
+    assert torch.get_num_threads() == before
