@@ -1,0 +1,119 @@
+"""Configs of the on-policy algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from pydantic import model_validator
+from rlox.config import (
+    Config,
+    ScheduleValue,
+    choice,
+    coefficient,
+    count,
+    discount,
+    flag,
+    option,
+    positive,
+    schedule,
+)
+
+__all__ = ["PPOConfig"]
+
+SCHULMAN = "Schulman et al. 2017"
+HUANG = "Huang et al. 2022, The 37 implementation details of PPO"
+
+
+class PPOConfig(Config):
+    """Options of PPO."""
+
+    schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "learning_rate": (0.0, 1.0),
+        "clip_eps": (0.0, 1.0),
+        "ent_coef": (0.0, float("inf")),
+    }
+
+    seed: int | None = count(
+        42, ge=0, unit="1", help="fixes every random draw; none: from entropy", source="rlox"
+    )
+    n_envs: int = count(
+        8, unit="envs", help="number of envs N stepped together", source=f"{SCHULMAN}, table 5"
+    )
+    n_steps: int = count(
+        128, unit="env steps per env", help="rollout length T", source=f"{SCHULMAN}, table 5"
+    )
+    n_epochs: int = count(
+        10, unit="epochs", help="passes over each rollout", source=f"{SCHULMAN}, table 3"
+    )
+    batch_size: int = count(
+        256, unit="rows", help="minibatch size; the last of an epoch has the remainder",
+        source=f"{SCHULMAN}, table 5",
+    )  # fmt: skip
+    learning_rate: ScheduleValue = schedule(
+        "linear(1e-3, 0)", help="Adam's step size", source=f"{HUANG}, detail 4"
+    )
+    adam_eps: float = positive(
+        1e-5, help="added to the root of Adam's second moment", source=f"{HUANG}, detail 3"
+    )
+    gamma: float = discount(0.99, help="discount factor γ", source=f"{SCHULMAN}, table 3")
+    gae_lambda: float = discount(0.95, help="trace decay λ of GAE", source=f"{SCHULMAN}, table 3")
+    clip_eps: ScheduleValue = schedule(
+        0.2, help="clip range ε of the probability ratio", source=f"{SCHULMAN}, table 1"
+    )
+    vf_coef: float = coefficient(
+        0.5, help="weight c_1 of the value loss", source=f"{HUANG}, detail 10"
+    )
+    ent_coef: ScheduleValue = schedule(
+        0.0, help="weight c_2 of the entropy bonus", unit="1/nats", source=f"{SCHULMAN}, table 3"
+    )
+    max_grad_norm: float = positive(
+        0.5, help="bound of the gradient's Euclidean norm", source=f"{HUANG}, detail 11"
+    )
+    normalize_advantages: bool = flag(
+        True, help="standardise advantages within each minibatch", source=f"{HUANG}, detail 7"
+    )
+    vf_clip_eps: float | None = positive(
+        None, help="range of the value clip, in units of the return; none: not clipped",
+        unit="return", source="openai/baselines ppo2; off, Andrychowicz et al. 2021",
+    )  # fmt: skip
+    dual_clip: float | None = option(
+        None, help="bound of the objective at negative advantages; none: not clipped",
+        unit="1", source="Ye et al. 2020, eq. 5, where it is 3", gt=1.0,
+    )  # fmt: skip
+    target_kl: float | None = positive(
+        None, help="stops the epochs when the approximate KL passes 1.5 times this; none: never",
+        unit="nats", source="openai/spinningup ppo",
+    )  # fmt: skip
+    hidden: int = count(
+        64, unit="units", help="width of the two hidden layers", source=f"{SCHULMAN}, sec. 6.1"
+    )
+    env_backend: str = option(
+        "auto", help="env backend for ids; auto takes the fastest that has the id",
+        unit="name", source="rlox", min_length=1,
+    )  # fmt: skip
+    vectorization: Literal["sync", "async"] = choice(
+        "sync", help="gymnasium envs in this process or each in its own", source="gymnasium"
+    )
+    device: str = option(
+        "cpu", help="torch device of policy and batches", unit="name", source="rlox", min_length=1
+    )
+    torch_threads: int | None = count(
+        1, unit="threads", source="measured: benchmarks/README.md",
+        help="torch threads while training; none: leave torch's setting",
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _check_batch(self) -> PPOConfig:
+        rollout = self.n_envs * self.n_steps
+        if self.batch_size > rollout:
+            raise ValueError(
+                f"batch_size {self.batch_size} exceeds the rollout's n_envs * n_steps = "
+                f"{self.n_envs} * {self.n_steps} = {rollout} rows; lower it or lengthen the rollout"
+            )
+        if self.normalize_advantages and rollout % self.batch_size == 1:
+            raise ValueError(
+                f"batch_size {self.batch_size} leaves one row of the rollout's {rollout} for the "
+                "last minibatch, whose advantages cannot be standardised; choose a divisor"
+            )
+        return self
