@@ -1,0 +1,143 @@
+"""REINFORCE with a learned baseline (Williams 1992, eq. 11; Sutton and Barto 2018, sec. 13.4).
+
+Each iteration collects T steps of N envs and takes one step up the gradient
+
+    ∇J = mean over steps of (G_t - b(s_t)) ∇ log π(a_t | s_t),
+
+where G_t is the discounted return from step t on, and one step down that of the squared error
+(G_t - b(s_t))².
+
+Deviations from Williams:
+    1. the baseline b depends on the state, as in Sutton and Barto;
+    2. T steps of N envs instead of one episode: where a rollout's end or a time limit cuts an
+       episode, the baseline stands in for the rest of its return;
+    3. G_t - b(s_t) is standardised over the rollout, so that the step size fits any reward scale;
+    4. Adam with a bound on the gradient's norm instead of plain ascent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy.typing as npt
+from rlox.acting import predict
+from rlox.algorithm import Algorithm
+from rlox.callbacks import Callback
+from rlox.collectors import RolloutCollector
+from rlox.config import Config, resolve_config
+from rlox.logging import LoggerCallback
+from rlox.nn import FlatAdam, load_module_state, module_state, torch_threads
+from rlox.policies import make_policy
+from rlox.runner import Hooks
+
+from rlox_reinforce.config import ReinforceConfig
+
+__all__ = ["Reinforce", "ReinforceMetrics"]
+
+
+@dataclass(frozen=True)
+class ReinforceMetrics:
+    """What one iteration reports."""
+
+    mean_reward: float
+    """Mean return of the last 100 finished episodes; NaN before the first."""
+    mean_episode_length: float
+    """Mean length of the same episodes in env steps."""
+    policy_loss: float
+    baseline_loss: float
+    """Mean squared error of the baseline, in squared returns."""
+    entropy: float
+    """In nats."""
+
+
+@final
+class Reinforce(Algorithm):
+    """Monte-Carlo policy gradient for discrete and continuous actions.
+
+    Args:
+        env: a gymnasium id, a callable that makes an env, an env or a vector env.
+        config: a :class:`ReinforceConfig`, a mapping, or the path of a YAML or JSON file.
+        callbacks: hooks into training.
+        logger: receives the metrics of every iteration.
+        options: options of :class:`ReinforceConfig`, which win over ``config``.
+    """
+
+    name: ClassVar[str] = "reinforce"
+    config_class: ClassVar[type[Config]] = ReinforceConfig
+
+    def __init__(
+        self,
+        env: Any,
+        *,
+        config: ReinforceConfig | Mapping[str, Any] | str | Path | None = None,
+        callbacks: Iterable[Callback] | None = None,
+        logger: LoggerCallback | None = None,
+        **options: Any,
+    ) -> None:
+        resolved = resolve_config(ReinforceConfig, config, **options)
+        super().__init__(env, config=resolved, callbacks=callbacks, logger=logger)
+        cfg: ReinforceConfig = self.config
+        self.collector = RolloutCollector(
+            env,
+            n_envs=cfg.n_envs,
+            seed=self.streams.seeds("envs", 1)[0],
+            gamma=cfg.gamma,
+            gae_lambda=1.0,  # then a batch's returns are the Monte-Carlo returns G_t
+        )
+        self.policy = make_policy(
+            self.collector.env.observation_space,
+            self.collector.env.action_space,
+            hidden=cfg.hidden,
+            generator=self.streams.torch("policy"),
+        )
+        self.optimizer = FlatAdam(
+            self.policy,
+            learning_rate=cfg.learning_rate,
+            eps=1e-8,
+            max_grad_norm=cfg.max_grad_norm,
+        )
+
+    def iterate(self, hooks: Hooks) -> ReinforceMetrics:
+        """Collect T steps of N envs, then take one gradient step."""
+        cfg: ReinforceConfig = self.config
+        with torch_threads(1):
+            batch = self.collector.collect(self.policy, cfg.n_steps, hooks.env_step)
+            hooks.rollout_end(batch)
+            log_probs, entropy = self.policy.get_logprob_and_entropy(batch.obs, batch.actions)
+            baseline = self.policy.get_value(batch.obs)
+            advantages = batch.returns - baseline.detach()
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+            policy_loss = -(advantages * log_probs).mean()
+            baseline_loss = (batch.returns - baseline).square().mean()
+            self.optimizer.step(policy_loss + cfg.baseline_coef * baseline_loss, cfg.learning_rate)
+        metrics = ReinforceMetrics(
+            mean_reward=self.collector.statistics.mean_return,
+            mean_episode_length=self.collector.statistics.mean_length,
+            policy_loss=policy_loss.item(),
+            baseline_loss=baseline_loss.item(),
+            entropy=entropy.mean().item(),
+        )
+        hooks.train_batch(lambda: vars(metrics))
+        return metrics
+
+    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
+        """Return an action for one observation, or actions for a batch; see ``Algorithm``."""
+        env = self.collector.env
+        return predict(self.policy, env.observation_space, env.action_space, obs, deterministic)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return policy, optimiser and collector."""
+        return {
+            "policy": module_state(self.policy),
+            "optimizer": self.optimizer.state_dict(),
+            "collector": self.collector.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore policy, optimiser and collector."""
+        load_module_state(self.policy, state["policy"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.collector.load_state_dict(state["collector"])

@@ -1,0 +1,153 @@
+"""Every check of the repository, one session each; ``nox -l`` lists them.
+
+The sessions of the default run are fast enough for every change; ``learn`` and ``benchmarks`` take
+minutes to hours and are run by name.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.5"
+nox.options.default_venv_backend = "uv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.error_on_external_run = True
+
+ROOT = Path(__file__).parent
+NATIVE = ROOT / "rlox-native"
+PUBLIC_PACKAGES = [
+    "rlox-core/src/rlox",
+    "rlox-onpolicy/src/rlox_onpolicy",
+    "rlox-native/python/rlox_native",
+]
+
+
+def sync(session: nox.Session, *arguments: str) -> None:
+    """Install exactly what the lock file says for ``arguments`` into the session's environment."""
+    session.run_install(
+        "uv", "sync", "--locked", "--no-editable", "--no-default-groups", *arguments,
+        env={"UV_PROJECT_ENVIRONMENT": session.virtualenv.location},
+    )  # fmt: skip
+
+
+def test_distribution(session: nox.Session, distribution: str, *arguments: str) -> None:
+    """Test one distribution with nothing installed but what it declares."""
+    sync(session, "--package", distribution, "--group", "test", *arguments)
+    with session.chdir(distribution):
+        session.run("pytest", *session.posargs, env={"RLOX_PLUGINS_STRICT": "1"})
+
+
+@nox.session
+def core(session: nox.Session) -> None:
+    """rlox-core alone: no torch, no Rust, no algorithms."""
+    test_distribution(session, "rlox-core")
+
+
+@nox.session
+def core_torch(session: nox.Session) -> None:
+    """rlox-core with its torch parts, no Rust, no algorithms."""
+    test_distribution(session, "rlox-core", "--extra", "torch", "--extra", "tensorboard")
+
+
+@nox.session
+def native(session: nox.Session) -> None:
+    """rlox-native alone."""
+    test_distribution(session, "rlox-native")
+
+
+@nox.session
+def onpolicy(session: nox.Session) -> None:
+    """rlox-onpolicy with core and torch, no Rust."""
+    test_distribution(session, "rlox-onpolicy")
+
+
+@nox.session
+def example_plugin(session: nox.Session) -> None:
+    """The example of a third party's distribution, against core alone."""
+    sync(session, "--package", "rlox-core", "--extra", "torch", "--group", "test")
+    folder = "examples/plugins/rlox-reinforce"
+    session.run_install("uv", "pip", "install", "--no-sources", "--no-deps", f"./{folder}")
+    with session.chdir(folder):
+        session.run("pytest", *session.posargs)
+
+
+@nox.session
+def integration(session: nox.Session) -> None:
+    """All distributions together: plugins in clean environments, peers' numbers, architecture."""
+    sync(session, "--group", "test", "--group", "benchmark")
+    session.run("pytest", "tests", "-m", "not learn", *session.posargs)
+
+
+@nox.session
+def snippets(session: nox.Session) -> None:
+    """Run every documented snippet, and the docstrings' examples."""
+    sync(session, "--group", "test", "--group", "docs")
+    example = "examples/plugins/rlox-reinforce"
+    session.run_install("uv", "pip", "install", "--no-sources", "--no-deps", example)
+    folders = (".", "rlox-core", "rlox-native", "rlox-onpolicy", example)
+    pages = [f"{folder}/README.md" for folder in folders]
+    # an example's error is shown by its own traceback; sybil cannot filter all of pytest's
+    session.run("pytest", "--tb=native", "docs", *pages, *session.posargs)
+    session.run("pytest", "--doctest-modules", "--pyargs", "rlox", "rlox_onpolicy")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Lint and check the formatting."""
+    sync(session, "--only-group", "lint")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check the types strictly, and that the Rust module's stubs tell the truth."""
+    sync(session, "--group", "types")
+    session.run("mypy", *PUBLIC_PACKAGES)
+    session.run("python", "-m", "mypy.stubtest", "rlox_native._native")
+
+
+@nox.session(venv_backend="none")
+def rust(session: nox.Session) -> None:
+    """Format, lint, test and document the crates."""
+    with session.chdir(NATIVE):
+        session.run("cargo", "fmt", "--all", "--check", external=True)
+        session.run(
+            "cargo", "clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings",
+            external=True,
+        )  # fmt: skip
+        # nextest where it is installed; cargo's own runner runs the same tests
+        runner = ["nextest", "run"] if session.run(
+            "cargo", "nextest", "--version", external=True, silent=True, success_codes=[0, 101]
+        ).startswith("cargo-nextest") else ["test", "--all-targets"]  # fmt: skip
+        session.run("cargo", *runner, "--locked", "--workspace", external=True)
+        session.run("cargo", "test", "--locked", "--workspace", "--doc", external=True)
+        session.run(
+            "cargo", "doc", "--locked", "--workspace", "--no-deps", external=True,
+            env={**os.environ, "RUSTDOCFLAGS": "-D warnings"},
+        )  # fmt: skip
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation; a warning is an error."""
+    sync(session, "--group", "docs")
+    session.run("sphinx-build", "-W", "--keep-going", "-q", "docs", "docs/_build/html")
+
+
+@nox.session(default=False)
+def learn(session: nox.Session) -> None:
+    """Train to published scores, several seeds each; results go to ``scores/``."""
+    sync(session, "--group", "test")
+    session.run("pytest", "tests/learning", "-m", "learn", "-s", "--timeout=0", *session.posargs)
+
+
+@nox.session(default=False)
+def benchmarks(session: nox.Session) -> None:
+    """Measure rlox and its peers side by side; results go to ``benchmarks/results``."""
+    sync(session, "--group", "benchmark")
+    for script in ("ppo_end_to_end", "kernels", "start_up"):
+        session.run("python", f"benchmarks/{script}.py", *session.posargs)

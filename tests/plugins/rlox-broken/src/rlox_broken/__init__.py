@@ -1,0 +1,1 @@
+"""A fixture: an rlox plugin whose import fails."""
