@@ -75,10 +75,20 @@ def example_plugin(session: nox.Session) -> None:
 
 
 @nox.session
+def architecture(session: nox.Session) -> None:
+    """Who may import whom and when, and that every public name is documented."""
+    sync(session, "--group", "test")
+    session.run("pytest", "tests/test_architecture.py", "tests/test_docs.py", *session.posargs)
+
+
+@nox.session
 def integration(session: nox.Session) -> None:
-    """All distributions together: plugins in clean environments, peers' numbers, architecture."""
+    """All distributions together: plugins in clean environments, the peers' numbers."""
     sync(session, "--group", "test", "--group", "benchmark")
-    session.run("pytest", "tests", "-m", "not learn", *session.posargs)
+    session.run(
+        "pytest", "tests/test_plugins.py", "tests/test_ppo_against_stable_baselines3.py",
+        *session.posargs,
+    )  # fmt: skip
 
 
 @nox.session

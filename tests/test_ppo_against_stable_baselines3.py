@@ -1,10 +1,12 @@
-"""PPO's loss and gradients against Stable-Baselines3's, weights and batch being the same."""
+"""PPO's advantages, loss and gradients against Stable-Baselines3's on the same tensors."""
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 import torch
 from rlox.losses import PPOLoss
@@ -121,3 +123,29 @@ def test_loss_and_gradients_agree(env_id: str, obs_dim: int) -> None:
         assert b.grad is not None
         error = torch.linalg.vector_norm(a.grad - b.grad)
         assert float(error) <= 1e-5 * float(torch.linalg.vector_norm(b.grad))
+
+
+@pytest.mark.parametrize("kernels", ["rlox_native", "rlox.reference"])
+def test_advantages_and_returns_agree(kernels: str) -> None:
+    """GAE equals their rollout buffer's, which adds γ V(final observation) where truncated."""
+    from stable_baselines3.common.buffers import RolloutBuffer
+
+    rng = np.random.default_rng(0)
+    n_steps, n_envs, gamma, lam = 64, 5, 0.97, 0.9
+    shape = (n_steps, n_envs)
+    rewards, values, final_values = (rng.normal(size=shape).astype(np.float32) for _ in range(3))
+    terminated = rng.random(shape) < 0.05
+    truncated = (rng.random(shape) < 0.05) & ~terminated
+    last_values = rng.normal(size=n_envs).astype(np.float32)
+    ended = terminated | truncated
+    space = gymnasium.spaces.Box(-1, 1, (1,))
+    theirs = RolloutBuffer(n_steps, space, space, "cpu", lam, gamma, n_envs)
+    theirs.rewards = rewards + gamma * final_values * truncated
+    theirs.values = values
+    theirs.episode_starts = np.concatenate([np.zeros((1, n_envs)), ended[:-1]]).astype(np.float32)
+    theirs.compute_returns_and_advantage(torch.from_numpy(last_values), ended[-1])
+    advantages, returns = importlib.import_module(kernels).compute_gae_time_major(
+        rewards, values, terminated, truncated, final_values, last_values, gamma, lam
+    )
+    np.testing.assert_allclose(advantages, theirs.advantages, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(returns, theirs.returns, rtol=1e-5, atol=1e-5)
