@@ -30,6 +30,7 @@ def _helper(name: str) -> ModuleType:
     return module
 
 
+_helper("counting_config")
 COUNTING = _helper("counting_algorithm")
 SCRIPTED = _helper("scripted_env")
 

@@ -9,20 +9,12 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
+from counting_config import CountingConfig
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
-from rlox.config import UNSET, Config, Unset, count, resolve_config
+from rlox.config import UNSET, Config, Unset, resolve_config
 from rlox.logging import LoggerCallback
 from rlox.runner import Hooks
-
-
-class CountingConfig(Config):
-    """Options of the counting algorithm."""
-
-    seed: int | None = count(42, ge=0, unit="1", help="fixes every random draw", source="test")
-    n_envs: int = count(2, unit="envs", help="number of envs N", source="test")
-    n_steps: int = count(4, unit="env steps per env", help="rollout length T", source="test")
-    n_updates: int = count(3, unit="gradient steps", help="updates per rollout", source="test")
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ import rlox
 def rlox_algorithms():
     yield rlox.AlgorithmSpec(
         name="counting", summary="Counts instead of learning.", paper="https://example.org/paper",
-        config="counting_algorithm:CountingConfig",
+        config="counting_config:CountingConfig",
         factory="counting_algorithm:CountingAlgorithm",
     )
 """
@@ -516,7 +516,7 @@ def test_broken_plugin_is_one_warning_line(
 ) -> None:
     """A plugin that cannot be imported, and a config that cannot, leave the rest working."""
     install("rlox-broken", "import no_such_module_anywhere")
-    half = PLUGIN.replace('"counting"', '"half"').replace("counting_algorithm:", "gone:")
+    half = PLUGIN.replace('"counting"', '"half"').replace("counting_config:", "gone:")
     install("rlox-half", half)
     monkeypatch.setenv("RLOX_PLUGINS", "rlox-counting,rlox-broken,rlox-half")
     process = start(tmp_path, "list")

@@ -29,16 +29,16 @@ import rlox
 def rlox_algorithms():
     yield rlox.AlgorithmSpec(
         name="counting", summary="Counts.", paper="https://example.org",
-        config="counting_algorithm:CountingConfig",
+        config="counting_config:CountingConfig",
         factory="counting_algorithm:CountingAlgorithm",
     )
     yield rlox.AlgorithmSpec(
         name="lacking", summary="Needs what is not there.",
-        config="counting_algorithm:CountingConfig", factory="no_such_module_anywhere:Class",
+        config="counting_config:CountingConfig", factory="no_such_module_anywhere:Class",
     )
     yield rlox.AlgorithmSpec(
         name="offline", summary="Needs a data set.", needs=("dataset",),
-        config="counting_algorithm:CountingConfig",
+        config="counting_config:CountingConfig",
         factory="counting_algorithm:CountingAlgorithm",
     )
 """

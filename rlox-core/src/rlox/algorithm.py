@@ -11,19 +11,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy.typing as npt
 
+from rlox import checkpoint
 from rlox.callbacks import Callback, CallbackList
 from rlox.clock import Clock
 from rlox.config import Config
+from rlox.evaluation import EvaluationResult, evaluate
 from rlox.logging import LoggerCallback
+from rlox.runner import Hooks, run
 from rlox.seeding import SeedStreams, draw_seed
-
-if TYPE_CHECKING:
-    from rlox.evaluation import EvaluationResult
-    from rlox.runner import Hooks
 
 __all__ = ["Algorithm"]
 
@@ -111,8 +110,6 @@ class Algorithm(ABC):
         Raises:
             ValueError: ``total_timesteps`` is not positive, or none with nothing to finish.
         """
-        from rlox.runner import run
-
         return run(self, total_timesteps)
 
     def evaluate(
@@ -124,8 +121,6 @@ class Algorithm(ABC):
         seed: int | None = None,
     ) -> EvaluationResult:
         """Run episodes without learning; see :func:`rlox.evaluation.evaluate`."""
-        from rlox.evaluation import evaluate
-
         return evaluate(
             self,
             self.env_source if env is None else env,
@@ -148,9 +143,7 @@ class Algorithm(ABC):
 
     def save(self, path: str | Path) -> None:
         """Write a checkpoint; see :func:`rlox.checkpoint.save`."""
-        from rlox.checkpoint import save
-
-        save(self, path)
+        checkpoint.save(self, path)
 
     @classmethod
     def from_checkpoint(
@@ -167,6 +160,4 @@ class Algorithm(ABC):
         Raises:
             CheckpointError: the file is damaged, foreign, of another algorithm or another env.
         """
-        from rlox.checkpoint import load
-
-        return load(cls, path, env_id, arguments)
+        return checkpoint.load(cls, path, env_id, arguments)

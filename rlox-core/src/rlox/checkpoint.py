@@ -15,16 +15,18 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as safetensors_bytes
 
-from rlox.algorithm import Algorithm
 from rlox.envs import env_id_of
 from rlox.errors import CheckpointError
 from rlox.versions import installed_versions
+
+if TYPE_CHECKING:
+    from rlox.algorithm import Algorithm
 
 __all__ = ["FORMAT_VERSION", "load", "read", "save"]
 
@@ -35,7 +37,7 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 TENSOR_KEY = "$tensor"
 
-AlgorithmT = TypeVar("AlgorithmT", bound=Algorithm)
+AlgorithmT = TypeVar("AlgorithmT", bound="Algorithm")
 
 
 def _pack(value: Any, path: str, tensors: dict[str, np.ndarray[Any, Any]]) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 import gymnasium
 from gymnasium.vector import VectorEnv
 
+from rlox import registry
 from rlox.errors import EnvError, suggest
 from rlox.gym_vec_env import GymVecEnv, Vectorization
 from rlox.protocols import VecEnv
@@ -79,17 +80,15 @@ def make_vec_env(
 
 
 def _choose_backend(env_id: str, backend: str, gymnasium_only: bool) -> EnvBackendSpec:
-    from rlox.registry import get_registry
-
-    registry = get_registry()
+    found = registry.get_registry()
     if backend != "auto":
-        spec = cast("EnvBackendSpec", registry.get("rlox_env_backends", backend).spec)
+        spec = cast("EnvBackendSpec", found.get("rlox_env_backends", backend).spec)
         if spec.env_ids and env_id not in spec.env_ids:
             raise EnvError(
                 f"the env backend '{backend}' has no '{env_id}'{suggest(env_id, spec.env_ids)}; "
                 f"it has {', '.join(spec.env_ids)}; backend='auto' takes gymnasium's"
             )
         return spec
-    specs = registry.env_backends()
+    specs = found.env_backends()
     has_it = [s for s in specs if env_id in s.env_ids and not gymnasium_only]
     return has_it[0] if has_it else next(s for s in specs if s.name == "gymnasium")

@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlox.algorithm import Algorithm
+if TYPE_CHECKING:
+    from rlox.algorithm import Algorithm
 
 __all__ = ["Hooks", "StopTraining", "run"]
 

@@ -7,11 +7,13 @@ import shlex
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlox.algorithm import Algorithm
 from rlox.errors import CheckpointError, ConfigError
 from rlox.versions import installed_versions
+
+if TYPE_CHECKING:
+    from rlox.algorithm import Algorithm
 
 __all__ = ["RunFolder", "find_checkpoint", "require_unused"]
 
