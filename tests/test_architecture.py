@@ -23,7 +23,7 @@ SOURCES = {
 
 FACADES = {
     ("rlox", "rlox_native"): {"__init__.py"},
-    ("rlox", "rlox_onpolicy"): {"algorithms/ppo.py"},
+    ("rlox", "rlox_onpolicy"): {"algorithms/a2c.py", "algorithms/ppo.py"},
 }
 """The modules of core that hand on another distribution's names and do nothing else."""
 

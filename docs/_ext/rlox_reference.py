@@ -53,6 +53,7 @@ API = {
     "rlox.runner": "the training loop",
     "rlox.clock": "counters",
     "rlox.acting": "from observations to actions",
+    "rlox.actor_critic": "policy, envs and optimiser together",
     "rlox.nn": "torch parts that families share",
     "rlox.errors": "errors",
     "rlox.versions": "what a run was made with",
@@ -60,12 +61,13 @@ API = {
     "rlox.kernels": "which kernels run",
     "rlox.reference": "the NumPy kernels",
     "rlox_native": "the Rust kernels and envs",
+    "rlox_onpolicy.a2c": "A2C",
     "rlox_onpolicy.ppo": "PPO",
     "rlox_onpolicy.configs": "configs of the on-policy algorithms",
 }
 """The modules with an API page of their own, and what each is about."""
 
-FACADES = ("rlox", "rlox.algorithms", "rlox.algorithms.ppo")
+FACADES = ("rlox", "rlox.algorithms", "rlox.algorithms.a2c", "rlox.algorithms.ppo")
 """Modules that hand on what other modules define; ``reference/api/rlox.md`` lists their names."""
 
 INTERNAL = ("rlox.cli", "rlox_onpolicy.plugin", "rlox_native.plugin", "rlox_native.vector_env")
@@ -94,6 +96,7 @@ def write_reference() -> None:
         "cli-train": table(("flag", "default", "meaning"), run_flags(RunOptions)),
         "cli-eval": table(("flag", "default", "meaning"), command_flags("eval")),
         "cli-list": table(("flag", "default", "meaning"), command_flags("list")),
+        "scores-a2c": scores("a2c"),
         "scores-ppo": scores("ppo"),
     }
     fragments |= {f"config-{name}": config_table(name) for name in list_algorithms()}

@@ -131,4 +131,4 @@ def test_unknown_algorithm_class_is_an_attribute_error() -> None:
     algorithms: Any = importlib.import_module("rlox.algorithms")
     with pytest.raises(AttributeError, match=r"^module 'rlox\.algorithms' has no 'XYZ'"):
         _ = algorithms.XYZ
-    assert dir(algorithms) == ["PPO"]
+    assert dir(algorithms) == ["A2C", "PPO"]

@@ -50,6 +50,13 @@ class RolloutBatch:
     n_envs: int
     """N."""
 
+    def explained_variance(self) -> float:
+        """Return 1 - Var(returns - values) / Var(returns); NaN for constant returns."""
+        variance = self.returns.var()
+        if not variance > 0:
+            return float("nan")
+        return float(1 - (self.returns - self.values).var() / variance)
+
     def sample_minibatches(
         self, batch_size: int, shuffle: bool = True, generator: torch.Generator | None = None
     ) -> Iterator[RolloutMinibatch]:

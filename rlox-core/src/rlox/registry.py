@@ -33,7 +33,7 @@ __all__ = [
     "spec",
 ]
 
-EXTRAS = {"ppo": "onpolicy"}
+EXTRAS = {"a2c": "onpolicy", "ppo": "onpolicy"}
 """Algorithms of our own families and the extra that installs each, for the error's remedy."""
 
 

@@ -11,7 +11,7 @@ import itertools
 import math
 import numbers
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -24,7 +24,9 @@ from pydantic import (
     model_validator,
 )
 
-__all__ = ["Linear", "Piecewise", "ScheduleValue", "evaluate_schedule"]
+from rlox.errors import ConfigError, suggest
+
+__all__ = ["Linear", "Piecewise", "ScheduleValue", "Schedules", "evaluate_schedule"]
 
 
 class _Schedule(BaseModel):
@@ -150,3 +152,33 @@ def evaluate_schedule(
     if callable(schedule):
         return float(schedule(env_steps))
     return float(schedule)
+
+
+class Schedules:
+    """The scheduled fields of a config, evaluated together.
+
+    Args:
+        config: has a field for every name.
+        names: the scheduled fields.
+        overrides: callables ``env_steps -> value`` that win over the config's fields.
+
+    Raises:
+        ConfigError: ``overrides`` has a name that is not scheduled.
+    """
+
+    def __init__(
+        self,
+        config: BaseModel,
+        names: Sequence[str],
+        overrides: Mapping[str, Callable[[int], float]] | None = None,
+    ) -> None:
+        for unknown in set(overrides or ()) - set(names):
+            raise ConfigError(f"no schedule is named '{unknown}'{suggest(unknown, names)}")
+        self._schedules = {name: getattr(config, name) for name in names} | dict(overrides or {})
+
+    def at(self, env_steps: int, total_env_steps: int) -> dict[str, float]:
+        """Return all values after ``env_steps`` of a training of ``total_env_steps``."""
+        return {
+            name: evaluate_schedule(schedule, env_steps, total_env_steps)
+            for name, schedule in self._schedules.items()
+        }

@@ -19,10 +19,29 @@ from rlox.config import (
     schedule,
 )
 
-__all__ = ["PPOConfig"]
+__all__ = ["A2CConfig", "PPOConfig"]
 
 SCHULMAN = "Schulman et al. 2017"
+MNIH = "Mnih et al. 2016"
 HUANG = "Huang et al. 2022, The 37 implementation details of PPO"
+
+
+# the same in every config here; pydantic copies them
+SEED = count(42, ge=0, unit="1", help="fixes every random draw; none: from entropy", source="rlox")
+ENV_BACKEND = option(
+    "auto", help="env backend for ids; auto takes the fastest that has the id",
+    unit="name", source="rlox", min_length=1,
+)  # fmt: skip
+VECTORIZATION = choice(
+    "sync", help="gymnasium envs in this process or each in its own", source="gymnasium"
+)
+DEVICE = option(
+    "cpu", help="torch device of policy and batches", unit="name", source="rlox", min_length=1
+)
+TORCH_THREADS = count(
+    1, unit="threads", source="measured: benchmarks/README.md",
+    help="torch threads while training; none: leave torch's setting",
+)  # fmt: skip
 
 
 class PPOConfig(Config):
@@ -34,9 +53,7 @@ class PPOConfig(Config):
         "ent_coef": (0.0, float("inf")),
     }
 
-    seed: int | None = count(
-        42, ge=0, unit="1", help="fixes every random draw; none: from entropy", source="rlox"
-    )
+    seed: int | None = SEED
     n_envs: int = count(
         8, unit="envs", help="number of envs N stepped together", source=f"{SCHULMAN}, table 5"
     )
@@ -88,20 +105,10 @@ class PPOConfig(Config):
     hidden: int = count(
         64, unit="units", help="width of the two hidden layers", source=f"{SCHULMAN}, sec. 6.1"
     )
-    env_backend: str = option(
-        "auto", help="env backend for ids; auto takes the fastest that has the id",
-        unit="name", source="rlox", min_length=1,
-    )  # fmt: skip
-    vectorization: Literal["sync", "async"] = choice(
-        "sync", help="gymnasium envs in this process or each in its own", source="gymnasium"
-    )
-    device: str = option(
-        "cpu", help="torch device of policy and batches", unit="name", source="rlox", min_length=1
-    )
-    torch_threads: int | None = count(
-        1, unit="threads", source="measured: benchmarks/README.md",
-        help="torch threads while training; none: leave torch's setting",
-    )  # fmt: skip
+    env_backend: str = ENV_BACKEND
+    vectorization: Literal["sync", "async"] = VECTORIZATION
+    device: str = DEVICE
+    torch_threads: int | None = TORCH_THREADS
 
     @model_validator(mode="after")
     def _check_batch(self) -> PPOConfig:
@@ -115,5 +122,63 @@ class PPOConfig(Config):
             raise ValueError(
                 f"batch_size {self.batch_size} leaves one row of the rollout's {rollout} for the "
                 "last minibatch, whose advantages cannot be standardised; choose a divisor"
+            )
+        return self
+
+
+class A2CConfig(Config):
+    """Options of A2C."""
+
+    schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "learning_rate": (0.0, 1.0),
+        "ent_coef": (0.0, float("inf")),
+    }
+
+    seed: int | None = SEED
+    n_envs: int = count(
+        8, unit="envs", help="number of envs N stepped together", source="Stable-Baselines3 zoo"
+    )
+    n_steps: int = count(
+        5, unit="env steps per env", help="rollout length T", source=f"{MNIH}, sec. 5.1"
+    )
+    learning_rate: ScheduleValue = schedule(
+        7e-4, help="RMSprop's step size", source="openai/baselines a2c"
+    )
+    rmsprop_alpha: float = discount(
+        0.99, help="decay of RMSprop's second moment", source=f"{MNIH}, sec. 5.1"
+    )
+    rmsprop_eps: float = positive(
+        1e-5, help="added to the root of RMSprop's second moment", source="openai/baselines a2c"
+    )
+    gamma: float = discount(0.99, help="discount factor γ", source=f"{MNIH}, sec. 5.1")
+    gae_lambda: float = discount(
+        1.0, help="trace decay λ of GAE; 1: n-step returns", source=f"{MNIH}, algorithm S3"
+    )
+    vf_coef: float = coefficient(
+        0.5, help="weight of the value loss", source="openai/baselines a2c"
+    )
+    ent_coef: ScheduleValue = schedule(
+        0.0, help="weight of the entropy bonus", unit="1/nats", source="Stable-Baselines3"
+    )
+    max_grad_norm: float = positive(
+        0.5, help="bound of the gradient's Euclidean norm", source="openai/baselines a2c"
+    )
+    normalize_advantages: bool = flag(
+        False, help="standardise the rollout's advantages", source="Stable-Baselines3"
+    )
+    hidden: int = count(
+        64, unit="units", help="width of the two hidden layers", source="Stable-Baselines3"
+    )
+    env_backend: str = ENV_BACKEND
+    vectorization: Literal["sync", "async"] = VECTORIZATION
+    device: str = DEVICE
+    torch_threads: int | None = TORCH_THREADS
+
+    @model_validator(mode="after")
+    def _check_rows(self) -> A2CConfig:
+        if self.normalize_advantages and self.n_envs * self.n_steps == 1:
+            raise ValueError(
+                "a rollout of n_envs * n_steps = 1 row has no standard deviation; lengthen it or "
+                "turn normalize_advantages off"
             )
         return self

@@ -8,7 +8,14 @@ from rlox.specs import AlgorithmSpec
 
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
-    """Register PPO."""
+    """Register PPO and A2C."""
+    yield AlgorithmSpec(
+        name="a2c",
+        summary="Synchronous advantage actor-critic.",
+        config="rlox_onpolicy.configs:A2CConfig",
+        factory="rlox_onpolicy.a2c:A2C",
+        paper="https://arxiv.org/abs/1602.01783",
+    )
     yield AlgorithmSpec(
         name="ppo",
         summary="Proximal policy optimisation with the clipped surrogate.",

@@ -15,39 +15,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from rlox.acting import predict
+from rlox.actor_critic import ActorCritic, fit_to_env
 from rlox.algorithm import Algorithm
 from rlox.batch import RolloutBatch, RolloutMinibatch
 from rlox.callbacks import Callback
-from rlox.collectors import RolloutCollector
 from rlox.config import UNSET, Config, Unset, resolve_config
-from rlox.envs import fixed_env_count
-from rlox.errors import ConfigError, suggest
 from rlox.logging import LoggerCallback
 from rlox.losses import PPOTerms, ppo_loss
-from rlox.nn import (
-    FlatAdam,
-    find_device,
-    load_module_state,
-    module_state,
-    torch_threads,
-)
-from rlox.policies import make_policy
+from rlox.nn import torch_threads
 from rlox.runner import Hooks
-from rlox.schedules import evaluate_schedule
+from rlox.schedules import Schedules
 from torch import Tensor, nn
 
 from rlox_onpolicy.configs import PPOConfig
 
 __all__ = ["PPO", "PPOMetrics"]
-
-SCHEDULED = ("learning_rate", "clip_eps", "ent_coef")
 
 
 @dataclass(frozen=True)
@@ -112,49 +101,37 @@ class PPO(Algorithm):
         **config_kwargs: Any,
     ) -> None:
         resolved = resolve_config(PPOConfig, config, n_envs=n_envs, seed=seed, **config_kwargs)
-        resolved = _fit_to_env(resolved, env_id)
-        super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
+        super().__init__(
+            env_id, config=fit_to_env(resolved, env_id), callbacks=callbacks, logger=logger
+        )
         cfg: PPOConfig = self.config
-        self.schedules = dict(schedules or {})
-        for unknown in self.schedules.keys() - SCHEDULED:
-            raise ConfigError(f"no schedule is named '{unknown}'{suggest(unknown, SCHEDULED)}")
-        self.device = find_device(cfg.device)
-        self.collector = RolloutCollector(
+        self.schedules = Schedules(cfg, ("learning_rate", "clip_eps", "ent_coef"), schedules)
+        self.agent = ActorCritic(
             env_id,
+            self.streams,
+            partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True),
+            policy=policy,
+            hidden=cfg.hidden,
+            max_grad_norm=cfg.max_grad_norm,
             n_envs=cfg.n_envs,
-            seed=self.streams.seeds("envs", 1)[0],
-            device=self.device,
             gamma=cfg.gamma,
             gae_lambda=cfg.gae_lambda,
-            backend=cfg.env_backend,
+            env_backend=cfg.env_backend,
             vectorization=cfg.vectorization,
+            device=cfg.device,
+            threads=cfg.torch_threads,
         )
-        self.resources.callback(self.collector.close)
-        env = self.collector.env
-        self.policy: Any = policy or make_policy(
-            env.observation_space,
-            env.action_space,
-            hidden=cfg.hidden,
-            generator=self.streams.torch("policy"),
-        )
-        if getattr(self.policy, "generator", ...) is None:
-            setattr(self.policy, "generator", self.streams.torch("policy"))  # noqa: B010
-        self.policy.to(self.device)
-        self.optimizer = FlatAdam(
-            self.policy,
-            learning_rate=self._scheduled("learning_rate"),
-            eps=cfg.adam_eps,
-            max_grad_norm=cfg.max_grad_norm,
-        )
+        self.resources.callback(self.agent.close)
+        self.policy, self.collector = self.agent.policy, self.agent.collector
+        self.optimizer = self.agent.optimizer
 
     def iterate(self, hooks: Hooks) -> PPOMetrics:
         """Collect T steps of N envs, then take several epochs of minibatch steps."""
         cfg: PPOConfig = self.config
-        rates = {name: self._scheduled(name) for name in SCHEDULED}
+        rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
         collected: list[PPOTerms] = []
         with torch_threads(cfg.torch_threads):
-            batch = self.collector.collect(self.policy, cfg.n_steps, hooks.env_step)
-            hooks.rollout_end(batch)
+            batch = self.agent.collect(cfg.n_steps, hooks)
             for minibatch in self._minibatches(batch):
                 loss, terms = self._loss(minibatch, rates["clip_eps"], rates["ent_coef"])
                 collected.append(terms)
@@ -162,12 +139,10 @@ class PPO(Algorithm):
                     break
                 self.optimizer.step(loss, rates["learning_rate"])
                 hooks.train_batch(lambda terms=terms: _floats([terms]))  # type: ignore[misc]
-        variance = batch.returns.var()
-        explained = 1 - (batch.returns - batch.values).var() / variance
         return PPOMetrics(
             mean_reward=self.collector.statistics.mean_return,
             mean_episode_length=self.collector.statistics.mean_length,
-            explained_variance=float(explained) if variance > 0 else float("nan"),
+            explained_variance=batch.explained_variance(),
             learning_rate=rates["learning_rate"],
             **_floats(collected),
         )
@@ -201,50 +176,17 @@ class PPO(Algorithm):
             dual_clip=cfg.dual_clip,
         )
 
-    def _scheduled(self, name: str) -> float:
-        schedule = self.schedules.get(name, getattr(self.config, name))
-        return evaluate_schedule(schedule, self.clock.env_steps, self.clock.target_env_steps)
-
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return an action for one observation, or actions for a batch; see ``Algorithm``."""
-        spaces = self.collector.env.observation_space, self.collector.env.action_space
-        with torch_threads(self.config.torch_threads):
-            return predict(
-                self.policy,
-                *spaces,
-                obs,
-                deterministic,
-                generator=self.streams.torch("predict"),
-                device=self.device,
-            )
+        return self.agent.predict(obs, deterministic)
 
     def state_dict(self) -> dict[str, Any]:
         """Return policy, optimiser and collector."""
-        return {
-            "policy": module_state(self.policy),
-            "optimizer": self.optimizer.state_dict(),
-            "collector": self.collector.state_dict(),
-        }
+        return self.agent.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore policy, optimiser and collector."""
-        load_module_state(self.policy, state["policy"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.collector.load_state_dict(state["collector"])
-
-
-def _fit_to_env(config: PPOConfig, env: Any) -> PPOConfig:
-    """Return the config with the number of envs that ``env`` is, where it cannot be copied.
-
-    Unless the caller chose ``n_steps``, rollouts keep their number of rows.
-    """
-    count = fixed_env_count(env)
-    if count is None or count == config.n_envs or "n_envs" in config.model_fields_set:
-        return config
-    n_steps = config.n_steps
-    if "n_steps" not in config.model_fields_set:
-        n_steps = max(config.n_envs * config.n_steps // count, 1)
-    return config.replace(n_envs=count, n_steps=n_steps)
+        self.agent.load_state_dict(state)
 
 
 def _floats(terms: list[PPOTerms]) -> dict[str, float]:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from rlox.errors import suggest
 
 if TYPE_CHECKING:
+    from rlox.algorithms.a2c import A2C
     from rlox.algorithms.ppo import PPO
 
-__all__ = ["PPO"]
+__all__ = ["A2C", "PPO"]
 
-_MODULES = {"PPO": "rlox.algorithms.ppo"}
+_MODULES = {"A2C": "rlox.algorithms.a2c", "PPO": "rlox.algorithms.ppo"}
 
 
 def __getattr__(name: str) -> Any:

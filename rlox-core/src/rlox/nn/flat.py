@@ -1,13 +1,13 @@
-"""Adam over all parameters of a module as one flat tensor.
+"""A torch optimiser over all parameters of a module as one flat tensor.
 
 For the small networks of RL most of an optimiser step is per-tensor overhead: a norm, a scale and
-an Adam update for each of a dozen tensors. Here parameters and gradients are views of two flat
-tensors, so a step is one norm, one scale and one update, whatever the module.
+an update for each of a dozen tensors. Here parameters and gradients are views of two flat tensors,
+so a step is one norm, one scale and one update, whatever the module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,19 +16,19 @@ from torch import Tensor, nn
 
 from rlox.errors import CheckpointError
 
-__all__ = ["FlatAdam"]
+__all__ = ["FlatOptimizer"]
 
 
-class FlatAdam:
-    """Adam (Kingma and Ba 2015, algorithm 1) with clipping of the global gradient norm.
+class FlatOptimizer:
+    """An elementwise torch optimiser with clipping of the global gradient norm.
 
     The module's parameters and gradients become views of :attr:`parameters` and :attr:`gradients`;
     afterwards neither move the module to another device nor set its gradients to none.
 
     Args:
         module: its trainable parameters must share one dtype and device.
-        learning_rate: step size; may be given anew at each :meth:`step`.
-        eps: added to the root of the second moment.
+        make_optimizer: from a list of tensors to their optimiser, one that treats every element
+            alike, such as ``functools.partial(torch.optim.Adam, eps=1e-5, fused=True)``.
         max_grad_norm: the gradient is scaled down to this Euclidean norm when it is longer.
 
     Raises:
@@ -36,7 +36,11 @@ class FlatAdam:
     """
 
     def __init__(
-        self, module: nn.Module, *, learning_rate: float, eps: float, max_grad_norm: float
+        self,
+        module: nn.Module,
+        make_optimizer: Callable[[list[Tensor]], torch.optim.Optimizer],
+        *,
+        max_grad_norm: float,
     ) -> None:
         parameters = [p for p in module.parameters() if p.requires_grad]
         kinds = {(p.dtype, p.device) for p in parameters}
@@ -57,7 +61,8 @@ class FlatAdam:
             offset += p.numel()
         self.parameters.grad = self.gradients
         self.max_grad_norm = max_grad_norm
-        self._adam = torch.optim.Adam([self.parameters], lr=learning_rate, eps=eps, fused=True)
+        self._optimizer = make_optimizer([self.parameters])
+        self._state_template = _state_of_one_element(make_optimizer, self.parameters)
 
     def step(self, loss: Tensor, learning_rate: float) -> None:
         """Take one step down the gradient of ``loss``.
@@ -73,45 +78,52 @@ class FlatAdam:
         loss.backward()  # type: ignore[no-untyped-call]
         if any(p.grad is None or p.grad._base is not self.gradients for p in self._views):
             raise RuntimeError(
-                "a parameter's gradient was replaced; call FlatAdam.step instead of "
+                "a parameter's gradient was replaced; call FlatOptimizer.step instead of "
                 "optimizer.zero_grad() and step()"
             )
         norm = torch.linalg.vector_norm(self.gradients)
         self.gradients.mul_(torch.clamp(self.max_grad_norm / (norm + 1e-6), max=1.0))
-        self._adam.param_groups[0]["lr"] = learning_rate
-        self._adam.step()
+        self._optimizer.param_groups[0]["lr"] = learning_rate
+        self._optimizer.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the moments and the number of steps as arrays."""
-        state = self._adam.state[self.parameters]
+        """Return the moments and the number of steps as arrays; nothing before the first step."""
+        state = self._optimizer.state[self.parameters]
         return {name: value.cpu().numpy().copy() for name, value in state.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the moments and the number of steps.
 
         Raises:
-            CheckpointError: the moments are incomplete or do not have the parameters' shape.
+            CheckpointError: the state is another optimiser's or of other parameters.
         """
         if not state:
-            self._adam.state.pop(self.parameters, None)
+            self._optimizer.state.pop(self.parameters, None)
             return
-        size = tuple(self.parameters.shape)
-        shapes = {"step": (), "exp_avg": size, "exp_avg_sq": size}
-        if set(state) != set(shapes):
+        if set(state) != set(self._state_template):
             raise CheckpointError(
-                f"the optimiser's state must hold {sorted(shapes)}, got {sorted(state)}"
+                f"the optimiser's state must hold {sorted(self._state_template)}, got "
+                f"{sorted(state)}"
             )
-        for name, shape in shapes.items():
+        restored = {}
+        for name, element in self._state_template.items():
+            shape = tuple(self.parameters.shape) if element.dim() else ()
             if np.shape(state[name]) != shape:
                 raise CheckpointError(
                     f"the optimiser's {name} has shape {np.shape(state[name])}, expected {shape}"
                 )
-        dtypes = {"step": torch.float32}  # as fused Adam counts; the moments are as the parameters
-        self._adam.state[self.parameters] = {
-            name: torch.tensor(
-                np.asarray(state[name]),
-                dtype=dtypes.get(name, self.parameters.dtype),
-                device=self.parameters.device,
+            restored[name] = torch.tensor(
+                np.asarray(state[name]), dtype=element.dtype, device=element.device
             )
-            for name in shapes
-        }
+        self._optimizer.state[self.parameters] = restored
+
+
+def _state_of_one_element(
+    make_optimizer: Callable[[list[Tensor]], torch.optim.Optimizer], like: Tensor
+) -> dict[str, Tensor]:
+    """Return what the optimiser keeps for one element, to know its state before the first step."""
+    element = torch.zeros(1, dtype=like.dtype, device=like.device)
+    element.grad = torch.zeros_like(element)
+    optimizer = make_optimizer([element])
+    optimizer.step()
+    return dict(optimizer.state[element])

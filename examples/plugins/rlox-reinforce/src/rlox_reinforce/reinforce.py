@@ -19,18 +19,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, final
 
 import numpy.typing as npt
-from rlox.acting import predict
+import torch
+from rlox.actor_critic import ActorCritic
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
-from rlox.collectors import RolloutCollector
 from rlox.config import Config, resolve_config
 from rlox.logging import LoggerCallback
-from rlox.nn import FlatAdam, load_module_state, module_state, torch_threads
-from rlox.policies import make_policy
+from rlox.nn import torch_threads
 from rlox.runner import Hooks
 
 from rlox_reinforce.config import ReinforceConfig
@@ -80,39 +80,32 @@ class Reinforce(Algorithm):
         resolved = resolve_config(ReinforceConfig, config, **options)
         super().__init__(env, config=resolved, callbacks=callbacks, logger=logger)
         cfg: ReinforceConfig = self.config
-        self.collector = RolloutCollector(
+        self.agent = ActorCritic(
             env,
+            self.streams,
+            partial(torch.optim.Adam, fused=True),
+            hidden=cfg.hidden,
+            max_grad_norm=cfg.max_grad_norm,
             n_envs=cfg.n_envs,
-            seed=self.streams.seeds("envs", 1)[0],
             gamma=cfg.gamma,
             gae_lambda=1.0,  # then a batch's returns are the Monte-Carlo returns G_t
         )
-        self.policy = make_policy(
-            self.collector.env.observation_space,
-            self.collector.env.action_space,
-            hidden=cfg.hidden,
-            generator=self.streams.torch("policy"),
-        )
-        self.optimizer = FlatAdam(
-            self.policy,
-            learning_rate=cfg.learning_rate,
-            eps=1e-8,
-            max_grad_norm=cfg.max_grad_norm,
-        )
+        self.resources.callback(self.agent.close)
+        self.policy, self.collector = self.agent.policy, self.agent.collector
 
     def iterate(self, hooks: Hooks) -> ReinforceMetrics:
         """Collect T steps of N envs, then take one gradient step."""
         cfg: ReinforceConfig = self.config
         with torch_threads(1):
-            batch = self.collector.collect(self.policy, cfg.n_steps, hooks.env_step)
-            hooks.rollout_end(batch)
+            batch = self.agent.collect(cfg.n_steps, hooks)
             log_probs, entropy = self.policy.get_logprob_and_entropy(batch.obs, batch.actions)
             baseline = self.policy.get_value(batch.obs)
             advantages = batch.returns - baseline.detach()
             advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
             policy_loss = -(advantages * log_probs).mean()
             baseline_loss = (batch.returns - baseline).square().mean()
-            self.optimizer.step(policy_loss + cfg.baseline_coef * baseline_loss, cfg.learning_rate)
+            loss = policy_loss + cfg.baseline_coef * baseline_loss
+            self.agent.optimizer.step(loss, cfg.learning_rate)
         metrics = ReinforceMetrics(
             mean_reward=self.collector.statistics.mean_return,
             mean_episode_length=self.collector.statistics.mean_length,
@@ -125,19 +118,12 @@ class Reinforce(Algorithm):
 
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return an action for one observation, or actions for a batch; see ``Algorithm``."""
-        env = self.collector.env
-        return predict(self.policy, env.observation_space, env.action_space, obs, deterministic)
+        return self.agent.predict(obs, deterministic)
 
     def state_dict(self) -> dict[str, Any]:
         """Return policy, optimiser and collector."""
-        return {
-            "policy": module_state(self.policy),
-            "optimizer": self.optimizer.state_dict(),
-            "collector": self.collector.state_dict(),
-        }
+        return self.agent.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore policy, optimiser and collector."""
-        load_module_state(self.policy, state["policy"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.collector.load_state_dict(state["collector"])
+        self.agent.load_state_dict(state)

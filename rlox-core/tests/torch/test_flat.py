@@ -1,15 +1,16 @@
-"""Tests of :mod:`rlox.nn.flat` against ``torch.optim.Adam``."""
+"""Tests of :mod:`rlox.nn.flat` against ``torch.optim``'s own optimisers."""
 
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from rlox.errors import CheckpointError
-from rlox.nn import FlatAdam
+from rlox.nn import FlatOptimizer
 from torch import nn
 
 
@@ -25,9 +26,10 @@ def loss_of(module: nn.Module, step: int, scale: float = 1.0) -> torch.Tensor:
     return scale * (module(obs) - obs[:, :2].sin()).square().mean()
 
 
-def flat_adam(module: nn.Module, max_grad_norm: float = 0.5) -> FlatAdam:
+def flat_adam(module: nn.Module, max_grad_norm: float = 0.5) -> FlatOptimizer:
     """Return the optimiser under test."""
-    return FlatAdam(module, learning_rate=1e-2, eps=1e-5, max_grad_norm=max_grad_norm)
+    make = partial(torch.optim.Adam, eps=1e-5, fused=True)
+    return FlatOptimizer(module, make, max_grad_norm=max_grad_norm)
 
 
 @pytest.mark.parametrize("max_grad_norm", [0.05, 0.5, 1e9])
@@ -47,6 +49,25 @@ def test_equals_torch_adam_with_clipping(max_grad_norm: float) -> None:
         theirs.step()
     for a, b in zip(module.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_equals_torch_rmsprop_with_clipping() -> None:
+    """Any elementwise optimiser may be flat; its state is known before its first step."""
+    module = network()
+    twin = copy.deepcopy(module)
+    make = partial(torch.optim.RMSprop, lr=7e-4, alpha=0.99, eps=1e-5)
+    ours, theirs = FlatOptimizer(module, make, max_grad_norm=0.5), make(list(twin.parameters()))
+    for step in range(100):
+        ours.step(loss_of(module, step, 3.0), 7e-4)
+        theirs.zero_grad()
+        loss_of(twin, step, 3.0).backward()
+        nn.utils.clip_grad_norm_(twin.parameters(), 0.5)
+        theirs.step()
+    for a, b in zip(module.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+    fresh = FlatOptimizer(network(), make, max_grad_norm=0.5)
+    fresh.load_state_dict(ours.state_dict())
+    assert set(fresh.state_dict()) == {"step", "square_avg"}
 
 
 def test_construction_changes_no_value() -> None:
@@ -133,7 +154,7 @@ def test_replaced_gradient_is_detected(reset: Any) -> None:
     module = network()
     ours = flat_adam(module)
     module[0].weight.grad = reset
-    with pytest.raises(RuntimeError, match=r"gradient was replaced; call FlatAdam\.step instead"):
+    with pytest.raises(RuntimeError, match=r"was replaced; call FlatOptimizer\.step instead"):
         ours.step(loss_of(module, 0), 1e-2)
 
 

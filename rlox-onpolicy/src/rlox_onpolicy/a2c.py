@@ -1,0 +1,157 @@
+"""Synchronous advantage actor-critic (Mnih et al. 2016, algorithm S3, without the asynchrony).
+
+Each iteration collects T steps of N envs and takes one step on
+
+    loss = -mean A log π(a|s) + c_v mean (V - G)² - c_e mean H
+
+Deviations from the paper:
+    1. all envs step together and one gradient is taken over all of them (openai/baselines a2c);
+    2. advantages are GAE's, which for λ = 1 are the paper's n-step ones;
+    3. the gradient's norm is clipped;
+    4. policy and value function share no parameters;
+    5. where an episode was truncated, the value of its true final observation is bootstrapped from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy.typing as npt
+import torch
+from rlox.actor_critic import ActorCritic, fit_to_env
+from rlox.algorithm import Algorithm
+from rlox.callbacks import Callback
+from rlox.config import UNSET, Config, Unset, resolve_config
+from rlox.logging import LoggerCallback
+from rlox.nn import torch_threads
+from rlox.runner import Hooks
+from rlox.schedules import Schedules
+from torch import nn
+
+from rlox_onpolicy.configs import A2CConfig
+
+__all__ = ["A2C", "A2CMetrics"]
+
+
+@dataclass(frozen=True)
+class A2CMetrics:
+    """What one iteration reports."""
+
+    mean_reward: float
+    """Mean return of the last 100 finished episodes; NaN before the first."""
+    mean_episode_length: float
+    """Mean length of the same episodes in env steps."""
+    policy_loss: float
+    value_loss: float
+    entropy: float
+    """In nats."""
+    explained_variance: float
+    """1 - Var(returns - values) / Var(returns) of the rollout; NaN for constant returns."""
+    learning_rate: float
+
+
+@final
+class A2C(Algorithm):
+    """Synchronous advantage actor-critic for discrete and continuous actions.
+
+    Args:
+        env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
+        n_envs: number of envs stepped together; an env that cannot be copied brings its own.
+        seed: fixes every random draw; none: drawn from entropy.
+        policy: see :class:`rlox.actor_critic.ActorCritic`.
+        logger: receives the metrics of every iteration.
+        callbacks: hooks into training.
+        config: an :class:`A2CConfig`, a mapping, or the path of a YAML or JSON file.
+        schedules: callables ``env_steps -> value`` for ``learning_rate`` or ``ent_coef``; they win
+            over the config and are not saved in checkpoints.
+        config_kwargs: options of :class:`A2CConfig`, which win over ``config``.
+
+    Raises:
+        ConfigError: an option is unknown or out of range.
+        EnvError: the env cannot be built.
+        SpaceError: the env's spaces need a ``policy`` of your own.
+    """
+
+    name: ClassVar[str] = "a2c"
+    config_class: ClassVar[type[Config]] = A2CConfig
+
+    def __init__(
+        self,
+        env_id: Any,
+        n_envs: int | Unset = UNSET,
+        seed: int | Unset | None = UNSET,
+        policy: nn.Module | None = None,
+        logger: LoggerCallback | None = None,
+        callbacks: Iterable[Callback] | None = None,
+        *,
+        config: A2CConfig | Mapping[str, Any] | str | Path | None = None,
+        schedules: Mapping[str, Callable[[int], float]] | None = None,
+        **config_kwargs: Any,
+    ) -> None:
+        resolved = resolve_config(A2CConfig, config, n_envs=n_envs, seed=seed, **config_kwargs)
+        super().__init__(
+            env_id, config=fit_to_env(resolved, env_id), callbacks=callbacks, logger=logger
+        )
+        cfg: A2CConfig = self.config
+        self.schedules = Schedules(cfg, ("learning_rate", "ent_coef"), schedules)
+        self.agent = ActorCritic(
+            env_id,
+            self.streams,
+            partial(torch.optim.RMSprop, alpha=cfg.rmsprop_alpha, eps=cfg.rmsprop_eps),
+            policy=policy,
+            hidden=cfg.hidden,
+            max_grad_norm=cfg.max_grad_norm,
+            n_envs=cfg.n_envs,
+            gamma=cfg.gamma,
+            gae_lambda=cfg.gae_lambda,
+            env_backend=cfg.env_backend,
+            vectorization=cfg.vectorization,
+            device=cfg.device,
+            threads=cfg.torch_threads,
+        )
+        self.resources.callback(self.agent.close)
+        self.policy, self.collector = self.agent.policy, self.agent.collector
+        self.optimizer = self.agent.optimizer
+
+    def iterate(self, hooks: Hooks) -> A2CMetrics:
+        """Collect T steps of N envs, then take one gradient step."""
+        cfg: A2CConfig = self.config
+        rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
+        with torch_threads(cfg.torch_threads):
+            batch = self.agent.collect(cfg.n_steps, hooks)
+            advantages = batch.advantages
+            if cfg.normalize_advantages:
+                advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+            log_probs, entropy = self.policy.get_logprob_and_entropy(batch.obs, batch.actions)
+            policy_loss = -(advantages * log_probs).mean()
+            value_loss = (self.policy.get_value(batch.obs) - batch.returns).square().mean()
+            mean_entropy = entropy.mean()
+            loss = policy_loss + cfg.vf_coef * value_loss - rates["ent_coef"] * mean_entropy
+            self.optimizer.step(loss, rates["learning_rate"])
+        metrics = A2CMetrics(
+            mean_reward=self.collector.statistics.mean_return,
+            mean_episode_length=self.collector.statistics.mean_length,
+            policy_loss=policy_loss.item(),
+            value_loss=value_loss.item(),
+            entropy=mean_entropy.item(),
+            explained_variance=batch.explained_variance(),
+            learning_rate=rates["learning_rate"],
+        )
+        hooks.train_batch(lambda: vars(metrics))
+        return metrics
+
+    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
+        """Return an action for one observation, or actions for a batch; see ``Algorithm``."""
+        return self.agent.predict(obs, deterministic)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return policy, optimiser and collector."""
+        return self.agent.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore policy, optimiser and collector."""
+        self.agent.load_state_dict(state)

@@ -1,0 +1,62 @@
+"""A2C: its update, its options, and its kinship with PPO."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from rlox.errors import ConfigError
+from rlox.nn import FlatOptimizer
+from rlox.runner import Hooks
+from rlox.testing import check_algorithm
+from rlox_onpolicy.a2c import A2C
+from rlox_onpolicy.ppo import PPO
+
+SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 8, "env_backend": "gymnasium"}
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_passes_the_conformance_suite(env: str) -> None:
+    """A2C keeps every promise that rlox.testing checks."""
+    check_algorithm("a2c", env=env, **SMALL)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.parametrize("normalize_advantages", [False, True])
+def test_equals_ppo_with_one_epoch_of_one_minibatch(env: str, normalize_advantages: bool) -> None:
+    """With the same optimiser, both have the same parameters after several iterations."""
+    shared = {
+        **SMALL,
+        "seed": 3,
+        "gamma": 0.97,
+        "gae_lambda": 0.9,
+        "vf_coef": 0.3,
+        "ent_coef": 0.02,
+        "learning_rate": "linear(1e-2, 0)",
+        "normalize_advantages": normalize_advantages,
+    }
+    a2c = A2C(env, **shared)
+    ppo = PPO(env, n_epochs=1, batch_size=16, **shared)
+    rmsprop = partial(torch.optim.RMSprop, alpha=0.99, eps=1e-5)
+    ppo.optimizer = FlatOptimizer(ppo.policy, rmsprop, max_grad_norm=0.5)
+    for algorithm in (a2c, ppo):
+        algorithm.train(10 * 16)
+    # the minibatch is shuffled, so sums over it are taken in another order
+    torch.testing.assert_close(
+        a2c.optimizer.parameters, ppo.optimizer.parameters, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_takes_one_gradient_step_an_iteration() -> None:
+    """Env steps and gradient steps are counted apart."""
+    a2c = A2C("CartPole-v1", **SMALL)
+    a2c.iterate(Hooks(a2c))
+    assert (a2c.clock.env_steps, a2c.clock.gradient_steps) == (16, 1)
+
+
+def test_one_row_cannot_be_standardised() -> None:
+    """A rollout of one row with normalised advantages is refused with a remedy."""
+    with pytest.raises(ConfigError, match="lengthen it or turn normalize_advantages off"):
+        A2C("CartPole-v1", n_envs=1, n_steps=1, normalize_advantages=True)
