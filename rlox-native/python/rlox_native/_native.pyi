@@ -205,6 +205,16 @@ class VecEnv:
     Env ``i`` is bit-identical to gymnasium's env of the same id and seed. An object may be used
     from several threads at once: calls are done one after the other.
 
+    ============================  ======================  ===========  ==========
+    ``env_id``                    actions                 ``obs_dim``  time limit
+    ============================  ======================  ===========  ==========
+    ``CartPole-v1``               0, 1                    4            500
+    ``MountainCar-v0``            0, 1, 2                 2            200
+    ``MountainCarContinuous-v0``  force in [-1, 1]        2            999
+    ``Pendulum-v1``               torque in [-2, 2], N m  3            200
+    ``Acrobot-v1``                0, 1, 2                 6            500
+    ============================  ======================  ===========  ==========
+
     Args:
         n: how many envs, in [1, 2**24].
         seed: an integer ``s`` gives env ``i`` the seed ``s + i``, as gymnasium does; a sequence
@@ -222,6 +232,10 @@ class VecEnv:
         >>> step = envs.step_all([0, 1] * 4)
         >>> step["obs"].shape, step["rewards"].sum()
         ((8, 4), np.float64(8.0))
+        >>> envs = VecEnv(2, seed=0, env_id="Pendulum-v1")
+        >>> obs = envs.reset_all()
+        >>> envs.step_all([[0.5], [-2.0]])["obs"].shape
+        (2, 3)
     """
 
     def __new__(
@@ -261,12 +275,15 @@ class VecEnv:
             TypeError: a seed is no integer.
         """
 
-    def step_all(self, actions: Sequence[SupportsIndex] | NDArray[np.integer[Any]]) -> VecStep:
+    def step_all(self, actions: ArrayLike) -> VecStep:
         """Advance every env by one step and begin an episode where one ended.
 
         Args:
-            actions: one action per env, shape ``(n,)``; a list or an array of integers. An int64
-                array is read in place.
+            actions: one action per env. Discrete ones: shape ``(n,)``, a list or an array of
+                integers; an int64 array is read in place. Continuous ones: shape
+                ``(n, action_dim)``, or ``(n,)`` where ``action_dim`` is 1, real numbers of any
+                type; a float32 array is read in place and everything else rounded to float32.
+                Beyond the bounds they count as in gymnasium, which clips the torque or the force.
 
         Returns:
             ``obs`` ``(n, obs_dim)`` float32: what to act on next, the first observation of the new
@@ -276,13 +293,14 @@ class VecEnv:
 
         Raises:
             RuntimeError: :meth:`reset_all` has not been called.
-            ValueError: there is not one action per env, or one does not exist; no env has moved.
-            TypeError: an action is no integer.
+            ValueError: there is not one action per env, or one does not exist or is not finite; no
+                env has moved.
+            TypeError: an action is no integer, or no real number; a bool is neither.
         """
 
     def step_into(
         self,
-        actions: Sequence[SupportsIndex] | NDArray[np.integer[Any]],
+        actions: ArrayLike,
         obs: NDArray[np.float32],
         rewards: NDArray[np.float64],
         terminated: NDArray[np.bool_],
@@ -303,16 +321,19 @@ class VecEnv:
             RuntimeError: :meth:`reset_all` has not been called.
             ValueError: an array has another shape, is not contiguous or not writeable, or shares
                 memory with another; or what :meth:`step_all` raises. No env has moved.
-            TypeError: an argument is no array, has another dtype, or an action is no integer.
+            TypeError: an argument is no array or has another dtype; or what :meth:`step_all`
+                raises.
         """
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return a copy of all that decides how the envs go on.
 
         Returns:
-            ``physics`` ``(n, state_dim)`` float64; ``elapsed`` ``(n,)`` uint32, steps since the
-            episode began; ``rng`` ``(n, 4)`` uint64, the PCG64 state and increment, high words
-            first; ``started`` ``(1,)`` bool, whether :meth:`reset_all` has been called.
+            ``physics`` ``(n, state_dim)`` float64, gymnasium's ``state``, and for
+            MountainCarContinuous-v0 and Acrobot-v1, which begin an episode in another precision
+            than they go on with, 1 before its first step and 0 after; ``elapsed`` ``(n,)`` uint32,
+            steps since the episode began; ``rng`` ``(n, 4)`` uint64, the PCG64 state and increment,
+            high words first; ``started`` ``(1,)`` bool, whether :meth:`reset_all` has been called.
         """
 
     def set_state(self, state: dict[str, NDArray[Any]]) -> None:

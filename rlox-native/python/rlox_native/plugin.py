@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from rlox.hookspecs import hookimpl
 from rlox.specs import EnvBackendSpec
 
+from rlox_native import native_env_ids
+
 
 @hookimpl
 def rlox_env_backends() -> Iterable[EnvBackendSpec]:
@@ -13,6 +15,6 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
         name="native",
         summary="Rust envs, bit-identical to gymnasium for the same seed.",
         factory="rlox_native.vector_env:make_vec_env",
-        env_ids=("CartPole-v1",),
+        env_ids=tuple(native_env_ids()),
         priority=100,
     )

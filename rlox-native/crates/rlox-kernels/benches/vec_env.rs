@@ -1,8 +1,37 @@
 //! Time of one step of a vector env, episode ends included.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use rlox_kernels::env::{Actions, StepBuffers, make_vec, native_env_ids};
+use rlox_kernels::env::{ActionSpace, Actions, EnvSpec, StepBuffers, make_vec, native_env_ids};
 use rlox_kernels::rng::Pcg64;
+
+/// One action for each env, uniformly from the action space.
+enum Batch {
+    Discrete(Vec<i64>),
+    Continuous(Vec<f32>),
+}
+
+impl Batch {
+    #[expect(clippy::cast_possible_truncation, reason = "a random number of either type will do")]
+    fn random(spec: &EnvSpec, n_envs: usize, rng: &mut Pcg64) -> Self {
+        match spec.action_space {
+            ActionSpace::Discrete { n } => Self::Discrete(
+                (0..n_envs).map(|_| (rng.next_u64() >> 1).cast_signed() % n).collect(),
+            ),
+            ActionSpace::Continuous { low, high } => {
+                let bounds = low.iter().zip(high).cycle().take(n_envs * low.len());
+                let draw = |(&low, &high)| rng.uniform(f64::from(low), f64::from(high)) as f32;
+                Self::Continuous(bounds.map(draw).collect())
+            }
+        }
+    }
+
+    fn actions(&self) -> Actions<'_> {
+        match self {
+            Self::Discrete(actions) => Actions::Discrete(actions),
+            Self::Continuous(actions) => Actions::Continuous(actions),
+        }
+    }
+}
 
 fn step(c: &mut Criterion) {
     for id in native_env_ids() {
@@ -15,10 +44,9 @@ fn step(c: &mut Criterion) {
             let (mut terminated, mut truncated) = (vec![false; n_envs], vec![false; n_envs]);
             let mut rng = Pcg64::from_seed(0);
             // Many different batches of actions: one repeated batch would be learnt by the branch predictor.
-            let actions: Vec<Vec<i64>> = (0..256)
-                .map(|_| (0..n_envs).map(|_| i64::from(rng.next_u64() >> 63 != 0)).collect())
-                .collect();
-            let mut batches = actions.iter().cycle();
+            let batches: Vec<Batch> =
+                (0..256).map(|_| Batch::random(env.spec(), n_envs, &mut rng)).collect();
+            let mut batches = batches.iter().map(Batch::actions).cycle();
             let mut out = StepBuffers {
                 obs: &mut obs,
                 rewards: &mut rewards,
@@ -29,9 +57,7 @@ fn step(c: &mut Criterion) {
             let _ = env.reset_all(out.obs);
             group.throughput(Throughput::Elements(n_envs as u64));
             group.bench_function(n_envs.to_string(), |b| {
-                b.iter(|| {
-                    env.step_all(Actions::Discrete(batches.next().map_or(&[], |v| v)), &mut out)
-                });
+                b.iter(|| batches.next().map(|actions| env.step_all(actions, &mut out)));
             });
         }
     }

@@ -16,3 +16,7 @@ pub mod gae;
 pub mod rng;
 
 pub use error::{KernelError, Result};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

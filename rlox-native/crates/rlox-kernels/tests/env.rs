@@ -1,10 +1,11 @@
-//! CartPole against gymnasium's numbers, and vector envs of this and of a foreign kind of env.
+//! The envs against gymnasium's numbers, and vector envs of this and of a foreign kind of env.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use proptest::prelude::*;
 use rlox_kernels::env::{
     ActionSpace, Actions, CartPole, Env, EnvSpec, Episode, MAX_ENVS, Outcome, StepBuffers, VecEnv,
-    VectorEnv,
+    VectorEnv, make_vec, native_env_ids,
 };
 use rlox_kernels::error::{KernelError, StateError};
 use rlox_kernels::gae::Float;
@@ -20,7 +21,7 @@ struct Arrays {
 }
 
 impl Arrays {
-    fn new(envs: &impl VectorEnv) -> Self {
+    fn new(envs: &dyn VectorEnv) -> Self {
         let (n, len) = (envs.n_envs(), envs.n_envs() * envs.spec().obs_dim());
         Self {
             obs: vec![0.0; len],
@@ -42,54 +43,203 @@ impl Arrays {
     }
 }
 
-fn physics(env: &impl Env) -> [f64; 4] {
-    let mut state = [0.0; 4];
-    env.save(&mut state);
-    state
+// One row of actions, of whichever kind the env takes.
+enum Row {
+    Discrete(Vec<i64>),
+    Continuous(Vec<f32>),
 }
 
-// gymnasium 1.4.0, `reset(seed=42)`, then the eight actions over and over: the episode terminates
-// at step 15. Compared to a tolerance, since another libm may round sine and cosine otherwise; the
-// Python tests compare bits with the gymnasium of the same machine.
+impl Row {
+    // `unit` in [-1, 1] chooses among discrete actions, and goes half beyond the upper bound of
+    // continuous ones, but only half way to the lower: the clamped and the free are both covered.
+    fn of(spec: &EnvSpec, units: &[f32]) -> Self {
+        match spec.action_space {
+            ActionSpace::Discrete { n } => {
+                let widest = units.iter().map(|unit| if *unit > 0.0 { n - 1 } else { 0 });
+                Self::Discrete(widest.collect())
+            }
+            ActionSpace::Continuous { high, .. } => Self::Continuous(
+                units
+                    .iter()
+                    .map(|unit| unit * high[0] * if *unit > 0.0 { 1.5 } else { 0.5 })
+                    .collect(),
+            ),
+        }
+    }
+
+    fn actions(&self) -> Actions<'_> {
+        match self {
+            Self::Discrete(actions) => Actions::Discrete(actions),
+            Self::Continuous(actions) => Actions::Continuous(actions),
+        }
+    }
+}
+
+// An episode of gymnasium 1.4.0 under NumPy 2.4.6 from `reset(seed=42)`, each action in the
+// direction of one component of the observation.
+struct Golden {
+    env_id: &'static str,
+    along: usize,
+    first: &'static [u64],
+    steps: u32,
+    total_reward: f64,
+    last_obs: &'static [f32],
+    second: &'static [u64],
+}
+
+const GOLDEN: [Golden; 5] = [
+    Golden {
+        env_id: "CartPole-v1",
+        along: 2,
+        first: &[
+            0x3f9c_0d97_eba2_bd40,
+            0xbf79_090f_63c0_b010,
+            0x3fa2_5c36_f3af_c536,
+            0x3f94_35e2_6c08_cd04,
+        ],
+        steps: 55,
+        total_reward: 55.0,
+        last_obs: &[-0.179_645_24, -1.350_632_1, 0.226_011_75, 1.634_339_5],
+        second: &[
+            0xbfa4_c732_dbc2_7c1a,
+            0x3fa8_5a13_c91a_f4aa,
+            0x3f9a_bd9e_dfe4_f0e8,
+            0x3f9d_4b01_0e49_783c,
+        ],
+    },
+    Golden {
+        env_id: "MountainCar-v0",
+        along: 1,
+        first: &[0xbfdc_7e4d_028b_a858, 0],
+        steps: 91,
+        total_reward: -91.0,
+        last_obs: &[0.506_343_8, 0.020_558_935],
+        second: &[0xbfe0_6424_3d8f_02c0, 0],
+    },
+    Golden {
+        env_id: "MountainCarContinuous-v0",
+        along: 1,
+        first: &[0xbfdc_7e4d_028b_a858, 0],
+        steps: 78,
+        total_reward: 90.050_000_000_000_01,
+        last_obs: &[0.460_891_04, 0.033_161_137],
+        second: &[0xbfe0_6424_3d8f_02c0, 0],
+    },
+    Golden {
+        env_id: "Pendulum-v1",
+        along: 2,
+        first: &[0x3ffb_8a83_4b91_84f0, 0xbfbf_4b53_3cb0_dc10],
+        steps: 200,
+        total_reward: -1_629.052_047_873_950_9,
+        last_obs: &[-0.966_479_54, 0.256_743_73, 8.0],
+        second: &[0x4002_066c_c962_0a0a, 0x3fd9_435b_070b_0044],
+    },
+    Golden {
+        env_id: "Acrobot-v1",
+        along: 5,
+        first: &[
+            0x3fac_0d97_e000_0000,
+            0xbf89_090f_6000_0000,
+            0x3fb2_5c37_0000_0000,
+            0x3fa4_35e2_6000_0000,
+        ],
+        steps: 67,
+        total_reward: -66.0,
+        last_obs: &[
+            -0.212_136_02,
+            0.977_240_15,
+            -0.170_542_87,
+            0.985_350_25,
+            0.838_041_2,
+            -0.730_262_6,
+        ],
+        second: &[
+            0xbfb4_c732_e000_0000,
+            0x3fb8_5a13_c000_0000,
+            0x3faa_bd9e_e000_0000,
+            0x3fad_4b01_0000_0000,
+        ],
+    },
+];
+
+fn physics_bits(envs: &dyn VectorEnv, len: usize) -> Vec<u64> {
+    envs.state().physics.iter().take(len).map(|component| component.to_bits()).collect()
+}
+
+// What follows from the stream alone is compared by bits. The rest is compared to a tolerance,
+// since another libm may round sine and cosine otherwise; the Python tests compare bits with the
+// gymnasium of the same machine.
 #[test]
-fn cartpole_follows_gymnasium() {
-    let mut rng = Pcg64::from_seed(42);
-    let mut env = CartPole::default();
-    env.reset(&mut rng);
-    let first = [
-        0x3f9c_0d97_eba2_bd40,
-        0xbf79_090f_63c0_b010,
-        0x3fa2_5c36_f3af_c536,
-        0x3f94_35e2_6c08_cd04,
-    ];
-    assert_eq!(physics(&env), first.map(f64::from_bits));
+fn every_env_follows_gymnasium() {
+    assert_eq!(GOLDEN.map(|golden| golden.env_id), native_env_ids());
+    for golden in &GOLDEN {
+        let id = golden.env_id;
+        let mut envs = make_vec(id, 1).unwrap();
+        let mut arrays = Arrays::new(&*envs);
+        envs.seed_all(&[42]).unwrap();
+        envs.reset_all(&mut arrays.obs).unwrap();
+        assert_eq!(physics_bits(&*envs, golden.first.len()), golden.first, "{id}");
 
-    let actions = [1, 0, 1, 1, 1, 0, 1, 1];
-    let mut steps = 0;
-    while !env.step(actions[steps % 8], &mut rng).terminated {
-        steps += 1;
+        let (mut steps, mut total) = (0, 0.0);
+        while !(arrays.terminated[0] || arrays.truncated[0]) {
+            let unit = if arrays.obs[golden.along] > 0.0 { 1.0 } else { -1.0 };
+            let row = Row::of(envs.spec(), &[unit]);
+            envs.step_all(row.actions(), &mut arrays.buffers()).unwrap();
+            steps += 1;
+            total += arrays.rewards[0];
+        }
+        assert_eq!(steps, golden.steps, "{id}");
+        assert!((total - golden.total_reward).abs() < 1e-6, "{id}: return {total}");
+        for (got, expected) in arrays.final_obs.iter().zip(golden.last_obs) {
+            assert!((got - expected).abs() < 1e-5, "{id}: got {got}, expected {expected}");
+        }
+        // The second episode goes on with the stream of the first.
+        assert_eq!(physics_bits(&*envs, golden.second.len()), golden.second, "{id}");
     }
-    assert_eq!(steps + 1, 15);
-    let last = [
-        0x3fcb_b6b5_e590_5aa4,
-        0x3ff5_d6d0_19a3_836d,
-        0xbfce_cbb7_1db6_c480,
-        0xc001_9284_9325_6ac0,
-    ]
-    .map(f64::from_bits);
-    for (got, expected) in physics(&env).into_iter().zip(last) {
-        assert!((got - expected).abs() < 1e-12, "got {got}, expected {expected}");
-    }
+}
 
-    // The second episode goes on with the stream of the first.
-    env.reset(&mut rng);
-    let second = [
-        0xbfa4_c732_dbc2_7c1a,
-        0x3fa8_5a13_c91a_f4aa,
-        0x3f9a_bd9e_dfe4_f0e8,
-        0x3f9d_4b01_0e49_783c,
-    ];
-    assert_eq!(physics(&env), second.map(f64::from_bits));
+proptest! {
+    #[test]
+    fn no_step_leaves_the_spaces(
+        seeds in prop::collection::vec(any::<u64>(), 2),
+        units in prop::collection::vec(-1.0_f32..=1.0, 2..600),
+        scale in prop::sample::select(vec![1.0_f32, 1e-30, 1e30]),
+    ) {
+        for id in native_env_ids() {
+            let mut envs = make_vec(id, 2).unwrap();
+            let mut arrays = Arrays::new(&*envs);
+            let spec = envs.spec();
+            envs.seed_all(&seeds).unwrap();
+            envs.reset_all(&mut arrays.obs).unwrap();
+            for pair in units.chunks_exact(2) {
+                let row = Row::of(spec, &[pair[0] * scale, pair[1] * scale]);
+                envs.step_all(row.actions(), &mut arrays.buffers()).unwrap();
+                prop_assert!(arrays.rewards.iter().all(|reward| reward.is_finite()), "{id}");
+                for obs in arrays.obs.chunks_exact(spec.obs_dim()) {
+                    let bounds = spec.obs_low.iter().zip(spec.obs_high);
+                    let inside = obs.iter().zip(bounds).all(|(x, (low, high))| low <= x && x <= high);
+                    prop_assert!(inside, "{id}: {obs:?}");
+                }
+            }
+            let state = envs.state();
+            prop_assert_eq!(envs.set_state(&state), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn physics_that_no_episode_goes_on_from_are_refused() {
+    for id in native_env_ids() {
+        let mut envs = make_vec(id, 2).unwrap();
+        let spec = envs.spec();
+        let before = envs.state();
+        for (component, high) in spec.state_high.iter().enumerate() {
+            let mut state = before.clone();
+            state.physics[spec.state_dim() + component] = high.next_up();
+            assert!(envs.set_state(&state).is_err(), "{id}");
+            assert_eq!(envs.state(), before);
+        }
+    }
 }
 
 #[test]
@@ -117,7 +267,8 @@ impl Env for Drift {
         obs_high: &[f32::INFINITY; 2],
         action_space: ActionSpace::Continuous { low: &[-1.0; 2], high: &[1.0; 2] },
         max_episode_steps: 2,
-        state_dim: 2,
+        state_low: &[f64::NEG_INFINITY; 2],
+        state_high: &[f64::INFINITY; 2],
     };
 
     type Action = [f32; 2];
@@ -183,27 +334,32 @@ fn a_refused_step_moves_no_env() {
 
 #[test]
 fn a_restored_state_goes_on_with_the_same_bits() {
-    let mut envs = VecEnv::<CartPole>::new(3).unwrap();
-    let mut other = VecEnv::<CartPole>::new(3).unwrap();
-    let (mut a, mut b) = (Arrays::new(&envs), Arrays::new(&envs));
-    envs.reset_all(&mut a.obs).unwrap();
-    other.set_state(&envs.state()).unwrap();
-    for step in 0..100 {
-        let actions = [step % 2, 1, 0];
-        envs.step_all(Actions::Discrete(&actions), &mut a.buffers()).unwrap();
-        other.step_all(Actions::Discrete(&actions), &mut b.buffers()).unwrap();
-        assert_eq!((&a.obs, &a.final_obs), (&b.obs, &b.final_obs));
+    for id in native_env_ids() {
+        let (mut envs, mut other) = (make_vec(id, 3).unwrap(), make_vec(id, 3).unwrap());
+        let (mut a, mut b) = (Arrays::new(&*envs), Arrays::new(&*envs));
+        envs.reset_all(&mut a.obs).unwrap();
+        for steps in [0, 1, 120] {
+            other.set_state(&envs.state()).unwrap();
+            for step in 0..steps {
+                let units = [if step % 2 == 0 { 1.0 } else { -0.5 }, 0.7, -1.0];
+                let row = Row::of(envs.spec(), &units);
+                envs.step_all(row.actions(), &mut a.buffers()).unwrap();
+                other.step_all(row.actions(), &mut b.buffers()).unwrap();
+                assert_eq!((&a.obs, &a.final_obs), (&b.obs, &b.final_obs), "{id}");
+            }
+            assert_eq!(envs.state(), other.state(), "{id}");
+        }
     }
-    assert_eq!(envs.state(), other.state());
 }
 
 #[test]
 fn an_impossible_state_is_refused_whole() {
     let mut envs = VecEnv::<CartPole>::new(2).unwrap();
     let before = envs.state();
-    let broken: [fn(&mut rlox_kernels::env::VecEnvState); 6] = [
+    let broken: [fn(&mut rlox_kernels::env::VecEnvState); 7] = [
         |state| state.physics.truncate(7),
         |state| state.physics[5] = f64::NAN,
+        |state| state.physics[4] = 2.5,
         |state| state.elapsed[0] = 500,
         |state| state.elapsed.truncate(1),
         |state| state.rng[1][3] = 2,

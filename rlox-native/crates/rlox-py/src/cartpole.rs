@@ -9,7 +9,8 @@ use pyo3::types::PyDict;
 use rlox_kernels::env::{self, Episode};
 use rlox_kernels::rng::Pcg64;
 
-use crate::convert::{parse_action, parse_seed};
+use crate::actions::parse_action;
+use crate::convert::parse_seed;
 use crate::errors::raise;
 
 /// gymnasium's CartPole-v1, bit for bit: the same seed gives the same episode.

@@ -1,13 +1,13 @@
 //! Python objects to what kernels take.
 
 use numpy::{
-    BorrowError, Element, PyArray, PyArray1, PyArrayDescrMethods, PyArrayMethods, PyReadonlyArray,
-    PyReadonlyArray1, PyReadwriteArray, PyUntypedArray, PyUntypedArrayMethods, ndarray::Dimension,
+    BorrowError, Element, PyArray, PyArrayDescrMethods, PyArrayMethods, PyReadonlyArray,
+    PyReadwriteArray, PyUntypedArray, PyUntypedArrayMethods, ndarray::Dimension,
 };
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyList, PyString};
+use pyo3::types::{PyBool, PyString};
 use rlox_kernels::KernelError;
 
 use crate::errors::raise;
@@ -16,7 +16,7 @@ use crate::errors::raise;
 const REAL_KINDS: &[u8] = b"biuf";
 
 /// `object` as a NumPy array of real numbers of any type; `name` is the argument in messages.
-fn as_real_array<'py>(
+pub(crate) fn as_real_array<'py>(
     object: &Bound<'py, PyAny>,
     name: &str,
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
@@ -110,83 +110,15 @@ pub(crate) fn check_shape(
 }
 
 /// Whether the elements lie as Rust's slices do: contiguous in C order, and aligned.
-fn is_plain(array: &Bound<'_, PyUntypedArray>) -> bool {
+pub(crate) fn is_plain(array: &Bound<'_, PyUntypedArray>) -> bool {
     array.is_c_contiguous() && array.is_aligned()
 }
 
-fn borrow<'py, T: Element, D: Dimension>(
+pub(crate) fn borrow<'py, T: Element, D: Dimension>(
     array: &Bound<'py, PyArray<T, D>>,
     name: &str,
 ) -> PyResult<PyReadonlyArray<'py, T, D>> {
     array.try_readonly().map_err(|_| PyValueError::new_err(format!("{name} is being written to")))
-}
-
-/// One integer action per env. An `int64` array is read in place.
-pub(crate) enum ActionArray<'py> {
-    Borrowed(PyReadonlyArray1<'py, i64>),
-    Owned(Vec<i64>),
-}
-
-impl ActionArray<'_> {
-    pub(crate) fn as_slice(&self) -> PyResult<&[i64]> {
-        match self {
-            Self::Borrowed(array) => Ok(array.as_slice()?),
-            Self::Owned(actions) => Ok(actions),
-        }
-    }
-}
-
-impl<'a, 'py> FromPyObject<'a, 'py> for ActionArray<'py> {
-    type Error = PyErr;
-
-    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        if let Ok(array) = object.cast::<PyArray1<i64>>()
-            && is_plain(array.as_untyped())
-        {
-            return Ok(Self::Borrowed(borrow(&array, "actions")?));
-        }
-        if let Ok(list) = object.cast::<PyList>() {
-            return parse_actions(list.iter());
-        }
-        let array = as_real_array(&object, "actions")?;
-        let (dtype, ndim) = (array.dtype(), array.ndim());
-        if !b"iu".contains(&dtype.kind()) {
-            let text = format!("actions must be integers, got dtype {dtype}");
-            return Err(PyTypeError::new_err(text));
-        }
-        if ndim != 1 {
-            let text = format!("actions must have 1 dimension, got {ndim}");
-            return Err(PyValueError::new_err(text));
-        }
-        // Through Python integers: a uint64 beyond int64 must be refused, not wrapped.
-        parse_actions(array.call_method0("tolist")?.cast::<PyList>()?.iter())
-    }
-}
-
-fn parse_actions<'py>(
-    items: impl Iterator<Item = Bound<'py, PyAny>>,
-) -> PyResult<ActionArray<'py>> {
-    let parse = |(index, item)| {
-        // A mask passed by mistake would otherwise be a valid batch of actions.
-        if Bound::is_instance_of::<PyBool>(&item) {
-            let text = format!("actions[{index}] must be an integer, got bool");
-            return Err(PyTypeError::new_err(text));
-        }
-        parse_action(&item, Some(index))
-    };
-    items.enumerate().map(parse).collect::<PyResult<_>>().map(ActionArray::Owned)
-}
-
-/// An integer that fits `i64`, from anything with `__index__`; `index` is its place in a batch.
-pub(crate) fn parse_action(object: &Bound<'_, PyAny>, index: Option<usize>) -> PyResult<i64> {
-    object.extract().map_err(|error: PyErr| {
-        let name = index.map_or_else(|| "action".to_owned(), |index| format!("actions[{index}]"));
-        if error.is_instance_of::<PyOverflowError>(object.py()) {
-            PyValueError::new_err(format!("{name} is no action of the env, got {object}"))
-        } else {
-            PyTypeError::new_err(format!("{name} must be an integer, got {}", type_name(object)))
-        }
-    })
 }
 
 /// A size: an integer of at least 1, from anything with `__index__`.
@@ -239,7 +171,7 @@ pub(crate) fn parse_seeds(
     items.map(|item| parse_seed(&item?)).collect::<PyResult<_>>().map(Some)
 }
 
-fn type_name(object: &Bound<'_, PyAny>) -> String {
+pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
 }
 

@@ -11,10 +11,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
-use rlox_kernels::env::{self, Actions, EnvSpec, StepBuffers, VecEnvState, VectorEnv, make_vec};
+use rlox_kernels::env::{self, EnvSpec, StepBuffers, VecEnvState, VectorEnv, make_vec};
 
+use crate::actions::ActionArray;
 use crate::convert::{
-    ActionArray, check_shape, clear, mask_array, output_array, parse_seeds, parse_size, real_array,
+    check_shape, clear, mask_array, output_array, parse_seeds, parse_size, real_array,
 };
 use crate::errors::raise;
 use crate::spaces;
@@ -45,13 +46,17 @@ impl VecEnv {
         self.envs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn parse_actions<'py>(&self, actions: &Bound<'py, PyAny>) -> PyResult<ActionArray<'py>> {
+        ActionArray::parse(actions, self.n_envs, self.spec.action_space)
+    }
+
     fn step(
         &self,
         py: Python<'_>,
         actions: &ActionArray<'_>,
         out: &mut Outputs<'_>,
     ) -> PyResult<()> {
-        let actions = Actions::Discrete(actions.as_slice()?);
+        let actions = actions.as_actions()?;
         let mut buffers = out.buffers()?;
         py.detach(|| self.lock().step_all(actions, &mut buffers)).map_err(raise)
     }
@@ -145,16 +150,16 @@ impl VecEnv {
         Ok(array)
     }
 
-    /// Step every env with one of the `actions` (n,), and begin an episode where one ended.
+    /// Step every env with one of the `actions`, (n,) or (n, `action_dim`), and begin an episode where one ended.
     ///
     /// Return a dict of obs, rewards, terminated, truncated and `final_obs`; `final_obs` is what the
     /// step itself led to, obs what to act on next.
-    #[expect(clippy::needless_pass_by_value, reason = "pyo3 hands over what it has extracted")]
     fn step_all<'py>(
         &self,
         py: Python<'py>,
-        actions: ActionArray<'py>,
+        actions: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyDict>> {
+        let actions = self.parse_actions(actions)?;
         let (n, obs_dim) = (self.n_envs, self.spec.obs_dim());
         let obs = PyArray2::zeros(py, [n, obs_dim], false);
         let rewards = PyArray1::zeros(py, n, false);
@@ -180,17 +185,18 @@ impl VecEnv {
 
     /// Do what `step_all` does, into arrays that are there already.
     #[expect(clippy::too_many_arguments, reason = "the arrays of a step")]
-    #[expect(clippy::needless_pass_by_value, reason = "pyo3 hands over what it has extracted")]
     fn step_into<'py>(
         &self,
         py: Python<'py>,
-        actions: ActionArray<'py>,
+        actions: &Bound<'py, PyAny>,
         obs: &Bound<'py, PyAny>,
         rewards: &Bound<'py, PyAny>,
         terminated: &Bound<'py, PyAny>,
         truncated: &Bound<'py, PyAny>,
         final_obs: &Bound<'py, PyAny>,
     ) -> PyResult<()> {
+        // Before the flags are cleared: converting an object runs its code, which may write to them.
+        let actions = self.parse_actions(actions)?;
         let (row, table) = ([self.n_envs], [self.n_envs, self.spec.obs_dim()]);
         let mut out = Outputs {
             obs: output_array(obs, "obs", &table)?,
@@ -210,7 +216,7 @@ impl VecEnv {
         let words = state.rng.concat();
         let result = PyDict::new(py);
         let table = |len| [self.n_envs, len];
-        result.set_item("physics", shaped(py, &state.physics, table(self.spec.state_dim))?)?;
+        result.set_item("physics", shaped(py, &state.physics, table(self.spec.state_dim()))?)?;
         result.set_item("elapsed", PyArray1::from_slice(py, &state.elapsed))?;
         result.set_item("rng", shaped(py, &words, table(4))?)?;
         result.set_item("started", PyArray1::from_slice(py, &[state.started]))?;
@@ -232,7 +238,7 @@ impl VecEnv {
         let words = saved::<u64, Ix2>(state, "rng", &table(4))?;
         let started = saved_array::<bool, Ix1>(state, "started", &[1])?;
         let state = VecEnvState {
-            physics: saved::<f64, Ix2>(state, "physics", &table(self.spec.state_dim))?,
+            physics: saved::<f64, Ix2>(state, "physics", &table(self.spec.state_dim()))?,
             elapsed: saved::<u32, Ix1>(state, "elapsed", &row)?,
             rng: words.as_chunks().0.to_vec(),
             started: mask_array::<Ix1>(&started, "started")?

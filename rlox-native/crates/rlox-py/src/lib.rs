@@ -8,6 +8,7 @@
 
 use pyo3::prelude::*;
 
+mod actions;
 mod cartpole;
 mod convert;
 mod env;

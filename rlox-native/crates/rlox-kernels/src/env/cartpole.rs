@@ -54,7 +54,8 @@ impl Env for CartPole {
         obs_high: &OBS_HIGH,
         action_space: ActionSpace::Discrete { n: 2 },
         max_episode_steps: 500,
-        state_dim: 4,
+        state_low: &[-X_LIMIT, f64::NEG_INFINITY, -THETA_LIMIT, f64::NEG_INFINITY],
+        state_high: &[X_LIMIT, f64::INFINITY, THETA_LIMIT, f64::INFINITY],
     };
 
     type Action = i64;

@@ -5,14 +5,23 @@
 //! another crate gets a vector env from `VecEnv::<ThatEnv>::new`, and reaches code that is not
 //! generic as a `Box<dyn VectorEnv>`.
 
+mod acrobot;
 mod action;
 mod cartpole;
 mod episode;
+mod mountain_car;
+mod mountain_car_continuous;
+mod numpy;
+mod pendulum;
 mod vec;
 
+pub use acrobot::Acrobot;
 pub use action::{Action, ActionSpace, Actions};
 pub use cartpole::CartPole;
 pub use episode::Episode;
+pub use mountain_car::MountainCar;
+pub use mountain_car_continuous::MountainCarContinuous;
+pub use pendulum::Pendulum;
 pub use vec::{MAX_ENVS, StepBuffers, VecEnv, VecEnvState, VectorEnv};
 
 use crate::error::{KernelError, Result};
@@ -31,8 +40,10 @@ pub struct EnvSpec {
     pub action_space: ActionSpace,
     /// Steps after which an episode is truncated.
     pub max_episode_steps: u32,
-    /// How many `f64` the physical state has.
-    pub state_dim: usize,
+    /// Lower bounds of the physical state of an episode that goes on, one per component.
+    pub state_low: &'static [f64],
+    /// Upper bounds of the physical state of an episode that goes on, one per component.
+    pub state_high: &'static [f64],
 }
 
 impl EnvSpec {
@@ -40,6 +51,12 @@ impl EnvSpec {
     #[must_use]
     pub const fn obs_dim(&self) -> usize {
         self.obs_low.len()
+    }
+
+    /// How many components the physical state has.
+    #[must_use]
+    pub const fn state_dim(&self) -> usize {
+        self.state_low.len()
     }
 }
 
@@ -72,14 +89,38 @@ pub trait Env: Clone + Default + Send + 'static {
     /// Writes the observation into `obs`, which has `SPEC.obs_dim()` elements.
     fn observe(&self, obs: &mut [f32]);
 
-    /// Writes the physical state into `state`, which has `SPEC.state_dim` elements.
+    /// Writes the physical state into `state`, which has `SPEC.state_dim()` elements.
     fn save(&self, state: &mut [f64]);
 
-    /// Takes over a physical state of `SPEC.state_dim` finite elements.
+    /// Takes over a physical state of `SPEC.state_dim()` finite elements within the bounds.
     fn load(&mut self, state: &[f64]);
 }
 
-const NATIVE_ENV_IDS: &[&str] = &[CartPole::SPEC.id];
+/// Builds so many envs.
+type Build = fn(usize) -> Result<Box<dyn VectorEnv>>;
+
+/// The ids of this crate's envs with what builds them, in gymnasium's order.
+const NATIVE_ENVS: [(&str, Build); 5] = [
+    native::<CartPole>(),
+    native::<MountainCar>(),
+    native::<MountainCarContinuous>(),
+    native::<Pendulum>(),
+    native::<Acrobot>(),
+];
+
+static NATIVE_ENV_IDS: [&str; NATIVE_ENVS.len()] = {
+    let mut ids = [""; NATIVE_ENVS.len()];
+    let mut i = 0;
+    while i < ids.len() {
+        ids[i] = NATIVE_ENVS[i].0;
+        i += 1;
+    }
+    ids
+};
+
+const fn native<E: Env>() -> (&'static str, Build) {
+    (E::SPEC.id, |n_envs| Ok(Box::new(VecEnv::<E>::new(n_envs)?)))
+}
 
 /// A name is offered as a correction from this Jaro-Winkler similarity on.
 const SIMILAR: f64 = 0.75;
@@ -87,7 +128,7 @@ const SIMILAR: f64 = 0.75;
 /// The ids that [`make_vec`] builds.
 #[must_use]
 pub fn native_env_ids() -> &'static [&'static str] {
-    NATIVE_ENV_IDS
+    &NATIVE_ENV_IDS
 }
 
 /// Builds `n_envs` envs of the id `env_id`, their random streams seeded as by
@@ -97,8 +138,8 @@ pub fn native_env_ids() -> &'static [&'static str] {
 /// [`KernelError::UnknownEnv`] for an id that is not in [`native_env_ids`],
 /// [`KernelError::Range`] for `n_envs` outside `[1, MAX_ENVS]`, [`KernelError::OutOfMemory`].
 pub fn make_vec(env_id: &str, n_envs: usize) -> Result<Box<dyn VectorEnv>> {
-    if env_id == CartPole::SPEC.id {
-        return Ok(Box::new(VecEnv::<CartPole>::new(n_envs)?));
+    if let Some((_, build)) = NATIVE_ENVS.iter().find(|(id, _)| *id == env_id) {
+        return build(n_envs);
     }
     let similarity =
         |known: &str| strsim::jaro_winkler(&env_id.to_lowercase(), &known.to_lowercase());
@@ -107,7 +148,7 @@ pub fn make_vec(env_id: &str, n_envs: usize) -> Result<Box<dyn VectorEnv>> {
         .copied()
         .filter(|known| similarity(known) >= SIMILAR)
         .max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
-    Err(KernelError::UnknownEnv { id: env_id.to_owned(), nearest, known: NATIVE_ENV_IDS })
+    Err(KernelError::UnknownEnv { id: env_id.to_owned(), nearest, known: &NATIVE_ENV_IDS })
 }
 
 #[cfg(test)]
@@ -122,10 +163,22 @@ mod tests {
     }
 
     #[test]
+    fn the_bounds_of_a_spec_belong_together() {
+        for id in native_env_ids() {
+            let env = make_vec(id, 1).unwrap();
+            let spec = env.spec();
+            assert_eq!(spec.obs_low.len(), spec.obs_high.len());
+            assert_eq!(spec.state_low.len(), spec.state_high.len());
+            assert!(spec.obs_low.iter().zip(spec.obs_high).all(|(low, high)| low < high));
+            assert!(spec.state_low.iter().zip(spec.state_high).all(|(low, high)| low < high));
+        }
+    }
+
+    #[test]
     fn an_unknown_env_is_answered_with_the_nearest() {
         let error = make_vec("cartpole-v1", 1).err().unwrap();
-        let text = "unknown env id 'cartpole-v1', did you mean 'CartPole-v1'?; \
-                    the native envs are CartPole-v1";
+        let text = "unknown env id 'cartpole-v1', did you mean 'CartPole-v1'?; the native envs are \
+                    CartPole-v1, MountainCar-v0, MountainCarContinuous-v0, Pendulum-v1, Acrobot-v1";
         assert_eq!(error.to_string(), text);
     }
 

@@ -1,7 +1,7 @@
 //! Many envs of one kind, stepped together.
 
 use super::{Action, Actions, Env, EnvSpec};
-use crate::error::{KernelError, Result, StateError, check_len};
+use crate::error::{KernelError, Result, StateError, check_len, check_range};
 use crate::rng::{Pcg64, halves};
 
 /// The most envs a vector env holds: far above any use, far below what exhausts memory.
@@ -86,7 +86,8 @@ pub trait VectorEnv: Send {
 /// `n` envs of the type `E`, stepped one after the other on the calling thread.
 ///
 /// A step of one env costs tens of nanoseconds, so that waking a second thread pays from thousands
-/// of envs on, more than are in use; one thread also leaves the other cores to the learner.
+/// of envs on, more than are in use (of [`Acrobot`](super::Acrobot), which costs ten times that, from
+/// hundreds on); one thread also leaves the other cores to the learner.
 #[derive(Debug, Clone)]
 pub struct VecEnv<E> {
     // What every step touches lies together; the streams, which only resets read, lie apart.
@@ -181,15 +182,17 @@ impl<E: Env> VectorEnv for VecEnv<E> {
             if *terminated || *truncated {
                 env.reset(rng);
                 *elapsed = 0;
+                env.observe(obs);
+            } else {
+                obs.copy_from_slice(final_obs);
             }
-            env.observe(obs);
         }
         Ok(())
     }
 
     fn state(&self) -> VecEnvState {
-        let mut physics = vec![0.0; self.envs.len() * E::SPEC.state_dim];
-        for (env, row) in self.envs.iter().zip(physics.chunks_exact_mut(E::SPEC.state_dim)) {
+        let mut physics = vec![0.0; self.envs.len() * E::SPEC.state_dim()];
+        for (env, row) in self.envs.iter().zip(physics.chunks_exact_mut(E::SPEC.state_dim())) {
             env.save(row);
         }
         VecEnvState {
@@ -201,12 +204,18 @@ impl<E: Env> VectorEnv for VecEnv<E> {
     }
 
     fn set_state(&mut self, state: &VecEnvState) -> Result<()> {
-        let (n_envs, state_dim) = (self.envs.len(), E::SPEC.state_dim);
+        let (n_envs, state_dim) = (self.envs.len(), E::SPEC.state_dim());
         check_len("physics", state.physics.len(), "n_envs * state_dim", n_envs * state_dim)?;
         check_len("elapsed", state.elapsed.len(), "n_envs", n_envs)?;
         check_len("rng", state.rng.len(), "n_envs", n_envs)?;
         if let Some(index) = state.physics.iter().position(|value| !value.is_finite()) {
             return Err(KernelError::NonFinite { name: "physics", index });
+        }
+        for row in state.physics.chunks_exact(state_dim) {
+            let bounds = E::SPEC.state_low.iter().zip(E::SPEC.state_high);
+            for (&value, (&low, &high)) in row.iter().zip(bounds) {
+                check_range("physics", value, low, high)?;
+            }
         }
         if state.elapsed.iter().any(|&elapsed| elapsed >= E::SPEC.max_episode_steps) {
             return Err(KernelError::Corrupt {

@@ -1,0 +1,91 @@
+//! A pendulum, swung up and held upright by a torque.
+
+use super::numpy::{square, square_f32};
+use super::{ActionSpace, Env, EnvSpec, Outcome};
+use crate::rng::Pcg64;
+
+use std::f64::consts::{PI, TAU};
+
+/// rad/s.
+const MAX_SPEED: f64 = 8.0;
+/// N m.
+const MAX_TORQUE: f32 = 2.0;
+/// Seconds between two states.
+const STEP: f64 = 0.05;
+/// 3 g / (2 l), of a rod of l = 1 m in g = 10 m/s².
+const GRAVITY: f64 = 3.0 * 10.0 / (2.0 * 1.0);
+/// 3 / (m l²), of a rod of m = 1 kg and l = 1 m.
+const INVERSE_INERTIA: f32 = 3.0;
+/// The angle starts uniformly in `[-START[0], START[0])`, the speed in `[-START[1], START[1])`.
+const START: [f64; 2] = [PI, 1.0];
+
+#[expect(clippy::cast_possible_truncation, reason = "observations are single precision")]
+const OBS_HIGH: [f32; 3] = [1.0, 1.0, MAX_SPEED as f32];
+
+/// gymnasium's `Pendulum-v1`: the same bits for the same seed.
+///
+/// Action: the torque in N m, clipped to ±2. Reward: minus the squared angle from upright, a tenth
+/// of the squared speed and a thousandth of the squared torque. Observation: cosine and sine of the
+/// angle, angular velocity (rad/s). Nothing terminates; the episode is truncated after 200 steps.
+///
+/// The arithmetic keeps gymnasium's order of operations and its types: the torque, and what NumPy 2
+/// computes from it and Python's numbers, has single precision.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Pendulum {
+    /// From upright, not normalised: it counts full turns.
+    theta: f64,
+    theta_dot: f64,
+}
+
+impl Env for Pendulum {
+    const SPEC: EnvSpec = EnvSpec {
+        id: "Pendulum-v1",
+        obs_low: &[-OBS_HIGH[0], -OBS_HIGH[1], -OBS_HIGH[2]],
+        obs_high: &OBS_HIGH,
+        action_space: ActionSpace::Continuous { low: &[-MAX_TORQUE], high: &[MAX_TORQUE] },
+        max_episode_steps: 200,
+        state_low: &[f64::NEG_INFINITY, -MAX_SPEED],
+        state_high: &[f64::INFINITY, MAX_SPEED],
+    };
+
+    type Action = [f32; 1];
+
+    fn reset(&mut self, rng: &mut Pcg64) {
+        let [theta, theta_dot] = START.map(|start| rng.uniform(-start, start));
+        *self = Self { theta, theta_dot };
+    }
+
+    #[inline]
+    fn step(&mut self, [torque]: [f32; 1], _rng: &mut Pcg64) -> Outcome {
+        let Self { theta, theta_dot } = *self;
+        let torque = torque.clamp(-MAX_TORQUE, MAX_TORQUE);
+        let angle = (theta + PI).rem_euclid(TAU) - PI;
+        let cost = square(angle) + 0.1 * square(theta_dot) + f64::from(0.001 * square_f32(torque));
+
+        let acceleration = GRAVITY * theta.sin() + f64::from(INVERSE_INERTIA * torque);
+        self.theta_dot = (theta_dot + acceleration * STEP).clamp(-MAX_SPEED, MAX_SPEED);
+        self.theta = theta + self.theta_dot * STEP;
+        Outcome { reward: -cost, terminated: false }
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "observations are single precision")]
+    fn observe(&self, obs: &mut [f32]) {
+        let components = [self.theta.cos(), self.theta.sin(), self.theta_dot];
+        for (slot, component) in obs.iter_mut().zip(components) {
+            *slot = component as f32;
+        }
+    }
+
+    fn save(&self, state: &mut [f64]) {
+        for (slot, component) in state.iter_mut().zip([self.theta, self.theta_dot]) {
+            *slot = component;
+        }
+    }
+
+    fn load(&mut self, state: &[f64]) {
+        if let [theta, theta_dot] = *state {
+            *self = Self { theta, theta_dot };
+        }
+    }
+}
