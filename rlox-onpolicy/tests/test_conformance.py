@@ -104,6 +104,12 @@ class DrawsFromTheGlobalStream(PPO):
         return super().iterate(hooks)
 
 
+class ActsFromTheTrainingStream(PPO):
+    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+        self.streams.torch("policy").seed()
+        return super().predict(obs, deterministic)
+
+
 class DrawsFromAnUnsavedStream(PPO):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -232,6 +238,7 @@ class PredictsOutOfBounds(PPO):
 FAULTS: list[tuple[type, str, str]] = [
     (IgnoresSeed, "check_seeding", "the seed is ignored"),
     (DrawsFromTheGlobalStream, "check_seeding", r"same seed differ: .* 'policy\.actor"),
+    (ActsFromTheTrainingStream, "check_seeding", r"predict\(deterministic=False\) changes"),
     (DrawsFromAnUnsavedStream, "check_resume", r"ends elsewhere .* 'state_dict\.policy"),
     (ForgetsTheOptimiser, "check_resume", r"ends elsewhere .* 'state_dict\.policy"),
     (ForgetsThePolicy, "check_checkpoint", r"restored state differs .* 'state_dict\.policy"),

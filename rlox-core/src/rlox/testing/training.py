@@ -69,13 +69,16 @@ def _require_metrics(metrics: Mapping[str, Any], watched: ProbeVecEnv) -> None:
 
 @check
 def check_seeding(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
-    """Check that one seed gives one state, bit by bit, and another seed another."""
+    """Check that one seed gives one state, bit by bit, whoever acts, and another seed another."""
     with open_case(name, env, arguments) as case:
 
-        def trained(seed: int) -> dict[str, Any]:
-            algorithm = case.build(case.probe(), seed=seed)
+        def trained(seed: int, acts: bool = False) -> dict[str, Any]:
+            watched = case.probe()
+            algorithm = case.build(watched, seed=seed)
             for _ in range(2):
                 algorithm.train(1)
+                if acts:
+                    algorithm.predict(watched.observation_space.sample(), deterministic=False)
             return algorithm.state_dict()
 
         first, again, other = trained(1), trained(1), trained(2)
@@ -83,6 +86,12 @@ def check_seeding(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | Non
         require(
             difference is None,
             f"two trainings with the same seed differ: {difference}; draw from self.streams only",
+        )
+        difference = first_difference(first, trained(1, acts=True))
+        require(
+            difference is None,
+            f"predict(deterministic=False) changes the training: {difference}; let it draw from a "
+            "stream of its own",
         )
         require(
             first_difference(first, other) is not None,
