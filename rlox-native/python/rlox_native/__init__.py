@@ -1,7 +1,9 @@
-"""The Rust half of rlox: kernels and environments behind NumPy arrays."""
+"""The Rust half of rlox: kernels, buffers and environments behind NumPy arrays."""
 
 from rlox_native._native import (
     CartPole,
+    PrioritizedReplayBuffer,
+    ReplayBuffer,
     VecEnv,
     __version__,
     compute_gae,
@@ -13,6 +15,8 @@ from rlox_native._native import (
 
 __all__ = [
     "CartPole",
+    "PrioritizedReplayBuffer",
+    "ReplayBuffer",
     "VecEnv",
     "__version__",
     "compute_gae",

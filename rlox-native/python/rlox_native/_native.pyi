@@ -1,12 +1,14 @@
 from collections.abc import Sequence
-from typing import Any, Final, SupportsIndex, TypedDict, final, type_check_only
+from typing import Any, Final, SupportsFloat, SupportsIndex, TypedDict, final, type_check_only
 
 import numpy as np
 from gymnasium.spaces import Space
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 __all__ = [
     "CartPole",
+    "PrioritizedReplayBuffer",
+    "ReplayBuffer",
     "VecEnv",
     "__version__",
     "compute_gae",
@@ -347,3 +349,361 @@ class VecEnv:
 
     def close(self) -> None:
         """Do nothing: the envs hold no resource but memory."""
+
+@final
+class ReplayBuffer:
+    """The last ``capacity`` transitions, drawn from uniformly with replacement.
+
+    All numbers that are stored must be finite and fit their type; others are refused, whatever type
+    they come in. A call releases the interpreter lock; calls from several threads are done one
+    after the other.
+
+    Memory is reserved at construction and taken as the buffer fills.
+
+    Args:
+        capacity: how many transitions fit, at least 1.
+        obs_dim: the shape of an observation; an integer is the length of a vector.
+        act_dim: the shape of an action.
+        obs_dtype: uint8, int32, int64, float32 or float64.
+        act_dtype: float32 or int64.
+        seed: seed of the buffer's own random stream, an integer in [0, 2**64), or ``None`` for one
+            from the operating system.
+
+    Raises:
+        ValueError: a size, type or seed is out of range.
+        TypeError: a size or seed is no integer.
+        MemoryError: there is no room for such a buffer.
+
+    Example:
+        >>> buffer = ReplayBuffer(capacity=100, obs_dim=2, act_dim=1)
+        >>> buffer.push([0.0, 1.0], 0.5, 1.0, False, False, [1.0, 2.0])
+        >>> batch = buffer.sample(batch_size=32, seed=0)
+        >>> batch["next_obs"].shape, batch["actions"].shape
+        ((32, 2), (32, 1))
+    """
+
+    def __new__(
+        cls,
+        capacity: SupportsIndex,
+        obs_dim: SupportsIndex | Sequence[SupportsIndex],
+        act_dim: SupportsIndex | Sequence[SupportsIndex],
+        *,
+        obs_dtype: DTypeLike = "float32",
+        act_dtype: DTypeLike = "float32",
+        seed: SupportsIndex | None = None,
+    ) -> ReplayBuffer: ...
+    @staticmethod
+    def memory_bytes(
+        capacity: SupportsIndex,
+        obs_dim: SupportsIndex | Sequence[SupportsIndex],
+        act_dim: SupportsIndex | Sequence[SupportsIndex],
+        *,
+        obs_dtype: DTypeLike = "float32",
+        act_dtype: DTypeLike = "float32",
+    ) -> int:
+        """Return the bytes of memory that such a buffer takes when it is full.
+
+        Raises:
+            MemoryError: no address space could hold it.
+        """
+
+    @property
+    def capacity(self) -> int:
+        """How many transitions fit."""
+
+    def __len__(self) -> int:
+        """Return how many transitions are stored."""
+
+    def push(
+        self,
+        obs: ArrayLike,
+        action: ArrayLike,
+        reward: SupportsFloat,
+        terminated: SupportsFloat,
+        truncated: SupportsFloat,
+        next_obs: ArrayLike | None = None,
+    ) -> None:
+        """Store one transition, in the place of the oldest where the buffer is full.
+
+        Args:
+            obs: shape ``obs_dim``; real numbers of any type. A number stands for an array of one.
+            action: shape ``act_dim``, likewise.
+            reward: stored as float32.
+            terminated: whether the task ended; any number but zero is true.
+            truncated: whether the episode was cut.
+            next_obs: what the step led to, never the first observation of another episode. Where it
+                is not given, the buffer gives no next observations as long as it holds the
+                transition: there is nothing to bootstrap from.
+
+        Raises:
+            ValueError: a shape is wrong, or a number is not finite or does not fit its type;
+                nothing is stored.
+            TypeError: an argument is no real number or array of such.
+        """
+
+    def push_batch(
+        self,
+        obs: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | None = None,
+    ) -> None:
+        """Store n transitions, the rows of arrays, in their order.
+
+        Args:
+            obs: shape ``(n, *obs_dim)``; like all, of any real type, and converted.
+            actions: shape ``(n, *act_dim)``, or ``(n,)`` where an action is one number.
+            rewards: shape ``(n,)``.
+            terminated: shape ``(n,)``; any number but zero is true.
+            truncated: shape ``(n,)``.
+            next_obs: shape ``(n, *obs_dim)``, or ``None`` as in :meth:`push`.
+
+        Raises:
+            ValueError: as :meth:`push`; nothing is stored.
+            TypeError: as :meth:`push`.
+        """
+
+    def sample(
+        self,
+        batch_size: SupportsIndex,
+        seed: SupportsIndex | None = None,
+        *,
+        out: dict[str, NDArray[Any]] | None = None,
+    ) -> dict[str, NDArray[Any]]:
+        """Draw transitions uniformly with replacement.
+
+        Args:
+            batch_size: how many, B; at least 1, and as many as you like.
+            seed: makes the call reproducible: the rows are those of
+                ``numpy.random.default_rng(seed).integers(len(buffer), size=B)``. ``None`` goes on
+                with the buffer's own stream.
+            out: C-contiguous arrays to write into, with the keys, shapes and types of the result.
+
+        Returns:
+            ``obs`` and ``next_obs`` ``(B, *obs_dim)``, ``actions`` ``(B, *act_dim)``, ``rewards``
+            ``(B,)`` float32, ``terminated`` and ``truncated`` ``(B,)`` bool; ``out`` where it is
+            given. While the buffer holds a transition without its next observation there is no
+            ``next_obs``, and asking for it is a KeyError that says why.
+
+        Raises:
+            RuntimeError: the buffer is empty, or ``out`` has a ``next_obs`` that is not known.
+            ValueError: ``batch_size`` or ``seed`` is out of range, or ``out`` does not fit.
+            TypeError: ``batch_size`` or ``seed`` is no integer, or ``out`` holds other types.
+            MemoryError: there is no room for such a batch.
+        """
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return a copy of all that decides how the buffer goes on.
+
+        Returns:
+            The arrays of a batch with all transitions in the order of their slots, zeros where a
+            ``next_obs`` is unknown; ``has_next_obs`` ``(len,)`` bool; ``position`` ``(1,)`` uint64,
+            the slot that is written next; ``rng`` ``(6,)`` uint64, the PCG64 state and increment,
+            high words first, whether half a word is left over, and that half.
+        """
+
+    def set_state(self, state: dict[str, NDArray[Any]]) -> None:
+        """Go on exactly from a :meth:`state`.
+
+        Raises:
+            ValueError: a part is missing, unknown, of the wrong shape, or holds what no buffer of
+                this capacity can; the buffer stays as it was.
+            TypeError: ``state`` is no dict, or a part holds no real numbers.
+        """
+
+@final
+class PrioritizedReplayBuffer:
+    """The last ``capacity`` transitions, drawn from in proportion to priorities.
+
+    P(i) = p_i^α / Σ p_k^α. A batch of B takes one transition from each B-th of the sum: stratified.
+    The weights that correct for it are w_i = (N·P(i))^-β / max_k w_k, the maximum over all stored
+    transitions, so that a transition's weight does not depend on the rest of its batch.
+
+    Everything else is as in :class:`ReplayBuffer`.
+
+    Args:
+        capacity: how many transitions fit, at least 1.
+        obs_dim: the shape of an observation; an integer is the length of a vector.
+        act_dim: the shape of an action.
+        alpha: α in [0, 1]; 0 draws uniformly.
+        beta: β in [0, 1]; 1 corrects in full.
+        obs_dtype: uint8, int32, int64, float32 or float64.
+        act_dtype: float32 or int64.
+        seed: seed of the buffer's own random stream, or ``None`` for one from the operating system.
+
+    Raises:
+        ValueError: a size, type, exponent or seed is out of range.
+        TypeError: an argument has the wrong type.
+        MemoryError: there is no room for such a buffer.
+
+    Source:
+        Schaul et al., "Prioritized Experience Replay", ICLR 2016: equation 1, algorithm 1, section
+        3.4 and appendix B.2.1, for proportional priorities. The paper leaves open which weights the
+        maximum is over; all stored ones is what OpenAI Baselines takes.
+
+    Example:
+        >>> buffer = PrioritizedReplayBuffer(capacity=100, obs_dim=2, act_dim=1)
+        >>> buffer.push([0.0, 1.0], 0.5, 1.0, False, False, [1.0, 2.0])
+        >>> batch = buffer.sample(batch_size=32, seed=0)
+        >>> buffer.update_priorities(batch["indices"], [0.1] * 32)
+    """
+
+    def __new__(
+        cls,
+        capacity: SupportsIndex,
+        obs_dim: SupportsIndex | Sequence[SupportsIndex],
+        act_dim: SupportsIndex | Sequence[SupportsIndex],
+        alpha: float = 0.6,
+        beta: float = 0.4,
+        *,
+        obs_dtype: DTypeLike = "float32",
+        act_dtype: DTypeLike = "float32",
+        seed: SupportsIndex | None = None,
+    ) -> PrioritizedReplayBuffer: ...
+    @staticmethod
+    def memory_bytes(
+        capacity: SupportsIndex,
+        obs_dim: SupportsIndex | Sequence[SupportsIndex],
+        act_dim: SupportsIndex | Sequence[SupportsIndex],
+        *,
+        obs_dtype: DTypeLike = "float32",
+        act_dtype: DTypeLike = "float32",
+    ) -> int:
+        """Return the bytes of memory that such a buffer takes when it is full.
+
+        Raises:
+            MemoryError: no address space could hold it.
+        """
+
+    @property
+    def capacity(self) -> int:
+        """How many transitions fit."""
+
+    @property
+    def alpha(self) -> float:
+        """The exponent α of the priorities."""
+
+    @property
+    def beta(self) -> float:
+        """The exponent β of the weights."""
+
+    def __len__(self) -> int:
+        """Return how many transitions are stored."""
+
+    def push(
+        self,
+        obs: ArrayLike,
+        action: ArrayLike,
+        reward: SupportsFloat,
+        terminated: SupportsFloat,
+        truncated: SupportsFloat,
+        next_obs: ArrayLike | None = None,
+        priority: SupportsFloat | None = None,
+    ) -> None:
+        """Store one transition, as :meth:`ReplayBuffer.push` does.
+
+        Args:
+            obs: shape ``obs_dim``.
+            action: shape ``act_dim``.
+            reward: stored as float32.
+            terminated: whether the task ended.
+            truncated: whether the episode was cut.
+            next_obs: what the step led to, shape ``obs_dim``.
+            priority: p > 0; ``None`` is the largest given so far, and at least 1 (algorithm 1), so
+                that every transition is likely to be seen once.
+
+        Raises:
+            ValueError: as there, or ``priority`` is not positive or beyond float32.
+            TypeError: as there.
+        """
+
+    def push_batch(
+        self,
+        obs: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | None = None,
+        priorities: ArrayLike | None = None,
+    ) -> None:
+        """Store n transitions, as :meth:`ReplayBuffer.push_batch` does.
+
+        Args:
+            obs: shape ``(n, *obs_dim)``.
+            actions: shape ``(n, *act_dim)``, or ``(n,)`` where an action is one number.
+            rewards: shape ``(n,)``.
+            terminated: shape ``(n,)``.
+            truncated: shape ``(n,)``.
+            next_obs: shape ``(n, *obs_dim)``.
+            priorities: shape ``(n,)``, or ``None`` as in :meth:`push`.
+
+        Raises:
+            ValueError: as :meth:`push`; nothing is stored.
+            TypeError: as :meth:`push`.
+        """
+
+    def sample(
+        self,
+        batch_size: SupportsIndex,
+        seed: SupportsIndex | None = None,
+        *,
+        out: dict[str, NDArray[Any]] | None = None,
+    ) -> dict[str, NDArray[Any]]:
+        """Draw transitions in proportion to their priorities.
+
+        Args:
+            batch_size: how many, B; at least 1, and as many as you like.
+            seed: makes the call reproducible; ``None`` goes on with the buffer's own stream.
+            out: arrays to write into, with the keys, shapes and types of the result.
+
+        Returns:
+            What :meth:`ReplayBuffer.sample` returns, ``weights`` ``(B,)`` float32 in [0, 1], and
+            ``indices`` ``(B,)`` uint64 for :meth:`update_priorities`.
+
+        Raises:
+            RuntimeError: as :meth:`ReplayBuffer.sample`, and so the others.
+            ValueError: as there.
+            TypeError: as there.
+            MemoryError: as there.
+        """
+
+    def update_priorities(self, indices: ArrayLike, priorities: ArrayLike) -> None:
+        """Give transitions new priorities, such as |TD error| + ε.
+
+        Args:
+            indices: those of a batch, shape ``(B,)``; integers of any type. Of several for one
+                transition the last counts. A transition that has been overwritten since passes its
+                new priority on to the one in its place.
+            priorities: p > 0, shape ``(B,)``.
+
+        Raises:
+            ValueError: an index is out of range, or a priority is not positive or beyond float32;
+                no priority has changed.
+            TypeError: an index is no integer, or a priority no real number.
+        """
+
+    def set_beta(self, beta: float) -> None:
+        """Set the exponent β of the weights.
+
+        Raises:
+            ValueError: ``beta`` lies outside [0, 1].
+        """
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return a copy of all that decides how the buffer goes on.
+
+        Returns:
+            What :meth:`ReplayBuffer.state` returns, ``priorities`` ``(len,)`` float64, which are
+            p^α; ``max_priority``, ``alpha`` and ``beta`` ``(1,)`` float64.
+        """
+
+    def set_state(self, state: dict[str, NDArray[Any]]) -> None:
+        """Go on exactly from a :meth:`state` of a buffer with the same α.
+
+        Raises:
+            ValueError: as :meth:`ReplayBuffer.set_state`, or α differs.
+            TypeError: as there.
+        """

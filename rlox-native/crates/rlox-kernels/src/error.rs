@@ -46,6 +46,36 @@ pub enum KernelError {
         /// Where in the flattened argument the first such value is.
         index: usize,
     },
+    /// An array has elements of another type.
+    #[error("{name} must have dtype {expected}, got {got}")]
+    DType {
+        /// The argument that is wrong.
+        name: &'static str,
+        /// The type it must have.
+        expected: &'static str,
+        /// The type it has.
+        got: &'static str,
+    },
+    /// There is no such place.
+    #[error("{name}[{place}] must lie in [0, {len}), got {value}")]
+    Index {
+        /// The argument that is wrong.
+        name: &'static str,
+        /// Where in the argument the first such index is.
+        place: usize,
+        /// The index.
+        value: u64,
+        /// How many places there are.
+        len: usize,
+    },
+    /// A priority from which no probability follows.
+    #[error("{} must be positive and at most {:e}, got {value}", PriorityName(*index), f32::MAX)]
+    Priority {
+        /// Where in the argument the first such priority is; `None` where there is only one.
+        index: Option<usize>,
+        /// The priority.
+        value: f64,
+    },
     /// A discrete action does not exist.
     #[error("{} must lie in [0, {}], got {value}", ActionName(*index), n_actions - 1)]
     Action {
@@ -117,6 +147,15 @@ pub enum StateError {
     /// A vector env was stepped before its first episodes began.
     #[error("the envs have not been reset; call reset_all() before stepping")]
     BatchNotReset,
+    /// A buffer was sampled before anything was pushed.
+    #[error("the buffer is empty; push a transition before sampling")]
+    EmptyBuffer,
+    /// Next observations were asked of a buffer that does not have all of them.
+    #[error(
+        "the buffer holds transitions that were pushed without next_obs, so there is nothing to \
+         bootstrap from; push next_obs with every transition"
+    )]
+    NextObsUnknown,
 }
 
 /// Checks that `got` is `expected`, the length of the argument `like`.
@@ -170,6 +209,17 @@ impl fmt::Display for ActionName {
         match self.0 {
             Some(index) => write!(f, "actions[{index}]"),
             None => f.write_str("action"),
+        }
+    }
+}
+
+struct PriorityName(Option<usize>);
+
+impl fmt::Display for PriorityName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(index) => write!(f, "priorities[{index}]"),
+            None => f.write_str("priority"),
         }
     }
 }

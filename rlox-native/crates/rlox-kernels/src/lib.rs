@@ -7,12 +7,14 @@
 //! - [`gae`]: generalised advantage estimation in three memory layouts.
 //! - [`rng`]: NumPy's default random generator, bit for bit.
 //! - [`mod@env`]: the environment trait, the environments, and the vector environment.
+//! - [`replay`]: replay buffers, uniform and prioritized.
 
 #![deny(unsafe_code)]
 
 pub mod env;
 pub mod error;
 pub mod gae;
+pub mod replay;
 pub mod rng;
 
 pub use error::{KernelError, Result};

@@ -42,7 +42,7 @@ pub(crate) fn as_real_array<'py>(
 }
 
 /// Calls `numpy.<function>`.
-fn numpy_call<'py>(
+pub(crate) fn numpy_call<'py>(
     py: Python<'py>,
     function: &str,
     args: impl pyo3::call::PyCallArgs<'py>,

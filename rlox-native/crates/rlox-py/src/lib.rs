@@ -14,6 +14,7 @@ mod convert;
 mod env;
 mod errors;
 mod kernels;
+mod replay;
 mod spaces;
 
 #[pymodule]
@@ -26,6 +27,8 @@ mod _native {
     use super::kernels::{
         compute_gae, compute_gae_batched, compute_gae_batched_f32, compute_gae_time_major,
     };
+    #[pymodule_export]
+    use super::replay::{PrioritizedReplayBuffer, ReplayBuffer};
 
     use super::{Bound, PyModule, PyResult};
     use pyo3::prelude::*;

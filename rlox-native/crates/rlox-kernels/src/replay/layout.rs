@@ -1,0 +1,102 @@
+//! What a buffer holds, and where the parts of a transition lie.
+
+use super::ring::TAIL;
+use super::values::{DType, Values};
+use crate::error::{KernelError, Result, check_len};
+
+/// A cache line: records up to this size never straddle two, and the first begins at one.
+pub(super) const LINE: usize = 64;
+
+/// One field of a transition: so many elements of a type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// The type of an element.
+    pub dtype: DType,
+    /// How many elements each transition has, at least 1.
+    pub len: usize,
+}
+
+impl Field {
+    pub(super) const fn size(self) -> usize {
+        self.dtype.size() * self.len
+    }
+
+    /// Checks that `values` are `rows` rows of this field.
+    pub(super) fn check(
+        self,
+        name: &'static str,
+        values: Values<'_>,
+        like: &'static str,
+        rows: usize,
+    ) -> Result<()> {
+        if values.dtype() != self.dtype {
+            let (expected, got) = (self.dtype.name(), values.dtype().name());
+            return Err(KernelError::DType { name, expected, got });
+        }
+        check_len(name, values.len(), like, rows.saturating_mul(self.len))
+    }
+}
+
+/// What a buffer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// How many transitions, at least 1.
+    pub capacity: usize,
+    /// The observation, and the next observation.
+    pub obs: Field,
+    /// The action.
+    pub action: Field,
+}
+
+impl Layout {
+    /// Bytes of memory that a buffer of this layout takes when it is full.
+    ///
+    /// # Errors
+    /// [`KernelError::Range`] for a size of 0, [`KernelError::OutOfMemory`] where no address space
+    /// could hold it.
+    pub fn memory_bytes(&self) -> Result<usize> {
+        let too_much = KernelError::OutOfMemory { name: "capacity", requested: self.capacity };
+        let parts = Parts::new(self)?;
+        let bytes = parts.stride.checked_mul(self.capacity).and_then(|n| n.checked_add(LINE));
+        bytes.filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or(too_much)
+    }
+}
+
+/// Where the parts of a transition lie in its record:
+/// observation, next observation, action, reward (4 bytes), flags (1 byte), padding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Parts {
+    pub(super) obs: usize,
+    pub(super) action: usize,
+    /// Bytes from one record to the next.
+    pub(super) stride: usize,
+}
+
+impl Parts {
+    pub(super) fn new(layout: &Layout) -> Result<Self> {
+        let fields = [
+            ("capacity", layout.capacity),
+            ("obs_dim", layout.obs.len),
+            ("act_dim", layout.action.len),
+        ];
+        for (name, size) in fields {
+            if size == 0 {
+                return Err(KernelError::Range { name, low: 1.0, high: f64::INFINITY, value: 0.0 });
+            }
+        }
+        let bytes = |field: Field| field.dtype.size().checked_mul(field.len);
+        let stride = || {
+            let obs = bytes(layout.obs)?.checked_mul(2)?;
+            let record = obs.checked_add(bytes(layout.action)?)?.checked_add(TAIL)?;
+            // One miss of the cache for a small record, and no half line more than needed for others.
+            if record <= LINE {
+                Some(record.next_power_of_two())
+            } else {
+                record.checked_next_multiple_of(LINE / 2)
+            }
+        };
+        let out_of_memory = |name, requested| KernelError::OutOfMemory { name, requested };
+        let stride = stride().ok_or(out_of_memory("obs_dim", layout.obs.len))?;
+        Ok(Self { obs: layout.obs.size(), action: layout.action.size(), stride })
+    }
+}

@@ -1,0 +1,20 @@
+//! Replay buffers: rings of transitions that a learner draws batches from.
+//!
+//! [`UniformReplay`] draws all transitions alike, [`PrioritizedReplay`] in proportion to priorities;
+//! both keep them in a [`Ring`]. A batch is written into slices of the caller. Random numbers are
+//! those of NumPy's `Generator`, so that the reference in Python draws the same batches.
+
+mod layout;
+mod prioritized;
+mod ring;
+mod stream;
+mod tree;
+mod uniform;
+mod values;
+
+pub use layout::{Field, Layout};
+pub use prioritized::{Importance, MAX_PRIORITY, PrioritizedReplay, PriorityState};
+pub use ring::{Batch, Ring, Transitions};
+pub use stream::Stream;
+pub use uniform::UniformReplay;
+pub use values::{DType, Values, ValuesMut};

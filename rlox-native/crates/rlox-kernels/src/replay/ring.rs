@@ -1,0 +1,312 @@
+//! The memory of a buffer: a ring of records.
+
+use super::layout::{Field, LINE, Layout, Parts};
+use super::values::{Values, ValuesMut};
+use crate::error::{KernelError, Result, StateError, check_len};
+
+const TERMINATED: u8 = 1;
+const TRUNCATED: u8 = 2;
+/// The next observation was not given; its place holds zeros.
+const NO_NEXT_OBS: u8 = 4;
+
+/// Bytes after the action: the reward, and one byte of flags.
+pub(super) const TAIL: usize = 5;
+
+/// `n` transitions to store, each field in rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Transitions<'a> {
+    /// The observations, `n * obs.len`.
+    pub obs: Values<'a>,
+    /// The actions, `n * action.len`.
+    pub actions: Values<'a>,
+    /// The rewards, `n`.
+    pub rewards: &'a [f32],
+    /// Whether the task ended, `n`.
+    pub terminated: &'a [bool],
+    /// Whether the episode was cut, `n`.
+    pub truncated: &'a [bool],
+    /// The observations that the steps led to, `n * obs.len`; `None` where they are not known.
+    pub next_obs: Option<Values<'a>>,
+}
+
+/// Where `n` sampled transitions are written, each field in rows.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    /// The observations, `n * obs.len`.
+    pub obs: ValuesMut<'a>,
+    /// The observations that the steps led to, `n * obs.len`.
+    pub next_obs: Option<ValuesMut<'a>>,
+    /// The actions, `n * action.len`.
+    pub actions: ValuesMut<'a>,
+    /// The rewards, `n`.
+    pub rewards: &'a mut [f32],
+    /// Whether the task ended, `n`.
+    pub terminated: &'a mut [bool],
+    /// Whether the episode was cut, `n`.
+    pub truncated: &'a mut [bool],
+}
+
+/// The last `capacity` transitions that were pushed, in a ring of slots.
+///
+/// All that belongs to a transition lies together, so that drawing one costs as few misses of the
+/// cache as its bytes need. The address space is reserved at once, so that running out of it is
+/// known at construction; the system hands out the memory as slots are first written.
+#[derive(Debug)]
+pub struct Ring {
+    layout: Layout,
+    parts: Parts,
+    /// The records from `origin` on, as many as have been written.
+    bytes: Vec<u8>,
+    /// Padding that puts the first record at the beginning of a cache line.
+    origin: usize,
+    len: usize,
+    /// The slot that the next transition goes to.
+    position: usize,
+    /// How many of the stored transitions have no next observation.
+    n_without_next: usize,
+}
+
+impl Ring {
+    pub(super) fn new(layout: Layout) -> Result<Self> {
+        let size = layout.memory_bytes()?;
+        let mut bytes: Vec<u8> = Vec::new();
+        bytes.try_reserve_exact(size).map_err(|_| KernelError::OutOfMemory {
+            name: "capacity",
+            requested: layout.capacity,
+        })?;
+        let origin = bytes.as_ptr().align_offset(LINE) % LINE;
+        bytes.resize(origin, 0);
+        let parts = Parts::new(&layout)?;
+        Ok(Self { layout, parts, bytes, origin, len: 0, position: 0, n_without_next: 0 })
+    }
+
+    /// What the buffer holds.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// How many transitions are stored.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no transition is stored.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The slot that the next transition goes to.
+    #[must_use]
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Whether every stored transition has its next observation.
+    #[must_use]
+    pub fn has_all_next_obs(&self) -> bool {
+        self.n_without_next == 0
+    }
+
+    /// Checks lengths, types and that all numbers are finite; gives the number of transitions.
+    pub(super) fn check(&self, rows: &Transitions<'_>) -> Result<usize> {
+        let n = rows.rewards.len();
+        check_len("terminated", rows.terminated.len(), "rewards", n)?;
+        check_len("truncated", rows.truncated.len(), "rewards", n)?;
+        if let Some(index) = rows.rewards.iter().position(|reward| !reward.is_finite()) {
+            return Err(KernelError::NonFinite { name: "rewards", index });
+        }
+        let check = |name, field: Field, values: Values<'_>| {
+            field.check(name, values, "rewards", n)?;
+            let finite = |index| Err(KernelError::NonFinite { name, index });
+            values.first_non_finite().map_or(Ok(()), finite)
+        };
+        check("obs", self.layout.obs, rows.obs)?;
+        check("actions", self.layout.action, rows.actions)?;
+        rows.next_obs.map_or(Ok(()), |values| check("next_obs", self.layout.obs, values))?;
+        Ok(n)
+    }
+
+    /// Stores transitions that have passed [`Ring::check`], and calls `on_slot` with each one's slot.
+    pub(super) fn write(&mut self, rows: &Transitions<'_>, mut on_slot: impl FnMut(usize)) {
+        let parts = self.parts;
+        let obs = rows.obs.bytes().chunks_exact(parts.obs);
+        let actions = rows.actions.bytes().chunks_exact(parts.action);
+        let mut next_obs = rows.next_obs.map(|values| values.bytes().chunks_exact(parts.obs));
+        let ends = rows.terminated.iter().zip(rows.truncated);
+        for (((obs, action), reward), (&terminated, &truncated)) in
+            obs.zip(actions).zip(rows.rewards).zip(ends)
+        {
+            let next_obs = next_obs.as_mut().and_then(Iterator::next);
+            let flags = (if terminated { TERMINATED } else { 0 })
+                | (if truncated { TRUNCATED } else { 0 })
+                | (if next_obs.is_none() { NO_NEXT_OBS } else { 0 });
+            let slot = self.claim_slot();
+            let record = self.record_mut(slot);
+            let (to_obs, record) = record.split_at_mut(parts.obs);
+            let (to_next_obs, record) = record.split_at_mut(parts.obs);
+            let (to_action, record) = record.split_at_mut(parts.action);
+            to_obs.copy_from_slice(obs);
+            match next_obs {
+                Some(next_obs) => to_next_obs.copy_from_slice(next_obs),
+                None => to_next_obs.fill(0),
+            }
+            to_action.copy_from_slice(action);
+            let [a, b, c, d] = reward.to_ne_bytes();
+            record[..TAIL].copy_from_slice(&[a, b, c, d, flags]);
+            self.n_without_next += usize::from(next_obs.is_none());
+            on_slot(slot);
+        }
+    }
+
+    /// Makes room in the slot at `position` and moves on.
+    fn claim_slot(&mut self) -> usize {
+        let slot = self.position;
+        if self.len < self.layout.capacity {
+            self.bytes.resize(self.bytes.len() + self.parts.stride, 0);
+            self.len += 1;
+        } else {
+            self.n_without_next -= usize::from(!self.has_next_obs(slot));
+        }
+        self.position = if slot + 1 == self.layout.capacity { 0 } else { slot + 1 };
+        slot
+    }
+
+    fn record(&self, slot: usize) -> &[u8] {
+        &self.bytes[self.origin + slot * self.parts.stride..][..self.parts.stride]
+    }
+
+    fn record_mut(&mut self, slot: usize) -> &mut [u8] {
+        &mut self.bytes[self.origin + slot * self.parts.stride..][..self.parts.stride]
+    }
+
+    fn has_next_obs(&self, slot: usize) -> bool {
+        let flags = self.record(slot)[2 * self.parts.obs + self.parts.action + TAIL - 1];
+        flags & NO_NEXT_OBS == 0
+    }
+
+    /// Checks that `out` has `n` rows of every field, and no next observations where some are
+    /// missing.
+    pub(super) fn check_out(&self, out: &Batch<'_>, n: usize) -> Result<()> {
+        self.layout.obs.check("obs", out.obs.as_values(), "rewards", n)?;
+        self.layout.action.check("actions", out.actions.as_values(), "rewards", n)?;
+        check_len("terminated", out.terminated.len(), "rewards", n)?;
+        check_len("truncated", out.truncated.len(), "rewards", n)?;
+        let Some(next_obs) = &out.next_obs else { return Ok(()) };
+        if !self.has_all_next_obs() {
+            return Err(StateError::NextObsUnknown.into());
+        }
+        self.layout.obs.check("next_obs", next_obs.as_values(), "rewards", n)
+    }
+
+    /// Copies the transitions in `slots` into `out`, which has passed [`Ring::check_out`].
+    pub(super) fn gather(&self, slots: impl Iterator<Item = usize>, out: &mut Batch<'_>) {
+        let parts = self.parts;
+        let mut next_obs =
+            out.next_obs.as_mut().map(|values| values.bytes().chunks_exact_mut(parts.obs));
+        let obs = out.obs.bytes().chunks_exact_mut(parts.obs);
+        let actions = out.actions.bytes().chunks_exact_mut(parts.action);
+        let ends = out.terminated.iter_mut().zip(out.truncated.iter_mut());
+        for ((((slot, to_obs), to_action), to_reward), (to_terminated, to_truncated)) in
+            slots.zip(obs).zip(actions).zip(out.rewards.iter_mut()).zip(ends)
+        {
+            let (obs, record) = self.record(slot).split_at(parts.obs);
+            let (next, record) = record.split_at(parts.obs);
+            let (action, record) = record.split_at(parts.action);
+            copy_row(to_obs, obs);
+            if let Some(to_next) = next_obs.as_mut().and_then(Iterator::next) {
+                copy_row(to_next, next);
+            }
+            copy_row(to_action, action);
+            if let Some(&[a, b, c, d, flags]) = record.first_chunk::<TAIL>() {
+                *to_reward = f32::from_ne_bytes([a, b, c, d]);
+                *to_terminated = flags & TERMINATED != 0;
+                *to_truncated = flags & TRUNCATED != 0;
+            }
+        }
+    }
+
+    /// Copies every stored transition, in the order of the slots, and whether each has its next
+    /// observation.
+    ///
+    /// # Errors
+    /// [`KernelError::Shape`] where `out` has another length than the buffer,
+    /// [`KernelError::DType`] where it has another type.
+    pub fn export(&self, out: &mut Batch<'_>, has_next_obs: &mut [bool]) -> Result<()> {
+        check_len("rewards", out.rewards.len(), "the buffer", self.len)?;
+        check_len("has_next_obs", has_next_obs.len(), "the buffer", self.len)?;
+        let next_obs = out.next_obs.take();
+        self.check_out(out, self.len)?;
+        if let Some(next_obs) = &next_obs {
+            self.layout.obs.check("next_obs", next_obs.as_values(), "the buffer", self.len)?;
+        }
+        out.next_obs = next_obs;
+        self.gather(0..self.len, out);
+        for (slot, has_next_obs) in has_next_obs.iter_mut().enumerate() {
+            *has_next_obs = self.has_next_obs(slot);
+        }
+        Ok(())
+    }
+
+    /// Checks that [`Ring::import`] can take these.
+    pub(super) fn check_import(
+        &self,
+        rows: &Transitions<'_>,
+        has_next_obs: &[bool],
+        position: usize,
+    ) -> Result<()> {
+        let n = self.check(rows)?;
+        check_len("has_next_obs", has_next_obs.len(), "rewards", n)?;
+        let corrupt = |name, reason| Err(KernelError::Corrupt { name, reason });
+        if n > self.layout.capacity {
+            return corrupt("rewards", "there are more transitions than the capacity");
+        }
+        let full = n == self.layout.capacity;
+        if position >= self.layout.capacity || !(full || position == n) {
+            return corrupt(
+                "position",
+                "the next slot follows the last one, or lies in a full ring",
+            );
+        }
+        Ok(())
+    }
+
+    /// Holds what [`Ring::export`] gave, which has passed [`Ring::check_import`].
+    pub(super) fn import(
+        &mut self,
+        rows: &Transitions<'_>,
+        has_next_obs: &[bool],
+        position: usize,
+    ) {
+        self.bytes.truncate(self.origin);
+        (self.len, self.position, self.n_without_next) = (0, 0, 0);
+        self.write(rows, |_| ());
+        let flags = 2 * self.parts.obs + self.parts.action + TAIL - 1;
+        for (slot, _) in has_next_obs.iter().enumerate().filter(|(_, known)| !**known) {
+            self.record_mut(slot)[flags] |= NO_NEXT_OBS;
+            self.n_without_next += 1;
+        }
+        self.position = position;
+    }
+}
+
+/// Copies a row; the lengths of small vectors without the call of `memcpy` that others take.
+#[inline]
+fn copy_row(to: &mut [u8], from: &[u8]) {
+    fn fixed<const N: usize>(to: &mut [u8], from: &[u8]) {
+        if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk::<N>()) {
+            *to = *from;
+        }
+    }
+    match from.len() {
+        4 => fixed::<4>(to, from),
+        8 => fixed::<8>(to, from),
+        12 => fixed::<12>(to, from),
+        16 => fixed::<16>(to, from),
+        24 => fixed::<24>(to, from),
+        32 => fixed::<32>(to, from),
+        _ => to.copy_from_slice(from),
+    }
+}

@@ -1,0 +1,98 @@
+//! Sums and minima over all priorities, kept in two binary trees.
+
+use crate::error::{KernelError, Result};
+
+/// A sum tree and a min tree over the same leaves.
+///
+/// Node 1 is the root, the children of node k are 2k and 2k + 1, and the leaves come last. A node is
+/// always computed from its children, so that rounding does not pile up and the same leaves give the
+/// same trees. Leaves without a priority are 0 in the sums and ∞ in the minima.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct PriorityTree {
+    sums: Vec<f64>,
+    mins: Vec<f64>,
+    /// Where the leaves begin: a power of two.
+    first_leaf: usize,
+}
+
+impl PriorityTree {
+    /// Bytes of the trees over so many leaves; `None` where no address space could hold them.
+    pub(super) fn memory_bytes(leaves: usize) -> Option<usize> {
+        leaves.checked_next_power_of_two()?.checked_mul(4 * size_of::<f64>())
+    }
+
+    pub(super) fn new(leaves: usize) -> Result<Self> {
+        let out_of_memory = || KernelError::OutOfMemory { name: "capacity", requested: leaves };
+        Self::memory_bytes(leaves).ok_or_else(out_of_memory)?;
+        let first_leaf = leaves.next_power_of_two();
+        let (mut sums, mut mins) = (Vec::new(), Vec::new());
+        sums.try_reserve_exact(2 * first_leaf).map_err(|_| out_of_memory())?;
+        mins.try_reserve_exact(2 * first_leaf).map_err(|_| out_of_memory())?;
+        sums.resize(2 * first_leaf, 0.0);
+        mins.resize(2 * first_leaf, f64::INFINITY);
+        Ok(Self { sums, mins, first_leaf })
+    }
+
+    /// The sum of all priorities.
+    pub(super) fn total(&self) -> f64 {
+        self.sums[1]
+    }
+
+    /// The smallest priority.
+    pub(super) fn min(&self) -> f64 {
+        self.mins[1]
+    }
+
+    pub(super) fn get(&self, leaf: usize) -> f64 {
+        self.sums[self.first_leaf + leaf]
+    }
+
+    /// Sets a leaf and all nodes above it.
+    pub(super) fn set(&mut self, leaf: usize, priority: f64) {
+        let mut node = self.first_leaf + leaf;
+        self.sums[node] = priority;
+        self.mins[node] = priority;
+        while node > 1 {
+            node /= 2;
+            self.sums[node] = self.sums[2 * node] + self.sums[2 * node + 1];
+            self.mins[node] = self.mins[2 * node].min(self.mins[2 * node + 1]);
+        }
+    }
+
+    /// Sets the first leaves, and the others to nothing.
+    pub(super) fn fill(&mut self, priorities: &[f64]) {
+        self.sums.fill(0.0);
+        self.mins.fill(f64::INFINITY);
+        self.sums[self.first_leaf..][..priorities.len()].copy_from_slice(priorities);
+        self.mins[self.first_leaf..][..priorities.len()].copy_from_slice(priorities);
+        for node in (1..self.first_leaf).rev() {
+            self.sums[node] = self.sums[2 * node] + self.sums[2 * node + 1];
+            self.mins[node] = self.mins[2 * node].min(self.mins[2 * node + 1]);
+        }
+    }
+
+    /// For each mass in [0, total) the leaf at which the running sum of the priorities exceeds it.
+    ///
+    /// Rounding, and a mass outside the range, end at a leaf that has a priority all the same. All
+    /// descend together, so that their misses of the cache overlap; the masses are used up.
+    #[expect(
+        clippy::needless_bitwise_bool,
+        reason = "a branch would be mispredicted half the time"
+    )]
+    pub(super) fn find(&self, masses: &mut [f64], leaves: &mut [usize]) {
+        leaves.fill(1);
+        let mut width = 1;
+        while width < self.first_leaf {
+            for (mass, node) in masses.iter_mut().zip(leaves.iter_mut()) {
+                let (left, right) = (self.sums[2 * *node], self.sums[2 * *node + 1]);
+                let goes_right = (*mass >= left) & (right > 0.0);
+                *mass -= if goes_right { left } else { 0.0 };
+                *node = 2 * *node + usize::from(goes_right);
+            }
+            width *= 2;
+        }
+        for leaf in leaves {
+            *leaf -= self.first_leaf;
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! NumPy arrays of the types that a buffer holds.
+
+use numpy::{
+    Element, IxDyn, PyArray1, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn,
+    PyReadwriteArrayDyn, PyUntypedArray, PyUntypedArrayMethods,
+};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyFloat;
+use rlox_kernels::replay::{DType, Values, ValuesMut};
+
+use super::numbers::Number;
+use crate::convert::{
+    as_real_array, borrow, check_shape, is_plain, numpy_call, output_array, real_array,
+};
+
+/// The shape that an array must have, and the argument that sets it.
+pub(super) struct Expected<'a> {
+    pub(super) shape: &'a [usize],
+    pub(super) like: &'static str,
+    /// How many axes at the end may be left out, because there is one element along them.
+    pub(super) optional: usize,
+}
+
+/// Numbers of one type: those of an array of this type, or converted ones.
+pub(super) enum Cells<'py, T: Element> {
+    Borrowed(PyReadonlyArrayDyn<'py, T>),
+    Owned(Vec<T>),
+}
+
+impl<T: Element> Cells<'_, T> {
+    pub(super) fn as_slice(&self) -> PyResult<&[T]> {
+        match self {
+            Self::Borrowed(array) => Ok(array.as_slice()?),
+            Self::Owned(values) => Ok(values),
+        }
+    }
+}
+
+/// `object` as numbers of the type `T`; a number that `T` does not have is refused.
+pub(super) fn read<'py, T: Number>(
+    object: &Bound<'py, PyAny>,
+    name: &'static str,
+    expected: &Expected<'_>,
+) -> PyResult<Cells<'py, T>> {
+    if let Ok(array) = object.cast::<PyArrayDyn<T>>()
+        && is_plain(array.as_untyped())
+    {
+        check_axes(name, array.shape(), expected)?;
+        return Ok(Cells::Borrowed(borrow(array, name)?));
+    }
+    if expected.optional == expected.shape.len() {
+        // A number where one is expected: worth a way around NumPy.
+        let number = if let Ok(float) = object.cast::<PyFloat>() {
+            Some(represent(T::from_f64(float.value()), 0, float.value(), name)?)
+        } else if let Ok(integer) = object.extract::<i64>() {
+            Some(represent(T::from_i64(integer), 0, integer, name)?)
+        } else {
+            None
+        };
+        if let Some(number) = number {
+            return Ok(Cells::Owned(vec![number]));
+        }
+    }
+    let array = as_real_array(object, name)?;
+    check_axes(name, array.shape(), expected)?;
+    if array.len() == 0 {
+        return Ok(Cells::Owned(Vec::new()));
+    }
+    let dtype = array.dtype();
+    let cells = match dtype.kind() {
+        b'f' => convert(&array, name, T::from_f64),
+        b'u' if dtype.itemsize() == 8 => convert(&array, name, T::from_u64),
+        _ => convert(&array, name, T::from_i64),
+    };
+    cells.map(Cells::Owned)
+}
+
+/// `n` numbers, one for each element of `like`.
+pub(super) fn read_rows<'py, T: Number>(
+    object: &Bound<'py, PyAny>,
+    name: &'static str,
+    like: &'static str,
+    n: usize,
+) -> PyResult<Cells<'py, T>> {
+    read(object, name, &Expected { shape: &[n], like, optional: 0 })
+}
+
+/// Converts by way of a type that has all numbers of the array.
+fn convert<S: Element + Copy + std::fmt::Display, T: Number>(
+    array: &Bound<'_, PyUntypedArray>,
+    name: &str,
+    from: impl Fn(S) -> Option<T>,
+) -> PyResult<Vec<T>> {
+    let array = real_array::<S, IxDyn>(array.as_any(), name)?;
+    let values = array.as_slice()?.iter().enumerate();
+    values.map(|(index, &value)| represent(from(value), index, value, name)).collect()
+}
+
+fn represent<T: Number>(
+    converted: Option<T>,
+    index: usize,
+    value: impl std::fmt::Display,
+    name: &str,
+) -> PyResult<T> {
+    converted.ok_or_else(|| {
+        let dtype = T::NAME;
+        PyValueError::new_err(format!("{name} must fit {dtype}, got {value} at index {index}"))
+    })
+}
+
+fn check_axes(name: &'static str, got: &[usize], expected: &Expected<'_>) -> PyResult<()> {
+    let shape = expected.shape;
+    if shape.len().checked_sub(expected.optional).and_then(|n| shape.get(..n)) == Some(got) {
+        return Ok(());
+    }
+    check_shape(name, got, expected.like, shape)
+}
+
+/// Numbers of one of a buffer's types, to read.
+pub(super) enum ValueArray<'py> {
+    U8(Cells<'py, u8>),
+    I32(Cells<'py, i32>),
+    I64(Cells<'py, i64>),
+    F32(Cells<'py, f32>),
+    F64(Cells<'py, f64>),
+}
+
+impl<'py> ValueArray<'py> {
+    pub(super) fn read(
+        object: &Bound<'py, PyAny>,
+        name: &'static str,
+        dtype: DType,
+        expected: &Expected<'_>,
+    ) -> PyResult<Self> {
+        Ok(match dtype {
+            DType::U8 => Self::U8(read(object, name, expected)?),
+            DType::I32 => Self::I32(read(object, name, expected)?),
+            DType::I64 => Self::I64(read(object, name, expected)?),
+            DType::F32 => Self::F32(read(object, name, expected)?),
+            DType::F64 => Self::F64(read(object, name, expected)?),
+        })
+    }
+
+    pub(super) fn values(&self) -> PyResult<Values<'_>> {
+        Ok(match self {
+            Self::U8(cells) => Values::U8(cells.as_slice()?),
+            Self::I32(cells) => Values::I32(cells.as_slice()?),
+            Self::I64(cells) => Values::I64(cells.as_slice()?),
+            Self::F32(cells) => Values::F32(cells.as_slice()?),
+            Self::F64(cells) => Values::F64(cells.as_slice()?),
+        })
+    }
+}
+
+/// Numbers of one of a buffer's types, to write.
+pub(super) enum OutArray<'py> {
+    U8(PyReadwriteArrayDyn<'py, u8>),
+    I32(PyReadwriteArrayDyn<'py, i32>),
+    I64(PyReadwriteArrayDyn<'py, i64>),
+    F32(PyReadwriteArrayDyn<'py, f32>),
+    F64(PyReadwriteArrayDyn<'py, f64>),
+}
+
+impl<'py> OutArray<'py> {
+    /// A new array.
+    pub(super) fn new(py: Python<'py>, dtype: DType, shape: &[usize]) -> PyResult<Self> {
+        Ok(match dtype {
+            DType::U8 => Self::U8(zeros(py, shape)?.try_readwrite()?),
+            DType::I32 => Self::I32(zeros(py, shape)?.try_readwrite()?),
+            DType::I64 => Self::I64(zeros(py, shape)?.try_readwrite()?),
+            DType::F32 => Self::F32(zeros(py, shape)?.try_readwrite()?),
+            DType::F64 => Self::F64(zeros(py, shape)?.try_readwrite()?),
+        })
+    }
+
+    /// An array of the caller's.
+    pub(super) fn of(
+        object: &Bound<'py, PyAny>,
+        name: &'static str,
+        dtype: DType,
+        shape: &[usize],
+    ) -> PyResult<Self> {
+        Ok(match dtype {
+            DType::U8 => Self::U8(caller_array(object, name, shape)?),
+            DType::I32 => Self::I32(caller_array(object, name, shape)?),
+            DType::I64 => Self::I64(caller_array(object, name, shape)?),
+            DType::F32 => Self::F32(caller_array(object, name, shape)?),
+            DType::F64 => Self::F64(caller_array(object, name, shape)?),
+        })
+    }
+
+    pub(super) fn values(&mut self) -> PyResult<ValuesMut<'_>> {
+        Ok(match self {
+            Self::U8(array) => ValuesMut::U8(array.as_slice_mut()?),
+            Self::I32(array) => ValuesMut::I32(array.as_slice_mut()?),
+            Self::I64(array) => ValuesMut::I64(array.as_slice_mut()?),
+            Self::F32(array) => ValuesMut::F32(array.as_slice_mut()?),
+            Self::F64(array) => ValuesMut::F64(array.as_slice_mut()?),
+        })
+    }
+
+    pub(super) fn object(&self) -> &Bound<'py, PyAny> {
+        match self {
+            Self::U8(array) => array.as_any(),
+            Self::I32(array) => array.as_any(),
+            Self::I64(array) => array.as_any(),
+            Self::F32(array) => array.as_any(),
+            Self::F64(array) => array.as_any(),
+        }
+    }
+}
+
+/// From so many elements on, NumPy is asked for memory in a way that can fail.
+const LARGE: usize = 1 << 16;
+
+/// A new array of zeros. (The way that is fast for small arrays has no answer to a lack of memory.)
+pub(super) fn zeros<'py, T: Element>(
+    py: Python<'py>,
+    shape: &[usize],
+) -> PyResult<Bound<'py, PyArrayDyn<T>>> {
+    let size = shape.iter().try_fold(1, |size: usize, &axis| size.checked_mul(axis));
+    if size.is_some_and(|size| size <= LARGE) {
+        return Ok(PyArrayDyn::zeros(py, shape, false));
+    }
+    let array = numpy_call(py, "zeros", (shape.to_vec(), T::get_dtype(py)))?;
+    Ok(array.cast_into::<PyArrayDyn<T>>()?)
+}
+
+/// The caller's array `out[name]`.
+pub(super) fn caller_array<'py, T: Element>(
+    object: &Bound<'py, PyAny>,
+    name: &'static str,
+    shape: &[usize],
+) -> PyResult<PyReadwriteArrayDyn<'py, T>> {
+    if let Ok(array) = object.cast::<PyUntypedArray>() {
+        check_shape(name, array.shape(), "batch_size", shape)?;
+    }
+    output_array(object, name, shape)
+}
+
+/// One of a buffer's types, from what NumPy takes for a dtype.
+pub(super) fn parse_dtype(
+    object: &Bound<'_, PyAny>,
+    name: &str,
+    allowed: &[DType],
+) -> PyResult<DType> {
+    let py = object.py();
+    let found = numpy_call(py, "dtype", (object,)).ok().and_then(|dtype| {
+        let dtype = dtype.cast_into::<numpy::PyArrayDescr>().ok()?;
+        let is = |candidate: &DType| match candidate {
+            DType::U8 => dtype.is_equiv_to(&u8::get_dtype(py)),
+            DType::I32 => dtype.is_equiv_to(&i32::get_dtype(py)),
+            DType::I64 => dtype.is_equiv_to(&i64::get_dtype(py)),
+            DType::F32 => dtype.is_equiv_to(&f32::get_dtype(py)),
+            DType::F64 => dtype.is_equiv_to(&f64::get_dtype(py)),
+        };
+        allowed.iter().copied().find(is)
+    });
+    found.ok_or_else(|| {
+        let names: Vec<_> = allowed.iter().map(|dtype| dtype.name()).collect();
+        let (names, got) = (names.join(", "), object.repr());
+        let got = got.map_or_else(|_| "another".to_owned(), |got| got.to_string());
+        PyValueError::new_err(format!("{name} must be one of {names}, got {got}"))
+    })
+}
+
+/// A real number of Python or NumPy.
+pub(super) fn parse_real(object: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
+    object.extract().map_err(|_: PyErr| {
+        let kind = object.get_type();
+        PyTypeError::new_err(format!("{name} must be a real number, got {kind}"))
+    })
+}
+
+/// A one-dimensional array with the elements of `values`.
+pub(super) fn vector<'py, T: Element>(py: Python<'py>, values: &[T]) -> Bound<'py, PyAny> {
+    PyArray1::from_slice(py, values).into_any()
+}

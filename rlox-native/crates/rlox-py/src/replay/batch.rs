@@ -1,0 +1,127 @@
+//! The arrays of a batch, made or taken from the caller, and the dict that they are in.
+
+use numpy::{PyArrayMethods, PyReadwriteArrayDyn};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_kernels::replay::Batch;
+
+use super::arrays::{OutArray, caller_array, zeros};
+use super::fields::Fields;
+use crate::convert::clear;
+
+/// The arrays of a batch, borrowed for writing.
+pub(super) struct BatchArrays<'py> {
+    obs: OutArray<'py>,
+    next_obs: Option<OutArray<'py>>,
+    actions: OutArray<'py>,
+    rewards: PyReadwriteArrayDyn<'py, f32>,
+    terminated: PyReadwriteArrayDyn<'py, bool>,
+    truncated: PyReadwriteArrayDyn<'py, bool>,
+}
+
+impl<'py> BatchArrays<'py> {
+    /// New arrays for `n` transitions.
+    pub(super) fn new(py: Python<'py>, fields: &Fields, n: usize) -> PyResult<Self> {
+        let obs = [&[n], &fields.obs[..]].concat();
+        let action = [&[n], &fields.action[..]].concat();
+        Ok(Self {
+            obs: OutArray::new(py, fields.layout.obs.dtype, &obs)?,
+            next_obs: Some(OutArray::new(py, fields.layout.obs.dtype, &obs)?),
+            actions: OutArray::new(py, fields.layout.action.dtype, &action)?,
+            rewards: zeros(py, &[n])?.try_readwrite()?,
+            terminated: zeros(py, &[n])?.try_readwrite()?,
+            truncated: zeros(py, &[n])?.try_readwrite()?,
+        })
+    }
+
+    /// The caller's arrays for `n` transitions; `next_obs` may be absent.
+    pub(super) fn of(out: &Bound<'py, PyDict>, fields: &Fields, n: usize) -> PyResult<Self> {
+        let obs = [&[n], &fields.obs[..]].concat();
+        let action = [&[n], &fields.action[..]].concat();
+        let (obs_dtype, act_dtype) = (fields.layout.obs.dtype, fields.layout.action.dtype);
+        let next_obs = out.get_item("next_obs")?;
+        Ok(Self {
+            obs: OutArray::of(&item(out, "obs")?, "obs", obs_dtype, &obs)?,
+            next_obs: next_obs
+                .map(|array| OutArray::of(&array, "next_obs", obs_dtype, &obs))
+                .transpose()?,
+            actions: OutArray::of(&item(out, "actions")?, "actions", act_dtype, &action)?,
+            rewards: caller_array(&item(out, "rewards")?, "rewards", &[n])?,
+            terminated: caller_flags(out, "terminated", n)?,
+            truncated: caller_flags(out, "truncated", n)?,
+        })
+    }
+
+    pub(super) fn batch(&mut self) -> PyResult<Batch<'_>> {
+        Ok(Batch {
+            obs: self.obs.values()?,
+            next_obs: self.next_obs.as_mut().map(OutArray::values).transpose()?,
+            actions: self.actions.values()?,
+            rewards: self.rewards.as_slice_mut()?,
+            terminated: self.terminated.as_slice_mut()?,
+            truncated: self.truncated.as_slice_mut()?,
+        })
+    }
+
+    /// The arrays by name.
+    ///
+    /// Without next observations the dict is one that says why where they are asked for.
+    pub(super) fn into_dict(self, py: Python<'py>, complete: bool) -> PyResult<Bound<'py, PyDict>> {
+        let dict = if complete {
+            PyDict::new(py)
+        } else {
+            let module = py.import(intern!(py, "rlox_native.replay"))?;
+            module.getattr(intern!(py, "PartialBatch"))?.call0()?.cast_into()?
+        };
+        dict.set_item(intern!(py, "obs"), self.obs.object())?;
+        if let Some(next_obs) = &self.next_obs
+            && complete
+        {
+            dict.set_item(intern!(py, "next_obs"), next_obs.object())?;
+        }
+        dict.set_item(intern!(py, "actions"), self.actions.object())?;
+        dict.set_item(intern!(py, "rewards"), self.rewards.as_any())?;
+        dict.set_item(intern!(py, "terminated"), self.terminated.as_any())?;
+        dict.set_item(intern!(py, "truncated"), self.truncated.as_any())?;
+        Ok(dict)
+    }
+}
+
+/// The entry `dict[key]`.
+pub(super) fn item<'py>(dict: &Bound<'py, PyDict>, key: &str) -> PyResult<Bound<'py, PyAny>> {
+    dict.get_item(key)?.ok_or_else(|| PyValueError::new_err(format!("the key '{key}' is missing")))
+}
+
+fn caller_flags<'py>(
+    out: &Bound<'py, PyDict>,
+    name: &'static str,
+    n: usize,
+) -> PyResult<PyReadwriteArrayDyn<'py, bool>> {
+    let object = item(out, name)?;
+    // Checked before it is written to, and written to before it is read as bools of Rust.
+    drop(caller_array::<bool>(&object, name, &[n])?);
+    clear(&object)?;
+    caller_array(&object, name, &[n])
+}
+
+/// Checks that `dict` is a dict with these keys and no others.
+pub(super) fn parse_dict<'a, 'py>(
+    object: &'a Bound<'py, PyAny>,
+    name: &str,
+    keys: &[&str],
+    optional: Option<&str>,
+) -> PyResult<&'a Bound<'py, PyDict>> {
+    let Ok(dict) = object.cast::<PyDict>() else {
+        return Err(PyTypeError::new_err(format!("{name} must be a dict of arrays")));
+    };
+    let present = |key: &&str| dict.contains(*key).unwrap_or(false);
+    let n_optional = usize::from(optional.is_some_and(|key| present(&key)));
+    if keys.iter().all(present) && dict.len() == keys.len() + n_optional {
+        return Ok(dict);
+    }
+    let keys = keys.join(", ");
+    let text = format!("{name} must have the keys {keys}, got {}", dict.keys());
+    Err(PyValueError::new_err(text))
+}

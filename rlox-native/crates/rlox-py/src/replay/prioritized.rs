@@ -1,0 +1,259 @@
+//! The buffer that is drawn from in proportion to priorities.
+
+use std::sync::Mutex;
+
+use numpy::{PyArrayDescrMethods, PyArrayMethods, PyReadwriteArrayDyn, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_kernels::replay::{Batch, Importance, PrioritizedReplay, PriorityState};
+
+use super::arrays::{Cells, caller_array, parse_real, read_rows, vector, zeros};
+use super::batch::{BatchArrays, item, parse_dict};
+use super::fields::{Fields, Rows, parse_stream, raise_for_one};
+use super::state::{KEYS, Saved, export, lock, single};
+use super::uniform::{sample_into, sample_new};
+use crate::convert::{as_real_array, parse_seed, parse_size};
+use crate::errors::raise;
+
+/// The entries that the `out` of a sample must have.
+const BATCH_KEYS: &[&str] =
+    &["obs", "actions", "rewards", "terminated", "truncated", "weights", "indices"];
+
+/// Transitions in a ring, drawn from in proportion to their priorities (Schaul et al. 2016).
+///
+/// Calls from several threads are done one after the other.
+#[pyclass(frozen, module = "rlox_native")]
+pub(crate) struct PrioritizedReplayBuffer {
+    buffer: Mutex<PrioritizedReplay>,
+    fields: Fields,
+    alpha: f64,
+}
+
+#[pymethods]
+impl PrioritizedReplayBuffer {
+    #[new]
+    #[pyo3(
+        signature = (
+            capacity, obs_dim, act_dim, alpha=0.6, beta=0.4, *,
+            obs_dtype=None, act_dtype=None, seed=None
+        ),
+        text_signature = "(capacity, obs_dim, act_dim, alpha=0.6, beta=0.4, *, \
+                          obs_dtype='float32', act_dtype='float32', seed=None)"
+    )]
+    #[expect(clippy::too_many_arguments, reason = "the options of a buffer")]
+    fn new(
+        capacity: &Bound<'_, PyAny>,
+        obs_dim: &Bound<'_, PyAny>,
+        act_dim: &Bound<'_, PyAny>,
+        alpha: f64,
+        beta: f64,
+        obs_dtype: Option<&Bound<'_, PyAny>>,
+        act_dtype: Option<&Bound<'_, PyAny>>,
+        seed: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let fields = Fields::parse(capacity, obs_dim, act_dim, obs_dtype, act_dtype)?;
+        let stream = parse_stream(seed)?;
+        let buffer = PrioritizedReplay::new(fields.layout, alpha, beta, stream).map_err(raise)?;
+        Ok(Self { buffer: Mutex::new(buffer), fields, alpha })
+    }
+
+    /// Return the bytes of memory that such a buffer takes when it is full.
+    #[staticmethod]
+    #[pyo3(
+        signature = (capacity, obs_dim, act_dim, *, obs_dtype=None, act_dtype=None),
+        text_signature = "(capacity, obs_dim, act_dim, *, obs_dtype='float32', \
+                          act_dtype='float32')"
+    )]
+    fn memory_bytes(
+        capacity: &Bound<'_, PyAny>,
+        obs_dim: &Bound<'_, PyAny>,
+        act_dim: &Bound<'_, PyAny>,
+        obs_dtype: Option<&Bound<'_, PyAny>>,
+        act_dtype: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<usize> {
+        let fields = Fields::parse(capacity, obs_dim, act_dim, obs_dtype, act_dtype)?;
+        PrioritizedReplay::memory_bytes(&fields.layout).map_err(raise)
+    }
+
+    /// How many transitions fit.
+    #[getter]
+    fn capacity(&self) -> usize {
+        self.fields.layout.capacity
+    }
+
+    fn __len__(&self, py: Python<'_>) -> usize {
+        py.detach(|| lock(&self.buffer).ring().len())
+    }
+
+    /// Store one transition, in the place of the oldest where the buffer is full.
+    #[pyo3(signature = (obs, action, reward, terminated, truncated, next_obs=None, priority=None))]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a transition")]
+    fn push<'py>(
+        &self,
+        py: Python<'py>,
+        obs: &Bound<'py, PyAny>,
+        action: &Bound<'py, PyAny>,
+        reward: &Bound<'py, PyAny>,
+        terminated: &Bound<'py, PyAny>,
+        truncated: &Bound<'py, PyAny>,
+        next_obs: Option<&Bound<'py, PyAny>>,
+        priority: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        let priority =
+            priority.map(|priority| parse_real(priority, "priority").map(|p| [p])).transpose()?;
+        let row = Rows::one(&self.fields, obs, action, reward, terminated, truncated, next_obs)?;
+        let row = row.transitions()?;
+        let priority = priority.as_ref().map(<[f64; 1]>::as_slice);
+        py.detach(|| lock(&self.buffer).push(&row, priority)).map_err(raise_for_one)
+    }
+
+    /// Store several transitions, the rows of arrays.
+    #[pyo3(signature = (obs, actions, rewards, terminated, truncated, next_obs=None, priorities=None))]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a transition")]
+    fn push_batch<'py>(
+        &self,
+        py: Python<'py>,
+        obs: &Bound<'py, PyAny>,
+        actions: &Bound<'py, PyAny>,
+        rewards: &Bound<'py, PyAny>,
+        terminated: &Bound<'py, PyAny>,
+        truncated: &Bound<'py, PyAny>,
+        next_obs: Option<&Bound<'py, PyAny>>,
+        priorities: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        let rows =
+            Rows::many(&self.fields, obs, actions, rewards, terminated, truncated, next_obs)?;
+        let priorities = priorities
+            .map(|priorities| read_rows::<f64>(priorities, "priorities", "rewards", rows.len()))
+            .transpose()?;
+        let priorities = priorities.as_ref().map(Cells::as_slice).transpose()?;
+        let rows = rows.transitions()?;
+        py.detach(|| lock(&self.buffer).push(&rows, priorities)).map_err(raise)
+    }
+
+    /// Draw transitions in proportion to their priorities and return a dict of arrays.
+    #[pyo3(signature = (batch_size, seed=None, *, out=None))]
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: &Bound<'py, PyAny>,
+        seed: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let n = parse_size(batch_size, "batch_size")?;
+        let seed = seed.map(parse_seed).transpose()?;
+        let out =
+            out.map(|out| parse_dict(out, "out", BATCH_KEYS, Some("next_obs"))).transpose()?;
+        let (mut weights, mut indices): (
+            PyReadwriteArrayDyn<'py, f32>,
+            PyReadwriteArrayDyn<'py, u64>,
+        ) = match out {
+            None => (zeros(py, &[n])?.try_readwrite()?, zeros(py, &[n])?.try_readwrite()?),
+            Some(out) => (
+                caller_array(&item(out, "weights")?, "weights", &[n])?,
+                caller_array(&item(out, "indices")?, "indices", &[n])?,
+            ),
+        };
+        let mut importance =
+            Importance { weights: weights.as_slice_mut()?, indices: indices.as_slice_mut()? };
+        let sample = |buffer: &mut PrioritizedReplay, batch: &mut Batch<'_>| {
+            buffer.sample(seed, batch, &mut importance)
+        };
+        if let Some(out) = out {
+            let arrays = BatchArrays::of(out, &self.fields, n)?;
+            sample_into(out, arrays, &self.buffer, sample)?;
+            return Ok(out.clone());
+        }
+        let arrays = BatchArrays::new(py, &self.fields, n)?;
+        let batch = sample_new(py, arrays, &self.buffer, sample)?;
+        batch.set_item(intern!(py, "weights"), weights.as_any())?;
+        batch.set_item(intern!(py, "indices"), indices.as_any())?;
+        Ok(batch)
+    }
+
+    /// Give the transitions at `indices` new priorities; of several for one the last.
+    fn update_priorities<'py>(
+        &self,
+        py: Python<'py>,
+        indices: &Bound<'py, PyAny>,
+        priorities: &Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        let array = as_real_array(indices, "indices")?;
+        let (&[n], dtype) = (array.shape(), array.dtype()) else {
+            let text = format!("indices must have 1 dimension, got {}", array.ndim());
+            return Err(PyValueError::new_err(text));
+        };
+        if n > 0 && !b"iu".contains(&dtype.kind()) {
+            let text = format!("indices must be integers, got dtype {dtype}");
+            return Err(PyTypeError::new_err(text));
+        }
+        let indices = read_rows::<u64>(array.as_any(), "indices", "indices", n)?;
+        let priorities = read_rows::<f64>(priorities, "priorities", "indices", n)?;
+        let (indices, priorities) = (indices.as_slice()?, priorities.as_slice()?);
+        py.detach(|| lock(&self.buffer).update_priorities(indices, priorities)).map_err(raise)
+    }
+
+    /// Set the exponent of the weights, in [0, 1].
+    fn set_beta(&self, py: Python<'_>, beta: f64) -> PyResult<()> {
+        py.detach(|| lock(&self.buffer).set_beta(beta)).map_err(raise)
+    }
+
+    /// The exponent of the priorities.
+    #[getter]
+    fn alpha(&self) -> f64 {
+        self.alpha
+    }
+
+    /// The exponent of the weights.
+    #[getter]
+    fn beta(&self, py: Python<'_>) -> f64 {
+        py.detach(|| lock(&self.buffer).beta())
+    }
+
+    /// Return a copy of all that decides how the buffer goes on, as a dict of arrays.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (state, (scaled, max_priority, beta)) =
+            export(py, &self.fields, &self.buffer, |buffer| {
+                let mut scaled = vec![0.0; buffer.ring().len()];
+                let exported = buffer.export_priorities(&mut scaled);
+                exported.map(|()| (scaled, buffer.max_priority(), buffer.beta()))
+            })
+            .and_then(|(state, priorities)| Ok((state, priorities.map_err(raise)?)))?;
+        state.set_item("priorities", vector(py, &scaled))?;
+        state.set_item("max_priority", vector(py, &[max_priority]))?;
+        state.set_item("alpha", vector(py, &[self.alpha]))?;
+        state.set_item("beta", vector(py, &[beta]))?;
+        Ok(state)
+    }
+
+    /// Go on exactly from a `state()`; what is no state is refused and changes nothing.
+    fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
+        let keys = [KEYS, &["priorities", "max_priority", "alpha", "beta"]].concat();
+        let state = parse_dict(state, "state", &keys, None)?;
+        let Saved { rows, has_next_obs, position, stream } = Saved::parse(state, &self.fields)?;
+        let alpha = single::<f64>(&item(state, "alpha")?, "alpha")?;
+        if alpha != self.alpha {
+            let text = format!("alpha must be {} as in the state, got {}", alpha, self.alpha);
+            return Err(PyValueError::new_err(text));
+        }
+        let scaled =
+            read_rows::<f64>(&item(state, "priorities")?, "priorities", "rewards", rows.len())?;
+        let priorities = PriorityState {
+            scaled: scaled.as_slice()?,
+            max_priority: single::<f64>(&item(state, "max_priority")?, "max_priority")?,
+            beta: single::<f64>(&item(state, "beta")?, "beta")?,
+        };
+        let rows = rows.transitions()?;
+        py.detach(|| {
+            lock(&self.buffer).restore(&rows, &has_next_obs, position, stream, &priorities)
+        })
+        .map_err(raise)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let options = format!(", alpha={}, beta={}", self.alpha, self.beta(py));
+        self.fields.describe("PrioritizedReplayBuffer", &options)
+    }
+}

@@ -1,0 +1,141 @@
+//! Saved states: everything that decides how a buffer goes on, as a dict of arrays.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use numpy::{PyArrayMethods, PyUntypedArray};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_kernels::replay::{PrioritizedReplay, Ring, Stream, UniformReplay};
+
+use super::arrays::{Expected, read, vector, zeros};
+use super::batch::{BatchArrays, item};
+use super::fields::{Fields, Rows, flags};
+use super::numbers::Number;
+use crate::errors::raise;
+
+/// The entries of a state that both buffers have.
+pub(super) const KEYS: &[&str] = &[
+    "obs",
+    "next_obs",
+    "actions",
+    "rewards",
+    "terminated",
+    "truncated",
+    "has_next_obs",
+    "position",
+    "rng",
+];
+
+/// What both kinds of buffer have.
+pub(super) trait Stored: Send {
+    fn ring(&self) -> &Ring;
+    fn stream(&self) -> &Stream;
+}
+
+impl Stored for UniformReplay {
+    fn ring(&self) -> &Ring {
+        self.ring()
+    }
+
+    fn stream(&self) -> &Stream {
+        self.stream()
+    }
+}
+
+impl Stored for PrioritizedReplay {
+    fn ring(&self) -> &Ring {
+        self.ring()
+    }
+
+    fn stream(&self) -> &Stream {
+        self.stream()
+    }
+}
+
+/// The buffer, for the caller alone. To be called with the interpreter lock released only, so that
+/// whoever holds the buffer needs nothing else.
+pub(super) fn lock<B>(buffer: &Mutex<B>) -> MutexGuard<'_, B> {
+    buffer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The state of `buffer`, and what `more` takes from it at the same moment.
+pub(super) fn export<'py, B: Stored, R: Send>(
+    py: Python<'py>,
+    fields: &Fields,
+    buffer: &Mutex<B>,
+    more: impl Fn(&B) -> R + Sync,
+) -> PyResult<(Bound<'py, PyDict>, R)> {
+    // The arrays are made without the lock: once more, where a push came in between.
+    loop {
+        let n = py.detach(|| lock(buffer).ring().len());
+        let mut arrays = BatchArrays::new(py, fields, n)?;
+        let has_next_obs = zeros::<bool>(py, &[n])?;
+        let mut has_next = has_next_obs.try_readwrite()?;
+        let has_next = has_next.as_slice_mut()?;
+        let mut batch = arrays.batch()?;
+        let exported = py.detach(|| {
+            let buffer = lock(buffer);
+            if buffer.ring().len() != n {
+                return Ok(None);
+            }
+            buffer.ring().export(&mut batch, has_next)?;
+            let position = buffer.ring().position() as u64;
+            Ok(Some((position, buffer.stream().to_words(), more(&buffer))))
+        });
+        if let Some((position, words, more)) = exported.map_err(raise)? {
+            let state = arrays.into_dict(py, true)?;
+            state.set_item("has_next_obs", &has_next_obs)?;
+            state.set_item("position", vector(py, &[position]))?;
+            state.set_item("rng", vector(py, &words))?;
+            return Ok((state, more));
+        }
+    }
+}
+
+/// The part of a state that both buffers have.
+pub(super) struct Saved<'py> {
+    pub(super) rows: Rows<'py>,
+    pub(super) has_next_obs: Vec<bool>,
+    pub(super) position: usize,
+    pub(super) stream: Stream,
+}
+
+impl<'py> Saved<'py> {
+    pub(super) fn parse(state: &Bound<'py, PyDict>, fields: &Fields) -> PyResult<Self> {
+        let field = |key| item(state, key);
+        for key in KEYS {
+            if field(key)?.cast::<PyUntypedArray>().is_err() {
+                return Err(PyValueError::new_err(format!("state['{key}'] must be an array")));
+            }
+        }
+        let rows = Rows::many(
+            fields,
+            &field("obs")?,
+            &field("actions")?,
+            &field("rewards")?,
+            &field("terminated")?,
+            &field("truncated")?,
+            Some(&field("next_obs")?),
+        )?;
+        let has_next_obs = flags(&field("has_next_obs")?, "has_next_obs", rows.len())?;
+        let position = single::<u64>(&field("position")?, "position")?;
+        // Beyond the address space is beyond every capacity, and refused as such.
+        let position = usize::try_from(position).unwrap_or(usize::MAX);
+        let expected = Expected { shape: &[6], like: "a saved stream", optional: 0 };
+        let words = field("rng")?;
+        let words = read::<u64>(&words, "rng", &expected)?;
+        let words = words.as_slice()?.try_into().unwrap_or_default();
+        Ok(Self { rows, has_next_obs, position, stream: Stream::from_words(words).map_err(raise)? })
+    }
+}
+
+/// The only element of an array.
+pub(super) fn single<T: Number + Default>(
+    object: &Bound<'_, PyAny>,
+    name: &'static str,
+) -> PyResult<T> {
+    let cells =
+        read::<T>(object, name, &Expected { shape: &[1], like: "a saved number", optional: 0 })?;
+    Ok(cells.as_slice()?.first().copied().unwrap_or_default())
+}

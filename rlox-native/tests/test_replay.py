@@ -1,0 +1,705 @@
+"""The replay buffers against a queue, NumPy's draws and sums; their errors, states and threads."""
+
+import sys
+import threading
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rlox_native import PrioritizedReplayBuffer, ReplayBuffer
+
+BUFFERS = [ReplayBuffer, PrioritizedReplayBuffer]
+KEYS = ["obs", "next_obs", "actions", "rewards", "terminated", "truncated"]
+both = pytest.mark.parametrize("cls", BUFFERS)
+
+
+def transition(k, obs_shape=(3,), obs_dtype=np.float32):
+    """The k-th transition, whose arrays tell it from all others."""
+    obs = np.full(obs_shape, k % 200, obs_dtype)
+    return obs, float(k), k / 2, k % 3 == 0, k % 2 == 0, obs + obs_dtype(1)
+
+
+def filled(cls, n, capacity=10, **options):
+    """A buffer after n transitions."""
+    buffer = cls(capacity, 3, 1, seed=0, **options)
+    for k in range(n):
+        buffer.push(*transition(k))
+    return buffer
+
+
+def assert_same(a, b):
+    """Two dicts have the same keys, types and bytes."""
+    assert a.keys() == b.keys()
+    for key in a:
+        np.testing.assert_array_equal(a[key], b[key], err_msg=key, strict=True)
+
+
+def test_the_documented_uniform_snippets():
+    """The published examples of ReplayBuffer run as printed."""
+    buffer = ReplayBuffer(capacity=100_000, obs_dim=4, act_dim=1)
+    obs = np.zeros(4, dtype=np.float32)
+    buffer.push(obs, action=0.5, reward=1.0, terminated=False, truncated=False)
+    batch = buffer.sample(batch_size=32, seed=0)
+    assert batch["obs"].shape == (32, 4)
+
+    buffer = ReplayBuffer(capacity=100_000, obs_dim=3, act_dim=1)
+    for _ in range(1000):
+        obs = np.random.randn(3).astype(np.float32)  # noqa: NPY002
+        buffer.push(
+            obs=obs,
+            action=np.random.randn(),  # noqa: NPY002
+            reward=float(np.random.randn()),  # noqa: NPY002
+            terminated=False,
+            truncated=False,
+        )
+    assert len(buffer) == 1000
+    batch = buffer.sample(batch_size=64, seed=42)
+    assert batch["obs"].shape == (64, 3)
+    assert batch["actions"].shape == (64, 1)
+    assert batch["rewards"].shape == (64,)
+
+    next_obs, action, reward, terminated, truncated = obs, 0.1, 1.0, False, True
+    buf = ReplayBuffer(capacity=100_000, obs_dim=3, act_dim=1)
+    buf.push(obs, action, reward, terminated, truncated, next_obs)
+    assert list(buf.sample(batch_size=256, seed=42)) == KEYS
+
+
+def test_the_documented_prioritized_snippets():
+    """The published examples of PrioritizedReplayBuffer run as printed."""
+    td_errors, training_progress = np.linspace(-1, 1, 32), 0.5
+    buffer = PrioritizedReplayBuffer(
+        capacity=100_000,
+        obs_dim=3,
+        act_dim=1,
+        alpha=0.6,
+        beta=0.4,
+    )
+    obs = np.zeros(3, dtype=np.float32)
+    buffer.push(obs, action=0.5, reward=1.0, terminated=False, truncated=False, priority=1.0)
+    batch = buffer.sample(batch_size=32, seed=0)
+    indices = batch["indices"]
+    assert batch["weights"].shape == indices.shape == (32,)
+    new_priorities = np.abs(td_errors) + 1e-6
+    buffer.update_priorities(
+        indices.astype(np.uint64),
+        new_priorities.astype(np.float64),
+    )
+    buffer.set_beta(0.4 + training_progress * 0.6)
+    assert buffer.beta == pytest.approx(0.7)
+
+    pbuf = PrioritizedReplayBuffer(capacity=100_000, obs_dim=3, act_dim=1, alpha=0.6, beta=0.4)
+    pbuf.push(obs, 0.5, 1.0, False, False, obs, priority=1.0)
+    batch = pbuf.sample(batch_size=256, seed=42)
+    assert list(batch) == [*KEYS, "weights", "indices"]
+    pbuf.update_priorities(batch["indices"], np.ones(256))
+    pbuf.set_beta(0.7)
+
+
+@given(
+    capacity=st.integers(1, 12),
+    pushes=st.lists(st.integers(0, 7), max_size=12),
+    shape=st.sampled_from([(), (1,), (3,), (2, 3), (5, 7)]),
+    dtype=st.sampled_from([np.uint8, np.int32, np.int64, np.float32, np.float64]),
+    prioritized=st.booleans(),
+)
+def test_a_buffer_holds_what_a_queue_holds(capacity, pushes, shape, dtype, prioritized):
+    """The last transitions, and nothing else, by push (0) and push_batch."""
+    cls = BUFFERS[prioritized]
+    buffer = cls(capacity, shape, 1, obs_dtype=dtype)
+    model = deque(maxlen=capacity)
+    k = 0
+    for n in pushes:
+        rows = [transition(k + i, shape, dtype) for i in range(max(n, 1))]
+        if n:
+            buffer.push_batch(*map(np.array, zip(*rows, strict=True)))
+        else:
+            buffer.push(*rows[0])
+        k += len(rows)
+        model.extend(rows)
+        assert len(buffer) == len(model)
+    state = buffer.state()
+    assert state["obs"].dtype == dtype
+    position = int(state["position"][0])
+    order = np.roll(np.arange(len(model)), -position if len(model) == capacity else 0)
+    for slot, row in zip(order, model, strict=True):
+        obs, action, reward, terminated, truncated, next_obs = row
+        np.testing.assert_array_equal(state["obs"][slot], obs)
+        np.testing.assert_array_equal(state["next_obs"][slot], next_obs)
+        assert state["actions"][slot].tolist() == [action]
+        assert state["rewards"][slot] == reward
+        assert state["terminated"][slot] == terminated
+        assert state["truncated"][slot] == truncated
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(1, 300), st.integers(1, 12))
+def test_uniform_draws_are_those_of_numpy(seed, batch_size, n):
+    """With a seed, and one call after the other on the buffer's own stream."""
+    buffer = ReplayBuffer(n, 3, 1, seed=seed)
+    for k in range(n):
+        buffer.push(*transition(k))
+    expected = np.random.default_rng(seed).integers(n, size=batch_size)
+    np.testing.assert_array_equal(buffer.sample(batch_size, seed)["actions"][:, 0], expected)
+    rng = np.random.default_rng(seed)
+    for size in (batch_size, 1, 2, batch_size):
+        drawn = buffer.sample(size)["actions"][:, 0]
+        np.testing.assert_array_equal(drawn, rng.integers(n, size=size))
+
+
+def test_unseeded_buffers_differ():
+    """Each has a stream of its own."""
+    draws = [filled(ReplayBuffer, 10).sample(50)["rewards"].tobytes() for _ in range(2)]
+    assert draws[0] == draws[1]
+    fresh = []
+    for _ in range(2):
+        buffer = ReplayBuffer(10, 3, 1)
+        for k in range(10):
+            buffer.push(*transition(k))
+        fresh.append(buffer.sample(50)["rewards"].tobytes())
+    assert fresh[0] != fresh[1]
+
+
+@both
+def test_rows_stay_together(cls):
+    """All parts of a row are of one transition."""
+    batch = filled(cls, 17).sample(500, seed=1)
+    for row in range(500):
+        k = int(batch["actions"][row, 0])
+        obs, _, reward, terminated, truncated, next_obs = transition(k)
+        assert 7 <= k < 17
+        np.testing.assert_array_equal(batch["obs"][row], obs)
+        np.testing.assert_array_equal(batch["next_obs"][row], next_obs)
+        assert batch["rewards"][row] == reward
+        assert (batch["terminated"][row], batch["truncated"][row]) == (terminated, truncated)
+
+
+@both
+def test_a_batch_has_the_documented_layout(cls):
+    """Keys, shapes and types."""
+    buffer = cls(10, (4, 5), 2, obs_dtype="uint8", act_dtype="int64")
+    buffer.push(np.ones((4, 5)), [1, 2], 1, 0, np.True_, np.ones((4, 5), bool))
+    layout = {key: (array.shape, array.dtype) for key, array in buffer.sample(7).items()}
+    expected = {
+        "obs": ((7, 4, 5), np.uint8),
+        "next_obs": ((7, 4, 5), np.uint8),
+        "actions": ((7, 2), np.int64),
+        "rewards": ((7,), np.float32),
+        "terminated": ((7,), np.bool_),
+        "truncated": ((7,), np.bool_),
+    }
+    if cls is PrioritizedReplayBuffer:
+        expected |= {"weights": ((7,), np.float32), "indices": ((7,), np.uint64)}
+    assert layout == expected
+
+
+@both
+@pytest.mark.parametrize(
+    "obs",
+    [
+        [1, 2, 3],
+        (1.0, 2.0, 3.0),
+        np.array([1, 2, 3], np.int8),
+        np.array([1, 2, 3], np.uint64),
+        np.array([1, 2, 3], np.float16),
+        np.array([1, 2, 3], ">f8"),
+        np.array([1, 9, 2, 9, 3, 9], np.float32)[::2],
+    ],
+)
+def test_every_kind_of_real_numbers_is_an_observation(cls, obs):
+    """Lists, tuples, and arrays of any type and layout, for every type of buffer."""
+    for dtype in ("uint8", "int32", "int64", "float32", "float64"):
+        buffer = cls(2, 3, 1, obs_dtype=dtype)
+        buffer.push(obs, np.int64(1), np.float32(2), 1, 0.0, obs)
+        buffer.push_batch([obs], [1], [2], [1], [0], [obs])
+        assert buffer.sample(5)["obs"].tolist() == [[1, 2, 3]] * 5
+
+
+@both
+@pytest.mark.parametrize("action", [0.5, np.float64(0.5), np.float32(0.5), [0.5], np.array(0.5)])
+def test_a_number_is_an_array_of_one(cls, action):
+    """The only component may be given bare."""
+    buffer = cls(4, 1, 1)
+    buffer.push(3, action, 1, False, False, 4)
+    assert buffer.sample(1)["actions"].tolist() == [[0.5]]
+    assert buffer.sample(1)["next_obs"].tolist() == [[4.0]]
+
+
+GOOD = {"obs": [0.0] * 3, "action": 0, "reward": 0, "terminated": False, "truncated": False}
+
+
+@both
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"obs": [0.0] * 4}, ValueError, "obs must have length 3 like obs_dim, got 4"),
+        ({"obs": np.zeros((3, 1))}, ValueError, r"obs must have .* 3 like obs_dim, got \(3, 1\)"),
+        ({"obs": 1.0}, ValueError, r"obs must have length 3 like obs_dim, got \(\)"),
+        ({"obs": [0, np.nan, 0]}, ValueError, "obs must be finite, .* at index 1"),
+        ({"obs": np.full(3, np.inf, np.float32)}, ValueError, "obs must be finite"),
+        ({"obs": [0, 0, 1e39]}, ValueError, r"obs must fit float32, got 1.*000 at index 2"),
+        ({"obs": ["a", "b", "c"]}, TypeError, "obs must hold real numbers"),
+        ({"obs": [[1], [1, 2]]}, ValueError, "obs must be a rectangular array"),
+        ({"obs": None}, TypeError, "obs must hold real numbers"),
+        ({"obs": [1j, 0, 0]}, TypeError, "obs must hold real numbers"),
+        ({"action": [0, 0]}, ValueError, "action must have length 1 like act_dim, got 2"),
+        ({"action": np.nan}, ValueError, "action must be finite"),
+        ({"action": "x"}, TypeError, "action must hold real numbers"),
+        ({"action": 1e39}, ValueError, "action must fit float32"),
+        ({"reward": np.nan}, ValueError, "reward must be finite"),
+        ({"reward": -np.inf}, ValueError, "reward must be finite"),
+        ({"reward": 1e39}, ValueError, "reward must fit float32"),
+        ({"reward": "1"}, TypeError, "reward must be a real number"),
+        ({"reward": None}, TypeError, "reward must be a real number"),
+        ({"terminated": None}, TypeError, "terminated must be a real number"),
+        ({"truncated": "no"}, TypeError, "truncated must be a real number"),
+        ({"next_obs": [0.0] * 2}, ValueError, "next_obs must have length 3 like obs_dim, got 2"),
+        ({"next_obs": [np.nan] * 3}, ValueError, "next_obs must be finite"),
+    ],
+)
+def test_a_bad_transition_is_refused_and_not_stored(cls, change, error, message):
+    """The argument is named, with what was expected and what came."""
+    buffer = cls(4, 3, 1)
+    with pytest.raises(error, match=message):
+        buffer.push(**GOOD | change)
+    assert len(buffer) == 0
+
+
+@both
+@pytest.mark.parametrize(
+    ("value", "dtype"), [(256, "uint8"), (-1, "uint8"), (0.5, "int32"), (2**31, "int32"),
+                         (2.0**63, "int64"), (2**63, "int64"), (np.nan, "int64")]
+)  # fmt: skip
+def test_integers_are_neither_rounded_nor_wrapped(cls, value, dtype):
+    """What an integer type does not have is refused, alone and in an array."""
+    buffer = cls(4, 1, 1, obs_dtype=dtype)
+    for obs in (value, np.array([value])):
+        with pytest.raises(ValueError, match=f"obs must fit {dtype}, got .* at index 0"):
+            buffer.push(obs, 0, 0, False, False)
+    assert len(buffer) == 0
+
+
+ROWS = {
+    "obs": np.zeros((2, 3)),
+    "actions": np.zeros((2, 1)),
+    "rewards": np.zeros(2),
+    "terminated": np.zeros(2),
+    "truncated": np.zeros(2),
+    "next_obs": np.zeros((2, 3)),
+}
+
+
+@both
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"obs": np.zeros((3, 3))}, r"obs must have shape \(2, 3\) like rewards, got \(3, 3\)"),
+        ({"obs": np.zeros(6)}, r"obs must have shape \(2, 3\) like rewards, got 6"),
+        ({"actions": np.zeros(3)}, r"actions must have shape \(2, 1\) like rewards, got 3"),
+        ({"rewards": np.zeros((2, 1))}, "rewards must have 1 dimension, got 2"),
+        ({"rewards": [0.0, np.nan]}, "rewards must be finite, got .* at index 1"),
+        ({"terminated": np.zeros(1)}, "terminated must have length 2 like rewards, got 1"),
+        ({"truncated": np.zeros((2, 1))}, "truncated must have 1 dimension, got 2"),
+        ({"next_obs": np.full((2, 3), np.inf)}, "next_obs must be finite"),
+    ],
+)
+def test_bad_rows_are_refused_and_none_is_stored(cls, change, message):
+    """The array is named; the rows before the bad one are not stored either."""
+    buffer = cls(4, 3, 1)
+    with pytest.raises(ValueError, match=message):
+        buffer.push_batch(**ROWS | change)
+    assert len(buffer) == 0
+    buffer.push_batch(**ROWS | {"actions": np.zeros(2)})
+    assert len(buffer) == 2
+
+
+@both
+def test_sampling_an_empty_buffer_is_refused(cls):
+    """The remedy is in the message."""
+    with pytest.raises(RuntimeError, match="the buffer is empty; push a transition before"):
+        cls(4, 3, 1).sample(1)
+
+
+@both
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((0,), ValueError, "batch_size must be at least 1, got 0"),
+        ((-1,), ValueError, "batch_size must be at least 1, got -1"),
+        ((1.5,), TypeError, "batch_size must be an integer, got float"),
+        ((1, -1), ValueError, "seed must lie in"),
+        ((1, 0.5), TypeError, "seed must be a non-negative integer"),
+        ((2**45,), MemoryError, "allocate"),
+    ],
+)
+def test_a_bad_draw_is_refused_and_moves_no_stream(cls, arguments, error, message):
+    """Size and seed are checked before anything is drawn."""
+    buffer = filled(cls, 5)
+    before = buffer.state()
+    with pytest.raises(error, match=message):
+        buffer.sample(*arguments)
+    assert_same(buffer.state(), before)
+
+
+@both
+def test_unknown_next_observations_cannot_be_bootstrapped_from(cls):
+    """While one is stored, a batch has none, and asking for them says why."""
+    buffer = filled(cls, 4, capacity=4)
+    buffer.push(*transition(4)[:5])
+    for _ in range(4):
+        batch = buffer.sample(8)
+        assert isinstance(batch, dict)
+        assert "next_obs" not in batch
+        with pytest.raises(KeyError, match="pushed without next_obs, so there is nothing"):
+            batch["next_obs"]
+        with pytest.raises(KeyError, match="'surplus'"):
+            batch["surplus"]
+        with pytest.raises(RuntimeError, match="pushed without next_obs"):
+            buffer.sample(8, out=filled(cls, 1).sample(8))
+        assert buffer.sample(8, out=dict(batch)).keys() == batch.keys()
+        buffer.push(*transition(5))
+    assert "next_obs" in buffer.sample(8)
+
+
+@both
+def test_out_receives_the_batch(cls):
+    """The same arrays, whatever they held before."""
+    buffer, other = filled(cls, 8), filled(cls, 8)
+    out = {
+        key: np.full_like(array, 7) if array.dtype != bool else np.full(9, 7, np.uint8).view(bool)
+        for key, array in buffer.sample(9, seed=1).items()
+    }
+    arrays = dict(out)
+    for seed in (None, 5, None):
+        assert buffer.sample(9, seed, out=out) is out
+        expected = other.sample(9, seed)
+        assert all(out[key] is arrays[key] for key in out)
+        assert {k: v.tobytes() for k, v in out.items()} == {
+            k: v.tobytes() for k, v in expected.items()
+        }
+
+
+@both
+@pytest.mark.parametrize(
+    ("key", "array", "error", "message"),
+    [
+        ("obs", np.zeros((5, 3), np.float32), ValueError, r"obs must have shape \(4, 3\) like bat"),
+        ("obs", np.zeros((4, 3)), TypeError, "obs must have dtype float32, got float64"),
+        ("actions", np.zeros((1, 4), np.float32).T[::1], None, None),
+        ("rewards", np.zeros(8, np.float32)[::2], ValueError, "rewards must be C-contiguous"),
+        ("terminated", np.zeros(4, np.uint8), TypeError, "terminated must have dtype bool"),
+        ("next_obs", [0], TypeError, "next_obs must be a NumPy array, got list"),
+        ("next_obs", "same", ValueError, "must not share memory"),
+        ("next_obs", "none", ValueError, "out must have the key next_obs"),
+        ("rewards", "none", ValueError, "out must have the keys obs, .* got"),
+        ("surplus", np.zeros(4), ValueError, "out must have the keys obs, .* got"),
+    ],
+)
+def test_unfit_out_is_refused_and_moves_no_stream(cls, key, array, error, message):
+    """The array that does not fit is named."""
+    buffer = filled(cls, 5)
+    out = buffer.sample(4)
+    before = buffer.state()
+    if isinstance(array, str) and array == "none":
+        del out[key]
+    else:
+        out[key] = out["obs"] if isinstance(array, str) else array
+    if error is None:
+        buffer.sample(4, out=out)
+        return
+    with pytest.raises(error, match=message):
+        buffer.sample(4, out=out)
+    assert_same(buffer.state(), before)
+
+
+def test_out_must_be_a_dict():
+    """A list of arrays is none."""
+    with pytest.raises(TypeError, match="out must be a dict of arrays"):
+        filled(ReplayBuffer, 1).sample(1, out=[])
+
+
+@both
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((0, 1, 1), ValueError, "capacity must be at least 1, got 0"),
+        ((1.0, 1, 1), TypeError, "capacity must be an integer"),
+        ((1, 0, 1), ValueError, "obs_dim must be at least 1, got 0"),
+        ((1, (2, -1), 1), ValueError, "obs_dim must be at least 1, got -1"),
+        ((1, 1, "ab"), TypeError, "act_dim must be an integer, got str"),
+        ((1, (1,) * 40, 1), ValueError, "obs_dim must have fewer than 32 axes"),
+        ((2**62, 1, 1), MemoryError, "not enough memory for capacity = 4611686018427387904"),
+        ((10**12, 10**6, 1), MemoryError, "not enough memory for capacity"),
+        ((1, (2**40, 2**40), 1), MemoryError, "not enough memory for obs_dim"),
+        ((1, 2**63, 1), MemoryError, "not enough memory for obs_dim"),
+    ],
+)
+def test_impossible_sizes_are_refused(cls, arguments, error, message):
+    """A size is an integer of at least 1, and memory that there is not ends no process."""
+    with pytest.raises(error, match=message):
+        cls(*arguments)
+
+
+@both
+def test_impossible_types_and_seeds_are_refused(cls):
+    """The types that there are are in the message."""
+    with pytest.raises(ValueError, match=r"obs_dtype must be one of uint8, int32.*got 'float16'"):
+        cls(1, 1, 1, obs_dtype="float16")
+    with pytest.raises(ValueError, match="act_dtype must be one of float32, int64, got 'uint8'"):
+        cls(1, 1, 1, act_dtype="uint8")
+    with pytest.raises(ValueError, match="obs_dtype must be one of"):
+        cls(1, 1, 1, obs_dtype="no type")
+    with pytest.raises(ValueError, match="seed must lie in"):
+        cls(1, 1, 1, seed=-1)
+
+
+@both
+def test_the_forecast_of_memory_covers_the_numbers(cls):
+    """At least the fields themselves, and at most twice that and two trees."""
+    bare = 10_000 * (2 * 17 * 4 + 6 * 4 + 4 + 1)
+    trees = 32 * 2**14 if cls is PrioritizedReplayBuffer else 0
+    forecast = cls.memory_bytes(10_000, 17, 6)
+    assert bare + trees <= forecast <= 2 * bare + trees
+    assert cls.memory_bytes(10, (4, 84, 84), 1, obs_dtype=np.uint8) < 10 * 57_000 + 2_000
+    with pytest.raises(MemoryError):
+        cls.memory_bytes(2**62, 4, 1)
+
+
+def test_a_repr_says_how_to_build_it():
+    """Evaluating it gives such a buffer."""
+    text = (
+        "ReplayBuffer(capacity=9, obs_dim=(4, 2), act_dim=1, obs_dtype='uint8', act_dtype='int64')"
+    )
+    buffer = ReplayBuffer(9, (4, 2), 1, obs_dtype="uint8", act_dtype="int64")
+    assert repr(buffer) == text == repr(eval(text))
+    assert repr(PrioritizedReplayBuffer(1, 1, 1)).endswith("alpha=0.6, beta=0.4)")
+    assert (buffer.capacity, PrioritizedReplayBuffer(1, 1, 1, 0.5).alpha) == (9, 0.5)
+
+
+@both
+@given(before=st.integers(0, 25), draws=st.integers(0, 3))
+def test_a_restored_buffer_goes_on_with_the_same_bits(cls, before, draws):
+    """Another buffer given the state draws and stores the same."""
+    buffer, other = filled(cls, before), cls(10, 3, 1, seed=99)
+    for _ in range(draws if before else 0):
+        batch = buffer.sample(3)
+        if cls is PrioritizedReplayBuffer:
+            buffer.update_priorities(batch["indices"], batch["rewards"] + 0.5)
+    if before % 2:
+        buffer.push(*transition(before)[:5])
+    state = buffer.state()
+    other.set_state(state)
+    assert_same(other.state(), state)
+    for k in range(30, 45):
+        assert_same(buffer.sample(5), other.sample(5)) if len(buffer) else None
+        for each in (buffer, other):
+            each.push(*transition(k))
+    assert_same(other.state(), buffer.state())
+
+
+@both
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"obs": np.zeros((5, 3))}, r"obs must have shape \(4, 3\)"),
+        ({"obs": np.full((4, 3), np.nan, np.float32)}, "obs must be finite"),
+        ({"obs": [[0.0] * 3] * 4}, r"state\['obs'\] must be an array"),
+        ({"rewards": np.zeros((4, 1))}, "rewards must have 1 dimension"),
+        ({"has_next_obs": np.zeros(3, bool)}, "has_next_obs must have length 4"),
+        ({"position": np.array([3], np.uint64)}, "position is no valid state"),
+        ({"position": np.array([2**64 - 1], np.uint64)}, "position is no valid state"),
+        ({"position": np.array([-1])}, "position must fit uint64"),
+        ({"rng": np.zeros(6, np.uint64)}, "rng is no valid state"),
+        ({"rng": np.zeros(4, np.uint64)}, "rng must have length 6"),
+        ({"surplus": np.zeros(1)}, "state must have the keys obs"),
+    ],
+)
+def test_a_malformed_state_is_refused_whole(cls, change, message):
+    """What no buffer can be in is named, and the buffer stays as it was."""
+    buffer = filled(cls, 7)
+    before = buffer.state()
+    with pytest.raises(ValueError, match=message):
+        buffer.set_state(filled(cls, 4).state() | change)
+    with pytest.raises(ValueError, match="more transitions than the capacity"):
+        buffer.set_state(filled(cls, 20, capacity=20).state())
+    with pytest.raises(TypeError, match="state must be a dict"):
+        buffer.set_state(None)
+    assert_same(buffer.state(), before)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"priorities": np.array([1.0, 0.0])}, r"priorities\[1\] must be positive"),
+        ({"priorities": np.ones(3)}, "priorities must have length 2"),
+        ({"max_priority": np.array([np.nan])}, "must be positive"),
+        ({"beta": np.array([2.0])}, r"beta must lie in \[0, 1\], got 2"),
+        ({"alpha": np.array([0.5])}, "alpha must be 0.5 as in the state, got 0.6"),
+    ],
+)
+def test_a_malformed_state_of_priorities_is_refused_whole(change, message):
+    """So are priorities from which no probability follows."""
+    buffer = filled(PrioritizedReplayBuffer, 2)
+    before = buffer.state()
+    with pytest.raises(ValueError, match=message):
+        buffer.set_state(before | change)
+    assert_same(buffer.state(), before)
+
+
+@given(
+    priorities=st.lists(st.integers(1, 50), min_size=1, max_size=30),
+    updates=st.lists(st.tuples(st.integers(0, 29), st.integers(1, 50)), max_size=30),
+    batch_size=st.integers(1, 60),
+    seed=st.integers(0, 2**64 - 1),
+)
+def test_prioritized_draws_follow_the_running_sum(priorities, updates, batch_size, seed):
+    """Stratum k draws where the running sum passes (k + u) · total / B; weights follow eq. 1."""
+    n = len(priorities)
+    buffer = PrioritizedReplayBuffer(n, 3, 1, alpha=1.0, beta=0.5)
+    for k, priority in enumerate(priorities):
+        buffer.push(*transition(k), priority=priority)
+    model = np.array(priorities, float)
+    if updates:
+        indices, values = np.array(updates).T
+        buffer.update_priorities(indices % n, values)
+        for index, value in zip(indices % n, values, strict=True):
+            model[index] = value
+    batch = buffer.sample(batch_size, seed)
+    u = np.random.default_rng(seed).random(batch_size)
+    masses = (np.arange(batch_size) + u) * (model.sum() / batch_size)
+    expected = np.minimum(np.searchsorted(np.cumsum(model), masses, side="right"), n - 1)
+    np.testing.assert_array_equal(batch["indices"], expected)
+    np.testing.assert_array_equal(batch["actions"][:, 0], expected)
+    probability = model[expected] / model.sum()
+    weights = (n * probability) ** -0.5 / (n * model.min() / model.sum()) ** -0.5
+    np.testing.assert_allclose(batch["weights"], weights, rtol=1e-6)
+
+
+def test_draws_are_in_proportion_to_priorities_to_the_power_alpha():
+    """Over many draws the frequencies are those of equation 1."""
+    buffer = PrioritizedReplayBuffer(3, 3, 1, alpha=0.5, beta=1.0)
+    for k, priority in enumerate([1.0, 4.0, 25.0]):
+        buffer.push(*transition(k), priority=priority)
+    counts = np.bincount(buffer.sample(80_000, seed=3)["indices"].astype(int))
+    np.testing.assert_allclose(counts / 80_000, np.array([1, 2, 5]) / 8, atol=1e-3)
+
+
+def test_a_new_transition_has_the_largest_priority_so_far():
+    """1 at first; after an update, the largest given (algorithm 1, line 6)."""
+    buffer = PrioritizedReplayBuffer(4, 3, 1, alpha=1.0)
+    buffer.push(*transition(0))
+    buffer.update_priorities([0], [0.5])
+    buffer.push(*transition(1))
+    buffer.update_priorities([1, 1], np.array([7, 2], np.int8))
+    buffer.push_batch(*[np.array([x]) for x in transition(2)])
+    assert buffer.state()["priorities"].tolist() == [0.5, 2.0, 7.0]
+    assert buffer.state()["max_priority"].tolist() == [7.0]
+
+
+@pytest.mark.parametrize("priority", [0, -1, np.nan, np.inf, -np.inf, 1e39])
+def test_impossible_priorities_are_refused_by_name(priority):
+    """Before anything changes, wherever they come in."""
+    buffer = filled(PrioritizedReplayBuffer, 3)
+    before = buffer.state()
+    with pytest.raises(ValueError, match=r"priority must be positive and at most 3\.4"):
+        buffer.push(*transition(3), priority=priority)
+    with pytest.raises(ValueError, match=r"priorities\[1\] must be positive and at most 3\.4"):
+        buffer.push_batch(**ROWS, priorities=[1.0, priority])
+    with pytest.raises(ValueError, match=r"priorities\[1\] must be positive and at most 3\.4"):
+        buffer.update_priorities([0, 1], [5.0, priority])
+    assert_same(buffer.state(), before)
+
+
+@pytest.mark.parametrize(
+    ("indices", "priorities", "error", "message"),
+    [
+        ([0, 3], [1.0, 1.0], ValueError, r"indices\[1\] must lie in \[0, 3\), got 3"),
+        ([0, -1], [1.0, 1.0], ValueError, "indices must fit uint64, got -1 at index 1"),
+        ([0, 1], [1.0], ValueError, "priorities must have length 2 like indices, got 1"),
+        ([0.0, 1.0], [1.0, 1.0], TypeError, "indices must be integers, got dtype float64"),
+        ([True], [1.0], TypeError, "indices must be integers, got dtype bool"),
+        (0, 1.0, ValueError, "indices must have 1 dimension, got 0"),
+        ([0], ["x"], TypeError, "priorities must hold real numbers"),
+        ([0], [None], TypeError, "priorities must hold real numbers"),
+    ],
+)
+def test_bad_updates_are_refused_and_change_nothing(indices, priorities, error, message):
+    """The argument is named."""
+    buffer = filled(PrioritizedReplayBuffer, 3)
+    before = buffer.state()
+    with pytest.raises(error, match=message):
+        buffer.update_priorities(indices, priorities)
+    assert_same(buffer.state(), before)
+    buffer.update_priorities([], [])
+
+
+def test_exponents_lie_in_the_unit_interval():
+    """In the constructor and in set_beta."""
+    for name in ("alpha", "beta"):
+        for value in (-0.1, 1.1, np.nan):
+            with pytest.raises(ValueError, match=rf"{name} must lie in \[0, 1\]"):
+                PrioritizedReplayBuffer(1, 1, 1, **{name: value})
+    with pytest.raises(ValueError, match=r"beta must lie in \[0, 1\], got 1.5"):
+        PrioritizedReplayBuffer(1, 1, 1).set_beta(1.5)
+
+
+def test_threads_push_and_sample_one_buffer():
+    """Every batch is whole, and no call fails for another's sake."""
+    buffer = PrioritizedReplayBuffer(64, 3, 1)
+    buffer.push(*transition(0))
+    stop = threading.Event()
+
+    def push() -> None:
+        k = 1
+        while not stop.is_set():
+            buffer.push(*transition(k % 200))
+            buffer.push_batch(*map(np.array, zip(*map(transition, range(5)), strict=True)))
+            k += 1
+
+    def sample(worker: int) -> int:
+        for _ in range(300):
+            batch = buffer.sample(16)
+            np.testing.assert_array_equal(batch["obs"][:, 0], batch["actions"][:, 0])
+            np.testing.assert_array_equal(batch["next_obs"], batch["obs"] + 1)
+            buffer.update_priorities(batch["indices"], batch["weights"] + 0.1)
+            if worker == 0:
+                state = buffer.state()
+                assert len(state["obs"]) == len(state["priorities"])
+        return worker
+
+    with ThreadPoolExecutor(4) as pool:
+        pusher = pool.submit(push)
+        assert sorted(pool.map(sample, range(3))) == [0, 1, 2]
+        stop.set()
+        pusher.result()
+
+
+def test_a_draw_releases_the_interpreter_lock():
+    """Another thread runs while a batch is copied, though nobody takes the lock away."""
+    buffer = ReplayBuffer(8, 100_000, 1)
+    for k in range(8):
+        buffer.push(*transition(k, (100_000,)))
+    out = buffer.sample(50)
+    done = threading.Event()
+    ticks = []
+
+    def tick() -> None:
+        while not done.is_set():
+            ticks.append(None)
+            time.sleep(0)
+
+    thread = threading.Thread(target=tick)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(10.0)
+    try:
+        thread.start()
+        before = len(ticks)
+        for _ in range(10):
+            buffer.sample(50, out=out)
+        assert len(ticks) > before
+    finally:
+        sys.setswitchinterval(interval)
+        done.set()
+        thread.join()
