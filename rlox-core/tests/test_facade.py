@@ -16,11 +16,15 @@ from rlox.kernels import backend
 
 PUBLIC = [
     "Algorithm", "AlgorithmSpec", "CallbackSpec", "CartPole", "Config", "EnvBackendSpec",
-    "LoggerSpec", "VecEnv", "compute_gae", "compute_gae_batched", "compute_gae_batched_f32",
-    "evaluate", "explain", "hookimpl", "list_algorithms", "make", "spec",
+    "LoggerSpec", "PrioritizedReplayBuffer", "ReplayBuffer", "VecEnv", "compute_gae",
+    "compute_gae_batched", "compute_gae_batched_f32", "evaluate", "explain", "hookimpl",
+    "list_algorithms", "make", "spec",
 ]  # fmt: skip
 NATIVE = ["CartPole", "VecEnv"]
-KERNELS = ["compute_gae", "compute_gae_batched", "compute_gae_batched_f32"]
+KERNELS = [
+    "PrioritizedReplayBuffer", "ReplayBuffer", "compute_gae", "compute_gae_batched",
+    "compute_gae_batched_f32",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -94,6 +98,7 @@ def test_kernel_without_rust_is_the_reference_with_one_warning() -> None:
         function = rlox.compute_gae
     assert function is reference.compute_gae
     assert rlox.compute_gae_batched is reference.compute_gae_batched
+    assert rlox.ReplayBuffer is reference.ReplayBuffer
     assert len(caught) == 1
 
 

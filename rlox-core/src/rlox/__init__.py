@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from rlox.config import Config
     from rlox.evaluation import evaluate
     from rlox.hookspecs import hookimpl
-    from rlox.reference import compute_gae, compute_gae_batched, compute_gae_batched_f32
+    from rlox.reference import (
+        PrioritizedReplayBuffer,
+        ReplayBuffer,
+        compute_gae,
+        compute_gae_batched,
+        compute_gae_batched_f32,
+    )
     from rlox.registry import explain, list_algorithms, make, spec
     from rlox.specs import AlgorithmSpec, CallbackSpec, EnvBackendSpec, LoggerSpec
 
@@ -39,7 +45,13 @@ _MODULES = {
 _SUBMODULES = ("algorithms", "callbacks", "collectors", "logging", "losses", "policies", "trainers")
 """Submodules that the documents use as attributes."""
 
-_KERNELS = ("compute_gae", "compute_gae_batched", "compute_gae_batched_f32")
+_KERNELS = (
+    "PrioritizedReplayBuffer",
+    "ReplayBuffer",
+    "compute_gae",
+    "compute_gae_batched",
+    "compute_gae_batched_f32",
+)
 """Rust where it is installed, the NumPy reference otherwise."""
 
 _NATIVE = ("CartPole", "VecEnv")
@@ -53,6 +65,8 @@ __all__ = [
     "Config",
     "EnvBackendSpec",
     "LoggerSpec",
+    "PrioritizedReplayBuffer",
+    "ReplayBuffer",
     "VecEnv",
     "compute_gae",
     "compute_gae_batched",

@@ -1,4 +1,4 @@
-"""NumPy reference kernels: slow, obvious, and the specification of the Rust ones."""
+"""NumPy reference kernels and buffers: slow, obvious, and the specification of the Rust ones."""
 
 from rlox.reference.gae import (
     compute_gae,
@@ -6,8 +6,11 @@ from rlox.reference.gae import (
     compute_gae_batched_f32,
     compute_gae_time_major,
 )
+from rlox.reference.replay import PrioritizedReplayBuffer, ReplayBuffer
 
 __all__ = [
+    "PrioritizedReplayBuffer",
+    "ReplayBuffer",
     "compute_gae",
     "compute_gae_batched",
     "compute_gae_batched_f32",

@@ -1,0 +1,158 @@
+"""Tests of :mod:`rlox.reference.replay`: by hand, and against the Rust buffers where they are."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rlox.reference import PrioritizedReplayBuffer, ReplayBuffer
+
+needs_native = pytest.mark.skipif(
+    importlib.util.find_spec("rlox_native") is None, reason="needs rlox-native"
+)
+
+
+def row(k: int) -> tuple[Any, ...]:
+    """Return the k-th transition, whose numbers tell it from all others."""
+    obs = np.array([k, k + 0.25], np.float32)
+    return obs, k, -k, k % 3 == 0, k % 2 == 0, obs + 0.5
+
+
+def filled(cls: type[Any], n: int, **options: Any) -> Any:
+    """Return a buffer of four slots after n transitions."""
+    buffer = cls(4, 2, 1, seed=0, **options)
+    for k in range(n):
+        buffer.push(*row(k))
+    return buffer
+
+
+def test_the_oldest_makes_room() -> None:
+    """Transition k lies in slot k mod capacity."""
+    state = filled(ReplayBuffer, 6).state()
+    assert state["actions"][:, 0].tolist() == [4, 5, 2, 3]
+    assert state["rewards"].tolist() == [-4, -5, -2, -3]
+    assert state["next_obs"][:, 0].tolist() == [4.5, 5.5, 2.5, 3.5]
+    assert (state["terminated"].tolist(), state["position"].tolist()) == ([0, 0, 0, 1], [2])
+
+
+def test_a_seed_gives_the_rows_of_numpy() -> None:
+    """``integers(len, size=B)`` of the seed's generator; without, the buffer's stream goes on."""
+    buffer = filled(ReplayBuffer, 4)
+    expected = np.random.default_rng(3).integers(4, size=9)
+    assert buffer.sample(9, seed=3)["actions"][:, 0].tolist() == expected.tolist()
+    rng = np.random.default_rng(0)
+    for _ in range(2):
+        assert buffer.sample(3)["actions"][:, 0].tolist() == rng.integers(4, size=3).tolist()
+
+
+def test_strata_fall_in_proportion_to_priorities() -> None:
+    """Priorities 1, 2, 5 of sum 8 in eight strata, α = β = 1: weights 1, 1/2, 1/5."""
+    buffer = filled(PrioritizedReplayBuffer, 3, alpha=1.0, beta=1.0)
+    buffer.update_priorities([0, 1, 1, 2], [1, 9, 2, 5])
+    batch = buffer.sample(8)
+    assert batch["indices"].tolist() == [0, 1, 1, 2, 2, 2, 2, 2]
+    np.testing.assert_allclose(batch["weights"], [1, 0.5, 0.5] + 5 * [0.2], rtol=1e-6)
+
+
+def test_unknown_next_observations_are_refused() -> None:
+    """Until the transition without one is gone."""
+    buffer = filled(ReplayBuffer, 1)
+    buffer.push(*row(1)[:5])
+    with pytest.raises(KeyError, match="pushed without next_obs"):
+        buffer.sample(1)["next_obs"]
+    for k in range(4):
+        buffer.push(*row(k))
+    assert buffer.sample(1)["next_obs"].shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (([0.0], 0, 0, False, False), ValueError, r"obs must have shape \(2,\), got \(1,\)"),
+        (([0.0, np.nan], 0, 0, False, False), ValueError, "obs must be finite"),
+        (([0.0, 1e39], 0, 0, False, False), ValueError, "obs must fit float32"),
+        ((["a", "b"], 0, 0, False, False), TypeError, "obs must hold real numbers"),
+        (([0.0, 0.0], 0, np.inf, False, False), ValueError, "reward must be finite"),
+    ],
+)
+def test_a_bad_transition_is_refused(
+    arguments: tuple[Any, ...], error: type[Exception], message: str
+) -> None:
+    """By name, and nothing is stored."""
+    for cls in (ReplayBuffer, PrioritizedReplayBuffer):
+        buffer = cls(4, 2, 1)
+        with pytest.raises(error, match=message):
+            buffer.push(*arguments)
+        assert len(buffer) == 0
+
+
+@pytest.mark.parametrize("priority", [0.0, -1.0, np.nan, np.inf, 1e39])
+def test_a_bad_priority_is_refused(priority: float) -> None:
+    """Before anything changes."""
+    buffer = filled(PrioritizedReplayBuffer, 2)
+    before = buffer.state()
+    with pytest.raises(ValueError, match="priorities must be positive"):
+        buffer.update_priorities([0, 1], [3.0, priority])
+    with pytest.raises(ValueError, match="priority must be positive"):
+        buffer.push(*row(2), priority=priority)
+    with pytest.raises(ValueError, match=r"indices must lie in \[0, 2\)"):
+        buffer.update_priorities([2], [1.0])
+    assert_same(before, buffer.state())
+
+
+def assert_same(a: dict[str, Any], b: dict[str, Any]) -> None:
+    """Check that two dicts have the same keys, types and numbers."""
+    assert list(a) == list(b)
+    for key in a:
+        np.testing.assert_array_equal(a[key], b[key], err_msg=key, strict=True)
+
+
+@needs_native
+@given(
+    capacity=st.integers(1, 9),
+    actions=st.lists(
+        st.sampled_from(["push", "push_batch", "partial", "sample", "seeded", "update", "resume"]),
+        max_size=25,
+    ),
+    prioritized=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+def test_rust_does_what_the_reference_does(
+    capacity: int, actions: list[str], prioritized: bool, seed: int
+) -> None:
+    """The same calls give the same batches and the same states."""
+    import rlox_native
+
+    pair: list[Any]
+    if prioritized:
+        classes: tuple[Any, ...] = PrioritizedReplayBuffer, rlox_native.PrioritizedReplayBuffer
+        # with α = 1 and priorities in eighths every sum is exact, in any order
+        pair = [cls(capacity, 2, 1, alpha=1.0, beta=0.5, seed=seed) for cls in classes]
+    else:
+        pair = [cls(capacity, 2, 1, seed=seed) for cls in (ReplayBuffer, rlox_native.ReplayBuffer)]
+    rng = np.random.default_rng(seed)
+    for k, action in enumerate(["push", *actions]):
+        if action == "push":
+            [buffer.push(*row(k)) for buffer in pair]
+        elif action == "partial":
+            [buffer.push(*row(k)[:5]) for buffer in pair]
+        elif action == "push_batch":
+            rows = [
+                np.array(values) for values in zip(*(row(k + i) for i in range(5)), strict=True)
+            ]
+            results = [buffer.push_batch(*rows) for buffer in pair]
+        elif action in ("sample", "seeded"):
+            results = [buffer.sample(7, k if action == "seeded" else None) for buffer in pair]
+            assert_same(*results)
+        elif action == "update" and prioritized:
+            indices, priorities = rng.integers(len(pair[0]), size=6), rng.integers(1, 64, 6) / 8
+            results = [buffer.update_priorities(indices, priorities) for buffer in pair]
+        elif action == "resume":
+            states = [buffer.state() for buffer in pair]
+            for buffer, state in zip(pair, reversed(states), strict=True):
+                buffer.set_state(state)
+        assert_same(pair[0].state(), pair[1].state())
