@@ -113,13 +113,12 @@ def test_make_takes_callbacks_and_logger_by_name(tmp_path: Path) -> None:
         (
             {"name": "counting", "env": "CartPole-v1", "logger": "json"},
             UnknownNameError,
-            "unknown logger 'json'; did you mean 'jsonl'? "
-            "(installed: console, csv, jsonl, tensorboard)",
+            "unknown logger 'json'; did you mean 'jsonl'? (installed: {rlox_loggers})",
         ),
         (
             {"name": "counting", "env": "CartPole-v1", "callbacks": ["evl"]},
             UnknownNameError,
-            "unknown callback 'evl'; did you mean 'eval'? (installed: eval, progress)",
+            "unknown callback 'evl'; did you mean 'eval'? (installed: {rlox_callbacks})",
         ),
         (
             {"name": "lacking", "env": "CartPole-v1"},
@@ -139,7 +138,10 @@ def test_make_refuses(arguments: dict[str, Any], error: type[Exception], message
     """Every wrong call has one exact message with its remedy."""
     with pytest.raises(error) as caught:
         rlox.make(**arguments)
-    assert str(caught.value) == message
+    installed = {
+        hook: ", ".join(get_registry().names(hook)) for hook in ("rlox_loggers", "rlox_callbacks")
+    }
+    assert str(caught.value) == message.format(**installed)
 
 
 @pytest.mark.usefixtures("installed")

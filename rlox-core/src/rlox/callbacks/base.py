@@ -1,0 +1,125 @@
+"""The events of a training, and several callbacks in sequence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+__all__ = ["Callback", "CallbackList"]
+
+
+class Callback:
+    """Base class: override the events of interest, the others do nothing.
+
+    Every event gets ``step`` (env steps done so far) and ``algo`` (the algorithm) as keywords, and
+    those named below; accept ``**kwargs`` for what later versions add.
+    """
+
+    def on_training_start(self, **kwargs: Any) -> None:
+        """Handle the start, once, before the first env step."""
+
+    def on_step(self, **kwargs: Any) -> bool:
+        """Handle one vector step, N env steps of N envs; return False to stop training."""
+        return True
+
+    def on_rollout_end(self, **kwargs: Any) -> None:
+        """Handle the end of a rollout; also gets ``batch``."""
+
+    def on_train_batch(self, **kwargs: Any) -> None:
+        """Handle one optimiser step; also gets ``gradient_step`` and ``metrics``."""
+
+    def on_iteration_end(self, **kwargs: Any) -> None:
+        """Handle the end of a collect-and-learn round; also gets ``metrics``."""
+
+    def on_eval(self, **kwargs: Any) -> None:
+        """Handle an evaluation; also gets ``result`` (``rlox.evaluation.EvaluationResult``)."""
+
+    def on_training_end(self, **kwargs: Any) -> None:
+        """Handle the end, once, also after an error; also gets ``metrics``."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed training needs, as nested dicts of arrays and plain values."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+
+
+class CallbackList(Callback):
+    """Several callbacks in sequence.
+
+    Args:
+        callbacks: called in this order.
+    """
+
+    def __init__(self, callbacks: Iterable[Callback] | None = None) -> None:
+        self.callbacks = list(callbacks or ())
+        for callback in self.callbacks:
+            if not isinstance(callback, Callback):
+                raise TypeError(
+                    "callbacks must be rlox.callbacks.Callback objects, got "
+                    f"{type(callback).__name__}"
+                )
+
+    def listens(self, event: str) -> bool:
+        """Return whether any callback handles ``event``, so that unheard events cost nothing."""
+        return any(
+            callback.listens(event)
+            if isinstance(callback, CallbackList)
+            else getattr(type(callback), event) is not getattr(Callback, event)
+            for callback in self.callbacks
+        )
+
+    def on_training_start(self, **kwargs: Any) -> None:
+        """Call every callback."""
+        for callback in self.callbacks:
+            callback.on_training_start(**kwargs)
+
+    def on_step(self, **kwargs: Any) -> bool:
+        """Call every callback; False if any returned False."""
+        # a list, not a generator: every callback is called even after one said stop
+        answers = [callback.on_step(**kwargs) for callback in self.callbacks]
+        return False not in answers
+
+    def on_rollout_end(self, **kwargs: Any) -> None:
+        """Call every callback."""
+        for callback in self.callbacks:
+            callback.on_rollout_end(**kwargs)
+
+    def on_train_batch(self, **kwargs: Any) -> None:
+        """Call every callback."""
+        for callback in self.callbacks:
+            callback.on_train_batch(**kwargs)
+
+    def on_iteration_end(self, **kwargs: Any) -> None:
+        """Call every callback."""
+        for callback in self.callbacks:
+            callback.on_iteration_end(**kwargs)
+
+    def on_eval(self, **kwargs: Any) -> None:
+        """Call every callback."""
+        for callback in self.callbacks:
+            callback.on_eval(**kwargs)
+
+    def on_training_end(self, **kwargs: Any) -> None:
+        """Call every callback."""
+        for callback in self.callbacks:
+            callback.on_training_end(**kwargs)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return every callback's state under its class name, numbered where it occurs again."""
+        return {name: callback.state_dict() for name, callback in self._named()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the callbacks that are in both; others start anew."""
+        for name, callback in self._named():
+            if name in state:
+                callback.load_state_dict(state[name])
+
+    def _named(self) -> Iterator[tuple[str, Callback]]:
+        seen: Counter[str] = Counter()
+        for callback in self.callbacks:
+            name = type(callback).__name__
+            seen[name] += 1
+            yield f"{name}-{seen[name]}", callback

@@ -1,0 +1,97 @@
+"""Evaluate during training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rlox.callbacks.base import Callback
+
+__all__ = ["EvalCallback"]
+
+
+class EvalCallback(Callback):
+    """Evaluate periodically and keep the best model.
+
+    Args:
+        eval_env: env to evaluate on; none: the one that the algorithm trains on, made anew.
+        eval_freq: env steps between evaluations.
+        n_eval_episodes: episodes per evaluation.
+        best_model_path: where to save the best model so far; none: nowhere.
+        verbose: print each result.
+        deterministic: act with the mode of the policy rather than a sample.
+        seed: seed of every evaluation, so that all see the same starts.
+    """
+
+    def __init__(
+        self,
+        eval_env: Any = None,
+        eval_freq: int = 10_000,
+        n_eval_episodes: int = 5,
+        best_model_path: str | Path | None = None,
+        verbose: bool = True,
+        *,
+        deterministic: bool = True,
+        seed: int = 0,
+    ) -> None:
+        if eval_freq < 1:
+            raise ValueError(f"eval_freq must be at least 1, got {eval_freq}")
+        self.eval_env = eval_env
+        self.eval_freq = eval_freq
+        self.n_eval_episodes = n_eval_episodes
+        self.best_model_path = best_model_path
+        self.verbose = verbose
+        self.deterministic = deterministic
+        self.seed = seed
+        self.best_reward = float("-inf")
+        self.eval_results: list[tuple[int, float]] = []
+        """(env steps, mean return) of each evaluation."""
+        self._next_eval = eval_freq
+
+    def on_training_start(self, **kwargs: Any) -> None:
+        """Count from the algorithm's present env step."""
+        self._next_eval = (kwargs["step"] // self.eval_freq + 1) * self.eval_freq
+
+    def on_step(self, **kwargs: Any) -> bool:
+        """Evaluate when the next multiple of ``eval_freq`` has been reached or passed."""
+        step, algo = kwargs["step"], kwargs["algo"]
+        if step < self._next_eval:
+            return True
+        self._next_eval = (step // self.eval_freq + 1) * self.eval_freq
+        result = algo.evaluate(
+            self.eval_env,
+            n_episodes=self.n_eval_episodes,
+            deterministic=self.deterministic,
+            seed=self.seed,
+        )
+        self.eval_results.append((step, result.mean_return))
+        if self.verbose:
+            print(
+                f"evaluation at {step} env steps: return {result.mean_return:.1f} ± "
+                f"{result.std_return:.1f} over {self.n_eval_episodes} episodes"
+            )
+        if algo.logger is not None:
+            algo.logger.on_eval(
+                step,
+                {
+                    "mean_reward": result.mean_return,
+                    "std_reward": result.std_return,
+                    "mean_episode_length": float(result.lengths.mean()),
+                },
+            )
+        if result.mean_return > self.best_reward:
+            self.best_reward = result.mean_return
+            if self.best_model_path is not None:
+                algo.save(self.best_model_path)
+        algo.callbacks.on_eval(step=step, algo=algo, result=result)
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the results so far; the best of them decides what the next best model is."""
+        return {"eval_results": [list(result) for result in self.eval_results]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the results."""
+        self.eval_results = [(int(step), float(mean)) for step, mean in state["eval_results"]]
+        self.best_reward = max((mean for _, mean in self.eval_results), default=float("-inf"))

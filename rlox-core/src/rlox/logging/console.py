@@ -1,0 +1,36 @@
+"""Metrics on standard output."""
+
+from __future__ import annotations
+
+from rlox.logging.base import LoggerCallback, Metrics
+
+__all__ = ["ConsoleLogger"]
+
+
+class ConsoleLogger(LoggerCallback):
+    """A line of metrics on standard output.
+
+    Args:
+        log_interval: env steps between lines.
+    """
+
+    def __init__(self, log_interval: int = 1000) -> None:
+        if log_interval < 1:
+            raise ValueError(f"log_interval must be at least 1, got {log_interval}")
+        self.log_interval = log_interval
+        self._next = 0
+
+    def on_train_step(self, step: int, metrics: Metrics) -> None:
+        """Print a line when ``log_interval`` env steps have passed since the last."""
+        if step >= self._next:
+            self._next = step + self.log_interval
+            self._print("train", step, metrics)
+
+    def on_eval(self, step: int, metrics: Metrics) -> None:
+        """Print a line."""
+        self._print("eval", step, metrics)
+
+    @staticmethod
+    def _print(kind: str, step: int, metrics: Metrics) -> None:
+        values = " ".join(f"{name}={value:.4g}" for name, value in metrics.items())
+        print(f"{kind} step={step} {values}", flush=True)

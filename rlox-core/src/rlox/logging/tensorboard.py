@@ -1,0 +1,46 @@
+"""Metrics as TensorBoard event files."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from rlox.errors import missing_extra
+from rlox.logging.base import LoggerCallback, Metrics
+
+__all__ = ["TensorBoardLogger"]
+
+
+class TensorBoardLogger(LoggerCallback):
+    """TensorBoard event files with the tags ``train/<metric>`` and ``eval/<metric>``.
+
+    Args:
+        log_dir: folder of the event file.
+
+    Raises:
+        MissingDependencyError: torch or tensorboard is not installed.
+    """
+
+    def __init__(self, log_dir: str | Path = "runs") -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise missing_extra("TensorBoardLogger", "tensorboard") from None
+        self._writer = SummaryWriter(str(log_dir))
+
+    def on_train_step(self, step: int, metrics: Metrics) -> None:
+        """Write one scalar per metric."""
+        self._write("train", step, metrics)
+
+    def on_eval(self, step: int, metrics: Metrics) -> None:
+        """Write one scalar per metric."""
+        self._write("eval", step, metrics)
+
+    def _write(self, kind: str, step: int, metrics: Metrics) -> None:
+        for name, value in metrics.items():
+            if math.isfinite(value):
+                self._writer.add_scalar(f"{kind}/{name}", value, step)
+
+    def close(self) -> None:
+        """Write out the event file."""
+        self._writer.close()
