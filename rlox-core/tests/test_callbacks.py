@@ -35,7 +35,7 @@ class RecordingLogger(LoggerCallback):
 
 
 class Stopper(Callback):
-    """Returns a fixed answer from on_step and counts the calls."""
+    """Returns a fixed answer from the events that can stop, and counts the calls."""
 
     def __init__(self, answer: Any) -> None:
         self.answer, self.calls = answer, 0
@@ -45,20 +45,28 @@ class Stopper(Callback):
         self.calls += 1
         return self.answer
 
+    def on_iteration_end(self, **kwargs: Any) -> Any:
+        """Answer."""
+        return self.on_step()
 
+
+@pytest.mark.parametrize("event", ["on_step", "on_iteration_end"])
 @pytest.mark.parametrize(
     ("answers", "goes_on"),
     [([True, True], True), ([True, False], False), ([None, True], True), ([], True)],
 )
-def test_list_goes_on_unless_one_returns_false(answers: list[Any], goes_on: bool) -> None:
+def test_list_goes_on_unless_one_returns_false(
+    event: str, answers: list[Any], goes_on: bool
+) -> None:
     """Forgetting to return anything does not stop the training."""
-    assert CallbackList(map(Stopper, answers)).on_step(step=0) is goes_on
+    assert getattr(CallbackList(map(Stopper, answers)), event)(step=0) is goes_on
 
 
-def test_list_calls_every_callback_even_when_one_stops() -> None:
+@pytest.mark.parametrize("event", ["on_step", "on_iteration_end"])
+def test_list_calls_every_callback_even_when_one_stops(event: str) -> None:
     """A stop does not keep the others from seeing the step."""
     last = Stopper(True)
-    CallbackList([Stopper(False), last]).on_step(step=0)
+    getattr(CallbackList([Stopper(False), last]), event)(step=0)
     assert last.calls == 1
 
 

@@ -133,6 +133,23 @@ def test_callback_stops_within_the_iteration(counting: ModuleType) -> None:
     assert metrics == logger.rows[-1][1]
 
 
+def test_callback_stops_between_iterations(counting: ModuleType) -> None:
+    """Returning False at an iteration's end loses nothing of it, and starts no other."""
+
+    class StopAfterTwo(Callback):
+        def on_iteration_end(self, **kwargs: Any) -> bool:
+            return bool(kwargs["algo"].clock.iterations < 2)
+
+    trace, logger = Trace(), Rows()
+    algorithm = counting.CountingAlgorithm(
+        "CartPole-v1", callbacks=[StopAfterTwo(), trace], logger=logger
+    )
+    metrics = algorithm.train(1000)
+    assert trace.events[-2:] == [("iteration", 16), ("end", 16)]
+    assert metrics == logger.rows[-1][1]
+    assert metrics["mean_reward"] == 2.0
+
+
 def test_stop_before_the_first_iteration_ends_has_no_metrics(counting: ModuleType) -> None:
     """There is no mean return yet."""
     algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[Trace(stop_at=2)])

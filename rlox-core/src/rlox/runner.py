@@ -89,7 +89,10 @@ def run(algorithm: Algorithm, total_timesteps: int | None) -> dict[str, float]:
             metrics["env_steps_per_second"] = (clock.env_steps - steps_before) / seconds
             if logger is not None:
                 logger.on_train_step(clock.env_steps, metrics)
-            callbacks.on_iteration_end(step=clock.env_steps, algo=algorithm, metrics=metrics)
+            if not callbacks.on_iteration_end(
+                step=clock.env_steps, algo=algorithm, metrics=metrics
+            ):
+                break
     except StopTraining:
         pass
     finally:

@@ -29,8 +29,12 @@ class Callback:
     def on_train_batch(self, **kwargs: Any) -> None:
         """Handle one optimiser step; also gets ``gradient_step`` and ``metrics``."""
 
-    def on_iteration_end(self, **kwargs: Any) -> None:
-        """Handle the end of a collect-and-learn round; also gets ``metrics``."""
+    def on_iteration_end(self, **kwargs: Any) -> bool | None:
+        """Handle the end of a collect-and-learn round; return False to stop training.
+
+        Also gets ``metrics``.
+        """
+        return True
 
     def on_eval(self, **kwargs: Any) -> None:
         """Handle an evaluation; also gets ``result`` (``rlox.evaluation.EvaluationResult``)."""
@@ -92,10 +96,10 @@ class CallbackList(Callback):
         for callback in self.callbacks:
             callback.on_train_batch(**kwargs)
 
-    def on_iteration_end(self, **kwargs: Any) -> None:
-        """Call every callback."""
-        for callback in self.callbacks:
-            callback.on_iteration_end(**kwargs)
+    def on_iteration_end(self, **kwargs: Any) -> bool:
+        """Call every callback; False if any returned False."""
+        answers = [callback.on_iteration_end(**kwargs) for callback in self.callbacks]
+        return False not in answers
 
     def on_eval(self, **kwargs: Any) -> None:
         """Call every callback."""
