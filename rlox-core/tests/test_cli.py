@@ -469,7 +469,7 @@ def test_list_shows_all_kinds_with_distribution_and_summary(run: Callable[..., R
     """One table has algorithms, env backends, loggers and callbacks."""
     rows = [" ".join(line.split()) for line in run("list").out.splitlines()]
     assert "algorithms counting rlox-counting Counts instead of learning." in rows
-    for start_ in ("env backends gymnasium rlox-core", "loggers console", "callbacks eval"):
+    for start_ in ("env backends gymnasium rlox-core", "loggers console", "callbacks checkpoint"):
         assert any(row.startswith(start_) for row in rows)
     values = json.loads(run("list", "--json").out)
     assert set(values) == {"algorithms", "env_backends", "loggers", "callbacks", "conflicts"}

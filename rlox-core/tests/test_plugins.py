@@ -57,7 +57,7 @@ def test_core_registers_through_its_own_entry_point(install: Install) -> None:
     """What core provides comes the way of any plugin."""
     found = [r for r in load_plugins() if r.distribution == "rlox-core"]
     assert names(found) == {
-        "console", "csv", "eval", "gymnasium", "jsonl", "progress", "tensorboard",
+        "checkpoint", "console", "csv", "eval", "gymnasium", "jsonl", "progress", "tensorboard",
     }  # fmt: skip
 
 

@@ -47,6 +47,11 @@ def rlox_loggers() -> Iterable[LoggerSpec]:
 @hookimpl
 def rlox_callbacks() -> Iterable[CallbackSpec]:
     """Register the callbacks of :mod:`rlox.callbacks`."""
+    yield CallbackSpec(
+        "checkpoint",
+        "Saves a checkpoint every so many env steps.",
+        "rlox.callbacks:CheckpointCallback",
+    )
     yield CallbackSpec("eval", "Evaluates every so many env steps.", "rlox.callbacks:EvalCallback")
     yield CallbackSpec(
         "progress",

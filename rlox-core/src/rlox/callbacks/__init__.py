@@ -1,7 +1,8 @@
 """Hooks into training. Every ``step`` is in env steps, whatever the number of envs."""
 
 from rlox.callbacks.base import Callback, CallbackList
+from rlox.callbacks.checkpoint import CheckpointCallback
 from rlox.callbacks.evaluation import EvalCallback
 from rlox.callbacks.progress import ProgressCallback
 
-__all__ = ["Callback", "CallbackList", "EvalCallback", "ProgressCallback"]
+__all__ = ["Callback", "CallbackList", "CheckpointCallback", "EvalCallback", "ProgressCallback"]

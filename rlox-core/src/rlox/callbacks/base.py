@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = ["Callback", "CallbackList"]
 
@@ -15,6 +15,10 @@ class Callback:
     Every event gets ``step`` (env steps done so far) and ``algo`` (the algorithm) as keywords, and
     those named below; accept ``**kwargs`` for what later versions add.
     """
+
+    saves_training: ClassVar[bool] = False
+    """Whether ``on_iteration_end`` saves the training: it is then called after the other callbacks,
+    so that what it saves includes what they made of the iteration."""
 
     def on_training_start(self, **kwargs: Any) -> None:
         """Handle the start, once, before the first env step."""
@@ -54,7 +58,7 @@ class CallbackList(Callback):
     """Several callbacks in sequence.
 
     Args:
-        callbacks: called in this order.
+        callbacks: called in this order, but see :attr:`Callback.saves_training`.
     """
 
     def __init__(self, callbacks: Iterable[Callback] | None = None) -> None:
@@ -97,9 +101,9 @@ class CallbackList(Callback):
             callback.on_train_batch(**kwargs)
 
     def on_iteration_end(self, **kwargs: Any) -> bool:
-        """Call every callback; False if any returned False."""
-        answers = [callback.on_iteration_end(**kwargs) for callback in self.callbacks]
-        return False not in answers
+        """Call every callback, those that save last; False if any returned False."""
+        ordered = sorted(self.callbacks, key=lambda callback: callback.saves_training)
+        return False not in [callback.on_iteration_end(**kwargs) for callback in ordered]
 
     def on_eval(self, **kwargs: Any) -> None:
         """Call every callback."""

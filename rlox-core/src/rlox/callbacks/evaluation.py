@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlox.callbacks.base import Callback
+from rlox.callbacks.frequency import Multiples, require_at_least
 
 __all__ = ["EvalCallback"]
 
@@ -22,6 +23,9 @@ class EvalCallback(Callback):
         verbose: print each result.
         deterministic: act with the mode of the policy rather than a sample.
         seed: seed of every evaluation, so that all see the same starts.
+
+    Raises:
+        ValueError: ``eval_freq`` or ``n_eval_episodes`` is not positive.
     """
 
     def __init__(
@@ -35,8 +39,7 @@ class EvalCallback(Callback):
         deterministic: bool = True,
         seed: int = 0,
     ) -> None:
-        if eval_freq < 1:
-            raise ValueError(f"eval_freq must be at least 1, got {eval_freq}")
+        require_at_least(1, n_eval_episodes=n_eval_episodes)
         self.eval_env = eval_env
         self.eval_freq = eval_freq
         self.n_eval_episodes = n_eval_episodes
@@ -47,18 +50,17 @@ class EvalCallback(Callback):
         self.best_reward = float("-inf")
         self.eval_results: list[tuple[int, float]] = []
         """(env steps, mean return) of each evaluation."""
-        self._next_eval = eval_freq
+        self._due = Multiples("eval_freq", eval_freq)
 
     def on_training_start(self, **kwargs: Any) -> None:
         """Count from the algorithm's present env step."""
-        self._next_eval = (kwargs["step"] // self.eval_freq + 1) * self.eval_freq
+        self._due.count_from(kwargs["step"])
 
     def on_step(self, **kwargs: Any) -> bool:
         """Evaluate when the next multiple of ``eval_freq`` has been reached or passed."""
         step, algo = kwargs["step"], kwargs["algo"]
-        if step < self._next_eval:
+        if not self._due.reached(step):
             return True
-        self._next_eval = (step // self.eval_freq + 1) * self.eval_freq
         result = algo.evaluate(
             self.eval_env,
             n_episodes=self.n_eval_episodes,

@@ -1,4 +1,4 @@
-"""Callbacks of ``rlox train``: periodic checkpoints, signals, progress without a terminal."""
+"""Callbacks of ``rlox train``: signals, and progress without a terminal."""
 
 from __future__ import annotations
 
@@ -8,40 +8,8 @@ from types import FrameType
 from typing import Any
 
 from rlox.callbacks import Callback
-from rlox.cli.run_folder import RunFolder
 
-__all__ = ["Interruption", "PeriodicCheckpoint", "ProgressLines"]
-
-
-class PeriodicCheckpoint(Callback):
-    """Saves ``checkpoints/step-<env steps>.safetensors`` after every multiple of ``every``.
-
-    At the end of the iteration that reaches or passes it: no rollout is under way then, and the
-    resumed training equals the uninterrupted one.
-
-    Args:
-        folder: of the run.
-        every: env steps between checkpoints.
-    """
-
-    def __init__(self, folder: RunFolder, every: int) -> None:
-        self._folder = folder
-        self._every = every
-        self._next = every
-
-    def on_training_start(self, **kwargs: Any) -> None:
-        """Count from the algorithm's present env step."""
-        self._next = self._following(kwargs["step"])
-
-    def on_iteration_end(self, **kwargs: Any) -> None:
-        """Save when the next multiple has been reached or passed."""
-        step = kwargs["step"]
-        if step >= self._next:
-            self._next = self._following(step)
-            kwargs["algo"].save(self._folder.checkpoint(f"step-{step}"))
-
-    def _following(self, step: int) -> int:
-        return (step // self._every + 1) * self._every
+__all__ = ["Interruption", "ProgressLines"]
 
 
 class Interruption(Callback):

@@ -36,9 +36,14 @@ class RunFolder:
         env = env.replace("/", "_").replace(":", "_")
         return Path("runs") / f"{algorithm.name}-{env}-{algorithm.streams.seed}-{stamp}"
 
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the checkpoints."""
+        return self.path / "checkpoints"
+
     def checkpoint(self, name: str) -> Path:
         """Return the path of the checkpoint ``name``."""
-        return self.path / "checkpoints" / f"{name}.safetensors"
+        return self.checkpoints / f"{name}.safetensors"
 
     def start(self, algorithm: Algorithm, env: str, total_timesteps: int) -> None:
         """Make the folder, and write ``config.yaml`` and the first ``run.json``."""

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, cast
 
 from rlox import registry
-from rlox.callbacks import Callback, EvalCallback, ProgressCallback
-from rlox.cli.callbacks import Interruption, PeriodicCheckpoint, ProgressLines
+from rlox.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressCallback
+from rlox.cli.callbacks import Interruption, ProgressLines
 from rlox.cli.output import print_pairs
 from rlox.cli.run_folder import RunFolder, require_unused
 from rlox.logging import LoggerCallback, LoggerList
@@ -68,7 +68,9 @@ def _callbacks(folder: RunFolder, options: RunOptions) -> list[Callback]:
             )
         )
     if options.checkpoint_freq:
-        callbacks.append(PeriodicCheckpoint(folder, options.checkpoint_freq))
+        callbacks.append(
+            CheckpointCallback(options.checkpoint_freq, folder.checkpoints, verbose=False)
+        )
     # two bars cannot share a terminal
     if not options.quiet and "progress" not in (options.callback or ()):
         callbacks.append(ProgressCallback() if sys.stdout.isatty() else ProgressLines())

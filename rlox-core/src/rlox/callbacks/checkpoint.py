@@ -1,0 +1,82 @@
+"""Save checkpoints during training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rlox.callbacks.base import Callback
+from rlox.callbacks.frequency import Multiples, require_at_least
+
+__all__ = ["CheckpointCallback"]
+
+
+class CheckpointCallback(Callback):
+    """Save ``step-<env steps>.safetensors`` after every multiple of a number of env steps.
+
+    At the end of the iteration that reaches or passes it: no rollout is under way then, so that
+    the resumed training equals the uninterrupted one.
+
+    Args:
+        save_freq: env steps between checkpoints.
+        save_path: folder; made if missing.
+        verbose: print each file's path.
+        keep_last: number of checkpoints to keep; older ones of this training are deleted. None:
+            all.
+
+    Raises:
+        ValueError: ``save_freq`` or ``keep_last`` is not positive.
+    """
+
+    saves_training: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        save_freq: int = 10_000,
+        save_path: str | Path = "checkpoints",
+        verbose: bool = True,
+        *,
+        keep_last: int | None = None,
+    ) -> None:
+        if keep_last is not None:
+            require_at_least(1, keep_last=keep_last)
+        self.save_freq = save_freq
+        self.save_path = Path(save_path)
+        self.verbose = verbose
+        self.keep_last = keep_last
+        self.saved_steps: list[int] = []
+        """Env steps of the checkpoints that were saved and kept, in the order of saving."""
+        self._due = Multiples("save_freq", save_freq)
+
+    def path(self, step: int) -> Path:
+        """Return where the checkpoint of env step ``step`` is saved."""
+        return self.save_path / f"step-{step}.safetensors"
+
+    def on_training_start(self, **kwargs: Any) -> None:
+        """Count from the algorithm's present env step."""
+        self._due.count_from(kwargs["step"])
+
+    def on_iteration_end(self, **kwargs: Any) -> None:
+        """Save when the next multiple of ``save_freq`` has been reached or passed."""
+        step = kwargs["step"]
+        if not self._due.reached(step):
+            return
+        steps = [*(saved for saved in self.saved_steps if saved != step), step]
+        kept = steps[-self.keep_last :] if self.keep_last else steps
+        # before saving, for the file holds this callback's state too
+        self.saved_steps = kept
+        kwargs["algo"].save(self.path(step))
+        for old in set(steps) - set(kept):
+            self.path(old).unlink(missing_ok=True)
+        if self.verbose:
+            print(f"saved {self.path(step)}")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the env steps of the checkpoints, which decide what is deleted next."""
+        return {"saved_steps": list(self.saved_steps)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the env steps of the checkpoints."""
+        # numbers only: what a foreign file says must not name files to delete elsewhere
+        self.saved_steps = [int(step) for step in state["saved_steps"]]

@@ -1,0 +1,43 @@
+"""Which multiples of a number of env steps a training has reached."""
+
+from __future__ import annotations
+
+__all__ = ["Multiples", "require_at_least"]
+
+
+class Multiples:
+    """Tells when another multiple of a frequency has been reached or passed.
+
+    A vector step advances the clock by N and an iteration by T*N env steps, so a multiple is
+    mostly passed rather than met.
+
+    Args:
+        name: of the option that sets the frequency, for the error's text.
+        frequency: in env steps.
+
+    Raises:
+        ValueError: ``frequency`` is not positive.
+    """
+
+    def __init__(self, name: str, frequency: int) -> None:
+        require_at_least(1, **{name: frequency})
+        self._frequency = frequency
+        self._next = frequency
+
+    def count_from(self, step: int) -> None:
+        """Take the multiples up to env step ``step`` for done."""
+        self._next = (step // self._frequency + 1) * self._frequency
+
+    def reached(self, step: int) -> bool:
+        """Return whether ``step`` reaches or passes a multiple that is not done; it is then."""
+        if step < self._next:
+            return False
+        self.count_from(step)
+        return True
+
+
+def require_at_least(bound: float, **values: float) -> None:
+    """Raise a ``ValueError`` for any value, given by its name, below ``bound`` or NaN."""
+    for name, value in values.items():
+        if not value >= bound:
+            raise ValueError(f"{name} must be at least {bound:g}, got {value}")

@@ -1,0 +1,84 @@
+"""Tests of :mod:`rlox.callbacks.base`."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, ClassVar
+
+import pytest
+from rlox.callbacks import Callback, CallbackList
+
+
+class Stopper(Callback):
+    """Returns a fixed answer from the events that can stop, and counts the calls."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer, self.calls = answer, 0
+
+    def on_step(self, **kwargs: Any) -> Any:
+        """Answer."""
+        self.calls += 1
+        return self.answer
+
+    def on_iteration_end(self, **kwargs: Any) -> Any:
+        """Answer."""
+        return self.on_step()
+
+
+@pytest.mark.parametrize("event", ["on_step", "on_iteration_end"])
+@pytest.mark.parametrize(
+    ("answers", "goes_on"),
+    [([True, True], True), ([True, False], False), ([None, True], True), ([], True)],
+)
+def test_list_goes_on_unless_one_returns_false(
+    event: str, answers: list[Any], goes_on: bool
+) -> None:
+    """Forgetting to return anything does not stop the training."""
+    assert getattr(CallbackList(map(Stopper, answers)), event)(step=0) is goes_on
+
+
+@pytest.mark.parametrize("event", ["on_step", "on_iteration_end"])
+def test_list_calls_every_callback_even_when_one_stops(event: str) -> None:
+    """A stop does not keep the others from seeing the step."""
+    last = Stopper(True)
+    getattr(CallbackList([Stopper(False), last]), event)(step=0)
+    assert last.calls == 1
+
+
+def test_list_listens_to_what_its_callbacks_handle() -> None:
+    """Events that nobody overrides are not heard, also through nested lists."""
+    assert not CallbackList([Callback()]).listens("on_step")
+    assert CallbackList([Callback(), Stopper(True)]).listens("on_step")
+    assert CallbackList([CallbackList([Stopper(True)])]).listens("on_step")
+    assert not CallbackList([CallbackList([Callback()])]).listens("on_step")
+
+
+def test_list_refuses_what_is_no_callback() -> None:
+    """A function is a common mistake."""
+    with pytest.raises(TypeError, match=r"must be rlox\.callbacks\.Callback objects, got function"):
+        CallbackList([lambda **kwargs: True])  # type: ignore[list-item]
+
+
+class IterationEnds(Callback):
+    """Notes its name when it hears of an iteration's end."""
+
+    def __init__(self, name: str, heard: list[str]) -> None:
+        self.name, self.heard = name, heard
+
+    def on_iteration_end(self, **kwargs: Any) -> None:
+        """Note the name."""
+        self.heard.append(self.name)
+
+
+class SavingIterationEnds(IterationEnds):
+    """Claims to save the training."""
+
+    saves_training: ClassVar[bool] = True
+
+
+def test_what_saves_hears_of_an_iterations_end_last(counting: ModuleType) -> None:
+    """The others have counted the iteration then, wherever they stand in the list."""
+    heard: list[str] = []
+    callbacks = [SavingIterationEnds("saves", heard), *(IterationEnds(n, heard) for n in "ab")]
+    counting.CountingAlgorithm("CartPole-v1", callbacks=callbacks).train(8)
+    assert heard == ["a", "b", "saves"]
