@@ -111,6 +111,29 @@ def test_unheard_updates_compute_no_metrics(counting: ModuleType) -> None:
     assert algorithm.clock.gradient_steps == 1
 
 
+def test_phases_follow_one_another(counting: ModuleType) -> None:
+    """A listener is told what each stretch of the training is spent on."""
+
+    class Phases(Trace):
+        def on_phase(self, **kwargs: Any) -> None:
+            self._keep(kwargs["phase"], kwargs)
+
+    phases = Phases()
+    algorithm = counting.CountingAlgorithm(
+        "CartPole-v1", n_envs=3, n_steps=1, n_updates=1, callbacks=[phases]
+    )
+    algorithm.train(3)
+    assert phases.events == [
+        ("callbacks", 0), ("start", 0), ("other", 0),
+        ("collect", 0), ("callbacks", 3), ("step", 3),
+        ("collect", 3), ("callbacks", 3), ("rollout", 3),
+        ("collect", 3), ("learn", 3), ("callbacks", 3), ("batch", 3),
+        ("learn", 3), ("other", 3), ("callbacks", 3), ("iteration", 3),
+        ("other", 3), ("end", 3),
+    ]  # fmt: skip
+    assert all(details["algo"] is algorithm for details in phases.details)
+
+
 def test_logger_gets_a_row_per_iteration(counting: ModuleType) -> None:
     """The row has the algorithm's metrics and the speed; train returns the last."""
     logger = Rows()

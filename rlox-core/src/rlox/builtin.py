@@ -58,3 +58,6 @@ def rlox_callbacks() -> Iterable[CallbackSpec]:
         "A progress bar with env steps/s, return and ETA.",
         "rlox.callbacks:ProgressCallback",
     )
+    yield CallbackSpec(
+        "timing", "Prints where a training's time went.", "rlox.callbacks:TimingCallback"
+    )

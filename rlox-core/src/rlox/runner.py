@@ -12,6 +12,8 @@ from dataclasses import asdict
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
+from rlox.callbacks import Phase
+
 if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
 
@@ -34,6 +36,8 @@ class Hooks:
         self._callbacks = algorithm.callbacks
         self._step_listened = algorithm.callbacks.listens("on_step")
         self._batch_listened = algorithm.callbacks.listens("on_train_batch")
+        self._phase_listened = algorithm.callbacks.listens("on_phase")
+        self._phase: Phase = "other"
 
     def env_step(self, count: int) -> None:
         """Report one vector step of ``count`` env steps.
@@ -41,29 +45,38 @@ class Hooks:
         Raises:
             StopTraining: a callback returned False.
         """
-        clock = self._algorithm.clock
-        clock.env_steps += count
-        if self._step_listened and not self._callbacks.on_step(
-            step=clock.env_steps, algo=self._algorithm
-        ):
+        self._algorithm.clock.env_steps += count
+        if self._step_listened and not self.call("on_step"):
             raise StopTraining
 
     def rollout_end(self, batch: Any = None) -> None:
-        """Report a collected rollout."""
-        self._callbacks.on_rollout_end(
-            step=self._algorithm.clock.env_steps, algo=self._algorithm, batch=batch
-        )
+        """Report a collected rollout; the learning from it begins."""
+        self.call("on_rollout_end", batch=batch)
+        self.enter("learn")
 
     def train_batch(self, metrics: Callable[[], Mapping[str, float]]) -> None:
         """Report one optimiser step; ``metrics`` is only called when a callback listens."""
         clock = self._algorithm.clock
         clock.gradient_steps += 1
         if self._batch_listened:
-            self._callbacks.on_train_batch(
-                step=clock.env_steps,
-                gradient_step=clock.gradient_steps,
-                algo=self._algorithm,
-                metrics=dict(metrics()),
+            self.call("on_train_batch", gradient_step=clock.gradient_steps, metrics=dict(metrics()))
+
+    def call(self, event: str, **details: Any) -> Any:
+        """Call the callbacks, in a phase of its own, and return what they return."""
+        before = self._phase
+        self.enter("callbacks")
+        answer = getattr(self._callbacks, event)(
+            step=self._algorithm.clock.env_steps, algo=self._algorithm, **details
+        )
+        self.enter(before)
+        return answer
+
+    def enter(self, phase: Phase) -> None:
+        """Report that the training goes over to another kind of work."""
+        self._phase = phase
+        if self._phase_listened:
+            self._callbacks.on_phase(
+                step=self._algorithm.clock.env_steps, algo=self._algorithm, phase=phase
             )
 
 
@@ -76,27 +89,27 @@ def run(algorithm: Algorithm, total_timesteps: int | None) -> dict[str, float]:
     else:
         clock.target_env_steps = clock.env_steps + _positive_integer(total_timesteps)
     metrics: dict[str, float] = {"mean_reward": float("nan")}
-    callbacks, logger = algorithm.callbacks, algorithm.logger
+    logger = algorithm.logger
     hooks = Hooks(algorithm)
     try:
-        callbacks.on_training_start(algo=algorithm, step=clock.env_steps)
+        hooks.call("on_training_start")
         while clock.env_steps < clock.target_env_steps:
             started, steps_before = time.perf_counter(), clock.env_steps
+            hooks.enter("collect")
             iteration = algorithm.iterate(hooks)
+            hooks.enter("other")
             clock.iterations += 1
             metrics = asdict(iteration)
             seconds = time.perf_counter() - started
             metrics["env_steps_per_second"] = (clock.env_steps - steps_before) / seconds
             if logger is not None:
                 logger.on_train_step(clock.env_steps, metrics)
-            if not callbacks.on_iteration_end(
-                step=clock.env_steps, algo=algorithm, metrics=metrics
-            ):
+            if not hooks.call("on_iteration_end", metrics=metrics):
                 break
     except StopTraining:
         pass
     finally:
-        callbacks.on_training_end(algo=algorithm, step=clock.env_steps, metrics=metrics)
+        algorithm.callbacks.on_training_end(step=clock.env_steps, algo=algorithm, metrics=metrics)
     return metrics
 
 

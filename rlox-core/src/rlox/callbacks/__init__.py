@@ -1,8 +1,18 @@
 """Hooks into training. Every ``step`` is in env steps, whatever the number of envs."""
 
-from rlox.callbacks.base import Callback, CallbackList
+from rlox.callbacks.base import Callback, CallbackList, Phase
 from rlox.callbacks.checkpoint import CheckpointCallback
 from rlox.callbacks.evaluation import EvalCallback
 from rlox.callbacks.progress import ProgressCallback
+from rlox.callbacks.timing import PhaseTime, TimingCallback
 
-__all__ = ["Callback", "CallbackList", "CheckpointCallback", "EvalCallback", "ProgressCallback"]
+__all__ = [
+    "Callback",
+    "CallbackList",
+    "CheckpointCallback",
+    "EvalCallback",
+    "Phase",
+    "PhaseTime",
+    "ProgressCallback",
+    "TimingCallback",
+]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-__all__ = ["Callback", "CallbackList"]
+__all__ = ["Callback", "CallbackList", "Phase"]
+
+Phase = Literal["collect", "learn", "callbacks", "other"]
+"""What a training is busy with: stepping envs and acting, learning from what was collected, calling
+callbacks (which includes their evaluations), or anything else, such as logging."""
 
 
 class Callback:
@@ -39,6 +43,9 @@ class Callback:
         Also gets ``metrics``.
         """
         return True
+
+    def on_phase(self, **kwargs: Any) -> None:
+        """Handle the training's going over to another kind of work; also gets ``phase``."""
 
     def on_eval(self, **kwargs: Any) -> None:
         """Handle an evaluation; also gets ``result`` (``rlox.evaluation.EvaluationResult``)."""
@@ -104,6 +111,11 @@ class CallbackList(Callback):
         """Call every callback, those that save last; False if any returned False."""
         ordered = sorted(self.callbacks, key=lambda callback: callback.saves_training)
         return False not in [callback.on_iteration_end(**kwargs) for callback in ordered]
+
+    def on_phase(self, **kwargs: Any) -> None:
+        """Call every callback."""
+        for callback in self.callbacks:
+            callback.on_phase(**kwargs)
 
     def on_eval(self, **kwargs: Any) -> None:
         """Call every callback."""

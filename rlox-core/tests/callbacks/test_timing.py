@@ -1,0 +1,150 @@
+"""Tests of :mod:`rlox.callbacks.timing`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from rlox.callbacks import Callback, TimingCallback
+from rlox.logging import LoggerCallback
+
+COLLECT, LEARN, LISTEN, LOG = 8.0, 1.0, 4.0, 16.0
+"""Seconds of one vector step, optimiser step, heard vector step and logged row."""
+
+
+class Listener(Callback):
+    """Takes its time over every vector step."""
+
+    def __init__(self, wait: Callable[[float], None]) -> None:
+        self.wait = wait
+
+    def on_step(self, **kwargs: Any) -> bool:
+        """Wait."""
+        self.wait(LISTEN)
+        return True
+
+
+class SlowLogger(LoggerCallback):
+    """Takes its time over every row."""
+
+    def __init__(self, wait: Callable[[float], None]) -> None:
+        self.wait = wait
+
+    def on_train_step(self, step: int, metrics: Any) -> None:
+        """Wait."""
+        self.wait(LOG)
+
+
+@pytest.fixture
+def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Return a function that moves on a clock which otherwise stands."""
+    now = [1.0]
+    # rlox divides by an iteration's seconds, and an iteration takes some here
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+
+    return wait
+
+
+@pytest.fixture
+def slow(
+    counting: ModuleType, monkeypatch: pytest.MonkeyPatch, wait: Callable[[float], None]
+) -> ModuleType:
+    """Return the counting algorithm's module, its steps and updates taking time."""
+
+    class SlowHooks:
+        def __init__(self, hooks: Any) -> None:
+            self.hooks, self.rollout_end = hooks, hooks.rollout_end
+
+        def env_step(self, count: int) -> None:
+            wait(COLLECT)
+            self.hooks.env_step(count)
+
+        def train_batch(self, metrics: Any) -> None:
+            wait(LEARN)
+            self.hooks.train_batch(metrics)
+
+    iterate = counting.CountingAlgorithm.iterate
+    monkeypatch.setattr(
+        counting.CountingAlgorithm, "iterate", lambda self, hooks: iterate(self, SlowHooks(hooks))
+    )
+    return counting
+
+
+def test_time_is_told_by_phase(slow: ModuleType, wait: Callable[[float], None]) -> None:
+    """An iteration of 4 vector steps and 3 updates; what lies between trainings is no part."""
+    timing = TimingCallback(verbose=False)
+    algorithm = slow.CountingAlgorithm(
+        "CartPole-v1", callbacks=[timing, Listener(wait)], logger=SlowLogger(wait)
+    )
+    for _ in range(2):
+        algorithm.train(8)
+        wait(1000.0)
+    summary = timing.summary()
+    assert {phase: spent.seconds for phase, spent in summary.items()} == {
+        "collect": 2 * 4 * COLLECT,
+        "learn": 2 * 3 * LEARN,
+        "callbacks": 2 * 4 * LISTEN,
+        "other": 2 * LOG,
+    }
+    total = 2 * (4 * COLLECT + 3 * LEARN + 4 * LISTEN + LOG)
+    assert summary["collect"].percent == pytest.approx(100 * 2 * 4 * COLLECT / total)
+    assert sum(spent.percent for spent in summary.values()) == pytest.approx(100)
+
+
+def test_summary_before_any_training_is_zero() -> None:
+    """There is nothing to divide by."""
+    spent = TimingCallback().summary().values()
+    assert [(time.seconds, time.percent) for time in spent] == [(0.0, 0.0)] * 4
+
+
+def test_summary_within_a_phase_has_it_up_to_now(wait: Callable[[float], None]) -> None:
+    """Asking twice counts nothing twice."""
+    timing = TimingCallback()
+    timing.on_phase(phase="learn")
+    wait(3.0)
+    assert timing.summary()["learn"].seconds == 3.0
+    wait(2.0)
+    assert timing.summary() == timing.summary()
+    assert timing.summary()["learn"].seconds == 5.0
+
+
+def test_stopped_training_closes_the_last_phase(
+    slow: ModuleType, wait: Callable[[float], None]
+) -> None:
+    """An error ends the measurement too."""
+    timing = TimingCallback(verbose=False)
+    algorithm = slow.CountingAlgorithm("CartPole-v1", callbacks=[timing])
+    algorithm.fail_at = 1
+    with pytest.raises(ArithmeticError):
+        algorithm.train(16)
+    wait(1000.0)
+    assert timing.summary()["collect"].seconds == 4 * COLLECT
+
+
+def test_resumed_training_adds_to_the_times(slow: ModuleType, tmp_path: Path) -> None:
+    """The seconds so far are part of checkpoints."""
+    timing = TimingCallback(verbose=False)
+    algorithm = slow.CountingAlgorithm("CartPole-v1", callbacks=[timing])
+    algorithm.train(8)
+    algorithm.save(tmp_path / "c.safetensors")
+    fresh = TimingCallback(verbose=False)
+    slow.CountingAlgorithm.from_checkpoint(tmp_path / "c.safetensors", callbacks=[fresh]).train(8)
+    assert fresh.summary()["collect"].seconds == 2 * 4 * COLLECT
+
+
+def test_times_are_printed_when_verbose(
+    slow: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line at the end of each training."""
+    slow.CountingAlgorithm("CartPole-v1", callbacks=[TimingCallback()]).train(8)
+    assert capsys.readouterr().out == (
+        "time after 8 env steps: collect 32.00 s (91 %), learn 3.00 s (9 %), "
+        "callbacks 0.00 s (0 %), other 0.00 s (0 %)\n"
+    )
