@@ -52,6 +52,11 @@ def rlox_callbacks() -> Iterable[CallbackSpec]:
         "Saves a checkpoint every so many env steps.",
         "rlox.callbacks:CheckpointCallback",
     )
+    yield CallbackSpec(
+        "early-stopping",
+        "Stops when the mean return of finished episodes no longer improves.",
+        "rlox.callbacks:EarlyStoppingCallback",
+    )
     yield CallbackSpec("eval", "Evaluates every so many env steps.", "rlox.callbacks:EvalCallback")
     yield CallbackSpec(
         "progress",

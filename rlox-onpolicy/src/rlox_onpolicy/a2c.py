@@ -45,6 +45,8 @@ class A2CMetrics:
     """Mean return of the last 100 finished episodes; NaN before the first."""
     mean_episode_length: float
     """Mean length of the same episodes in env steps."""
+    episodes: float
+    """Number of episodes finished so far."""
     policy_loss: float
     value_loss: float
     entropy: float
@@ -135,6 +137,7 @@ class A2C(Algorithm):
         metrics = A2CMetrics(
             mean_reward=self.collector.statistics.mean_return,
             mean_episode_length=self.collector.statistics.mean_length,
+            episodes=float(self.collector.statistics.finished),
             policy_loss=policy_loss.item(),
             value_loss=value_loss.item(),
             entropy=mean_entropy.item(),

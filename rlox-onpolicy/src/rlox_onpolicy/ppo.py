@@ -47,6 +47,8 @@ class PPOMetrics:
     """Mean return of the last 100 finished episodes; NaN before the first."""
     mean_episode_length: float
     """Mean length of the same episodes in env steps."""
+    episodes: float
+    """Number of episodes finished so far."""
     policy_loss: float
     value_loss: float
     entropy: float
@@ -142,6 +144,7 @@ class PPO(Algorithm):
         return PPOMetrics(
             mean_reward=self.collector.statistics.mean_return,
             mean_episode_length=self.collector.statistics.mean_length,
+            episodes=float(self.collector.statistics.finished),
             explained_variance=batch.explained_variance(),
             learning_rate=rates["learning_rate"],
             **_floats(collected),

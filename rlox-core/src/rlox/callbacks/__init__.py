@@ -2,6 +2,7 @@
 
 from rlox.callbacks.base import Callback, CallbackList, Phase
 from rlox.callbacks.checkpoint import CheckpointCallback
+from rlox.callbacks.early_stopping import EarlyStoppingCallback, Monitor
 from rlox.callbacks.evaluation import EvalCallback
 from rlox.callbacks.progress import ProgressCallback
 from rlox.callbacks.timing import PhaseTime, TimingCallback
@@ -10,7 +11,9 @@ __all__ = [
     "Callback",
     "CallbackList",
     "CheckpointCallback",
+    "EarlyStoppingCallback",
     "EvalCallback",
+    "Monitor",
     "Phase",
     "PhaseTime",
     "ProgressCallback",

@@ -46,6 +46,8 @@ class ReinforceMetrics:
     """Mean return of the last 100 finished episodes; NaN before the first."""
     mean_episode_length: float
     """Mean length of the same episodes in env steps."""
+    episodes: float
+    """Number of episodes finished so far."""
     policy_loss: float
     baseline_loss: float
     """Mean squared error of the baseline, in squared returns."""
@@ -109,6 +111,7 @@ class Reinforce(Algorithm):
         metrics = ReinforceMetrics(
             mean_reward=self.collector.statistics.mean_return,
             mean_episode_length=self.collector.statistics.mean_length,
+            episodes=float(self.collector.statistics.finished),
             policy_loss=policy_loss.item(),
             baseline_loss=baseline_loss.item(),
             entropy=entropy.mean().item(),

@@ -1,0 +1,114 @@
+"""Stop a training that no longer improves."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from rlox.callbacks.base import Callback
+from rlox.callbacks.frequency import require_at_least
+
+__all__ = ["EarlyStoppingCallback", "Monitor"]
+
+Monitor = Literal["train", "eval"]
+"""Whose mean return is watched: that of the training's last 100 finished episodes, told once an
+iteration, or that of evaluations."""
+
+
+class EarlyStoppingCallback(Callback):
+    """Stop when the mean return of finished episodes has not improved for a while.
+
+    The training stops between iterations, so that nothing collected is lost. An iteration in which
+    no episode ended says nothing about the policy and does not count.
+
+    Args:
+        patience: number of iterations, or of evaluations, without an improvement.
+        min_delta: a return above the best one by no more than this is no improvement.
+        monitor: ``"train"``, or ``"eval"`` together with an :class:`EvalCallback`.
+        verbose: print why the training stops.
+
+    Raises:
+        ValueError: an option is out of range.
+    """
+
+    def __init__(
+        self,
+        patience: int = 10,
+        min_delta: float = 0.0,
+        *,
+        monitor: Monitor = "train",
+        verbose: bool = True,
+    ) -> None:
+        require_at_least(1, patience=patience)
+        require_at_least(0, min_delta=min_delta)
+        if monitor not in get_args(Monitor):
+            raise ValueError(f"monitor must be 'train' or 'eval', got '{monitor}'")
+        self.patience = patience
+        self.min_delta = min_delta
+        self.monitor = monitor
+        self.verbose = verbose
+        self.best = -math.inf
+        """Best mean return so far."""
+        self.waited = 0
+        """Number of iterations or evaluations since it improved."""
+        self._episodes = 0.0
+        self._watched = False
+
+    def on_training_start(self, **kwargs: Any) -> None:
+        """Have patience again where it ran out in the training before."""
+        self._watched = False
+        if self.waited >= self.patience:
+            self.waited = 0
+
+    def on_eval(self, **kwargs: Any) -> None:
+        """Compare an evaluation's mean return."""
+        if self.monitor == "eval":
+            self._compare(kwargs["result"].mean_return)
+
+    def on_iteration_end(self, **kwargs: Any) -> bool:
+        """Compare the training's mean return, and stop when patience has run out."""
+        metrics = kwargs["metrics"]
+        if self.monitor == "train":
+            # an algorithm that does not count episodes is taken to have finished one
+            episodes = metrics.get("episodes", self._episodes + 1)
+            if episodes != self._episodes and not math.isnan(metrics["mean_reward"]):
+                self._episodes = episodes
+                self._compare(metrics["mean_reward"])
+        if self.waited < self.patience:
+            return True
+        if self.verbose:
+            unit = "evaluations" if self.monitor == "eval" else "iterations with finished episodes"
+            print(
+                f"stopped at {kwargs['step']} env steps: the return has not risen above "
+                f"{self.best + self.min_delta:.1f} for {self.waited} {unit}"
+            )
+        return False
+
+    def on_training_end(self, **kwargs: Any) -> None:
+        """Warn if there was nothing to watch."""
+        if self.monitor == "eval" and not self._watched:
+            warnings.warn(
+                "EarlyStoppingCallback(monitor='eval') saw no evaluation in this training; add an "
+                "EvalCallback with a smaller eval_freq",
+                stacklevel=2,
+            )
+
+    def _compare(self, mean_return: float) -> None:
+        self._watched = True
+        if mean_return > self.best + self.min_delta:
+            self.best, self.waited = mean_return, 0
+        else:
+            self.waited += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the best return and how long ago it was."""
+        best = self.best if math.isfinite(self.best) else None  # JSON has no infinity
+        return {"best": best, "waited": self.waited, "episodes": self._episodes}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the best return and how long ago it was."""
+        self.best = -math.inf if state["best"] is None else float(state["best"])
+        self.waited = int(state["waited"])
+        self._episodes = float(state["episodes"])

@@ -1,0 +1,194 @@
+"""Tests of :mod:`rlox.callbacks.early_stopping`."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rlox.callbacks import Callback, EarlyStoppingCallback, EvalCallback
+
+NAN = math.nan
+
+
+def iterations_until_stop(callback: EarlyStoppingCallback, rows: list[dict[str, float]]) -> int:
+    """Return after how many of the iterations that report ``rows`` the callback stops."""
+    for i, metrics in enumerate(rows, 1):
+        if not callback.on_iteration_end(step=i, metrics=metrics):
+            return i
+    return -1
+
+
+def means(*values: float) -> list[dict[str, float]]:
+    """Return iterations of an algorithm that reports no number of episodes."""
+    return [{"mean_reward": value} for value in values]
+
+
+@pytest.mark.parametrize(
+    ("patience", "min_delta", "values", "stop"),
+    [
+        (1, 0.0, (5, 5), 2),
+        (2, 0.0, (5, 6, 6, 6, 6), 4),
+        (2, 0.0, (5, 4, 6, 5, 5), 5),
+        (2, 1.0, (5, 6, 6.5, 7, 7.5), 5),
+        (2, 1.0, (0, 1, 1), 3),
+        (2, 0.0, (1, 2, 3, 4, 5), -1),
+        (2, 0.0, (NAN, NAN, NAN, 1, 1, 1), 6),
+        (2, 0.0, (-5, -6, -7), 3),
+    ],
+)
+def test_stops_when_patience_runs_out(
+    patience: int, min_delta: float, values: tuple[float, ...], stop: int
+) -> None:
+    """An improvement exceeds the best so far by more than min_delta; NaN is no iteration yet."""
+    callback = EarlyStoppingCallback(patience, min_delta, verbose=False)
+    assert iterations_until_stop(callback, means(*values)) == stop
+
+
+def test_iterations_without_a_finished_episode_do_not_count() -> None:
+    """An unchanged mean says nothing unless an episode has ended."""
+    rows = [{"mean_reward": 7.0, "episodes": e} for e in (1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 4.0)]
+    assert iterations_until_stop(EarlyStoppingCallback(2, verbose=False), rows) == 7
+
+
+def test_constant_returns_stop() -> None:
+    """Episodes that all have the same return are an end of improvement too."""
+    rows = [{"mean_reward": 500.0, "episodes": float(e)} for e in range(1, 20)]
+    assert iterations_until_stop(EarlyStoppingCallback(10, verbose=False), rows) == 11
+
+
+@given(
+    n_envs=st.integers(1, 9),
+    n_steps=st.integers(1, 9),
+    patience=st.integers(1, 6),
+    total=st.integers(1, 200),
+)
+def test_training_ends_with_the_iteration_that_exhausts_patience(
+    counting: ModuleType, n_envs: int, n_steps: int, patience: int, total: int
+) -> None:
+    """Whatever N and T are; the counting algorithm's mean rises by 1 each iteration."""
+    callback = EarlyStoppingCallback(patience, min_delta=1e9, verbose=False)
+    algorithm = counting.CountingAlgorithm(
+        "CartPole-v1", n_envs=n_envs, n_steps=n_steps, n_updates=1, callbacks=[callback]
+    )
+    algorithm.train(total)
+    size = n_envs * n_steps
+    assert algorithm.clock.iterations == min(math.ceil(total / size), patience + 1)
+    assert algorithm.clock.env_steps == algorithm.clock.iterations * size
+
+
+@given(
+    n_envs=st.integers(1, 9),
+    n_steps=st.integers(1, 9),
+    patience=st.integers(1, 4),
+    frequency=st.integers(1, 50),
+)
+def test_evaluations_count_once_each(
+    counting: ModuleType, n_envs: int, n_steps: int, patience: int, frequency: int
+) -> None:
+    """The training ends with the iteration of the evaluation that exhausts patience."""
+    evaluations = EvalCallback(eval_freq=frequency, verbose=False)
+    callback = EarlyStoppingCallback(patience, monitor="eval", verbose=False)
+    algorithm = counting.CountingAlgorithm(
+        "CartPole-v1", n_envs=n_envs, n_steps=n_steps, n_updates=1,
+        callbacks=[callback, evaluations],
+    )  # fmt: skip
+    result = SimpleNamespace(mean_return=1.0, std_return=0.0)
+    algorithm.evaluate = lambda *args, **kwargs: result
+    algorithm.train(1000)
+    steps = [step for step, _ in evaluations.eval_results]
+    size = n_envs * n_steps
+    assert len(steps) > patience
+    assert algorithm.clock.env_steps == math.ceil(steps[patience] / size) * size
+    assert callback.best == 1.0
+
+
+def test_every_callback_hears_of_the_last_iteration(counting: ModuleType) -> None:
+    """The stop loses nothing that was collected."""
+
+    class Last(Callback):
+        def on_iteration_end(self, **kwargs: Any) -> None:
+            self.step = kwargs["step"]
+
+    last = Last()
+    stop = EarlyStoppingCallback(1, min_delta=5.0, verbose=False)
+    algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[stop, last])
+    assert algorithm.train(800)["mean_reward"] == 2.0
+    assert last.step == algorithm.clock.env_steps == 16
+
+
+def test_resumed_training_stops_where_the_whole_one_does(
+    counting: ModuleType, tmp_path: Path
+) -> None:
+    """Best return and patience are part of checkpoints."""
+
+    def stop() -> EarlyStoppingCallback:
+        return EarlyStoppingCallback(4, min_delta=1e9, verbose=False)
+
+    first = counting.CountingAlgorithm("CartPole-v1", callbacks=[stop()])
+    first.train(24)
+    first.save(tmp_path / "c.safetensors")
+    resumed = counting.CountingAlgorithm.from_checkpoint(
+        tmp_path / "c.safetensors", callbacks=[stop()]
+    )
+    resumed.train(800)
+    assert resumed.clock.iterations == 5
+
+
+def test_state_before_any_return_comes_back(counting: ModuleType, tmp_path: Path) -> None:
+    """There is no best return yet."""
+    counting.CountingAlgorithm("CartPole-v1", callbacks=[EarlyStoppingCallback()]).save(
+        tmp_path / "c.safetensors"
+    )
+    fresh = EarlyStoppingCallback()
+    fresh.best = 3.0
+    counting.CountingAlgorithm.from_checkpoint(tmp_path / "c.safetensors", callbacks=[fresh])
+    assert fresh.best == -math.inf
+
+
+def test_training_on_has_patience_again(counting: ModuleType) -> None:
+    """Whoever calls train after a stop wants more than one iteration."""
+    callback = EarlyStoppingCallback(3, min_delta=1e9, verbose=False)
+    algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[callback])
+    algorithm.train(800)
+    algorithm.train(800)
+    assert algorithm.clock.iterations == 4 + 3
+
+
+def test_stop_is_explained_when_verbose(
+    counting: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line has the step, the bar and the patience."""
+    callback = EarlyStoppingCallback(2, min_delta=9.0)
+    counting.CountingAlgorithm("CartPole-v1", callbacks=[callback]).train(800)
+    assert capsys.readouterr().out == (
+        "stopped at 24 env steps: the return has not risen above 10.0 for 2 iterations with "
+        "finished episodes\n"
+    )
+
+
+def test_nothing_to_watch_is_told(counting: ModuleType) -> None:
+    """Without an evaluation the callback could never stop anything."""
+    callback = EarlyStoppingCallback(monitor="eval")
+    algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[callback])
+    with pytest.warns(UserWarning, match="saw no evaluation in this training; add an EvalCallback"):
+        algorithm.train(8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"patience": 0}, "patience must be at least 1, got 0"),
+        ({"min_delta": -0.5}, "min_delta must be at least 0, got -0.5"),
+        ({"min_delta": NAN}, "min_delta must be at least 0, got nan"),
+        ({"monitor": "loss"}, "monitor must be 'train' or 'eval', got 'loss'"),
+    ],
+)
+def test_wrong_options_are_refused(arguments: dict[str, Any], message: str) -> None:
+    """Before anything is trained."""
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        EarlyStoppingCallback(**arguments)
