@@ -53,6 +53,15 @@ def core_torch(session: nox.Session) -> None:
 
 
 @nox.session
+def loggers(session: nox.Session) -> None:
+    """The callbacks and loggers of rlox-core that need a third party's library each."""
+    extras = [f"--extra={name}" for name in ("tensorboard", "torch", "video")]
+    sync(session, "--package", "rlox-core", "--group", "test", "--group", "render", *extras)
+    with session.chdir("rlox-core"):
+        session.run("pytest", "tests/callbacks", "tests/test_logging.py", *session.posargs)
+
+
+@nox.session
 def native(session: nox.Session) -> None:
     """rlox-native alone."""
     test_distribution(session, "rlox-native")

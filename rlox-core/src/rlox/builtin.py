@@ -66,3 +66,8 @@ def rlox_callbacks() -> Iterable[CallbackSpec]:
     yield CallbackSpec(
         "timing", "Prints where a training's time went.", "rlox.callbacks:TimingCallback"
     )
+    yield CallbackSpec(
+        "video",
+        "Films episodes of the policy every so many env steps, as MP4.",
+        "rlox.callbacks:VideoCallback",
+    )

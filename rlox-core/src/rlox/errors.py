@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
 class RloxError(Exception):
@@ -70,3 +72,20 @@ def missing_extra(what: str, extra: str) -> MissingDependencyError:
     return MissingDependencyError(
         f'{what} needs a distribution that is not installed; run: pip install "rlox[{extra}]"'
     )
+
+
+def import_extra(module: str, what: str, extra: str) -> Any:
+    """Import a third party's module that an extra installs.
+
+    Args:
+        module: its name.
+        what: the name the user asked for.
+        extra: the extra of the ``rlox`` distribution that provides it.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise missing_extra(what, extra) from error

@@ -6,6 +6,7 @@ from rlox.callbacks.early_stopping import EarlyStoppingCallback, Monitor
 from rlox.callbacks.evaluation import EvalCallback
 from rlox.callbacks.progress import ProgressCallback
 from rlox.callbacks.timing import PhaseTime, TimingCallback
+from rlox.callbacks.video import VideoCallback
 
 __all__ = [
     "Callback",
@@ -18,4 +19,5 @@ __all__ = [
     "PhaseTime",
     "ProgressCallback",
     "TimingCallback",
+    "VideoCallback",
 ]
