@@ -55,10 +55,10 @@ def core_torch(session: nox.Session) -> None:
 @nox.session
 def loggers(session: nox.Session) -> None:
     """The callbacks and loggers of rlox-core that need a third party's library each."""
-    extras = [f"--extra={name}" for name in ("tensorboard", "torch", "video")]
+    extras = [f"--extra={name}" for name in ("tensorboard", "torch", "video", "wandb", "mlflow")]
     sync(session, "--package", "rlox-core", "--group", "test", "--group", "render", *extras)
     with session.chdir("rlox-core"):
-        session.run("pytest", "tests/callbacks", "tests/test_logging.py", *session.posargs)
+        session.run("pytest", "tests/callbacks", "tests/logging", *session.posargs)
 
 
 @nox.session

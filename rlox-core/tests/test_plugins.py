@@ -58,7 +58,7 @@ def test_core_registers_through_its_own_entry_point(install: Install) -> None:
     found = [r for r in load_plugins() if r.distribution == "rlox-core"]
     assert names(found) == {
         "checkpoint", "console", "csv", "early-stopping", "eval", "gymnasium", "jsonl",
-        "progress", "tensorboard", "timing", "video",
+        "mlflow", "progress", "tensorboard", "timing", "video", "wandb",
     }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from rlox.hookspecs import hookimpl
 from rlox.specs import CallbackSpec, EnvBackendSpec, LoggerSpec
 
 if TYPE_CHECKING:
-    from rlox.logging import ConsoleLogger
+    from rlox.logging import ConsoleLogger, MLflowLogger, WandbLogger
 
 
 def console_logger(log_dir: str | Path) -> ConsoleLogger:
@@ -18,6 +19,25 @@ def console_logger(log_dir: str | Path) -> ConsoleLogger:
     from rlox.logging import ConsoleLogger
 
     return ConsoleLogger()
+
+
+def mlflow_logger(log_dir: str | Path) -> MLflowLogger:
+    """Return an MLflow logger; unless MLflow is told where its runs go, they go into the folder."""
+    from rlox.logging import MLflowLogger
+
+    if "MLFLOW_TRACKING_URI" in os.environ:
+        return MLflowLogger()
+    folder = Path(log_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    return MLflowLogger(tracking_uri=f"sqlite:///{folder.absolute() / 'mlflow.db'}")
+
+
+def wandb_logger(log_dir: str | Path) -> WandbLogger:
+    """Return a Weights & Biases logger whose files are in the folder."""
+    from rlox.logging import WandbLogger
+
+    Path(log_dir).mkdir(parents=True, exist_ok=True)
+    return WandbLogger(dir=str(log_dir))
 
 
 @hookimpl
@@ -42,6 +62,8 @@ def rlox_loggers() -> Iterable[LoggerSpec]:
         "csv", "A table of the training metrics, metrics.csv.", "rlox.logging:CsvLogger"
     )
     yield LoggerSpec("tensorboard", "TensorBoard event files.", "rlox.logging:TensorBoardLogger")
+    yield LoggerSpec("wandb", "A run of Weights & Biases.", "rlox.builtin:wandb_logger")
+    yield LoggerSpec("mlflow", "A run of MLflow.", "rlox.builtin:mlflow_logger")
 
 
 @hookimpl

@@ -4,7 +4,9 @@ from rlox.logging.base import LoggerCallback, LoggerList, Metrics
 from rlox.logging.console import ConsoleLogger
 from rlox.logging.csv import CsvLogger
 from rlox.logging.jsonl import JsonlLogger
+from rlox.logging.mlflow import MLflowLogger
 from rlox.logging.tensorboard import TensorBoardLogger
+from rlox.logging.wandb import WandbLogger
 
 __all__ = [
     "ConsoleLogger",
@@ -12,6 +14,8 @@ __all__ = [
     "JsonlLogger",
     "LoggerCallback",
     "LoggerList",
+    "MLflowLogger",
     "Metrics",
     "TensorBoardLogger",
+    "WandbLogger",
 ]

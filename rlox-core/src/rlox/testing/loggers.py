@@ -57,4 +57,6 @@ def _built(logger: object) -> LoggerCallback:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    return {str(p.relative_to(folder)): p.stat().st_size for p in folder.rglob("*") if p.is_file()}
+    # a link to the newest run's file is no file of the first run
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return {str(path.relative_to(folder)): path.stat().st_size for path in files}

@@ -1,0 +1,51 @@
+"""Metrics as a run of Weights & Biases."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rlox.errors import import_extra
+from rlox.logging.base import LoggerCallback, Metrics
+
+__all__ = ["WandbLogger"]
+
+
+class WandbLogger(LoggerCallback):
+    """A Weights & Biases run with the metrics ``train/<metric>`` and ``eval/<metric>``.
+
+    Their x axis is the metric ``env_steps``, so that a resumed run, whose env steps go back to the
+    checkpoint's, loses no rows. Values that are not finite are left out.
+
+    Args:
+        project: the run's project.
+        init: other arguments of ``wandb.init``, such as ``name``, ``config``, ``dir``, ``mode``
+            and ``id``. Unless they say otherwise, the run is a new one of its own, also where
+            another one is active in the process.
+
+    Raises:
+        MissingDependencyError: wandb is not installed.
+    """
+
+    def __init__(self, project: str = "rlox", **init: Any) -> None:
+        wandb = import_extra("wandb", "WandbLogger", "wandb")
+        self.run: Any = wandb.init(project=project, **{"reinit": "create_new", **init})
+        """The run, for what a logger does not do: ``logger.run.log_artifact(...)``."""
+        self.run.define_metric("env_steps")
+        self.run.define_metric("*", step_metric="env_steps")
+
+    def on_train_step(self, step: int, metrics: Metrics) -> None:
+        """Log a row of ``train`` metrics."""
+        self._log("train", step, metrics)
+
+    def on_eval(self, step: int, metrics: Metrics) -> None:
+        """Log a row of ``eval`` metrics."""
+        self._log("eval", step, metrics)
+
+    def _log(self, kind: str, step: int, metrics: Metrics) -> None:
+        values = {f"{kind}/{name}": v for name, v in metrics.items() if math.isfinite(v)}
+        self.run.log({"env_steps": step, **values})
+
+    def close(self) -> None:
+        """Finish the run: upload what is pending."""
+        self.run.finish()

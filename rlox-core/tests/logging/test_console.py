@@ -1,0 +1,26 @@
+"""Tests of :mod:`rlox.logging.console`."""
+
+from __future__ import annotations
+
+import pytest
+from rlox.logging import ConsoleLogger
+
+
+def test_console_prints_at_its_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines of training are at least the interval apart, evaluations always shown."""
+    logger = ConsoleLogger(log_interval=100)
+    for step in (40, 80, 120, 140, 180, 260):
+        logger.on_train_step(step, {"loss": 1 / 3})
+    logger.on_eval(260, {"mean_reward": 1234.5})
+    assert capsys.readouterr().out.splitlines() == [
+        "train step=40 loss=0.3333",
+        "train step=140 loss=0.3333",
+        "train step=260 loss=0.3333",
+        "eval step=260 mean_reward=1234",
+    ]
+
+
+def test_console_interval_must_be_positive() -> None:
+    """An interval of nothing is refused."""
+    with pytest.raises(ValueError, match=r"^log_interval must be at least 1, got 0$"):
+        ConsoleLogger(log_interval=0)

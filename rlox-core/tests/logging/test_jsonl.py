@@ -1,0 +1,38 @@
+"""Tests of :mod:`rlox.logging.jsonl`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rlox.logging import JsonlLogger, LoggerCallback
+
+Write = Callable[[LoggerCallback], None]
+
+
+def test_jsonl_has_one_object_a_line(tmp_path: Path, write: Write) -> None:
+    """Every row is strict JSON; a value that does not exist yet is null."""
+    write(JsonlLogger(tmp_path / "new" / "folder"))
+    lines = (tmp_path / "new" / "folder" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line, parse_constant=pytest.fail) for line in lines] == [
+        {"kind": "train", "step": 8, "mean_reward": None, "loss": 0.5},
+        {"kind": "eval", "step": 8, "mean_reward": 12.0},
+        {"kind": "train", "step": 16, "mean_reward": 3.25, "loss": 0.25},
+    ]
+
+
+def test_jsonl_continues_a_file(tmp_path: Path, write: Write) -> None:
+    """A resumed run appends to what is there."""
+    write(JsonlLogger(tmp_path))
+    write(JsonlLogger(tmp_path))
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 6
+
+
+def test_rows_are_on_disk_before_close(tmp_path: Path) -> None:
+    """A crash loses no row that was logged."""
+    logger = JsonlLogger(tmp_path)
+    logger.on_train_step(8, {"loss": 0.5})
+    assert (tmp_path / "metrics.jsonl").read_text().endswith("}\n")
+    logger.close()

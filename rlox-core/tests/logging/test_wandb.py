@@ -1,0 +1,136 @@
+"""Tests of :mod:`rlox.logging.wandb`, offline; the run's file is read back."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rlox.errors import MissingDependencyError
+from rlox.logging import LoggerCallback, WandbLogger
+from rlox.testing import check_logger
+
+Write = Callable[[LoggerCallback], None]
+
+needs_wandb = pytest.mark.skipif(not importlib.util.find_spec("wandb"), reason="needs wandb")
+
+FILE_HEADER, RECORD_HEADER, BLOCK = 7, 7, 32768
+"""Of a run's file, in bytes: LevelDB's log format behind a header of its own."""
+
+RUN_FILES = "wandb/offline-run-*/run-*.wandb"
+
+LAST_PARTS = (1, 4)
+"""The kinds of parts that end a record: the whole of one, and the last of several."""
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the library from the network and from the terminal."""
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+
+
+def records(folder: Path, seconds: float = 20.0) -> list[Any]:
+    """Return the records of the one run in a folder, once the library's process wrote the last."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = [record for path in folder.glob(RUN_FILES) for record in written(path)]
+        if any(record.HasField("exit") for record in found):
+            return found
+        time.sleep(0.05)
+    raise TimeoutError(f"the run in {folder} was not finished")
+
+
+def written(path: Path) -> Iterator[Any]:
+    """Yield the records that are in a run's file so far."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    data, position, parts = path.read_bytes(), FILE_HEADER, b""
+    while position + RECORD_HEADER <= len(data):
+        left = BLOCK - position % BLOCK
+        if left < RECORD_HEADER:
+            position += left
+            continue
+        _, length, kind = struct.unpack_from("<IHB", data, position)
+        position += RECORD_HEADER
+        if position + length > len(data):
+            return  # being written
+        parts += data[position : position + length]
+        position += length
+        if kind in LAST_PARTS:
+            yield Record.FromString(parts)
+            parts = b""
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """Return what was logged, without the library's own entries."""
+    found = []
+    for record in records(folder):
+        if record.HasField("history"):
+            items = {
+                item.key or item.nested_key[0]: json.loads(item.value_json)
+                for item in record.history.item
+            }
+            found.append({key: value for key, value in items.items() if key[0] != "_"})
+    return found
+
+
+@needs_wandb
+def test_rows_are_in_the_runs_file(tmp_path: Path, write: Write) -> None:
+    """Every finite value under its kind, with its env step."""
+    write(WandbLogger(dir=str(tmp_path)))
+    assert rows(tmp_path) == [
+        {"env_steps": 8, "train/loss": 0.5},
+        {"env_steps": 8, "eval/mean_reward": 12.0},
+        {"env_steps": 16, "train/mean_reward": 3.25, "train/loss": 0.25},
+    ]
+
+
+@needs_wandb
+def test_run_is_what_init_says(tmp_path: Path) -> None:
+    """Project, name and config are the caller's; the x axis is env steps."""
+    logger = WandbLogger("cart", dir=str(tmp_path), name="first", config={"gamma": 0.98})
+    logger.on_train_step(8, {"loss": 0.5})
+    logger.close()
+    found = records(tmp_path)
+    # the library may repeat the record while the run goes on
+    run = next(record.run for record in found if record.HasField("run"))
+    assert (run.project, run.display_name) == ("cart", "first")
+    assert {item.key: item.value_json for item in run.config.update}["gamma"] == "0.98"
+    metrics = [record.metric for record in found if record.HasField("metric")]
+    assert "env_steps" in {metric.step_metric for metric in metrics}
+
+
+@needs_wandb
+def test_two_loggers_are_two_runs(tmp_path: Path) -> None:
+    """A second training in the process does not write into the first one's run."""
+    loggers = [
+        WandbLogger(dir=str(tmp_path / name)) for name in "ab" if not (tmp_path / name).mkdir()
+    ]
+    for step, logger in enumerate(loggers):
+        logger.on_train_step(step, {"loss": 0.5})
+        logger.close()
+    for step, name in enumerate("ab"):
+        assert [row["env_steps"] for row in rows(tmp_path / name)] == [step]
+
+
+@needs_wandb
+def test_logger_by_name_keeps_the_contract() -> None:
+    """It builds from a folder that does not exist yet, and is closed twice."""
+    check_logger("wandb")
+
+
+def test_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it the error says what to install."""
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(MissingDependencyError) as caught:
+        WandbLogger()
+    assert str(caught.value) == (
+        'WandbLogger needs a distribution that is not installed; run: pip install "rlox[wandb]"'
+    )
