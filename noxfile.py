@@ -168,5 +168,5 @@ def learn(session: nox.Session) -> None:
 def benchmarks(session: nox.Session) -> None:
     """Measure rlox and its peers side by side; results go to ``benchmarks/results``."""
     sync(session, "--group", "benchmark")
-    for script in ("ppo_end_to_end", "kernels", "start_up"):
+    for script in ("ppo_end_to_end", "kernels", "replay", "start_up"):
         session.run("python", f"benchmarks/{script}.py", *session.posargs)

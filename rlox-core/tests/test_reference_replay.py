@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.reference.replay`: by hand, and against the Rust buffers where they are."""
+"""Tests of the reference replay buffers: by hand, and against the Rust buffers where they are."""
 
 from __future__ import annotations
 

@@ -671,7 +671,7 @@ class PrioritizedReplayBuffer:
         """
 
     def update_priorities(self, indices: ArrayLike, priorities: ArrayLike) -> None:
-        """Give transitions new priorities, such as |TD error| + ε.
+        """Give transitions new priorities, such as absolute TD errors plus ε.
 
         Args:
             indices: those of a batch, shape ``(B,)``; integers of any type. Of several for one

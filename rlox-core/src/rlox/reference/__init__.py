@@ -6,7 +6,8 @@ from rlox.reference.gae import (
     compute_gae_batched_f32,
     compute_gae_time_major,
 )
-from rlox.reference.replay import PrioritizedReplayBuffer, ReplayBuffer
+from rlox.reference.prioritized_replay import PrioritizedReplayBuffer
+from rlox.reference.replay import ReplayBuffer
 
 __all__ = [
     "PrioritizedReplayBuffer",

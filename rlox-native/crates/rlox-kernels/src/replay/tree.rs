@@ -6,7 +6,8 @@ use crate::error::{KernelError, Result};
 ///
 /// Node 1 is the root, the children of node k are 2k and 2k + 1, and the leaves come last. A node is
 /// always computed from its children, so that rounding does not pile up and the same leaves give the
-/// same trees. Leaves without a priority are 0 in the sums and ∞ in the minima.
+/// same trees. Leaves without a priority are 0 in the sums and ∞ in the minima. The trees have as many
+/// levels as the leaves in use need, in memory that is reserved for all.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PriorityTree {
     sums: Vec<f64>,
@@ -28,9 +29,9 @@ impl PriorityTree {
         let (mut sums, mut mins) = (Vec::new(), Vec::new());
         sums.try_reserve_exact(2 * first_leaf).map_err(|_| out_of_memory())?;
         mins.try_reserve_exact(2 * first_leaf).map_err(|_| out_of_memory())?;
-        sums.resize(2 * first_leaf, 0.0);
-        mins.resize(2 * first_leaf, f64::INFINITY);
-        Ok(Self { sums, mins, first_leaf })
+        let mut tree = Self { sums, mins, first_leaf: 1 };
+        tree.resize(1);
+        Ok(tree)
     }
 
     /// The sum of all priorities.
@@ -49,26 +50,51 @@ impl PriorityTree {
 
     /// Sets a leaf and all nodes above it.
     pub(super) fn set(&mut self, leaf: usize, priority: f64) {
+        if leaf >= self.first_leaf {
+            self.grow(leaf + 1);
+        }
         let mut node = self.first_leaf + leaf;
         self.sums[node] = priority;
         self.mins[node] = priority;
         while node > 1 {
             node /= 2;
-            self.sums[node] = self.sums[2 * node] + self.sums[2 * node + 1];
-            self.mins[node] = self.mins[2 * node].min(self.mins[2 * node + 1]);
+            self.update(node);
         }
     }
 
     /// Sets the first leaves, and the others to nothing.
     pub(super) fn fill(&mut self, priorities: &[f64]) {
-        self.sums.fill(0.0);
-        self.mins.fill(f64::INFINITY);
+        self.sums.clear();
+        self.mins.clear();
+        self.resize(priorities.len().next_power_of_two());
         self.sums[self.first_leaf..][..priorities.len()].copy_from_slice(priorities);
         self.mins[self.first_leaf..][..priorities.len()].copy_from_slice(priorities);
-        for node in (1..self.first_leaf).rev() {
-            self.sums[node] = self.sums[2 * node] + self.sums[2 * node + 1];
-            self.mins[node] = self.mins[2 * node].min(self.mins[2 * node + 1]);
-        }
+        self.update_all();
+    }
+
+    /// Makes room for so many leaves, more than there are: at least doubles the trees.
+    fn grow(&mut self, leaves: usize) {
+        let old = self.first_leaf..2 * self.first_leaf;
+        self.resize(leaves.next_power_of_two());
+        self.sums.copy_within(old.clone(), self.first_leaf);
+        self.mins.copy_within(old, self.first_leaf);
+        self.update_all();
+    }
+
+    /// Sets the number of leaves, a power of two; what is added is nothing.
+    fn resize(&mut self, leaves: usize) {
+        self.sums.resize(2 * leaves, 0.0);
+        self.mins.resize(2 * leaves, f64::INFINITY);
+        self.first_leaf = leaves;
+    }
+
+    fn update_all(&mut self) {
+        (1..self.first_leaf).rev().for_each(|node| self.update(node));
+    }
+
+    fn update(&mut self, node: usize) {
+        self.sums[node] = self.sums[2 * node] + self.sums[2 * node + 1];
+        self.mins[node] = self.mins[2 * node].min(self.mins[2 * node + 1]);
     }
 
     /// For each mass in [0, total) the leaf at which the running sum of the priorities exceeds it.

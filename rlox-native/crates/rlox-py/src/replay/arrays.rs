@@ -163,14 +163,14 @@ pub(super) enum OutArray<'py> {
 }
 
 impl<'py> OutArray<'py> {
-    /// A new array.
+    /// A new array, to be overwritten.
     pub(super) fn new(py: Python<'py>, dtype: DType, shape: &[usize]) -> PyResult<Self> {
         Ok(match dtype {
-            DType::U8 => Self::U8(zeros(py, shape)?.try_readwrite()?),
-            DType::I32 => Self::I32(zeros(py, shape)?.try_readwrite()?),
-            DType::I64 => Self::I64(zeros(py, shape)?.try_readwrite()?),
-            DType::F32 => Self::F32(zeros(py, shape)?.try_readwrite()?),
-            DType::F64 => Self::F64(zeros(py, shape)?.try_readwrite()?),
+            DType::U8 => Self::U8(empty(py, shape)?.try_readwrite()?),
+            DType::I32 => Self::I32(empty(py, shape)?.try_readwrite()?),
+            DType::I64 => Self::I64(empty(py, shape)?.try_readwrite()?),
+            DType::F32 => Self::F32(empty(py, shape)?.try_readwrite()?),
+            DType::F64 => Self::F64(empty(py, shape)?.try_readwrite()?),
         })
     }
 
@@ -214,16 +214,32 @@ impl<'py> OutArray<'py> {
 /// From so many elements on, NumPy is asked for memory in a way that can fail.
 const LARGE: usize = 1 << 16;
 
-/// A new array of zeros. (The way that is fast for small arrays has no answer to a lack of memory.)
+/// A new array of zeros.
 pub(super) fn zeros<'py, T: Element>(
     py: Python<'py>,
     shape: &[usize],
+) -> PyResult<Bound<'py, PyArrayDyn<T>>> {
+    allocate(py, shape, "zeros")
+}
+
+/// A new array that is to be overwritten. A large one is not set to zeros first, which would take as
+/// long as filling it.
+fn empty<'py, T: Number>(py: Python<'py>, shape: &[usize]) -> PyResult<Bound<'py, PyArrayDyn<T>>> {
+    allocate(py, shape, "empty")
+}
+
+/// A new array, by `numpy.<function>` where it is large. (The way that is fast for small arrays has
+/// no answer to a lack of memory.)
+fn allocate<'py, T: Element>(
+    py: Python<'py>,
+    shape: &[usize],
+    function: &str,
 ) -> PyResult<Bound<'py, PyArrayDyn<T>>> {
     let size = shape.iter().try_fold(1, |size: usize, &axis| size.checked_mul(axis));
     if size.is_some_and(|size| size <= LARGE) {
         return Ok(PyArrayDyn::zeros(py, shape, false));
     }
-    let array = numpy_call(py, "zeros", (shape.to_vec(), T::get_dtype(py)))?;
+    let array = numpy_call(py, function, (shape.to_vec(), T::get_dtype(py)))?;
     Ok(array.cast_into::<PyArrayDyn<T>>()?)
 }
 

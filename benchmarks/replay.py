@@ -1,0 +1,164 @@
+"""Sampling a replay buffer: rlox against NumPy and the buffers of other libraries.
+
+python benchmarks/replay.py [--rounds 30]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import rlox_native
+from measure import interleave, machine, summary, write
+
+LAYOUTS = {
+    "CartPole": (100_000, (4,), 1, np.float32),
+    "MuJoCo": (100_000, (17,), 6, np.float32),
+    "Atari": (2_000, (4, 84, 84), 1, np.uint8),
+}
+"""Capacity, shape of the observation, length of the action, type of the observation."""
+
+BATCH_SIZES = (32, 256, 1024)
+Arrays = tuple[np.ndarray, ...]
+
+
+def installed(name: str) -> bool:
+    """Return whether a library is there; say so if not."""
+    if importlib.util.find_spec(name) is not None:
+        return True
+    print(f"{name} is not installed and is left out")
+    return False
+
+
+def transitions(capacity: int, shape: tuple[int, ...], act_dim: int, dtype: Any) -> Arrays:
+    """Return obs, actions, rewards, terminated, truncated and next_obs, random."""
+    rng = np.random.default_rng(0)
+
+    def observations() -> np.ndarray:
+        if dtype == np.uint8:
+            return rng.integers(0, 256, (capacity, *shape), dtype)
+        return rng.random((capacity, *shape), dtype)
+
+    actions = rng.random((capacity, act_dim), np.float32)
+    rewards = rng.random(capacity, np.float32)
+    ends = rng.random((2, capacity)) < 0.01
+    return observations(), actions, rewards, *ends, observations()
+
+
+def numpy_sampler(rows: Arrays) -> Callable[[int], Any]:
+    """Return fancy indexing of the same arrays, with the draw."""
+    rng = np.random.default_rng(0)
+
+    def sample(batch_size: int) -> Arrays:
+        chosen = rng.integers(len(rows[0]), size=batch_size)
+        return tuple(array[chosen] for array in rows)
+
+    return sample
+
+
+def sb3_sampler(rows: Arrays) -> Callable[[int], Any]:
+    """Return Stable-Baselines3's buffer; its batches are tensors."""
+    from stable_baselines3.common.buffers import ReplayBuffer
+
+    obs, actions, rewards, terminated, truncated, next_obs = rows
+    low, high = (0, 255) if obs.dtype == np.uint8 else (-np.inf, np.inf)
+    buffer = ReplayBuffer(
+        len(obs),
+        gymnasium.spaces.Box(low, high, obs.shape[1:], obs.dtype.type),
+        gymnasium.spaces.Box(-1, 1, actions.shape[1:], np.float32),
+        device="cpu",
+        handle_timeout_termination=True,
+    )
+    buffer.observations[:, 0], buffer.next_observations[:, 0] = obs, next_obs
+    buffer.actions[:, 0], buffer.rewards[:, 0] = actions, rewards
+    buffer.dones[:, 0], buffer.timeouts[:, 0] = terminated | truncated, truncated
+    buffer.full = True
+    return buffer.sample
+
+
+def cpprb_sampler(rows: Arrays) -> Callable[[int], Any]:
+    """Return cpprb's buffer."""
+    import cpprb
+
+    obs, actions, rewards, terminated, truncated, next_obs = rows
+    shapes = {"obs": obs, "next_obs": next_obs, "act": actions}
+    fields = {
+        name: {"shape": array.shape[1:], "dtype": array.dtype} for name, array in shapes.items()
+    }
+    buffer = cpprb.ReplayBuffer(len(obs), fields | {"rew": {}, "done": {}, "cut": {}})
+    buffer.add(obs=obs, act=actions, rew=rewards, next_obs=next_obs, done=terminated, cut=truncated)
+    return buffer.sample
+
+
+def torchrl_sampler(rows: Arrays) -> Callable[[int], Any]:
+    """Return torchrl's buffer of tensors."""
+    import torch
+    from tensordict import TensorDict
+    from torchrl.data import LazyTensorStorage, ReplayBuffer
+
+    names = ("obs", "action", "reward", "terminated", "truncated", "next_obs")
+    tensors = {name: torch.from_numpy(array) for name, array in zip(names, rows, strict=True)}
+    buffer = ReplayBuffer(storage=LazyTensorStorage(len(rows[0])))
+    buffer.extend(TensorDict(tensors, batch_size=len(rows[0])))
+    return buffer.sample
+
+
+PEERS = {
+    "stable_baselines3": sb3_sampler,
+    "cpprb": cpprb_sampler,
+    "torchrl": torchrl_sampler,
+}
+
+
+def samplers(layout: str, peers: list[str]) -> dict[str, Callable[[int], Any]]:
+    """Return functions of the batch size, over buffers full of the same transitions."""
+    capacity, shape, act_dim, dtype = LAYOUTS[layout]
+    rows = transitions(capacity, shape, act_dim, dtype)
+    uniform = rlox_native.ReplayBuffer(capacity, shape, act_dim, obs_dtype=dtype, seed=0)
+    prioritized = rlox_native.PrioritizedReplayBuffer(
+        capacity, shape, act_dim, obs_dtype=dtype, seed=0
+    )
+    uniform.push_batch(*rows)
+    prioritized.push_batch(*rows, priorities=np.random.default_rng(0).random(capacity) + 0.01)
+    outs = {size: uniform.sample(size) for size in BATCH_SIZES}
+    return {
+        "rlox": uniform.sample,
+        "rlox, out=": lambda size: uniform.sample(size, out=outs[size]),
+        "rlox prioritized": prioritized.sample,
+        "NumPy fancy indexing": numpy_sampler(rows),
+    } | {name: PEERS[name](rows) for name in peers}
+
+
+def main() -> None:
+    """Measure and write ``benchmarks/results/replay.json``."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=30)
+    rounds = parser.parse_args().rounds
+    peers = [name for name in PEERS if installed(name)]
+    packages = ["rlox-native", "numpy", *(name.replace("_", "-") for name in peers)]
+    where = machine(packages)
+    rows = []
+    for layout in LAYOUTS:
+        contenders = samplers(layout, peers)
+        for size in BATCH_SIZES:
+            calls = 1 if layout == "Atari" else 10
+
+            def run(sample: Callable[[int], Any], size: int = size, calls: int = calls) -> None:
+                for _ in range(calls):
+                    sample(size)
+
+            turns = {name: lambda s=sample: run(s) for name, sample in contenders.items()}
+            interleave(turns, 3)
+            for name, seconds in interleave(turns, rounds).items():
+                us = summary([second / calls * 1e6 for second in seconds])
+                rows.append({"rows": layout, "batch_size": size, "contender": name, "us": us})
+                print(f"{layout:9s} {size:5d}  {name:22s} {us['median']:10.1f} us")
+    print(write("replay", {"rounds": rounds, "machine": where, "sample": rows}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""What the reference replay buffers share: conversion, and the words of a random stream."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+OBS_DTYPES = ("uint8", "int32", "int64", "float32", "float64")
+ACT_DTYPES = ("float32", "int64")
+
+UNKNOWN_NEXT_OBS = (
+    "the buffer holds transitions that were pushed without next_obs, so there is nothing to "
+    "bootstrap from; push next_obs with every transition"
+)
+
+
+class PartialBatch(dict[str, Any]):
+    """A batch of a buffer that does not know all of its next observations, and so gives none."""
+
+    def __missing__(self, key: str) -> Any:
+        raise KeyError(UNKNOWN_NEXT_OBS if key == "next_obs" else key)
+
+
+def parse_size(name: str, value: SupportsIndex) -> int:
+    """Return a size of at least 1."""
+    size = operator.index(value)
+    if size < 1:
+        raise ValueError(f"{name} must be at least 1, got {size}")
+    return size
+
+
+def parse_shape(name: str, dim: SupportsIndex | Sequence[SupportsIndex]) -> tuple[int, ...]:
+    """Return the shape that an integer or a sequence of integers stands for."""
+    return tuple(parse_size(name, n) for n in (dim if isinstance(dim, Sequence) else (dim,)))
+
+
+def parse_dtype(name: str, dtype: npt.DTypeLike, allowed: Sequence[str]) -> np.dtype[Any]:
+    """Return a type that is one of ``allowed``."""
+    if np.dtype(dtype).name not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {dtype!r}")
+    return np.dtype(dtype)
+
+
+def convert(name: str, values: npt.ArrayLike, shape: tuple[int, ...], like: Array) -> Array:
+    """Return ``values`` in the type of ``like``; what is not finite or does not fit is refused."""
+    raw = np.asarray(values)
+    if raw.size and raw.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold real numbers, got dtype {raw.dtype}")
+    element = like.shape[1:]
+    if math.prod(element) == 1 and raw.shape == shape[: len(shape) - len(element)]:
+        raw = raw.reshape(shape)
+    if raw.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {raw.shape}")
+    if not np.isfinite(raw).all():
+        raise ValueError(f"{name} must be finite")
+    with np.errstate(over="ignore", invalid="ignore"):
+        converted = raw.astype(like.dtype)
+    rounds = converted.dtype.kind == "f"
+    if not (np.isfinite(converted).all() and (rounds or (converted == raw).all())):
+        raise ValueError(f"{name} must fit {like.dtype}")
+    return converted
+
+
+def stream_words(rng: np.random.Generator) -> Array:
+    """Return the state of a generator as six words, as the Rust buffers save it."""
+    state: Any = rng.bit_generator.state
+    words = [
+        state["state"][key] >> shift & 2**64 - 1 for key in ("state", "inc") for shift in (64, 0)
+    ]
+    spare = state["uinteger"] if state["has_uint32"] else 0
+    return np.array([*words, state["has_uint32"], spare], np.uint64)
+
+
+def stream(words: Array) -> np.random.Generator:
+    """Return the generator whose :func:`stream_words` these are."""
+    if np.shape(words) != (6,):
+        raise ValueError(f"rng must have shape (6,), got {np.shape(words)}")
+    high, low, inc_high, inc_low, has_spare, spare = (int(word) for word in words)
+    if not inc_low & 1 or has_spare > 1 or spare >= 2**32:
+        raise ValueError("rng is no valid state")
+    bits = np.random.PCG64()
+    bits.state = {
+        "bit_generator": "PCG64",
+        "state": {"state": high << 64 | low, "inc": inc_high << 64 | inc_low},
+        "has_uint32": has_spare,
+        "uinteger": spare,
+    }
+    return np.random.Generator(bits)
