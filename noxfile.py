@@ -154,7 +154,10 @@ def rust(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Build the documentation; a warning is an error."""
     sync(session, "--group", "docs")
-    session.run("sphinx-build", "-W", "--keep-going", "-q", "docs", "docs/_build/html")
+    session.run(
+        "sphinx-build", "-W", "--keep-going", "-q", "docs", "docs/_build/html",
+        env={"RLOX_PLUGINS_STRICT": "1"},
+    )  # fmt: skip
 
 
 @nox.session(default=False)

@@ -86,9 +86,11 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 def write_reference() -> None:
     """Write all fragments and API pages."""
-    _load_stub()
     from rlox.cli.training import RunOptions
-    from rlox.registry import list_algorithms
+    from rlox.registry import get_registry, list_algorithms
+
+    get_registry()  # plugins ask the Rust module itself, so before its stub takes its place
+    _load_stub()
 
     fragments = {
         "configs": "\n".join(config_section(name) for name in list_algorithms()),
@@ -306,8 +308,10 @@ def _load_stub() -> None:
     """Let autodoc see the stub of the Rust module, which has the docstrings and signatures."""
     name = "rlox_native._native"
     package = importlib.util.find_spec("rlox_native")
-    if package is None or package.origin is None or name in sys.modules:
+    if package is None or package.origin is None:
         return
+    for loaded in [module for module in sys.modules if module.split(".")[0] == "rlox_native"]:
+        del sys.modules[loaded]
     if not hasattr(typing, "type_check_only"):  # known to type checkers only
         typing.type_check_only = lambda cls: cls  # type: ignore[attr-defined]
     stub = Path(package.origin).with_name("_native.pyi")
