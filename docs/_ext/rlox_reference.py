@@ -62,6 +62,7 @@ API = {
     "rlox.reference": "the NumPy kernels and buffers",
     "rlox_native": "the Rust kernels, buffers and envs",
     "rlox_onpolicy.a2c": "A2C",
+    "rlox_onpolicy.agent": "what the on-policy algorithms build alike",
     "rlox_onpolicy.ppo": "PPO",
     "rlox_onpolicy.configs": "configs of the on-policy algorithms",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import gymnasium
 from gymnasium.vector import VectorEnv
@@ -14,10 +14,7 @@ from rlox.gym_vec_env import GymVecEnv, Vectorization
 from rlox.protocols import VecEnv
 from rlox.specs import EnvBackendSpec, resolve
 
-__all__ = ["Backend", "env_id_of", "fixed_env_count", "make_vec_env"]
-
-Backend = str
-"""``"auto"`` or the registered name of an env backend."""
+__all__ = ["env_id_of", "fixed_env_count", "make_vec_env"]
 
 
 def env_id_of(env: Any) -> str | None:
@@ -43,7 +40,7 @@ def make_vec_env(
     env: Any,
     *,
     n_envs: int | None = None,
-    backend: Backend | Literal["auto"] = "auto",
+    backend: str = "auto",
     vectorization: Vectorization = "sync",
     env_kwargs: Mapping[str, Any] | None = None,
 ) -> VecEnv:

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, final
 
 import numpy.typing as npt
 import torch
-from rlox.actor_critic import ActorCritic, fit_to_env
+from rlox.actor_critic import fit_to_env
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config import UNSET, Config, Unset, resolve_config
@@ -32,6 +32,7 @@ from rlox.runner import Hooks
 from rlox.schedules import Schedules
 from torch import nn
 
+from rlox_onpolicy.agent import make_agent
 from rlox_onpolicy.configs import A2CConfig
 
 __all__ = ["A2C", "A2CMetrics"]
@@ -100,22 +101,8 @@ class A2C(Algorithm):
         )
         cfg: A2CConfig = self.config
         self.schedules = Schedules(cfg, ("learning_rate", "ent_coef"), schedules)
-        self.agent = ActorCritic(
-            env_id,
-            self.streams,
-            partial(torch.optim.RMSprop, alpha=cfg.rmsprop_alpha, eps=cfg.rmsprop_eps),
-            policy=policy,
-            hidden=cfg.hidden,
-            max_grad_norm=cfg.max_grad_norm,
-            n_envs=cfg.n_envs,
-            gamma=cfg.gamma,
-            gae_lambda=cfg.gae_lambda,
-            env_backend=cfg.env_backend,
-            vectorization=cfg.vectorization,
-            device=cfg.device,
-            threads=cfg.torch_threads,
-        )
-        self.resources.callback(self.agent.close)
+        rmsprop = partial(torch.optim.RMSprop, alpha=cfg.rmsprop_alpha, eps=cfg.rmsprop_eps)
+        self.agent = make_agent(self, rmsprop, policy)
         self.policy, self.collector = self.agent.policy, self.agent.collector
         self.optimizer = self.agent.optimizer
 

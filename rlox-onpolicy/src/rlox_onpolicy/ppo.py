@@ -22,7 +22,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 import numpy.typing as npt
 import torch
-from rlox.actor_critic import ActorCritic, fit_to_env
+from rlox.actor_critic import fit_to_env
 from rlox.algorithm import Algorithm
 from rlox.batch import RolloutBatch, RolloutMinibatch
 from rlox.callbacks import Callback
@@ -34,6 +34,7 @@ from rlox.runner import Hooks
 from rlox.schedules import Schedules
 from torch import Tensor, nn
 
+from rlox_onpolicy.agent import make_agent
 from rlox_onpolicy.configs import PPOConfig
 
 __all__ = ["PPO", "PPOMetrics"]
@@ -108,22 +109,8 @@ class PPO(Algorithm):
         )
         cfg: PPOConfig = self.config
         self.schedules = Schedules(cfg, ("learning_rate", "clip_eps", "ent_coef"), schedules)
-        self.agent = ActorCritic(
-            env_id,
-            self.streams,
-            partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True),
-            policy=policy,
-            hidden=cfg.hidden,
-            max_grad_norm=cfg.max_grad_norm,
-            n_envs=cfg.n_envs,
-            gamma=cfg.gamma,
-            gae_lambda=cfg.gae_lambda,
-            env_backend=cfg.env_backend,
-            vectorization=cfg.vectorization,
-            device=cfg.device,
-            threads=cfg.torch_threads,
-        )
-        self.resources.callback(self.agent.close)
+        adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
+        self.agent = make_agent(self, adam, policy)
         self.policy, self.collector = self.agent.policy, self.agent.collector
         self.optimizer = self.agent.optimizer
 

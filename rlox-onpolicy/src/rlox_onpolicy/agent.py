@@ -1,0 +1,44 @@
+"""How the algorithms here get their actor-critic: the options that all their configs have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from rlox.actor_critic import ActorCritic
+from rlox.algorithm import Algorithm
+from torch import Tensor, nn
+
+__all__ = ["make_agent"]
+
+
+def make_agent(
+    algorithm: Algorithm,
+    make_optimizer: Callable[[list[Tensor]], torch.optim.Optimizer],
+    policy: nn.Module | None,
+) -> ActorCritic:
+    """Return the actor-critic of an algorithm's env and config; the algorithm's close frees it.
+
+    Args:
+        algorithm: its base has been initialised; its config has the fields read below.
+        make_optimizer: see :class:`rlox.nn.FlatOptimizer`.
+        policy: see :class:`rlox.actor_critic.ActorCritic`.
+    """
+    cfg = algorithm.config
+    agent = ActorCritic(
+        algorithm.env_source,
+        algorithm.streams,
+        make_optimizer,
+        policy=policy,
+        hidden=cfg.hidden,
+        max_grad_norm=cfg.max_grad_norm,
+        n_envs=cfg.n_envs,
+        gamma=cfg.gamma,
+        gae_lambda=cfg.gae_lambda,
+        env_backend=cfg.env_backend,
+        vectorization=cfg.vectorization,
+        device=cfg.device,
+        threads=cfg.torch_threads,
+    )
+    algorithm.resources.callback(agent.close)
+    return agent
