@@ -13,12 +13,10 @@ from torch import Tensor
 
 from rlox import kernels
 from rlox.batch import RolloutBatch
-from rlox.envs import fixed_env_count, make_vec_env
-from rlox.episodes import EpisodeStatistics
 from rlox.errors import EnvError
 from rlox.gym_vec_env import Vectorization
-from rlox.protocols import OnPolicyActor, StatefulVecEnv
-from rlox.seeding import SeedStreams
+from rlox.protocols import OnPolicyActor
+from rlox.session import EnvSession
 
 __all__ = ["RolloutCollector"]
 
@@ -56,20 +54,19 @@ class RolloutCollector:
         vectorization: Vectorization = "sync",
         env_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        self.env = make_vec_env(
+        self._session = EnvSession(
             env_id,
-            n_envs=n_envs,
+            n_envs,
+            seed,
             backend=backend,
             vectorization=vectorization,
             env_kwargs=env_kwargs,
         )
-        self._made_env = fixed_env_count(env_id) is None
+        self.env = self._session.env
+        self.statistics = self._session.statistics
         self.device = torch.device(device)
         self.gamma = gamma
         self.gae_lambda = gae_lambda
-        self.statistics = EpisodeStatistics(self.env.n_envs)
-        self._env_seeds = SeedStreams(seed).seeds("envs", self.env.n_envs)
-        self._obs: npt.NDArray[Any] | None = None
         space = self.env.observation_space
         assert space.shape is not None
         assert space.dtype is not None
@@ -99,9 +96,8 @@ class RolloutCollector:
         """
         if n_steps < 1:
             raise ValueError(f"n_steps must be at least 1, got {n_steps}")
-        if self._obs is None:
-            self._obs = self.env.reset_all(self._env_seeds)
-        n_envs, shape = self.env.n_envs, self._obs.shape[1:]
+        session = self._session
+        n_envs, shape = self.env.n_envs, session.obs.shape[1:]
         obs = np.empty((n_steps, n_envs, *shape), self._obs_dtype)
         rewards = np.empty((n_steps, n_envs), np.float32)
         terminated = np.empty((n_steps, n_envs), np.bool_)
@@ -113,12 +109,12 @@ class RolloutCollector:
         taken = 0
         try:
             for t, row in enumerate(obs_rows.unbind()):
-                obs[t] = self._obs
+                obs[t] = session.obs
                 action, log_prob = policy.get_action_and_logprob(row.to(self.device))
                 step = self.env.step_all(self._for_env(action.cpu().numpy()))
                 actions.append(action)
                 log_probs.append(log_prob)
-                self._obs = step["obs"]
+                session.obs = step["obs"]
                 rewards[t] = step["rewards"]
                 terminated[t] = step["terminated"]
                 truncated[t] = step["truncated"]
@@ -142,7 +138,7 @@ class RolloutCollector:
             terminated,
             truncated,
             self._final_values(policy, cut_obs, truncated),
-            policy.get_value(self._tensor(self._obs)).cpu().numpy(),
+            policy.get_value(self._tensor(session.obs)).cpu().numpy(),
             self.gamma,
             self.gae_lambda,
         )
@@ -186,30 +182,12 @@ class RolloutCollector:
 
     def close(self) -> None:
         """Free the resources of the envs that the collector made."""
-        if self._made_env:
-            self.env.close()
+        self._session.close()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the episode statistics and, where the env can tell it, the env's state."""
-        started = self._obs is not None
-        stateful = started and isinstance(self.env, StatefulVecEnv)
-        return {
-            "started": started,
-            "statistics": self.statistics.state_dict(),
-            "env": self.env.state() if stateful else None,  # type: ignore[attr-defined]
-            "obs": self._obs if stateful else None,
-        }
+        return self._session.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state; an env without one starts new episodes at the next collect."""
-        exact = state["env"] is not None and isinstance(self.env, StatefulVecEnv)
-        if exact:
-            self.env.set_state(dict(state["env"]))  # type: ignore[attr-defined]
-            self._obs = np.array(state["obs"])
-        elif state["started"]:
-            # the envs' streams start anew, so take other seeds than the run began with
-            finished = int(state["statistics"]["finished"])
-            self._env_seeds = SeedStreams(self._env_seeds[0]).seeds(
-                f"envs after {finished} episodes", self.env.n_envs
-            )
-        self.statistics.load_state_dict(state["statistics"], keep_running=exact)
+        self._session.load_state_dict(state)

@@ -9,7 +9,6 @@ from pydantic import model_validator
 from rlox.config import (
     Config,
     ScheduleValue,
-    choice,
     coefficient,
     count,
     discount,
@@ -18,30 +17,13 @@ from rlox.config import (
     positive,
     schedule,
 )
+from rlox.options import DEVICE, ENV_BACKEND, SEED, TORCH_THREADS, VECTORIZATION
 
 __all__ = ["A2CConfig", "PPOConfig"]
 
 SCHULMAN = "Schulman et al. 2017"
 MNIH = "Mnih et al. 2016"
 HUANG = "Huang et al. 2022, The 37 implementation details of PPO"
-
-
-# the same in every config here; pydantic copies them
-SEED = count(42, ge=0, unit="1", help="fixes every random draw; none: from entropy", source="rlox")
-ENV_BACKEND = option(
-    "auto", help="env backend for ids; auto takes the fastest that has the id",
-    unit="name", source="rlox", min_length=1,
-)  # fmt: skip
-VECTORIZATION = choice(
-    "sync", help="gymnasium envs in this process or each in its own", source="gymnasium"
-)
-DEVICE = option(
-    "cpu", help="torch device of policy and batches", unit="name", source="rlox", min_length=1
-)
-TORCH_THREADS = count(
-    1, unit="threads", source="measured: benchmarks/README.md",
-    help="torch threads while training; none: leave torch's setting",
-)  # fmt: skip
 
 
 class PPOConfig(Config):

@@ -20,7 +20,7 @@ __all__ = ["FlatOptimizer"]
 
 
 class FlatOptimizer:
-    """An elementwise torch optimiser with clipping of the global gradient norm.
+    """An elementwise torch optimiser over all parameters of a module.
 
     The module's parameters and gradients become views of :attr:`parameters` and :attr:`gradients`;
     afterwards neither move the module to another device nor set its gradients to none.
@@ -29,7 +29,8 @@ class FlatOptimizer:
         module: its trainable parameters must share one dtype and device.
         make_optimizer: from a list of tensors to their optimiser, one that treats every element
             alike, such as ``functools.partial(torch.optim.Adam, eps=1e-5, fused=True)``.
-        max_grad_norm: the gradient is scaled down to this Euclidean norm when it is longer.
+        max_grad_norm: the gradient is scaled down to this Euclidean norm when it is longer; none:
+            it is taken as it is.
 
     Raises:
         ValueError: the parameters differ in dtype or device, or there are none.
@@ -40,7 +41,7 @@ class FlatOptimizer:
         module: nn.Module,
         make_optimizer: Callable[[list[Tensor]], torch.optim.Optimizer],
         *,
-        max_grad_norm: float,
+        max_grad_norm: float | None = None,
     ) -> None:
         parameters = [p for p in module.parameters() if p.requires_grad]
         kinds = {(p.dtype, p.device) for p in parameters}
@@ -81,8 +82,9 @@ class FlatOptimizer:
                 "a parameter's gradient was replaced; call FlatOptimizer.step instead of "
                 "optimizer.zero_grad() and step()"
             )
-        norm = torch.linalg.vector_norm(self.gradients)
-        self.gradients.mul_(torch.clamp(self.max_grad_norm / (norm + 1e-6), max=1.0))
+        if self.max_grad_norm is not None:
+            norm = torch.linalg.vector_norm(self.gradients)
+            self.gradients.mul_(torch.clamp(self.max_grad_norm / (norm + 1e-6), max=1.0))
         self._optimizer.param_groups[0]["lr"] = learning_rate
         self._optimizer.step()
 
