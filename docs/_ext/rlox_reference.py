@@ -31,7 +31,9 @@ GENERATED = DOCS / "reference" / "generated"
 API = {
     "rlox.algorithm": "what every algorithm has",
     "rlox.policies": "the default actor-critics",
+    "rlox.networks": "the networks of off-policy and offline algorithms",
     "rlox.losses": "objectives",
+    "rlox.session": "envs in the middle of their episodes",
     "rlox.collectors": "from envs to rollouts",
     "rlox.batch": "what a rollout holds",
     "rlox.trainers": "the introduction's trainers",
@@ -39,6 +41,7 @@ API = {
     "rlox.logging": "where metrics go",
     "rlox.protocols": "contracts",
     "rlox.config": "configs and their fields",
+    "rlox.options": "the options that configs share",
     "rlox.schedules": "values over env steps",
     "rlox.evaluation": "the evaluation loop",
     "rlox.checkpoint": "writing and reading checkpoints",

@@ -42,7 +42,10 @@ _MODULES = {
     "spec": "rlox.registry",
 }
 
-_SUBMODULES = ("algorithms", "callbacks", "collectors", "logging", "losses", "policies", "trainers")
+_SUBMODULES = (
+    "algorithms", "callbacks", "collectors", "logging", "losses", "networks", "policies",
+    "trainers",
+)  # fmt: skip
 """Submodules that the documents use as attributes."""
 
 _KERNELS = (

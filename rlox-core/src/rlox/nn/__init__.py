@@ -3,12 +3,16 @@
 from rlox.nn.devices import find_device, torch_threads
 from rlox.nn.flat import FlatOptimizer
 from rlox.nn.mlp import TanhMLP
-from rlox.nn.state import load_module_state, module_state
+from rlox.nn.relu import EnsembleMLP, ReluMLP
+from rlox.nn.state import frozen, load_module_state, module_state
 
 __all__ = [
+    "EnsembleMLP",
     "FlatOptimizer",
+    "ReluMLP",
     "TanhMLP",
     "find_device",
+    "frozen",
     "load_module_state",
     "module_state",
     "torch_threads",

@@ -1,8 +1,9 @@
-"""Module states as arrays, for checkpoints."""
+"""Modules as a whole: their state as arrays, for checkpoints, and their gradients turned off."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import nn
 
 from rlox.errors import CheckpointError
 
-__all__ = ["load_module_state", "module_state"]
+__all__ = ["frozen", "load_module_state", "module_state"]
 
 
 def module_state(module: nn.Module) -> dict[str, Any]:
@@ -38,3 +39,19 @@ def load_module_state(module: nn.Module, state: Mapping[str, Any]) -> None:
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(torch.from_numpy(np.array(state[name])))
+
+
+@contextmanager
+def frozen(module: nn.Module) -> Iterator[None]:
+    """Let gradients pass through ``module`` in the block without computing those of its weights.
+
+    Half of the work of a backward pass, where another network learns through this one.
+    """
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    for parameter in parameters:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in parameters:
+            parameter.requires_grad_(True)

@@ -1,0 +1,255 @@
+"""The networks of the off-policy and offline algorithms, for vector observations.
+
+Continuous actions are in [-1, 1] in every dimension, for actors and critics alike;
+:class:`rlox.actions.BoxActions` converts them to an env's own bounds.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F  # noqa: N812  # the field's name for it
+from torch import Tensor, nn
+
+from rlox.nn.relu import EnsembleMLP, ReluMLP
+
+__all__ = [
+    "DeterministicPolicy",
+    "DiscreteQNetwork",
+    "DuelingQNetwork",
+    "QNetwork",
+    "SquashedGaussianPolicy",
+    "TwinQNetwork",
+    "polyak_update",
+]
+
+
+class QNetwork(nn.Module):
+    """Action value Q(s, a) of a continuous action.
+
+    Args:
+        obs_dim: size of an observation.
+        act_dim: size of an action.
+        hidden: width of the two hidden layers.
+        generator: source of the weights; none: torch's global one.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        act_dim: int,
+        hidden: int = 256,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.net = ReluMLP((obs_dim + act_dim, hidden, hidden, 1), generator=generator)
+
+    def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Return values (B, 1) of observations (B, obs_dim) and actions (B, act_dim)."""
+        return self.net(torch.cat((obs, actions), -1))  # type: ignore[no-any-return]
+
+
+class TwinQNetwork(nn.Module):
+    """Several independent action values of a continuous action, two for clipped double Q-learning.
+
+    Args:
+        obs_dim: size of an observation.
+        act_dim: size of an action.
+        hidden: width of the two hidden layers.
+        n_critics: number of critics K.
+        generator: source of the weights; none: torch's global one.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        act_dim: int,
+        hidden: int = 256,
+        *,
+        n_critics: int = 2,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        sizes = (obs_dim + act_dim, hidden, hidden, 1)
+        self.net = EnsembleMLP(n_critics, sizes, generator=generator)
+
+    def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Return values (K, B) of observations (B, obs_dim) and actions (B, act_dim)."""
+        return self.net(torch.cat((obs, actions), -1)).squeeze(-1)  # type: ignore[no-any-return]
+
+
+class DiscreteQNetwork(nn.Module):
+    """Action values Q(s, ·) of all discrete actions at once.
+
+    Args:
+        obs_dim: size of an observation.
+        n_actions: number of actions A.
+        hidden: width of the two hidden layers.
+        generator: source of the weights; none: torch's global one.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        n_actions: int,
+        hidden: int = 256,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.net = ReluMLP((obs_dim, hidden, hidden, n_actions), generator=generator)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return values (B, A) of observations (B, obs_dim)."""
+        return self.net(obs)  # type: ignore[no-any-return]
+
+
+class DuelingQNetwork(nn.Module):
+    """Q(s, a) = V(s) + A(s, a) - mean over a' of A(s, a'), on a shared hidden layer.
+
+    Args:
+        obs_dim: size of an observation.
+        n_actions: number of actions A.
+        hidden: width of the shared layer and of each stream's own.
+        generator: source of the weights; none: torch's global one.
+
+    Source:
+        Wang et al. 2016, "Dueling network architectures", eq. 9.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        n_actions: int,
+        hidden: int = 256,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.shared = ReluMLP((obs_dim, hidden), generator=generator)
+        self.value = ReluMLP((hidden, hidden, 1), generator=generator)
+        self.advantage = ReluMLP((hidden, hidden, n_actions), generator=generator)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return values (B, A) of observations (B, obs_dim)."""
+        features = self.shared(obs).relu_()
+        advantages = self.advantage(features)
+        return self.value(features) + advantages - advantages.mean(-1, keepdim=True)  # type: ignore[no-any-return]
+
+
+class DeterministicPolicy(nn.Module):
+    """μ(s) = tanh of a network: one continuous action for each observation.
+
+    Args:
+        obs_dim: size of an observation.
+        act_dim: size of an action.
+        hidden: width of the two hidden layers.
+        generator: source of the weights; none: torch's global one.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        act_dim: int,
+        hidden: int = 256,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.net = ReluMLP((obs_dim, hidden, hidden, act_dim), generator=generator)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return actions (B, act_dim) in [-1, 1] for observations (B, obs_dim)."""
+        return self.net(obs).tanh()  # type: ignore[no-any-return]
+
+    def deterministic(self, obs: Tensor) -> Tensor:
+        """Return the same as calling the policy."""
+        return self(obs)  # type: ignore[no-any-return]
+
+
+class SquashedGaussianPolicy(nn.Module):
+    """a = tanh(u), u ~ N(μ(s), σ(s)²), independent dimensions.
+
+        log π(a|s) = Σ log N(u; μ, σ²) - Σ log(1 - tanh²(u))
+
+    The last logarithm is computed as 2 (log 2 - u - softplus(-2u)), which is the same and exact
+    where tanh saturates.
+
+    Args:
+        obs_dim: size of an observation.
+        act_dim: size of an action.
+        hidden: width of the two hidden layers.
+        log_std_bounds: log σ is clipped to these.
+        generator: source of the weights and of the sampled actions; none: torch's global one.
+
+    Source:
+        Haarnoja et al. 2018, "Soft actor-critic", appendix C, eq. 21; bounds: softlearning.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        act_dim: int,
+        hidden: int = 256,
+        *,
+        log_std_bounds: tuple[float, float] = (-20.0, 2.0),
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.generator = generator
+        self.log_std_bounds = log_std_bounds
+        self.net = ReluMLP((obs_dim, hidden, hidden, 2 * act_dim), generator=generator)
+
+    def _mean_and_log_std(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = self.net(obs).chunk(2, -1)
+        return mean, log_std.clamp(*self.log_std_bounds)
+
+    def get_action_and_logprob(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Sample actions, differentiable with respect to the weights.
+
+        Args:
+            obs: (B, obs_dim) float32.
+
+        Returns:
+            Actions (B, act_dim) in [-1, 1] and their log-probabilities (B,).
+        """
+        mean, log_std = self._mean_and_log_std(obs)
+        device = mean.device if self.generator is None else self.generator.device
+        noise = torch.randn(mean.shape, generator=self.generator, device=device).to(mean.device)
+        pre_tanh = mean + log_std.exp() * noise
+        log_density = -0.5 * noise.square() - log_std - 0.5 * math.log(2 * math.pi)
+        log_slope = 2 * (math.log(2) - pre_tanh - F.softplus(-2 * pre_tanh))
+        return pre_tanh.tanh(), (log_density - log_slope).sum(-1)
+
+    def sample(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the same as :meth:`get_action_and_logprob`, under the introduction's name."""
+        return self.get_action_and_logprob(obs)
+
+    def deterministic(self, obs: Tensor) -> Tensor:
+        """Return tanh(μ(s)), (B, act_dim)."""
+        return self._mean_and_log_std(obs)[0].tanh()
+
+
+@torch.no_grad()
+def polyak_update(source: nn.Module, target: nn.Module, tau: float) -> None:
+    """Move the target's parameters towards the source's: θ' ← (1 - τ) θ' + τ θ.
+
+    Args:
+        source: the network that learns.
+        target: its lagging copy; its buffers become the source's.
+        tau: τ in [0, 1]; 1 copies.
+
+    Raises:
+        ValueError: ``tau`` is out of range.
+
+    Source:
+        Lillicrap et al. 2016, "Continuous control with deep reinforcement learning", algorithm 1.
+    """
+    if not 0.0 <= tau <= 1.0:
+        raise ValueError(f"tau must lie in [0, 1], got {tau}")
+    for learnt, lagging in zip(source.parameters(), target.parameters(), strict=True):
+        lagging.lerp_(learnt, tau)
+    for buffer, copy in zip(source.buffers(), target.buffers(), strict=True):
+        copy.copy_(buffer)
