@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rlox.reference import PrioritizedReplayBuffer, ReplayBuffer
+from rlox.reference import OfflineDatasetBuffer, PrioritizedReplayBuffer, ReplayBuffer
 
 needs_native = pytest.mark.skipif(
     importlib.util.find_spec("rlox_native") is None, reason="needs rlox-native"
@@ -156,3 +156,71 @@ def test_rust_does_what_the_reference_does(
             for buffer, state in zip(pair, reversed(states), strict=True):
                 buffer.set_state(state)
         assert_same(pair[0].state(), pair[1].state())
+
+
+def dataset(lengths: list[int], seed: int) -> dict[str, Any]:
+    """Return the parts of a dataset with episodes of these lengths."""
+    rng = np.random.default_rng(seed)
+    n = sum(lengths)
+    ends = np.isin(np.arange(n), np.cumsum(lengths) - 1)
+    return {
+        "obs": rng.normal(size=(n, 2)),
+        "next_obs": rng.normal(size=(n, 2)),
+        "actions": rng.integers(3, size=n),
+        "rewards": rng.normal(size=n),
+        "terminated": ends,
+        "truncated": ends & (rng.random(n) < 0.5),
+    }
+
+
+@needs_native
+@given(
+    lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    normalize=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+def test_rust_draws_the_dataset_as_the_reference_does(
+    lengths: list[int], normalize: bool, seed: int
+) -> None:
+    """Transitions, trajectories and statistics, over calls of both kinds."""
+    import rlox_native
+
+    parts = dataset(lengths, seed)
+    pair: list[Any] = [
+        cls(**parts, normalize=normalize, seed=seed)
+        for cls in (OfflineDatasetBuffer, rlox_native.OfflineDatasetBuffer)
+    ]
+    for draw in (
+        lambda data: data.sample(7),
+        lambda data: data.sample_trajectories(5, 4),
+        lambda data: data.sample_trajectories(3, 1, seed=1),
+        lambda data: data.state(),
+    ):
+        batches = [draw(data) for data in pair]
+        assert list(batches[0]) == list(batches[1])
+        for key, array in batches[0].items():
+            assert array.dtype == batches[1][key].dtype
+            # the moments are sums in another order
+            np.testing.assert_allclose(array, batches[1][key], rtol=1e-6, atol=1e-6, err_msg=key)
+    stats = [data.stats() for data in pair]
+    assert list(stats[0]) == list(stats[1])
+    assert stats[0] == pytest.approx(stats[1])
+    pair[0].set_state(pair[1].state())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"obs": np.full((4, 2), np.nan)}, "obs must be finite"),
+        ({"obs": np.zeros(7)}, "obs must hold as many numbers for each of 4 rewards"),
+        ({"obs_dim": 3}, r"obs must have shape \(4, 3\)"),
+        ({"terminated": [1, 0, 0, 0], "truncated": [0] * 4}, "the last transition, 3, ends no"),
+        ({"obs": np.zeros((4, 2), np.uint8), "next_obs": np.zeros((4, 2)), "normalize": True},
+         "normalize needs observations of floats, got uint8"),
+        ({"rewards": []}, "rewards must hold at least 1 number"),
+    ],
+)  # fmt: skip
+def test_a_malformed_dataset_is_refused(change: dict[str, Any], message: str) -> None:
+    """The array is named."""
+    with pytest.raises(ValueError, match=message):
+        OfflineDatasetBuffer(**dataset([3, 1], 0) | change)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rlox.evaluation import evaluate
     from rlox.hookspecs import hookimpl
     from rlox.reference import (
+        OfflineDatasetBuffer,
         PrioritizedReplayBuffer,
         ReplayBuffer,
         compute_gae,
@@ -49,6 +50,7 @@ _SUBMODULES = (
 """Submodules that the documents use as attributes."""
 
 _KERNELS = (
+    "OfflineDatasetBuffer",
     "PrioritizedReplayBuffer",
     "ReplayBuffer",
     "compute_gae",
@@ -68,6 +70,7 @@ __all__ = [
     "Config",
     "EnvBackendSpec",
     "LoggerSpec",
+    "OfflineDatasetBuffer",
     "PrioritizedReplayBuffer",
     "ReplayBuffer",
     "VecEnv",

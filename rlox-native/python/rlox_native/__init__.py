@@ -2,6 +2,7 @@
 
 from rlox_native._native import (
     CartPole,
+    OfflineDatasetBuffer,
     PrioritizedReplayBuffer,
     ReplayBuffer,
     VecEnv,
@@ -15,6 +16,7 @@ from rlox_native._native import (
 
 __all__ = [
     "CartPole",
+    "OfflineDatasetBuffer",
     "PrioritizedReplayBuffer",
     "ReplayBuffer",
     "VecEnv",

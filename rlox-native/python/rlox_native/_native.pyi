@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 __all__ = [
     "CartPole",
+    "OfflineDatasetBuffer",
     "PrioritizedReplayBuffer",
     "ReplayBuffer",
     "VecEnv",
@@ -349,6 +350,150 @@ class VecEnv:
 
     def close(self) -> None:
         """Do nothing: the envs hold no resource but memory."""
+
+@final
+class OfflineDatasetBuffer:
+    """Recorded transitions, drawn from uniformly, one by one or in pieces of trajectories.
+
+    The episodes lie one after the other, in the order of their steps; each ends with a termination
+    or a truncation. The data is copied, and never changes.
+
+    A call releases the interpreter lock; calls from several threads are done one after the other.
+
+    Args:
+        obs: N observations, ``(N, *obs_dim)`` or flat ``(N * obs_dim,)``; real numbers of any type.
+        next_obs: what the steps led to, likewise, also where an episode ends.
+        actions: ``(N, *act_dim)`` or flat ``(N * act_dim,)``.
+        rewards: ``(N,)``, stored as float32.
+        terminated: ``(N,)``, whether the task ended; any number but zero is true.
+        truncated: ``(N,)``, whether the episode was cut.
+        normalize: give observations out as (obs - ``obs_mean``) / ``obs_std``.
+        obs_dim: the shape of an observation; ``None`` is the shape of a row, or the length that the
+            size of a flat array leaves.
+        act_dim: the shape of an action, likewise.
+        obs_dtype: uint8, int32, int64, float32 or float64; ``None`` is uint8 for uint8 and float32
+            for all other types.
+        act_dtype: float32 or int64; ``None`` is int64 for integers and float32 otherwise.
+        seed: seed of the dataset's own random stream, or ``None`` for one from the operating
+            system.
+
+    Raises:
+        ValueError: a shape is wrong, a number is not finite or does not fit its type, the last
+            transition ends no episode, or integers are to be normalised.
+        TypeError: an argument holds no real numbers.
+        MemoryError: there is no room for the copy.
+
+    Source:
+        Fujimoto and Gu, "A Minimalist Approach to Offline Reinforcement Learning", 2021, eq. 6,
+        for the normalisation.
+
+    Example:
+        >>> ends, cuts = [False, False, True], [False] * 3
+        >>> data = OfflineDatasetBuffer([0, 1, 2], [1, 2, 3], [0, 1, 0], [1, 1, 1], ends, cuts)
+        >>> data.sample_trajectories(batch_size=8, seq_len=5, seed=0)["obs"].shape
+        (8, 5, 1)
+    """
+
+    def __new__(
+        cls,
+        obs: ArrayLike,
+        next_obs: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        normalize: bool = False,
+        *,
+        obs_dim: SupportsIndex | Sequence[SupportsIndex] | None = None,
+        act_dim: SupportsIndex | Sequence[SupportsIndex] | None = None,
+        obs_dtype: DTypeLike | None = None,
+        act_dtype: DTypeLike | None = None,
+        seed: SupportsIndex | None = None,
+    ) -> OfflineDatasetBuffer: ...
+    def __len__(self) -> int:
+        """Return how many transitions there are."""
+
+    def n_episodes(self) -> int:
+        """Return how many episodes there are."""
+
+    def stats(self) -> dict[str, float]:
+        """Return the sizes of the dataset and statistics of its episodes.
+
+        Returns:
+            ``n_transitions``, ``n_episodes``, ``obs_dim`` and ``act_dim``, which count numbers; of
+            the undiscounted returns ``mean_return``, ``std_return`` (population), ``min_return``
+            and ``max_return``; of the numbers of steps ``mean_episode_length``,
+            ``std_episode_length``, ``min_episode_length`` and ``max_episode_length``.
+        """
+
+    @property
+    def obs_mean(self) -> NDArray[np.float64] | None:
+        """Mean of ``obs`` over the dataset, shape ``obs_dim``; ``None`` without ``normalize``."""
+
+    @property
+    def obs_std(self) -> NDArray[np.float64] | None:
+        """Standard deviation of ``obs`` plus 0.001, likewise."""
+
+    def sample(
+        self,
+        batch_size: SupportsIndex,
+        seed: SupportsIndex | None = None,
+        *,
+        out: dict[str, NDArray[Any]] | None = None,
+    ) -> dict[str, NDArray[Any]]:
+        """Draw transitions uniformly with replacement, as :meth:`ReplayBuffer.sample` does.
+
+        Args:
+            batch_size: how many, B; at least 1, and as many as you like.
+            seed: makes the call reproducible; ``None`` goes on with the dataset's own stream.
+            out: C-contiguous arrays to write into, with the keys, shapes and types of the result.
+
+        Returns:
+            ``obs`` and ``next_obs`` ``(B, *obs_dim)``, ``actions`` ``(B, *act_dim)``, ``rewards``
+            ``(B,)`` float32, ``terminated`` and ``truncated`` ``(B,)`` bool.
+
+        Raises:
+            ValueError: ``batch_size`` or ``seed`` is out of range, or ``out`` does not fit.
+            TypeError: ``batch_size`` or ``seed`` is no integer, or ``out`` holds other types.
+            MemoryError: there is no room for such a batch.
+        """
+
+    def sample_trajectories(
+        self, batch_size: SupportsIndex, seq_len: SupportsIndex, seed: SupportsIndex | None = None
+    ) -> dict[str, NDArray[Any]]:
+        """Draw pieces of trajectories: every transition begins one with equal probability.
+
+        Args:
+            batch_size: how many pieces, B; at least 1.
+            seq_len: how many steps of each, T; at least 1. A piece ends with its episode, and what
+                is missing is zeros.
+            seed: makes the call reproducible: the first transitions are those of
+                ``numpy.random.default_rng(seed).integers(len(buffer), size=B)``. ``None`` goes on
+                with the dataset's own stream.
+
+        Returns:
+            ``obs`` ``(B, T, *obs_dim)``, ``actions`` ``(B, T, *act_dim)``, ``rewards`` ``(B, T)``
+            float32, ``terminated`` and ``truncated`` ``(B, T)`` bool; ``returns_to_go`` ``(B, T)``
+            float32, the sum of the rewards from a step to the end of its episode, beyond the piece
+            too; ``timesteps`` ``(B, T)`` int64, the number of a step in its episode, from 0;
+            ``mask`` ``(B, T)`` bool, whether there is a step.
+
+        Raises:
+            ValueError: a size or ``seed`` is out of range.
+            TypeError: a size or ``seed`` is no integer.
+            MemoryError: there is no room for such a batch.
+        """
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what changes: ``rng`` ``(6,)`` uint64, as in :meth:`ReplayBuffer.state`."""
+
+    def set_state(self, state: dict[str, NDArray[Any]]) -> None:
+        """Go on exactly from a :meth:`state` over the same dataset.
+
+        Raises:
+            ValueError: ``rng`` is missing or no stream's.
+            TypeError: ``state`` is no dict.
+        """
 
 @final
 class ReplayBuffer:

@@ -6,10 +6,12 @@ from rlox.reference.gae import (
     compute_gae_batched_f32,
     compute_gae_time_major,
 )
+from rlox.reference.offline import OfflineDatasetBuffer
 from rlox.reference.prioritized_replay import PrioritizedReplayBuffer
 from rlox.reference.replay import ReplayBuffer
 
 __all__ = [
+    "OfflineDatasetBuffer",
     "PrioritizedReplayBuffer",
     "ReplayBuffer",
     "compute_gae",

@@ -222,6 +222,11 @@ class ReplayBuffer:
             raise RuntimeError(UNKNOWN_NEXT_OBS)
         return n, self._rng if seed is None else np.random.default_rng(seed)
 
+    def draw(self, n: int, seed: int | None) -> tuple[Array, dict[str, Array]]:
+        """Return n slots drawn as :meth:`sample` does, and the fields of all slots."""
+        rng = self._rng if seed is None else np.random.default_rng(seed)
+        return rng.integers(self._len, size=n), self._fields
+
     def _knows_next_obs(self) -> bool:
         return bool(self._has_next_obs[: self._len].all())
 

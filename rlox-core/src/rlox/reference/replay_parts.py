@@ -68,6 +68,34 @@ def convert(name: str, values: npt.ArrayLike, shape: tuple[int, ...], like: Arra
     return converted
 
 
+def recorded_shape(
+    name: str,
+    array: Array,
+    n: int,
+    dim_name: str,
+    dim: SupportsIndex | Sequence[SupportsIndex] | None,
+) -> tuple[int, ...]:
+    """Return the shape of each of n rows: the one given, or what the size of the array leaves."""
+    if n == 0:
+        raise ValueError("rewards must hold at least 1 number, got 0")
+    if dim is not None:
+        return parse_shape(dim_name, dim)
+    if array.ndim > 1 and array.size:
+        return array.shape[1:]
+    if array.ndim == 1 and array.size and array.size % n == 0:
+        return (array.size // n,)
+    raise ValueError(
+        f"{name} must hold as many numbers for each of {n} rewards, got shape {array.shape}"
+    )
+
+
+def recorded_rows(array: Array, shape: tuple[int, ...]) -> Array:
+    """Return a flat array in rows of a shape, and any other as it is."""
+    if array.ndim == 1 and array.size == math.prod(shape):
+        return array.reshape(shape)
+    return array
+
+
 def stream_words(rng: np.random.Generator) -> Array:
     """Return the state of a generator as six words, as the Rust buffers save it."""
     state: Any = rng.bit_generator.state

@@ -76,6 +76,15 @@ pub enum KernelError {
         /// The priority.
         value: f64,
     },
+    /// A recording stops within an episode.
+    #[error(
+        "the last transition, {last}, ends no episode; set truncated[{last}] where the recording \
+         stopped within one"
+    )]
+    NoEpisodeEnd {
+        /// The last transition.
+        last: usize,
+    },
     /// A discrete action does not exist.
     #[error("{} must lie in [0, {}], got {value}", ActionName(*index), n_actions - 1)]
     Action {

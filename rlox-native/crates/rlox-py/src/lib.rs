@@ -28,7 +28,7 @@ mod _native {
         compute_gae, compute_gae_batched, compute_gae_batched_f32, compute_gae_time_major,
     };
     #[pymodule_export]
-    use super::replay::{PrioritizedReplayBuffer, ReplayBuffer};
+    use super::replay::{OfflineDatasetBuffer, PrioritizedReplayBuffer, ReplayBuffer};
 
     use super::{Bound, PyModule, PyResult};
     use pyo3::prelude::*;

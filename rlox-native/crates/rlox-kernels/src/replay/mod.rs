@@ -1,10 +1,12 @@
 //! Replay buffers: rings of transitions that a learner draws batches from.
 //!
-//! [`UniformReplay`] draws all transitions alike, [`PrioritizedReplay`] in proportion to priorities;
-//! both keep them in a [`Ring`]. A batch is written into slices of the caller. Random numbers are
+//! [`UniformReplay`] draws all transitions alike, [`PrioritizedReplay`] in proportion to priorities,
+//! [`OfflineDataset`] from a recording; all keep them in a [`Ring`]. A batch is written into slices of the caller. Random numbers are
 //! those of NumPy's `Generator`, so that the reference in Python draws the same batches.
 
 mod layout;
+mod normalizer;
+mod offline;
 mod prioritized;
 mod ring;
 mod stream;
@@ -13,6 +15,8 @@ mod uniform;
 mod values;
 
 pub use layout::{Field, Layout};
+pub use normalizer::{NORMALIZER_EPSILON, Normalizer};
+pub use offline::{OfflineDataset, Trajectories};
 pub use prioritized::{Importance, MAX_PRIORITY, PrioritizedReplay, PriorityState};
 pub use ring::{Batch, Ring, Transitions};
 pub use stream::Stream;

@@ -228,6 +228,27 @@ impl Ring {
         }
     }
 
+    /// Sets the numbers of one row of `out` to zero.
+    pub(super) fn clear_row(&self, row: usize, out: &mut Batch<'_>) {
+        let clear = |values: &mut ValuesMut<'_>, size: usize| {
+            values.bytes()[row * size..][..size].fill(0);
+        };
+        clear(&mut out.obs, self.parts.obs);
+        clear(&mut out.actions, self.parts.action);
+        if let Some(next_obs) = &mut out.next_obs {
+            clear(next_obs, self.parts.obs);
+        }
+        (out.rewards[row], out.terminated[row], out.truncated[row]) = (0.0, false, false);
+    }
+
+    /// Changes the bytes of every observation and next observation.
+    pub(super) fn for_each_obs(&mut self, change: impl Fn(&mut [u8])) {
+        let size = self.parts.obs;
+        for slot in 0..self.len {
+            self.record_mut(slot)[..2 * size].chunks_exact_mut(size).for_each(&change);
+        }
+    }
+
     /// Copies every stored transition, in the order of the slots, and whether each has its next
     /// observation.
     ///

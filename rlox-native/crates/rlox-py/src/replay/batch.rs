@@ -22,17 +22,29 @@ pub(super) struct BatchArrays<'py> {
 }
 
 impl<'py> BatchArrays<'py> {
-    /// New arrays for `n` transitions.
-    pub(super) fn new(py: Python<'py>, fields: &Fields, n: usize) -> PyResult<Self> {
-        let obs = [&[n], &fields.obs[..]].concat();
-        let action = [&[n], &fields.action[..]].concat();
+    /// New arrays for transitions in a grid of so many along each axis.
+    pub(super) fn new(py: Python<'py>, fields: &Fields, axes: &[usize]) -> PyResult<Self> {
+        let obs = [axes, &fields.obs[..]].concat();
+        let mut arrays = Self::without_next_obs(py, fields, axes)?;
+        arrays.next_obs = Some(OutArray::new(py, fields.layout.obs.dtype, &obs)?);
+        Ok(arrays)
+    }
+
+    /// The same, but for the next observations.
+    pub(super) fn without_next_obs(
+        py: Python<'py>,
+        fields: &Fields,
+        axes: &[usize],
+    ) -> PyResult<Self> {
+        let obs = [axes, &fields.obs[..]].concat();
+        let action = [axes, &fields.action[..]].concat();
         Ok(Self {
             obs: OutArray::new(py, fields.layout.obs.dtype, &obs)?,
-            next_obs: Some(OutArray::new(py, fields.layout.obs.dtype, &obs)?),
+            next_obs: None,
             actions: OutArray::new(py, fields.layout.action.dtype, &action)?,
-            rewards: zeros(py, &[n])?.try_readwrite()?,
-            terminated: zeros(py, &[n])?.try_readwrite()?,
-            truncated: zeros(py, &[n])?.try_readwrite()?,
+            rewards: zeros(py, axes)?.try_readwrite()?,
+            terminated: zeros(py, axes)?.try_readwrite()?,
+            truncated: zeros(py, axes)?.try_readwrite()?,
         })
     }
 

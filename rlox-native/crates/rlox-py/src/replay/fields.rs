@@ -1,4 +1,4 @@
-//! What both buffers take and give: transitions, batches and states.
+//! What the buffers take and give: transitions, batches and states.
 
 use numpy::{Ix1, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
@@ -12,8 +12,9 @@ use super::numbers::Number;
 use crate::convert::{as_real_array, check_shape, mask_array, parse_seed, parse_size};
 use crate::errors::raise;
 
-const OBS_DTYPES: &[DType] = &[DType::U8, DType::I32, DType::I64, DType::F32, DType::F64];
-const ACT_DTYPES: &[DType] = &[DType::F32, DType::I64];
+pub(super) const OBS_DTYPES: &[DType] =
+    &[DType::U8, DType::I32, DType::I64, DType::F32, DType::F64];
+pub(super) const ACT_DTYPES: &[DType] = &[DType::F32, DType::I64];
 
 /// The shapes and types of a buffer.
 pub(super) struct Fields {
@@ -72,7 +73,10 @@ pub(super) fn parse_stream(seed: Option<&Bound<'_, PyAny>>) -> PyResult<Stream> 
 }
 
 /// A size, or a sequence of sizes; with their product.
-fn parse_axes(object: &Bound<'_, PyAny>, name: &'static str) -> PyResult<(Vec<usize>, usize)> {
+pub(super) fn parse_axes(
+    object: &Bound<'_, PyAny>,
+    name: &'static str,
+) -> PyResult<(Vec<usize>, usize)> {
     let Ok(axes) = object.cast::<PySequence>() else {
         let axis = parse_size(object, name)?;
         return Ok((vec![axis], axis));

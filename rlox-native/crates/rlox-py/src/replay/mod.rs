@@ -4,9 +4,12 @@ mod arrays;
 mod batch;
 mod fields;
 mod numbers;
+mod offline;
 mod prioritized;
+mod recording;
 mod state;
 mod uniform;
 
+pub(crate) use offline::OfflineDatasetBuffer;
 pub(crate) use prioritized::PrioritizedReplayBuffer;
 pub(crate) use uniform::ReplayBuffer;

@@ -166,7 +166,7 @@ impl PrioritizedReplayBuffer {
             sample_into(out, arrays, &self.buffer, sample)?;
             return Ok(out.clone());
         }
-        let arrays = BatchArrays::new(py, &self.fields, n)?;
+        let arrays = BatchArrays::new(py, &self.fields, &[n])?;
         let batch = sample_new(py, arrays, &self.buffer, sample)?;
         batch.set_item(intern!(py, "weights"), weights.as_any())?;
         batch.set_item(intern!(py, "indices"), indices.as_any())?;

@@ -27,7 +27,7 @@ pub(super) const KEYS: &[&str] = &[
     "rng",
 ];
 
-/// What both kinds of buffer have.
+/// What all kinds of buffer have.
 pub(super) trait Stored: Send {
     fn ring(&self) -> &Ring;
     fn stream(&self) -> &Stream;
@@ -69,7 +69,7 @@ pub(super) fn export<'py, B: Stored, R: Send>(
     // The arrays are made without the lock: once more, where a push came in between.
     loop {
         let n = py.detach(|| lock(buffer).ring().len());
-        let mut arrays = BatchArrays::new(py, fields, n)?;
+        let mut arrays = BatchArrays::new(py, fields, &[n])?;
         let has_next_obs = zeros::<bool>(py, &[n])?;
         let mut has_next = has_next_obs.try_readwrite()?;
         let has_next = has_next.as_slice_mut()?;
@@ -122,12 +122,16 @@ impl<'py> Saved<'py> {
         let position = single::<u64>(&field("position")?, "position")?;
         // Beyond the address space is beyond every capacity, and refused as such.
         let position = usize::try_from(position).unwrap_or(usize::MAX);
-        let expected = Expected { shape: &[6], like: "a saved stream", optional: 0 };
-        let words = field("rng")?;
-        let words = read::<u64>(&words, "rng", &expected)?;
-        let words = words.as_slice()?.try_into().unwrap_or_default();
-        Ok(Self { rows, has_next_obs, position, stream: Stream::from_words(words).map_err(raise)? })
+        Ok(Self { rows, has_next_obs, position, stream: parse_words(&field("rng")?)? })
     }
+}
+
+/// The stream whose words an array holds.
+pub(super) fn parse_words(object: &Bound<'_, PyAny>) -> PyResult<Stream> {
+    let expected = Expected { shape: &[6], like: "a saved stream", optional: 0 };
+    let words = read::<u64>(object, "rng", &expected)?;
+    let words = words.as_slice()?.try_into().unwrap_or_default();
+    Stream::from_words(words).map_err(raise)
 }
 
 /// The only element of an array.

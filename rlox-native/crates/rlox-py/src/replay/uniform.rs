@@ -14,7 +14,7 @@ use crate::convert::{parse_seed, parse_size};
 use crate::errors::raise;
 
 /// The entries that the `out` of a sample must have.
-const BATCH_KEYS: &[&str] = &["obs", "actions", "rewards", "terminated", "truncated"];
+pub(super) const BATCH_KEYS: &[&str] = &["obs", "actions", "rewards", "terminated", "truncated"];
 
 /// Transitions in a ring, drawn from uniformly with replacement.
 ///
@@ -166,7 +166,7 @@ impl ReplayBuffer {
         let seed = seed.map(parse_seed).transpose()?;
         let sample = |buffer: &mut UniformReplay, batch: &mut Batch<'_>| buffer.sample(seed, batch);
         let Some(out) = out else {
-            let arrays = BatchArrays::new(py, &self.fields, n)?;
+            let arrays = BatchArrays::new(py, &self.fields, &[n])?;
             return sample_new(py, arrays, &self.buffer, sample);
         };
         let out = parse_dict(out, "out", BATCH_KEYS, Some("next_obs"))?;

@@ -1,0 +1,199 @@
+//! A recorded dataset: drawn from, never written to.
+
+use super::layout::Layout;
+use super::normalizer::Normalizer;
+use super::ring::{Batch, Ring, Transitions};
+use super::stream::Stream;
+use super::uniform::reserve;
+use crate::error::{KernelError, Result, check_len};
+
+/// Recorded episodes, of which transitions and pieces are drawn.
+#[derive(Debug)]
+pub struct OfflineDataset {
+    ring: Ring,
+    stream: Stream,
+    /// The first transition of every episode, and the number of transitions.
+    bounds: Vec<usize>,
+    /// Sum of the rewards from each transition to the end of its episode.
+    returns_to_go: Vec<f32>,
+    /// The undiscounted return of every episode.
+    returns: Vec<f64>,
+    normalizer: Option<Normalizer>,
+    slots: Vec<usize>,
+}
+
+/// Where `n` pieces of trajectories are written, each field in rows of `seq_len` steps.
+#[derive(Debug)]
+pub struct Trajectories<'a> {
+    /// The transitions, `n * seq_len`; zeros after the end of an episode.
+    pub batch: Batch<'a>,
+    /// Sum of the rewards from each step to the end of the episode, `n * seq_len`.
+    pub returns_to_go: &'a mut [f32],
+    /// The number of each step in its episode, from 0, `n * seq_len`.
+    pub timesteps: &'a mut [i64],
+    /// Whether there is a step: false after the end of an episode, `n * seq_len`.
+    pub mask: &'a mut [bool],
+}
+
+impl OfflineDataset {
+    /// The episodes that lie one after the other in `rows`, each ended by a termination or a
+    /// truncation. With `normalize`, observations of floats are normalised.
+    ///
+    /// # Errors
+    /// [`KernelError::Shape`], [`KernelError::DType`], [`KernelError::NonFinite`],
+    /// [`KernelError::OutOfMemory`]; [`KernelError::NoEpisodeEnd`] where the last episode has no end.
+    pub fn new(
+        mut layout: Layout,
+        rows: &Transitions<'_>,
+        normalize: bool,
+        stream: Stream,
+    ) -> Result<Self> {
+        layout.capacity = rows.rewards.len();
+        let mut ring = Ring::new(layout)?;
+        let n = ring.check(rows)?;
+        let ends = || rows.terminated.iter().zip(rows.truncated).map(|(&a, &b)| a || b);
+        if !ends().next_back().unwrap_or_default() {
+            return Err(KernelError::NoEpisodeEnd { last: n - 1 });
+        }
+        let after_ends = ends().enumerate().filter_map(|(k, end)| end.then_some(k + 1));
+        let bounds: Vec<usize> = std::iter::once(0).chain(after_ends).collect();
+        let (returns, returns_to_go) = returns(rows.rewards, &bounds);
+        let normalizer = normalize.then(|| Normalizer::of(rows.obs, layout.obs.len)).flatten();
+        ring.write(rows, |_| ());
+        if let Some(normalizer) = &normalizer {
+            ring.for_each_obs(|obs| normalizer.apply(layout.obs.dtype, obs));
+        }
+        Ok(Self { ring, stream, bounds, returns_to_go, returns, normalizer, slots: Vec::new() })
+    }
+
+    /// The transitions, in the order of the recording.
+    #[must_use]
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// The dataset's own random stream.
+    #[must_use]
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Goes on with another stream.
+    pub fn set_stream(&mut self, stream: Stream) {
+        self.stream = stream;
+    }
+
+    /// The undiscounted return of every episode.
+    #[must_use]
+    pub fn returns(&self) -> &[f64] {
+        &self.returns
+    }
+
+    /// The number of transitions of every episode.
+    #[must_use]
+    pub fn lengths(&self) -> impl ExactSizeIterator<Item = usize> {
+        self.bounds.windows(2).map(|bounds| bounds[1] - bounds[0])
+    }
+
+    /// What the observations have been normalised with.
+    #[must_use]
+    pub fn normalizer(&self) -> Option<&Normalizer> {
+        self.normalizer.as_ref()
+    }
+
+    /// Draws transitions as [`super::UniformReplay::sample`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sample(&mut self, seed: Option<u64>, out: &mut Batch<'_>) -> Result<()> {
+        self.ring.check_out(out, out.rewards.len())?;
+        self.draw(seed, out.rewards.len(), 1)?;
+        self.ring.gather(self.slots.iter().copied(), out);
+        Ok(())
+    }
+
+    /// Draws pieces of `seq_len` steps: every transition is the first of one with equal probability.
+    /// A piece ends with its episode, and what is missing is zeros.
+    ///
+    /// # Errors
+    /// As [`OfflineDataset::sample`].
+    pub fn sample_trajectories(
+        &mut self,
+        seed: Option<u64>,
+        seq_len: usize,
+        out: &mut Trajectories<'_>,
+    ) -> Result<()> {
+        let n = out.mask.len();
+        check_len("rewards", out.batch.rewards.len(), "mask", n)?;
+        check_len("returns_to_go", out.returns_to_go.len(), "mask", n)?;
+        check_len("timesteps", out.timesteps.len(), "mask", n)?;
+        if seq_len == 0 || !n.is_multiple_of(seq_len) {
+            let (name, like) = ("mask", "seq_len");
+            let expected = vec![n / seq_len.max(1), seq_len];
+            return Err(KernelError::Shape { name, expected, like, got: vec![n] });
+        }
+        self.ring.check_out(&out.batch, n)?;
+        self.draw(seed, n / seq_len, seq_len)?;
+        self.complete(seq_len, out);
+        self.ring.gather(self.slots.iter().copied(), &mut out.batch);
+        for row in (0..n).filter(|&row| !out.mask[row]) {
+            self.ring.clear_row(row, &mut out.batch);
+        }
+        Ok(())
+    }
+
+    /// Draws `n` slots, each to be followed by the rest of a piece.
+    #[expect(clippy::cast_possible_truncation, reason = "a slot is less than a usize")]
+    fn draw(&mut self, seed: Option<u64>, n: usize, seq_len: usize) -> Result<()> {
+        reserve(&mut self.slots, n * seq_len)?;
+        let mut seeded = seed.map(Stream::from_seed);
+        let stream = seeded.as_mut().unwrap_or(&mut self.stream);
+        let len = self.ring.len() as u64;
+        for _ in 0..n {
+            let slot = stream.below(len) as usize;
+            self.slots.extend(std::iter::repeat_n(slot, seq_len));
+        }
+        Ok(())
+    }
+
+    /// Advances the slots of each piece, and writes all but the transitions.
+    #[expect(clippy::cast_possible_wrap, reason = "an episode is shorter than 2^63")]
+    fn complete(&mut self, seq_len: usize, out: &mut Trajectories<'_>) {
+        let pieces = self.slots.chunks_exact_mut(seq_len);
+        let returns_to_go = out.returns_to_go.chunks_exact_mut(seq_len);
+        let timesteps = out.timesteps.chunks_exact_mut(seq_len);
+        let masks = out.mask.chunks_exact_mut(seq_len);
+        for (((slots, returns_to_go), timesteps), mask) in
+            pieces.zip(returns_to_go).zip(timesteps).zip(masks)
+        {
+            let first = slots[0];
+            let episode = self.bounds.partition_point(|&bound| bound <= first);
+            let (begin, end) = (self.bounds[episode - 1], self.bounds[episode]);
+            for k in 0..seq_len {
+                let there = first + k < end;
+                let slot = if there { first + k } else { first };
+                slots[k] = slot;
+                mask[k] = there;
+                returns_to_go[k] = if there { self.returns_to_go[slot] } else { 0.0 };
+                timesteps[k] = if there { (slot - begin) as i64 } else { 0 };
+            }
+        }
+    }
+}
+
+/// The return of every episode, and from every transition on.
+#[expect(clippy::cast_possible_truncation, reason = "returns to go are single precision")]
+fn returns(rewards: &[f32], bounds: &[usize]) -> (Vec<f64>, Vec<f32>) {
+    let mut returns_to_go = vec![0.0; rewards.len()];
+    let episodes = bounds.windows(2).map(|bounds| bounds[0]..bounds[1]);
+    let returns = episodes
+        .map(|episode| {
+            episode.rev().fold(0.0, |sum, k| {
+                let sum = sum + f64::from(rewards[k]);
+                returns_to_go[k] = sum as f32;
+                sum
+            })
+        })
+        .collect();
+    (returns, returns_to_go)
+}
