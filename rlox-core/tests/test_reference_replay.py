@@ -119,21 +119,26 @@ def assert_same(a: dict[str, Any], b: dict[str, Any]) -> None:
         max_size=25,
     ),
     prioritized=st.booleans(),
+    n_step=st.integers(1, 4),
     seed=st.integers(0, 2**32),
 )
 def test_rust_does_what_the_reference_does(
-    capacity: int, actions: list[str], prioritized: bool, seed: int
+    capacity: int, actions: list[str], prioritized: bool, n_step: int, seed: int
 ) -> None:
     """The same calls give the same batches and the same states."""
     import rlox_native
 
     pair: list[Any]
+    classes: tuple[Any, ...]
     if prioritized:
-        classes: tuple[Any, ...] = PrioritizedReplayBuffer, rlox_native.PrioritizedReplayBuffer
+        classes = PrioritizedReplayBuffer, rlox_native.PrioritizedReplayBuffer
         # with α = 1 and priorities in eighths every sum is exact, in any order
-        pair = [cls(capacity, 2, 1, alpha=1.0, beta=0.5, seed=seed) for cls in classes]
+        pair = [
+            cls(capacity, 2, 1, alpha=1.0, beta=0.5, n_step=n_step, seed=seed) for cls in classes
+        ]
     else:
-        pair = [cls(capacity, 2, 1, seed=seed) for cls in (ReplayBuffer, rlox_native.ReplayBuffer)]
+        classes = ReplayBuffer, rlox_native.ReplayBuffer
+        pair = [cls(capacity, 2, 1, n_step=n_step, seed=seed) for cls in classes]
     rng = np.random.default_rng(seed)
     for k, action in enumerate(["push", *actions]):
         if action == "push":
@@ -224,3 +229,26 @@ def test_a_malformed_dataset_is_refused(change: dict[str, Any], message: str) ->
     """The array is named."""
     with pytest.raises(ValueError, match=message):
         OfflineDatasetBuffer(**dataset([3, 1], 0) | change)
+
+
+def test_spans_stop_at_the_end_of_an_episode_and_at_the_newest_step() -> None:
+    """Rewards 1, 2, 4 of two envs in turn, γ = 1/2; env 0 is truncated after 2 steps."""
+    buffer = ReplayBuffer(6, 1, 1, n_envs=2, n_step=3, gamma=0.5, seed=0)
+    for k, reward in enumerate([1, 2, 4]):
+        ids = np.array([[2 * k], [2 * k + 1]])
+        ends = [k == 1, False]
+        buffer.push_batch(ids, ids, [reward] * 2, [False] * 2, ends, ids + 0.5)
+    batch = buffer.sample(200, seed=0)
+    spans = zip(batch["actions"][:, 0], batch["rewards"], batch["discounts"], strict=True)
+    assert {int(first): (reward, discount) for first, reward, discount in spans} == {
+        0: (2.0, 0.25), 1: (3.0, 0.125), 2: (2.0, 0.5), 3: (4.0, 0.25), 4: (4.0, 0.5), 5: (4.0, 0.5)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [{"n_step": 0}, {"n_envs": 5}, {"gamma": 1.5}])
+def test_impossible_spans_are_refused(options: dict[str, Any]) -> None:
+    """By name; and so are the steps of some envs alone."""
+    with pytest.raises(ValueError, match=f"{next(iter(options))} must"):
+        ReplayBuffer(4, 1, 1, **options)
+    with pytest.raises(ValueError, match="multiples of 2, got 1"):
+        ReplayBuffer(4, 1, 1, n_envs=2).push(0, 0, 0, False, False, 0)

@@ -505,19 +505,30 @@ class ReplayBuffer:
 
     Memory is reserved at construction and taken as the buffer fills.
 
+    With ``n_step`` > 1 the rows of :meth:`push_batch` are steps of ``n_envs`` envs in turn: row i
+    is of env i mod ``n_envs``. A drawn transition then spans k steps of its env: ``n_step``, or
+    fewer where its episode ends or nothing newer is stored. Its reward is Σ γ^i r_i, and γ^k the
+    factor of what follows. Only a termination or a truncation tells one episode from the next.
+
     Args:
         capacity: how many transitions fit, at least 1.
         obs_dim: the shape of an observation; an integer is the length of a vector.
         act_dim: the shape of an action.
         obs_dtype: uint8, int32, int64, float32 or float64.
         act_dtype: float32 or int64.
+        n_envs: how many envs are pushed in turn, as :meth:`push_batch` gets their steps.
+        n_step: how many steps of its env a drawn transition spans, where there are as many.
+        gamma: γ, the discount factor of a step, for ``n_step`` > 1.
         seed: seed of the buffer's own random stream, an integer in [0, 2**64), or ``None`` for one
             from the operating system.
 
     Raises:
         ValueError: a size, type or seed is out of range.
         TypeError: a size or seed is no integer.
-        MemoryError: there is no room for such a buffer.
+        MemoryError: the machine has less memory available than the full buffer takes.
+
+    Source:
+        Hessel et al., "Rainbow", 2018, section "Multi-step learning", for ``n_step``.
 
     Example:
         >>> buffer = ReplayBuffer(capacity=100, obs_dim=2, act_dim=1)
@@ -535,6 +546,9 @@ class ReplayBuffer:
         *,
         obs_dtype: DTypeLike = "float32",
         act_dtype: DTypeLike = "float32",
+        n_envs: SupportsIndex = 1,
+        n_step: SupportsIndex = 1,
+        gamma: float = 0.99,
         seed: SupportsIndex | None = None,
     ) -> ReplayBuffer: ...
     @staticmethod
@@ -555,6 +569,10 @@ class ReplayBuffer:
     @property
     def capacity(self) -> int:
         """How many transitions fit."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the buffer takes when it is full."""
 
     def __len__(self) -> int:
         """Return how many transitions are stored."""
@@ -606,7 +624,7 @@ class ReplayBuffer:
             next_obs: shape ``(n, *obs_dim)``, or ``None`` as in :meth:`push`.
 
         Raises:
-            ValueError: as :meth:`push`; nothing is stored.
+            ValueError: as :meth:`push`, or n is no multiple of ``n_envs``; nothing is stored.
             TypeError: as :meth:`push`.
         """
 
@@ -630,7 +648,9 @@ class ReplayBuffer:
             ``obs`` and ``next_obs`` ``(B, *obs_dim)``, ``actions`` ``(B, *act_dim)``, ``rewards``
             ``(B,)`` float32, ``terminated`` and ``truncated`` ``(B,)`` bool; ``out`` where it is
             given. While the buffer holds a transition without its next observation there is no
-            ``next_obs``, and asking for it is a KeyError that says why.
+            ``next_obs``, and asking for it is a KeyError that says why. With ``n_step`` > 1
+            ``rewards`` are Σ γ^i r_i over k steps, ``next_obs`` and the flags those of the last of
+            them, and ``discounts`` ``(B,)`` float32 are γ^k, or 0 after a termination.
 
         Raises:
             RuntimeError: the buffer is empty, or ``out`` has a ``next_obs`` that is not known.
@@ -676,12 +696,16 @@ class PrioritizedReplayBuffer:
         beta: β in [0, 1]; 1 corrects in full.
         obs_dtype: uint8, int32, int64, float32 or float64.
         act_dtype: float32 or int64.
+        n_envs: how many envs are pushed in turn, as :meth:`push_batch` gets their steps.
+        n_step: how many steps of its env a drawn transition spans, where there are as many. It has
+            one priority, in the slot of its first step.
+        gamma: γ, the discount factor of a step, for ``n_step`` > 1.
         seed: seed of the buffer's own random stream, or ``None`` for one from the operating system.
 
     Raises:
         ValueError: a size, type, exponent or seed is out of range.
         TypeError: an argument has the wrong type.
-        MemoryError: there is no room for such a buffer.
+        MemoryError: the machine has less memory available than the full buffer takes.
 
     Source:
         Schaul et al., "Prioritized Experience Replay", ICLR 2016: equation 1, algorithm 1, section
@@ -705,6 +729,9 @@ class PrioritizedReplayBuffer:
         *,
         obs_dtype: DTypeLike = "float32",
         act_dtype: DTypeLike = "float32",
+        n_envs: SupportsIndex = 1,
+        n_step: SupportsIndex = 1,
+        gamma: float = 0.99,
         seed: SupportsIndex | None = None,
     ) -> PrioritizedReplayBuffer: ...
     @staticmethod
@@ -733,6 +760,10 @@ class PrioritizedReplayBuffer:
     @property
     def beta(self) -> float:
         """The exponent β of the weights."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the buffer takes when it is full."""
 
     def __len__(self) -> int:
         """Return how many transitions are stored."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlox.reference.replay import ReplayBuffer
-from rlox.reference.replay_parts import Array
+from rlox.reference.replay_parts import Array, many_rows, one_row
 
 __all__ = ["PrioritizedReplayBuffer"]
 
@@ -46,6 +46,9 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         beta: β in [0, 1]; 1 corrects in full.
         obs_dtype: uint8, int32, int64, float32 or float64.
         act_dtype: float32 or int64.
+        n_envs: as in :class:`ReplayBuffer`, like the next two.
+        n_step: a transition of several steps has one priority, in the slot of its first.
+        gamma: the discount factor of a step.
         seed: seed of the buffer's own random stream, or ``None`` for one from the operating system.
 
     Raises:
@@ -68,10 +71,21 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         *,
         obs_dtype: npt.DTypeLike = "float32",
         act_dtype: npt.DTypeLike = "float32",
+        n_envs: int = 1,
+        n_step: int = 1,
+        gamma: float = 0.99,
         seed: int | None = None,
     ) -> None:
         super().__init__(
-            capacity, obs_dim, act_dim, obs_dtype=obs_dtype, act_dtype=act_dtype, seed=seed
+            capacity,
+            obs_dim,
+            act_dim,
+            obs_dtype=obs_dtype,
+            act_dtype=act_dtype,
+            n_envs=n_envs,
+            n_step=n_step,
+            gamma=gamma,
+            seed=seed,
         )
         self._alpha, self._beta = _check_exponent("alpha", alpha), _check_exponent("beta", beta)
         self._scaled = np.zeros(self._capacity)  # p^α
@@ -112,7 +126,8 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         Raises:
             ValueError: as there, or ``priority`` is not positive or beyond float32.
         """
-        rows = self._one(obs, action, reward, terminated, truncated, next_obs)
+        self._steps.check_push(1)
+        rows = one_row(self._fields, obs, action, reward, terminated, truncated, next_obs)
         given = None if priority is None else _priorities("priority", float(priority), ())[None]
         self._store_with(rows, given)
 
@@ -140,8 +155,9 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         Raises:
             ValueError: as :meth:`push`; nothing is stored.
         """
-        rows = self._many(obs, actions, rewards, terminated, truncated, next_obs)
+        rows = many_rows(self._fields, obs, actions, rewards, terminated, truncated, next_obs)
         shape = rows["rewards"].shape
+        self._steps.check_push(len(rows["rewards"]))
         given = None if priorities is None else _priorities("priorities", priorities, shape)
         self._store_with(rows, given)
 

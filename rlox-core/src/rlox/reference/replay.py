@@ -7,18 +7,20 @@ those of NumPy's ``Generator``: a seed draws the same batches here and in Rust.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, SupportsFloat, SupportsIndex
+from typing import SupportsFloat, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
+from rlox.reference.n_step import NStep
 from rlox.reference.replay_parts import (
     ACT_DTYPES,
     OBS_DTYPES,
     UNKNOWN_NEXT_OBS,
     Array,
     PartialBatch,
-    convert,
+    many_rows,
+    one_row,
     parse_dtype,
     parse_shape,
     parse_size,
@@ -38,6 +40,9 @@ class ReplayBuffer:
         act_dim: the shape of an action.
         obs_dtype: uint8, int32, int64, float32 or float64.
         act_dtype: float32 or int64.
+        n_envs: how many envs are pushed in turn, as ``push_batch`` gets their steps.
+        n_step: how many steps of its env a drawn transition spans, where there are as many.
+        gamma: the discount factor of a step, for ``n_step`` > 1.
         seed: seed of the buffer's own random stream, or ``None`` for one from the operating system.
 
     Raises:
@@ -60,6 +65,9 @@ class ReplayBuffer:
         *,
         obs_dtype: npt.DTypeLike = "float32",
         act_dtype: npt.DTypeLike = "float32",
+        n_envs: int = 1,
+        n_step: int = 1,
+        gamma: float = 0.99,
         seed: int | None = None,
     ) -> None:
         self._capacity = n = parse_size("capacity", capacity)
@@ -74,6 +82,8 @@ class ReplayBuffer:
             "terminated": np.zeros(n, np.bool_),
             "truncated": np.zeros(n, np.bool_),
         }
+        self._steps = NStep(n_envs, n_step, gamma)
+        self._steps.check(n)
         self._has_next_obs = np.zeros(n, np.bool_)
         self._len = self._position = 0
         self._rng = np.random.default_rng(seed)
@@ -82,6 +92,11 @@ class ReplayBuffer:
     def capacity(self) -> int:
         """How many transitions fit."""
         return self._capacity
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the buffer takes when it is full."""
+        return sum(field.nbytes for field in self._fields.values()) + self._has_next_obs.nbytes
 
     def __len__(self) -> int:
         """Return how many transitions are stored."""
@@ -113,7 +128,8 @@ class ReplayBuffer:
                 nothing is stored.
             TypeError: an argument is no real number or array of such.
         """
-        self._store(self._one(obs, action, reward, terminated, truncated, next_obs))
+        self._steps.check_push(1)
+        self._store(one_row(self._fields, obs, action, reward, terminated, truncated, next_obs))
 
     def push_batch(
         self,
@@ -138,37 +154,9 @@ class ReplayBuffer:
             ValueError: as :meth:`push`; nothing is stored.
             TypeError: as :meth:`push`.
         """
-        self._store(self._many(obs, actions, rewards, terminated, truncated, next_obs))
-
-    def _one(
-        self, obs: Any, action: Any, reward: Any, terminated: Any, truncated: Any, next_obs: Any
-    ) -> dict[str, Array]:
-        given = {"obs": obs, "action": action, "reward": reward}
-        given |= {} if next_obs is None else {"next_obs": next_obs}
-        rows = {}
-        for name, value in given.items():
-            key = {"action": "actions", "reward": "rewards"}.get(name, name)
-            field = self._fields[key]
-            rows[key] = convert(name, value, field.shape[1:], field)[None]
-        rows["terminated"] = np.array([float(terminated) != 0])
-        rows["truncated"] = np.array([float(truncated) != 0])
-        return rows
-
-    def _many(
-        self, obs: Any, actions: Any, rewards: Any, terminated: Any, truncated: Any, next_obs: Any
-    ) -> dict[str, Array]:
-        given = {"obs": obs, "actions": actions, "rewards": rewards}
-        given |= {} if next_obs is None else {"next_obs": next_obs}
-        n = len(np.asarray(rewards))
-        rows = {}
-        for name, value in given.items():
-            field = self._fields[name]
-            rows[name] = convert(name, value, (n, *field.shape[1:]), field)
-        for name, value in {"terminated": terminated, "truncated": truncated}.items():
-            if np.shape(value) != (n,):
-                raise ValueError(f"{name} must have shape {(n,)}, got {np.shape(value)}")
-            rows[name] = np.asarray(value) != 0
-        return rows
+        rows = many_rows(self._fields, obs, actions, rewards, terminated, truncated, next_obs)
+        self._steps.check_push(len(rows["rewards"]))
+        self._store(rows)
 
     def _store(self, rows: dict[str, Array]) -> list[int]:
         """Store rows that have been checked; return their slots."""
@@ -203,7 +191,9 @@ class ReplayBuffer:
             ``obs`` and ``next_obs`` ``(B, *obs_dim)``, ``actions`` ``(B, *act_dim)``, ``rewards``
             ``(B,)`` float32, ``terminated`` and ``truncated`` ``(B,)`` bool; ``out`` where it is
             given. While the buffer holds a transition without its next observation there is no
-            ``next_obs``, and asking for it is a KeyError that says why.
+            ``next_obs``, and asking for it is a KeyError that says why. With ``n_step`` > 1
+            ``rewards`` are Σ γ^i r_i over k steps, ``next_obs`` and the flags those of the last of
+            them, and ``discounts`` ``(B,)`` float32 are γ^k, or 0 after a termination.
 
         Raises:
             RuntimeError: the buffer is empty, or ``out`` has a ``next_obs`` that is not known.
@@ -234,11 +224,11 @@ class ReplayBuffer:
         self, slots: Array, more: dict[str, Array], out: dict[str, Array] | None
     ) -> dict[str, Array]:
         knows_next_obs = self._knows_next_obs()
-        batch = {} if knows_next_obs else PartialBatch()
-        for name, field in self._fields.items():
-            if name != "next_obs" or knows_next_obs:
-                batch[name] = field[slots]
-        batch |= more
+        drawn = self._steps.gather(self._fields, slots, self._position)
+        if not knows_next_obs:
+            del drawn["next_obs"]
+        batch = drawn if knows_next_obs else PartialBatch(drawn)
+        batch.update(more)
         if out is None:
             return batch
         if out.keys() != batch.keys():
@@ -275,7 +265,7 @@ class ReplayBuffer:
         if state.keys() != self.state().keys():
             raise ValueError(f"state must have the keys {', '.join(self.state())}")
         names = ("obs", "actions", "rewards", "terminated", "truncated", "next_obs")
-        rows = self._many(*(state[name] for name in names))
+        rows = many_rows(self._fields, *(state[name] for name in names))
         n, position = len(rows["rewards"]), int(state["position"][0])
         if n > self._capacity:
             raise ValueError("there are more transitions than the capacity")

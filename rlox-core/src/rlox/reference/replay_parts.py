@@ -68,6 +68,50 @@ def convert(name: str, values: npt.ArrayLike, shape: tuple[int, ...], like: Arra
     return converted
 
 
+def one_row(
+    fields: dict[str, Array],
+    obs: Any,
+    action: Any,
+    reward: Any,
+    terminated: Any,
+    truncated: Any,
+    next_obs: Any,
+) -> dict[str, Array]:
+    """Return one transition, checked, in arrays with a row."""
+    given = {"obs": obs, "action": action, "reward": reward}
+    given |= {} if next_obs is None else {"next_obs": next_obs}
+    rows = {}
+    for name, value in given.items():
+        key = {"action": "actions", "reward": "rewards"}.get(name, name)
+        rows[key] = convert(name, value, fields[key].shape[1:], fields[key])[None]
+    rows["terminated"] = np.array([float(terminated) != 0])
+    rows["truncated"] = np.array([float(truncated) != 0])
+    return rows
+
+
+def many_rows(
+    fields: dict[str, Array],
+    obs: Any,
+    actions: Any,
+    rewards: Any,
+    terminated: Any,
+    truncated: Any,
+    next_obs: Any,
+) -> dict[str, Array]:
+    """Return n transitions, checked, in arrays with n rows."""
+    given = {"obs": obs, "actions": actions, "rewards": rewards}
+    given |= {} if next_obs is None else {"next_obs": next_obs}
+    n = len(np.asarray(rewards))
+    rows = {}
+    for name, value in given.items():
+        rows[name] = convert(name, value, (n, *fields[name].shape[1:]), fields[name])
+    for name, value in {"terminated": terminated, "truncated": truncated}.items():
+        if np.shape(value) != (n,):
+            raise ValueError(f"{name} must have shape {(n,)}, got {np.shape(value)}")
+        rows[name] = np.asarray(value) != 0
+    return rows
+
+
 def recorded_shape(
     name: str,
     array: Array,

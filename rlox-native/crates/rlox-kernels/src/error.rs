@@ -76,6 +76,17 @@ pub enum KernelError {
         /// The priority.
         value: f64,
     },
+    /// The steps of some envs are missing.
+    #[error(
+        "a buffer of n_envs = {n_envs} stores one step of every env after the other, so transitions \
+         come in multiples of {n_envs}, got {got}; push the steps of all envs with one push_batch"
+    )]
+    Envs {
+        /// How many envs there are.
+        n_envs: usize,
+        /// How many transitions were pushed.
+        got: usize,
+    },
     /// A recording stops within an episode.
     #[error(
         "the last transition, {last}, ends no episode; set truncated[{last}] where the recording \

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use rlox_kernels::KernelError;
 use rlox_kernels::replay::{
-    Batch, DType, Field, Layout, OfflineDataset, Stream, Trajectories, Transitions, Values,
+    Batch, DType, Field, Layout, NStep, OfflineDataset, Stream, Trajectories, Transitions, Values,
     ValuesMut,
 };
 
@@ -13,6 +13,7 @@ const LAYOUT: Layout = Layout {
     capacity: 0,
     obs: Field { dtype: DType::F64, len: 1 },
     action: Field { dtype: DType::I64, len: 1 },
+    n_step: NStep::ONE,
 };
 
 /// Transition k has observation k, next observation k + 1, action k and reward k.
@@ -87,6 +88,7 @@ proptest! {
                 rewards: &mut rewards,
                 terminated: &mut terminated,
                 truncated: &mut truncated,
+                discounts: None,
             },
             returns_to_go: &mut to_go,
             timesteps: &mut timesteps,

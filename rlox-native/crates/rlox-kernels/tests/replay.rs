@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use rlox_kernels::KernelError;
 use rlox_kernels::error::StateError;
 use rlox_kernels::replay::{
-    Batch, DType, Field, Importance, Layout, PrioritizedReplay, PriorityState, Stream, Transitions,
-    UniformReplay, Values, ValuesMut,
+    Batch, DType, Field, Importance, Layout, NStep, PrioritizedReplay, PriorityState, Stream,
+    Transitions, UniformReplay, Values, ValuesMut,
 };
 
 const fn layout(capacity: usize, obs_len: usize) -> Layout {
@@ -17,6 +17,7 @@ const fn layout(capacity: usize, obs_len: usize) -> Layout {
         capacity,
         obs: Field { dtype: DType::F32, len: obs_len },
         action: Field { dtype: DType::I64, len: 1 },
+        n_step: NStep::ONE,
     }
 }
 
@@ -96,6 +97,7 @@ impl Arrays {
             rewards: &mut self.rewards,
             terminated: &mut self.terminated,
             truncated: &mut self.truncated,
+            discounts: None,
         };
         (batch, Importance { weights: &mut self.weights, indices: &mut self.indices })
     }

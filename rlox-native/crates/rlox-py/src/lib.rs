@@ -14,6 +14,7 @@ mod convert;
 mod env;
 mod errors;
 mod kernels;
+mod memory;
 mod replay;
 mod spaces;
 

@@ -2,7 +2,7 @@
 
 use super::ring::TAIL;
 use super::values::{DType, Values};
-use crate::error::{KernelError, Result, check_len};
+use crate::error::{KernelError, Result, check_len, check_range};
 
 /// A cache line: records up to this size never straddle two, and the first begins at one.
 pub(super) const LINE: usize = 64;
@@ -37,8 +37,38 @@ impl Field {
     }
 }
 
+/// How the steps of an env follow each other in a buffer, and how many a drawn transition spans.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NStep {
+    /// How many envs are stored in turn: the step after one of an env lies as many slots further.
+    pub n_envs: usize,
+    /// How many steps a transition spans where its episode is long enough, at least 1.
+    pub n_step: usize,
+    /// The discount factor γ of a step, in [0, 1].
+    pub gamma: f64,
+}
+
+impl NStep {
+    /// Transitions of one step.
+    pub const ONE: Self = Self { n_envs: 1, n_step: 1, gamma: 1.0 };
+
+    fn check(&self, capacity: usize) -> Result<()> {
+        check_range("gamma", self.gamma, 0.0, 1.0)?;
+        for (name, size, largest) in
+            [("n_envs", self.n_envs, capacity), ("n_step", self.n_step, usize::MAX)]
+        {
+            #[expect(clippy::cast_precision_loss, reason = "for a message")]
+            if size == 0 || size > largest {
+                let (value, high) = (size as f64, largest as f64);
+                return Err(KernelError::Range { name, low: 1.0, high, value });
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What a buffer holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Layout {
     /// How many transitions, at least 1.
     pub capacity: usize,
@@ -46,6 +76,8 @@ pub struct Layout {
     pub obs: Field,
     /// The action.
     pub action: Field,
+    /// The steps that a drawn transition spans.
+    pub n_step: NStep,
 }
 
 impl Layout {
@@ -84,6 +116,7 @@ impl Parts {
                 return Err(KernelError::Range { name, low: 1.0, high: f64::INFINITY, value: 0.0 });
             }
         }
+        layout.n_step.check(layout.capacity)?;
         let bytes = |field: Field| field.dtype.size().checked_mul(field.len);
         let stride = || {
             let obs = bytes(layout.obs)?.checked_mul(2)?;

@@ -1,8 +1,9 @@
 //! A recorded dataset: drawn from, never written to.
 
+use super::batch::{Batch, Transitions};
 use super::layout::Layout;
 use super::normalizer::Normalizer;
-use super::ring::{Batch, Ring, Transitions};
+use super::ring::Ring;
 use super::stream::Stream;
 use super::uniform::reserve;
 use crate::error::{KernelError, Result, check_len};

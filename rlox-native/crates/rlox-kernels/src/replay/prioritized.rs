@@ -2,8 +2,9 @@
 //!
 //! T. Schaul, J. Quan, I. Antonoglou, D. Silver, "Prioritized Experience Replay", ICLR 2016.
 
+use super::batch::{Batch, Transitions};
 use super::layout::Layout;
-use super::ring::{Batch, Ring, Transitions};
+use super::ring::Ring;
 use super::stream::Stream;
 use super::tree::PriorityTree;
 use super::uniform::reserve;
@@ -120,7 +121,7 @@ impl PrioritizedReplay {
     /// [`KernelError::Shape`], [`KernelError::DType`], [`KernelError::NonFinite`] and
     /// [`KernelError::Priority`]; nothing is stored then.
     pub fn push(&mut self, rows: &Transitions<'_>, priorities: Option<&[f64]>) -> Result<()> {
-        let n = self.ring.check(rows)?;
+        let n = self.ring.check_push(rows)?;
         if let Some(priorities) = priorities {
             check_len("priorities", priorities.len(), "rewards", n)?;
             check_priorities(priorities)?;
@@ -177,7 +178,7 @@ impl PrioritizedReplay {
             *weight = (smallest / self.tree.get(slot)).powf(self.beta) as f32;
             *index = slot as u64;
         }
-        self.ring.gather(self.slots.iter().copied(), out);
+        self.ring.draw(&self.slots, out);
         Ok(())
     }
 

@@ -1,50 +1,17 @@
 //! The memory of a buffer: a ring of records.
 
+use super::batch::{Batch, Transitions};
 use super::layout::{Field, LINE, Layout, Parts};
 use super::values::{Values, ValuesMut};
 use crate::error::{KernelError, Result, StateError, check_len};
 
-const TERMINATED: u8 = 1;
-const TRUNCATED: u8 = 2;
+pub(super) const TERMINATED: u8 = 1;
+pub(super) const TRUNCATED: u8 = 2;
 /// The next observation was not given; its place holds zeros.
 const NO_NEXT_OBS: u8 = 4;
 
 /// Bytes after the action: the reward, and one byte of flags.
 pub(super) const TAIL: usize = 5;
-
-/// `n` transitions to store, each field in rows.
-#[derive(Debug, Clone, Copy)]
-pub struct Transitions<'a> {
-    /// The observations, `n * obs.len`.
-    pub obs: Values<'a>,
-    /// The actions, `n * action.len`.
-    pub actions: Values<'a>,
-    /// The rewards, `n`.
-    pub rewards: &'a [f32],
-    /// Whether the task ended, `n`.
-    pub terminated: &'a [bool],
-    /// Whether the episode was cut, `n`.
-    pub truncated: &'a [bool],
-    /// The observations that the steps led to, `n * obs.len`; `None` where they are not known.
-    pub next_obs: Option<Values<'a>>,
-}
-
-/// Where `n` sampled transitions are written, each field in rows.
-#[derive(Debug)]
-pub struct Batch<'a> {
-    /// The observations, `n * obs.len`.
-    pub obs: ValuesMut<'a>,
-    /// The observations that the steps led to, `n * obs.len`.
-    pub next_obs: Option<ValuesMut<'a>>,
-    /// The actions, `n * action.len`.
-    pub actions: ValuesMut<'a>,
-    /// The rewards, `n`.
-    pub rewards: &'a mut [f32],
-    /// Whether the task ended, `n`.
-    pub terminated: &'a mut [bool],
-    /// Whether the episode was cut, `n`.
-    pub truncated: &'a mut [bool],
-}
 
 /// The last `capacity` transitions that were pushed, in a ring of slots.
 ///
@@ -108,6 +75,12 @@ impl Ring {
     #[must_use]
     pub fn has_all_next_obs(&self) -> bool {
         self.n_without_next == 0
+    }
+
+    /// Checks what is pushed: one step of every env, or several; gives the number of transitions.
+    pub(super) fn check_push(&self, rows: &Transitions<'_>) -> Result<usize> {
+        let (n, n_envs) = (self.check(rows)?, self.layout.n_step.n_envs);
+        if n.is_multiple_of(n_envs) { Ok(n) } else { Err(KernelError::Envs { n_envs, got: n }) }
     }
 
     /// Checks lengths, types and that all numbers are finite; gives the number of transitions.
@@ -182,9 +155,34 @@ impl Ring {
         &mut self.bytes[self.origin + slot * self.parts.stride..][..self.parts.stride]
     }
 
-    fn has_next_obs(&self, slot: usize) -> bool {
-        let flags = self.record(slot)[2 * self.parts.obs + self.parts.action + TAIL - 1];
-        flags & NO_NEXT_OBS == 0
+    pub(super) fn has_next_obs(&self, slot: usize) -> bool {
+        self.reward_and_flags(slot).1 & NO_NEXT_OBS == 0
+    }
+
+    pub(super) fn next_obs(&self, slot: usize) -> &[u8] {
+        &self.record(slot)[self.parts.obs..2 * self.parts.obs]
+    }
+
+    pub(super) fn reward_and_flags(&self, slot: usize) -> (f32, u8) {
+        let tail = &self.record(slot)[2 * self.parts.obs + self.parts.action..];
+        tail.first_chunk().map_or((0.0, 0), |&[a, b, c, d, flags]: &[u8; TAIL]| {
+            (f32::from_ne_bytes([a, b, c, d]), flags)
+        })
+    }
+
+    /// How many transitions have been stored after the one in `slot`.
+    pub(super) fn newer(&self, slot: usize) -> usize {
+        if slot < self.position {
+            self.position - 1 - slot
+        } else {
+            self.position + self.layout.capacity - 1 - slot
+        }
+    }
+
+    /// The slot of the n-th transition after the one in `slot`, n being at most the capacity.
+    pub(super) fn after(&self, slot: usize, n: usize) -> usize {
+        let to_the_end = self.layout.capacity - slot;
+        if n < to_the_end { slot + n } else { n - to_the_end }
     }
 
     /// Checks that `out` has `n` rows of every field, and no next observations where some are
@@ -194,11 +192,24 @@ impl Ring {
         self.layout.action.check("actions", out.actions.as_values(), "rewards", n)?;
         check_len("terminated", out.terminated.len(), "rewards", n)?;
         check_len("truncated", out.truncated.len(), "rewards", n)?;
+        if let Some(discounts) = &out.discounts {
+            check_len("discounts", discounts.len(), "rewards", n)?;
+        }
         let Some(next_obs) = &out.next_obs else { return Ok(()) };
         if !self.has_all_next_obs() {
             return Err(StateError::NextObsUnknown.into());
         }
         self.layout.obs.check("next_obs", next_obs.as_values(), "rewards", n)
+    }
+
+    /// Copies what is drawn where transitions begin in `slots`: one step each, or spans.
+    pub(super) fn draw(&self, slots: &[usize], out: &mut Batch<'_>) {
+        let slots = slots.iter().copied();
+        if self.layout.n_step.n_step > 1 {
+            self.gather_spans(slots, out);
+        } else {
+            self.gather(slots, out);
+        }
     }
 
     /// Copies the transitions in `slots` into `out`, which has passed [`Ring::check_out`].
@@ -247,51 +258,6 @@ impl Ring {
         for slot in 0..self.len {
             self.record_mut(slot)[..2 * size].chunks_exact_mut(size).for_each(&change);
         }
-    }
-
-    /// Copies every stored transition, in the order of the slots, and whether each has its next
-    /// observation.
-    ///
-    /// # Errors
-    /// [`KernelError::Shape`] where `out` has another length than the buffer,
-    /// [`KernelError::DType`] where it has another type.
-    pub fn export(&self, out: &mut Batch<'_>, has_next_obs: &mut [bool]) -> Result<()> {
-        check_len("rewards", out.rewards.len(), "the buffer", self.len)?;
-        check_len("has_next_obs", has_next_obs.len(), "the buffer", self.len)?;
-        let next_obs = out.next_obs.take();
-        self.check_out(out, self.len)?;
-        if let Some(next_obs) = &next_obs {
-            self.layout.obs.check("next_obs", next_obs.as_values(), "the buffer", self.len)?;
-        }
-        out.next_obs = next_obs;
-        self.gather(0..self.len, out);
-        for (slot, has_next_obs) in has_next_obs.iter_mut().enumerate() {
-            *has_next_obs = self.has_next_obs(slot);
-        }
-        Ok(())
-    }
-
-    /// Checks that [`Ring::import`] can take these.
-    pub(super) fn check_import(
-        &self,
-        rows: &Transitions<'_>,
-        has_next_obs: &[bool],
-        position: usize,
-    ) -> Result<()> {
-        let n = self.check(rows)?;
-        check_len("has_next_obs", has_next_obs.len(), "rewards", n)?;
-        let corrupt = |name, reason| Err(KernelError::Corrupt { name, reason });
-        if n > self.layout.capacity {
-            return corrupt("rewards", "there are more transitions than the capacity");
-        }
-        let full = n == self.layout.capacity;
-        if position >= self.layout.capacity || !(full || position == n) {
-            return corrupt(
-                "position",
-                "the next slot follows the last one, or lies in a full ring",
-            );
-        }
-        Ok(())
     }
 
     /// Holds what [`Ring::export`] gave, which has passed [`Ring::check_import`].

@@ -1,7 +1,8 @@
 //! The buffer that draws all transitions alike.
 
+use super::batch::{Batch, Transitions};
 use super::layout::Layout;
-use super::ring::{Batch, Ring, Transitions};
+use super::ring::Ring;
 use super::stream::Stream;
 use crate::error::{KernelError, Result, StateError};
 
@@ -41,7 +42,7 @@ impl UniformReplay {
     /// [`KernelError::Shape`], [`KernelError::DType`] and [`KernelError::NonFinite`]; nothing is
     /// stored then.
     pub fn push(&mut self, rows: &Transitions<'_>) -> Result<()> {
-        self.ring.check(rows)?;
+        self.ring.check_push(rows)?;
         self.ring.write(rows, |_| ());
         Ok(())
     }
@@ -67,7 +68,7 @@ impl UniformReplay {
         let stream = seeded.as_mut().unwrap_or(&mut self.stream);
         let len = self.ring.len() as u64;
         self.slots.extend((0..n).map(|_| stream.below(len) as usize));
-        self.ring.gather(self.slots.iter().copied(), out);
+        self.ring.draw(&self.slots, out);
         Ok(())
     }
 

@@ -19,9 +19,19 @@ pub(super) struct BatchArrays<'py> {
     rewards: PyReadwriteArrayDyn<'py, f32>,
     terminated: PyReadwriteArrayDyn<'py, bool>,
     truncated: PyReadwriteArrayDyn<'py, bool>,
+    discounts: Option<PyReadwriteArrayDyn<'py, f32>>,
 }
 
 impl<'py> BatchArrays<'py> {
+    /// New arrays for `n` drawn transitions.
+    pub(super) fn drawn(py: Python<'py>, fields: &Fields, n: usize) -> PyResult<Self> {
+        let mut arrays = Self::new(py, fields, &[n])?;
+        if fields.has_discounts() {
+            arrays.discounts = Some(zeros(py, &[n])?.try_readwrite()?);
+        }
+        Ok(arrays)
+    }
+
     /// New arrays for transitions in a grid of so many along each axis.
     pub(super) fn new(py: Python<'py>, fields: &Fields, axes: &[usize]) -> PyResult<Self> {
         let obs = [axes, &fields.obs[..]].concat();
@@ -45,6 +55,7 @@ impl<'py> BatchArrays<'py> {
             rewards: zeros(py, axes)?.try_readwrite()?,
             terminated: zeros(py, axes)?.try_readwrite()?,
             truncated: zeros(py, axes)?.try_readwrite()?,
+            discounts: None,
         })
     }
 
@@ -63,6 +74,10 @@ impl<'py> BatchArrays<'py> {
             rewards: caller_array(&item(out, "rewards")?, "rewards", &[n])?,
             terminated: caller_flags(out, "terminated", n)?,
             truncated: caller_flags(out, "truncated", n)?,
+            discounts: fields
+                .has_discounts()
+                .then(|| caller_array(&item(out, "discounts")?, "discounts", &[n]))
+                .transpose()?,
         })
     }
 
@@ -74,6 +89,10 @@ impl<'py> BatchArrays<'py> {
             rewards: self.rewards.as_slice_mut()?,
             terminated: self.terminated.as_slice_mut()?,
             truncated: self.truncated.as_slice_mut()?,
+            discounts: match &mut self.discounts {
+                Some(discounts) => Some(discounts.as_slice_mut()?),
+                None => None,
+            },
         })
     }
 
@@ -97,6 +116,9 @@ impl<'py> BatchArrays<'py> {
         dict.set_item(intern!(py, "rewards"), self.rewards.as_any())?;
         dict.set_item(intern!(py, "terminated"), self.terminated.as_any())?;
         dict.set_item(intern!(py, "truncated"), self.truncated.as_any())?;
+        if let Some(discounts) = &self.discounts {
+            dict.set_item(intern!(py, "discounts"), discounts.as_any())?;
+        }
         Ok(dict)
     }
 }
@@ -116,6 +138,16 @@ fn caller_flags<'py>(
     drop(caller_array::<bool>(&object, name, &[n])?);
     clear(&object)?;
     caller_array(&object, name, &[n])
+}
+
+/// Checks that `out` is a dict with the keys of a batch.
+pub(super) fn parse_out<'a, 'py>(
+    out: &'a Bound<'py, PyAny>,
+    fields: &Fields,
+    keys: &[&str],
+) -> PyResult<&'a Bound<'py, PyDict>> {
+    let discounts: &[&str] = if fields.has_discounts() { &["discounts"] } else { &[] };
+    parse_dict(out, "out", &[keys, discounts].concat(), Some("next_obs"))
 }
 
 /// Checks that `dict` is a dict with these keys and no others.

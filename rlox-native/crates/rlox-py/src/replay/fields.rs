@@ -5,11 +5,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PySequence};
 use rlox_kernels::KernelError;
-use rlox_kernels::replay::{DType, Field, Layout, Stream, Transitions};
+use rlox_kernels::replay::{DType, Field, Layout, NStep, Transitions};
 
-use super::arrays::{Cells, Expected, ValueArray, parse_dtype, parse_real, read};
+use super::arrays::{Cells, Expected, ValueArray, parse_real, read};
 use super::numbers::Number;
-use crate::convert::{as_real_array, check_shape, mask_array, parse_seed, parse_size};
+use super::options::Options;
+use crate::convert::{as_real_array, check_shape, mask_array, parse_size};
 use crate::errors::raise;
 
 pub(super) const OBS_DTYPES: &[DType] =
@@ -28,21 +29,23 @@ impl Fields {
         capacity: &Bound<'_, PyAny>,
         obs_dim: &Bound<'_, PyAny>,
         act_dim: &Bound<'_, PyAny>,
-        obs_dtype: Option<&Bound<'_, PyAny>>,
-        act_dtype: Option<&Bound<'_, PyAny>>,
+        options: &Options,
     ) -> PyResult<Self> {
         let capacity = parse_size(capacity, "capacity")?;
         let (obs, obs_len) = parse_axes(obs_dim, "obs_dim")?;
         let (action, act_len) = parse_axes(act_dim, "act_dim")?;
-        let dtype = |object: Option<&Bound<'_, PyAny>>, name, allowed| {
-            object.map_or(Ok(DType::F32), |object| parse_dtype(object, name, allowed))
-        };
         let layout = Layout {
             capacity,
-            obs: Field { dtype: dtype(obs_dtype, "obs_dtype", OBS_DTYPES)?, len: obs_len },
-            action: Field { dtype: dtype(act_dtype, "act_dtype", ACT_DTYPES)?, len: act_len },
+            obs: Field { dtype: options.obs_dtype, len: obs_len },
+            action: Field { dtype: options.act_dtype, len: act_len },
+            n_step: options.n_step,
         };
         Ok(Self { layout, obs, action })
+    }
+
+    /// Whether a batch has discounts: they differ between transitions of several steps.
+    pub(super) fn has_discounts(&self) -> bool {
+        self.layout.n_step.n_step > 1
     }
 
     pub(super) fn describe(&self, class: &str, options: &str) -> String {
@@ -53,8 +56,15 @@ impl Fields {
                 shape.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
             ),
         };
+        let NStep { n_envs, n_step, gamma } = self.layout.n_step;
+        let steps = match (n_envs, n_step) {
+            (1, 1) => String::new(),
+            (_, 1) => format!(", n_envs={n_envs}"),
+            _ => format!(", n_envs={n_envs}, n_step={n_step}, gamma={gamma}"),
+        };
         format!(
-            "{class}(capacity={}, obs_dim={}, act_dim={}, obs_dtype='{}', act_dtype='{}'{options})",
+            "{class}(capacity={}, obs_dim={}, act_dim={}, obs_dtype='{}', \
+             act_dtype='{}'{steps}{options})",
             self.layout.capacity,
             axes(&self.obs),
             axes(&self.action),
@@ -62,14 +72,6 @@ impl Fields {
             self.layout.action.dtype.name(),
         )
     }
-}
-
-/// The stream of a seed, or one of its own.
-pub(super) fn parse_stream(seed: Option<&Bound<'_, PyAny>>) -> PyResult<Stream> {
-    seed.map_or_else(
-        || Stream::from_os().map_err(raise),
-        |seed| Ok(Stream::from_seed(parse_seed(seed)?)),
-    )
 }
 
 /// A size, or a sequence of sizes; with their product.

@@ -5,6 +5,7 @@ mod batch;
 mod fields;
 mod numbers;
 mod offline;
+mod options;
 mod prioritized;
 mod recording;
 mod state;

@@ -10,8 +10,9 @@ use pyo3::types::PyDict;
 use rlox_kernels::replay::{Batch, DType, Normalizer, OfflineDataset, Trajectories};
 
 use super::arrays::{vector, zeros};
-use super::batch::{BatchArrays, item, parse_dict};
-use super::fields::{Fields, parse_stream};
+use super::batch::{BatchArrays, item, parse_dict, parse_out};
+use super::fields::Fields;
+use super::options::parse_stream;
 use super::recording::{Reading, Recording};
 use super::state::{Stored, lock, parse_words};
 use super::uniform::{BATCH_KEYS, sample_into, sample_new};
@@ -66,7 +67,7 @@ impl OfflineDatasetBuffer {
             );
             return Err(PyValueError::new_err(text));
         }
-        let stream = parse_stream(seed)?;
+        let stream = parse_stream(seed.map(parse_seed).transpose()?)?;
         let (layout, rows) = (fields.layout, rows.transitions()?);
         let dataset = py.detach(|| OfflineDataset::new(layout, &rows, normalize, stream));
         let dataset = dataset.map_err(raise)?;
@@ -134,10 +135,10 @@ impl OfflineDatasetBuffer {
         let sample =
             |dataset: &mut OfflineDataset, batch: &mut Batch<'_>| dataset.sample(seed, batch);
         let Some(out) = out else {
-            let arrays = BatchArrays::new(py, &self.fields, &[n])?;
+            let arrays = BatchArrays::drawn(py, &self.fields, n)?;
             return sample_new(py, arrays, &self.dataset, sample);
         };
-        let out = parse_dict(out, "out", BATCH_KEYS, Some("next_obs"))?;
+        let out = parse_out(out, &self.fields, BATCH_KEYS)?;
         let arrays = BatchArrays::of(out, &self.fields, n)?;
         sample_into(out, arrays, &self.dataset, sample)?;
         Ok(out.clone())

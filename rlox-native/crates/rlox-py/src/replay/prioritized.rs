@@ -10,12 +10,14 @@ use pyo3::types::PyDict;
 use rlox_kernels::replay::{Batch, Importance, PrioritizedReplay, PriorityState};
 
 use super::arrays::{Cells, caller_array, parse_real, read_rows, vector, zeros};
-use super::batch::{BatchArrays, item, parse_dict};
-use super::fields::{Fields, Rows, parse_stream, raise_for_one};
+use super::batch::{BatchArrays, item, parse_dict, parse_out};
+use super::fields::{Fields, Rows, raise_for_one};
+use super::options::Options;
 use super::state::{KEYS, Saved, export, lock, single};
 use super::uniform::{sample_into, sample_new};
 use crate::convert::{as_real_array, parse_seed, parse_size};
 use crate::errors::raise;
+use crate::memory::check_memory;
 
 /// The entries that the `out` of a sample must have.
 const BATCH_KEYS: &[&str] =
@@ -35,34 +37,33 @@ pub(crate) struct PrioritizedReplayBuffer {
 impl PrioritizedReplayBuffer {
     #[new]
     #[pyo3(
-        signature = (
-            capacity, obs_dim, act_dim, alpha=0.6, beta=0.4, *,
-            obs_dtype=None, act_dtype=None, seed=None
-        ),
-        text_signature = "(capacity, obs_dim, act_dim, alpha=0.6, beta=0.4, *, \
-                          obs_dtype='float32', act_dtype='float32', seed=None)"
+        signature = (capacity, obs_dim, act_dim, alpha=0.6, beta=0.4, **options),
+        text_signature = "(capacity, obs_dim, act_dim, alpha=0.6, beta=0.4, *, obs_dtype='float32', \
+                          act_dtype='float32', n_envs=1, n_step=1, gamma=0.99, seed=None)"
     )]
-    #[expect(clippy::too_many_arguments, reason = "the options of a buffer")]
     fn new(
         capacity: &Bound<'_, PyAny>,
         obs_dim: &Bound<'_, PyAny>,
         act_dim: &Bound<'_, PyAny>,
         alpha: f64,
         beta: f64,
-        obs_dtype: Option<&Bound<'_, PyAny>>,
-        act_dtype: Option<&Bound<'_, PyAny>>,
-        seed: Option<&Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let fields = Fields::parse(capacity, obs_dim, act_dim, obs_dtype, act_dtype)?;
-        let stream = parse_stream(seed)?;
-        let buffer = PrioritizedReplay::new(fields.layout, alpha, beta, stream).map_err(raise)?;
+        let options = Options::parse(options)?;
+        let fields = Fields::parse(capacity, obs_dim, act_dim, &options)?;
+        check_memory(
+            fields.layout.capacity,
+            PrioritizedReplay::memory_bytes(&fields.layout).map_err(raise)?,
+        )?;
+        let buffer =
+            PrioritizedReplay::new(fields.layout, alpha, beta, options.stream()?).map_err(raise)?;
         Ok(Self { buffer: Mutex::new(buffer), fields, alpha })
     }
 
     /// Return the bytes of memory that such a buffer takes when it is full.
     #[staticmethod]
     #[pyo3(
-        signature = (capacity, obs_dim, act_dim, *, obs_dtype=None, act_dtype=None),
+        signature = (capacity, obs_dim, act_dim, **options),
         text_signature = "(capacity, obs_dim, act_dim, *, obs_dtype='float32', \
                           act_dtype='float32')"
     )]
@@ -70,10 +71,9 @@ impl PrioritizedReplayBuffer {
         capacity: &Bound<'_, PyAny>,
         obs_dim: &Bound<'_, PyAny>,
         act_dim: &Bound<'_, PyAny>,
-        obs_dtype: Option<&Bound<'_, PyAny>>,
-        act_dtype: Option<&Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<usize> {
-        let fields = Fields::parse(capacity, obs_dim, act_dim, obs_dtype, act_dtype)?;
+        let fields = Fields::parse(capacity, obs_dim, act_dim, &Options::parse(options)?)?;
         PrioritizedReplay::memory_bytes(&fields.layout).map_err(raise)
     }
 
@@ -81,6 +81,12 @@ impl PrioritizedReplayBuffer {
     #[getter]
     fn capacity(&self) -> usize {
         self.fields.layout.capacity
+    }
+
+    /// Bytes of memory that the buffer takes when it is full.
+    #[getter]
+    fn nbytes(&self) -> PyResult<usize> {
+        PrioritizedReplay::memory_bytes(&self.fields.layout).map_err(raise)
     }
 
     fn __len__(&self, py: Python<'_>) -> usize {
@@ -144,8 +150,7 @@ impl PrioritizedReplayBuffer {
     ) -> PyResult<Bound<'py, PyDict>> {
         let n = parse_size(batch_size, "batch_size")?;
         let seed = seed.map(parse_seed).transpose()?;
-        let out =
-            out.map(|out| parse_dict(out, "out", BATCH_KEYS, Some("next_obs"))).transpose()?;
+        let out = out.map(|out| parse_out(out, &self.fields, BATCH_KEYS)).transpose()?;
         let (mut weights, mut indices): (
             PyReadwriteArrayDyn<'py, f32>,
             PyReadwriteArrayDyn<'py, u64>,
@@ -166,7 +171,7 @@ impl PrioritizedReplayBuffer {
             sample_into(out, arrays, &self.buffer, sample)?;
             return Ok(out.clone());
         }
-        let arrays = BatchArrays::new(py, &self.fields, &[n])?;
+        let arrays = BatchArrays::drawn(py, &self.fields, n)?;
         let batch = sample_new(py, arrays, &self.buffer, sample)?;
         batch.set_item(intern!(py, "weights"), weights.as_any())?;
         batch.set_item(intern!(py, "indices"), indices.as_any())?;

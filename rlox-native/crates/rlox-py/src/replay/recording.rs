@@ -4,7 +4,7 @@ use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use rlox_kernels::replay::{DType, Field, Layout};
+use rlox_kernels::replay::{DType, Field, Layout, NStep};
 
 use super::arrays::parse_dtype;
 use super::fields::{ACT_DTYPES, Fields, OBS_DTYPES, Rows, parse_axes};
@@ -60,6 +60,7 @@ impl<'py> Recording<'_, 'py> {
                 capacity: n,
                 obs: field(obs_dtype, &obs_shape),
                 action: field(act_dtype, &act_shape),
+                n_step: NStep::ONE,
             },
             obs: obs_shape,
             action: act_shape,

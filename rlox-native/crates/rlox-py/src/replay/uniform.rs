@@ -7,11 +7,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_kernels::replay::{Batch, UniformReplay};
 
-use super::batch::{BatchArrays, parse_dict};
-use super::fields::{Fields, Rows, parse_stream, raise_for_one};
+use super::batch::{BatchArrays, parse_dict, parse_out};
+use super::fields::{Fields, Rows, raise_for_one};
+use super::options::Options;
 use super::state::{KEYS, Saved, Stored, export, lock};
 use crate::convert::{parse_seed, parse_size};
 use crate::errors::raise;
+use crate::memory::check_memory;
 
 /// The entries that the `out` of a sample must have.
 pub(super) const BATCH_KEYS: &[&str] = &["obs", "actions", "rewards", "terminated", "truncated"];
@@ -71,27 +73,27 @@ pub(super) fn sample_new<'py, B: Stored>(
 impl ReplayBuffer {
     #[new]
     #[pyo3(
-        signature = (capacity, obs_dim, act_dim, *, obs_dtype=None, act_dtype=None, seed=None),
+        signature = (capacity, obs_dim, act_dim, **options),
         text_signature = "(capacity, obs_dim, act_dim, *, obs_dtype='float32', \
-                          act_dtype='float32', seed=None)"
+                          act_dtype='float32', n_envs=1, n_step=1, gamma=0.99, seed=None)"
     )]
     fn new(
         capacity: &Bound<'_, PyAny>,
         obs_dim: &Bound<'_, PyAny>,
         act_dim: &Bound<'_, PyAny>,
-        obs_dtype: Option<&Bound<'_, PyAny>>,
-        act_dtype: Option<&Bound<'_, PyAny>>,
-        seed: Option<&Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let fields = Fields::parse(capacity, obs_dim, act_dim, obs_dtype, act_dtype)?;
-        let buffer = UniformReplay::new(fields.layout, parse_stream(seed)?).map_err(raise)?;
+        let options = Options::parse(options)?;
+        let fields = Fields::parse(capacity, obs_dim, act_dim, &options)?;
+        check_memory(fields.layout.capacity, fields.layout.memory_bytes().map_err(raise)?)?;
+        let buffer = UniformReplay::new(fields.layout, options.stream()?).map_err(raise)?;
         Ok(Self { buffer: Mutex::new(buffer), fields })
     }
 
     /// Return the bytes of memory that such a buffer takes when it is full.
     #[staticmethod]
     #[pyo3(
-        signature = (capacity, obs_dim, act_dim, *, obs_dtype=None, act_dtype=None),
+        signature = (capacity, obs_dim, act_dim, **options),
         text_signature = "(capacity, obs_dim, act_dim, *, obs_dtype='float32', \
                           act_dtype='float32')"
     )]
@@ -99,10 +101,9 @@ impl ReplayBuffer {
         capacity: &Bound<'_, PyAny>,
         obs_dim: &Bound<'_, PyAny>,
         act_dim: &Bound<'_, PyAny>,
-        obs_dtype: Option<&Bound<'_, PyAny>>,
-        act_dtype: Option<&Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<usize> {
-        let fields = Fields::parse(capacity, obs_dim, act_dim, obs_dtype, act_dtype)?;
+        let fields = Fields::parse(capacity, obs_dim, act_dim, &Options::parse(options)?)?;
         fields.layout.memory_bytes().map_err(raise)
     }
 
@@ -110,6 +111,12 @@ impl ReplayBuffer {
     #[getter]
     fn capacity(&self) -> usize {
         self.fields.layout.capacity
+    }
+
+    /// Bytes of memory that the buffer takes when it is full.
+    #[getter]
+    fn nbytes(&self) -> PyResult<usize> {
+        self.fields.layout.memory_bytes().map_err(raise)
     }
 
     fn __len__(&self, py: Python<'_>) -> usize {
@@ -166,10 +173,10 @@ impl ReplayBuffer {
         let seed = seed.map(parse_seed).transpose()?;
         let sample = |buffer: &mut UniformReplay, batch: &mut Batch<'_>| buffer.sample(seed, batch);
         let Some(out) = out else {
-            let arrays = BatchArrays::new(py, &self.fields, &[n])?;
+            let arrays = BatchArrays::drawn(py, &self.fields, n)?;
             return sample_new(py, arrays, &self.buffer, sample);
         };
-        let out = parse_dict(out, "out", BATCH_KEYS, Some("next_obs"))?;
+        let out = parse_out(out, &self.fields, BATCH_KEYS)?;
         let arrays = BatchArrays::of(out, &self.fields, n)?;
         sample_into(out, arrays, &self.buffer, sample)?;
         Ok(out.clone())

@@ -1,0 +1,67 @@
+//! Transitions that span several steps of their env.
+//!
+//! R. Sutton, "Learning to Predict by the Methods of Temporal Differences", 1988; as in M. Hessel et
+//! al., "Rainbow", 2018, section "Multi-step learning", except that a span ends with its episode and
+//! at the newest step, and bootstraps from what the last of its k steps led to with γ^k.
+
+use super::batch::Batch;
+use super::layout::NStep;
+use super::ring::{Ring, TERMINATED, TRUNCATED};
+
+/// What a transition becomes that spans several steps.
+struct Span {
+    /// The sum of γ^i times the i-th reward over its k steps.
+    reward: f32,
+    /// γ^k, and 0 after a termination.
+    discount: f32,
+    /// The slot of its last step.
+    last: usize,
+}
+
+impl Ring {
+    /// Copies the transitions that begin in `slots` into `out`, which has passed
+    /// [`Ring::check_out`]: observation and action of the first step, all else over
+    /// [`NStep::n_step`] steps, or as many as there are.
+    pub(super) fn gather_spans(
+        &self,
+        slots: impl Iterator<Item = usize> + Clone,
+        out: &mut Batch<'_>,
+    ) {
+        let mut next_obs = out.next_obs.take();
+        self.gather(slots.clone(), out);
+        for (row, slot) in slots.enumerate() {
+            let span = self.span(slot);
+            let (_, flags) = self.reward_and_flags(span.last);
+            out.rewards[row] = span.reward;
+            out.terminated[row] = flags & TERMINATED != 0;
+            out.truncated[row] = flags & TRUNCATED != 0;
+            if let Some(discounts) = &mut out.discounts {
+                discounts[row] = span.discount;
+            }
+            if let Some(next_obs) = &mut next_obs {
+                let from = self.next_obs(span.last);
+                next_obs.bytes()[row * from.len()..][..from.len()].copy_from_slice(from);
+            }
+        }
+        out.next_obs = next_obs;
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "rewards are single precision")]
+    fn span(&self, first: usize) -> Span {
+        let NStep { n_envs, n_step, gamma } = self.layout().n_step;
+        let mut newer = self.newer(first);
+        let (mut last, mut reward, mut weight, mut steps) = (first, 0.0, 1.0, 1);
+        loop {
+            let (r, flags) = self.reward_and_flags(last);
+            reward += weight * f64::from(r);
+            weight *= gamma;
+            let episode_ends = flags & (TERMINATED | TRUNCATED) != 0;
+            if episode_ends || steps == n_step || newer < n_envs {
+                let discount = if flags & TERMINATED == 0 { weight as f32 } else { 0.0 };
+                return Span { reward: reward as f32, discount, last };
+            }
+            (newer, steps) = (newer - n_envs, steps + 1);
+            last = self.after(last, n_envs);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+"""Transitions of several steps against the sums written out, over any ends and rings."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rlox_native import PrioritizedReplayBuffer, ReplayBuffer
+
+both = pytest.mark.parametrize("cls", [ReplayBuffer, PrioritizedReplayBuffer])
+
+
+def push_steps(buffer, ends, rewards):
+    """Push steps of n envs, a row each; return each env's steps as it saw them."""
+    n_envs = ends.shape[1]
+    streams = [[] for _ in range(n_envs)]
+    number = 0
+    for row, reward in zip(ends, rewards, strict=True):
+        ids = np.arange(number, number + n_envs, dtype=np.float32)
+        number += n_envs
+        terminated, truncated = row == 1, row == 2
+        buffer.push_batch(ids[:, None], ids, reward, terminated, truncated, ids[:, None] + 0.5)
+        for env in range(n_envs):
+            streams[env].append((ids[env], reward[env], terminated[env], truncated[env]))
+    return streams
+
+
+def oracle(streams, capacity, n_step, gamma):
+    """The transition of several steps that begins with each stored one, by its number."""
+    newest = max(step[0] for stream in streams for step in stream)
+    expected = {}
+    for stream in streams:
+        for start, (number, *_) in enumerate(stream):
+            if number <= newest - capacity:
+                continue
+            total, k = 0.0, 0
+            for _, reward, terminated, truncated in stream[start : start + n_step]:
+                total += gamma**k * reward
+                k += 1
+                if terminated or truncated:
+                    break
+            last, _, terminated, truncated = stream[start + k - 1]
+            discount = 0.0 if terminated else gamma**k
+            expected[number] = (total, discount, last + 0.5, terminated, truncated)
+    return expected
+
+
+@both
+@given(
+    capacity=st.integers(3, 25),
+    n_envs=st.integers(1, 3),
+    n_step=st.integers(2, 6),
+    gamma=st.sampled_from([0.0, 0.5, 0.99, 1.0]),
+    data=st.data(),
+)
+def test_a_transition_spans_the_steps_of_its_env(cls, capacity, n_envs, n_step, gamma, data):
+    """To the end of the episode and no further, before and after the ring has come round."""
+    n = data.draw(st.integers(1, 20))
+    seed = data.draw(st.integers(0, 2**32))
+    rng = np.random.default_rng(seed)
+    ends = rng.choice(3, (n, n_envs), p=[0.7, 0.15, 0.15])
+    rewards = rng.integers(-8, 9, (n, n_envs)).astype(np.float32)
+    buffer = cls(capacity, 1, 1, n_envs=n_envs, n_step=n_step, gamma=gamma, seed=0)
+    expected = oracle(push_steps(buffer, ends, rewards), capacity, n_step, gamma)
+    batch = buffer.sample(200, seed=seed)
+    for row in range(200):
+        number = batch["obs"][row, 0]
+        total, discount, next_obs, terminated, truncated = expected[number]
+        assert batch["actions"][row, 0] == number
+        np.testing.assert_allclose(batch["rewards"][row], total, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(batch["discounts"][row], discount, rtol=1e-6)
+        assert batch["next_obs"][row, 0] == next_obs
+        assert (batch["terminated"][row], batch["truncated"][row]) == (terminated, truncated)
+    assert set(buffer.sample(3_000, seed=1)["obs"][:, 0]) == set(expected)
+
+
+def test_three_steps_by_hand():
+    """γ = 1/2: a truncation is bootstrapped from, with γ^k of k steps, and a termination is not."""
+    buffer = ReplayBuffer(10, 1, 1, n_step=3, gamma=0.5)
+    for k, (reward, terminated, truncated) in enumerate(
+        [(1, 0, 0), (2, 0, 0), (4, 0, 1), (8, 0, 0), (16, 1, 0), (32, 0, 0)]
+    ):
+        buffer.push(k, k, reward, terminated, truncated, k + 0.5)
+    batch = buffer.sample(500, seed=0)
+    rows = {
+        batch["actions"][i, 0]: tuple(
+            float(batch[key].reshape(500)[i])
+            for key in ("rewards", "discounts", "next_obs", "terminated", "truncated")
+        )
+        for i in range(500)
+    }
+    assert rows == {
+        0: (3.0, 0.125, 2.5, 0, 1),
+        1: (4.0, 0.25, 2.5, 0, 1),
+        2: (4.0, 0.5, 2.5, 0, 1),
+        3: (16.0, 0.0, 4.5, 1, 0),
+        4: (16.0, 0.0, 4.5, 1, 0),
+        5: (32.0, 0.5, 5.5, 0, 0),
+    }
+
+
+@both
+def test_one_step_has_no_discounts(cls):
+    """The batch is as documented; several steps add one key, also to out."""
+    steps = [np.zeros((4, 1))] * 2 + [np.zeros(4)] * 3 + [np.zeros((4, 1))]
+    for n_step in (1, 3):
+        buffer = cls(8, 1, 1, n_envs=2, n_step=n_step)
+        buffer.push_batch(*steps)
+        batch = buffer.sample(5)
+        assert ("discounts" in batch) == (n_step > 1)
+        assert buffer.sample(5, out=batch) is batch
+    del batch["discounts"]
+    with pytest.raises(ValueError, match=r"out must have the keys .*discounts"):
+        buffer.sample(5, out=batch)
+
+
+@both
+def test_steps_of_some_envs_alone_are_refused(cls):
+    """Nothing could tell whose they are."""
+    buffer = cls(8, 1, 1, n_envs=3, n_step=2)
+    with pytest.raises(ValueError, match="multiples of 3, got 1; push the steps of all envs"):
+        buffer.push(0, 0, 0, False, False)
+    zeros = np.zeros((4, 1))
+    with pytest.raises(ValueError, match=r"n_envs = 3 .* multiples of 3, got 4"):
+        buffer.push_batch(zeros, zeros, zeros[:, 0], zeros[:, 0], zeros[:, 0], zeros)
+    assert len(buffer) == 0
+
+
+@both
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"n_step": 0}, ValueError, "n_step must be at least 1, got 0"),
+        ({"n_step": 1.5}, TypeError, "n_step must be an integer"),
+        ({"n_envs": 0}, ValueError, "n_envs must be at least 1, got 0"),
+        ({"n_envs": 5}, ValueError, r"n_envs must lie in \[1, 4\], got 5"),
+        ({"gamma": 1.5}, ValueError, r"gamma must lie in \[0, 1\], got 1.5"),
+        ({"gamma": np.nan}, ValueError, r"gamma must lie in \[0, 1\], got NaN"),
+        ({"gamma": "x"}, TypeError, "gamma must be a real number"),
+        ({"steps": 3}, TypeError, "a buffer has no option 'steps'; the options are obs_dtype"),
+    ],
+)
+def test_impossible_options_are_refused(cls, options, error, message):
+    """By name."""
+    with pytest.raises(error, match=message):
+        cls(4, 1, 1, **options)
+
+
+@both
+def test_a_restored_buffer_spans_the_same_steps(cls):
+    """A full ring whose capacity is no multiple of the envs."""
+    options = {"n_envs": 3, "n_step": 4, "gamma": 0.9}
+    buffer, other = cls(10, 1, 1, seed=1, **options), cls(10, 1, 1, seed=2, **options)
+    rng = np.random.default_rng(0)
+    push_steps(buffer, rng.choice(3, (7, 3), p=[0.8, 0.1, 0.1]), rng.random((7, 3)))
+    other.set_state(buffer.state())
+    a, b = buffer.sample(50), other.sample(50)
+    for key in a:
+        np.testing.assert_array_equal(a[key], b[key])
+    assert repr(buffer).split("alpha")[0].rstrip(", )").endswith("n_envs=3, n_step=4, gamma=0.9")
+
+
+@both
+def test_unknown_next_observations_are_refused_over_several_steps_too(cls):
+    """There is nothing to bootstrap from."""
+    buffer = cls(8, 1, 1, n_step=3)
+    buffer.push(0, 0, 0, False, False)
+    with pytest.raises(KeyError, match="pushed without next_obs"):
+        buffer.sample(4)["next_obs"]
+
+
+@both
+def test_more_memory_than_the_machine_has_is_refused_at_once(cls):
+    """With what it would take; ``nbytes`` is the forecast of what is taken."""
+    with pytest.raises(MemoryError, match=r"capacity = 100000000: .* take 5.* GiB, and .* are ava"):
+        cls(10**8, (4, 84, 84), 1, obs_dtype="uint8")
+    assert cls(100, 4, 1).nbytes == cls.memory_bytes(100, 4, 1)
