@@ -17,7 +17,7 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rlox import checkpoint
-from rlox.checkpoint import _pack, _unpack, read
+from rlox.checkpoint import _digest, _pack, _unpack, env_steps_of, read
 from rlox.errors import CheckpointError
 
 DTYPES = [
@@ -34,9 +34,10 @@ def trained(counting: ModuleType, **options: Any) -> Any:
 
 
 def write(path: Path, manifest: Any, tensors: Any = None) -> Path:
-    """Write a file with a manifest of one's own."""
-    text = manifest if isinstance(manifest, str) else json.dumps(manifest)
-    path.write_bytes(safetensors.numpy.save(tensors or {}, metadata={"rlox": text}))
+    """Write a file with a manifest of one's own, and the digest that goes with it."""
+    text, tensors = manifest if isinstance(manifest, str) else json.dumps(manifest), tensors or {}
+    metadata = {"rlox": text, "digest": _digest(text, tensors)}
+    path.write_bytes(safetensors.numpy.save(tensors, metadata=metadata))
     return path
 
 
@@ -247,8 +248,8 @@ def test_random_bytes_are_refused(tmp_path_factory: pytest.TempPathFactory, data
         read(path)
 
 
-def test_flipped_bytes_never_escape_as_another_error(counting: ModuleType, tmp_path: Path) -> None:
-    """A file with a wrong byte loads, or is a checkpoint error."""
+def test_every_changed_byte_is_told(counting: ModuleType, tmp_path: Path) -> None:
+    """Wherever a byte changes, also among the numbers, the file is damaged."""
     path = tmp_path / "c.rlox"
     trained(counting).save(path)
     data = bytearray(path.read_bytes())
@@ -256,8 +257,24 @@ def test_flipped_bytes_never_escape_as_another_error(counting: ModuleType, tmp_p
         changed = bytearray(data)
         changed[position] ^= 0x15
         path.write_bytes(changed)
-        with contextlib.suppress(CheckpointError):
+        with pytest.raises(CheckpointError):
             counting.CountingAlgorithm.from_checkpoint(path)
+
+
+def test_changed_file_without_its_digest_is_a_checkpoint_error(
+    counting: ModuleType, tmp_path: Path
+) -> None:
+    """Where the digest is no help, as in the old format, a wrong byte raises that error or none."""
+    path, changed = tmp_path / "c.rlox", tmp_path / "changed.rlox"
+    trained(counting).save(path)
+    manifest, tensors = manifest_of(path)
+    text = bytearray(json.dumps({**manifest, "format_version": 1}).encode())
+    for position in range(0, len(text), 3):
+        damaged = bytearray(text)
+        damaged[position] ^= 0x15
+        write(changed, damaged.decode(errors="replace"), tensors)
+        with contextlib.suppress(CheckpointError):
+            counting.CountingAlgorithm.from_checkpoint(changed)
 
 
 class Bomb:
@@ -306,7 +323,7 @@ def test_hostile_manifest_is_refused(tmp_path: Path, text: str) -> None:
 def test_newer_format_asks_for_an_upgrade(tmp_path: Path) -> None:
     """A file from the future is told apart from a damaged one."""
     path = write(tmp_path / "c.rlox", {"format_version": 10**30, "state": {}})
-    with pytest.raises(CheckpointError, match=r"has format version 10+, this rlox reads up to 1"):
+    with pytest.raises(CheckpointError, match=r"has format version 10+, this rlox reads up to 2"):
         read(path)
 
 
@@ -320,6 +337,44 @@ def test_older_format_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     )
     path = write(tmp_path / "c.rlox", {"format_version": 1, "state": {"a": 1}})
     assert read(path) == {"format_version": 3, "state": {"a": 1}}
+
+
+def test_checkpoint_of_the_first_format_loads(counting: ModuleType) -> None:
+    """A file written by an earlier rlox, kept beside this test, goes on exactly."""
+    old = Path(__file__).parent / "data" / "checkpoint-format-1.safetensors"
+    manifest, _ = manifest_of(old)
+    assert manifest["format_version"] == 1
+    assert read(old)["format_version"] == checkpoint.FORMAT_VERSION
+    assert env_steps_of(old) == 16
+    restored = counting.CountingAlgorithm.from_checkpoint(old)
+    uninterrupted = trained(counting, seed=3)
+    restored.train(16)
+    uninterrupted.train(16)
+    assert restored.draws.tolist() == uninterrupted.draws.tolist()
+    assert restored.clock == uninterrupted.clock
+
+
+def test_every_older_format_has_a_migration() -> None:
+    """No version is forgotten between the first and the present one."""
+    assert sorted(checkpoint.MIGRATIONS) == list(range(1, checkpoint.FORMAT_VERSION))
+
+
+@pytest.mark.parametrize("n_envs", [10**9, 10_000])
+def test_checkpoint_cannot_ask_for_more_envs_than_it_tells_of(
+    counting: ModuleType, tmp_path: Path, n_envs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small file that asks for a machine's whole memory is refused before anything is built."""
+    path = tmp_path / "c.rlox"
+    trained(counting).save(path)
+    manifest, tensors = manifest_of(path)
+    write(path, {**manifest, "config": {**manifest["config"], "n_envs": n_envs}}, tensors)
+    monkeypatch.setattr(counting.CountingAlgorithm, "__init__", fail)
+    with pytest.raises(CheckpointError) as caught:
+        counting.CountingAlgorithm.from_checkpoint(path)
+    assert str(caught.value) == (
+        f"checkpoint '{path}' has n_envs = {n_envs} but holds 2 numbers, fewer than that takes; "
+        "it is not loaded"
+    )
 
 
 def test_other_algorithm_is_refused(counting: ModuleType, tmp_path: Path) -> None:

@@ -111,3 +111,26 @@ def test_fixed_env_count() -> None:
     assert counts == [None, None, 1, 2, 3]
     for made in (env, vector, ours):
         made.close()
+
+
+@pytest.mark.parametrize(
+    ("vectorization", "n_envs", "message"),
+    [
+        (
+            "sync",
+            10**9,
+            r"^n_envs must be at most 65536, got 1000000000; for more, pass",
+        ),
+        (
+            "async",
+            10**4,
+            r"^vectorization='async' starts a process per env, at most \d+ on",
+        ),
+    ],
+)
+def test_number_of_envs_that_no_machine_bears_is_refused(
+    vectorization: Any, n_envs: int, message: str
+) -> None:
+    """A slip in a number of envs neither fills the memory nor starts thousands of processes."""
+    with pytest.raises(EnvError, match=message):
+        make_vec_env("CartPole-v1", n_envs=n_envs, vectorization=vectorization)

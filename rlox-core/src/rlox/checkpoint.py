@@ -3,7 +3,8 @@
 A checkpoint is one safetensors file: the arrays are its tensors, and its metadata holds a JSON
 manifest with the format version, the versions of the distributions, the algorithm's name, its
 config, its env id and the tree of its state, in which each array is replaced by its tensor's name.
-Nothing in it is code: reading one unpickles, imports and evaluates nothing.
+A digest beside the manifest tells a damaged file. Nothing in it is code: reading one unpickles,
+imports and evaluates nothing, and what it asks to be built is no larger than what it holds.
 
 A file is written beside its target, synced and renamed, so that a crash leaves the old checkpoint
 or the new one, never half of one.
@@ -11,6 +12,7 @@ or the new one, never half of one.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -27,13 +29,19 @@ from rlox.versions import installed_versions
 
 if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
+    from rlox.config import Config
 
-__all__ = ["FORMAT_VERSION", "load", "read", "save"]
+__all__ = ["FORMAT_VERSION", "env_steps_of", "load", "read", "save"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    # version 2 added the digest, beside the manifest
+    1: lambda manifest: {**manifest, "format_version": 2},
+}
 """From each older format version, the function that makes its manifest one version newer."""
+
+Arrays = dict[str, np.ndarray[Any, Any]]
 
 TENSOR_KEY = "$tensor"
 
@@ -92,7 +100,9 @@ def save(algorithm: Algorithm, path: str | Path) -> None:
         "env_id": env_id_of(algorithm.env_source),
         "state": _pack(state, "", tensors),
     }
-    data = safetensors_bytes(tensors, metadata={"rlox": json.dumps(manifest)})
+    text = json.dumps(manifest)
+    metadata = {"rlox": text, "digest": _digest(text, tensors)}
+    data = safetensors_bytes(tensors, metadata=metadata)
     _write_atomically(Path(path), data)
 
 
@@ -121,13 +131,31 @@ def read(path: str | Path) -> dict[str, Any]:
     Raises:
         CheckpointError: the file is missing, damaged, no rlox checkpoint, or too new.
     """
-    path = Path(path)
+    return _read(Path(path), with_arrays=True)[0]
+
+
+def env_steps_of(path: str | Path) -> int:
+    """Return after how many env steps a checkpoint was saved, without reading its arrays.
+
+    Raises:
+        CheckpointError: as :func:`read`.
+    """
+    manifest, _ = _read(Path(path), with_arrays=False)
+    try:
+        return int(manifest["state"]["clock"]["env_steps"])
+    except _MISFITS as error:
+        raise CheckpointError(f"checkpoint '{path}' tells no env steps: {error!r}") from None
+
+
+def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:
     if not path.is_file():
         raise CheckpointError(f"checkpoint '{path}' does not exist")
     try:
         with safe_open(path, framework="numpy") as file:
-            manifest: dict[str, Any] = json.loads((file.metadata() or {})["rlox"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            metadata = file.metadata() or {}
+            names = file.keys() if with_arrays else ()
+            tensors = {name: file.get_tensor(name) for name in names}
+        manifest = json.loads(metadata["rlox"])
         version = manifest["format_version"]
         if type(version) is not int or version < 1:
             raise CheckpointError(
@@ -138,30 +166,70 @@ def read(path: str | Path) -> dict[str, Any]:
                 f"checkpoint '{path}' has format version {version}, this rlox reads up to "
                 f"{FORMAT_VERSION}; upgrade rlox"
             )
+        if (
+            with_arrays
+            and version >= 2
+            and metadata["digest"] != _digest(metadata["rlox"], tensors)
+        ):
+            raise ValueError("its contents have changed since it was written")
         while version < FORMAT_VERSION:
             manifest = MIGRATIONS[version](manifest)
             version = manifest["format_version"]
-        manifest["state"] = _unpack(manifest["state"], tensors)
+        if with_arrays:
+            manifest["state"] = _unpack(manifest["state"], tensors)
     except CheckpointError:
         raise
     except (SafetensorError, KeyError, TypeError, ValueError, RecursionError, OSError) as error:
         raise CheckpointError(f"'{path}' is no rlox checkpoint or is damaged: {error}") from None
-    return manifest
+    return manifest, tensors
+
+
+def _digest(manifest: str, tensors: Arrays) -> str:
+    """Return the SHA-256 of a file's contents; it tells damage, not who wrote the file."""
+    digest = hashlib.sha256(manifest.encode())
+    for name in sorted(tensors):
+        array = np.ascontiguousarray(tensors[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
 
 
 def _env_id(manifest: Mapping[str, Any], path: str | Path) -> str:
     env_id = manifest.get("env_id")
     if env_id is None:
         raise CheckpointError(
-            f"checkpoint '{path}' was trained on an env without an id; pass it as env_id="
+            f"checkpoint '{path}' was trained on an env without an id; pass it as env_id= (--env)"
         )
     # gymnasium imports the module of an id "module:name", and a file must not say what is imported
     if not isinstance(env_id, str) or ":" in env_id:
         raise CheckpointError(
             f"checkpoint '{path}' names the env {env_id!r}, which would import a module; pass it "
-            "as env_id= if you trust it"
+            "as env_id= (--env) if you trust it"
         )
     return env_id
+
+
+ALWAYS_BUILT = 256
+"""Number of envs, and of units in a layer, that every checkpoint may ask for."""
+
+
+def _require_sizes(config: Config, values: int, path: str | Path) -> None:
+    """Refuse a config with larger envs and layers than a file of ``values`` numbers can tell of.
+
+    A checkpoint holds at least one number per env and a square of weights per layer, so an honest
+    one passes; one that asks for a huge network or a million envs is refused unbuilt.
+    """
+    for name, field in type(config).model_fields.items():
+        extra = field.json_schema_extra
+        unit = extra.get("unit") if isinstance(extra, dict) else None
+        size = getattr(config, name)
+        if unit not in ("envs", "units") or not isinstance(size, int):
+            continue
+        if size > ALWAYS_BUILT and (size if unit == "envs" else size**2) > values:
+            raise CheckpointError(
+                f"checkpoint '{path}' has {name} = {size} but holds {values} numbers, fewer than "
+                "that takes; it is not loaded"
+            )
 
 
 _MISFITS = (
@@ -180,7 +248,7 @@ def load(
     cls: type[AlgorithmT], path: str | Path, env: Any, arguments: Mapping[str, Any]
 ) -> AlgorithmT:
     """Restore an algorithm; see :meth:`rlox.Algorithm.from_checkpoint`."""
-    manifest = read(path)
+    manifest, tensors = _read(Path(path), with_arrays=True)
     if manifest.get("name") != cls.name:
         raise CheckpointError(
             f"checkpoint '{path}' holds the algorithm '{manifest.get('name')}', not '{cls.name}'"
@@ -190,6 +258,7 @@ def load(
         config = cls.config_class(**manifest["config"])
     except _MISFITS as error:
         raise CheckpointError(f"checkpoint '{path}' holds no valid config: {error}") from None
+    _require_sizes(config, sum(array.size for array in tensors.values()), path)
     build: Any = cls
     algorithm = build(env, config=config, **arguments)
     try:

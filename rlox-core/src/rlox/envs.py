@@ -16,6 +16,9 @@ from rlox.specs import EnvBackendSpec, resolve
 
 __all__ = ["env_id_of", "fixed_env_count", "make_vec_env"]
 
+MAX_ENVS = 1 << 16
+"""Copies of an env beyond which a number is a slip, or an attempt to exhaust the memory."""
+
 
 def env_id_of(env: Any) -> str | None:
     """Return the id under which ``env`` can be made again, or none."""
@@ -62,6 +65,11 @@ def make_vec_env(
         if n_envs not in (None, env.n_envs):
             raise EnvError(f"n_envs is {n_envs}, but the vector env has {env.n_envs} envs")
         return env
+    if n_envs is not None and n_envs > MAX_ENVS:
+        raise EnvError(
+            f"n_envs must be at most {MAX_ENVS}, got {n_envs}; for more, pass a vector env of your "
+            "own"
+        )
     if not isinstance(env, str):
         if backend not in ("auto", "gymnasium"):
             raise EnvError(

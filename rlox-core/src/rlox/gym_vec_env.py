@@ -8,6 +8,7 @@ observation is ever mistaken for the outcome of an action and no step is wasted.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,9 @@ from rlox.protocols import VecEnvStep
 __all__ = ["GymVecEnv", "Vectorization", "make_vec_env"]
 
 Vectorization = Literal["sync", "async"]
+
+MAX_PROCESSES_PER_CORE = 32
+"""Env processes beyond which a machine does nothing but switch between them."""
 
 EnvLike = (
     str | Callable[[], gymnasium.Env[Any, Any]] | gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any]
@@ -177,6 +181,12 @@ def _vectorize(
 
     if n_envs is not None and n_envs < 1:
         raise EnvError(f"n_envs must be at least 1, got {n_envs}")
+    most = MAX_PROCESSES_PER_CORE * (os.cpu_count() or 1)
+    if vectorization == "async" and n_envs is not None and n_envs > most:
+        raise EnvError(
+            f"vectorization='async' starts a process per env, at most {most} on this machine, got "
+            f"n_envs = {n_envs}; use vectorization='sync'"
+        )
 
     def build() -> gymnasium.Env[Any, Any]:
         made = gymnasium.make(env, **env_kwargs) if isinstance(env, str) else env(**env_kwargs)
