@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from torch import Tensor, nn
 
+from rlox.nn.devices import torch_threads
+
 __all__ = ["TanhMLP"]
 
 
@@ -39,7 +41,8 @@ class TanhMLP(nn.Module):
             # skip_init: the default initialisation would draw from torch's global generator
             layer = nn.utils.skip_init(nn.Linear, n_in, n_out)  # type: ignore[no-untyped-call]
             last = len(self.layers) == len(sizes) - 2
-            nn.init.orthogonal_(layer.weight, output_gain if last else math.sqrt(2), generator)
+            with torch_threads(1):  # the QR decomposition rounds differently on several
+                nn.init.orthogonal_(layer.weight, output_gain if last else math.sqrt(2), generator)
             nn.init.zeros_(layer.bias)
             self.layers.append(layer)
 
