@@ -96,6 +96,7 @@ def integration(session: nox.Session) -> None:
     sync(session, "--group", "test", "--group", "benchmark")
     session.run(
         "pytest", "tests/test_plugins.py", "tests/test_ppo_against_stable_baselines3.py",
+        "tests/test_resume.py",
         *session.posargs,
     )  # fmt: skip
 

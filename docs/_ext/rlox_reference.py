@@ -90,7 +90,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 def write_reference() -> None:
     """Write all fragments and API pages."""
-    from rlox.cli.training import RunOptions
+    from rlox.cli.run_options import RunOptions
     from rlox.registry import get_registry, list_algorithms
 
     get_registry()  # plugins ask the Rust module itself, so before its stub takes its place
@@ -100,6 +100,7 @@ def write_reference() -> None:
         "configs": "\n".join(config_section(name) for name in list_algorithms()),
         "registered": "\n".join(registered_section(*kind) for kind in KINDS.items()),
         "cli-train": table(("flag", "default", "meaning"), run_flags(RunOptions)),
+        "cli-resume": table(("flag", "default", "meaning"), command_flags("resume")),
         "cli-eval": table(("flag", "default", "meaning"), command_flags("eval")),
         "cli-list": table(("flag", "default", "meaning"), command_flags("list")),
         "scores-a2c": scores("a2c"),
@@ -223,7 +224,7 @@ def _command(name: str) -> Any:
     import typer
     from rlox.cli.app import build_app
 
-    return typer.main.get_command(build_app()).commands[name]  # type: ignore[attr-defined]
+    return typer.main.get_command(build_app()).get_command(None, name)  # type: ignore[attr-defined]
 
 
 def _flags(command: Any) -> Iterator[tuple[Sequence[str], str]]:

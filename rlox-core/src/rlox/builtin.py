@@ -11,6 +11,7 @@ from rlox.hookspecs import hookimpl
 from rlox.specs import CallbackSpec, EnvBackendSpec, LoggerSpec
 
 if TYPE_CHECKING:
+    from rlox.callbacks import CheckpointCallback, VideoCallback
     from rlox.logging import ConsoleLogger, MLflowLogger, WandbLogger
 
 
@@ -38,6 +39,20 @@ def wandb_logger(log_dir: str | Path) -> WandbLogger:
 
     Path(log_dir).mkdir(parents=True, exist_ok=True)
     return WandbLogger(dir=str(log_dir))
+
+
+def checkpoint_callback(log_dir: str | Path) -> CheckpointCallback:
+    """Return a callback that saves into the folder's ``checkpoints``."""
+    from rlox.callbacks import CheckpointCallback
+
+    return CheckpointCallback(save_path=Path(log_dir, "checkpoints"))
+
+
+def video_callback(log_dir: str | Path) -> VideoCallback:
+    """Return a callback that films into the folder's ``videos``."""
+    from rlox.callbacks import VideoCallback
+
+    return VideoCallback(Path(log_dir, "videos"))
 
 
 @hookimpl
@@ -72,7 +87,8 @@ def rlox_callbacks() -> Iterable[CallbackSpec]:
     yield CallbackSpec(
         "checkpoint",
         "Saves a checkpoint every so many env steps.",
-        "rlox.callbacks:CheckpointCallback",
+        "rlox.builtin:checkpoint_callback",
+        in_folder=True,
     )
     yield CallbackSpec(
         "early-stopping",
@@ -91,5 +107,6 @@ def rlox_callbacks() -> Iterable[CallbackSpec]:
     yield CallbackSpec(
         "video",
         "Films episodes of the policy every so many env steps, as MP4.",
-        "rlox.callbacks:VideoCallback",
+        "rlox.builtin:video_callback",
+        in_folder=True,
     )

@@ -20,6 +20,11 @@ class Clock:
     target_env_steps: int = 0
     """Env steps at which the current training ends; schedules run until here."""
 
+    @property
+    def remaining(self) -> int:
+        """Env steps until the current training ends; 0 after its end."""
+        return max(self.target_env_steps - self.env_steps, 0)
+
     def state_dict(self) -> dict[str, int]:
         """Return all counters."""
         return asdict(self)

@@ -189,7 +189,7 @@ def make(
         config: a config object, a mapping, or the path of a YAML or JSON file.
         callbacks: callbacks, as objects or registered names.
         logger: a logger or several, as objects or registered names.
-        log_dir: the folder of loggers given by name.
+        log_dir: the folder of loggers and callbacks given by name.
         overrides: config options, which win over ``config``, and the algorithm's own arguments.
 
     Raises:
@@ -214,8 +214,8 @@ def make(
     algorithm = factory(
         *arguments,
         config=config,
-        callbacks=[_callback(item) for item in _listed(callbacks)],
-        logger=_logger(logger, log_dir),
+        callbacks=make_callbacks(callbacks, log_dir),
+        logger=make_logger(logger, log_dir),
         **given,
     )
     return cast("Algorithm", algorithm)
@@ -227,22 +227,49 @@ def _listed(items: Any) -> list[Any]:
     return list(items) if isinstance(items, Iterable) and not isinstance(items, str) else [items]
 
 
-def _callback(item: Callback | str) -> Callback:
-    if not isinstance(item, str):
-        return item
-    found = cast("CallbackSpec", get_registry().get("rlox_callbacks", item).spec)
-    return cast("Callback", resolve(found.factory)())
+def make_callbacks(
+    callbacks: Iterable[Callback | str] | Callback | str | None, log_dir: str | Path
+) -> list[Callback]:
+    """Return callbacks given as objects or registered names.
+
+    Args:
+        callbacks: one or several.
+        log_dir: the folder of the files that callbacks given by name write.
+
+    Raises:
+        UnknownNameError: a name is not registered.
+        MissingDependencyError: what a callback needs is not installed.
+    """
+    made = []
+    for item in _listed(callbacks):
+        if isinstance(item, str):
+            found = cast("CallbackSpec", get_registry().get("rlox_callbacks", item).spec)
+            item = resolve(found.factory)(*[log_dir] * found.in_folder)  # noqa: PLW2901
+        made.append(item)
+    return made
 
 
-def _logger(given: Any, log_dir: str | Path) -> LoggerCallback | None:
+def make_logger(
+    loggers: LoggerCallback | str | Iterable[LoggerCallback | str] | None, log_dir: str | Path
+) -> LoggerCallback | None:
+    """Return one logger for all that are given as objects or registered names.
+
+    Args:
+        loggers: one or several.
+        log_dir: the folder of loggers given by name.
+
+    Raises:
+        UnknownNameError: a name is not registered.
+        MissingDependencyError: what a logger needs is not installed.
+    """
     from rlox.logging import LoggerList
 
-    loggers = []
-    for item in _listed(given):
+    made = []
+    for item in _listed(loggers):
         if isinstance(item, str):
             found = cast("LoggerSpec", get_registry().get("rlox_loggers", item).spec)
             item = resolve(found.factory)(log_dir)  # noqa: PLW2901
-        loggers.append(item)
-    if len(loggers) > 1:
-        return LoggerList(*loggers)
-    return cast("LoggerCallback", loggers[0]) if loggers else None
+        made.append(item)
+    if len(made) > 1:
+        return LoggerList(*made)
+    return cast("LoggerCallback", made[0]) if made else None

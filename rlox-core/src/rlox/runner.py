@@ -84,7 +84,7 @@ def run(algorithm: Algorithm, total_timesteps: int | None) -> dict[str, float]:
     """Train ``algorithm``; see :meth:`rlox.Algorithm.train`."""
     clock = algorithm.clock
     if total_timesteps is None:
-        if clock.target_env_steps <= clock.env_steps:
+        if not clock.remaining:
             raise ValueError("there is no interrupted training to finish; pass total_timesteps")
     else:
         clock.target_env_steps = clock.env_steps + _positive_integer(total_timesteps)
@@ -93,7 +93,7 @@ def run(algorithm: Algorithm, total_timesteps: int | None) -> dict[str, float]:
     hooks = Hooks(algorithm)
     try:
         hooks.call("on_training_start")
-        while clock.env_steps < clock.target_env_steps:
+        while clock.remaining:
             started, steps_before = time.perf_counter(), clock.env_steps
             hooks.enter("collect")
             iteration = algorithm.iterate(hooks)

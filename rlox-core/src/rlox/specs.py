@@ -93,8 +93,11 @@ class CallbackSpec:
         name: registered name (``"eval"``).
         summary: one sentence.
         factory: ``"module:Class"``; ``Class()`` returns a :class:`rlox.callbacks.Callback`.
+        in_folder: whether it writes files: ``Class(log_dir)`` is then called, and what it returns
+            writes into the folder ``log_dir``.
     """
 
     name: str
     summary: str
     factory: str
+    in_folder: bool = False

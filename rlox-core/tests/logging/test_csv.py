@@ -38,6 +38,24 @@ def test_csv_continues_a_file_in_its_columns(tmp_path: Path, write: Write) -> No
     }  # fmt: skip
 
 
+def test_csv_rewinds_both_tables(tmp_path: Path, write: Write) -> None:
+    """Later rows and half a row are cut, the headings never; what follows is appended."""
+    write(CsvLogger(tmp_path))
+    table = tmp_path / "metrics.csv"
+    table.write_text(table.read_text() + "1")
+    logger = CsvLogger(tmp_path)
+    logger.rewind(8)
+    logger.on_train_step(16, {"mean_reward": 1.0, "loss": 0.0})
+    logger.close()
+    assert [row["step"] for row in rows(table)] == ["8", "16"]
+    assert rows(table)[-1]["loss"] == "0.0"
+    logger = CsvLogger(tmp_path)
+    logger.rewind(0)
+    logger.close()
+    assert table.read_text() == "step,mean_reward,loss\n"
+    assert rows(tmp_path / "evaluations.csv") == []
+
+
 def test_rows_are_on_disk_before_close(tmp_path: Path) -> None:
     """A crash loses no row that was logged."""
     logger = CsvLogger(tmp_path)

@@ -30,6 +30,26 @@ def test_jsonl_continues_a_file(tmp_path: Path, write: Write) -> None:
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 6
 
 
+def test_jsonl_rewinds_to_the_end_of_an_iteration(tmp_path: Path) -> None:
+    """Evaluations during it are kept, those after it and half a line are not."""
+    logger = JsonlLogger(tmp_path)
+    for step in (8, 16, 24):
+        logger.on_eval(step, {"mean_reward": 1.0})
+        logger.on_train_step(step, {"loss": 0.5})
+    logger.on_eval(16, {"mean_reward": 2.0})
+    logger.close()
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(path.read_text()[:-5])
+    resumed = JsonlLogger(tmp_path)
+    resumed.rewind(16)
+    resumed.on_train_step(24, {"loss": 0.25})
+    resumed.close()
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(row["kind"], row["step"]) for row in rows] == [
+        ("eval", 8), ("train", 8), ("eval", 16), ("train", 16), ("train", 24),
+    ]  # fmt: skip
+
+
 def test_rows_are_on_disk_before_close(tmp_path: Path) -> None:
     """A crash loses no row that was logged."""
     logger = JsonlLogger(tmp_path)

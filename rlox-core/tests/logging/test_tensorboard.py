@@ -31,6 +31,21 @@ def test_tensorboard_writes_scalars(tmp_path: Path, write: Write) -> None:
     }
 
 
+def test_tensorboard_ignores_what_was_rewound(tmp_path: Path, write: Write) -> None:
+    """Readers of the folder see each env step once, as the resumed run logged it."""
+    pytest.importorskip("torch")
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    write(TensorBoardLogger(tmp_path))
+    logger = TensorBoardLogger(tmp_path)
+    logger.rewind(8)
+    logger.on_train_step(16, {"loss": 0.125})
+    logger.close()
+    events = accumulator.EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(8, 0.5), (16, 0.125)]
+    assert [e.step for e in events.Scalars("eval/mean_reward")] == [8]
+
+
 def test_tensorboard_missing_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the libraries the error says what to install."""
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)

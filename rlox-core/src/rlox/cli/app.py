@@ -1,4 +1,4 @@
-"""The commands, put together."""
+"""The commands, each imported when it is called, so that looking around costs little."""
 
 from __future__ import annotations
 
@@ -8,30 +8,57 @@ import typer
 from typer.core import TyperGroup
 
 import rlox
-from rlox.cli.catalogue import explain_command, list_command
-from rlox.cli.evaluation import eval_command
-from rlox.cli.training import train_app
+from rlox.specs import resolve
 
-__all__ = ["build_app"]
+__all__ = ["COMMANDS", "build_app"]
+
+COMMANDS = {
+    "train": ("rlox.cli.training:train_app", "Train an algorithm on an env."),
+    "resume": ("rlox.cli.resuming:resume_command", "Finish an interrupted training."),
+    "eval": ("rlox.cli.evaluation:eval_command", "Run a checkpoint's policy without learning."),
+    "list": ("rlox.cli.catalogue:list_command", "Show what is installed."),
+    "explain": ("rlox.cli.explanation:explain_command", "Show an algorithm and all its options."),
+}
+"""From each command, in the order in which they are used, where it is and what it does."""
 
 EXAMPLES = """\b
 Examples:
   rlox list
   rlox explain ppo
   rlox train ppo --env CartPole-v1
+  rlox resume runs/<run folder>
   rlox eval runs/<run folder>"""
 
 
 class CommandGroup(TyperGroup):
-    """Lists the commands in the order in which they are used."""
+    """The commands of :data:`COMMANDS`."""
 
-    def list_commands(self, _ctx: Any) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         """Return the commands' names."""
-        return ["train", "eval", "list", "explain"]
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command ``cmd_name``, or none."""
+        if cmd_name not in COMMANDS:
+            return None
+        found = resolve(COMMANDS[cmd_name][0])
+        if cmd_name == "train":
+            command = typer.main.get_command(found())
+        else:
+            app = typer.Typer(add_completion=False, rich_markup_mode=None)
+            app.command(cmd_name)(found)
+            command = typer.main.get_command(app)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write what the commands do, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
 def build_app() -> typer.Typer:
-    """Return the command line with one training command per registered algorithm."""
+    """Return the command line."""
     app = typer.Typer(
         cls=CommandGroup,
         help="Train and evaluate reinforcement-learning agents.",
@@ -43,10 +70,6 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    app.add_typer(train_app(), name="train")
-    app.command("eval")(eval_command)
-    app.command("list")(list_command)
-    app.command("explain")(explain_command)
     return app
 
 

@@ -15,8 +15,9 @@ __all__ = ["Interruption", "ProgressLines"]
 class Interruption(Callback):
     """Turns SIGINT and SIGTERM into an end of training with a consistent state.
 
-    A context manager: while it is entered, the first signal during training stops it after the
-    present vector step; a second one, and any outside training, raises ``KeyboardInterrupt``.
+    A context manager: while it is entered, the first signal during training stops it at the end of
+    the present iteration, where a checkpoint resumes exactly; a second one, and any outside
+    training, raises ``KeyboardInterrupt``.
     """
 
     def __init__(self) -> None:
@@ -45,10 +46,10 @@ class Interruption(Callback):
         return 128 + (self.signal or signal.SIGINT)
 
     def on_training_start(self, **kwargs: Any) -> None:
-        """From here on, a signal waits for the end of the vector step."""
+        """From here on, a signal waits for the end of the iteration."""
         self._training = True
 
-    def on_step(self, **kwargs: Any) -> bool:
+    def on_iteration_end(self, **kwargs: Any) -> bool:
         """Stop when a signal has come."""
         return self.signal is None
 

@@ -19,10 +19,14 @@ def eval_command(
     checkpoint: Annotated[
         Path,
         typer.Argument(
-            help="A checkpoint, or a run folder: its final checkpoint, else the one saved at an "
-            "interruption, else the newest."
+            help="A checkpoint, or a run folder: its latest checkpoint, which is the final one "
+            "of a finished run."
         ),
     ],
+    best: Annotated[
+        bool,
+        typer.Option("--best", help="Of a run folder, take the best checkpoint by --eval-freq."),
+    ] = False,
     env: Annotated[
         str | None,
         typer.Option(help="Id of the env; left out: the one trained on.", metavar="ID"),
@@ -37,7 +41,7 @@ def eval_command(
     """Run a checkpoint's policy without learning and print its returns."""
     from rlox import checkpoint as checkpoints
 
-    path = find_checkpoint(checkpoint)
+    path = find_checkpoint(checkpoint, best=best)
     manifest = checkpoints.read(path)
     algorithm_class = registry.algorithm_class(str(manifest.get("name")))
     algorithm = algorithm_class.from_checkpoint(path, env_id=env)

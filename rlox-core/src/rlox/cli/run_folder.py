@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlox import checkpoint
 from rlox.errors import CheckpointError, ConfigError
 from rlox.versions import installed_versions
 
 if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
+    from rlox.cli.run_options import RunOptions
 
-__all__ = ["RunFolder", "find_checkpoint", "require_unused"]
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["RunFolder", "SavedState", "checkpoints_in", "find_checkpoint", "require_unused"]
 
 
 class RunFolder:
     """``config.yaml``, ``run.json``, ``checkpoints/`` and what the loggers write.
 
     Args:
-        path: a new or empty folder.
+        path: a new or empty folder, or that of an earlier run.
     """
 
     def __init__(self, path: Path) -> None:
@@ -45,23 +56,84 @@ class RunFolder:
         """Return the path of the checkpoint ``name``."""
         return self.checkpoints / f"{name}.safetensors"
 
-    def start(self, algorithm: Algorithm, env: str, total_timesteps: int) -> None:
-        """Make the folder, and write ``config.yaml`` and the first ``run.json``."""
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Make the folder and keep it for this process, which loses it however it ends.
+
+        Raises:
+            ConfigError: another process trains in it.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
+        lock = self.path / ".lock"
+        with lock.open("w", encoding="utf-8") as file:
+            try:
+                # of the process, unlike flock's: env workers that outlive it do not hold it
+                if fcntl is not None:
+                    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
+                    raise
+                raise ConfigError(
+                    f"another process is training in the run folder '{self.path}'; wait for its "
+                    "end or stop it"
+                ) from None
+            try:
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
+
+    def start(self, algorithm: Algorithm, options: RunOptions) -> None:
+        """Write ``config.yaml`` and the first ``run.json``."""
         algorithm.config.dump(self.path / "config.yaml")
         self.record(
             status="running",
             algorithm=algorithm.name,
-            env=env,
+            env=options.env,
             seed=algorithm.streams.seed,
-            total_timesteps=total_timesteps,
+            total_timesteps=options.total_timesteps,
             env_steps=algorithm.clock.env_steps,
             evaluation=None,
             started=_now(),
             ended=None,
+            resumed=[],
             command=shlex.join(["rlox", *sys.argv[1:]]),
+            options=options.to_dict(),
             versions=installed_versions(),
         )
+
+    def read(self) -> dict[str, Any]:
+        """Return ``run.json``; what is recorded from now on adds to it.
+
+        Raises:
+            ConfigError: there is none, or it is no record of a run.
+        """
+        path = self.path / "run.json"
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except OSError:
+            raise ConfigError(
+                f"folder '{self.path}' is no run folder: it has no run.json"
+            ) from None
+        except ValueError as error:
+            raise ConfigError(f"'{path}' is damaged: {error}") from None
+        if not isinstance(found, dict) or not isinstance(found.get("status"), str):
+            raise ConfigError(f"'{path}' is no record of a run")
+        self._record = found
+        return found
+
+    def go_back_to(self, saved: SavedState) -> None:
+        """Record that the run goes on from ``saved``, and set later checkpoints aside.
+
+        They are renamed, not deleted: to resume from one would skip what is about to be logged.
+        """
+        kept = {
+            each.path for each in checkpoints_in(self.path)[0] if each.env_steps <= saved.env_steps
+        }
+        for path in self.checkpoints.glob("*.safetensors"):
+            if path not in kept and path.stem != "best":
+                path.rename(f"{path}.superseded")
+        resumed = [*self._record.get("resumed", []), {"env_steps": saved.env_steps, "time": _now()}]
+        self.record(status="running", ended=None, env_steps=saved.env_steps, resumed=resumed)
 
     def end(self, status: str, **values: Any) -> None:
         """Record the outcome: ``"finished"``, ``"interrupted"`` or ``"failed"``."""
@@ -83,29 +155,61 @@ def require_unused(path: Path) -> None:
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ConfigError(
-            f"run folder '{path}' exists and is not empty; name another with --run-dir, or leave "
-            "--run-dir out for a new one"
+            f"run folder '{path}' exists and is not empty; name another with --run-dir, leave "
+            "--run-dir out for a new one, or finish its run with rlox resume"
         )
 
 
-def find_checkpoint(path: Path) -> Path:
+def find_checkpoint(path: Path, *, best: bool = False) -> Path:
     """Return ``path``, or the checkpoint to use where it is a run folder.
 
-    That is the final one, else the one saved at an interruption, else the newest.
+    Args:
+        path: a checkpoint or a run folder.
+        best: of a run folder, the best one by its evaluations; else the latest, where that of the
+            training's end comes before any.
 
     Raises:
         CheckpointError: the folder holds none.
     """
     if not path.is_dir():
         return path
-    folder = RunFolder(path)
-    for name in ("final", "interrupted"):
-        if folder.checkpoint(name).is_file():
-            return folder.checkpoint(name)
-    others = list(path.glob("checkpoints/*.safetensors"))
-    if not others:
-        raise CheckpointError(f"folder '{path}' holds no checkpoints/*.safetensors")
-    return max(others, key=lambda file: file.stat().st_mtime_ns)
+    if best:
+        found = RunFolder(path).checkpoint("best")
+        if not found.is_file():
+            raise CheckpointError(
+                f"folder '{path}' holds no checkpoints/best.safetensors; --eval-freq makes one"
+            )
+        return found
+    saved, damaged = checkpoints_in(path)
+    if not saved:
+        reason = f"; {damaged[0]}" if damaged else ""
+        raise CheckpointError(f"folder '{path}' holds no checkpoints/*.safetensors{reason}")
+    return saved[0].path
+
+
+@dataclass(frozen=True)
+class SavedState:
+    """A checkpoint of a run folder."""
+
+    env_steps: int
+    path: Path
+
+
+def checkpoints_in(run: Path) -> tuple[list[SavedState], list[str]]:
+    """Return a run folder's checkpoints, the latest first, and what is wrong with the others.
+
+    At the same env step that of the training's end comes first and ``best``, which may be of the
+    middle of an iteration, last.
+    """
+    saved, damaged = [], []
+    for path in run.glob("checkpoints/*.safetensors"):
+        try:
+            saved.append(SavedState(checkpoint.env_steps_of(path), path))
+        except CheckpointError as error:  # noqa: PERF203
+            damaged.append(str(error))
+    rank = {"final": 2, "best": 0}
+    saved.sort(key=lambda s: (s.env_steps, rank.get(s.path.stem, 1)), reverse=True)
+    return saved, damaged
 
 
 def _now() -> str:

@@ -1,25 +1,29 @@
-"""One training run from the command line: build, train, save, evaluate, record."""
+"""One training run from the command line: build or restore, train, save, evaluate, record."""
 
 from __future__ import annotations
 
+import dataclasses
+import shlex
 import sys
 import time
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from rlox import registry
+from rlox import checkpoint, registry
 from rlox.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressCallback
 from rlox.cli.callbacks import Interruption, ProgressLines
-from rlox.cli.output import print_pairs
-from rlox.cli.run_folder import RunFolder, require_unused
-from rlox.logging import LoggerCallback, LoggerList
-from rlox.specs import LoggerSpec, resolve
+from rlox.cli.output import print_pairs, print_warning
+from rlox.cli.run_folder import RunFolder, SavedState, checkpoints_in, require_unused
+from rlox.cli.run_options import RunOptions
+from rlox.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
-    from rlox.cli.training import RunOptions
     from rlox.config import Config
 
-__all__ = ["train_in_folder"]
+__all__ = ["resume_in_folder", "train_in_folder"]
 
 
 def train_in_folder(name: str, config: Config, options: RunOptions) -> int:
@@ -28,36 +32,97 @@ def train_in_folder(name: str, config: Config, options: RunOptions) -> int:
     Raises:
         RloxError: a name, the env or the run folder cannot be used; no training was done.
     """
-    found, loggers = registry.get_registry(), options.logger or ["jsonl"]
-    logger_specs = [cast("LoggerSpec", found.get("rlox_loggers", each).spec) for each in loggers]
-    for each in options.callback or ():
+    found = registry.get_registry()
+    for each in options.loggers:
+        found.get("rlox_loggers", each)
+    for each in options.callbacks:
         found.get("rlox_callbacks", each)
     if options.run_dir is not None:
         require_unused(options.run_dir)
     registry.algorithm_class(name)  # imports torch, which takes long enough to be interrupted
-    algorithm = registry.make(name, options.env, config=config, callbacks=options.callback)
+    algorithm = registry.make(name, options.env, config=config)
     folder = RunFolder(options.run_dir or RunFolder.default_path(algorithm, options.env))
     require_unused(folder.path)
-    logger = LoggerList(*(resolve(spec.factory)(folder.path) for spec in logger_specs))
-    algorithm.logger = logger
-    folder.start(algorithm, options.env, options.total_timesteps)
-    with Interruption() as interruption:
-        algorithm.callbacks.callbacks += [*_callbacks(folder, options), interruption]
+    interruption = Interruption()
+    algorithm.callbacks.callbacks += _callbacks(folder, options, interruption)
+    with folder.lock():
+        algorithm.logger = registry.make_logger(options.loggers, folder.path)
+        folder.start(algorithm, options)
+        learn = partial(algorithm.train, options.total_timesteps)
+        return _run(algorithm, learn, folder, options, interruption)
+
+
+def resume_in_folder(run: Path, *, env: str | None, quiet: bool) -> int:
+    """Finish an interrupted run and return the exit code.
+
+    Args:
+        run: a run folder, or one of its checkpoints to go back to.
+        env: env to train on; none: the checkpoint's.
+        quiet: show no progress.
+
+    Raises:
+        ConfigError: there is no run, it is finished or under way.
+        CheckpointError: the run has no checkpoint that can be read, or it does not fit.
+    """
+    folder = RunFolder(run.parent.parent if run.is_file() else run)
+    record = folder.read()
+    options = dataclasses.replace(RunOptions.from_dict(record.get("options")), quiet=quiet)
+    if record["status"] == "finished":
+        raise ConfigError(
+            f"the run '{folder.path}' is finished; to train its agent further, load its final "
+            "checkpoint in Python: from_checkpoint(path).train(env_steps)"
+        )
+    algorithm_class = registry.algorithm_class(str(record.get("algorithm")))
+    interruption = Interruption()
+    with folder.lock():
+        saved = _checkpoint_to_resume(run)
+        algorithm = algorithm_class.from_checkpoint(
+            saved.path, env, callbacks=_callbacks(folder, options, interruption)
+        )
+        algorithm.logger = registry.make_logger(options.loggers, folder.path)
+        if algorithm.logger is not None:
+            algorithm.logger.rewind(saved.env_steps)
+        folder.go_back_to(saved)
+        learned = saved.path.stem == "final" or not algorithm.clock.remaining
+        return _run(
+            algorithm, _nothing if learned else algorithm.train, folder, options, interruption
+        )
+
+
+def _nothing() -> None:
+    """Learn nothing: what was interrupted is the evaluation at the end."""
+
+
+def _checkpoint_to_resume(run: Path) -> SavedState:
+    """Return the checkpoint that ``run`` is, or the latest undamaged one of the folder ``run``."""
+    if run.is_file():
+        return SavedState(checkpoint.env_steps_of(run), run)
+    found, problems = checkpoints_in(run)
+    # the rollout of the best one was under way
+    for saved in (each for each in found if each.path.stem != "best"):
         try:
-            return _train(algorithm, folder, options, logger, interruption)
-        except KeyboardInterrupt:
-            folder.end("interrupted", env_steps=algorithm.clock.env_steps)
-            print(f"interrupted; what was saved is in {folder.path}", file=sys.stderr)
-            return interruption.exit_code
-        except BaseException:
-            folder.end("failed", env_steps=algorithm.clock.env_steps)
-            raise
-        finally:
-            algorithm.close()
+            checkpoint.read(saved.path)
+        except CheckpointError as error:
+            problems.append(str(error))
+            continue
+        for problem in problems:
+            print_warning(f"{problem}; it is passed over")
+        return saved
+    raise CheckpointError(
+        "; ".join(
+            [
+                f"run folder '{run}' holds no checkpoint to resume from, which --checkpoint-freq "
+                "and Ctrl-C make",
+                *problems,
+            ]
+        )
+    )
 
 
-def _callbacks(folder: RunFolder, options: RunOptions) -> list[Callback]:
-    callbacks: list[Callback] = []
+def _callbacks(
+    folder: RunFolder, options: RunOptions, interruption: Interruption
+) -> list[Callback]:
+    callbacks = registry.make_callbacks(options.callbacks, folder.path)
     if options.eval_freq:
         callbacks.append(
             EvalCallback(
@@ -72,35 +137,61 @@ def _callbacks(folder: RunFolder, options: RunOptions) -> list[Callback]:
             CheckpointCallback(options.checkpoint_freq, folder.checkpoints, verbose=False)
         )
     # two bars cannot share a terminal
-    if not options.quiet and "progress" not in (options.callback or ()):
+    if not options.quiet and "progress" not in options.callbacks:
         callbacks.append(ProgressCallback() if sys.stdout.isatty() else ProgressLines())
-    return callbacks
+    return [*callbacks, interruption]
+
+
+def _run(
+    algorithm: Algorithm,
+    learn: Callable[[], Any],
+    folder: RunFolder,
+    options: RunOptions,
+    interruption: Interruption,
+) -> int:
+    with interruption:
+        try:
+            return _train(algorithm, learn, folder, options, interruption)
+        except KeyboardInterrupt:
+            folder.end("interrupted", env_steps=algorithm.clock.env_steps)
+            print(f"interrupted; what was saved is in {folder.path}", file=sys.stderr)
+            return interruption.exit_code
+        except BaseException:
+            folder.end("failed", env_steps=algorithm.clock.env_steps)
+            raise
+        finally:
+            algorithm.close()
 
 
 def _train(
     algorithm: Algorithm,
+    learn: Callable[[], Any],
     folder: RunFolder,
     options: RunOptions,
-    logger: LoggerCallback,
     interruption: Interruption,
 ) -> int:
-    started = time.perf_counter()
-    algorithm.train(options.total_timesteps)
+    started, steps_before = time.perf_counter(), algorithm.clock.env_steps
+    learn()
     seconds = time.perf_counter() - started
     env_steps = algorithm.clock.env_steps
     if interruption.signal is not None:
         path = folder.checkpoint("interrupted")
         algorithm.save(path)
         folder.end("interrupted", env_steps=env_steps)
-        print(f"interrupted at {env_steps:,} env steps; saved {path}", file=sys.stderr)
+        print(
+            f"interrupted at {env_steps:,} env steps; saved {path}; "
+            f"to finish: rlox resume {shlex.quote(str(folder.path))}",
+            file=sys.stderr,
+        )
         return interruption.exit_code
     # before the evaluation, which may fail or be interrupted
     algorithm.save(folder.checkpoint("final"))
     result = algorithm.evaluate(n_episodes=options.eval_episodes)
     mean, std, length = result.mean_return, result.std_return, float(result.lengths.mean())
-    logger.on_eval(
-        env_steps, {"mean_reward": mean, "std_reward": std, "mean_episode_length": length}
-    )
+    if algorithm.logger is not None:
+        algorithm.logger.on_eval(
+            env_steps, {"mean_reward": mean, "std_reward": std, "mean_episode_length": length}
+        )
     folder.end(
         "finished",
         env_steps=env_steps,
@@ -112,7 +203,7 @@ def _train(
             "evaluation return": f"{mean:.1f} ± {std:.1f} over {options.eval_episodes} episodes",
             "env steps": f"{env_steps:,}",
             "wall time": _duration(seconds),
-            "env steps/s": f"{env_steps / seconds:,.0f}",
+            "env steps/s": f"{(env_steps - steps_before) / seconds:,.0f}",
             "run folder": str(folder.path),
         }
     )

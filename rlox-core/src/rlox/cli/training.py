@@ -1,72 +1,20 @@
 """``rlox train <algorithm>``: one command per registered algorithm, with its config as flags."""
 
-import dataclasses
 import inspect
 import warnings
 from collections.abc import Callable
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
 from rlox import registry
 from rlox.cli.flags import flags_of, given_options
+from rlox.cli.run_options import RunOptions
 from rlox.config import resolve_config
 from rlox.errors import PluginConflictError, PluginError, PluginWarning, RloxError
 
-__all__ = ["RunOptions", "train_app"]
-
-
-@dataclasses.dataclass(frozen=True)
-class RunOptions:
-    """What a training run needs beyond the algorithm's config; each field is a flag."""
-
-    env: Annotated[str, typer.Option(help="env to train on, such as CartPole-v1", metavar="ID")]
-    total_timesteps: Annotated[
-        int,
-        typer.Option(
-            help="env steps to train for, rounded up to whole iterations", min=1, metavar="STEPS"
-        ),
-    ] = 100_000
-    config: Annotated[
-        Path | None,
-        typer.Option(help="YAML or JSON file with options; flags win over it", metavar="FILE"),
-    ] = None
-    run_dir: Annotated[
-        Path | None,
-        typer.Option(
-            help="new or empty folder for the results  "
-            "[default: runs/<algorithm>-<env>-<seed>-<time>]",
-            metavar="FOLDER",
-        ),
-    ] = None
-    logger: Annotated[
-        list[str] | None,
-        typer.Option(help="where metrics go; repeatable  [default: jsonl]", metavar="NAME"),
-    ] = None
-    callback: Annotated[
-        list[str] | None,
-        typer.Option(help="a callback that `rlox list` shows; repeatable", metavar="NAME"),
-    ] = None
-    eval_freq: Annotated[
-        int,
-        typer.Option(
-            help="env steps between evaluations; 0: only at the end", min=0, metavar="STEPS"
-        ),
-    ] = 0
-    eval_episodes: Annotated[
-        int, typer.Option(help="episodes per evaluation", min=1, metavar="N")
-    ] = 20
-    checkpoint_freq: Annotated[
-        int,
-        typer.Option(
-            help="env steps between checkpoints; 0: only at the end and on Ctrl-C",
-            min=0,
-            metavar="STEPS",
-        ),
-    ] = 0
-    quiet: Annotated[bool, typer.Option("--quiet", help="show no progress")] = False
+__all__ = ["train_app"]
 
 
 RUN_PARAMETERS = {
@@ -90,6 +38,9 @@ def train_app() -> typer.Typer:
     """Return the group of training commands; it imports the algorithms' configs, never torch."""
     app = typer.Typer(
         cls=AlgorithmGroup,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
         help="Train an algorithm on an env and keep the results in a run folder.",
         invoke_without_command=True,
         subcommand_metavar="ALGORITHM [OPTIONS]",

@@ -19,6 +19,13 @@ class LoggerCallback:
     def on_eval(self, step: int, metrics: Metrics) -> None:
         """Handle an evaluation at env step ``step``."""
 
+    def rewind(self, step: int) -> None:
+        """Drop what was logged after env step ``step``, which a resumed training logs again.
+
+        Called once, before anything is logged, when a training goes on from a checkpoint of that
+        env step in the folder that it was in.
+        """
+
     def close(self) -> None:
         """Write out what is pending and free the resources."""
 
@@ -42,6 +49,11 @@ class LoggerList(LoggerCallback):
         """Pass on to every logger."""
         for logger in self.loggers:
             logger.on_eval(step, metrics)
+
+    def rewind(self, step: int) -> None:
+        """Pass on to every logger."""
+        for logger in self.loggers:
+            logger.rewind(step)
 
     def close(self) -> None:
         """Close every logger."""

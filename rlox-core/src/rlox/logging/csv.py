@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO
 
 from rlox.logging.base import LoggerCallback, Metrics
-from rlox.logging.files import open_for_appending
+from rlox.logging.files import keep_lines, open_for_appending
 
 __all__ = ["CsvLogger"]
 
@@ -45,6 +45,17 @@ class CsvLogger(LoggerCallback):
         file, writer = self._tables[name]
         writer.writerow({"step": step, **metrics})
         file.flush()
+
+    def rewind(self, step: int) -> None:
+        """Cut the tables after the last row up to ``step``."""
+
+        def wanted(line: str) -> bool:
+            first = line.partition(",")[0]
+            return not first.isdecimal() or int(first) <= step  # the headings are no number
+
+        for name in ("metrics.csv", "evaluations.csv"):
+            if (self._log_dir / name).is_file():
+                keep_lines(self._log_dir / name, wanted)
 
     def close(self) -> None:
         """Close the files."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["open_for_appending"]
+__all__ = ["keep_lines", "open_for_appending"]
 
 
 def open_for_appending(log_dir: str | Path, name: str) -> IO[Any]:
@@ -13,3 +14,14 @@ def open_for_appending(log_dir: str | Path, name: str) -> IO[Any]:
     folder = Path(log_dir)
     folder.mkdir(parents=True, exist_ok=True)
     return (folder / name).open("a", encoding="utf-8", newline="")
+
+
+def keep_lines(path: Path, wanted: Callable[[str], bool]) -> None:
+    """Cut a file before its first line that is not wanted, or that a crash left unfinished."""
+    with path.open("rb+") as file:
+        kept = 0
+        for line in file:
+            if not (line.endswith(b"\n") and wanted(line.decode("utf-8"))):
+                break
+            kept += len(line)
+        file.truncate(kept)

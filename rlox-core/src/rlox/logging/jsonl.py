@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 from rlox.logging.base import LoggerCallback, Metrics
-from rlox.logging.files import open_for_appending
+from rlox.logging.files import keep_lines, open_for_appending
 
 __all__ = ["JsonlLogger"]
 
@@ -20,7 +20,8 @@ class JsonlLogger(LoggerCallback):
     """
 
     def __init__(self, log_dir: str | Path = "runs") -> None:
-        self._file = open_for_appending(log_dir, "metrics.jsonl")
+        self._path = Path(log_dir, "metrics.jsonl")
+        self._file = open_for_appending(log_dir, self._path.name)
 
     def on_train_step(self, step: int, metrics: Metrics) -> None:
         """Write a row of kind ``train``."""
@@ -35,6 +36,20 @@ class JsonlLogger(LoggerCallback):
         row = {k: (v if math.isfinite(v) else None) for k, v in metrics.items()}
         self._file.write(json.dumps({"kind": kind, "step": step, **row}) + "\n")
         self._file.flush()
+
+    def rewind(self, step: int) -> None:
+        """Cut the file after the row of the iteration that ended at ``step``."""
+        ended = False
+
+        def wanted(line: str) -> bool:
+            nonlocal ended
+            row = json.loads(line)
+            if ended or row["step"] > step:
+                return False
+            ended = row["kind"] == "train" and row["step"] == step
+            return True
+
+        keep_lines(self._path, wanted)
 
     def close(self) -> None:
         """Close the file."""

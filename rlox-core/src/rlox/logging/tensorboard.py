@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 
 from rlox.errors import missing_extra
@@ -26,7 +27,8 @@ class TensorBoardLogger(LoggerCallback):
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise missing_extra("TensorBoardLogger", "tensorboard") from None
-        self._writer = SummaryWriter(str(log_dir))
+        self._open = partial(SummaryWriter, str(log_dir))
+        self._writer = self._open()
 
     def on_train_step(self, step: int, metrics: Metrics) -> None:
         """Write one scalar per metric."""
@@ -40,6 +42,11 @@ class TensorBoardLogger(LoggerCallback):
         for name, value in metrics.items():
             if math.isfinite(value):
                 self._writer.add_scalar(f"{kind}/{name}", value, step)
+
+    def rewind(self, step: int) -> None:
+        """Begin an event file that tells readers to ignore what is later than ``step``."""
+        self._writer.close()
+        self._writer = self._open(purge_step=step + 1)
 
     def close(self) -> None:
         """Write out the event file."""

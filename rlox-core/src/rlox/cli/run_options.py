@@ -1,0 +1,93 @@
+"""What a training run needs beyond the algorithm's config."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import TypeAdapter, ValidationError
+
+from rlox.errors import ConfigError
+
+__all__ = ["RunOptions"]
+
+NOT_RESUMED = ("config", "run_dir", "quiet")
+"""Run options that say nothing about the training."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """What a training run needs beyond the algorithm's config; each field is a flag."""
+
+    env: Annotated[str, typer.Option(help="env to train on, such as CartPole-v1", metavar="ID")]
+    total_timesteps: Annotated[
+        int,
+        typer.Option(
+            help="env steps to train for, rounded up to whole iterations", min=1, metavar="STEPS"
+        ),
+    ] = 100_000
+    config: Annotated[
+        Path | None,
+        typer.Option(help="YAML or JSON file with options; flags win over it", metavar="FILE"),
+    ] = None
+    run_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="new or empty folder for the results  "
+            "[default: runs/<algorithm>-<env>-<seed>-<time>]",
+            metavar="FOLDER",
+        ),
+    ] = None
+    logger: Annotated[
+        list[str] | None,
+        typer.Option(help="where metrics go; repeatable  [default: jsonl]", metavar="NAME"),
+    ] = None
+    callback: Annotated[
+        list[str] | None,
+        typer.Option(help="a callback that `rlox list` shows; repeatable", metavar="NAME"),
+    ] = None
+    eval_freq: Annotated[
+        int,
+        typer.Option(
+            help="env steps between evaluations; 0: only at the end", min=0, metavar="STEPS"
+        ),
+    ] = 0
+    eval_episodes: Annotated[
+        int, typer.Option(help="episodes per evaluation", min=1, metavar="N")
+    ] = 20
+    checkpoint_freq: Annotated[
+        int,
+        typer.Option(
+            help="env steps between checkpoints; 0: only at the end and on Ctrl-C",
+            min=0,
+            metavar="STEPS",
+        ),
+    ] = 0
+    quiet: Annotated[bool, typer.Option("--quiet", help="show no progress")] = False
+
+    @property
+    def loggers(self) -> list[str]:
+        """Names of the loggers."""
+        return self.logger or ["jsonl"]
+
+    @property
+    def callbacks(self) -> list[str]:
+        """Names of the callbacks."""
+        return self.callback or []
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a resumed run needs as JSON-able values."""
+        return {key: value for key, value in vars(self).items() if key not in NOT_RESUMED}
+
+    @classmethod
+    def from_dict(cls, values: Any) -> "RunOptions":
+        """Return what :meth:`to_dict` wrote; it may come from a file of unknown origin.
+
+        Raises:
+            ConfigError: the values are others, or of the wrong type.
+        """
+        try:
+            return TypeAdapter(cls).validate_python(values)
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"]
+            raise ConfigError(f"the run's options are damaged: {reason}") from None

@@ -1,0 +1,221 @@
+"""Tests of ``rlox resume``, with an algorithm that counts instead of learning."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from rlox import checkpoint
+from rlox.cli.run_folder import RunFolder, checkpoints_in
+
+TRAIN = (
+    "train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2", "--total-timesteps", "80",
+    "--checkpoint-freq", "16", "--eval-freq", "20", "--logger", "jsonl", "--logger", "csv",
+)  # fmt: skip
+
+LOGS = ("metrics.jsonl", "metrics.csv", "evaluations.csv")
+
+
+def rows(folder: str, name: str = "metrics.jsonl") -> list[Any]:
+    """Return the rows of a log without the columns that depend on time."""
+    lines = Path(folder, name).read_text(encoding="utf-8").splitlines()
+    if name.endswith(".csv"):
+        speed = lines[0].split(",").index("env_steps_per_second") if "metrics" in name else None
+        return [[cell for i, cell in enumerate(line.split(",")) if i != speed] for line in lines]
+    parsed = [json.loads(line) for line in lines]
+    return [{k: v for k, v in row.items() if k != "env_steps_per_second"} for row in parsed]
+
+
+def draws(folder: str) -> list[float]:
+    """Return what a finished run drew."""
+    final = checkpoint.read(Path(folder, "checkpoints/final.safetensors"))
+    return final["state"]["algorithm"]["draws"].tolist()
+
+
+def record(folder: str) -> dict[str, Any]:
+    """Return ``run.json``."""
+    return json.loads(Path(folder, "run.json").read_text(encoding="utf-8"))
+
+
+def crash_after(folder: str, step: int) -> None:
+    """Make a finished run look as if it had been killed after env step ``step`` was saved."""
+    for path in Path(folder, "checkpoints").iterdir():
+        if path.stem != "best" and (path.stem == "final" or int(path.stem[5:]) > step):
+            path.unlink()
+    for name in ("metrics.jsonl", "evaluations.csv"):  # the evaluation at the end was not reached
+        path = Path(folder, name)
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    values = {**record(folder), "status": "running", "evaluation": None}
+    Path(folder, "run.json").write_text(json.dumps(values), encoding="utf-8")
+
+
+@pytest.fixture
+def whole(run: Callable[..., Any]) -> None:
+    """Train without an interruption, in the folders ``whole`` and ``cut``."""
+    for folder in ("whole", "cut"):
+        result = run(*TRAIN, "--run-dir", folder)
+        assert result.code == 0, result.err
+
+
+@pytest.mark.parametrize("step", [16, 48, 80])
+@pytest.mark.usefixtures("whole")
+def test_resumed_run_equals_the_uninterrupted_one(run: Callable[..., Any], step: int) -> None:
+    """Draws, logs, evaluations and the best model's step are the same; no row is twice there."""
+    crash_after("cut", step)
+    result = run("resume", "cut")
+    assert result.code == 0, result.err
+    assert draws("cut") == draws("whole")
+    for name in LOGS:
+        assert rows("cut", name) == rows("whole", name)
+    assert record("cut")["status"] == "finished"
+    assert record("cut")["evaluation"] == record("whole")["evaluation"]
+    assert [each["env_steps"] for each in record("cut")["resumed"]] == [step]
+    assert not Path("cut/.lock").exists()
+
+
+@pytest.mark.usefixtures("whole")
+def test_half_a_line_is_cut_off(run: Callable[..., Any]) -> None:
+    """What a crash left at a log's end is no row, and spoils none."""
+    crash_after("cut", 48)
+    for name in LOGS:
+        path = Path("cut", name)
+        path.write_bytes(path.read_bytes()[:-9])
+    assert run("resume", "cut").code == 0
+    for name in LOGS:
+        assert rows("cut", name) == rows("whole", name)
+
+
+@pytest.mark.usefixtures("whole")
+def test_run_that_was_trained_is_only_evaluated(run: Callable[..., Any]) -> None:
+    """A crash during the evaluation at the end costs no training."""
+    values = {**record("cut"), "status": "failed", "evaluation": None}
+    Path("cut/run.json").write_text(json.dumps(values), encoding="utf-8")
+    result = run("resume", "cut")
+    assert result.code == 0, result.err
+    assert rows("cut") == rows("whole")
+    assert draws("cut") == draws("whole")
+    assert record("cut")["evaluation"] == record("whole")["evaluation"]
+
+
+@pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize("damage", ["truncated", "altered"])
+def test_damaged_checkpoint_is_told_and_passed_over(run: Callable[..., Any], damage: str) -> None:
+    """The one before it is taken, and the run still ends as if nothing had happened."""
+    crash_after("cut", 48)
+    newest = Path("cut/checkpoints/step-48.safetensors")
+    data = newest.read_bytes()
+    newest.write_bytes(data[:-1] if damage == "truncated" else data[:-1] + bytes([data[-1] ^ 1]))
+    result = run("resume", "cut")
+    assert result.code == 0, result.err
+    assert result.err.startswith("warning: 'cut/checkpoints/step-48.safetensors' is no rlox")
+    assert result.err.endswith("it is passed over\n")
+    assert [each["env_steps"] for each in record("cut")["resumed"]] == [32]
+    assert rows("cut") == rows("whole")
+    assert checkpoint.env_steps_of(newest) == 48  # written anew
+    assert Path(f"{newest}.superseded").exists()
+
+
+@pytest.mark.usefixtures("whole")
+def test_run_goes_back_to_a_checkpoint_that_is_named(run: Callable[..., Any]) -> None:
+    """Later rows are cut and later checkpoints set aside, so that a crash then resumes right."""
+    crash_after("cut", 64)
+    assert run("resume", "cut/checkpoints/step-32.safetensors").code == 0
+    assert rows("cut") == rows("whole")
+    names = sorted(path.name for path in Path("cut/checkpoints").iterdir())
+    assert [name for name in names if name.endswith("superseded")] == [
+        "step-48.safetensors.superseded", "step-64.safetensors.superseded",
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("whole")
+def test_what_cannot_be_resumed_is_told(run: Callable[..., Any]) -> None:
+    """One line each, and nothing is touched."""
+    finished = run("resume", "whole")
+    assert (finished.code, finished.out) == (2, "")
+    assert "error: the run 'whole' is finished; to train its agent further, load" in finished.err
+    assert "'none' is no run folder: it has no run.json" in run("resume", "none").err
+    crash_after("cut", 0)
+    before = Path("cut/metrics.jsonl").read_bytes()
+    assert "holds no checkpoint to resume from" in run("resume", "cut").err
+    Path("cut/run.json").write_text("{", encoding="utf-8")
+    assert "error: 'cut/run.json' is damaged" in run("resume", "cut").err
+    Path("cut/run.json").write_text('{"status": "running", "options": {"env": 3}}')
+    assert "error: the run's options are damaged" in run("resume", "cut").err
+    assert Path("cut/metrics.jsonl").read_bytes() == before
+
+
+@pytest.mark.usefixtures("whole")
+def test_run_folder_is_not_shared(run: Callable[..., Any]) -> None:
+    """While one process trains in a folder, no other resumes there; a dead one holds nothing."""
+    crash_after("cut", 48)
+    code = (
+        "import sys; from pathlib import Path; from rlox.cli.run_folder import RunFolder\n"
+        "with RunFolder(Path('cut')).lock(): print('locked', flush=True); sys.stdin.read()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "locked\n"
+    result = run("resume", "cut")
+    assert result.code == 2
+    assert "error: another process is training in the run folder 'cut'" in result.err
+    process.kill()
+    process.communicate()
+    assert run("resume", "cut").code == 0
+
+
+def test_latest_checkpoint_is_the_one_of_most_env_steps(
+    counting: ModuleType, tmp_path: Path
+) -> None:
+    """Neither file times nor names decide; the end comes before what is as late."""
+    folder = RunFolder(tmp_path)
+    for name, steps in (("final", 16), ("step-16", 16), ("interrupted", 24), ("best", 24)):
+        algorithm = counting.CountingAlgorithm("CartPole-v1")
+        algorithm.train(steps)
+        algorithm.save(folder.checkpoint(name))
+    saved, damaged = checkpoints_in(tmp_path)
+    assert [each.path.stem for each in saved] == ["interrupted", "best", "final", "step-16"]
+    assert damaged == []
+
+
+def test_killed_process_is_resumed_by_another(start: Callable[..., Any]) -> None:
+    """After SIGKILL and Ctrl-C in real processes the run ends as one that nothing stopped."""
+    long = (*TRAIN[:6], "--checkpoint-freq", "800", "--total-timesteps", "24000")
+    assert start(*long, "--run-dir", "whole", "--quiet").wait(100) == 0
+    process = start(*long, "--run-dir", "cut", "--quiet")
+    wait_for_checkpoint(process)
+    process.send_signal(signal.SIGKILL)
+    process.wait(30)
+    [*_, latest] = sorted(int(path.stem[5:]) for path in Path("cut/checkpoints").iterdir())
+    process = start("resume", "cut", "--quiet")
+    wait_for_checkpoint(process, beyond=latest)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "to finish: rlox resume cut" in err
+    process = start("resume", "cut", "--quiet")
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 0, err
+    assert len(record("cut")["resumed"]) == 2
+    assert draws("cut") == draws("whole")
+    assert rows("cut") == rows("whole")
+
+
+def wait_for_checkpoint(process: subprocess.Popen[str], beyond: int = 0) -> None:
+    """Wait until a checkpoint after ``beyond`` env steps is there."""
+    deadline = time.monotonic() + 60
+    while not any(
+        int(path.stem[5:]) > beyond for path in Path("cut/checkpoints").glob("step-*.safetensors")
+    ):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -1,0 +1,174 @@
+"""A run that was killed and resumed equals one that was not: in processes of their own, to the bit.
+
+With the Rust envs, which can tell their state; PPO and A2C, discrete and continuous actions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rlox
+import torch
+from rlox import checkpoint
+
+OPTIONS = {
+    "ppo": ("--n-envs", 4, "--n-steps", 64, "--batch-size", 64, "--n-epochs", 2, "--hidden", 16),
+    "a2c": ("--n-envs", 4, "--n-steps", 16, "--hidden", 16),
+}
+
+ENVS = ("CartPole-v1", "Pendulum-v1")
+
+
+@pytest.fixture(autouse=True)
+def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[str]]]:
+    """Collect what a test starts, and kill what is left of it."""
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def start(*arguments: object) -> subprocess.Popen[str]:
+    """Start the command line."""
+    return subprocess.Popen(
+        [sys.executable, "-c", "import rlox.cli; rlox.cli.main()", *map(str, arguments)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        text=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> None:
+    """Wait for a good end."""
+    assert process.wait(120) == 0
+
+
+def parameter_hash(state: dict[str, Any]) -> str:
+    """Return a hash of everything that an algorithm learnt and knows, arrays bit for bit."""
+    digest = hashlib.sha256()
+
+    def add(value: Any) -> None:
+        if isinstance(value, dict):
+            for key in sorted(value):
+                digest.update(key.encode())
+                add(value[key])
+        elif hasattr(value, "tobytes"):
+            digest.update(f"{value.dtype}{value.shape}".encode() + value.tobytes())
+        else:
+            digest.update(repr(value).encode())
+
+    add(state)
+    return digest.hexdigest()
+
+
+def result(folder: str) -> tuple[str, list[Any], list[str], dict[str, list[Any]]]:
+    """Return a finished run's parameter hash and its logs without the columns of time."""
+    state = checkpoint.read(f"{folder}/checkpoints/final.safetensors")["state"]
+    lines = Path(folder, "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    table = Path(folder, "metrics.csv").read_text(encoding="utf-8").splitlines()
+    return (
+        parameter_hash(state["algorithm"]),
+        [{k: v for k, v in row.items() if k != "env_steps_per_second"} for row in rows],
+        [line.rsplit(",", 1)[0] for line in table],
+        scalars(folder),
+    )
+
+
+def scalars(folder: str) -> dict[str, list[Any]]:
+    """Return what TensorBoard shows of a run."""
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator(folder)
+    events.Reload()
+    return {
+        tag: [(event.step, event.value) for event in events.Scalars(tag)]
+        for tag in events.Tags()["scalars"]
+        if "per_second" not in tag
+    }
+
+
+@pytest.mark.parametrize("env", ENVS)
+@pytest.mark.parametrize("algorithm", OPTIONS)
+def test_killed_and_resumed_run_equals_the_uninterrupted_one(
+    algorithm: str, env: str, processes: list[subprocess.Popen[str]]
+) -> None:
+    """SIGKILL at a random moment after a checkpoint, then a new process: same bits, same logs."""
+    command = (
+        "train", algorithm, "--env", env, *OPTIONS[algorithm], "--total-timesteps", 12_000,
+        "--checkpoint-freq", 1_000, "--eval-freq", 5_000, "--eval-episodes", 2, "--quiet",
+        "--logger", "jsonl", "--logger", "csv",
+        *(("--logger", "tensorboard") if env == ENVS[0] else ()),
+    )  # fmt: skip
+    killed = start(*command, "--run-dir", "cut")
+    processes.append(killed)
+    deadline = time.monotonic() + 100
+    while not list(Path("cut").glob("checkpoints/step-*.safetensors")):
+        assert killed.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(random.uniform(0, 0.3))
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert json.loads(Path("cut/run.json").read_text())["status"] == "running"
+    for arguments in (("resume", "cut", "--quiet"), (*command, "--run-dir", "whole")):
+        process = start(*arguments)
+        processes.append(process)
+        finish(process)
+    assert result("cut") == result("whole")
+
+
+def test_threads_outside_of_training_change_nothing() -> None:
+    """``torch_threads`` is an option of the run, so torch's own setting plays no part."""
+    before = torch.get_num_threads()
+    hashes = set()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            ppo = rlox.make("ppo", env="Pendulum-v1", n_envs=16, n_steps=128, batch_size=2048,
+                            hidden=256, n_epochs=1)  # fmt: skip
+            ppo.train(2 * 16 * 128)
+            hashes.add(parameter_hash(ppo.state_dict()["policy"]))
+    finally:
+        torch.set_num_threads(before)
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("env", ENVS)
+@pytest.mark.parametrize("algorithm", OPTIONS)
+def test_default_networks_learn_the_same_on_two_threads(algorithm: str, env: str) -> None:
+    """Their weights are drawn alike, and sums of so few terms are not split over threads."""
+    hashes = set()
+    for threads in (1, 2):
+        agent = rlox.make(algorithm, env=env, n_steps=64, torch_threads=threads)
+        agent.train(1024)
+        hashes.add(parameter_hash(agent.state_dict()["policy"]))
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("algorithm", OPTIONS)
+def test_seeds_differ_and_repeat(algorithm: str) -> None:
+    """Each seed has its own parameters, and the same ones again."""
+    hashes = []
+    for seed in (0, 1, 0):
+        agent = rlox.make(algorithm, env="CartPole-v1", seed=seed)
+        agent.train(512)
+        hashes.append(parameter_hash(agent.state_dict()["policy"]))
+    assert hashes[0] == hashes[2] != hashes[1]
