@@ -92,12 +92,11 @@ def architecture(session: nox.Session) -> None:
 
 @nox.session
 def integration(session: nox.Session) -> None:
-    """All distributions together: plugins in clean environments, the peers' numbers."""
+    """All distributions together: plugins, Rust kernels against NumPy's, the peers' numbers."""
     sync(session, "--group", "test", "--group", "benchmark")
     session.run(
-        "pytest", "tests/test_plugins.py", "tests/test_ppo_against_stable_baselines3.py",
-        "tests/test_resume.py",
-        *session.posargs,
+        "pytest", "tests/test_plugins.py", "tests/test_kernels_agree.py", "tests/test_resume.py",
+        "tests/test_ppo_against_stable_baselines3.py", *session.posargs,
     )  # fmt: skip
 
 

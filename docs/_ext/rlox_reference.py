@@ -62,6 +62,7 @@ API = {
     "rlox.versions": "what a run was made with",
     "rlox.testing": "the conformance suite for plugins",
     "rlox.kernels": "which kernels run",
+    "rlox.preferences": "pairs of completions",
     "rlox.reference": "the NumPy kernels and buffers",
     "rlox_native": "the Rust kernels, buffers and envs",
     "rlox_onpolicy.a2c": "A2C",

@@ -336,3 +336,49 @@ def test_no_input_panics(arguments):
     ):
         with contextlib.suppress(TypeError, ValueError, MemoryError):
             call(*arguments[:arity])
+
+
+def test_results_go_into_the_arrays_that_are_given():
+    """``out`` is what comes back, with the numbers of new arrays."""
+    rng = np.random.default_rng(0)
+    rewards, values = rng.standard_normal((2, 6, 2)).astype(np.float32)
+    ends, last = rng.random((6, 2)) < 0.3, np.zeros(2, np.float32)
+    time_major = (rewards, values, ends, ends, values, last, 0.9, 0.8)
+    out = np.empty_like(rewards), np.empty_like(rewards)
+    got = compute_gae_time_major(*time_major, out=out)
+    assert got[0] is out[0]
+    assert got[1] is out[1]
+    np.testing.assert_array_equal(out, compute_gae_time_major(*time_major))
+    flat = np.empty(12, np.float32), np.empty(12, np.float32)
+    env_major = (rewards.ravel(), values.ravel(), ends.ravel(), last, 6, 0.9, 0.8)
+    compute_gae_batched_f32(*env_major, out=flat)
+    np.testing.assert_array_equal(flat, compute_gae_batched_f32(*env_major))
+
+
+@pytest.mark.parametrize(
+    ("out", "error", "message"),
+    [
+        ((np.empty(3),), TypeError, "out must be a tuple of two arrays, got tuple"),
+        ((np.empty(3), np.empty(3, np.float32)), TypeError, r"out\[1\] must have dtype float64"),
+        (
+            (np.empty(2), np.empty(3)),
+            ValueError,
+            r"out\[0\] must have length 3 like rewards, got 2",
+        ),
+        (([0.0] * 3, np.empty(3)), TypeError, r"out\[0\] must be a NumPy array, got list"),
+        ((np.empty(6)[::2], np.empty(3)), ValueError, r"out\[0\] must be C-contiguous"),
+    ],
+)
+def test_arrays_that_cannot_be_written_to_are_refused(out, error, message):
+    """Type, shape and layout are those of the results, and no array is another's or an input."""
+    with pytest.raises(error, match=message):
+        compute_gae([1.0] * 3, [0.0] * 3, [0] * 3, 0.0, 0.9, 0.9, out=out)
+
+
+def test_an_output_is_no_other_array():
+    """Inputs are read while results are written, and results are two."""
+    rewards, result = np.ones(3), np.empty(3)
+    with pytest.raises(ValueError, match="must not share memory"):
+        compute_gae(rewards, np.zeros(3), np.zeros(3), 0, 0.9, 0.9, out=(result, result))
+    with pytest.raises(ValueError, match="must not share memory"):
+        compute_gae(rewards, np.zeros(3), np.zeros(3), 0, 0.9, 0.9, out=(rewards, np.empty(3)))

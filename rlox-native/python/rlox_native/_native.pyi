@@ -1,5 +1,14 @@
-from collections.abc import Sequence
-from typing import Any, Final, SupportsFloat, SupportsIndex, TypedDict, final, type_check_only
+from collections.abc import Iterable, Iterator, Sequence
+from typing import (
+    Any,
+    Final,
+    Literal,
+    SupportsFloat,
+    SupportsIndex,
+    TypedDict,
+    final,
+    type_check_only,
+)
 
 import numpy as np
 from gymnasium.spaces import Space
@@ -8,15 +17,29 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 __all__ = [
     "CartPole",
     "OfflineDatasetBuffer",
+    "PackedSequences",
     "PrioritizedReplayBuffer",
     "ReplayBuffer",
+    "RunningMeanStd",
     "VecEnv",
     "__version__",
+    "compute_batch_group_advantages",
+    "compute_batch_token_kl",
+    "compute_batch_token_kl_schulman",
+    "compute_discounted_returns",
     "compute_gae",
     "compute_gae_batched",
     "compute_gae_batched_f32",
     "compute_gae_time_major",
+    "compute_group_advantages",
+    "compute_lambda_returns",
+    "compute_n_step_returns",
+    "compute_token_kl",
+    "compute_token_kl_schulman",
+    "compute_vtrace",
     "native_env_ids",
+    "normalize_advantages",
+    "pack_sequences",
 ]
 
 __version__: Final[str]
@@ -50,6 +73,8 @@ def compute_gae(
     last_value: float,
     gamma: float,
     lam: float,
+    *,
+    out: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Estimate advantages and returns of one trajectory.
 
@@ -63,6 +88,7 @@ def compute_gae(
         last_value: V of the observation after the last step; not read where the last step is done.
         gamma: discount γ, in [0, 1].
         lam: trace decay λ, in [0, 1].
+        out: arrays for advantages and returns, of the results' shape and type, to write into.
 
     Returns:
         Advantages and returns, each shape ``(T,)``, float64.
@@ -84,6 +110,8 @@ def compute_gae_batched(
     n_steps: SupportsIndex,
     gamma: float,
     lam: float,
+    *,
+    out: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Estimate advantages and returns of several trajectories of equal length.
 
@@ -98,6 +126,7 @@ def compute_gae_batched(
         n_steps: steps of each trajectory, at least 1.
         gamma: discount γ, in [0, 1].
         lam: trace decay λ, in [0, 1].
+        out: arrays for advantages and returns, of the results' shape and type, to write into.
 
     Returns:
         Advantages and returns, each shape ``(n_envs * n_steps,)``, float64.
@@ -115,6 +144,8 @@ def compute_gae_batched_f32(
     n_steps: SupportsIndex,
     gamma: float,
     lam: float,
+    *,
+    out: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Do what :func:`compute_gae_batched` does, in single precision throughout.
 
@@ -131,6 +162,8 @@ def compute_gae_time_major(
     last_values: ArrayLike,
     gamma: float,
     lam: float,
+    *,
+    out: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Estimate advantages and returns of a rollout that knows ends from cuts.
 
@@ -149,6 +182,7 @@ def compute_gae_time_major(
         last_values: V of the observation after the last step, shape ``(N,)``.
         gamma: discount γ, in [0, 1].
         lam: trace decay λ, in [0, 1].
+        out: arrays for advantages and returns, of the results' shape and type, to write into.
 
     Returns:
         Advantages and returns, each shape ``(T, N)``, float32 or float64.
@@ -157,6 +191,424 @@ def compute_gae_time_major(
         ValueError: a shape is wrong, or a factor lies outside [0, 1].
         TypeError: an array holds something other than real numbers.
     """
+
+def compute_batch_group_advantages(
+    rewards: ArrayLike,
+    group_size: SupportsIndex,
+    *,
+    ddof: int = 0,
+    eps: float = 0.0,
+    scale: Literal["group", "batch", "none"] = "group",
+) -> NDArray[Any]:
+    """Compute the advantages of P groups of G completions, one group after the other.
+
+    Args:
+        rewards: (P * G,).
+        group_size: G, at least 1; a group of one has an advantage of 0.
+        ddof: see :func:`compute_group_advantages`.
+        eps: see :func:`compute_group_advantages`.
+        scale: see :func:`compute_group_advantages`.
+
+    Returns:
+        Advantages (P * G,); zeros for groups of equal rewards.
+
+    Raises:
+        ValueError: an option is out of its range, or the last group is incomplete.
+        TypeError: ``rewards`` holds something other than real numbers.
+    """
+
+def compute_batch_token_kl(
+    log_p: ArrayLike,
+    log_q: ArrayLike,
+    seq_len: SupportsIndex,
+) -> NDArray[Any]:
+    """Compute :func:`compute_token_kl` of B sequences, one after the other.
+
+    Args:
+        log_p: (B * seq_len,); float32 makes the results single precision.
+        log_q: (B * seq_len,). A place with the same finite value in both arrays, such as 0 in
+            padding, adds nothing.
+        seq_len: tokens per sequence, at least 1.
+
+    Returns:
+        Sums (B,), in nats.
+
+    Raises:
+        ValueError: the lengths differ or hold an incomplete sequence, or ``seq_len`` is below 1.
+        TypeError: an array holds something other than real numbers.
+    """
+
+def compute_batch_token_kl_schulman(
+    log_p: ArrayLike,
+    log_q: ArrayLike,
+    seq_len: SupportsIndex,
+) -> NDArray[Any]:
+    """Compute :func:`compute_token_kl_schulman` of B sequences, one after the other.
+
+    Args:
+        log_p: see :func:`compute_batch_token_kl`.
+        log_q: see :func:`compute_batch_token_kl`.
+        seq_len: tokens per sequence, at least 1.
+
+    Returns:
+        Sums (B,), in nats.
+
+    Raises:
+        ValueError: the lengths differ or hold an incomplete sequence, or ``seq_len`` is below 1.
+        TypeError: an array holds something other than real numbers.
+    """
+
+def compute_discounted_returns(
+    rewards: ArrayLike,
+    dones: ArrayLike,
+    last_value: ArrayLike,
+    gamma: float,
+    *,
+    truncated: ArrayLike | None = None,
+    final_values: ArrayLike | None = None,
+) -> NDArray[Any]:
+    """Compute discounted returns, G_t = r_t + γ G_{t+1}, of one env or of N.
+
+    Args:
+        rewards: (T,) or (T, N); float32 makes the computation single precision.
+        dones: (T,) or (T, N) nonzero where the task ended after step t.
+        last_value: () or (N,) value of the observation after the last step, 0 for none.
+        gamma: discount in [0, 1].
+        truncated: (T,) or (T, N) nonzero where the episode was cut after step t.
+        final_values: (T,) or (T, N) value of the true final observation; read only where truncated.
+
+    Returns:
+        Returns like ``rewards``.
+
+    Raises:
+        ValueError: shapes disagree, gamma lies outside [0, 1], or only one of ``truncated`` and
+            ``final_values`` is given.
+        TypeError: an array holds something other than real numbers.
+
+    Example:
+        >>> compute_discounted_returns([1.0, 1.0, 1.0], [0, 0, 0], 8.0, 0.5).tolist()
+        [2.75, 3.5, 5.0]
+    """
+
+def compute_group_advantages(
+    rewards: ArrayLike,
+    *,
+    ddof: int = 0,
+    eps: float = 0.0,
+    scale: Literal["group", "batch", "none"] = "group",
+) -> NDArray[Any]:
+    """Compute the advantages of one group.
+
+    Args:
+        rewards: (G,); float32 makes the results single precision.
+        ddof: delta degrees of freedom of the standard deviation: 0 for the population's, 1 for the
+            sample's, which TRL has.
+        eps: added to the standard deviation; TRL has 1e-4.
+        scale: what deviations from the mean are divided by: the standard deviation of the group or
+            of the whole batch, or nothing (Liu et al. 2025, Dr. GRPO).
+
+    Returns:
+        Advantages (G,); zeros for equal rewards.
+
+    Raises:
+        ValueError: an option is out of its range, or ``rewards`` has not one dimension.
+        TypeError: ``rewards`` holds something other than real numbers.
+
+    Example:
+        >>> compute_group_advantages([0.9, 0.3, 0.7, 0.1]).round(4).tolist()
+        [1.2649, -0.6325, 0.6325, -1.2649]
+    """
+
+def compute_lambda_returns(
+    rewards: ArrayLike,
+    values: ArrayLike,
+    dones: ArrayLike,
+    last_value: ArrayLike,
+    gamma: float,
+    lam: float,
+    *,
+    truncated: ArrayLike | None = None,
+    final_values: ArrayLike | None = None,
+) -> NDArray[Any]:
+    """Compute λ-returns, G_t = r_t + γ ((1 - λ) V_{t+1} + λ G_{t+1}), of one env or of N.
+
+    They are the advantages of GAE plus the values.
+
+    Args:
+        rewards: (T,) or (T, N); float32 makes the computation single precision.
+        values: (T,) or (T, N) V(s_t).
+        dones: (T,) or (T, N) nonzero where the task ended after step t.
+        last_value: () or (N,) value of the observation after the last step.
+        gamma: discount in [0, 1].
+        lam: λ in [0, 1]; 0: one-step returns, 1: discounted returns.
+        truncated: (T,) or (T, N) nonzero where the episode was cut after step t.
+        final_values: (T,) or (T, N) value of the true final observation; read only where truncated.
+
+    Returns:
+        Returns like ``rewards``.
+
+    Raises:
+        ValueError: shapes disagree, a factor lies outside [0, 1], or only one of ``truncated`` and
+            ``final_values`` is given.
+        TypeError: an array holds something other than real numbers.
+    """
+
+def compute_n_step_returns(
+    rewards: ArrayLike,
+    values: ArrayLike,
+    dones: ArrayLike,
+    last_value: ArrayLike,
+    gamma: float,
+    n: SupportsIndex,
+    *,
+    truncated: ArrayLike | None = None,
+    final_values: ArrayLike | None = None,
+) -> NDArray[Any]:
+    """Compute n-step returns, γ^0 r_t + … + γ^{m-1} r_{t+m-1} + γ^m V'_{t+m-1}, of one env or of N.
+
+    m is n, or less where the episode or the rollout ends before.
+
+    Args:
+        rewards: (T,) or (T, N); float32 makes the computation single precision.
+        values: (T,) or (T, N) V(s_t).
+        dones: (T,) or (T, N) nonzero where the task ended after step t.
+        last_value: () or (N,) value of the observation after the last step.
+        gamma: discount in [0, 1].
+        n: number of rewards, at least 1.
+        truncated: (T,) or (T, N) nonzero where the episode was cut after step t.
+        final_values: (T,) or (T, N) value of the true final observation; read only where truncated.
+
+    Returns:
+        Returns like ``rewards``.
+
+    Raises:
+        ValueError: shapes disagree, a number is out of its range, or only one of ``truncated`` and
+            ``final_values`` is given.
+        TypeError: an array holds something other than real numbers.
+
+    Example:
+        >>> compute_n_step_returns([1, 1, 1], [0, 4, 8], [0, 0, 0], 16, gamma=0.5, n=2).tolist()
+        [3.5, 5.5, 9.0]
+    """
+
+def compute_token_kl(log_p: ArrayLike, log_q: ArrayLike) -> float:
+    """Sum exp(log p) (log p - log q).
+
+    This is KL(p ‖ q) where the tokens are a whole vocabulary. Over sampled tokens it is neither
+    that nor an estimate of it: there, take :func:`compute_token_kl_schulman`.
+
+    Args:
+        log_p: (L,) log-probabilities under the policy; -inf adds nothing.
+        log_q: (L,) under the reference.
+
+    Returns:
+        The sum, in nats, computed in double precision.
+
+    Raises:
+        ValueError: the lengths differ, or there is not one dimension.
+        TypeError: an array holds something other than real numbers.
+
+    Example:
+        >>> round(compute_token_kl(np.log([0.5, 0.5]), np.log([0.9, 0.1])), 4)
+        0.5108
+    """
+
+def compute_token_kl_schulman(log_p: ArrayLike, log_q: ArrayLike) -> float:
+    """Sum k3 = exp(r) - r - 1 with r = log q - log p, over tokens sampled from p.
+
+    Unbiased for KL(p ‖ q), and no term is negative.
+
+    Args:
+        log_p: (L,) log-probabilities of the sampled tokens under the policy.
+        log_q: (L,) under the reference.
+
+    Returns:
+        The sum, in nats, computed in double precision; divide by L for the mean per token.
+
+    Raises:
+        ValueError: the lengths differ, or there is not one dimension.
+        TypeError: an array holds something other than real numbers.
+
+    Example:
+        >>> round(compute_token_kl_schulman([-1.2, -0.8, -1.5, -0.3], [-1.0, -0.9, -1.4, -0.5]), 4)
+        0.0501
+    """
+
+def compute_vtrace(
+    log_rhos: ArrayLike,
+    rewards: ArrayLike,
+    values: ArrayLike,
+    dones: ArrayLike,
+    bootstrap_value: ArrayLike,
+    gamma: float,
+    rho_bar: float = 1.0,
+    c_bar: float = 1.0,
+    *,
+    truncated: ArrayLike | None = None,
+    final_values: ArrayLike | None = None,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Compute V-trace targets and policy-gradient advantages of one env or of N.
+
+    Args:
+        log_rhos: (T,) or (T, N) log π(a|s) - log μ(a|s), of the policy that learns and the one
+            that acted.
+        rewards: (T,) or (T, N); float32 makes the computation single precision.
+        values: (T,) or (T, N) V(s_t) of the policy that learns.
+        dones: (T,) or (T, N) nonzero where the task ended after step t.
+        bootstrap_value: () or (N,) value of the observation after the last step.
+        gamma: discount in [0, 1].
+        rho_bar: ρ̄, at least 0; decides which policy the value function belongs to.
+        c_bar: c̄, at least 0 and in the paper at most ρ̄; decides how fast it is learned.
+        truncated: (T,) or (T, N) nonzero where the episode was cut after step t.
+        final_values: (T,) or (T, N) value of the true final observation; read only where truncated.
+
+    Returns:
+        vs, the value function's targets, and the advantages, each like ``rewards``.
+
+    Raises:
+        ValueError: shapes disagree, a number is out of its range, or only one of ``truncated`` and
+            ``final_values`` is given.
+        TypeError: an array holds something other than real numbers.
+
+    Example:
+        >>> vs, _ = compute_vtrace([0.0, 0.0], [1.0, 1.0], [0.5, 0.5], [0, 1], 9.0, gamma=1.0)
+        >>> vs.tolist()  # with ρ = 1 the targets are n-step returns
+        [2.0, 1.0]
+    """
+
+def normalize_advantages(
+    advantages: ArrayLike,
+    *,
+    ddof: int = 1,
+    eps: float = 1e-08,
+) -> NDArray[Any]:
+    """Standardise advantages to mean 0 and standard deviation 1.
+
+    Args:
+        advantages: any shape; float32 makes the results single precision.
+        ddof: delta degrees of freedom of the standard deviation; 1 is what torch's ``std`` has.
+        eps: added to the standard deviation.
+
+    Returns:
+        (A - mean) / (std + eps), the same shape; zeros where all are equal, as one alone is.
+
+    Raises:
+        ValueError: ``eps`` is negative or not finite.
+        TypeError: ``advantages`` holds something other than real numbers.
+
+    Example:
+        >>> normalize_advantages([1.0, 2.0, 3.0]).round(6).tolist()
+        [-1.0, 0.0, 1.0]
+    """
+
+def pack_sequences(sequences: Iterable[Any], max_len: SupportsIndex) -> PackedSequences:
+    """Pack sequences into rows by first-fit decreasing.
+
+    The longest goes first, each into the first row with room for it, equal ones in their order;
+    that takes at most 11/9 of the fewest possible rows, and one more.
+
+    Args:
+        sequences: lengths, or arrays (L,) of integer tokens.
+        max_len: places per row.
+
+    Raises:
+        ValueError: a length lies outside [1, max_len].
+        TypeError: tokens or lengths are no integers.
+
+    Example:
+        >>> packed, masks, positions = pack_sequences([3, 2, 2], 5)
+        >>> packed.tolist()
+        [[0, 1, 2, 3, 4], [5, 6, -1, -1, -1]]
+        >>> positions.tolist()
+        [[0, 1, 2, 0, 1], [0, 1, 0, 0, 0]]
+    """
+
+@final
+class PackedSequences:
+    """Sequences packed into R rows; unpacks as ``packed, masks, positions``."""
+
+    @property
+    def packed(self) -> NDArray[np.int64]:
+        """(R, max_len) tokens or 0; or places in the sequences laid end to end or -1."""
+
+    @property
+    def masks(self) -> NDArray[np.bool_]:
+        """(R, max_len) true where there is a token."""
+
+    @property
+    def positions(self) -> NDArray[np.int64]:
+        """(R, max_len) position within its own sequence; 0 in padding."""
+
+    @property
+    def indices(self) -> NDArray[np.int64]:
+        """(S,) the sequences in the order in which the rows hold them."""
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """(S,) the row of each entry of ``indices``."""
+
+    @property
+    def cu_seqlens(self) -> NDArray[np.int32]:
+        """(S + 1,) where each sequence begins, and the last ends, when the padding is left out."""
+
+    def __iter__(self) -> Iterator[NDArray[Any]]: ...
+
+@final
+class RunningMeanStd:
+    """Mean and variance of all arrays of ``shape`` seen so far.
+
+    What was seen decides the result, up to rounding, and not how it was divided into batches or
+    among objects that were merged.
+
+    Args:
+        shape: of one element; an integer is one dimension, none is a number.
+
+    Raises:
+        ValueError: a size of ``shape`` is less than 1.
+
+    Example:
+        >>> running = RunningMeanStd(2)
+        >>> running.update([[1.0, 10.0], [3.0, 30.0]])
+        >>> running.mean.tolist(), running.var.tolist(), running.count
+        ([2.0, 20.0], [1.0, 100.0], 2)
+    """
+
+    def __new__(
+        cls, shape: SupportsIndex | Sequence[SupportsIndex] | None = None
+    ) -> RunningMeanStd: ...
+    @property
+    def count(self) -> int:
+        """How many elements were seen."""
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """The mean, ``shape``; 0 before the first element."""
+    @property
+    def var(self) -> NDArray[np.float64]:
+        """The population variance, ``shape``; 1 before the first element."""
+    def update(self, batch: ArrayLike) -> None:
+        """Take in a batch.
+
+        Args:
+            batch: (B, *shape), finite.
+
+        Raises:
+            ValueError: the shape is wrong, or a number is not finite; nothing is taken in then.
+            TypeError: ``batch`` holds something other than real numbers.
+        """
+    def merge(self, other: RunningMeanStd) -> None:
+        """Take in all that ``other`` has seen.
+
+        Raises:
+            ValueError: the shapes differ.
+        """
+    def state(self) -> dict[str, Any]:
+        """Return all that was seen: ``count``, ``mean`` and ``squares``, summed deviations²."""
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on exactly from a :meth:`state`.
+
+        Raises:
+            ValueError: it is not the state of one of this shape; nothing has changed then.
+        """
 
 @final
 class CartPole:

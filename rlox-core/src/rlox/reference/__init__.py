@@ -1,21 +1,54 @@
 """NumPy reference kernels and buffers: slow, obvious, and the specification of the Rust ones."""
 
+from rlox.reference.divergence import (
+    compute_batch_token_kl,
+    compute_batch_token_kl_schulman,
+    compute_token_kl,
+    compute_token_kl_schulman,
+)
 from rlox.reference.gae import (
     compute_gae,
     compute_gae_batched,
     compute_gae_batched_f32,
     compute_gae_time_major,
 )
+from rlox.reference.groups import (
+    compute_batch_group_advantages,
+    compute_group_advantages,
+    normalize_advantages,
+)
 from rlox.reference.offline import OfflineDatasetBuffer
+from rlox.reference.packing import PackedSequences, pack_sequences
 from rlox.reference.prioritized_replay import PrioritizedReplayBuffer
 from rlox.reference.replay import ReplayBuffer
+from rlox.reference.returns import (
+    compute_discounted_returns,
+    compute_lambda_returns,
+    compute_n_step_returns,
+)
+from rlox.reference.running import RunningMeanStd
+from rlox.reference.vtrace import compute_vtrace
 
 __all__ = [
     "OfflineDatasetBuffer",
+    "PackedSequences",
     "PrioritizedReplayBuffer",
     "ReplayBuffer",
+    "RunningMeanStd",
+    "compute_batch_group_advantages",
+    "compute_batch_token_kl",
+    "compute_batch_token_kl_schulman",
+    "compute_discounted_returns",
     "compute_gae",
     "compute_gae_batched",
     "compute_gae_batched_f32",
     "compute_gae_time_major",
+    "compute_group_advantages",
+    "compute_lambda_returns",
+    "compute_n_step_returns",
+    "compute_token_kl",
+    "compute_token_kl_schulman",
+    "compute_vtrace",
+    "normalize_advantages",
+    "pack_sequences",
 ]

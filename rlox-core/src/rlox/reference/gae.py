@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Pair = tuple[Array, Array]
 
 
 def _vector(
@@ -45,6 +46,8 @@ def compute_gae_time_major(
     last_values: Array,
     gamma: float,
     lam: float,
+    *,
+    out: Pair | None = None,
 ) -> tuple[Array, Array]:
     """Compute advantages and returns of N envs over T steps, with truncation told from termination.
 
@@ -57,6 +60,7 @@ def compute_gae_time_major(
         last_values: (N,) value of the observation after the last step.
         gamma: discount in [0, 1].
         lam: trace decay λ in [0, 1].
+        out: arrays for advantages and returns, of the results' shape and type, to write into.
 
     Returns:
         Advantages and returns, each (T, N).
@@ -89,7 +93,7 @@ def compute_gae_time_major(
         goes_on = ~(terminated[t] | truncated[t])
         advantages[t] = delta + np.where(goes_on, gamma * lam * next_advantage, 0)
         next_value, next_advantage = np.asarray(values[t], dtype), advantages[t]
-    return advantages, advantages + np.asarray(values, dtype)
+    return _write((advantages, advantages + np.asarray(values, dtype)), out)
 
 
 def compute_gae_batched(
@@ -100,6 +104,8 @@ def compute_gae_batched(
     n_steps: int,
     gamma: float,
     lam: float,
+    *,
+    out: Pair | None = None,
 ) -> tuple[Array, Array]:
     """Compute advantages and returns of several envs, flat arrays in env-major order.
 
@@ -111,6 +117,7 @@ def compute_gae_batched(
         n_steps: steps per env.
         gamma: discount in [0, 1].
         lam: trace decay λ in [0, 1].
+        out: arrays for advantages and returns, of the results' shape and type, to write into.
 
     Returns:
         Advantages and returns, each (N * n_steps,) float64.
@@ -118,7 +125,7 @@ def compute_gae_batched(
     Raises:
         ValueError: lengths disagree, or gamma or lam lies outside [0, 1].
     """
-    return _batched(rewards, values, dones, last_values, n_steps, gamma, lam, np.float64)
+    return _batched(rewards, values, dones, last_values, n_steps, gamma, lam, np.float64, out)
 
 
 def compute_gae_batched_f32(
@@ -129,9 +136,11 @@ def compute_gae_batched_f32(
     n_steps: int,
     gamma: float,
     lam: float,
+    *,
+    out: Pair | None = None,
 ) -> tuple[Array, Array]:
     """Compute :func:`compute_gae_batched` in float32."""
-    return _batched(rewards, values, dones, last_values, n_steps, gamma, lam, np.float32)
+    return _batched(rewards, values, dones, last_values, n_steps, gamma, lam, np.float32, out)
 
 
 def _batched(
@@ -143,6 +152,7 @@ def _batched(
     gamma: float,
     lam: float,
     dtype: type[np.floating[Any]],
+    out: Pair | None,
 ) -> tuple[Array, Array]:
     if n_steps < 1:
         raise ValueError(f"n_steps must be at least 1, got {n_steps}")
@@ -164,7 +174,7 @@ def _batched(
         gamma,
         lam,
     )
-    return advantages.T.ravel(), returns.T.ravel()
+    return _write((advantages.T.ravel(), returns.T.ravel()), out)
 
 
 def compute_gae(
@@ -174,6 +184,8 @@ def compute_gae(
     last_value: float,
     gamma: float,
     lam: float,
+    *,
+    out: Pair | None = None,
 ) -> tuple[Array, Array]:
     """Compute advantages and returns of one trajectory.
 
@@ -184,6 +196,7 @@ def compute_gae(
         last_value: value of the observation after the last step.
         gamma: discount in [0, 1].
         lam: trace decay λ in [0, 1].
+        out: arrays for advantages and returns, of the results' shape and type, to write into.
 
     Returns:
         Advantages and returns, each (T,) float64.
@@ -197,7 +210,24 @@ def compute_gae(
     """
     rewards = _vector("rewards", rewards, np.float64, None)
     if len(rewards) == 0:
-        return np.empty(0), np.empty(0)
+        return _write((np.empty(0), np.empty(0)), out)
     values = _vector("values", values, np.float64, len(rewards))
     dones = _vector("dones", dones, np.float64, len(rewards))
-    return compute_gae_batched(rewards, values, dones, [last_value], len(rewards), gamma, lam)
+    return compute_gae_batched(
+        rewards, values, dones, [last_value], len(rewards), gamma, lam, out=out
+    )
+
+
+def _write(results: Pair, out: Pair | None) -> Pair:
+    """Return the results, in the arrays ``out`` where they are given."""
+    if out is None:
+        return results
+    for i, (result, array) in enumerate(zip(results, out, strict=True)):
+        if array.dtype != result.dtype:
+            raise TypeError(f"out[{i}] must have dtype {result.dtype}, got {array.dtype}")
+        if array.shape != result.shape:
+            raise ValueError(
+                f"out[{i}] must have shape {result.shape} like rewards, got {array.shape}"
+            )
+        array[...] = result
+    return out

@@ -4,18 +4,33 @@
 //! same inputs give the same bits on every run. Every length and range is checked and reported as a
 //! [`KernelError`]; no function panics on its arguments.
 //!
+//! - [`rollout`]: the layout that the kernels below share.
 //! - [`gae`]: generalised advantage estimation in three memory layouts.
+//! - [`returns`]: discounted, n-step and λ-returns.
+//! - [`vtrace`]: V-trace targets and advantages.
+//! - [`groups`]: advantages within groups of completions.
+//! - [`divergence`]: Kullback-Leibler divergences of tokens.
+//! - [`packing`]: sequences into rows of one length.
+//! - [`moments`]: running means and variances, and standardised arrays.
 //! - [`rng`]: NumPy's default random generator, bit for bit.
 //! - [`mod@env`]: the environment trait, the environments, and the vector environment.
 //! - [`replay`]: replay buffers, uniform and prioritized.
 
 #![deny(unsafe_code)]
 
+pub mod divergence;
 pub mod env;
 pub mod error;
 pub mod gae;
+pub mod groups;
+pub mod moments;
+pub mod number;
+pub mod packing;
 pub mod replay;
+pub mod returns;
 pub mod rng;
+pub mod rollout;
+pub mod vtrace;
 
 pub use error::{KernelError, Result};
 

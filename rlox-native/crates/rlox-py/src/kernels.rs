@@ -1,7 +1,7 @@
 //! The array functions.
 
-use numpy::ndarray::{Dimension, Ix1, Ix2};
-use numpy::{Element, PyArray, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
+use numpy::ndarray::{Ix1, Ix2};
+use numpy::{Element, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use rlox_kernels::gae::{
     Discount, EnvMajor, Estimates, Float, TimeMajor, gae_env_major, gae_time_major,
@@ -9,14 +9,17 @@ use rlox_kernels::gae::{
 
 use crate::convert::{check_shape, mask_array, parse_size, real_array};
 use crate::errors::raise;
+use crate::output::{Pair, filled_pair};
+use crate::rollout::is_single;
 
-/// Advantages and returns.
-type Pair<'py, T, D> = (Bound<'py, PyArray<T, D>>, Bound<'py, PyArray<T, D>>);
+/// The pair of arrays that the caller wants advantages and returns in.
+type Out<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
 /// Estimate advantages and returns of one trajectory, arrays (T,) in float64.
 ///
 /// `dones` stop both the bootstrap and the trace. Schulman et al. 2016, equations 11 to 16.
 #[pyfunction]
+#[pyo3(signature = (rewards, values, dones, last_value, gamma, lam, *, out=None))]
 pub(crate) fn compute_gae<'py>(
     rewards: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
@@ -24,6 +27,7 @@ pub(crate) fn compute_gae<'py>(
     last_value: f64,
     gamma: f64,
     lam: f64,
+    out: Out<'_, 'py>,
 ) -> PyResult<Pair<'py, f64, Ix1>> {
     let py = rewards.py();
     let discount = Discount::new(gamma, lam).map_err(raise)?;
@@ -37,14 +41,16 @@ pub(crate) fn compute_gae<'py>(
         dones: dones.as_slice()?,
         last_values: &[last_value],
     };
-    write_estimates(py, Ix1(n_steps), |mut output| {
-        gae_env_major(&input, n_steps, discount, &mut output)
+    filled_pair(py, Ix1(n_steps), out, |advantages, returns| {
+        gae_env_major(&input, n_steps, discount, &mut Estimates { advantages, returns })
     })
 }
 
 /// Estimate advantages and returns of trajectories of `n_steps` each, one after the other in
 /// arrays (`n_envs` * `n_steps`,), in float64.
 #[pyfunction]
+#[pyo3(signature = (rewards, values, dones, last_values, n_steps, gamma, lam, *, out=None))]
+#[expect(clippy::too_many_arguments, reason = "the arrays of a rollout")]
 pub(crate) fn compute_gae_batched<'py>(
     rewards: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
@@ -53,13 +59,16 @@ pub(crate) fn compute_gae_batched<'py>(
     n_steps: &Bound<'py, PyAny>,
     gamma: f64,
     lam: f64,
+    out: Out<'_, 'py>,
 ) -> PyResult<Pair<'py, f64, Ix1>> {
     let discount = Discount::new(gamma, lam).map_err(raise)?;
-    env_major([rewards, values, dones, last_values], n_steps, discount)
+    env_major([rewards, values, dones, last_values], n_steps, discount, out)
 }
 
 /// Do what `compute_gae_batched` does, in float32.
 #[pyfunction]
+#[pyo3(signature = (rewards, values, dones, last_values, n_steps, gamma, lam, *, out=None))]
+#[expect(clippy::too_many_arguments, reason = "the arrays of a rollout")]
 pub(crate) fn compute_gae_batched_f32<'py>(
     rewards: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
@@ -68,15 +77,17 @@ pub(crate) fn compute_gae_batched_f32<'py>(
     n_steps: &Bound<'py, PyAny>,
     gamma: f64,
     lam: f64,
+    out: Out<'_, 'py>,
 ) -> PyResult<Pair<'py, f32, Ix1>> {
     let discount = Discount::new(gamma, lam).map_err(raise)?;
-    env_major([rewards, values, dones, last_values], n_steps, discount)
+    env_major([rewards, values, dones, last_values], n_steps, discount, out)
 }
 
 fn env_major<'py, F: Float + Element + Sync>(
     [rewards, values, dones, last_values]: [&Bound<'py, PyAny>; 4],
     n_steps: &Bound<'py, PyAny>,
     discount: Discount,
+    out: Out<'_, 'py>,
 ) -> PyResult<Pair<'py, F, Ix1>> {
     let py = rewards.py();
     let n_steps = parse_size(n_steps, "n_steps")?;
@@ -90,8 +101,8 @@ fn env_major<'py, F: Float + Element + Sync>(
         dones: dones.as_slice()?,
         last_values: last_values.as_slice()?,
     };
-    write_estimates(py, Ix1(rewards.len()), |mut output| {
-        gae_env_major(&input, n_steps, discount, &mut output)
+    filled_pair(py, Ix1(rewards.len()), out, |advantages, returns| {
+        gae_env_major(&input, n_steps, discount, &mut Estimates { advantages, returns })
     })
 }
 
@@ -100,6 +111,9 @@ fn env_major<'py, F: Float + Element + Sync>(
 /// The next value is 0 where `terminated`, `final_values` where only `truncated`, and the next
 /// row's otherwise; the trace stops at both.
 #[pyfunction]
+#[pyo3(signature = (
+    rewards, values, terminated, truncated, final_values, last_values, gamma, lam, *, out=None,
+))]
 #[expect(clippy::too_many_arguments, reason = "the arrays of a rollout")]
 pub(crate) fn compute_gae_time_major<'py>(
     rewards: &Bound<'py, PyAny>,
@@ -110,14 +124,15 @@ pub(crate) fn compute_gae_time_major<'py>(
     last_values: &Bound<'py, PyAny>,
     gamma: f64,
     lam: f64,
+    out: Out<'_, 'py>,
 ) -> PyResult<Py<PyAny>> {
     let py = rewards.py();
     let discount = Discount::new(gamma, lam).map_err(raise)?;
     let rollout = [rewards, values, terminated, truncated, final_values, last_values];
-    let pair = if rewards.cast::<PyArray2<f32>>().is_ok() {
-        time_major::<f32>(rollout, discount)?.into_pyobject(py)?
+    let pair = if is_single(rewards) {
+        time_major::<f32>(rollout, discount, out)?.into_pyobject(py)?
     } else {
-        time_major::<f64>(rollout, discount)?.into_pyobject(py)?
+        time_major::<f64>(rollout, discount, out)?.into_pyobject(py)?
     };
     Ok(pair.into_any().unbind())
 }
@@ -125,6 +140,7 @@ pub(crate) fn compute_gae_time_major<'py>(
 fn time_major<'py, F: Float + Element + Sync>(
     [rewards, values, terminated, truncated, final_values, last_values]: [&Bound<'py, PyAny>; 6],
     discount: Discount,
+    out: Out<'_, 'py>,
 ) -> PyResult<Pair<'py, F, Ix2>> {
     let py = rewards.py();
     let rewards = real_array::<F, Ix2>(rewards, "rewards")?;
@@ -149,22 +165,7 @@ fn time_major<'py, F: Float + Element + Sync>(
         final_values: final_values.as_slice()?,
         last_values: last_values.as_slice()?,
     };
-    write_estimates(py, shape, |mut output| gae_time_major(&input, discount, &mut output))
-}
-
-/// Allocates two arrays of `shape` and has `kernel` fill them without the interpreter lock.
-fn write_estimates<'py, F: Float + Element, D: Dimension>(
-    py: Python<'py>,
-    shape: D,
-    kernel: impl FnOnce(Estimates<'_, F>) -> rlox_kernels::Result<()> + Send,
-) -> PyResult<Pair<'py, F, D>> {
-    let advantages = PyArray::<F, D>::zeros(py, shape.clone(), false);
-    let returns = PyArray::<F, D>::zeros(py, shape, false);
-    {
-        let (mut advantages, mut returns) = (advantages.try_readwrite()?, returns.try_readwrite()?);
-        let output =
-            Estimates { advantages: advantages.as_slice_mut()?, returns: returns.as_slice_mut()? };
-        py.detach(|| kernel(output)).map_err(raise)?;
-    }
-    Ok((advantages, returns))
+    filled_pair(py, shape, out, |advantages, returns| {
+        gae_time_major(&input, discount, &mut Estimates { advantages, returns })
+    })
 }

@@ -14,8 +14,14 @@ mod convert;
 mod env;
 mod errors;
 mod kernels;
+mod language;
 mod memory;
+mod moments;
+mod output;
+mod packing;
 mod replay;
+mod returns;
+mod rollout;
 mod spaces;
 
 #[pymodule]
@@ -29,7 +35,20 @@ mod _native {
         compute_gae, compute_gae_batched, compute_gae_batched_f32, compute_gae_time_major,
     };
     #[pymodule_export]
+    use super::language::{
+        compute_batch_group_advantages, compute_batch_token_kl, compute_batch_token_kl_schulman,
+        compute_group_advantages, compute_token_kl, compute_token_kl_schulman,
+    };
+    #[pymodule_export]
+    use super::moments::{RunningMeanStd, normalize_advantages};
+    #[pymodule_export]
+    use super::packing::{PackedSequences, pack_sequences};
+    #[pymodule_export]
     use super::replay::{OfflineDatasetBuffer, PrioritizedReplayBuffer, ReplayBuffer};
+    #[pymodule_export]
+    use super::returns::{
+        compute_discounted_returns, compute_lambda_returns, compute_n_step_returns, compute_vtrace,
+    };
 
     use super::{Bound, PyModule, PyResult};
     use pyo3::prelude::*;

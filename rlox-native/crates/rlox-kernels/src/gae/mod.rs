@@ -16,67 +16,12 @@ mod env_major;
 mod time_major;
 
 pub use env_major::{EnvMajor, gae_env_major};
-pub use time_major::{TimeMajor, gae_time_major};
+pub use time_major::gae_time_major;
 
-use std::ops::{Add, Mul, Sub};
+pub use crate::number::{Flag, Float};
+pub use crate::rollout::TimeMajor;
 
 use crate::error::{Result, check_len, check_range};
-
-/// The storage and arithmetic type of a kernel: `f32` or `f64`.
-pub trait Float:
-    Copy + Default + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self>
-{
-    /// The nearest value of the type.
-    fn from_f64(value: f64) -> Self;
-
-    /// `chosen` where `condition` holds and `other` elsewhere, without a branch: a loop over
-    /// selections of bits works on whole vectors, a loop over branches does not.
-    #[must_use]
-    fn select(condition: bool, chosen: Self, other: Self) -> Self;
-}
-
-impl Float for f32 {
-    #[inline]
-    fn select(condition: bool, chosen: Self, other: Self) -> Self {
-        let mask = u32::from(condition).wrapping_neg();
-        Self::from_bits((chosen.to_bits() & mask) | (other.to_bits() & !mask))
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest is meant")]
-    fn from_f64(value: f64) -> Self {
-        value as f32
-    }
-}
-
-impl Float for f64 {
-    #[inline]
-    fn select(condition: bool, chosen: Self, other: Self) -> Self {
-        let mask = u64::from(condition).wrapping_neg();
-        Self::from_bits((chosen.to_bits() & mask) | (other.to_bits() & !mask))
-    }
-
-    fn from_f64(value: f64) -> Self {
-        value
-    }
-}
-
-/// An element of a mask: `bool`, or a byte that is zero for false, as foreign code stores it.
-pub trait Flag: Copy {
-    /// Whether the flag is set.
-    fn is_set(self) -> bool;
-}
-
-impl Flag for bool {
-    fn is_set(self) -> bool {
-        self
-    }
-}
-
-impl Flag for u8 {
-    fn is_set(self) -> bool {
-        self != 0
-    }
-}
 
 /// Discount factors: `gamma` of the return, `lambda` of the trace; both in `[0, 1]`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -95,6 +40,18 @@ impl Discount {
         // The message uses Python's spelling, where `lambda` is a keyword.
         check_range("lam", lambda, 0.0, 1.0)?;
         Ok(Self { gamma, lambda })
+    }
+
+    /// γ.
+    #[must_use]
+    pub fn gamma(self) -> f64 {
+        self.gamma
+    }
+
+    /// λ.
+    #[must_use]
+    pub fn lambda(self) -> f64 {
+        self.lambda
     }
 
     /// γ and γλ, each rounded once.

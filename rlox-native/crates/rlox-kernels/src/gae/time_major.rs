@@ -1,25 +1,10 @@
 //! One step after the other: the layout of rollouts.
 
-use super::{Discount, Estimates, Factors, Flag, Float, add};
-use crate::error::{Result, check_len};
+use super::{Discount, Estimates, Factors, Flag, Float, TimeMajor, add};
+use crate::error::Result;
 
-/// A rollout of `n_steps` rows of `n_envs`: element `(t, env)` is at `t * n_envs + env`.
-#[derive(Debug, Clone, Copy)]
-pub struct TimeMajor<'a, F, D> {
-    /// Rewards, `n_steps * n_envs`.
-    pub rewards: &'a [F],
-    /// `V(s_t)`, `n_steps * n_envs`.
-    pub values: &'a [F],
-    /// Whether step t reached a terminal state, `n_steps * n_envs`.
-    pub terminated: &'a [D],
-    /// Whether the episode was cut after step t, `n_steps * n_envs`.
-    pub truncated: &'a [D],
-    /// V of the episode's true last observation, `n_steps * n_envs`; counts only where truncated
-    /// and not terminated, and may hold anything elsewhere.
-    pub final_values: &'a [F],
-    /// V of the observation after the last step, `n_envs`.
-    pub last_values: &'a [F],
-}
+/// Elements per pass over consecutive rows; inputs and outputs of a tile fit the first-level cache.
+const TILE: usize = 512;
 
 /// Estimates advantages and returns of a time-major rollout of `input.last_values.len()` envs.
 ///
@@ -30,61 +15,89 @@ pub fn gae_time_major<F: Float, D: Flag>(
     discount: Discount,
     output: &mut Estimates<'_, F>,
 ) -> Result<()> {
-    let (len, n_envs) = (input.rewards.len(), input.last_values.len());
-    let n_steps = len.checked_div(n_envs).unwrap_or(0);
-    check_len("rewards", len, "whole rows of last_values", n_steps * n_envs)?;
-    check_len("values", input.values.len(), "rewards", len)?;
-    check_len("terminated", input.terminated.len(), "rewards", len)?;
-    check_len("truncated", input.truncated.len(), "rewards", len)?;
-    check_len("final_values", input.final_values.len(), "rewards", len)?;
+    let n_steps = input.check()?;
+    let len = input.rewards.len();
     output.check(len)?;
 
+    let n_envs = input.last_values.len();
     let factors = discount.factors();
+    let tile = (TILE / n_envs.max(1)).max(1);
     let mut next_advantages = vec![F::default(); n_envs];
-    let mut next_values = input.last_values;
-    for start in (0..n_steps).rev().map(|step| step * n_envs) {
-        let at = start..start + n_envs;
-        let row = TimeMajor {
-            rewards: &input.rewards[at.clone()],
-            values: &input.values[at.clone()],
-            terminated: &input.terminated[at.clone()],
-            truncated: &input.truncated[at.clone()],
-            final_values: &input.final_values[at.clone()],
-            last_values: next_values,
-        };
+    let mut ends = vec![false; tile.min(n_steps) * n_envs];
+    let mut end = n_steps;
+    while end > 0 {
+        let start = end.saturating_sub(tile);
+        let at = start * n_envs..end * n_envs;
         let advantages = &mut output.advantages[at.clone()];
-        trace_row(row, factors, &mut next_advantages, advantages);
-        add(advantages, row.values, &mut output.returns[at]);
-        next_values = row.values;
+        let ends = &mut ends[..advantages.len()];
+        // The value that follows an element lies one row on: flat, and so computed in whole vectors
+        // whatever the number of envs. Only what follows the last row lies elsewhere.
+        let last_row = len - n_envs;
+        let inner = at.start..at.end.min(last_row);
+        let (deltas, last_deltas) = advantages.split_at_mut(inner.len());
+        let (inner_ends, last_ends) = ends.split_at_mut(inner.len());
+        let next_values = &input.values[inner.start + n_envs..inner.end + n_envs];
+        write_deltas(input.elements(inner, next_values), factors, inner_ends, deltas);
+        if at.end == len {
+            let row = input.elements(last_row..len, input.last_values);
+            write_deltas(row, factors, last_ends, last_deltas);
+        }
+        trace(factors, ends, &mut next_advantages, advantages);
+        add(advantages, &input.values[at.clone()], &mut output.returns[at]);
+        end = start;
     }
     Ok(())
 }
 
-/// Computes one row of advantages from the row after it, `next_advantages`, which it replaces.
+/// Writes `δ_t` and where episodes end, `steps.last_values` being the value after each element.
 ///
-/// A function of its own, so that the compiler knows the rows it writes to be distinct from all
-/// others and works on whole vectors of envs.
+/// A function of its own, as [`trace`] is, so that the compiler knows what it writes to be distinct
+/// from all else.
 #[inline(never)]
-fn trace_row<F: Float, D: Flag>(
-    row: TimeMajor<'_, F, D>,
+fn write_deltas<F: Float, D: Flag>(
+    steps: TimeMajor<'_, F, D>,
     factors: Factors<F>,
+    ends: &mut [bool],
+    deltas: &mut [F],
+) {
+    let values = steps.values.iter().zip(steps.last_values).zip(steps.final_values);
+    let flags = steps.terminated.iter().zip(steps.truncated);
+    let results = deltas.iter_mut().zip(ends);
+    for ((((&value, &next), &final_value), &reward), ((terminated, truncated), (delta, end))) in
+        values.zip(steps.rewards).zip(flags.zip(results))
+    {
+        let (terminated, truncated) = (terminated.is_set(), truncated.is_set());
+        let next = F::select(truncated, final_value, next);
+        let next = F::select(terminated, F::default(), next);
+        *delta = factors.delta(reward, next, value);
+        *end = terminated | truncated;
+    }
+}
+
+/// Turns the errors of consecutive rows into advantages, last row first; `next_advantages` is the
+/// row after them, and becomes their first.
+#[inline(never)]
+fn trace<F: Float>(
+    factors: Factors<F>,
+    ends: &[bool],
     next_advantages: &mut [F],
     advantages: &mut [F],
 ) {
-    let values = row.values.iter().zip(row.last_values).zip(row.final_values);
-    let ends = row.terminated.iter().zip(row.truncated);
-    let results = advantages.iter_mut().zip(next_advantages);
-    for (
-        (((&value, &next_value), &final_value), &reward),
-        ((terminated, truncated), (advantage, next_advantage)),
-    ) in values.zip(row.rewards).zip(ends.zip(results))
-    {
-        let (terminated, truncated) = (terminated.is_set(), truncated.is_set());
-        let next_value = F::select(truncated, final_value, next_value);
-        let next_value = F::select(terminated, F::default(), next_value);
-        let delta = factors.delta(reward, next_value, value);
-        let trace = factors.trace * *next_advantage;
-        *next_advantage = delta + F::select(terminated | truncated, F::default(), trace);
-        *advantage = *next_advantage;
+    if let [next_advantage] = next_advantages {
+        // One env: the chain stays in a register.
+        for (advantage, &end) in advantages.iter_mut().zip(ends).rev() {
+            *advantage = factors.advantage(*advantage, end, *next_advantage);
+            *next_advantage = *advantage;
+        }
+        return;
+    }
+    let n_envs = next_advantages.len();
+    let rows = advantages.chunks_exact_mut(n_envs).zip(ends.chunks_exact(n_envs));
+    for (row, ends) in rows.rev() {
+        for ((advantage, &end), next) in row.iter_mut().zip(ends).zip(next_advantages.iter_mut()) {
+            let trace = F::select(end, F::default(), factors.trace * *next);
+            *advantage = *advantage + trace;
+            *next = *advantage;
+        }
     }
 }

@@ -1,0 +1,131 @@
+"""Advantages of completions within their group (Shao et al. 2024, "DeepSeekMath", sec. 4.1.2).
+
+A_i = (r_i - mean(r)) / (std(r) + ε) over the completions of one prompt.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal, SupportsIndex, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from rlox.reference.arrays import Array, in_range, precision, real, size, vector
+
+__all__ = ["compute_batch_group_advantages", "compute_group_advantages", "normalize_advantages"]
+
+Scale = Literal["group", "batch", "none"]
+
+FLAT = 1e-8
+"""A standard deviation below this is a rounding error: the rewards are equal."""
+
+
+def compute_group_advantages(
+    rewards: npt.ArrayLike, *, ddof: int = 0, eps: float = 0.0, scale: Scale = "group"
+) -> Array:
+    """Compute the advantages of one group.
+
+    Args:
+        rewards: (G,); float32 makes the results single precision.
+        ddof: delta degrees of freedom of the standard deviation: 0 for the population's, 1 for the
+            sample's, which TRL has.
+        eps: added to the standard deviation; TRL has 1e-4.
+        scale: what deviations from the mean are divided by: the standard deviation of the group or
+            of the whole batch, or nothing (Liu et al. 2025, Dr. GRPO).
+
+    Returns:
+        Advantages (G,); zeros for equal rewards.
+
+    Raises:
+        ValueError: an option is out of its range, or ``rewards`` has not one dimension.
+        TypeError: ``rewards`` holds something other than real numbers.
+
+    Example:
+        >>> compute_group_advantages([0.9, 0.3, 0.7, 0.1]).round(4).tolist()
+        [1.2649, -0.6325, 0.6325, -1.2649]
+    """
+    rewards = np.asarray(rewards)
+    return compute_batch_group_advantages(
+        rewards, max(rewards.size, 1), ddof=ddof, eps=eps, scale=scale
+    )
+
+
+def compute_batch_group_advantages(
+    rewards: npt.ArrayLike,
+    group_size: SupportsIndex,
+    *,
+    ddof: int = 0,
+    eps: float = 0.0,
+    scale: Scale = "group",
+) -> Array:
+    """Compute the advantages of P groups of G completions, one group after the other.
+
+    Args:
+        rewards: (P * G,).
+        group_size: G, at least 1; a group of one has an advantage of 0.
+        ddof: see :func:`compute_group_advantages`.
+        eps: see :func:`compute_group_advantages`.
+        scale: see :func:`compute_group_advantages`.
+
+    Returns:
+        Advantages (P * G,); zeros for groups of equal rewards.
+
+    Raises:
+        ValueError: an option is out of its range, or the last group is incomplete.
+        TypeError: ``rewards`` holds something other than real numbers.
+    """
+    if scale not in ("group", "batch", "none"):
+        raise ValueError(f"scale must be one of 'group', 'batch', 'none', got '{scale}'")
+    members = size("group_size", group_size)
+    in_range("eps", eps, 0, sys.float_info.max)
+    in_range("ddof", ddof, 0, max(members - 1, ddof if members == 1 else 0))
+    flat = vector("rewards", rewards)
+    if len(flat) % members:
+        raise ValueError(f"rewards must hold whole groups of {members}, got {len(flat)} rewards")
+    groups = flat.astype(np.float64).reshape(-1, members)
+    mean, std = _moments(groups, ddof)
+    if scale == "batch":
+        std = _moments(groups.reshape(1, -1), ddof)[1]
+    factor = np.ones(()) if scale == "none" else _inverse(std, eps)
+    return cast("Array", ((groups - mean) * factor).ravel().astype(precision(rewards)))
+
+
+def normalize_advantages(advantages: npt.ArrayLike, *, ddof: int = 1, eps: float = 1e-8) -> Array:
+    """Standardise advantages to mean 0 and standard deviation 1.
+
+    Args:
+        advantages: any shape; float32 makes the results single precision.
+        ddof: delta degrees of freedom of the standard deviation; 1 is what torch's ``std`` has.
+        eps: added to the standard deviation.
+
+    Returns:
+        (A - mean) / (std + eps), the same shape; zeros where all are equal, as one alone is.
+
+    Raises:
+        ValueError: ``eps`` is negative or not finite.
+        TypeError: ``advantages`` holds something other than real numbers.
+
+    Example:
+        >>> normalize_advantages([1.0, 2.0, 3.0]).round(6).tolist()
+        [-1.0, 0.0, 1.0]
+    """
+    in_range("eps", eps, 0, sys.float_info.max)
+    array = real("advantages", advantages)
+    mean, std = _moments(array.astype(np.float64).reshape(1, -1), ddof)
+    standardised = (array.astype(np.float64).reshape(1, -1) - mean) * _inverse(std, eps)
+    return standardised.reshape(array.shape).astype(precision(advantages))
+
+
+def _moments(groups: Array, ddof: int) -> tuple[Array, Array]:
+    """Return mean and deviation of each row, relative to its first element: exact if flat."""
+    if groups.size == 0:
+        return np.zeros((len(groups), 1)), np.zeros((len(groups), 1))
+    mean = groups[:, :1] + (groups - groups[:, :1]).mean(1, keepdims=True)
+    freedom = max(groups.shape[1] - ddof, 1)
+    return mean, np.sqrt(np.square(groups - mean).sum(1, keepdims=True) / freedom)
+
+
+def _inverse(std: Array, eps: float) -> Array:
+    flat = std < FLAT
+    return np.where(flat, 0.0, 1 / (np.where(flat, 1.0, std) + eps))

@@ -1,0 +1,122 @@
+"""Mean and variance of a stream (Chan, Golub, LeVeque 1983, eq. 2.1b)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from rlox.reference.arrays import Array, real, shaped, size
+
+__all__ = ["RunningMeanStd"]
+
+
+class RunningMeanStd:
+    """Mean and variance of all arrays of ``shape`` seen so far.
+
+    What was seen decides the result, up to rounding, and not how it was divided into batches or
+    among objects that were merged.
+
+    Args:
+        shape: of one element; an integer is one dimension, none is a number.
+
+    Raises:
+        ValueError: a size of ``shape`` is less than 1.
+
+    Example:
+        >>> running = RunningMeanStd(2)
+        >>> running.update([[1.0, 10.0], [3.0, 30.0]])
+        >>> running.mean.tolist(), running.var.tolist(), running.count
+        ([2.0, 20.0], [1.0, 100.0], 2)
+    """
+
+    def __init__(self, shape: SupportsIndex | Sequence[SupportsIndex] | None = None) -> None:
+        sizes = () if shape is None else shape if isinstance(shape, Sequence) else (shape,)
+        self._shape = tuple(size("every size of shape", n) for n in sizes)
+        self._count = 0
+        self._mean: Array = np.zeros(self._shape)
+        self._squares: Array = np.zeros(self._shape)
+
+    @property
+    def count(self) -> int:
+        """How many elements were seen."""
+        return self._count
+
+    @property
+    def mean(self) -> npt.NDArray[np.float64]:
+        """The mean, ``shape``; 0 before the first element."""
+        return np.array(self._mean, np.float64)
+
+    @property
+    def var(self) -> npt.NDArray[np.float64]:
+        """The population variance, ``shape``; 1 before the first element."""
+        if not self._count:
+            return np.ones(self._shape)
+        return np.asarray(self._squares / self._count, np.float64)
+
+    def update(self, batch: npt.ArrayLike) -> None:
+        """Take in a batch.
+
+        Args:
+            batch: (B, *shape), finite.
+
+        Raises:
+            ValueError: the shape is wrong, or a number is not finite; nothing is taken in then.
+            TypeError: ``batch`` holds something other than real numbers.
+        """
+        rows = real("batch", batch).astype(np.float64)
+        shaped("batch", rows, (rows.shape[0] if rows.ndim else 0, *self._shape))
+        if not np.isfinite(rows).all():
+            index = int(np.flatnonzero(~np.isfinite(rows))[0])
+            raise ValueError(f"batch must be finite, got a non-finite value at index {index}")
+        if not len(rows):
+            return
+        mean = rows.mean(0)
+        self._add(len(rows), mean, np.square(rows - mean).sum(0))
+
+    def merge(self, other: RunningMeanStd) -> None:
+        """Take in all that ``other`` has seen.
+
+        Raises:
+            ValueError: the shapes differ.
+        """
+        if other._shape != self._shape:
+            raise ValueError(f"other must have shape {self._shape} like this, got {other._shape}")
+        if other._count:
+            self._add(other._count, other._mean, other._squares)
+
+    def _add(self, count: int, mean: Array, squares: Array) -> None:
+        total = self._count + count
+        delta = mean - self._mean
+        weight = self._count * count / total
+        self._squares = np.asarray(self._squares + squares + np.square(delta) * weight)
+        self._mean = np.asarray(self._mean + delta * (count / total))
+        self._count = total
+
+    def state(self) -> dict[str, Any]:
+        """Return all that was seen: ``count``, ``mean`` and ``squares``, summed deviations²."""
+        return {"count": self._count, "mean": self.mean, "squares": self._squares.copy()}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on exactly from a :meth:`state`.
+
+        Raises:
+            ValueError: it is not the state of one of this shape; nothing has changed then.
+        """
+        if missing := {"count", "mean", "squares"} - set(state):
+            raise ValueError(f"state must have the key '{min(missing)}'")
+        count = int(state["count"])
+        if count < 0:
+            raise ValueError("state['count'] must be an integer that is not negative")
+        mean = shaped("mean", state["mean"], self._shape).astype(np.float64)
+        squares = shaped("squares", state["squares"], self._shape).astype(np.float64)
+        if not (np.isfinite(mean).all() and np.isfinite(squares).all()):
+            raise ValueError("mean and squares must be finite")
+        if (squares < 0).any():
+            raise ValueError("squares is no valid state: a sum of squares is not negative")
+        self._count, self._mean, self._squares = count, mean, squares
+
+    def __repr__(self) -> str:
+        return f"RunningMeanStd(shape={list(self._shape)}, count={self._count})"

@@ -1,0 +1,86 @@
+//! Kullback-Leibler divergences from log-probabilities of tokens.
+//!
+//! `p` is the policy, `q` the reference. All sums are in double precision.
+//!
+//! - [`token_kl`]: `Σ p (log p - log q)`, which is KL(p ‖ q) where the tokens are a whole vocabulary,
+//!   and neither that nor an estimate of it where they were sampled.
+//! - [`token_kl_schulman`]: `Σ (q/p - 1 - log(q/p))` over tokens sampled from p, the estimator k3:
+//!   unbiased, and no term is negative.
+//!
+//! Source: Schulman, "Approximating KL Divergence", 2020, <http://joschu.net/blog/kl-approx.html>.
+
+use crate::error::{KernelError, Result, check_len};
+use crate::number::Float;
+
+/// `Σ exp(log_p) (log_p - log_q)`; a token of probability 0 under p adds 0.
+///
+/// # Errors
+/// [`KernelError::Shape`] where the lengths differ.
+pub fn token_kl<F: Float>(log_p: &[F], log_q: &[F]) -> Result<f64> {
+    sum(log_p, log_q, |p, q| if p == f64::NEG_INFINITY { 0.0 } else { p.exp() * (p - q) })
+}
+
+/// `Σ exp(r) - r - 1` with `r = log_q - log_p`.
+///
+/// # Errors
+/// [`KernelError::Shape`] where the lengths differ.
+pub fn token_kl_schulman<F: Float>(log_p: &[F], log_q: &[F]) -> Result<f64> {
+    sum(log_p, log_q, |p, q| {
+        let r = q - p;
+        r.exp_m1() - r
+    })
+}
+
+/// [`token_kl`] of sequences of `seq_len` tokens each, one after the other, into one number each.
+///
+/// # Errors
+/// [`KernelError::Shape`] where a length does not fit, [`KernelError::Range`] for a `seq_len` of 0.
+pub fn batch_token_kl<F: Float>(
+    log_p: &[F],
+    log_q: &[F],
+    seq_len: usize,
+    kl: &mut [F],
+) -> Result<()> {
+    per_sequence(log_p, log_q, seq_len, kl, token_kl)
+}
+
+/// [`token_kl_schulman`] of sequences, as [`batch_token_kl`] has them.
+///
+/// # Errors
+/// [`KernelError::Shape`] where a length does not fit, [`KernelError::Range`] for a `seq_len` of 0.
+pub fn batch_token_kl_schulman<F: Float>(
+    log_p: &[F],
+    log_q: &[F],
+    seq_len: usize,
+    kl: &mut [F],
+) -> Result<()> {
+    per_sequence(log_p, log_q, seq_len, kl, token_kl_schulman)
+}
+
+fn sum<F: Float>(log_p: &[F], log_q: &[F], term: impl Fn(f64, f64) -> f64) -> Result<f64> {
+    check_len("log_q", log_q.len(), "log_p", log_p.len())?;
+    Ok(log_p.iter().zip(log_q).map(|(p, q)| term(p.to_f64(), q.to_f64())).sum())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "only for the message")]
+fn per_sequence<F: Float>(
+    log_p: &[F],
+    log_q: &[F],
+    seq_len: usize,
+    kl: &mut [F],
+    divergence: impl Fn(&[F], &[F]) -> Result<f64>,
+) -> Result<()> {
+    if seq_len == 0 {
+        let (low, high) = (1.0, usize::MAX as f64);
+        return Err(KernelError::Range { name: "seq_len", low, high, value: 0.0 });
+    }
+    let len = log_p.len();
+    check_len("log_p", len, "whole sequences of seq_len", len - len % seq_len)?;
+    check_len("log_q", log_q.len(), "log_p", len)?;
+    check_len("kl", kl.len(), "the sequences", len / seq_len)?;
+    let sequences = log_p.chunks_exact(seq_len).zip(log_q.chunks_exact(seq_len));
+    for (slot, (p, q)) in kl.iter_mut().zip(sequences) {
+        *slot = F::from_f64(divergence(p, q)?);
+    }
+    Ok(())
+}

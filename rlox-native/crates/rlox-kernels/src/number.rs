@@ -1,0 +1,82 @@
+//! What the kernels compute with: single or double precision, and flags from anywhere.
+
+use std::ops::{Add, Mul, Sub};
+
+/// The storage and arithmetic type of a kernel: `f32` or `f64`.
+pub trait Float:
+    Copy + Default + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self>
+{
+    /// The nearest value of the type.
+    fn from_f64(value: f64) -> Self;
+
+    /// The same value in double precision.
+    fn to_f64(self) -> f64;
+
+    /// `e` to the power of the value.
+    #[must_use]
+    fn exp(self) -> Self;
+
+    /// `chosen` where `condition` holds and `other` elsewhere, without a branch: a loop over
+    /// selections of bits works on whole vectors, a loop over branches does not.
+    #[must_use]
+    fn select(condition: bool, chosen: Self, other: Self) -> Self;
+}
+
+impl Float for f32 {
+    #[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest is meant")]
+    fn from_f64(value: f64) -> Self {
+        value as f32
+    }
+
+    fn to_f64(self) -> f64 {
+        f64::from(self)
+    }
+
+    fn exp(self) -> Self {
+        self.exp()
+    }
+
+    #[inline]
+    fn select(condition: bool, chosen: Self, other: Self) -> Self {
+        let mask = u32::from(condition).wrapping_neg();
+        Self::from_bits((chosen.to_bits() & mask) | (other.to_bits() & !mask))
+    }
+}
+
+impl Float for f64 {
+    fn from_f64(value: f64) -> Self {
+        value
+    }
+
+    fn to_f64(self) -> f64 {
+        self
+    }
+
+    fn exp(self) -> Self {
+        self.exp()
+    }
+
+    #[inline]
+    fn select(condition: bool, chosen: Self, other: Self) -> Self {
+        let mask = u64::from(condition).wrapping_neg();
+        Self::from_bits((chosen.to_bits() & mask) | (other.to_bits() & !mask))
+    }
+}
+
+/// An element of a mask: `bool`, or a byte that is zero for false, as foreign code stores it.
+pub trait Flag: Copy {
+    /// Whether the flag is set.
+    fn is_set(self) -> bool;
+}
+
+impl Flag for bool {
+    fn is_set(self) -> bool {
+        self
+    }
+}
+
+impl Flag for u8 {
+    fn is_set(self) -> bool {
+        self != 0
+    }
+}

@@ -1,0 +1,65 @@
+//! Rollouts as the kernels see them: one row of envs after the other.
+
+use std::ops::Range;
+
+use crate::error::{Result, check_len};
+use crate::number::{Flag, Float};
+
+/// A rollout of `n_steps` rows of `n_envs`: element `(t, env)` is at `t * n_envs + env`. One
+/// trajectory is the case of one env.
+#[derive(Debug, Clone, Copy)]
+pub struct TimeMajor<'a, F, D> {
+    /// Rewards, `n_steps * n_envs`.
+    pub rewards: &'a [F],
+    /// `V(s_t)`, `n_steps * n_envs`.
+    pub values: &'a [F],
+    /// Whether step t reached a terminal state, `n_steps * n_envs`.
+    pub terminated: &'a [D],
+    /// Whether the episode was cut after step t, `n_steps * n_envs`.
+    pub truncated: &'a [D],
+    /// V of the episode's true last observation, `n_steps * n_envs`; counts only where truncated
+    /// and not terminated, and may hold anything elsewhere.
+    pub final_values: &'a [F],
+    /// V of the observation after the last step, `n_envs`.
+    pub last_values: &'a [F],
+}
+
+impl<'a, F: Float, D: Flag> TimeMajor<'a, F, D> {
+    /// The elements `at`, each followed by one of `next_values`.
+    pub(crate) fn elements(&self, at: Range<usize>, next_values: &'a [F]) -> Self {
+        Self {
+            rewards: &self.rewards[at.clone()],
+            values: &self.values[at.clone()],
+            terminated: &self.terminated[at.clone()],
+            truncated: &self.truncated[at.clone()],
+            final_values: &self.final_values[at],
+            last_values: next_values,
+        }
+    }
+
+    /// The number of steps, once every length fits.
+    pub(crate) fn check(&self) -> Result<usize> {
+        let (len, n_envs) = (self.rewards.len(), self.last_values.len());
+        let n_steps = len.checked_div(n_envs).unwrap_or(0);
+        check_len("rewards", len, "whole rows of last_values", n_steps * n_envs)?;
+        check_len("values", self.values.len(), "rewards", len)?;
+        check_len("terminated", self.terminated.len(), "rewards", len)?;
+        check_len("truncated", self.truncated.len(), "rewards", len)?;
+        check_len("final_values", self.final_values.len(), "rewards", len)?;
+        Ok(n_steps)
+    }
+
+    /// Whether the episode ended, for either reason, in the step of element `at`.
+    #[inline]
+    pub(crate) fn ends(&self, at: usize) -> bool {
+        self.terminated[at].is_set() | self.truncated[at].is_set()
+    }
+
+    /// What the state that the step of element `at` led to is worth: 0 after termination, the
+    /// value of the final observation after truncation, and `next` otherwise.
+    #[inline]
+    pub(crate) fn successor(&self, at: usize, next: F) -> F {
+        let next = F::select(self.truncated[at].is_set(), self.final_values[at], next);
+        F::select(self.terminated[at].is_set(), F::default(), next)
+    }
+}

@@ -1,0 +1,93 @@
+//! V-trace targets and advantages.
+//!
+//! With `ρ_t = min(ρ̄, π/μ)` and `c_t = min(c̄, π/μ)` for the ratio of the policy that learns to the
+//! one that acted:
+//!
+//! ```text
+//! vs_t = V_t + ρ_t (r_t + γ V'_t - V_t) + γ c_t (vs_{t+1} - V_{t+1})
+//! A_t  = ρ_t (r_t + γ vs'_t - V_t)
+//! ```
+//!
+//! `V'_t` and `vs'_t` belong to the state that the step led to: 0 after termination, the value of
+//! the final observation after truncation, row t + 1's otherwise. The correction by row t + 1 stops
+//! at both.
+//!
+//! Source: Espeholt et al., "IMPALA: Scalable Distributed Deep-RL with Importance Weighted
+//! Actor-Learner Architectures", ICML 2018, equation 1, remark 1 and section 4.2.
+
+use crate::error::{Result, check_len, check_range};
+use crate::number::{Flag, Float};
+use crate::rollout::TimeMajor;
+
+/// Where V-trace truncates the ratio of the policies.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Truncation {
+    /// ρ̄, which decides what value function is learned.
+    pub rho_bar: f64,
+    /// c̄, which decides how fast; the paper has it at most ρ̄.
+    pub c_bar: f64,
+}
+
+/// Where [`vtrace`] writes: both slices as long as the rewards.
+#[derive(Debug)]
+pub struct Targets<'a, F> {
+    /// `vs_t`, the value function's targets.
+    pub vs: &'a mut [F],
+    /// `A_t`, what weighs the policy's gradient.
+    pub pg_advantages: &'a mut [F],
+}
+
+/// Computes targets and advantages of a rollout acted by another policy; `log_rhos` has
+/// `log(π/μ)` of every step.
+///
+/// # Errors
+/// [`KernelError::Shape`](crate::KernelError::Shape) where a length does not fit,
+/// [`KernelError::Range`](crate::KernelError::Range) for `gamma` outside `[0, 1]` or a negative
+/// truncation.
+pub fn vtrace<F: Float, D: Flag>(
+    input: &TimeMajor<'_, F, D>,
+    log_rhos: &[F],
+    gamma: f64,
+    truncation: Truncation,
+    output: &mut Targets<'_, F>,
+) -> Result<()> {
+    check_range("gamma", gamma, 0.0, 1.0)?;
+    check_range("rho_bar", truncation.rho_bar, 0.0, f64::INFINITY)?;
+    check_range("c_bar", truncation.c_bar, 0.0, f64::INFINITY)?;
+    let n_steps = input.check()?;
+    let len = input.rewards.len();
+    check_len("log_rhos", log_rhos.len(), "rewards", len)?;
+    check_len("vs", output.vs.len(), "rewards", len)?;
+    check_len("pg_advantages", output.pg_advantages.len(), "rewards", len)?;
+
+    let n_envs = input.last_values.len();
+    let gamma = F::from_f64(gamma);
+    let (rho_bar, c_bar) = (F::from_f64(truncation.rho_bar), F::from_f64(truncation.c_bar));
+    for step in (0..n_steps).rev() {
+        let last = step + 1 == n_steps;
+        for env in 0..n_envs {
+            let at = step * n_envs + env;
+            let (next_value, next_vs) = if last {
+                (input.last_values[env], input.last_values[env])
+            } else {
+                (input.values[at + n_envs], output.vs[at + n_envs])
+            };
+            let (reward, value) = (input.rewards[at], input.values[at]);
+            let ratio = log_rhos[at].exp();
+            let (rho, c) = (at_most(ratio, rho_bar), at_most(ratio, c_bar));
+            let delta = rho * (reward + gamma * input.successor(at, next_value) - value);
+            let correction = gamma * c * (next_vs - next_value);
+            let correction = F::select(input.ends(at), F::default(), correction);
+            output.vs[at] = value + (delta + correction);
+            output.pg_advantages[at] =
+                rho * (reward + gamma * input.successor(at, next_vs) - value);
+        }
+    }
+    Ok(())
+}
+
+/// The smaller of the two; a ratio that is not a number stays one.
+#[inline]
+fn at_most<F: Float>(ratio: F, bound: F) -> F {
+    if ratio > bound { bound } else { ratio }
+}

@@ -1,0 +1,171 @@
+//! Running means and variances.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use numpy::ndarray::IxDyn;
+use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_kernels::moments::{RunningMoments, standardize};
+
+use crate::convert::{check_shape, parse_size, real_array};
+use crate::errors::raise;
+use crate::output::filled;
+use crate::rollout::is_single;
+
+/// Mean and variance of all arrays of `shape` seen so far, in float64.
+#[pyclass(frozen, module = "rlox_native")]
+pub(crate) struct RunningMeanStd {
+    shape: Vec<usize>,
+    // Taken only while the interpreter lock is released: whoever holds it then needs nothing else.
+    moments: Mutex<RunningMoments>,
+}
+
+impl RunningMeanStd {
+    fn lock(&self) -> MutexGuard<'_, RunningMoments> {
+        self.moments.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shaped<'py>(
+        &self,
+        py: Python<'py>,
+        elements: &[f64],
+    ) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
+        PyArray1::from_slice(py, elements).reshape(IxDyn(&self.shape))
+    }
+
+    /// The last dimensions of `array` are those of one element; the one before counts them.
+    fn check(&self, name: &'static str, shape: &[usize]) -> PyResult<()> {
+        let rows = shape.first().copied().unwrap_or(0);
+        let expected: Vec<usize> =
+            std::iter::once(rows).chain(self.shape.iter().copied()).collect();
+        check_shape(name, shape, "a batch of elements", &expected)
+    }
+
+    fn moment(&self, state: &Bound<'_, PyDict>, key: &'static str) -> PyResult<Vec<f64>> {
+        let array = real_array::<f64, IxDyn>(&entry(state, key)?, key)?;
+        check_shape(key, array.shape(), "the elements", &self.shape)?;
+        Ok(array.to_vec()?)
+    }
+}
+
+fn entry<'py>(state: &Bound<'py, PyDict>, key: &str) -> PyResult<Bound<'py, PyAny>> {
+    let missing = || PyValueError::new_err(format!("state must have the key '{key}'"));
+    state.get_item(key)?.ok_or_else(missing)
+}
+
+#[pymethods]
+impl RunningMeanStd {
+    #[new]
+    #[pyo3(signature = (shape=None))]
+    fn new(shape: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let shape = match shape {
+            None => Vec::new(),
+            Some(shape) if shape.len().is_err() => vec![parse_size(shape, "shape")?],
+            Some(shape) => shape
+                .try_iter()?
+                .map(|size| parse_size(&size?, "every size of shape"))
+                .collect::<PyResult<_>>()?,
+        };
+        let dim = shape.iter().try_fold(1_usize, |dim, &size| dim.checked_mul(size));
+        let Some(dim) = dim.filter(|&dim| isize::try_from(dim.saturating_mul(8)).is_ok()) else {
+            return Err(PyValueError::new_err("shape has too many elements"));
+        };
+        Ok(Self { shape, moments: Mutex::new(RunningMoments::new(dim)) })
+    }
+
+    /// How many elements were seen.
+    #[getter]
+    fn count(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.lock().count())
+    }
+
+    /// The mean, float64; 0 before the first element.
+    #[getter]
+    fn mean<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
+        let mean = py.detach(|| self.lock().mean().to_vec());
+        self.shaped(py, &mean)
+    }
+
+    /// The population variance, float64; 1 before the first element.
+    #[getter]
+    fn var<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
+        let variance = py.detach(|| self.lock().variance());
+        self.shaped(py, &variance)
+    }
+
+    /// Take in a batch (B, *shape).
+    fn update(&self, py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<()> {
+        if is_single(batch) {
+            let batch = real_array::<f32, IxDyn>(batch, "batch")?;
+            self.check("batch", batch.shape())?;
+            let batch = batch.as_slice()?;
+            return py.detach(|| self.lock().update(batch)).map_err(raise);
+        }
+        let batch = real_array::<f64, IxDyn>(batch, "batch")?;
+        self.check("batch", batch.shape())?;
+        let batch = batch.as_slice()?;
+        py.detach(|| self.lock().update(batch)).map_err(raise)
+    }
+
+    /// Take in all that `other` has seen.
+    fn merge(&self, py: Python<'_>, other: &Bound<'_, Self>) -> PyResult<()> {
+        let other = other.get();
+        check_shape("other", &other.shape, "this", &self.shape)?;
+        // One lock at a time, so that two that are merged into each other cannot wait for ever.
+        py.detach(|| {
+            let theirs = other.lock().clone();
+            self.lock().merge(&theirs)
+        })
+        .map_err(raise)
+    }
+
+    /// Return everything seen, as a dict of arrays.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let moments = py.detach(|| self.lock().clone());
+        let state = PyDict::new(py);
+        state.set_item("count", moments.count())?;
+        state.set_item("mean", self.shaped(py, moments.mean())?)?;
+        state.set_item("squares", self.shaped(py, moments.squares())?)?;
+        Ok(state)
+    }
+
+    /// Go on exactly from a `state()`; what cannot be one is refused and changes nothing.
+    fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> PyResult<()> {
+        let count = entry(state, "count")?.extract().map_err(|_| {
+            PyValueError::new_err("state['count'] must be an integer that is not negative")
+        })?;
+        let (mean, squares) = (self.moment(state, "mean")?, self.moment(state, "squares")?);
+        let moments = RunningMoments::from_parts(count, mean, squares).map_err(raise)?;
+        py.detach(|| *self.lock() = moments);
+        Ok(())
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        format!("RunningMeanStd(shape={:?}, count={})", self.shape, self.count(py))
+    }
+}
+
+/// Standardise advantages of any shape to mean 0 and deviation 1; equal ones become 0.
+///
+/// In float32 where `advantages` is, in float64 otherwise.
+#[pyfunction]
+#[pyo3(signature = (advantages, *, ddof=1, eps=1e-8))]
+pub(crate) fn normalize_advantages(
+    py: Python<'_>,
+    advantages: &Bound<'_, PyAny>,
+    ddof: usize,
+    eps: f64,
+) -> PyResult<Py<PyAny>> {
+    if is_single(advantages) {
+        let array = real_array::<f32, IxDyn>(advantages, "advantages")?;
+        let (shape, elements) = (array.as_array().raw_dim(), array.as_slice()?);
+        let result = filled(py, shape, |out| standardize(elements, ddof, eps, out))?;
+        return Ok(result.into_any().unbind());
+    }
+    let array = real_array::<f64, IxDyn>(advantages, "advantages")?;
+    let (shape, elements) = (array.as_array().raw_dim(), array.as_slice()?);
+    let result = filled(py, shape, |out| standardize(elements, ddof, eps, out))?;
+    Ok(result.into_any().unbind())
+}

@@ -1,0 +1,131 @@
+//! Packing of sequences.
+
+use numpy::ndarray::Ix1;
+use numpy::{
+    IntoPyArray, PyArray1, PyArray2, PyArrayDescrMethods, PyArrayMethods, PyReadonlyArray1,
+    PyUntypedArrayMethods,
+};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyIterator;
+use rlox_kernels::packing::pack;
+
+use crate::convert::{as_real_array, parse_size, real_array};
+use crate::errors::raise;
+
+/// Sequences packed into rows; unpacks as `packed, masks, positions`.
+#[pyclass(frozen, module = "rlox_native")]
+pub(crate) struct PackedSequences {
+    #[pyo3(get)]
+    packed: Py<PyArray2<i64>>,
+    #[pyo3(get)]
+    masks: Py<PyArray2<bool>>,
+    #[pyo3(get)]
+    positions: Py<PyArray2<i64>>,
+    #[pyo3(get)]
+    indices: Py<PyArray1<i64>>,
+    #[pyo3(get)]
+    rows: Py<PyArray1<i64>>,
+    #[pyo3(get)]
+    cu_seqlens: Py<PyArray1<i32>>,
+}
+
+#[pymethods]
+impl PackedSequences {
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        (&self.packed, &self.masks, &self.positions).into_pyobject(py)?.try_iter()
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let n_rows = self.packed.bind(py).shape().first().copied().unwrap_or(0);
+        let n_sequences = self.indices.bind(py).len();
+        format!("PackedSequences(n_sequences={n_sequences}, n_rows={n_rows})")
+    }
+}
+
+/// Pack sequences into rows of `max_len` by first-fit decreasing.
+///
+/// `sequences` has lengths, and the rows then have places in the sequences laid end to end, or
+/// arrays of tokens, and the rows then have tokens.
+#[pyfunction]
+pub(crate) fn pack_sequences(
+    py: Python<'_>,
+    sequences: &Bound<'_, PyAny>,
+    max_len: &Bound<'_, PyAny>,
+) -> PyResult<PackedSequences> {
+    let max_len = parse_size(max_len, "max_len")?;
+    let items: Vec<Bound<'_, PyAny>> = sequences.try_iter()?.collect::<PyResult<_>>()?;
+    // Lengths are scalars; tokens come in arrays or lists.
+    let has_tokens = items.first().is_some_and(|first| first.len().is_ok());
+    let tokens: Vec<PyReadonlyArray1<'_, i64>> = if has_tokens {
+        items.iter().map(|item| integers(item, "tokens")).collect::<PyResult<_>>()?
+    } else {
+        Vec::new()
+    };
+    let lengths: Vec<usize> = if has_tokens {
+        tokens.iter().map(|tokens| tokens.len()).collect()
+    } else {
+        items.iter().map(|item| parse_size(item, "every length")).collect::<PyResult<_>>()?
+    };
+    let tokens: Vec<&[i64]> =
+        tokens.iter().map(|tokens| tokens.as_slice()).collect::<Result<_, _>>()?;
+    let (packing, rows) = py
+        .detach(|| {
+            let packing = pack(&lengths, max_len)?;
+            let rows = if has_tokens {
+                packing.lay_out(&lengths, max_len, 0, |sequence, position| {
+                    tokens.get(sequence).and_then(|t| t.get(position)).copied().unwrap_or_default()
+                })?
+            } else {
+                let starts = starts(&lengths);
+                packing.lay_out(&lengths, max_len, -1, |sequence, position| {
+                    starts.get(sequence).copied().unwrap_or_default() + signed(position)
+                })?
+            };
+            Ok((packing, rows))
+        })
+        .map_err(raise)?;
+    let shape = [packing.n_rows, max_len];
+    let places = |places: Vec<usize>| places.into_iter().map(signed).collect::<Vec<i64>>();
+    Ok(PackedSequences {
+        packed: rows.packed.into_pyarray(py).reshape(shape)?.unbind(),
+        masks: rows.masks.into_pyarray(py).reshape(shape)?.unbind(),
+        positions: rows.positions.into_pyarray(py).reshape(shape)?.unbind(),
+        indices: places(packing.order).into_pyarray(py).unbind(),
+        rows: places(packing.rows).into_pyarray(py).unbind(),
+        cu_seqlens: rows.cu_seqlens.into_pyarray(py).unbind(),
+    })
+}
+
+/// One sequence's tokens: whole numbers, in any type.
+fn integers<'py>(
+    object: &Bound<'py, PyAny>,
+    name: &'static str,
+) -> PyResult<PyReadonlyArray1<'py, i64>> {
+    let array = as_real_array(object, name)?;
+    if array.dtype().kind() == b'f' && !array.is_empty() {
+        let text = format!("{name} must be integers, got dtype {}", array.dtype());
+        return Err(PyTypeError::new_err(text));
+    }
+    if array.ndim() != 1 {
+        let text = format!("{name} must have 1 dimension, got {}", array.ndim());
+        return Err(PyValueError::new_err(text));
+    }
+    real_array::<i64, Ix1>(object, name)
+}
+
+/// Where each sequence begins when all are laid end to end.
+fn starts(lengths: &[usize]) -> Vec<i64> {
+    let mut end = 0;
+    lengths
+        .iter()
+        .map(|&length| {
+            end += signed(length);
+            end - signed(length)
+        })
+        .collect()
+}
+
+fn signed(place: usize) -> i64 {
+    place.try_into().unwrap_or(i64::MAX)
+}

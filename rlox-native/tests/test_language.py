@@ -1,0 +1,214 @@
+"""Primitives for language models against plain Python, published numbers, and invariants."""
+
+import math
+import statistics
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rlox_native import (
+    compute_batch_group_advantages,
+    compute_batch_token_kl,
+    compute_batch_token_kl_schulman,
+    compute_group_advantages,
+    compute_token_kl,
+    compute_token_kl_schulman,
+    normalize_advantages,
+    pack_sequences,
+)
+
+GROUPS = st.integers(2, 6).flatmap(
+    lambda size: st.tuples(
+        st.just(size),
+        st.lists(st.lists(st.floats(-9, 9), min_size=size, max_size=size), min_size=1, max_size=5),
+    )
+)
+LOG_PROBS = st.lists(st.tuples(st.floats(-9, 0), st.floats(-9, 0)), max_size=30)
+
+
+@given(GROUPS, st.sampled_from([0, 1]), st.sampled_from([0.0, 1e-4]))
+def test_group_advantages_equal_the_definition(groups, ddof, eps):
+    """(r - mean) / (std + ε), with Python's own statistics; zeros for a flat group."""
+    size, rewards = groups
+    expected = []
+    for group in rewards:
+        std = statistics.stdev(group) if ddof else statistics.pstdev(group)
+        mean = statistics.fmean(group)
+        expected += [0.0 if std < 1e-8 else (r - mean) / (std + eps) for r in group]
+    got = compute_batch_group_advantages(np.ravel(rewards), size, ddof=ddof, eps=eps)
+    np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)
+    first = compute_group_advantages(rewards[0], ddof=ddof, eps=eps)
+    np.testing.assert_array_equal(first, got[:size], strict=True)
+
+
+def test_group_advantages_of_published_numbers():
+    """TRL 1.16's for ddof = 1, ε = 1e-4, and the population's by hand: ±√1.6, ±√0.4."""
+    rewards = [0.9, 0.3, 0.7, 0.1]
+    trl = [1.095145, -0.547573, 0.547573, -1.095145]
+    got = compute_group_advantages(np.float32(rewards), ddof=1, eps=1e-4)
+    np.testing.assert_allclose(got, trl, atol=2e-6)
+    population = np.sqrt([1.6, 0.4, 0.4, 1.6]) * [1, -1, 1, -1]
+    np.testing.assert_allclose(compute_group_advantages(rewards), population, rtol=1e-14)
+
+
+@given(st.floats(-1e6, 1e6), st.integers(1, 9), st.sampled_from(["group", "batch", "none"]))
+def test_equal_rewards_have_no_advantage(reward, size, scale):
+    """Exactly zero, whatever the scale; a group of one too, at any ddof."""
+    got = compute_group_advantages([reward] * size, scale=scale, ddof=min(size - 1, 1))
+    assert got.tolist() == [0.0] * size
+    assert compute_group_advantages([reward], ddof=1).tolist() == [0.0]
+
+
+def test_scale_of_the_batch_and_none():
+    """Deviations from the group's mean over the whole batch's std, or as they are."""
+    rewards = [0.0, 2.0, 4.0, 4.0]
+    none = compute_batch_group_advantages(rewards, 2, scale="none")
+    assert none.tolist() == [-1.0, 1.0, 0.0, 0.0]
+    batch = compute_batch_group_advantages(rewards, 2, scale="batch")
+    np.testing.assert_allclose(batch, none / np.std(rewards), rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (([1.0, 2.0, 3.0], 2), {}, "rewards must have length 2 like whole groups"),
+        (([1.0, 2.0], 0), {}, "group_size must be at least 1"),
+        (([1.0, 2.0], 2), {"ddof": 2}, r"ddof must lie in \[0, 1\], got 2"),
+        (([1.0, 2.0], 2), {"eps": -1.0}, "eps must lie in"),
+        (([1.0, 2.0], 2), {"scale": "grup"}, "scale must be one of 'group', 'batch', 'none'"),
+        ((np.zeros((2, 2)), 2), {}, "rewards must have 1 dimension, got 2"),
+    ],
+)
+def test_wrong_groups_are_refused(arguments, options, message):
+    """What is wrong is named."""
+    with pytest.raises(ValueError, match=message):
+        compute_batch_group_advantages(*arguments, **options)
+
+
+@given(LOG_PROBS)
+def test_divergences_equal_their_sums(pairs):
+    """Σ e^p (p - q), and Schulman's k3, Σ e^{q-p} - (q - p) - 1, which is never negative."""
+    p, q = np.array(pairs).reshape(-1, 2).T
+    exact = math.fsum(math.exp(a) * (a - b) for a, b in pairs)
+    k3 = math.fsum(math.exp(b - a) - (b - a) - 1 for a, b in pairs)
+    assert compute_token_kl(p, q) == pytest.approx(exact, abs=1e-9)
+    assert compute_token_kl_schulman(p, q) == pytest.approx(k3, rel=1e-9, abs=1e-9)
+    assert compute_token_kl_schulman(p, q) >= 0
+
+
+def test_k3_has_the_direction_of_trl():
+    """2.791232 of TRL 1.16 for these; the reverse direction would give 1.612."""
+    assert compute_token_kl_schulman([-1, -0.2, -2.5], [-2, -0.6, -0.9]) == pytest.approx(
+        2.791232, abs=1e-6
+    )
+
+
+def test_k3_is_unbiased_where_the_exact_divergence_is_known():
+    """E_p[k3] over a vocabulary is KL(p ‖ q), which the exact function has."""
+    rng = np.random.default_rng(0)
+    p, q = (np.log(row / row.sum()) for row in rng.random((2, 50)))
+    expected = sum(
+        math.exp(a) * compute_token_kl_schulman([a], [b]) for a, b in zip(p, q, strict=True)
+    )
+    assert compute_token_kl(p, q) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_token_without_probability_adds_nothing():
+    """0 log 0 is 0; probability where the reference has none is infinite."""
+    assert compute_token_kl([-math.inf, 0.0], [-1.0, 0.0]) == 0.0
+    assert compute_token_kl([0.0], [-math.inf]) == math.inf
+
+
+@given(st.integers(1, 7), st.integers(0, 6), st.sampled_from([np.float32, np.float64]))
+def test_batched_divergences_are_the_single_ones(seq_len, n, dtype):
+    """One number per sequence, in the type of the input."""
+    rng = np.random.default_rng(n)
+    p, q = (-rng.random((2, n * seq_len)) * 3).astype(dtype)
+    for batched, single in (
+        (compute_batch_token_kl, compute_token_kl),
+        (compute_batch_token_kl_schulman, compute_token_kl_schulman),
+    ):
+        got = batched(p, q, seq_len)
+        assert (got.dtype, got.shape) == (dtype, (n,))
+        rows = zip(p.reshape(n, seq_len), q.reshape(n, seq_len), strict=True)
+        assert got.tolist() == [dtype(single(a, b)) for a, b in rows]
+
+
+def test_wrong_log_probs_are_refused():
+    """Lengths that differ, an incomplete sequence, and what is no number."""
+    with pytest.raises(ValueError, match="log_q must have length 2 like log_p, got 1"):
+        compute_token_kl([0.0, 0.0], [0.0])
+    with pytest.raises(ValueError, match="log_p must have length 2 like whole sequences"):
+        compute_batch_token_kl([0.0] * 3, [0.0] * 3, 2)
+    with pytest.raises(TypeError, match="log_p must hold real numbers"):
+        compute_token_kl(["a"], [0.0])
+
+
+@given(st.lists(st.integers(1, 12), max_size=40), st.integers(12, 20))
+def test_packing_holds_every_sequence_once(lengths, max_len):
+    """Rows fill from the left, nothing is lost, and no sequence had fitted an earlier row."""
+    result = pack_sequences(lengths, max_len)
+    packed, masks, positions = result
+    assert packed.shape == masks.shape == positions.shape == (len(packed), max_len)
+    assert sorted(packed[masks]) == list(range(sum(lengths)))
+    assert (packed[~masks] == -1).all()
+    assert (positions[~masks] == 0).all()
+    assert sorted(result.indices) == list(range(len(lengths)))
+    starts = np.cumsum([0, *lengths])
+    flat, at = packed[masks], result.cu_seqlens
+    assert at.dtype == np.int32
+    for k, sequence in enumerate(result.indices):
+        expected = np.arange(starts[sequence], starts[sequence + 1])
+        np.testing.assert_array_equal(flat[at[k] : at[k + 1]], expected)
+        np.testing.assert_array_equal(positions[masks][at[k] : at[k + 1]], expected - expected[0])
+    used = np.bincount(result.rows, [lengths[i] for i in result.indices], len(packed))
+    np.testing.assert_array_equal(used, masks.sum(1))
+    for row in range(1, len(packed)):
+        smallest = min(lengths[i] for i in result.indices[result.rows == row])
+        assert all(used[:row] + smallest > max_len)
+
+
+def test_packing_tokens():
+    """Tokens of any integer type and lists; 0 is what fills a row."""
+    packed, masks, positions = pack_sequences([np.uint32([7, 8]), [9], [4, 5, 6]], 4)
+    assert packed.tolist() == [[4, 5, 6, 9], [7, 8, 0, 0]]
+    assert masks.tolist() == [[True] * 4, [True, True, False, False]]
+    assert positions.tolist() == [[0, 1, 2, 0], [0, 1, 0, 0]]
+
+
+def test_packing_nothing():
+    """No sequences, no rows."""
+    result = pack_sequences([], 4)
+    assert (result.packed.shape, result.cu_seqlens.tolist()) == ((0, 4), [0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (([3, 9], 8), ValueError, r"every length must lie in \[1, 8\], got 9"),
+        (([0], 8), ValueError, "every length must be at least 1, got 0"),
+        (([[]], 8), ValueError, r"every length must lie in \[1, 8\], got 0"),
+        (([1], 0), ValueError, "max_len must be at least 1, got 0"),
+        (([[0.5]], 8), TypeError, "tokens must be integers, got dtype float64"),
+        (([1.5], 8), TypeError, "every length must be an integer, got float"),
+    ],
+)
+def test_what_cannot_be_packed_is_refused(arguments, error, message):
+    """Lengths and tokens of the wrong size or kind are named."""
+    with pytest.raises(error, match=message):
+        pack_sequences(*arguments)
+
+
+@given(st.lists(st.floats(-9, 9), min_size=2, max_size=30), st.sampled_from([0, 1]))
+def test_normalised_advantages_have_mean_0_and_deviation_1(values, ddof):
+    """Unless they are equal; in any shape, in the type they come in."""
+    array = np.array(values)[None]
+    got = normalize_advantages(array, ddof=ddof, eps=0.0)
+    assert got.shape == array.shape
+    if array.std() < 1e-8:
+        assert not got.any()
+        return
+    assert got.mean() == pytest.approx(0, abs=1e-6)
+    assert got.std(ddof=ddof) == pytest.approx(1, rel=1e-6)
+    assert normalize_advantages(np.float32(values)).dtype == np.float32

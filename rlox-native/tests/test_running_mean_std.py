@@ -1,0 +1,107 @@
+"""Running means and variances against NumPy's of the whole stream."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rlox_native import RunningMeanStd
+
+STREAMS = st.lists(st.integers(0, 6), min_size=1, max_size=6)
+
+
+@given(STREAMS, st.sampled_from([(), (3,), (2, 2)]), st.floats(-1e3, 1e3), st.integers(0, 99))
+def test_batches_are_the_whole_stream(sizes, shape, offset, seed):
+    """However it is divided, and also when its parts are merged."""
+    rng = np.random.default_rng(seed)
+    batches = [rng.standard_normal((n, *shape)) * 3 + offset for n in sizes]
+    stream = np.concatenate(batches)
+    running, merged = RunningMeanStd(shape), RunningMeanStd(shape)
+    for batch in batches:
+        running.update(batch)
+        part = RunningMeanStd(shape)
+        part.update(batch)
+        merged.merge(part)
+    for got in (running, merged):
+        assert got.count == len(stream)
+        expected = (stream.mean(0), stream.var(0)) if len(stream) else (0, 1)
+        np.testing.assert_allclose(got.mean, np.broadcast_to(expected[0], shape), atol=1e-9)
+        np.testing.assert_allclose(got.var, np.broadcast_to(expected[1], shape), atol=1e-9)
+
+
+def test_a_large_mean_does_not_hide_the_variance():
+    """1e9 and two more: sums of squares would lose it all."""
+    running = RunningMeanStd()
+    for value in (1e9, 1e9 + 1, 1e9 + 2):
+        running.update([value])
+    assert running.mean == 1e9 + 1
+    assert running.var == pytest.approx(2 / 3)
+
+
+def test_single_precision_is_taken_in():
+    """Float32 batches are summed in double precision."""
+    running = RunningMeanStd(2)
+    running.update(np.float32([[1, 10], [3, 30]]))
+    assert (running.mean.tolist(), running.var.tolist()) == ([2.0, 20.0], [1.0, 100.0])
+    assert running.mean.dtype == np.float64
+
+
+def test_merged_with_itself_it_has_seen_everything_twice():
+    """No deadlock, and the same mean and variance."""
+    running = RunningMeanStd()
+    running.update([1.0, 2.0, 6.0])
+    running.merge(running)
+    assert (running.count, float(running.mean), float(running.var)) == (6, 3.0, 14 / 3)
+
+
+def test_a_state_goes_on_exactly():
+    """2N equals N, save, restore, and N."""
+    rng = np.random.default_rng(0)
+    one, other = RunningMeanStd(3), RunningMeanStd(3)
+    one.update(rng.random((5, 3)))
+    other.set_state(one.state())
+    batch = rng.random((4, 3))
+    one.update(batch)
+    other.update(batch)
+    for key, value in one.state().items():
+        np.testing.assert_array_equal(other.state()[key], value)
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        (np.zeros((2, 2)), "batch must have shape"),
+        (np.zeros(3), "batch must have shape"),
+        ([[0, np.nan, 0]], "batch must be finite, got a non-finite value at index 1"),
+    ],
+)
+def test_a_wrong_batch_changes_nothing(batch, message):
+    """It is named, and what was seen before stays."""
+    running = RunningMeanStd(3)
+    running.update(np.ones((2, 3)))
+    with pytest.raises(ValueError, match=message):
+        running.update(batch)
+    assert (running.count, running.mean.tolist()) == (2, [1.0] * 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"count": -1}, "state\\['count'\\] must be an integer that is not negative"),
+        ({"mean": np.zeros(2)}, "mean must have"),
+        ({"mean": np.full(3, np.inf)}, "mean must be finite"),
+        ({"squares": np.full(3, -1.0)}, "a sum of squares is not negative"),
+    ],
+)
+def test_what_is_no_state_is_refused(change, message):
+    """Nothing changes then."""
+    running = RunningMeanStd(3)
+    running.update(np.ones((2, 3)))
+    with pytest.raises(ValueError, match=message):
+        running.set_state(running.state() | change)
+    assert running.count == 2
+
+
+def test_sizes_are_positive():
+    """A shape is of positive sizes."""
+    with pytest.raises(ValueError, match="every size of shape must be at least 1, got 0"):
+        RunningMeanStd((3, 0))
