@@ -16,20 +16,22 @@ from rlox.kernels import backend
 
 PUBLIC = [
     "Algorithm", "AlgorithmSpec", "CallbackSpec", "CartPole", "Config", "DPOPair", "EnvBackendSpec",
-    "LoggerSpec", "PrioritizedReplayBuffer", "ReplayBuffer", "RunningMeanStd", "VecEnv",
-    "compute_batch_group_advantages", "compute_batch_token_kl", "compute_batch_token_kl_schulman",
-    "compute_discounted_returns", "compute_gae", "compute_gae_batched", "compute_gae_batched_f32",
-    "compute_group_advantages", "compute_lambda_returns", "compute_n_step_returns",
-    "compute_token_kl", "compute_token_kl_schulman", "compute_vtrace", "evaluate", "explain",
-    "hookimpl", "list_algorithms", "make", "normalize_advantages", "pack_sequences", "spec",
+    "LoggerSpec", "OfflineDatasetBuffer", "PrioritizedReplayBuffer", "ReplayBuffer",
+    "RunningMeanStd", "VecEnv", "compute_batch_group_advantages", "compute_batch_token_kl",
+    "compute_batch_token_kl_schulman", "compute_discounted_returns", "compute_gae",
+    "compute_gae_batched", "compute_gae_batched_f32", "compute_group_advantages",
+    "compute_lambda_returns", "compute_n_step_returns", "compute_token_kl",
+    "compute_token_kl_schulman", "compute_vtrace", "evaluate", "explain", "hookimpl",
+    "list_algorithms", "make", "normalize_advantages", "pack_sequences", "spec",
 ]  # fmt: skip
 NATIVE = ["CartPole", "VecEnv"]
 KERNELS = [
-    "PrioritizedReplayBuffer", "ReplayBuffer", "RunningMeanStd", "compute_batch_group_advantages",
-    "compute_batch_token_kl", "compute_batch_token_kl_schulman", "compute_discounted_returns",
-    "compute_gae", "compute_gae_batched", "compute_gae_batched_f32", "compute_group_advantages",
-    "compute_lambda_returns", "compute_n_step_returns", "compute_token_kl",
-    "compute_token_kl_schulman", "compute_vtrace", "normalize_advantages", "pack_sequences",
+    "OfflineDatasetBuffer", "PrioritizedReplayBuffer", "ReplayBuffer", "RunningMeanStd",
+    "compute_batch_group_advantages", "compute_batch_token_kl", "compute_batch_token_kl_schulman",
+    "compute_discounted_returns", "compute_gae", "compute_gae_batched", "compute_gae_batched_f32",
+    "compute_group_advantages", "compute_lambda_returns", "compute_n_step_returns",
+    "compute_token_kl", "compute_token_kl_schulman", "compute_vtrace", "normalize_advantages",
+    "pack_sequences",
 ]  # fmt: skip
 
 
