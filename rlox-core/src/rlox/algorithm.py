@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from rlox import checkpoint
 from rlox.callbacks import Callback, CallbackList
-from rlox.clock import Clock
+from rlox.clock import Clock, StepUnit
 from rlox.config import Config
+from rlox.errors import EnvError
 from rlox.evaluation import EvaluationResult, evaluate
 from rlox.logging import LoggerCallback
 from rlox.runner import Hooks, run
@@ -33,7 +34,7 @@ class Algorithm(ABC):
     """One learning algorithm with its env, its config and its progress.
 
     Args:
-        env: what the user passed as env.
+        env: what the user passed as env; none where the algorithm needs none and none was given.
         config: the resolved config; its ``seed`` (none: from entropy) fixes every random draw.
         callbacks: hooks into training.
         logger: receives the metrics.
@@ -44,6 +45,12 @@ class Algorithm(ABC):
 
     config_class: ClassVar[type[Config]]
     """Class of :attr:`config`."""
+
+    step_unit: ClassVar[StepUnit] = "env_steps"
+    """What the training is counted in."""
+
+    env_required: ClassVar[bool] = True
+    """Whether an env is the constructor's first argument; where not, it is the keyword ``env``."""
 
     def __init__(
         self,
@@ -64,7 +71,7 @@ class Algorithm(ABC):
         self.logger = logger
         self.resources = ExitStack()
         """What :meth:`close` frees; algorithms add their envs."""
-        self.clock = Clock()
+        self.clock = Clock(self.step_unit)
         self.streams = SeedStreams(seed)
 
     @abstractmethod
@@ -100,12 +107,13 @@ class Algorithm(ABC):
         """Train and return the last metrics.
 
         Args:
-            total_timesteps: env steps to train for, on top of those already done, rounded up to
-                whole iterations; none: finish the training that a checkpoint interrupted.
+            total_timesteps: steps (:attr:`step_unit`) to train for, on top of those already done;
+                env steps are rounded up to whole iterations. None: finish the training that a
+                checkpoint interrupted.
 
         Returns:
-            The last iteration's metrics; ``mean_reward`` is the mean return of the last 100
-            finished episodes (NaN before the first).
+            The last iteration's metrics; where an env is stepped, ``mean_reward`` is the mean
+            return of the last 100 finished episodes (NaN before the first).
 
         Raises:
             ValueError: ``total_timesteps`` is not positive, or none with nothing to finish.
@@ -120,10 +128,17 @@ class Algorithm(ABC):
         deterministic: bool = True,
         seed: int | None = None,
     ) -> EvaluationResult:
-        """Run episodes without learning; see :func:`rlox.evaluation.evaluate`."""
+        """Run episodes without learning; see :func:`rlox.evaluation.evaluate`.
+
+        Raises:
+            EnvError: there is no env to run them in.
+        """
+        env = self.env_source if env is None else env
+        if env is None:
+            raise EnvError(f"'{self.name}' was made without an env; pass one as env=")
         return evaluate(
             self,
-            self.env_source if env is None else env,
+            env,
             n_episodes=n_episodes,
             deterministic=deterministic,
             seed=self.streams.seeds("evaluation", 1)[0] if seed is None else seed,
@@ -153,7 +168,8 @@ class Algorithm(ABC):
 
         Args:
             path: the checkpoint.
-            env_id: anything the constructor takes as env; none: the id in the checkpoint.
+            env_id: anything the constructor takes as env; none: the id in the checkpoint, if the
+                algorithm needs an env or was made with one.
             arguments: the constructor's other arguments that are no config options, such as
                 ``policy=``, ``callbacks=`` and ``logger=``.
 

@@ -253,14 +253,18 @@ def load(
         raise CheckpointError(
             f"checkpoint '{path}' holds the algorithm '{manifest.get('name')}', not '{cls.name}'"
         )
-    env = _env_id(manifest, path) if env is None else env
+    if env is None and (cls.env_required or manifest.get("env_id") is not None):
+        env = _env_id(manifest, path)
     try:
         config = cls.config_class(**manifest["config"])
     except _MISFITS as error:
         raise CheckpointError(f"checkpoint '{path}' holds no valid config: {error}") from None
     _require_sizes(config, sum(array.size for array in tensors.values()), path)
     build: Any = cls
-    algorithm = build(env, config=config, **arguments)
+    if cls.env_required:
+        algorithm = build(env, config=config, **arguments)
+    else:
+        algorithm = build(env=env, config=config, **arguments)
     try:
         state = manifest["state"]
         algorithm.clock.load_state_dict(state["clock"])

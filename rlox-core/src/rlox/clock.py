@@ -2,34 +2,64 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
-__all__ = ["Clock"]
+__all__ = ["Clock", "StepUnit"]
+
+StepUnit = Literal["env_steps", "gradient_steps"]
+"""What a training is counted in: env steps where it steps an env, else gradient steps."""
+
+COUNTERS = ("env_steps", "gradient_steps", "iterations")
 
 
 @dataclass
 class Clock:
     """Counters of one training."""
 
+    unit: StepUnit = "env_steps"
+    """What :attr:`steps` counts; the name of that counter."""
     env_steps: int = 0
     """Env steps: one env stepped once, so N envs stepped together count N."""
     gradient_steps: int = 0
-    """Optimiser steps."""
+    """Minibatches learnt from, each of them one step of every optimiser that takes part."""
     iterations: int = 0
-    """Completed collect-and-learn rounds."""
+    """Completed rounds of collecting and learning, or of learning alone."""
     target_env_steps: int = 0
     """Env steps at which the current training ends; schedules run until here."""
+    target_gradient_steps: int = 0
+    """The same where gradient steps are counted."""
+
+    @property
+    def unit_text(self) -> str:
+        """:attr:`unit` as people write it, ``"env steps"``."""
+        return self.unit.replace("_", " ")
+
+    @property
+    def steps(self) -> int:
+        """Steps done in :attr:`unit`: the ``step`` of every callback and log row."""
+        return int(getattr(self, self.unit))
+
+    @property
+    def target(self) -> int:
+        """Steps in :attr:`unit` at which the current training ends."""
+        return int(getattr(self, f"target_{self.unit}"))
 
     @property
     def remaining(self) -> int:
-        """Env steps until the current training ends; 0 after its end."""
-        return max(self.target_env_steps - self.env_steps, 0)
+        """Steps in :attr:`unit` until the current training ends; 0 after its end."""
+        return max(self.target - self.steps, 0)
+
+    def extend(self, count: int) -> None:
+        """Let the training end after ``count`` more steps."""
+        setattr(self, f"target_{self.unit}", self.steps + count)
 
     def state_dict(self) -> dict[str, int]:
-        """Return all counters."""
-        return asdict(self)
+        """Return the counters and the target."""
+        return {name: getattr(self, name) for name in (*COUNTERS, f"target_{self.unit}")}
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """Restore all counters."""
-        for name in asdict(self):
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the counters and the target."""
+        for name in (*COUNTERS, f"target_{self.unit}"):
             setattr(self, name, int(state[name]))

@@ -1,7 +1,8 @@
 """The one training loop: iterate, tell the callbacks, log, stop.
 
 Every event of a training passes through :class:`Hooks`, which also advances the clock, so that
-callbacks see the same env-step count as the log, whatever the algorithm.
+callbacks see the same count of steps as the log, whatever the algorithm. The steps are env steps,
+or gradient steps where no env is stepped (:attr:`rlox.clock.Clock.unit`).
 """
 
 from __future__ import annotations
@@ -45,9 +46,10 @@ class Hooks:
         Raises:
             StopTraining: a callback returned False.
         """
-        self._algorithm.clock.env_steps += count
-        if self._step_listened and not self.call("on_step"):
-            raise StopTraining
+        clock = self._algorithm.clock
+        clock.env_steps += count
+        if clock.unit == "env_steps":
+            self._step()
 
     def rollout_end(self, batch: Any = None) -> None:
         """Report a collected rollout; the learning from it begins."""
@@ -55,18 +57,28 @@ class Hooks:
         self.enter("learn")
 
     def train_batch(self, metrics: Callable[[], Mapping[str, float]]) -> None:
-        """Report one optimiser step; ``metrics`` is only called when a callback listens."""
+        """Report one minibatch learnt from; ``metrics`` is only called when a callback listens.
+
+        Raises:
+            StopTraining: the training is counted in gradient steps and a callback returned False.
+        """
         clock = self._algorithm.clock
         clock.gradient_steps += 1
         if self._batch_listened:
             self.call("on_train_batch", gradient_step=clock.gradient_steps, metrics=dict(metrics()))
+        if clock.unit == "gradient_steps":
+            self._step()
+
+    def _step(self) -> None:
+        if self._step_listened and not self.call("on_step"):
+            raise StopTraining
 
     def call(self, event: str, **details: Any) -> Any:
         """Call the callbacks, in a phase of its own, and return what they return."""
         before = self._phase
         self.enter("callbacks")
         answer = getattr(self._callbacks, event)(
-            step=self._algorithm.clock.env_steps, algo=self._algorithm, **details
+            step=self._algorithm.clock.steps, algo=self._algorithm, **details
         )
         self.enter(before)
         return answer
@@ -76,7 +88,7 @@ class Hooks:
         self._phase = phase
         if self._phase_listened:
             self._callbacks.on_phase(
-                step=self._algorithm.clock.env_steps, algo=self._algorithm, phase=phase
+                step=self._algorithm.clock.steps, algo=self._algorithm, phase=phase
             )
 
 
@@ -87,29 +99,29 @@ def run(algorithm: Algorithm, total_timesteps: int | None) -> dict[str, float]:
         if not clock.remaining:
             raise ValueError("there is no interrupted training to finish; pass total_timesteps")
     else:
-        clock.target_env_steps = clock.env_steps + _positive_integer(total_timesteps)
+        clock.extend(_positive_integer(total_timesteps))
     metrics: dict[str, float] = {"mean_reward": float("nan")}
     logger = algorithm.logger
     hooks = Hooks(algorithm)
     try:
         hooks.call("on_training_start")
         while clock.remaining:
-            started, steps_before = time.perf_counter(), clock.env_steps
+            started, steps_before = time.perf_counter(), clock.steps
             hooks.enter("collect")
             iteration = algorithm.iterate(hooks)
             hooks.enter("other")
             clock.iterations += 1
             metrics = asdict(iteration)
             seconds = time.perf_counter() - started
-            metrics["env_steps_per_second"] = (clock.env_steps - steps_before) / seconds
+            metrics[f"{clock.unit}_per_second"] = (clock.steps - steps_before) / seconds
             if logger is not None:
-                logger.on_train_step(clock.env_steps, metrics)
+                logger.on_train_step(clock.steps, metrics)
             if not hooks.call("on_iteration_end", metrics=metrics):
                 break
     except StopTraining:
         pass
     finally:
-        algorithm.callbacks.on_training_end(step=clock.env_steps, algo=algorithm, metrics=metrics)
+        algorithm.callbacks.on_training_end(step=clock.steps, algo=algorithm, metrics=metrics)
     return metrics
 
 

@@ -1,4 +1,8 @@
-"""Hooks into training. Every ``step`` is in env steps, whatever the number of envs."""
+"""Hooks into training.
+
+Every ``step`` is in env steps, whatever the number of envs; where a training steps no env, as from
+a dataset, it is in gradient steps, and so are the callbacks' frequencies.
+"""
 
 from rlox.callbacks.base import Callback, CallbackList, Phase
 from rlox.callbacks.checkpoint import CheckpointCallback

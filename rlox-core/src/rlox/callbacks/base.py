@@ -16,8 +16,9 @@ callbacks (which includes their evaluations), or anything else, such as logging.
 class Callback:
     """Base class: override the events of interest, the others do nothing.
 
-    Every event gets ``step`` (env steps done so far) and ``algo`` (the algorithm) as keywords, and
-    those named below; accept ``**kwargs`` for what later versions add.
+    Every event gets ``step`` (env steps done so far; gradient steps where no env is stepped) and
+    ``algo`` (the algorithm) as keywords, and those named below; accept ``**kwargs`` for what later
+    versions add.
     """
 
     saves_training: ClassVar[bool] = False
@@ -28,14 +29,17 @@ class Callback:
         """Handle the start, once, before the first env step."""
 
     def on_step(self, **kwargs: Any) -> bool:
-        """Handle one vector step, N env steps of N envs; return False to stop training."""
+        """Handle one vector step, N env steps of N envs; return False to stop training.
+
+        Where no env is stepped, it comes once for each gradient step.
+        """
         return True
 
     def on_rollout_end(self, **kwargs: Any) -> None:
         """Handle the end of a rollout; also gets ``batch``."""
 
     def on_train_batch(self, **kwargs: Any) -> None:
-        """Handle one optimiser step; also gets ``gradient_step`` and ``metrics``."""
+        """Handle one minibatch's learning; also gets ``gradient_step`` and ``metrics``."""
 
     def on_iteration_end(self, **kwargs: Any) -> bool | None:
         """Handle the end of a collect-and-learn round; return False to stop training.

@@ -80,8 +80,9 @@ class EarlyStoppingCallback(Callback):
             return True
         if self.verbose:
             unit = "evaluations" if self.monitor == "eval" else "iterations with finished episodes"
+            steps = f"{kwargs['step']} {kwargs['algo'].clock.unit_text}"
             print(
-                f"stopped at {kwargs['step']} env steps: the return has not risen above "
+                f"stopped at {steps}: the return has not risen above "
                 f"{self.best + self.min_delta:.1f} for {self.waited} {unit}"
             )
         return False

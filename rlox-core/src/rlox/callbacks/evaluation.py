@@ -70,7 +70,7 @@ class EvalCallback(Callback):
         self.eval_results.append((step, result.mean_return))
         if self.verbose:
             print(
-                f"evaluation at {step} env steps: return {result.mean_return:.1f} ± "
+                f"evaluation at {step} {algo.clock.unit_text}: return {result.mean_return:.1f} ± "
                 f"{result.std_return:.1f} over {self.n_eval_episodes} episodes"
             )
         if algo.logger is not None:

@@ -1,4 +1,4 @@
-"""Which multiples of a number of env steps a training has reached."""
+"""Which multiples of a number of steps a training has reached."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Multiples:
 
     Args:
         name: of the option that sets the frequency, for the error's text.
-        frequency: in env steps.
+        frequency: in the training's steps, :attr:`rlox.clock.Clock.unit`.
 
     Raises:
         ValueError: ``frequency`` is not positive.

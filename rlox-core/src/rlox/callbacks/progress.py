@@ -11,7 +11,10 @@ __all__ = ["ProgressCallback"]
 
 
 class ProgressCallback(Callback):
-    """A progress bar: env steps, env steps per second, mean return, time left."""
+    """A progress bar: steps, steps per second, mean return, time left.
+
+    The steps are env steps, or gradient steps where no env is stepped.
+    """
 
     def __init__(self) -> None:
         self._progress: Any = None
@@ -25,21 +28,22 @@ class ProgressCallback(Callback):
             TimeRemainingColumn,
         )
 
+        clock = kwargs["algo"].clock
+        unit = clock.unit_text
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=None),
-            TextColumn("{task.completed:,.0f}/{task.total:,.0f} env steps"),
+            TextColumn(f"{{task.completed:,.0f}}/{{task.total:,.0f}} {unit}"),
             TextColumn("{task.fields[speed]:,.0f}/s"),
             TextColumn("return {task.fields[mean_reward]}"),
             TextColumn("ETA"),
             TimeRemainingColumn(compact=True),
             expand=True,
         )
-        clock = kwargs["algo"].clock
         self._task = self._progress.add_task(
             kwargs["algo"].name,
-            total=clock.target_env_steps,
-            completed=clock.env_steps,
+            total=clock.target,
+            completed=clock.steps,
             speed=0.0,
             mean_reward="-",
         )
@@ -47,12 +51,12 @@ class ProgressCallback(Callback):
 
     def on_iteration_end(self, **kwargs: Any) -> None:
         """Move the bar."""
-        metrics = kwargs["metrics"]
+        metrics, unit = kwargs["metrics"], kwargs["algo"].clock.unit
         mean_reward = metrics.get("mean_reward", math.nan)
         self._progress.update(
             self._task,
             completed=kwargs["step"],
-            speed=metrics["env_steps_per_second"],
+            speed=metrics[f"{unit}_per_second"],
             mean_reward="-" if math.isnan(mean_reward) else f"{mean_reward:.1f}",
         )
 

@@ -55,7 +55,7 @@ class TimingCallback(Callback):
                 f"{phase} {spent.seconds:.2f} s ({spent.percent:.0f} %)"
                 for phase, spent in self.summary().items()
             )
-            print(f"time after {kwargs['step']} env steps: {times}")
+            print(f"time after {kwargs['step']} {kwargs['algo'].clock.unit_text}: {times}")
 
     def _enter(self, phase: Phase | None) -> None:
         now = time.perf_counter()

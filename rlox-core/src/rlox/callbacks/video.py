@@ -98,7 +98,7 @@ class VideoCallback(Callback):
         source = self._source(algo)
         self.video_dir.mkdir(parents=True, exist_ok=True)
         paths = [
-            self.video_dir / f"step-{algo.clock.env_steps}-episode-{i}.{self.format}"
+            self.video_dir / f"step-{algo.clock.steps}-episode-{i}.{self.format}"
             for i in range(1, self.n_episodes + 1)
         ]
         evaluate(

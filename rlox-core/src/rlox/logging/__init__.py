@@ -1,4 +1,4 @@
-"""Where metrics go. Steps are env steps; metric names are in the documentation's glossary."""
+"""Where metrics go. Steps are the clock's; metric names are in the documentation's glossary."""
 
 from rlox.logging.base import LoggerCallback, LoggerList, Metrics
 from rlox.logging.console import ConsoleLogger
