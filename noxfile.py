@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent
 NATIVE = ROOT / "rlox-native"
 PUBLIC_PACKAGES = [
     "rlox-core/src/rlox",
+    "rlox-offline/src/rlox_offline",
     "rlox-onpolicy/src/rlox_onpolicy",
     "rlox-native/python/rlox_native",
 ]
@@ -74,6 +75,12 @@ def onpolicy(session: nox.Session) -> None:
 
 
 @nox.session
+def offline(session: nox.Session) -> None:
+    """rlox-offline with core, torch and the libraries of all file formats, no Rust."""
+    test_distribution(session, "rlox-offline")
+
+
+@nox.session
 def example_plugin(session: nox.Session) -> None:
     """The example of a third party's distribution, against core alone."""
     sync(session, "--package", "rlox-core", "--extra", "torch", "--group", "test")
@@ -106,11 +113,12 @@ def snippets(session: nox.Session) -> None:
     sync(session, "--group", "test", "--group", "docs")
     example = "examples/plugins/rlox-reinforce"
     session.run_install("uv", "pip", "install", "--no-sources", "--no-deps", example)
-    folders = (".", "rlox-core", "rlox-native", "rlox-onpolicy", example)
+    folders = (".", "rlox-core", "rlox-native", "rlox-offline", "rlox-onpolicy", example)
     pages = [f"{folder}/README.md" for folder in folders]
     # an example's error is shown by its own traceback; sybil cannot filter all of pytest's
     session.run("pytest", "--tb=native", "docs", *pages, *session.posargs)
-    session.run("pytest", "--doctest-modules", "--pyargs", "rlox", "rlox_onpolicy")
+    packages = ("rlox", "rlox_offline", "rlox_onpolicy")
+    session.run("pytest", "--doctest-modules", "--pyargs", *packages)
 
 
 @nox.session

@@ -18,11 +18,13 @@ ROOT = Path(__file__).parents[1]
 SOURCES = {
     "rlox": ROOT / "rlox-core/src/rlox",
     "rlox_native": ROOT / "rlox-native/python/rlox_native",
+    "rlox_offline": ROOT / "rlox-offline/src/rlox_offline",
     "rlox_onpolicy": ROOT / "rlox-onpolicy/src/rlox_onpolicy",
 }
 
 FACADES = {
     ("rlox", "rlox_native"): {"__init__.py"},
+    ("rlox", "rlox_offline"): {"algorithms/bc.py"},
     ("rlox", "rlox_onpolicy"): {"algorithms/a2c.py", "algorithms/ppo.py"},
 }
 """The modules of core that hand on another distribution's names and do nothing else."""
@@ -35,6 +37,11 @@ TORCH_FREE = [
     "rlox.checkpoint",
     "rlox.evaluation",
     "rlox.testing",
+    "rlox.offline.config",
+    "rlox.offline.dataset",
+    "rlox_offline.configs",
+    "rlox_offline.datasets",
+    "rlox_offline.plugin",
     "rlox_onpolicy.plugin",
     "rlox_onpolicy.configs",
     "rlox_native",

@@ -17,11 +17,13 @@ import typer
 from rlox import hookspecs
 from rlox.cli.app import build_app
 from rlox.plugins import HOOKS
+from rlox_offline.bc import BCMetrics
 from rlox_onpolicy.ppo import PPOMetrics
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = DOCS / "reference"
-PACKAGES = ("rlox", "rlox_native", "rlox_onpolicy")
+PACKAGES = ("rlox", "rlox_native", "rlox_offline", "rlox_onpolicy")
+METRICS = (BCMetrics, PPOMetrics)
 
 
 def constant(name: str) -> object:
@@ -94,8 +96,9 @@ def test_hook_is_documented_with_its_signature(hook: str) -> None:
 
 def test_every_metric_is_in_the_glossary() -> None:
     """So are the one that the runner adds, and the step."""
-    names = {field.name for field in dataclasses.fields(PPOMetrics)}
-    assert names | {"env_steps_per_second", "step"} <= first_cells("metrics.md")
+    names = {field.name for metrics in METRICS for field in dataclasses.fields(metrics)}
+    speeds = {"env_steps_per_second", "gradient_steps_per_second"}
+    assert names | speeds | {"step"} <= first_cells("metrics.md")
 
 
 def test_every_command_has_a_section() -> None:

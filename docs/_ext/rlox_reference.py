@@ -65,6 +65,15 @@ API = {
     "rlox.preferences": "pairs of completions",
     "rlox.reference": "the NumPy kernels and buffers",
     "rlox_native": "the Rust kernels, buffers and envs",
+    "rlox.offline.base": "what every offline algorithm has",
+    "rlox.offline.config": "the options of every offline algorithm",
+    "rlox.offline.dataset": "what an offline algorithm needs of a dataset",
+    "rlox.offline.batch": "a dataset's samples as networks see them",
+    "rlox_offline.bc": "BC",
+    "rlox_offline.losses": "objectives of the offline algorithms",
+    "rlox_offline.networks": "networks of the offline algorithms",
+    "rlox_offline.configs": "configs of the offline algorithms",
+    "rlox_offline.datasets": "recorded transitions, read and written",
     "rlox_onpolicy.a2c": "A2C",
     "rlox_onpolicy.agent": "what the on-policy algorithms build alike",
     "rlox_onpolicy.ppo": "PPO",
@@ -72,10 +81,22 @@ API = {
 }
 """The modules with an API page of their own, and what each is about."""
 
-FACADES = ("rlox", "rlox.algorithms", "rlox.algorithms.a2c", "rlox.algorithms.ppo")
+FACADES = (
+    "rlox",
+    "rlox.algorithms",
+    "rlox.algorithms.a2c",
+    "rlox.algorithms.bc",
+    "rlox.algorithms.ppo",
+)
 """Modules that hand on what other modules define; ``reference/api/rlox.md`` lists their names."""
 
-INTERNAL = ("rlox.cli", "rlox_onpolicy.plugin", "rlox_native.plugin", "rlox_native.vector_env")
+INTERNAL = (
+    "rlox.cli",
+    "rlox_offline.plugin",
+    "rlox_onpolicy.plugin",
+    "rlox_native.plugin",
+    "rlox_native.vector_env",
+)
 """Modules, with all below them, that are no API."""
 
 

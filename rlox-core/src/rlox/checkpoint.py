@@ -210,22 +210,23 @@ def _env_id(manifest: Mapping[str, Any], path: str | Path) -> str:
 
 
 ALWAYS_BUILT = 256
-"""Number of envs, and of units in a layer, that every checkpoint may ask for."""
+"""Number of envs, of units in a layer and so on, that every checkpoint may ask for."""
 
 
 def _require_sizes(config: Config, values: int, path: str | Path) -> None:
     """Refuse a config with larger envs and layers than a file of ``values`` numbers can tell of.
 
-    A checkpoint holds at least one number per env and a square of weights per layer, so an honest
-    one passes; one that asks for a huge network or a million envs is refused unbuilt.
+    A checkpoint holds at least one number per env, or per number of an observation, and a square of
+    weights per layer, so an honest one passes; one that asks for a huge network or a million envs is
+    refused unbuilt.
     """
     for name, field in type(config).model_fields.items():
         extra = field.json_schema_extra
         unit = extra.get("unit") if isinstance(extra, dict) else None
         size = getattr(config, name)
-        if unit not in ("envs", "units") or not isinstance(size, int):
+        if unit not in ("envs", "numbers", "units") or not isinstance(size, int):
             continue
-        if size > ALWAYS_BUILT and (size if unit == "envs" else size**2) > values:
+        if size > ALWAYS_BUILT and (size**2 if unit == "units" else size) > values:
             raise CheckpointError(
                 f"checkpoint '{path}' has {name} = {size} but holds {values} numbers, fewer than "
                 "that takes; it is not loaded"

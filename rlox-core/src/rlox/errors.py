@@ -44,6 +44,10 @@ class EnvError(RloxError, ValueError):
     """An env cannot be built, or broke its contract while stepping."""
 
 
+class DatasetError(RloxError, ValueError):
+    """A dataset cannot be read, or an algorithm cannot learn from it."""
+
+
 class CheckpointError(RloxError, ValueError):
     """A checkpoint cannot be read or does not fit what it is loaded into."""
 

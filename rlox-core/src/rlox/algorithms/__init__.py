@@ -9,11 +9,16 @@ from rlox.errors import suggest
 
 if TYPE_CHECKING:
     from rlox.algorithms.a2c import A2C
+    from rlox.algorithms.bc import BC
     from rlox.algorithms.ppo import PPO
 
-__all__ = ["A2C", "PPO"]
+__all__ = ["A2C", "BC", "PPO"]
 
-_MODULES = {"A2C": "rlox.algorithms.a2c", "PPO": "rlox.algorithms.ppo"}
+_MODULES = {
+    "A2C": "rlox.algorithms.a2c",
+    "BC": "rlox.algorithms.bc",
+    "PPO": "rlox.algorithms.ppo",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -33,12 +33,22 @@ from rlox.testing.env_backends import (
     check_env_state,
 )
 from rlox.testing.loggers import check_logger
+from rlox.testing.offline import (
+    OFFLINE_CHECKS,
+    check_offline_algorithm,
+    check_offline_options,
+    check_offline_predict,
+    check_offline_resume,
+    check_offline_seeding,
+    check_offline_training,
+)
 from rlox.testing.restoring import check_checkpoint, check_resume
 from rlox.testing.training import check_callbacks, check_seeding, check_training
 
 __all__ = [
     "ALGORITHM_CHECKS",
     "ENV_BACKEND_CHECKS",
+    "OFFLINE_CHECKS",
     "check_algorithm",
     "check_callbacks",
     "check_checkpoint",
@@ -50,6 +60,12 @@ __all__ = [
     "check_env_shapes",
     "check_env_state",
     "check_logger",
+    "check_offline_algorithm",
+    "check_offline_options",
+    "check_offline_predict",
+    "check_offline_resume",
+    "check_offline_seeding",
+    "check_offline_training",
     "check_predict",
     "check_resume",
     "check_seeding",

@@ -25,7 +25,7 @@ from rlox.testing.probes import check, require
 from rlox.testing.restoring import check_checkpoint, check_resume
 from rlox.testing.training import check_callbacks, check_seeding, check_training
 
-__all__ = ["ALGORITHM_CHECKS", "check_algorithm", "check_predict"]
+__all__ = ["ALGORITHM_CHECKS", "check_algorithm", "check_predict", "require_actions"]
 
 
 @check
@@ -37,9 +37,9 @@ def check_predict(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | Non
         obs = np.concatenate([np.array(watched.reset_all(seed)) for seed in (0, 100, 200)])
         space = watched.action_space
         batch = algorithm.predict(obs)
-        _require_actions(batch, len(obs), space)
-        _require_actions(algorithm.predict(obs[:1]), 1, space)
-        _require_actions(algorithm.predict(obs, deterministic=False), len(obs), space)
+        require_actions(batch, len(obs), space)
+        require_actions(algorithm.predict(obs[:1]), 1, space)
+        require_actions(algorithm.predict(obs, deterministic=False), len(obs), space)
         for i in (0, len(obs) - 1):
             action = algorithm.predict(obs[i])
             if isinstance(space, spaces.Discrete):
@@ -66,7 +66,8 @@ def _require_array(actions: Any, shape: tuple[int, ...], space: spaces.Space[Any
     require(actions.dtype == space.dtype, f"actions must be {space.dtype}, got {actions.dtype}")
 
 
-def _require_actions(actions: Any, size: int, space: spaces.Space[Any]) -> None:
+def require_actions(actions: Any, size: int, space: spaces.Space[Any]) -> None:
+    """Require (size, ...) actions of the space's dtype, each in the space."""
     _require_array(actions, (size, *(space.shape or ())), space)
     outside = [row for row in actions if not space.contains(row)]
     require(not outside, f"the actions {outside[:1]} are not in {space}")

@@ -15,10 +15,11 @@ from rlox.protocols import StatefulVecEnv
 from rlox.testing.cases import CARTPOLE, Case, open_case
 from rlox.testing.probes import Recorder, SaveOnce, check, first_difference, require
 
-__all__ = ["check_checkpoint", "check_resume"]
+__all__ = ["check_checkpoint", "check_resume", "full_state"]
 
 
-def _full_state(algorithm: Algorithm) -> dict[str, Any]:
+def full_state(algorithm: Algorithm) -> dict[str, Any]:
+    """Return all that a checkpoint holds beside the config."""
     return {
         "clock": algorithm.clock.state_dict(),
         "streams": algorithm.streams.state_dict(),
@@ -37,7 +38,7 @@ def check_checkpoint(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | 
         restored_env = case.probe()
         restored = case.restore(path, env_id=restored_env)
         require(restored.config == algorithm.config, "the restored config differs")
-        saved, loaded = _full_state(algorithm), _full_state(restored)
+        saved, loaded = full_state(algorithm), full_state(restored)
         if not isinstance(watched, StatefulVecEnv):
             # what depends on the env's state starts anew; the rest shows in clock and actions
             saved.pop("state_dict"), loaded.pop("state_dict")
@@ -103,7 +104,7 @@ def check_resume(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None
         require(path.exists(), "the callbacks were not called; pass callbacks= on to Algorithm")
         resumed = case.restore(path, env_id=case.probe(), callbacks=[Recorder()])
         resumed.train()
-        difference = first_difference(_full_state(straight), _full_state(resumed))
+        difference = first_difference(full_state(straight), full_state(resumed))
         require(
             difference is None,
             f"a resumed training ends elsewhere than a straight one: {difference}; state_dict() "

@@ -1,0 +1,243 @@
+"""The base of the algorithms that learn from a dataset.
+
+The training is counted in gradient steps: ``train(n)`` takes n of them, and ``step`` and the
+frequencies of callbacks and loggers are in gradient steps too.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from rlox.acting import predict
+from rlox.algorithm import Algorithm
+from rlox.callbacks import Callback
+from rlox.clock import StepUnit
+from rlox.errors import ConfigError
+from rlox.logging import LoggerCallback
+from rlox.nn import FlatOptimizer, find_device, load_module_state, module_state, torch_threads
+from rlox.offline.batch import OfflineBatch, Scaling
+from rlox.offline.config import OfflineConfig
+from rlox.offline.dataset import (
+    OfflineDataset,
+    action_bounds,
+    action_space_of,
+    check_actions,
+    check_rows,
+)
+from rlox.runner import Hooks
+
+__all__ = ["OfflineAlgorithm", "OfflineDataset"]
+
+
+class OfflineAlgorithm(Algorithm):
+    """An algorithm that samples minibatches of a dataset and learns from each in one step.
+
+    A subclass sets :attr:`networks`, :attr:`optimizers` and :attr:`policy` in its constructor and
+    supplies :meth:`_update`; the loop, acting, saving and restoring are here.
+
+    Args:
+        dataset: what to learn from; none: the algorithm can act but not learn, as one restored for
+            evaluation does, and the config must hold ``obs_dim`` and ``act_dim``.
+        config: the resolved config.
+        env: what :meth:`evaluate` runs in and may tell the actions' bounds; anything that
+            :func:`rlox.make` takes as env.
+        continuous: whether actions are vectors of numbers rather than one of several.
+        callbacks: hooks into training.
+        logger: receives the metrics.
+
+    Raises:
+        ConfigError: a size contradicts the dataset's, or is missing.
+        DatasetError: the dataset cannot be learnt from.
+    """
+
+    step_unit: ClassVar[StepUnit] = "gradient_steps"
+    env_required: ClassVar[bool] = False
+
+    metrics_class: ClassVar[type[Any]]
+    """Frozen dataclass of floats with a field for every metric of :meth:`_update`."""
+
+    networks: dict[str, nn.Module]
+    """All networks by name; checkpoints hold them."""
+
+    optimizers: dict[str, FlatOptimizer]
+    """All optimisers by name; checkpoints hold them."""
+
+    policy: Any
+    """What acts: has ``deterministic`` and, if it can be sampled, ``get_action_and_logprob``; its
+    actions are in [-1, 1] or integers."""
+
+    def __init__(
+        self,
+        dataset: OfflineDataset | None,
+        *,
+        config: OfflineConfig,
+        env: Any = None,
+        continuous: bool = True,
+        callbacks: Iterable[Callback] | None = None,
+        logger: LoggerCallback | None = None,
+    ) -> None:
+        rows = None if dataset is None else check_rows(dataset, continuous)
+        env_space = action_space_of(env)
+        n_actions = getattr(dataset, "n_actions", None) or getattr(env_space, "n", None)
+        config = _with_sizes(config, rows, n_actions)
+        super().__init__(env, config=config, callbacks=callbacks, logger=logger)
+        cfg: OfflineConfig = self.config
+        assert cfg.obs_dim is not None
+        assert cfg.act_dim is not None
+        self.dataset = dataset
+        self.continuous = continuous
+        self.device = find_device(cfg.device)
+        mean, std = getattr(dataset, "obs_mean", None), getattr(dataset, "obs_std", None)
+        low, high = action_bounds(dataset, env_space, cfg.act_high, cfg.act_dim)
+        self.scaling = Scaling(
+            np.zeros(cfg.obs_dim) if mean is None else mean,
+            np.ones(cfg.obs_dim) if std is None else std,
+            low,
+            high,
+            self.device,
+        )
+        if rows is not None:
+            check_actions(rows["actions"], self.action_space)
+
+    @property
+    def observation_space(self) -> spaces.Box:
+        """Space of the observations that :meth:`predict` takes."""
+        return spaces.Box(-np.inf, np.inf, (self.config.obs_dim,))
+
+    @property
+    def action_space(self) -> spaces.Box | spaces.Discrete:
+        """Space of the actions that :meth:`predict` returns."""
+        if not self.continuous:
+            return spaces.Discrete(self.config.act_dim)
+        return spaces.Box(self.scaling.act_low, self.scaling.act_high)
+
+    @abstractmethod
+    def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
+        """Learn from one minibatch.
+
+        Returns:
+            Scalar tensors, detached, by the names of :attr:`metrics_class`; a metric that this step
+            does not have is left out.
+        """
+
+    def train(self, n_gradient_steps: int | None = None) -> dict[str, float]:
+        """Train and return the last iteration's metrics.
+
+        Args:
+            n_gradient_steps: gradient steps to take, on top of those already done; none: finish the
+                training that a checkpoint interrupted.
+
+        Raises:
+            ConfigError: there is no dataset.
+            ValueError: ``n_gradient_steps`` is not positive, or none with nothing to finish.
+        """
+        if self.dataset is None:
+            raise ConfigError(f"'{self.name}' was made without a dataset; pass one as dataset=")
+        return super().train(n_gradient_steps)
+
+    def iterate(self, hooks: Hooks) -> Any:
+        """Take up to ``steps_per_iteration`` gradient steps and return their mean metrics."""
+        assert self.dataset is not None
+        cfg: OfflineConfig = self.config
+        seeds = self.streams.numpy("minibatches")
+        collected: dict[str, list[Tensor]] = {}
+        hooks.enter("learn")
+        with torch_threads(cfg.torch_threads):
+            for _ in range(min(cfg.steps_per_iteration, self.clock.remaining)):
+                rows = self.dataset.sample(cfg.batch_size, int(seeds.integers(2**32)))
+                metrics = self._update(self.scaling.batch(rows, self.continuous))
+                for name, value in metrics.items():
+                    collected.setdefault(name, []).append(value)
+                hooks.train_batch(lambda metrics=metrics: _floats(metrics))  # type: ignore[misc]
+        means = {name: torch.stack(values).mean() for name, values in collected.items()}
+        absent = dict.fromkeys(self.metrics_class.__dataclass_fields__, float("nan"))
+        return self.metrics_class(**{**absent, **_floats(means)})
+
+    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
+        """Return an action for one observation, or actions for a batch; see ``Algorithm``.
+
+        A policy that cannot be sampled takes its one action, whatever ``deterministic`` says.
+        """
+        deterministic = deterministic or not hasattr(self.policy, "get_action_and_logprob")
+        with torch_threads(self.config.torch_threads):
+            return predict(
+                _InEnvUnits(self.policy, self.scaling, self.continuous),  # type: ignore[arg-type]
+                self.observation_space,
+                self.action_space,
+                obs,
+                deterministic,
+                generator=self.streams.torch("predict"),
+                device=self.device,
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return networks, optimisers and scales."""
+        return {
+            "networks": {name: module_state(net) for name, net in self.networks.items()},
+            "optimizers": {name: opt.state_dict() for name, opt in self.optimizers.items()},
+            "scaling": self.scaling.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore networks, optimisers and scales."""
+        self.scaling.load_state_dict(state["scaling"], fixed=self.dataset is not None)
+        for name, net in self.networks.items():
+            load_module_state(net, state["networks"][name])
+        for name, optimizer in self.optimizers.items():
+            optimizer.load_state_dict(state["optimizers"][name])
+
+
+class _InEnvUnits:
+    """A policy that takes an env's observations and returns an env's actions."""
+
+    def __init__(self, policy: Any, scaling: Scaling, continuous: bool) -> None:
+        self._policy = policy
+        self._scaling = scaling
+        self._out = scaling.actions_out if continuous else (lambda actions: actions)
+
+    @property
+    def generator(self) -> torch.Generator | None:
+        return getattr(self._policy, "generator", None)
+
+    @generator.setter
+    def generator(self, generator: torch.Generator | None) -> None:
+        self._policy.generator = generator
+
+    def deterministic(self, obs: Tensor) -> Tensor:
+        return self._out(self._policy.deterministic(self._scaling.obs_in(obs)))
+
+    def get_action_and_logprob(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        actions, log_probs = self._policy.get_action_and_logprob(self._scaling.obs_in(obs))
+        return self._out(actions), log_probs
+
+
+def _with_sizes(
+    config: OfflineConfig, rows: Mapping[str, npt.NDArray[Any]] | None, n_actions: int | None
+) -> OfflineConfig:
+    """Return the config with the sizes of the dataset's observations and actions."""
+    if rows is None:
+        if config.obs_dim is None or config.act_dim is None:
+            raise ConfigError("pass a dataset, or obs_dim and act_dim to act without one")
+        return config
+    n = len(rows["obs"])
+    sizes = {"obs_dim": rows["obs"].shape[1], "act_dim": rows["actions"].size // n}
+    if rows["actions"].dtype.kind == "i":
+        sizes["act_dim"] = config.act_dim or n_actions or int(rows["actions"].max()) + 1
+    for name, size in sizes.items():
+        if getattr(config, name) not in (None, size):
+            raise ConfigError(f"{name} is {getattr(config, name)}, but the dataset's is {size}")
+    return config.replace(**sizes)
+
+
+def _floats(metrics: Mapping[str, Tensor]) -> dict[str, float]:
+    """Return the metrics as floats, in one transfer from the device."""
+    values = torch.stack([value.double() for value in metrics.values()]).tolist()
+    return dict(zip(metrics, values, strict=True))

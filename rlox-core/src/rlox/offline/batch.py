@@ -1,0 +1,118 @@
+"""A dataset's samples as the networks of an offline algorithm see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from rlox.errors import CheckpointError
+
+__all__ = ["OfflineBatch", "Scaling"]
+
+KEYS = ("obs", "actions", "rewards", "next_obs", "terminated")
+
+
+@dataclass(frozen=True)
+class OfflineBatch:
+    """A minibatch as the networks see it."""
+
+    obs: Tensor
+    """(B, obs_dim) float32, normalised as the dataset does."""
+    actions: Tensor
+    """(B, act_dim) float32 in [-1, 1], or (B,) int64."""
+    rewards: Tensor
+    """(B,) float32."""
+    next_obs: Tensor
+    """(B, obs_dim) float32."""
+    terminated: Tensor
+    """(B,) float32: 1 where the task ended and no value lies beyond, else 0."""
+
+
+class Scaling:
+    """The affine maps between a dataset's and env's units and those of the networks.
+
+    Args:
+        obs_mean: (obs_dim,) what the dataset subtracted from observations.
+        obs_std: (obs_dim,) what it then divided them by.
+        act_low: (act_dim,) lower bounds of continuous actions, which -1 stands for.
+        act_high: (act_dim,) upper bounds, which 1 stands for.
+        device: where the networks are.
+    """
+
+    def __init__(
+        self,
+        obs_mean: npt.ArrayLike,
+        obs_std: npt.ArrayLike,
+        act_low: npt.ArrayLike,
+        act_high: npt.ArrayLike,
+        device: torch.device,
+    ) -> None:
+        self.device = device
+        self._set(obs_mean, obs_std, act_low, act_high)
+
+    def _set(self, *values: npt.ArrayLike) -> None:
+        arrays = [np.array(value, np.float32) for value in values]
+        self.obs_mean, self.obs_std, self.act_low, self.act_high = arrays
+        mean, std, low, high = (torch.from_numpy(array).to(self.device) for array in arrays)
+        self._mean, self._std = mean, std
+        self._centre, self._half_range = (high + low) / 2, (high - low) / 2
+        self._unit = bool((low == -1).all() and (high == 1).all())
+
+    def obs_in(self, obs: Tensor) -> Tensor:
+        """Normalise an env's observations (B, obs_dim) as the dataset does its own."""
+        return (obs - self._mean) / self._std
+
+    def actions_in(self, actions: Tensor) -> Tensor:
+        """Map actions (B, act_dim) from their bounds to [-1, 1]."""
+        return actions if self._unit else (actions - self._centre) / self._half_range
+
+    def actions_out(self, actions: Tensor) -> Tensor:
+        """Map actions (B, act_dim) from [-1, 1] to their bounds."""
+        return actions if self._unit else self._centre + self._half_range * actions
+
+    def batch(self, rows: Mapping[str, npt.NDArray[Any]], continuous: bool) -> OfflineBatch:
+        """Return a dataset's sample as tensors in the networks' units."""
+        obs, actions, rewards, next_obs, terminated = (
+            torch.as_tensor(rows[key], device=self.device) for key in KEYS
+        )
+        return OfflineBatch(
+            obs.float(),
+            self.actions_in(actions.float().view(len(obs), -1))
+            if continuous
+            else actions.view(-1).long(),
+            rewards.float(),
+            next_obs.float(),
+            terminated.float(),
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return copies of the four arrays."""
+        names = ("obs_mean", "obs_std", "act_low", "act_high")
+        return {name: getattr(self, name).copy() for name in names}
+
+    def load_state_dict(self, state: Mapping[str, Any], *, fixed: bool) -> None:
+        """Restore the four arrays.
+
+        Args:
+            state: from :meth:`state_dict`.
+            fixed: whether a dataset has set them already, which they must then agree with.
+
+        Raises:
+            CheckpointError: they differ from the dataset's, or have the wrong shape.
+        """
+        for name, own in self.state_dict().items():
+            given = np.asarray(state[name], np.float32)
+            if given.shape != own.shape:
+                raise CheckpointError(f"{name} has shape {given.shape}, expected {own.shape}")
+            if fixed and not np.array_equal(given, own):
+                raise CheckpointError(
+                    f"{name} differs between the checkpoint and the dataset; pass the dataset that "
+                    "the training began with, normalised as it was then"
+                )
+        self._set(*(state[name] for name in self.state_dict()))

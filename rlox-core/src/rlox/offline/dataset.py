@@ -1,0 +1,150 @@
+"""What an offline algorithm needs of a dataset, and whether one has it; imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from rlox.envs import fixed_env_count, make_vec_env
+from rlox.errors import DatasetError
+
+__all__ = [
+    "OfflineDataset",
+    "action_bounds",
+    "action_space_of",
+    "check_actions",
+    "check_rows",
+]
+
+SHAPES = {
+    "obs": ("(B, obs_dim)", (2,)),
+    "actions": ("(B, act_dim) or (B,)", (1, 2)),
+    "rewards": ("(B,)", (1,)),
+    "next_obs": ("(B, obs_dim)", (2,)),
+    "terminated": ("(B,)", (1,)),
+}
+
+CHECKED_ROWS = 4096
+"""Rows that are looked at before a training begins."""
+
+TOLERANCE = 1e-4
+"""By how much of their range recorded actions may pass their bounds, from rounding."""
+
+
+class OfflineDataset(Protocol):
+    """Recorded transitions; bring your own, or take :class:`rlox.OfflineDatasetBuffer`.
+
+    Where it has the attributes ``obs_mean`` and ``obs_std``, each of shape (obs_dim,), they say how
+    the observations it gives have been normalised, and an algorithm acts on an env's observations
+    accordingly. ``act_low`` and ``act_high`` (act_dim,) are the bounds of continuous actions,
+    ``n_actions`` is the number of discrete ones.
+    """
+
+    def sample(self, batch_size: int, seed: int) -> Mapping[str, npt.NDArray[Any]]:
+        """Return transitions drawn with ``seed``, the same for the same seed.
+
+        Returns:
+            ``obs`` and ``next_obs`` (B, obs_dim), ``actions`` (B, act_dim) or (B,), ``rewards``
+            (B,) and ``terminated`` (B,), which is false where an episode was merely cut.
+        """
+
+    def __len__(self) -> int:
+        """Return the number of transitions."""
+
+
+def check_rows(dataset: OfflineDataset, continuous: bool) -> Mapping[str, npt.NDArray[Any]]:
+    """Return rows of a dataset after looking whether an algorithm can learn from them.
+
+    Args:
+        dataset: what to look at.
+        continuous: whether actions are to be floats, else integers.
+
+    Raises:
+        DatasetError: a column is missing, has the wrong shape or type, or holds what is not finite.
+    """
+    n = min(len(dataset), CHECKED_ROWS)
+    if n < 1:
+        raise DatasetError("the dataset holds no transitions")
+    rows = dataset.sample(n, 0)
+    missing = [key for key in SHAPES if key not in rows]
+    if missing:
+        raise DatasetError(
+            f"the dataset's samples lack {', '.join(missing)}; expected {', '.join(SHAPES)}"
+        )
+    for key, (expected, dims) in SHAPES.items():
+        column = np.asarray(rows[key])
+        if len(column) != n or column.ndim not in dims:
+            raise DatasetError(f"{key} must have shape {expected}, got {column.shape}")
+        if not np.isfinite(column).all():
+            raise DatasetError(f"{key} holds values that are not finite")
+    if rows["obs"].shape != rows["next_obs"].shape:
+        raise DatasetError(
+            f"obs and next_obs differ in shape: {rows['obs'].shape} and {rows['next_obs'].shape}"
+        )
+    if continuous != (rows["actions"].dtype.kind == "f"):
+        expected, option = ("floats", "False") if continuous else ("integers", "True")
+        raise DatasetError(
+            f"actions must be {expected}, got {rows['actions'].dtype}; an algorithm that has the "
+            f"option learns from them with continuous={option}"
+        )
+    return rows
+
+
+def action_bounds(
+    dataset: object, env_space: object, act_high: float | None, act_dim: int
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return the bounds of continuous actions, each (act_dim,).
+
+    They are ``act_high`` if it is given, else the dataset's, else those of the env's action space,
+    else 1; infinite ones do not count.
+    """
+    bounds: list[tuple[Any, Any]] = [(-1.0, 1.0)]
+    if isinstance(env_space, spaces.Box) and env_space.shape == (act_dim,):
+        bounds.append((env_space.low, env_space.high))
+    bounds.append((getattr(dataset, "act_low", None), getattr(dataset, "act_high", None)))
+    if act_high is not None:
+        bounds.append((-act_high, act_high))
+    low, high = next(
+        (low, high)
+        for low, high in reversed(bounds)
+        if low is not None and high is not None and np.isfinite([low, high]).all()
+    )
+    return (
+        np.broadcast_to(np.asarray(low, np.float32), (act_dim,)),
+        np.broadcast_to(np.asarray(high, np.float32), (act_dim,)),
+    )
+
+
+def check_actions(actions: npt.NDArray[Any], space: spaces.Box | spaces.Discrete) -> None:
+    """Refuse recorded actions outside the action space, but for rounding.
+
+    Raises:
+        DatasetError: there are such.
+    """
+    if isinstance(space, spaces.Discrete):
+        outside = (actions < 0) | (actions >= space.n)
+    else:
+        actions = actions.reshape(-1, *space.shape)
+        slack = TOLERANCE * (space.high - space.low)
+        outside = (actions < space.low - slack) | (actions > space.high + slack)
+    if outside.any():
+        raise DatasetError(
+            f"the dataset has the action {actions[outside][0].item():g}, which is not in {space}; "
+            "pass act_high= (act_dim= for discrete actions) or the env it comes from"
+        )
+
+
+def action_space_of(env: Any) -> gymnasium.Space[Any] | None:
+    """Return the action space of one env of whatever a user passes as env; none of none."""
+    if env is None:
+        return None
+    vec_env = make_vec_env(env)
+    space: gymnasium.Space[Any] = vec_env.action_space
+    if fixed_env_count(env) is None:
+        vec_env.close()
+    return space

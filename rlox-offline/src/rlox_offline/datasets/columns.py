@@ -1,0 +1,147 @@
+"""From the columns of a file to six arrays that an algorithm can learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from rlox.errors import DatasetError, suggest
+
+__all__ = ["Columns", "complete", "known_columns"]
+
+Array = npt.NDArray[Any]
+Columns = dict[str, Array]
+
+NAMES = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated")
+
+OTHER_NAMES = {
+    "observations": "obs",
+    "next_observations": "next_obs",
+    "terminals": "terminated",
+    "terminations": "terminated",
+    "timeouts": "truncated",
+    "truncations": "truncated",
+}
+"""What D4RL and Minari call the columns."""
+
+
+def known_columns(names: list[str]) -> dict[str, str]:
+    """Return our name of each column that has one, by the file's name.
+
+    Raises:
+        DatasetError: two columns are the same by another name.
+    """
+    found = {name: OTHER_NAMES.get(name, name) for name in names}
+    found = {name: ours for name, ours in found.items() if ours in NAMES}
+    twice = [name for name in found if list(found.values()).count(found[name]) > 1]
+    if twice:
+        raise DatasetError(f"the columns {' and '.join(map(repr, twice))} mean the same")
+    return found
+
+
+def complete(columns: Mapping[str, npt.ArrayLike]) -> Columns:
+    """Return all six columns, checked; see :class:`~rlox_offline.datasets.Dataset`.
+
+    Raises:
+        DatasetError: a column is missing, a shape is wrong, or a value is not finite.
+    """
+    given = {ours: np.asarray(columns[name]) for name, ours in known_columns(list(columns)).items()}
+    _require_columns(given, list(columns))
+    data = _typed(given)
+    if "next_obs" in given:
+        ended = data["terminated"] | data["truncated"]
+        data["truncated"][-1] |= not ended[-1]
+        return data
+    return _with_next_obs(data)
+
+
+def _require_columns(given: Columns, names: list[str]) -> None:
+    for name in ("obs", "actions", "rewards"):
+        if name not in given:
+            raise DatasetError(
+                f"the column '{name}' is missing{suggest(name, names)}; {_has(names)}"
+            )
+    if "terminated" not in given and "truncated" not in given:
+        raise DatasetError(
+            "the columns 'terminated' and 'truncated' are missing, so it is unknown where episodes "
+            f"end; {_has(names)}"
+        )
+
+
+def _has(names: list[str]) -> str:
+    return f"there are {', '.join(names) or 'none'}"
+
+
+def _typed(given: Columns) -> Columns:
+    """Return copies in the types that are learnt from, all of the same number of rows."""
+    n = len(given["rewards"]) if given["rewards"].ndim else 0
+    if n < 1:
+        raise DatasetError("the dataset holds no transitions")
+    data: Columns = {}
+    for name in NAMES:
+        column = given.get(name)
+        if column is None:
+            if name != "next_obs":
+                data[name] = np.zeros(n, np.bool_)
+            continue
+        if column.dtype.kind not in "biuf":
+            raise DatasetError(f"{name} must hold numbers, got {column.dtype}")
+        if len(column) != n:
+            raise DatasetError(f"{name} has {len(column)} rows, but rewards has {n}")
+        _require_finite(name, column)
+        data[name] = _reshaped(name, column, n)
+    if "next_obs" in data and data["next_obs"].shape != data["obs"].shape:
+        raise DatasetError(
+            f"obs and next_obs differ in shape: {data['obs'].shape} and {data['next_obs'].shape}"
+        )
+    return data
+
+
+def _reshaped(name: str, column: Array, n: int) -> Array:
+    if name.endswith("obs"):
+        dtype = np.uint8 if column.dtype == np.uint8 else np.float32
+        return np.array(column.reshape(n, 1) if column.ndim == 1 else column, dtype)
+    if name == "actions":
+        if column.dtype.kind in "biu":
+            if column.size != n:
+                raise DatasetError(f"integer actions must have shape ({n},), got {column.shape}")
+            return np.array(column.reshape(n), np.int64)
+        if column.ndim > 2:
+            raise DatasetError(f"actions must have shape ({n}, act_dim), got {column.shape}")
+        return np.array(column.reshape(n, -1), np.float32)
+    if column.size != n:
+        raise DatasetError(f"{name} must have shape ({n},), got {column.shape}")
+    return np.array(column.reshape(n), np.float32 if name == "rewards" else np.bool_)
+
+
+def _require_finite(name: str, column: Array) -> None:
+    finite = np.isfinite(column).reshape(len(column), -1).all(1)
+    if not finite.all():
+        row = int(np.flatnonzero(~finite)[0])
+        raise DatasetError(
+            f"{name} holds values that are not finite, first in row {row}; remove these episodes"
+        )
+
+
+def _with_next_obs(data: Columns) -> Columns:
+    """Add the next observations, and drop the rows that have none."""
+    terminated, truncated = data["terminated"], data["truncated"]
+    ended = terminated | truncated
+    if not ended.any():
+        raise DatasetError(
+            "no transition ends an episode, so it is unknown which observations follow each other; "
+            "pass 'next_obs', or mark the ends in 'terminated' and 'truncated'"
+        )
+    next_obs = np.concatenate([data["obs"][1:], data["obs"][-1:]])
+    # nothing is bootstrapped from beyond a termination, so any observation will do
+    next_obs[terminated] = data["obs"][terminated]
+    unknown = truncated & ~terminated
+    unknown[-1] |= not ended[-1]
+    before = np.flatnonzero(unknown) - 1
+    before = before[before >= 0]
+    truncated[before] |= ~ended[before]
+    if unknown.all():
+        raise DatasetError("without 'next_obs', no transition's next observation is known")
+    return {name: column[~unknown] for name, column in {**data, "next_obs": next_obs}.items()}

@@ -1,0 +1,178 @@
+"""Recorded transitions, checked once and then sampled from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import rlox
+from gymnasium import spaces
+from rlox.errors import DatasetError
+from rlox.offline.dataset import check_actions
+
+from rlox_offline.datasets.columns import Columns, complete
+
+__all__ = ["Dataset"]
+
+Array = npt.NDArray[Any]
+
+
+class Dataset:
+    """Recorded transitions with what is known of where they come from.
+
+    Satisfies :class:`rlox.offline.base.OfflineDataset`: it samples from a
+    :class:`rlox.OfflineDatasetBuffer` over a copy of the arrays.
+
+    Args:
+        columns: arrays of N rows by name: ``obs`` (N, ...), ``actions`` (N, act_dim), or (N,) of
+            integers, ``rewards`` (N,), ``terminated`` and ``truncated`` (N,), of which one may be
+            left out, and ``next_obs`` (N, ...). D4RL's and Minari's names for the same are taken
+            too. Episodes lie one after the other. A recording that stops within an episode cuts it.
+            Without ``next_obs``, what follows within an episode is the next observation, and the
+            last transition of a cut episode, which has none, is dropped.
+        normalize: whether samples hold (obs - mean) / (std + 0.001) of the dataset's observations.
+        act_low: lower bounds of continuous actions, broadcast to (act_dim,).
+        act_high: upper bounds, likewise.
+        n_actions: number of discrete actions; none: the largest recorded one plus 1.
+        env_id: gymnasium id of the env they were recorded in.
+        random_return: mean return of a random policy, for normalised scores.
+        expert_return: mean return of an expert, likewise.
+
+    Raises:
+        DatasetError: a column is missing, a shape is wrong, a value is not finite, or an action is
+            out of bounds.
+
+    Source:
+        Normalisation: Fujimoto and Gu 2021, eq. 6.
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, npt.ArrayLike],
+        *,
+        normalize: bool = True,
+        act_low: npt.ArrayLike | None = None,
+        act_high: npt.ArrayLike | None = None,
+        n_actions: int | None = None,
+        env_id: str | None = None,
+        random_return: float | None = None,
+        expert_return: float | None = None,
+    ) -> None:
+        data = complete(columns)
+        self.columns: Columns = data
+        """The six arrays, not normalised."""
+        self.env_id = env_id
+        self.random_return = random_return
+        self.expert_return = expert_return
+        self.n_actions: int | None = None
+        self.act_low = self.act_high = None
+        actions = data["actions"]
+        if actions.dtype.kind == "i":
+            self.n_actions = n_actions or int(actions.max()) + 1
+            check_actions(actions, spaces.Discrete(self.n_actions))
+        elif act_low is not None and act_high is not None:
+            shape = actions.shape[1:]
+            self.act_low = np.broadcast_to(np.asarray(act_low, np.float32), shape)
+            self.act_high = np.broadcast_to(np.asarray(act_high, np.float32), shape)
+            check_actions(actions, spaces.Box(self.act_low, self.act_high))
+        ends = np.flatnonzero(data["terminated"] | data["truncated"])
+        self._starts = np.concatenate([[0], ends[:-1] + 1])
+        self._lengths = np.diff(np.concatenate([self._starts, [len(self)]]))
+        self._buffer = rlox.OfflineDatasetBuffer(
+            data["obs"],
+            data["next_obs"],
+            actions,
+            data["rewards"],
+            data["terminated"],
+            data["truncated"],
+            normalize=normalize,
+        )
+
+    def __len__(self) -> int:
+        """Return the number of transitions."""
+        return len(self.columns["rewards"])
+
+    def sample(self, batch_size: int, seed: int | None = None) -> dict[str, Array]:
+        """Draw transitions; see :meth:`rlox.OfflineDatasetBuffer.sample`."""
+        return self._buffer.sample(batch_size, seed)
+
+    def sample_trajectories(
+        self, batch_size: int, seq_len: int, seed: int | None = None
+    ) -> dict[str, Array]:
+        """Draw pieces of episodes; see :meth:`rlox.OfflineDatasetBuffer.sample_trajectories`."""
+        return self._buffer.sample_trajectories(batch_size, seq_len, seed)
+
+    def n_episodes(self) -> int:
+        """Return the number of episodes."""
+        return len(self._starts)
+
+    def stats(self) -> dict[str, float]:
+        """Return sizes, and statistics of the episodes' returns and lengths."""
+        return dict(self._buffer.stats())
+
+    @property
+    def obs_mean(self) -> Array | None:
+        """(obs_dim,) what samples' observations had subtracted; none without ``normalize``."""
+        return self._buffer.obs_mean
+
+    @property
+    def obs_std(self) -> Array | None:
+        """(obs_dim,) what they were then divided by, likewise."""
+        return self._buffer.obs_std
+
+    @cached_property
+    def episode_returns(self) -> npt.NDArray[np.float64]:
+        """(n_episodes,) undiscounted returns."""
+        return np.add.reduceat(self.columns["rewards"].astype(np.float64), self._starts)
+
+    @cached_property
+    def episode_lengths(self) -> npt.NDArray[np.int64]:
+        """(n_episodes,) in env steps."""
+        return self._lengths
+
+    @property
+    def initial_obs(self) -> Array:
+        """(n_episodes, ...) first observations, not normalised."""
+        obs: Array = self.columns["obs"][self._starts]
+        return obs
+
+    def episodes(self) -> list[slice]:
+        """Return the rows of each episode."""
+        return [slice(s, s + n) for s, n in zip(self._starts, self._lengths, strict=True)]
+
+    def metadata(self) -> dict[str, Any]:
+        """Return what is known beyond the arrays, as JSON-able keyword arguments of this class."""
+        values = {
+            "act_low": None if self.act_low is None else self.act_low.tolist(),
+            "act_high": None if self.act_high is None else self.act_high.tolist(),
+            "n_actions": self.n_actions,
+            "env_id": self.env_id,
+            "random_return": self.random_return,
+            "expert_return": self.expert_return,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def require_metadata(values: object) -> dict[str, Any]:
+    """Return a file's metadata if it is what :meth:`Dataset.metadata` returns.
+
+    Raises:
+        DatasetError: it is not.
+    """
+    kinds: dict[str, tuple[type, ...]] = {
+        "act_low": (int, float, list),
+        "act_high": (int, float, list),
+        "n_actions": (int,),
+        "env_id": (str,),
+        "random_return": (int, float),
+        "expert_return": (int, float),
+    }
+    if not isinstance(values, dict):
+        raise DatasetError(f"the metadata must be a mapping, got {type(values).__name__}")
+    for name, value in values.items():
+        if not isinstance(value, kinds.get(name, ())):
+            raise DatasetError(f"the metadata has an unexpected {name} = {value!r}")
+    return values

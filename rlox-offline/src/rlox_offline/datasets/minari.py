@@ -1,0 +1,121 @@
+"""Minari's datasets: those on this machine are read, and new ones created beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from rlox.errors import DatasetError, import_extra
+
+from rlox_offline.datasets.columns import Columns
+from rlox_offline.datasets.dataset import Dataset
+
+__all__ = ["read_minari", "write_minari"]
+
+
+def read_minari(dataset_id: str) -> tuple[Columns, dict[str, Any]]:
+    """Return the columns and the metadata of a local Minari dataset.
+
+    Args:
+        dataset_id: such as ``"pendulum/medium-v0"``; ``minari download`` brings others here.
+
+    Raises:
+        DatasetError: there is none of that name, or its observations or actions are no arrays.
+        MissingDependencyError: minari is not installed.
+    """
+    minari = import_extra("minari", f"reading the Minari dataset '{dataset_id}'", "minari")
+    local = sorted(minari.list_local_datasets())
+    if dataset_id not in local:
+        raise DatasetError(
+            f"there is no local Minari dataset '{dataset_id}' (there are: "
+            f"{', '.join(local) or 'none'}); run: minari download {dataset_id}"
+        )
+    source = minari.load_dataset(dataset_id)
+    _require_flat("observations", source.spec.observation_space, (spaces.Box, spaces.Discrete))
+    _require_flat("actions", source.spec.action_space, (spaces.Box, spaces.Discrete))
+    episodes = list(source.iterate_episodes())
+    columns = {
+        "obs": np.concatenate([e.observations[:-1] for e in episodes]),
+        "next_obs": np.concatenate([e.observations[1:] for e in episodes]),
+        "actions": np.concatenate([e.actions for e in episodes]),
+        "rewards": np.concatenate([e.rewards for e in episodes]),
+        "terminated": np.concatenate([e.terminations for e in episodes]),
+        "truncated": np.concatenate([_cut_at_the_end(e) for e in episodes]),
+    }
+    return columns, _metadata(source)
+
+
+def _cut_at_the_end(episode: Any) -> Any:
+    """Return truncations; an episode that was recorded without its end is cut there."""
+    truncated = np.array(episode.truncations, np.bool_)
+    truncated[-1] |= not episode.terminations[-1]
+    return truncated
+
+
+def _require_flat(name: str, space: Any, kinds: tuple[type, ...]) -> None:
+    if not isinstance(space, kinds):
+        raise DatasetError(f"the {name} must be arrays of numbers, got {space}")
+
+
+def _metadata(source: Any) -> dict[str, Any]:
+    space, stored = source.spec.action_space, source.storage.metadata
+    values = {
+        "env_id": source.env_spec.id if source.env_spec is not None else None,
+        "random_return": stored.get("ref_min_score"),
+        "expert_return": stored.get("ref_max_score"),
+    }
+    if isinstance(space, spaces.Discrete):
+        values["n_actions"] = int(space.n)
+    elif space.is_bounded():
+        values |= {"act_low": space.low.tolist(), "act_high": space.high.tolist()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def write_minari(dataset_id: str, dataset: Dataset, description: str | None = None) -> None:
+    """Create a local Minari dataset from ``dataset``, whose ``env_id`` tells the spaces.
+
+    Raises:
+        DatasetError: the env is unknown, or there is a dataset of that name.
+        MissingDependencyError: minari is not installed.
+    """
+    minari = import_extra("minari", f"creating the Minari dataset '{dataset_id}'", "minari")
+    if dataset.env_id is None:
+        raise DatasetError("a Minari dataset needs the env that it comes from; pass env_id=")
+    if dataset_id in minari.list_local_datasets():
+        raise DatasetError(
+            f"there is a Minari dataset '{dataset_id}' already; choose another name, or run: "
+            f"minari delete {dataset_id}"
+        )
+    data_collector = import_extra("minari.data_collector", "creating it", "minari")
+    columns = dataset.columns
+    buffers = [
+        data_collector.EpisodeBuffer(
+            id=i,
+            seed=None,
+            options=None,
+            observations=np.concatenate(
+                [columns["obs"][rows], columns["next_obs"][rows.stop - 1 : rows.stop]]
+            ),
+            actions=columns["actions"][rows],
+            rewards=columns["rewards"][rows],
+            terminations=columns["terminated"][rows],
+            truncations=columns["truncated"][rows],
+            infos=None,
+        )
+        for i, rows in enumerate(dataset.episodes())
+    ]
+    env = gymnasium.make(dataset.env_id)
+    try:
+        minari.create_dataset_from_buffers(
+            dataset_id,
+            buffers,
+            env=env,
+            description=description,
+            ref_min_score=dataset.random_return,
+            ref_max_score=dataset.expert_return,
+            algorithm_name="rlox",
+        )
+    finally:
+        env.close()
