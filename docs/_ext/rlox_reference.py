@@ -44,6 +44,7 @@ API = {
     "rlox.options": "the options that configs share",
     "rlox.schedules": "values over env steps",
     "rlox.evaluation": "the evaluation loop",
+    "rlox.statistics": "statistics over runs",
     "rlox.checkpoint": "writing and reading checkpoints",
     "rlox.envs": "from what a user passes to a vector env",
     "rlox.gym_vec_env": "gymnasium envs",

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rlox.errors import CheckpointError
-from rlox.seeding import SeedStreams, draw_seed
+from rlox.errors import CheckpointError, ConfigError
+from rlox.seeding import SeedStreams, draw_seed, parse_seeds
 
 
 def test_same_seed_and_name_give_the_same_draws() -> None:
@@ -93,3 +93,34 @@ def test_drawn_seeds_differ() -> None:
     seeds = {draw_seed() for _ in range(20)}
     assert len(seeds) == 20
     assert all(0 <= seed < 2**32 for seed in seeds)
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [
+        ("0..4", (0, 1, 2, 3, 4)), ("0,3,7", (0, 3, 7)), ("5", (5,)), ("3..3", (3,)),
+        ("0..2, 9,4..5", (0, 1, 2, 9, 4, 5)), ("4294967295", (4294967295,)),
+    ],
+)  # fmt: skip
+def test_seeds_are_ranges_and_numbers(text: str, seeds: tuple[int, ...]) -> None:
+    """Ranges include both ends, and the order is kept."""
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a", "1.5", "0..", "..3", "3..1", "0...4", "-1", "0,", "0..1e3", "0..10000", "9" * 11],
+)
+def test_other_texts_are_no_seeds(text: str) -> None:
+    """The error shows the form and the text."""
+    with pytest.raises(ConfigError, match=r"^seeds must look like 0\.\.4 or 0,3,7") as caught:
+        parse_seeds(text)
+    assert repr(text) in str(caught.value)
+
+
+def test_seed_named_twice_is_refused() -> None:
+    """One run per seed: the second would go into the first one's folder."""
+    with pytest.raises(
+        ConfigError, match=r"^each seed may be named once, got 2 twice in '0\.\.3,2'$"
+    ):
+        parse_seeds("0..3,2")

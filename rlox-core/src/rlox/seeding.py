@@ -8,22 +8,51 @@ leaves all other parts' draws as they were. Stream ``name`` of seed ``s`` is the
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlox.errors import CheckpointError
+from rlox.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["SeedStreams", "draw_seed"]
+__all__ = ["SeedStreams", "draw_seed", "parse_seeds"]
 
 
 def draw_seed() -> int:
     """Return a fresh seed in [0, 2**32) from the operating system's entropy."""
     return int(np.random.SeedSequence().generate_state(1)[0])
+
+
+MAX_SEEDS = 10_000
+"""Seeds of one text; more are a slip."""
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Return the seeds that a text such as ``"0..4"``, ``"0,3,7"`` or ``"0..2,9"`` names.
+
+    Args:
+        text: seeds, and ranges that include both ends, separated by commas.
+
+    Raises:
+        ConfigError: the text has another form, or names a seed twice.
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,10})(?:\.\.(\d{1,10}))?\s*", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if last < first or last - first >= MAX_SEEDS:
+            raise ConfigError(
+                f"seeds must look like 0..4 or 0,3,7 (at most {MAX_SEEDS:,}), got {text!r}"
+            )
+        seeds += range(first, last + 1)
+    repeated = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+    if repeated:
+        raise ConfigError(f"each seed may be named once, got {repeated[0]} twice in {text!r}")
+    return tuple(seeds)
 
 
 class SeedStreams:

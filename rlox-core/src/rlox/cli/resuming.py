@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from rlox.errors import ConfigError
+
 __all__ = ["resume_command"]
 
 
@@ -14,17 +16,26 @@ def resume_command(
     run: Annotated[
         Path,
         typer.Argument(
-            help="A run folder, or one of its checkpoints to go back to; of a folder the latest "
-            "checkpoint that is not damaged."
+            help="A run folder, one of its checkpoints to go back to, or the folder of a sweep; of "
+            "a run folder the latest checkpoint that is not damaged."
         ),
     ],
     env: Annotated[
         str | None,
         typer.Option(help="Id of the env; left out: the one trained on.", metavar="ID"),
     ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="Of a sweep, runs at once; left out: one per core.", min=1, metavar="N"),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Finish an interrupted training in its run folder, as if nothing had happened."""
     from rlox.cli.session import resume_in_folder
+    from rlox.cli.sweeping import is_sweep, resume_sweep
 
+    if is_sweep(run):
+        raise typer.Exit(resume_sweep(run, jobs=jobs, env=env, quiet=quiet))
+    if jobs is not None:
+        raise ConfigError(f"--jobs is for a sweep, and '{run}' is none")
     raise typer.Exit(resume_in_folder(run, env=env, quiet=quiet))

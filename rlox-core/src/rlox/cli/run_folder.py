@@ -41,11 +41,11 @@ class RunFolder:
         self._record: dict[str, Any] = {}
 
     @staticmethod
-    def default_path(algorithm: Algorithm, env: str) -> Path:
-        """Return ``runs/<algorithm>-<env>-<seed>-<time>``."""
+    def default_path(algorithm: str, env: str, what: int | str) -> Path:
+        """Return ``runs/<algorithm>-<env>-<what>-<time>``, where ``what`` is a seed or "sweep"."""
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         env = env.replace("/", "_").replace(":", "_")
-        return Path("runs") / f"{algorithm.name}-{env}-{algorithm.streams.seed}-{stamp}"
+        return Path("runs") / f"{algorithm}-{env}-{what}-{stamp}"
 
     @property
     def checkpoints(self) -> Path:

@@ -11,7 +11,7 @@ from rlox.errors import ConfigError
 
 __all__ = ["RunOptions"]
 
-NOT_RESUMED = ("config", "run_dir", "quiet")
+NOT_RESUMED = ("config", "run_dir", "seeds", "jobs", "quiet")
 """Run options that say nothing about the training."""
 
 
@@ -46,6 +46,17 @@ class RunOptions:
         list[str] | None,
         typer.Option(help="a callback that `rlox list` shows; repeatable", metavar="NAME"),
     ] = None
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            help="seeds of a sweep, 0..4 or 0,3,7: one run each, in a process each",
+            metavar="SEEDS",
+        ),
+    ] = None
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="runs at once  [default: one per core]", min=1, metavar="N"),
+    ] = None
     eval_freq: Annotated[
         int,
         typer.Option(
@@ -78,6 +89,14 @@ class RunOptions:
     def to_dict(self) -> dict[str, Any]:
         """Return what a resumed run needs as JSON-able values."""
         return {key: value for key, value in vars(self).items() if key not in NOT_RESUMED}
+
+    def to_flags(self) -> list[str]:
+        """Return what :meth:`to_dict` returns as arguments of the command line."""
+        flags = []
+        for key, value in self.to_dict().items():
+            for each in value if isinstance(value, list) else [value]:
+                flags += [f"--{key.replace('_', '-')}", str(each)] if each is not None else []
+        return flags
 
     @classmethod
     def from_dict(cls, values: Any) -> "RunOptions":

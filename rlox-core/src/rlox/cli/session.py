@@ -41,7 +41,9 @@ def train_in_folder(name: str, config: Config, options: RunOptions) -> int:
         require_unused(options.run_dir)
     registry.algorithm_class(name)  # imports torch, which takes long enough to be interrupted
     algorithm = registry.make(name, options.env, config=config)
-    folder = RunFolder(options.run_dir or RunFolder.default_path(algorithm, options.env))
+    folder = RunFolder(
+        options.run_dir or RunFolder.default_path(name, options.env, what=algorithm.streams.seed)
+    )
     require_unused(folder.path)
     interruption = Interruption()
     algorithm.callbacks.callbacks += _callbacks(folder, options, interruption)

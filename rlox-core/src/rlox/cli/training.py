@@ -12,7 +12,7 @@ from rlox import registry
 from rlox.cli.flags import flags_of, given_options
 from rlox.cli.run_options import RunOptions
 from rlox.config import resolve_config
-from rlox.errors import PluginConflictError, PluginError, PluginWarning, RloxError
+from rlox.errors import ConfigError, PluginConflictError, PluginError, PluginWarning, RloxError
 
 __all__ = ["train_app"]
 
@@ -90,16 +90,22 @@ def train_function(name: str) -> Callable[..., None]:
         parameter for parameter in flags_of(config_class) if parameter.name not in RUN_PARAMETERS
     ]
 
-    def train(**arguments: Any) -> None:
+    def command(**arguments: Any) -> None:
         from rlox.cli.session import train_in_folder
+        from rlox.cli.sweeping import train_sweep
 
         options = RunOptions(**{key: arguments.pop(key) for key in RUN_PARAMETERS})
+        if options.seeds is not None and arguments.get("seed") is not None:
+            raise ConfigError("--seed and --seeds contradict each other; pass one of them")
+        if options.jobs is not None and options.seeds is None:
+            raise ConfigError("--jobs is for a sweep; pass --seeds too, such as --seeds 0..4")
         config = resolve_config(
             config_class, options.config, **given_options(config_class, arguments)
         )
-        raise typer.Exit(train_in_folder(name, config, options))
+        train = train_in_folder if options.seeds is None else train_sweep
+        raise typer.Exit(train(name, config, options))
 
     parameters = [*RUN_PARAMETERS.values(), *flags]
-    train.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    train.__annotations__ = {p.name: p.annotation for p in parameters}
-    return train
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command

@@ -1,0 +1,180 @@
+"""Tests of ``rlox train --seeds``, with an algorithm that counts instead of learning."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rlox import checkpoint
+
+TRAIN = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2")
+
+
+FAILING = """
+import pathlib, rlox
+from rlox.callbacks import Callback
+
+class Failing(Callback):
+    def on_iteration_end(self, **kwargs):
+        if kwargs["algo"].streams.seed == 1 and not pathlib.Path("mended").exists():
+            raise ArithmeticError("seed 1")
+
+@rlox.hookimpl
+def rlox_callbacks():
+    yield rlox.CallbackSpec("fail-on-seed-1", "Fails.", __name__ + ":Failing")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _failing(install: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install a callback that fails for the seed 1 until the file ``mended`` is there."""
+    install("rlox-failing", FAILING)
+    monkeypatch.setenv("RLOX_PLUGINS", "rlox-counting,rlox-failing")
+
+
+def record(folder: str) -> dict[str, Any]:
+    """Return ``run.json``."""
+    return json.loads(Path(folder, "run.json").read_text(encoding="utf-8"))
+
+
+def draws(folder: str) -> list[float]:
+    """Return what a finished run drew."""
+    final = checkpoint.read(Path(folder, "checkpoints/final.safetensors"))
+    return final["state"]["algorithm"]["draws"].tolist()
+
+
+def lines(text: str) -> list[str]:
+    """Return the lines without their layout."""
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def test_sweep_is_a_run_per_seed_and_a_table(run: Callable[..., Any]) -> None:
+    """Each run equals that of its seed alone; the table ends with the interquartile mean."""
+    result = run(*TRAIN, "--total-timesteps", 40, "--n-steps", 5, "--seeds", "0..2",
+                 "--run-dir", "sweep", "--checkpoint-freq", 16, "--logger", "csv")  # fmt: skip
+    assert result.code == 0, result.err
+    names = sorted(path.name for path in Path("sweep").iterdir())
+    runs, logs = [f"seed-{i}" for i in range(3)], [f"seed-{i}.log" for i in range(3)]
+    assert names == sorted(["config.yaml", "sweep.json", *runs, *logs])
+    alone = run(*TRAIN, "--total-timesteps", 40, "--n-steps", 5, "--seed", 2, "--run-dir", "alone",
+                "--checkpoint-freq", 16, "--logger", "csv")  # fmt: skip
+    assert alone.code == 0, alone.err
+    assert draws("sweep/seed-2") == draws("alone")
+    assert draws("sweep/seed-1") != draws("alone")
+    assert record("sweep/seed-2")["options"] == record("alone")["options"]
+    config = [yaml.safe_load(Path(f, "config.yaml").read_text()) for f in ("sweep/seed-2", "alone")]
+    assert config[0] == config[1]
+    shown = lines(result.out)
+    for seed in range(3):
+        evaluation = record(f"sweep/seed-{seed}")["evaluation"]
+        row = f"{seed} finished {evaluation['mean']:.1f} ± {evaluation['std']:.1f} 40 "
+        assert any(line.startswith(row) for line in shown), result.out
+    means = [record(f"sweep/seed-{seed}")["evaluation"]["mean"] for seed in range(3)]
+    iqm = f"interquartile mean {sum(means) / 3:.1f} ["
+    assert any(line.startswith(iqm) and "over 3 seeds" in line for line in shown)
+
+
+def test_sweep_folder_has_a_name_of_its_own(run: Callable[..., Any]) -> None:
+    """Without --run-dir all runs lie under one folder in ``runs``; --quiet leaves the table."""
+    result = run(*TRAIN, "--total-timesteps", 8, "--seeds", "7", "--quiet")
+    assert result.code == 0, result.err
+    [folder] = Path("runs").iterdir()
+    assert re.fullmatch(r"counting-CartPole-v1-sweep-\d{8}-\d{6}", folder.name)
+    assert "started" not in result.out
+    assert "7 finished" in " ".join(lines(result.out))
+
+
+def test_failed_seed_leaves_the_others_and_is_told(run: Callable[..., Any]) -> None:
+    """The exit code is that of the first run that failed; resuming mends it."""
+    result = run(*TRAIN, "--total-timesteps", 24, "--seeds", "0,1,2", "--run-dir", "sweep",
+                 "--callback", "fail-on-seed-1")  # fmt: skip
+    assert result.code == 1
+    shown = lines(result.out)
+    assert any(line.startswith("1 failed - ") for line in shown), result.out
+    assert sum(line[:11] in ("0 finished ", "2 finished ") for line in shown) == 2
+    assert any("ended with exit code 1; see sweep/seed-1.log" in line for line in shown)
+    assert "ArithmeticError: seed 1" in Path("sweep/seed-1.log").read_text()
+    assert any("over 2 seeds" in line for line in shown)
+    Path("mended").touch()
+    before = record("sweep/seed-0")
+    resumed = run("resume", "sweep")
+    assert resumed.code == 0, resumed.err + Path("sweep/seed-1.log").read_text()
+    assert record("sweep/seed-0") == before
+    assert record("sweep/seed-1")["status"] == "finished"
+    assert Path("sweep/seed-1.superseded").is_dir()
+    assert run("resume", "sweep").err == "error: the sweep 'sweep' is finished\n"
+
+
+def test_ctrl_c_stops_all_runs_and_resume_finishes_them(
+    run: Callable[..., Any], start: Callable[..., Any]
+) -> None:
+    """No process is left, every begun run has saved its state, and those not begun begin later."""
+    arguments = (*TRAIN, "--total-timesteps", 6_000, "--seeds", "0..2", "--jobs", 2, "--eval-freq",
+                 100)  # fmt: skip
+    process = start(*arguments, "--run-dir", "sweep")
+    deadline = time.monotonic() + 60
+    metrics = [Path(f"sweep/seed-{seed}/metrics.jsonl") for seed in (0, 1)]
+    while not all(path.exists() and path.stat().st_size for path in metrics):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == "interrupted; to finish: rlox resume sweep\n"
+    assert "2 not begun" in " ".join(lines(out))
+    for seed in (0, 1):
+        assert record(f"sweep/seed-{seed}")["status"] == "interrupted"
+        assert not Path(f"sweep/seed-{seed}/.lock").exists()
+    resumed = run("resume", "sweep", "--jobs", 3)
+    assert resumed.code == 0, resumed.err
+    whole = run(*arguments, "--run-dir", "whole")
+    assert whole.code == 0, whole.err
+    for seed in range(3):
+        assert draws(f"sweep/seed-{seed}") == draws(f"whole/seed-{seed}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--seeds", "0..4", "--seed", "1"), "--seed and --seeds contradict each other"),
+        (("--jobs", "2"), "--jobs is for a sweep; pass --seeds too"),
+        (("--seeds", "4..0"), "seeds must look like 0..4 or 0,3,7 (at most 10,000), got '4..0'"),
+        (("--seeds", "0..999999999"), "seeds must look like 0..4 or 0,3,7"),
+        (("--seeds", "-1"), "seeds must look like"),
+        (("--seeds", ""), "seeds must look like"),
+        (("--seeds", "0,1,0"), "each seed may be named once, got 0 twice in '0,1,0'"),
+        (("--seeds", "0..1", "--jobs", "0"), "invalid value for '--jobs'"),
+        (("--seeds", "0..1", "--logger", "jsnl"), "unknown logger 'jsnl'; did you mean 'jsonl'"),
+        (("--seeds", "0..1", "--callback", "evl"), "unknown callback 'evl'; did you mean 'eval'"),
+        (("--seeds", "0..1", "--n-envs", "0"), "n_envs: expected greater than or equal to 1"),
+    ],
+)
+def test_wrong_sweep_is_one_line_before_any_work(
+    run: Callable[..., Any], arguments: tuple[str, ...], message: str
+) -> None:
+    """What is wrong for every seed is told once, and no folder is made."""
+    result = run(*TRAIN, *arguments)
+    assert result.code == 2
+    assert result.err.startswith("error: ")
+    assert result.err.count("\n") == 1
+    assert message in result.err
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_damaged_sweep_is_told(run: Callable[..., Any]) -> None:
+    """A record of another form is an error, not a traceback."""
+    Path("sweep").mkdir()
+    for text in ("{", "[]", '{"algorithm": "counting"}', '{"seeds": 3}'):
+        Path("sweep/sweep.json").write_text(text, encoding="utf-8")
+        result = run("resume", "sweep")
+        assert result.code == 2
+        assert result.err.startswith("error: 'sweep/sweep.json' is damaged")
+    assert "--jobs is for a sweep" in run("resume", "nothing", "--jobs", 2).err
