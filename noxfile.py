@@ -22,6 +22,7 @@ PUBLIC_PACKAGES = [
     "rlox-core/src/rlox",
     "rlox-offline/src/rlox_offline",
     "rlox-onpolicy/src/rlox_onpolicy",
+    "rlox-offpolicy/src/rlox_offpolicy",
     "rlox-native/python/rlox_native",
 ]
 
@@ -81,6 +82,12 @@ def offline(session: nox.Session) -> None:
 
 
 @nox.session
+def offpolicy(session: nox.Session) -> None:
+    """rlox-offpolicy with core and torch, no Rust."""
+    test_distribution(session, "rlox-offpolicy")
+
+
+@nox.session
 def example_plugin(session: nox.Session) -> None:
     """The example of a third party's distribution, against core alone."""
     sync(session, "--package", "rlox-core", "--extra", "torch", "--group", "test")
@@ -103,7 +110,8 @@ def integration(session: nox.Session) -> None:
     sync(session, "--group", "test", "--group", "benchmark")
     session.run(
         "pytest", "tests/test_plugins.py", "tests/test_kernels_agree.py", "tests/test_resume.py",
-        "tests/test_ppo_against_stable_baselines3.py", *session.posargs,
+        "tests/test_ppo_against_stable_baselines3.py",
+        "tests/test_offpolicy_against_stable_baselines3.py", *session.posargs,
     )  # fmt: skip
 
 
@@ -113,11 +121,12 @@ def snippets(session: nox.Session) -> None:
     sync(session, "--group", "test", "--group", "docs")
     example = "examples/plugins/rlox-reinforce"
     session.run_install("uv", "pip", "install", "--no-sources", "--no-deps", example)
-    folders = (".", "rlox-core", "rlox-native", "rlox-offline", "rlox-onpolicy", example)
+    families = ("rlox-offline", "rlox-onpolicy", "rlox-offpolicy")
+    folders = (".", "rlox-core", "rlox-native", *families, example)
     pages = [f"{folder}/README.md" for folder in folders]
     # an example's error is shown by its own traceback; sybil cannot filter all of pytest's
     session.run("pytest", "--tb=native", "docs", *pages, *session.posargs)
-    packages = ("rlox", "rlox_offline", "rlox_onpolicy")
+    packages = ("rlox", "rlox_offline", "rlox_onpolicy", "rlox_offpolicy")
     session.run("pytest", "--doctest-modules", "--pyargs", *packages)
 
 

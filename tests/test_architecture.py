@@ -20,12 +20,14 @@ SOURCES = {
     "rlox_native": ROOT / "rlox-native/python/rlox_native",
     "rlox_offline": ROOT / "rlox-offline/src/rlox_offline",
     "rlox_onpolicy": ROOT / "rlox-onpolicy/src/rlox_onpolicy",
+    "rlox_offpolicy": ROOT / "rlox-offpolicy/src/rlox_offpolicy",
 }
 
 FACADES = {
     ("rlox", "rlox_native"): {"__init__.py"},
     ("rlox", "rlox_offline"): {"algorithms/bc.py"},
     ("rlox", "rlox_onpolicy"): {"algorithms/a2c.py", "algorithms/ppo.py"},
+    ("rlox", "rlox_offpolicy"): {"algorithms/dqn.py"},
 }
 """The modules of core that hand on another distribution's names and do nothing else."""
 
@@ -44,6 +46,8 @@ TORCH_FREE = [
     "rlox_offline.plugin",
     "rlox_onpolicy.plugin",
     "rlox_onpolicy.configs",
+    "rlox_offpolicy.plugin",
+    "rlox_offpolicy.configs",
     "rlox_native",
 ]
 

@@ -18,12 +18,13 @@ from rlox import hookspecs
 from rlox.cli.app import build_app
 from rlox.plugins import HOOKS
 from rlox_offline.bc import BCMetrics
+from rlox_offpolicy.dqn import DQNMetrics
 from rlox_onpolicy.ppo import PPOMetrics
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = DOCS / "reference"
-PACKAGES = ("rlox", "rlox_native", "rlox_offline", "rlox_onpolicy")
-METRICS = (BCMetrics, PPOMetrics)
+PACKAGES = ("rlox", "rlox_native", "rlox_offline", "rlox_onpolicy", "rlox_offpolicy")
+METRICS = (BCMetrics, DQNMetrics, PPOMetrics)
 
 
 def constant(name: str) -> object:

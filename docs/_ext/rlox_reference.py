@@ -58,6 +58,12 @@ API = {
     "rlox.clock": "counters",
     "rlox.acting": "from observations to actions",
     "rlox.actor_critic": "policy, envs and optimiser together",
+    "rlox.off_policy": "envs, replay buffer and their rhythm together",
+    "rlox.replay_collector": "from envs to replay buffers",
+    "rlox.replay_actions": "actions as replay buffers keep them",
+    "rlox.buffers": "replay buffers by name",
+    "rlox.default_networks": "networks that fit an env's spaces",
+    "rlox.terms": "from gradient steps to metrics",
     "rlox.nn": "torch parts that families share",
     "rlox.errors": "errors",
     "rlox.versions": "what a run was made with",
@@ -79,6 +85,11 @@ API = {
     "rlox_onpolicy.agent": "what the on-policy algorithms build alike",
     "rlox_onpolicy.ppo": "PPO",
     "rlox_onpolicy.configs": "configs of the on-policy algorithms",
+    "rlox_offpolicy.dqn": "DQN",
+    "rlox_offpolicy.targets": "the targets of Q-learning and its relatives",
+    "rlox_offpolicy.exploration": "noise on actions",
+    "rlox_offpolicy.agent": "what the off-policy algorithms build alike",
+    "rlox_offpolicy.configs": "configs of the off-policy algorithms",
 }
 """The modules with an API page of their own, and what each is about."""
 
@@ -87,6 +98,7 @@ FACADES = (
     "rlox.algorithms",
     "rlox.algorithms.a2c",
     "rlox.algorithms.bc",
+    "rlox.algorithms.dqn",
     "rlox.algorithms.ppo",
 )
 """Modules that hand on what other modules define; ``reference/api/rlox.md`` lists their names."""
@@ -94,6 +106,7 @@ FACADES = (
 INTERNAL = (
     "rlox.cli",
     "rlox_offline.plugin",
+    "rlox_offpolicy.plugin",
     "rlox_onpolicy.plugin",
     "rlox_native.plugin",
     "rlox_native.vector_env",
@@ -126,10 +139,9 @@ def write_reference() -> None:
         "cli-resume": table(("flag", "default", "meaning"), command_flags("resume")),
         "cli-eval": table(("flag", "default", "meaning"), command_flags("eval")),
         "cli-list": table(("flag", "default", "meaning"), command_flags("list")),
-        "scores-a2c": scores("a2c"),
-        "scores-ppo": scores("ppo"),
     }
     fragments |= {f"config-{name}": config_table(name) for name in list_algorithms()}
+    fragments |= {f"scores-{name}": scores(name) for name in list_algorithms()}
     for name, text in fragments.items():
         _write(GENERATED / "fragments" / f"{name}.md", text)
     for module, about in API.items():
@@ -211,6 +223,7 @@ def _bounds(config: Any, option: str, field: Any) -> str:
 
 KINDS = {
     "Env backends": "rlox_env_backends",
+    "Replay buffers": "rlox_buffers",
     "Loggers": "rlox_loggers",
     "Callbacks": "rlox_callbacks",
 }

@@ -15,11 +15,11 @@ from rlox.errors import MissingDependencyError
 from rlox.kernels import backend
 
 PUBLIC = [
-    "Algorithm", "AlgorithmSpec", "CallbackSpec", "CartPole", "Config", "DPOPair", "EnvBackendSpec",
-    "LoggerSpec", "OfflineDatasetBuffer", "PrioritizedReplayBuffer", "ReplayBuffer",
-    "RunningMeanStd", "VecEnv", "compute_batch_group_advantages", "compute_batch_token_kl",
-    "compute_batch_token_kl_schulman", "compute_discounted_returns", "compute_gae",
-    "compute_gae_batched", "compute_gae_batched_f32", "compute_group_advantages",
+    "Algorithm", "AlgorithmSpec", "BufferSpec", "CallbackSpec", "CartPole", "Config", "DPOPair",
+    "EnvBackendSpec", "LoggerSpec", "OfflineDatasetBuffer", "PrioritizedReplayBuffer",
+    "ReplayBuffer", "RunningMeanStd", "VecEnv", "compute_batch_group_advantages",
+    "compute_batch_token_kl", "compute_batch_token_kl_schulman", "compute_discounted_returns",
+    "compute_gae", "compute_gae_batched", "compute_gae_batched_f32", "compute_group_advantages",
     "compute_lambda_returns", "compute_n_step_returns", "compute_token_kl",
     "compute_token_kl_schulman", "compute_vtrace", "evaluate", "explain", "hookimpl",
     "list_algorithms", "make", "normalize_advantages", "pack_sequences", "spec",
@@ -144,4 +144,4 @@ def test_unknown_algorithm_class_is_an_attribute_error() -> None:
     algorithms: Any = importlib.import_module("rlox.algorithms")
     with pytest.raises(AttributeError, match=r"^module 'rlox\.algorithms' has no 'XYZ'"):
         _ = algorithms.XYZ
-    assert dir(algorithms) == ["A2C", "PPO"]
+    assert dir(algorithms) == ["A2C", "BC", "DQN", "PPO"]

@@ -38,13 +38,14 @@ if TYPE_CHECKING:
         pack_sequences,
     )
     from rlox.registry import explain, list_algorithms, make, spec
-    from rlox.specs import AlgorithmSpec, CallbackSpec, EnvBackendSpec, LoggerSpec
+    from rlox.specs import AlgorithmSpec, BufferSpec, CallbackSpec, EnvBackendSpec, LoggerSpec
 
 __version__ = "0.1.0"
 
 _MODULES = {
     "Algorithm": "rlox.algorithm",
     "AlgorithmSpec": "rlox.specs",
+    "BufferSpec": "rlox.specs",
     "CallbackSpec": "rlox.specs",
     "Config": "rlox.config",
     "DPOPair": "rlox.preferences",
@@ -93,6 +94,7 @@ _NATIVE = ("CartPole", "VecEnv")
 __all__ = [
     "Algorithm",
     "AlgorithmSpec",
+    "BufferSpec",
     "CallbackSpec",
     "CartPole",
     "Config",

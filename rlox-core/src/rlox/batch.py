@@ -1,4 +1,4 @@
-"""What a rollout hands to the learner."""
+"""What a rollout, or a draw from a replay buffer, hands to the learner."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["RolloutBatch", "RolloutMinibatch"]
+__all__ = ["RolloutBatch", "RolloutMinibatch", "TransitionBatch"]
 
 
 @dataclass(frozen=True)
@@ -86,3 +86,21 @@ class RolloutBatch:
             fields = tuple(field[order] for field in fields)  # type: ignore[assignment]
         for parts in zip(*(torch.split(field, batch_size) for field in fields), strict=True):
             yield RolloutMinibatch(*parts)
+
+
+@dataclass(frozen=True)
+class TransitionBatch:
+    """B transitions drawn from a replay buffer."""
+
+    obs: Tensor
+    """(B, *shape) float32, or uint8 for images."""
+    actions: Tensor
+    """(B, 1) int64, or (B, act_dim) float32 in [-1, 1]."""
+    rewards: Tensor
+    """(B,) rewards; after k steps Σ γⁱ r_i."""
+    next_obs: Tensor
+    """(B, *shape) what the last of the k steps led to, never another episode's."""
+    discounts: Tensor
+    """(B,) what the value of ``next_obs`` counts: γᵏ, and 0 where the task ended."""
+    weights: Tensor
+    """(B,) of the transitions' losses; or (), 1, where all count alike."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlox.hookspecs import hookimpl
-from rlox.specs import CallbackSpec, EnvBackendSpec, LoggerSpec
+from rlox.specs import BufferSpec, CallbackSpec, EnvBackendSpec, LoggerSpec
 
 if TYPE_CHECKING:
     from rlox.callbacks import CheckpointCallback, VideoCallback
@@ -64,6 +64,17 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
         factory="rlox.gym_vec_env:make_vec_env",
         priority=0,
     )
+
+
+@hookimpl
+def rlox_buffers() -> Iterable[BufferSpec]:
+    """Register the replay buffers of :mod:`rlox.buffers`."""
+    yield BufferSpec(
+        "prioritized",
+        "Draws in proportion to the last absolute TD errors.",
+        "rlox.buffers:prioritized_buffer",
+    )
+    yield BufferSpec("uniform", "Draws all alike.", "rlox.buffers:uniform_buffer")
 
 
 @hookimpl

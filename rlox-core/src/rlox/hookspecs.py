@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import pluggy
 
-from rlox.specs import AlgorithmSpec, CallbackSpec, EnvBackendSpec, LoggerSpec
+from rlox.specs import AlgorithmSpec, BufferSpec, CallbackSpec, EnvBackendSpec, LoggerSpec
 
 __all__ = ["hookimpl"]
 
@@ -27,6 +27,11 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:  # type: ignore[empty-body]
 @hookspec
 def rlox_env_backends() -> Iterable[EnvBackendSpec]:  # type: ignore[empty-body]
     """Return the env backends that the distribution provides."""
+
+
+@hookspec
+def rlox_buffers() -> Iterable[BufferSpec]:  # type: ignore[empty-body]
+    """Return the replay buffers that the distribution provides."""
 
 
 @hookspec

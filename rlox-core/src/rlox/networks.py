@@ -1,7 +1,7 @@
 """The networks of the off-policy and offline algorithms, for vector observations.
 
 Continuous actions are in [-1, 1] in every dimension, for actors and critics alike;
-:class:`rlox.actions.BoxActions` converts them to an env's own bounds.
+:class:`rlox.replay_actions.BoxActions` converts them to an env's own bounds.
 """
 
 from __future__ import annotations

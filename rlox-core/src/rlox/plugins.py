@@ -22,7 +22,7 @@ import pluggy
 
 from rlox import hookspecs
 from rlox.errors import PluginConflictError, PluginError, PluginWarning
-from rlox.specs import AlgorithmSpec, CallbackSpec, EnvBackendSpec, LoggerSpec
+from rlox.specs import AlgorithmSpec, BufferSpec, CallbackSpec, EnvBackendSpec, LoggerSpec
 
 __all__ = ["GROUP", "HOOKS", "Registration", "load_plugins"]
 
@@ -31,6 +31,7 @@ GROUP = "rlox"
 HOOKS: dict[str, type] = {
     "rlox_algorithms": AlgorithmSpec,
     "rlox_env_backends": EnvBackendSpec,
+    "rlox_buffers": BufferSpec,
     "rlox_loggers": LoggerSpec,
     "rlox_callbacks": CallbackSpec,
 }

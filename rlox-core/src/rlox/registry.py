@@ -33,7 +33,7 @@ __all__ = [
     "spec",
 ]
 
-EXTRAS = {"a2c": "onpolicy", "bc": "offline", "ppo": "onpolicy"}
+EXTRAS = {"a2c": "onpolicy", "bc": "offline", "dqn": "offpolicy", "ppo": "onpolicy"}
 """Algorithms of our own families and the extra that installs each, for the error's remedy."""
 
 

@@ -8,7 +8,14 @@ from typing import Any
 
 from rlox.errors import PluginError
 
-__all__ = ["AlgorithmSpec", "CallbackSpec", "EnvBackendSpec", "LoggerSpec", "resolve"]
+__all__ = [
+    "AlgorithmSpec",
+    "BufferSpec",
+    "CallbackSpec",
+    "EnvBackendSpec",
+    "LoggerSpec",
+    "resolve",
+]
 
 
 def resolve(reference: str) -> Any:
@@ -67,6 +74,22 @@ class EnvBackendSpec:
     factory: str
     env_ids: tuple[str, ...] = ()
     priority: int = 50
+
+
+@dataclass(frozen=True)
+class BufferSpec:
+    """A replay buffer that off-policy algorithms find by name.
+
+    Args:
+        name: registered name (``"uniform"``).
+        summary: one sentence.
+        factory: ``"module:function"``; ``function(options)`` gets a
+            :class:`rlox.buffers.BufferOptions` and returns a :class:`rlox.protocols.ReplayBuffer`.
+    """
+
+    name: str
+    summary: str
+    factory: str
 
 
 @dataclass(frozen=True)

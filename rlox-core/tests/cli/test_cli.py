@@ -421,13 +421,18 @@ def test_eval_prints_mean_spread_and_length(run: Run) -> None:
 
 
 def test_list_shows_all_kinds_with_distribution_and_summary(run: Run) -> None:
-    """One table has algorithms, env backends, loggers and callbacks."""
+    """One table has algorithms, env backends, replay buffers, loggers and callbacks."""
     rows = [" ".join(line.split()) for line in run("list").out.splitlines()]
     assert "algorithms counting rlox-counting Counts instead of learning." in rows
-    for start_ in ("env backends gymnasium rlox-core", "loggers console", "callbacks checkpoint"):
+    for start_ in (
+        "env backends gymnasium rlox-core", "replay buffers prioritized", "loggers console",
+        "callbacks checkpoint",
+    ):  # fmt: skip
         assert any(row.startswith(start_) for row in rows)
     values = json.loads(run("list", "--json").out)
-    assert set(values) == {"algorithms", "env_backends", "loggers", "callbacks", "conflicts"}
+    assert set(values) == {
+        "algorithms", "env_backends", "replay_buffers", "loggers", "callbacks", "conflicts",
+    }  # fmt: skip
     assert values["algorithms"][0]["distribution"] == "rlox-counting"
 
 

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 import torch
 from rlox.errors import CheckpointError
-from rlox.nn import TanhMLP, load_module_state, module_state, torch_threads
+from rlox.nn import (
+    TanhMLP,
+    load_module_state,
+    load_parts_state,
+    module_state,
+    parts_state,
+    torch_threads,
+)
 from torch import nn
 
 
@@ -97,3 +104,28 @@ def test_threads_are_restored(count: int | None) -> None:
         assert torch.get_num_threads() == (count or before)
         raise KeyError
     assert torch.get_num_threads() == before
+
+
+def test_parts_are_saved_and_restored_by_name() -> None:
+    """Modules and whatever has a state of its own; one that is missing is named."""
+
+    class Counter:
+        """Counts."""
+
+        count = 0
+
+        def state_dict(self) -> dict[str, int]:
+            return {"count": self.count}
+
+        def load_state_dict(self, state: dict[str, int]) -> None:
+            self.count = state["count"]
+
+    saved = {"net": nn.Linear(2, 3), "counter": Counter()}
+    saved["counter"].count = 5
+    state = parts_state(saved)
+    restored = {"net": nn.Linear(2, 3), "counter": Counter()}
+    load_parts_state(restored, state)
+    assert torch.equal(restored["net"].weight, saved["net"].weight)
+    assert restored["counter"].count == 5
+    with pytest.raises(CheckpointError, match="no state of 'counter'"):
+        load_parts_state(restored, {"net": state["net"]})

@@ -14,12 +14,11 @@ Deviations from the paper, all from common implementations (Huang et al. 2022):
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.actor_critic import fit_to_env
@@ -32,6 +31,7 @@ from rlox.losses import PPOTerms, ppo_loss
 from rlox.nn import torch_threads
 from rlox.runner import Hooks
 from rlox.schedules import Schedules
+from rlox.terms import mean_terms
 from torch import Tensor, nn
 
 from rlox_onpolicy.agent import make_agent
@@ -127,14 +127,14 @@ class PPO(Algorithm):
                 if cfg.target_kl is not None and terms.approx_kl > 1.5 * cfg.target_kl:
                     break
                 self.optimizer.step(loss, rates["learning_rate"])
-                hooks.train_batch(lambda terms=terms: _floats([terms]))  # type: ignore[misc]
+                hooks.train_batch(lambda terms=terms: mean_terms(PPOTerms, [terms]))  # type: ignore[misc]
         return PPOMetrics(
             mean_reward=self.collector.statistics.mean_return,
             mean_episode_length=self.collector.statistics.mean_length,
             episodes=float(self.collector.statistics.finished),
             explained_variance=batch.explained_variance(),
             learning_rate=rates["learning_rate"],
-            **_floats(collected),
+            **mean_terms(PPOTerms, collected),
         )
 
     def _minibatches(self, batch: RolloutBatch) -> Iterator[RolloutMinibatch]:
@@ -177,10 +177,3 @@ class PPO(Algorithm):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore policy, optimiser and collector."""
         self.agent.load_state_dict(state)
-
-
-def _floats(terms: list[PPOTerms]) -> dict[str, float]:
-    """Return the means over minibatches, in one transfer from the device."""
-    names = [field.name for field in fields(PPOTerms)]
-    means = torch.stack([torch.stack(list(vars(t).values())) for t in terms]).mean(0)
-    return dict(zip(names, np.asarray(means.cpu(), np.float64).tolist(), strict=True))

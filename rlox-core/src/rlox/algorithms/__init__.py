@@ -10,13 +10,15 @@ from rlox.errors import suggest
 if TYPE_CHECKING:
     from rlox.algorithms.a2c import A2C
     from rlox.algorithms.bc import BC
+    from rlox.algorithms.dqn import DQN
     from rlox.algorithms.ppo import PPO
 
-__all__ = ["A2C", "BC", "PPO"]
+__all__ = ["A2C", "BC", "DQN", "PPO"]
 
 _MODULES = {
     "A2C": "rlox.algorithms.a2c",
     "BC": "rlox.algorithms.bc",
+    "DQN": "rlox.algorithms.dqn",
     "PPO": "rlox.algorithms.ppo",
 }
 

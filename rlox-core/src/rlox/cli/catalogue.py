@@ -16,6 +16,7 @@ __all__ = ["list_command"]
 KINDS = {
     "algorithms": "rlox_algorithms",
     "env backends": "rlox_env_backends",
+    "replay buffers": "rlox_buffers",
     "loggers": "rlox_loggers",
     "callbacks": "rlox_callbacks",
 }
@@ -24,7 +25,7 @@ KINDS = {
 def list_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the installed algorithms, env backends, loggers and callbacks."""
+    """Show the installed algorithms, env backends, replay buffers, loggers and callbacks."""
     catalogue = {title: _entries(hook) for title, hook in KINDS.items()}
     conflicts = registry.get_registry().conflicts()
     if as_json:

@@ -12,7 +12,7 @@ from torch import nn
 
 from rlox.errors import CheckpointError
 
-__all__ = ["frozen", "load_module_state", "module_state"]
+__all__ = ["frozen", "load_module_state", "load_parts_state", "module_state", "parts_state"]
 
 
 def module_state(module: nn.Module) -> dict[str, Any]:
@@ -39,6 +39,33 @@ def load_module_state(module: nn.Module, state: Mapping[str, Any]) -> None:
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(torch.from_numpy(np.array(state[name])))
+
+
+def parts_state(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the states of an algorithm's parts by name.
+
+    Args:
+        parts: modules, and whatever else has ``state_dict`` and ``load_state_dict``.
+    """
+    return {
+        name: module_state(part) if isinstance(part, nn.Module) else part.state_dict()
+        for name, part in parts.items()
+    }
+
+
+def load_parts_state(parts: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    """Restore the states of an algorithm's parts, in their order.
+
+    Raises:
+        CheckpointError: a state is missing or does not fit.
+    """
+    for name, part in parts.items():
+        if name not in state:
+            raise CheckpointError(f"there is no state of '{name}'")
+        if isinstance(part, nn.Module):
+            load_module_state(part, state[name])
+        else:
+            part.load_state_dict(state[name])
 
 
 @contextmanager

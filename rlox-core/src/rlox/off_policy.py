@@ -1,0 +1,276 @@
+"""What off-policy algorithms share: envs, a replay buffer, the rhythm of acting and learning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from rlox.acting import predict
+from rlox.batch import TransitionBatch
+from rlox.buffers import BufferOptions, make_buffer
+from rlox.clock import Clock
+from rlox.config import Config
+from rlox.envs import fixed_env_count
+from rlox.errors import CheckpointError, ConfigError
+from rlox.gym_vec_env import Vectorization
+from rlox.nn import find_device, torch_threads
+from rlox.protocols import OnPolicyActor, PrioritizedBuffer, StatefulBuffer
+from rlox.replay_actions import BoxActions, DiscreteActions, make_actions
+from rlox.replay_collector import ReplayCollector
+from rlox.runner import Hooks
+from rlox.seeding import SeedStreams
+from rlox.session import EnvSession
+
+__all__ = ["Choose", "ReplayAgent", "fit_to_env"]
+
+ConfigT = TypeVar("ConfigT", bound=Config)
+
+Choose = Callable[[Tensor], npt.NDArray[Any]]
+"""From (N, *shape) observations to (N,) or (N, act_dim) actions as the buffer stores them."""
+
+
+class ReplayAgent:
+    """N envs that fill a replay buffer, and batches from it when gradient steps are due.
+
+    Whatever N is, ``gradient_steps`` batches are due whenever the env steps pass a multiple of
+    ``train_freq``: gradient_steps / train_freq is the update-to-data ratio, the gradient steps per
+    env step. Until ``learning_starts`` env steps actions are uniform and nothing is learnt.
+
+    Args:
+        env: a gymnasium id, a callable that makes an env, an env or a vector env.
+        streams: the run's random streams.
+        clock: the run's clock.
+        buffer: a registered name, or an object with the methods of
+            :class:`rlox.protocols.ReplayBuffer`.
+        buffer_size: number of transitions that fit into a buffer made here.
+        priority_alpha: exponent α of a prioritized buffer.
+        n_step: steps that a transition of a buffer made here spans.
+        gamma: discount in [0, 1].
+        batch_size: transitions B in a batch.
+        learning_starts: transitions to store before the first batch, in env steps.
+        train_freq: env steps between learning.
+        gradient_steps: batches each time.
+        steps_per_iteration: env steps of one iteration, rounded up to whole vector steps.
+        save_replay_buffer: whether checkpoints hold the buffer.
+        n_envs: number of envs N.
+        env_backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
+        vectorization: for gymnasium envs, ``"sync"`` or ``"async"``.
+        device: torch device of the batches.
+        threads: torch threads while acting; none: leave torch's setting.
+
+    Raises:
+        ConfigError: the buffer has not the methods it needs, or there is no such device.
+        EnvError: the env cannot be built.
+        SpaceError: the env's actions are neither discrete nor a bounded box.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        streams: SeedStreams,
+        clock: Clock,
+        *,
+        buffer: Any = "uniform",
+        buffer_size: int = 1_000_000,
+        priority_alpha: float = 0.6,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        batch_size: int = 256,
+        learning_starts: int = 1_000,
+        train_freq: int = 1,
+        gradient_steps: int = 1,
+        steps_per_iteration: int = 1_000,
+        save_replay_buffer: bool = False,
+        n_envs: int | None = None,
+        env_backend: str = "auto",
+        vectorization: Vectorization = "sync",
+        device: str = "cpu",
+        threads: int | None = 1,
+    ) -> None:
+        self.device = find_device(device)
+        self.threads = threads
+        self.gamma = gamma
+        self.batch_size = batch_size
+        self.learning_starts = learning_starts
+        self.train_freq = train_freq
+        self.gradient_steps = gradient_steps
+        session = EnvSession(
+            env,
+            n_envs,
+            streams.seeds("envs", 1)[0],
+            backend=env_backend,
+            vectorization=vectorization,
+        )
+        self.env = session.env
+        self.actions: DiscreteActions | BoxActions = make_actions(self.env.action_space)
+        self._vector_steps = -(-steps_per_iteration // self.env.n_envs)
+        space = self.env.observation_space
+        assert space.shape is not None
+        self.buffer = make_buffer(
+            buffer,
+            BufferOptions(
+                capacity=buffer_size,
+                obs_shape=space.shape,
+                obs_dtype="uint8" if space.dtype == np.uint8 else "float32",
+                act_shape=self.actions.shape,
+                act_dtype=self.actions.dtype,
+                n_envs=self.env.n_envs,
+                n_step=n_step,
+                gamma=gamma,
+                priority_alpha=priority_alpha,
+                seed=streams.seeds("replay", 1)[0],
+            ),
+        )
+        self.prioritized = isinstance(self.buffer, PrioritizedBuffer)
+        self._saves_buffer = save_replay_buffer
+        if save_replay_buffer and not isinstance(self.buffer, StatefulBuffer):
+            raise ConfigError(
+                f"save_replay_buffer needs a buffer with state and set_state, "
+                f"{type(self.buffer).__name__} has not both; turn it off"
+            )
+        self.collector = ReplayCollector(session, self.buffer)
+        self._streams = streams
+        self._clock = clock
+        self._stored = 0
+        self._indices: Any = None
+
+    def batches(self, choose: Choose, hooks: Hooks) -> Iterator[TransitionBatch]:
+        """Step the envs for one iteration, and yield a batch for every gradient step that is due.
+
+        Args:
+            choose: the actions to take once learning has started.
+            hooks: told of every vector step.
+        """
+        n_envs, clock = self.env.n_envs, self._clock
+        try:
+            for _ in range(self._vector_steps):
+                before = clock.env_steps
+                self._step(choose)
+                hooks.env_step(n_envs)
+                rounds = clock.env_steps // self.train_freq - before // self.train_freq
+                if rounds and self._stored >= self.learning_starts and len(self.buffer):
+                    hooks.enter("learn")
+                    for _ in range(rounds * self.gradient_steps):
+                        yield self._draw()
+                    hooks.enter("collect")
+        finally:
+            # episodes go on even where a callback ends the iteration
+            self.collector.count_episodes()
+
+    @torch.no_grad()
+    def _step(self, choose: Choose) -> None:
+        obs = self.collector.obs
+        if self._clock.env_steps < self.learning_starts:
+            actions = self.actions.random(self._streams.numpy("warm-up"), self.env.n_envs)
+        else:
+            actions = choose(torch.from_numpy(obs).to(self.device))
+        self.collector.step(obs, actions, self.actions.to_env(actions))
+        self._stored += self.env.n_envs
+
+    def _draw(self) -> TransitionBatch:
+        drawn = self.buffer.sample(self.batch_size)
+        self._indices = drawn.get("indices")
+        if "discounts" in drawn:
+            discounts = drawn["discounts"]
+        else:
+            discounts = np.where(drawn["terminated"], np.float32(0), np.float32(self.gamma))
+        weights = drawn["weights"] if "weights" in drawn else np.ones((), np.float32)
+        return TransitionBatch(
+            obs=self._tensor(drawn["obs"]),
+            actions=self._tensor(drawn["actions"]),
+            rewards=self._tensor(drawn["rewards"]),
+            next_obs=self._tensor(drawn["next_obs"]),
+            discounts=self._tensor(discounts),
+            weights=self._tensor(weights),
+        )
+
+    def _tensor(self, array: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+    def set_beta(self, beta: float) -> None:
+        """Set the exponent of a prioritized buffer's weights; others have none."""
+        if self.prioritized:
+            self.buffer.set_beta(beta)  # type: ignore[attr-defined]
+
+    def set_priorities(self, priorities: Tensor) -> None:
+        """Give the transitions of the last batch new priorities (B,), where the buffer has any."""
+        if self.prioritized and self._indices is not None:
+            self.buffer.update_priorities(self._indices, priorities.cpu().numpy())  # type: ignore[attr-defined]
+
+    def predict(self, choose: Choose, obs: npt.ArrayLike) -> Any:
+        """Return an action for one observation, or actions for a batch; see ``acting.predict``.
+
+        Args:
+            choose: from observations to actions as the buffer stores them.
+            obs: one observation or a batch (B, *shape).
+        """
+        with torch_threads(self.threads):
+            return predict(
+                cast("OnPolicyActor", _InEnvUnits(choose, self.actions)),
+                self.env.observation_space,
+                self.env.action_space,
+                obs,
+                deterministic=True,
+                device=self.device,
+            )
+
+    def close(self) -> None:
+        """Free the resources of the envs that were made here."""
+        self.collector.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the collector and, where it is to be saved, the buffer."""
+        state: dict[str, Any] = {"collector": self.collector.state_dict(), "buffer": None}
+        if self._saves_buffer:
+            state["buffer"] = self.buffer.state()  # type: ignore[attr-defined]
+            state["stored"] = self._stored
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the collector and the buffer.
+
+        Without a saved buffer, learning goes on once ``learning_starts`` new transitions are
+        stored; the policy collects them.
+
+        Raises:
+            CheckpointError: the buffer was saved and this one cannot take it over.
+        """
+        self.collector.load_state_dict(state["collector"])
+        if state["buffer"] is None:
+            return
+        if not isinstance(self.buffer, StatefulBuffer):
+            raise CheckpointError(
+                "the checkpoint holds a replay buffer, which needs a buffer with set_state, got "
+                f"{type(self.buffer).__name__}"
+            )
+        self.buffer.set_state(dict(state["buffer"]))
+        self._stored = int(state["stored"])
+
+
+class _InEnvUnits:
+    """A policy, as ``acting.predict`` takes them, whose actions are the env's."""
+
+    def __init__(self, choose: Choose, actions: DiscreteActions | BoxActions) -> None:
+        self._choose = choose
+        self._actions = actions
+
+    def deterministic(self, obs: Tensor) -> Tensor:
+        return torch.from_numpy(self._actions.to_env(self._choose(obs)))
+
+
+def fit_to_env(config: ConfigT, env: Any) -> ConfigT:
+    """Return the config with the number of envs that ``env`` is, where it cannot be copied.
+
+    Args:
+        config: has the field ``n_envs``.
+        env: what the user passed as env.
+    """
+    count = fixed_env_count(env)
+    if count is None or "n_envs" in config.model_fields_set:
+        return config
+    return config.replace(n_envs=count)

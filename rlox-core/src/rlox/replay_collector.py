@@ -1,0 +1,91 @@
+"""Collect transitions: step N envs and store what happens in a replay buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rlox.errors import EnvError
+from rlox.protocols import ReplayBuffer
+from rlox.session import EnvSession
+
+__all__ = ["ReplayCollector"]
+
+
+class ReplayCollector:
+    """Steps N envs and pushes every transition, with its true final observation.
+
+    Args:
+        session: the envs.
+        buffer: where transitions go.
+    """
+
+    def __init__(self, session: EnvSession, buffer: ReplayBuffer) -> None:
+        self.env = session.env
+        self.buffer = buffer
+        self.statistics = session.statistics
+        self.episode_start = np.ones(self.env.n_envs, np.bool_)
+        """(N,) whether the present observation is the first of its episode."""
+        self._session = session
+        self._rewards: list[npt.NDArray[np.float64]] = []
+        self._ended: list[npt.NDArray[np.bool_]] = []
+        self._obs_dtype = (
+            np.uint8 if session.env.observation_space.dtype == np.uint8 else np.float32
+        )
+
+    @property
+    def obs(self) -> npt.NDArray[Any]:
+        """A copy of the (N, *shape) observations to act on."""
+        return np.array(self._session.obs, self._obs_dtype)
+
+    def step(self, obs: npt.NDArray[Any], actions: Any, env_actions: Any) -> None:
+        """Step every env once.
+
+        Args:
+            obs: (N, *shape) what :attr:`obs` returned.
+            actions: (N, ...) as they are stored.
+            env_actions: (N, ...) as the env takes them.
+
+        Raises:
+            EnvError: an env returned an observation or a reward that is not finite.
+        """
+        step = self.env.step_all(env_actions)
+        rewards = step["rewards"]
+        if not np.isfinite(rewards).all():
+            i = int(np.flatnonzero(~np.isfinite(rewards))[0])
+            raise EnvError(f"env {i} returned the reward {rewards[i]}; rewards must be finite")
+        if not np.isfinite(step["final_obs"]).all():
+            i = int(np.argwhere(~np.isfinite(step["final_obs"]))[0][0])
+            raise EnvError(f"env {i} returned an observation that is not finite")
+        self.buffer.push_batch(
+            obs, actions, rewards, step["terminated"], step["truncated"], step["final_obs"]
+        )
+        self.episode_start = step["terminated"] | step["truncated"]
+        self._rewards.append(rewards)
+        self._ended.append(self.episode_start)
+        self._session.obs = step["obs"]
+
+    def count_episodes(self) -> None:
+        """Add the steps since the last call to the statistics; many at once cost little more."""
+        if self._rewards:
+            self.statistics.add(np.stack(self._rewards), np.stack(self._ended))
+            self._rewards, self._ended = [], []
+
+    def close(self) -> None:
+        """Free the resources of the envs that the session made."""
+        self._session.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the session's state and where its episodes stand; the buffer is not in it."""
+        self.count_episodes()
+        return {**self._session.state_dict(), "episode_start": self.episode_start.copy()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state; an env without one starts new episodes at the next step."""
+        exact = self._session.load_state_dict(state)
+        started = np.array(state["episode_start"], np.bool_)
+        self.episode_start = started if exact else np.ones_like(started)
+        self._rewards, self._ended = [], []

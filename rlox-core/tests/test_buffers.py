@@ -1,0 +1,76 @@
+"""Replay buffers by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from rlox.buffers import BufferOptions, make_buffer
+from rlox.errors import ConfigError, UnknownNameError
+from rlox.protocols import PrioritizedBuffer, ReplayBuffer, StatefulBuffer
+
+OPTIONS = BufferOptions(
+    capacity=10, obs_shape=(2, 3), obs_dtype="uint8", act_shape=(1,), act_dtype="int64",
+    n_envs=2, n_step=3, gamma=0.5, priority_alpha=0.25, seed=7,
+)  # fmt: skip
+
+
+def fill(buffer: ReplayBuffer) -> None:
+    """Push three vector steps of two envs, all rewards 1."""
+    for step in range(3):
+        obs = np.full((2, 2, 3), step, np.uint8)
+        ends = np.zeros(2, np.bool_)
+        buffer.push_batch(obs, np.array([0, 1]), np.ones(2), ends, ends, obs + 1)
+
+
+@pytest.mark.parametrize("name", ["uniform", "prioritized"])
+def test_a_name_makes_a_buffer_of_the_options(name: str) -> None:
+    """Shapes, types, steps and discount are those asked for, and all protocols are kept."""
+    buffer = make_buffer(name, OPTIONS)
+    assert isinstance(buffer, ReplayBuffer)
+    assert isinstance(buffer, StatefulBuffer)
+    assert isinstance(buffer, PrioritizedBuffer) == (name == "prioritized")
+    fill(buffer)
+    batch = buffer.sample(64)
+    assert (batch["obs"].shape, batch["obs"].dtype) == ((64, 2, 3), np.uint8)
+    assert (batch["actions"].shape, batch["actions"].dtype) == ((64, 1), np.int64)
+    assert set(batch["rewards"]) == {1.0, 1.5, 1.75}
+    assert set(batch["discounts"]) == {0.5, 0.25, 0.125}
+    if isinstance(buffer, PrioritizedBuffer):
+        assert buffer.alpha == 0.25  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["uniform", "prioritized"])
+def test_the_seed_fixes_the_draws(name: str) -> None:
+    """The same seed draws the same batch, another seed another."""
+
+    def drawn(seed: int) -> Any:
+        buffer = make_buffer(name, dataclasses.replace(OPTIONS, seed=seed))
+        fill(buffer)
+        return buffer.sample(64)["obs"]
+
+    assert np.array_equal(drawn(1), drawn(1))
+    assert not np.array_equal(drawn(1), drawn(2))
+
+
+def test_an_object_is_taken_as_it_is_if_it_can_store_and_draw() -> None:
+    """What lacks a method is refused, and the method named."""
+
+    class Draws:
+        """Can be drawn from only."""
+
+        def sample(self, batch_size: int) -> dict[str, Any]:
+            return {}
+
+    made = make_buffer("uniform", OPTIONS)
+    assert make_buffer(made, OPTIONS) is made
+    with pytest.raises(ConfigError, match="got Draws without push_batch, __len__"):
+        make_buffer(Draws(), OPTIONS)
+
+
+def test_an_unknown_name_is_told_the_nearest() -> None:
+    """As for every other kind of registered name."""
+    with pytest.raises(UnknownNameError, match="unknown buffer 'unifrom'; did you mean 'uniform'"):
+        make_buffer("unifrom", OPTIONS)

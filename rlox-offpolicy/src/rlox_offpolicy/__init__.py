@@ -1,0 +1,3 @@
+"""Off-policy algorithms for rlox."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,237 @@
+"""Deep Q-learning (Mnih et al. 2015, algorithm 1).
+
+The envs are stepped ε-greedily into a replay buffer; each gradient step takes a batch of it and a
+step down the gradient of
+
+    L = mean over the batch of w Huber(Q(s, a) - y),    y = r + γ Q'(s', argmax over a of Q(s', a))
+
+where Q' is a lagging copy of Q, and γ is 0 where the task ended.
+
+Deviations from the paper:
+    1. the action that Q' judges is Q's choice (van Hasselt et al. 2016); the paper's is an option;
+    2. several gradient steps follow several env steps, as both frequencies are options;
+    3. Adam instead of RMSprop, and the gradient's norm is clipped;
+    4. optional: dueling networks (Wang et al. 2016), prioritized replay with its weights w (Schaul
+       et al. 2016; w = 1 otherwise), targets of several steps, Σ γⁱ r_i + γᵏ Q' (Sutton 1988);
+    5. a value is bootstrapped from the true final observation where an episode was truncated.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F  # noqa: N812  # the field's name for it
+from gymnasium import spaces
+from rlox.algorithm import Algorithm
+from rlox.batch import TransitionBatch
+from rlox.callbacks import Callback
+from rlox.config import UNSET, Config, Unset, resolve_config
+from rlox.default_networks import make_q_network
+from rlox.errors import SpaceError
+from rlox.logging import LoggerCallback
+from rlox.networks import polyak_update
+from rlox.nn import (
+    FlatOptimizer,
+    flush_denormals,
+    load_parts_state,
+    parts_state,
+    torch_threads,
+)
+from rlox.off_policy import fit_to_env
+from rlox.runner import Hooks
+from rlox.schedules import Schedules
+from rlox.terms import mean_terms
+from torch import Tensor, nn
+
+from rlox_offpolicy.agent import make_agent, split_buffer
+from rlox_offpolicy.configs import DQNConfig
+from rlox_offpolicy.exploration import EpsilonGreedy
+from rlox_offpolicy.targets import double_values, max_values, td_targets
+
+__all__ = ["DQN", "DQNMetrics", "QTerms"]
+
+
+@dataclass(frozen=True)
+class QTerms:
+    """What one gradient step of the Q-network reports; scalars without gradient."""
+
+    q_loss: Tensor
+    q_value: Tensor
+
+
+@dataclass(frozen=True)
+class DQNMetrics:
+    """What one iteration reports; NaN where there was no gradient step."""
+
+    mean_reward: float
+    """Mean return of the last 100 finished episodes; NaN before the first."""
+    mean_episode_length: float
+    """Mean length of the same episodes in env steps."""
+    episodes: float
+    """Number of episodes finished so far."""
+    q_loss: float
+    q_value: float
+    """Mean Q(s, a) of the batches."""
+    epsilon: float
+    """Probability of a uniform action."""
+    learning_rate: float
+
+
+@final
+class DQN(Algorithm):
+    """Deep Q-learning for discrete actions.
+
+    Args:
+        env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
+        n_envs: number of envs stepped together; an env that cannot be copied brings its own.
+        seed: fixes every random draw; none: drawn from entropy.
+        network: a ``torch.nn.Module`` from observations (B, *shape) to action values (B, A). None:
+            an MLP that fits the env's spaces.
+        buffer: a registered name, or an object with the methods of
+            :class:`rlox.protocols.ReplayBuffer`.
+        logger: receives the metrics of every iteration.
+        callbacks: hooks into training.
+        config: a :class:`DQNConfig`, a mapping, or the path of a YAML or JSON file.
+        schedules: callables ``env_steps -> value`` for ``learning_rate``, ``epsilon`` or
+            ``priority_beta``; they win over the config and are not saved in checkpoints.
+        config_kwargs: options of :class:`DQNConfig`, which win over ``config``.
+
+    Raises:
+        ConfigError: an option is unknown or out of range.
+        EnvError: the env cannot be built.
+        SpaceError: the actions are not discrete, or the observations need a ``network``.
+    """
+
+    name: ClassVar[str] = "dqn"
+    config_class: ClassVar[type[Config]] = DQNConfig
+
+    def __init__(
+        self,
+        env_id: Any,
+        n_envs: int | Unset = UNSET,
+        seed: int | Unset | None = UNSET,
+        network: nn.Module | None = None,
+        buffer: Any = UNSET,
+        logger: LoggerCallback | None = None,
+        callbacks: Iterable[Callback] | None = None,
+        *,
+        config: DQNConfig | Mapping[str, Any] | str | Path | None = None,
+        schedules: Mapping[str, Callable[[int], float]] | None = None,
+        **config_kwargs: Any,
+    ) -> None:
+        named, own_buffer = split_buffer(buffer)
+        resolved = resolve_config(
+            DQNConfig, config, n_envs=n_envs, seed=seed, buffer=named, **config_kwargs
+        )
+        super().__init__(
+            env_id, config=fit_to_env(resolved, env_id), callbacks=callbacks, logger=logger
+        )
+        cfg: DQNConfig = self.config
+        names = ("learning_rate", "epsilon", "priority_beta")
+        self.schedules = Schedules(cfg, names, schedules)
+        self.agent = make_agent(self, own_buffer)
+        env = self.agent.env
+        if not isinstance(env.action_space, spaces.Discrete):
+            raise SpaceError(f"DQN needs Discrete actions, got {env.action_space}; SAC takes a Box")
+        self._n_actions = int(env.action_space.n)
+        self.network: Any = network or make_q_network(
+            env.observation_space,
+            self._n_actions,
+            dueling=cfg.dueling,
+            hidden=cfg.hidden,
+            generator=self.streams.torch("policy"),
+        )
+        self.network.to(self.agent.device)
+        self.target = copy.deepcopy(self.network).requires_grad_(False)
+        adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
+        self.optimizer = FlatOptimizer(self.network, adam, max_grad_norm=cfg.max_grad_norm)
+        self.exploration = EpsilonGreedy(
+            self._epsilon, self._n_actions, self.streams.numpy("exploration")
+        )
+        self._parts = {
+            "network": self.network,
+            "target": self.target,
+            "optimizer": self.optimizer,
+            "agent": self.agent,
+        }
+
+    def iterate(self, hooks: Hooks) -> DQNMetrics:
+        """Step the envs for one iteration and learn whenever gradient steps are due."""
+        cfg: DQNConfig = self.config
+        rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
+        self.agent.set_beta(rates["priority_beta"])
+        collected: list[QTerms] = []
+        with torch_threads(cfg.torch_threads), flush_denormals():
+            for batch in self.agent.batches(self._act, hooks):
+                collected.append(self._learn(batch, rates["learning_rate"]))
+                hooks.train_batch(lambda: mean_terms(QTerms, collected[-1:]))
+                if self.clock.gradient_steps % cfg.target_update_interval == 0:
+                    polyak_update(self.network, self.target, cfg.tau)
+        statistics = self.agent.collector.statistics
+        return DQNMetrics(
+            mean_reward=statistics.mean_return,
+            mean_episode_length=statistics.mean_length,
+            episodes=float(statistics.finished),
+            epsilon=self._epsilon(self.clock.env_steps),
+            learning_rate=rates["learning_rate"],
+            **mean_terms(QTerms, collected),
+        )
+
+    def _greedy(self, obs: Tensor) -> npt.NDArray[Any]:
+        return self.network(obs).argmax(-1).cpu().numpy()  # type: ignore[no-any-return]
+
+    def _act(self, obs: Tensor) -> npt.NDArray[Any]:
+        starts = self.agent.collector.episode_start
+        return self.exploration.explore(self._greedy(obs), starts, self.clock.env_steps)
+
+    def _epsilon(self, env_steps: int) -> float:
+        return self.schedules.at(env_steps, self.clock.target_env_steps)["epsilon"]
+
+    def _learn(self, batch: TransitionBatch, learning_rate: float) -> QTerms:
+        cfg: DQNConfig = self.config
+        with torch.no_grad():
+            next_q = self.target(batch.next_obs)
+            if cfg.double_q:
+                next_values = double_values(self.network(batch.next_obs), next_q)
+            else:
+                next_values = max_values(next_q)
+            targets = td_targets(batch.rewards, batch.discounts, next_values)
+        q = self.network(batch.obs).gather(-1, batch.actions).squeeze(-1)
+        elementwise = F.smooth_l1_loss if cfg.loss == "huber" else F.mse_loss
+        loss = (batch.weights * elementwise(q, targets, reduction="none")).mean()
+        self.optimizer.step(loss, learning_rate)
+        with torch.no_grad():
+            self.agent.set_priorities((q - targets).abs())
+        return QTerms(q_loss=loss.detach(), q_value=q.detach().mean())
+
+    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
+        """Return an action for one observation, or actions for a batch; see ``Algorithm``.
+
+        Args:
+            obs: one observation or a batch (B, *shape).
+            deterministic: the action of the highest value; else, with the present probability ε, a
+                uniform one.
+        """
+        if deterministic:
+            return self.agent.predict(self._greedy, obs)
+        explore = EpsilonGreedy(
+            self._epsilon, self._n_actions, self.streams.numpy("predict")
+        ).explore
+        step, starts = self.clock.env_steps, np.ones(1, np.bool_)
+        return self.agent.predict(lambda rows: explore(self._greedy(rows), starts, step), obs)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return networks, optimiser and agent."""
+        return parts_state(self._parts)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore networks, optimiser and agent."""
+        load_parts_state(self._parts, state)

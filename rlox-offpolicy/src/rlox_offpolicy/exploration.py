@@ -1,0 +1,145 @@
+"""What off-policy algorithms do to their actions in order to explore.
+
+Anything with the methods of :class:`Exploration` will do. Actions are as replay buffers keep them
+(:mod:`rlox.replay_actions`): counted from 0, or in [-1, 1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, final, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["EpsilonGreedy", "Exploration", "GaussianNoise", "OrnsteinUhlenbeckNoise"]
+
+Array = npt.NDArray[Any]
+
+
+@runtime_checkable
+class Exploration(Protocol):
+    """Changes the actions that a policy chose before the envs take them."""
+
+    def explore(self, actions: Array, episode_start: npt.NDArray[np.bool_], step: int) -> Array:
+        """Return the actions to take.
+
+        Args:
+            actions: (N,) int64, or (N, act_dim) float32 in [-1, 1].
+            episode_start: (N,) whether env i begins an episode.
+            step: env steps done.
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what changes from step to step, but for streams that the algorithm gave."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+
+
+@final
+class EpsilonGreedy:
+    """With probability ε, for each env on its own, a uniform action instead of the chosen one.
+
+    Args:
+        epsilon: from env steps to ε.
+        n_actions: number of actions.
+        rng: source of the draws.
+
+    Source:
+        Mnih et al. 2015, algorithm 1.
+    """
+
+    def __init__(
+        self, epsilon: Callable[[int], float], n_actions: int, rng: np.random.Generator
+    ) -> None:
+        self._epsilon = epsilon
+        self._n_actions = n_actions
+        self._rng = rng
+
+    def explore(self, actions: Array, episode_start: npt.NDArray[np.bool_], step: int) -> Array:
+        """Return the actions to take; see :class:`Exploration`."""
+        chance = self._rng.random(len(actions)) < self._epsilon(step)
+        if not chance.any():
+            return actions
+        return np.where(chance, self._rng.integers(self._n_actions, size=len(actions)), actions)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return nothing: only the stream changes."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+
+@final
+class GaussianNoise:
+    """Independent N(0, σ²) added to every dimension at every step, then clipped to [-1, 1].
+
+    Args:
+        std: σ, where half an action's range is 1.
+        rng: source of the draws.
+
+    Source:
+        Fujimoto et al. 2018, section 6.1.
+    """
+
+    def __init__(self, std: float, rng: np.random.Generator) -> None:
+        self._std = std
+        self._rng = rng
+
+    def explore(self, actions: Array, episode_start: npt.NDArray[np.bool_], step: int) -> Array:
+        """Return the actions to take; see :class:`Exploration`."""
+        noise = self._rng.standard_normal(actions.shape, np.float32) * np.float32(self._std)
+        noisy: Array = np.clip(actions + noise, -1, 1)
+        return noisy
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return nothing: only the stream changes."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+
+@final
+class OrnsteinUhlenbeckNoise:
+    """Noise that wanders, x ← x - θ x dt + σ √dt N(0, 1), for envs with inertia.
+
+    Every env has its own, which starts at 0 with each episode; the sum is clipped to [-1, 1].
+
+    Args:
+        std: σ, where half an action's range is 1.
+        rng: source of the draws.
+        theta: θ, the pull towards 0.
+        dt: time of one step.
+
+    Source:
+        Lillicrap et al. 2016, section 3 and supplement 7; dt: openai/baselines.
+    """
+
+    def __init__(
+        self, std: float, rng: np.random.Generator, *, theta: float = 0.15, dt: float = 1e-2
+    ) -> None:
+        self._decay = np.float32(1 - theta * dt)
+        self._kick = np.float32(std * dt**0.5)
+        self._rng = rng
+        self._noise: Array | None = None
+
+    def explore(self, actions: Array, episode_start: npt.NDArray[np.bool_], step: int) -> Array:
+        """Return the actions to take; see :class:`Exploration`."""
+        before = np.zeros(actions.shape, np.float32) if self._noise is None else self._noise
+        before[episode_start] = 0
+        self._noise = self._decay * before + self._kick * self._rng.standard_normal(
+            actions.shape, np.float32
+        )
+        noisy: Array = np.clip(actions + self._noise, -1, 1)
+        return noisy
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the noise (N, act_dim) of all envs, or none before the first step."""
+        return {"noise": None if self._noise is None else self._noise.copy()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the noise of all envs."""
+        self._noise = None if state["noise"] is None else np.array(state["noise"], np.float32)

@@ -1,0 +1,348 @@
+"""DQN as a whole: what it learns from, when it learns, what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import rlox
+import torch
+from gymnasium import spaces
+from rlox.errors import ConfigError, EnvError, SpaceError
+from rlox.testing import check_algorithm
+from rlox_offpolicy.dqn import DQN
+from torch import nn
+
+SMALL: dict[str, Any] = {
+    "hidden": 8,
+    "buffer_size": 200,
+    "learning_starts": 8,
+    "train_freq": 4,
+    "gradient_steps": 2,
+    "batch_size": 16,
+    "steps_per_iteration": 16,
+    "env_backend": "gymnasium",
+}
+
+
+def make(env: Any = "CartPole-v1", **options: Any) -> DQN:
+    """Return a small DQN over gymnasium envs."""
+    return DQN(env, **{**SMALL, **options})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"n_envs": 3, "dueling": True, "double_q": False, "loss": "mse", "tau": 0.1},
+        {"buffer": "prioritized", "n_envs": 2, "target_update_interval": 3},
+    ],
+    ids=["default", "dueling", "prioritized"],
+)
+def test_passes_the_conformance_suite(options: dict[str, Any]) -> None:
+    """DQN keeps every promise that rlox.testing checks; resuming with the buffer is exact."""
+    arguments = {**SMALL, "save_replay_buffer": True, **options}
+    assert check_algorithm("dqn", env="CartPole-v1", **arguments) == {}
+
+
+class Scripted(gymnasium.Env[Any, Any]):
+    """Observations count steps; odd episodes are truncated after three, even ones terminate."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (1,))
+    action_space = spaces.Discrete(2, start=5)
+    count = 0
+    episodes = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Begin an episode of three steps."""
+        super().reset(seed=seed)
+        self.left = 3
+        self.episodes += 1
+        self.count += 100
+        return np.array([self.count], np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        """Refuse an action that is none of the env's own."""
+        assert action in (5, 6)
+        self.left -= 1
+        self.count += 1
+        ended, even = self.left == 0, self.episodes % 2 == 0
+        obs = np.array([self.count], np.float32)
+        return obs, float(action), ended and even, ended and not even, {}
+
+
+def test_stores_true_final_observations_and_its_own_actions() -> None:
+    """No successor is a reset observation; actions count from 0 whatever the space's start is."""
+    dqn = make(Scripted())
+    dqn.train(16)
+    state = dqn.agent.buffer.state()
+    assert np.array_equal(state["next_obs"], state["obs"] + 1)
+    assert np.flatnonzero(state["terminated"]).tolist() == [5, 11]
+    assert np.flatnonzero(state["truncated"]).tolist() == [2, 8, 14]
+    assert np.array_equal(state["actions"][:, 0] + 5, state["rewards"])
+    assert set(state["actions"][:, 0]) == {0, 1}
+    assert dqn.predict(np.zeros(1)) in (5, 6)
+    assert set(dqn.predict(np.zeros((200, 1)), deterministic=False)) <= {5, 6}
+
+
+def test_discounts_are_zero_at_terminations_only() -> None:
+    """A transition counts its successor's value by γ, unless the task ended with it."""
+    dqn = make(Scripted(), gamma=0.9, batch_size=64)
+    dqn.train(32)
+    stored, batch = dqn.agent.buffer.state(), dqn.agent._draw()
+    ends = stored["next_obs"][stored["terminated"], 0]
+    cut = stored["next_obs"][stored["truncated"], 0]
+    last = batch.next_obs[:, 0].numpy()
+    expected = np.where(np.isin(last, ends), np.float32(0), np.float32(0.9))
+    assert np.array_equal(batch.discounts.numpy(), expected)
+    assert np.isin(last, ends).any()
+    assert np.isin(last, cut).any()
+    assert batch.weights.shape == ()
+
+
+@pytest.mark.parametrize(("n_envs", "train_freq"), [(1, 4), (2, 4), (3, 4), (8, 4), (5, 1)])
+def test_update_to_data_ratio_is_the_same_for_any_number_of_envs(
+    n_envs: int, train_freq: int
+) -> None:
+    """gradient_steps for every train_freq env steps, from learning_starts on."""
+    dqn = make(n_envs=n_envs, train_freq=train_freq, gradient_steps=3, learning_starts=0)
+    dqn.train(60)
+    assert dqn.clock.gradient_steps == dqn.clock.env_steps // train_freq * 3
+
+
+def test_nothing_is_learnt_before_learning_starts() -> None:
+    """Until then actions are uniform, metrics of the loss NaN and the parameters as they were."""
+    dqn = make(learning_starts=32, epsilon=0.0)
+    before = dqn.optimizer.parameters.clone()
+    metrics = dqn.train(16)
+    assert np.isnan(metrics["q_loss"])
+    assert torch.equal(dqn.optimizer.parameters, before)
+    assert len(set(dqn.agent.buffer.state()["actions"].flatten())) == 2
+    assert dqn.clock.gradient_steps == 0
+    dqn.train(17)
+    assert dqn.clock.gradient_steps > 0
+    assert not torch.equal(dqn.optimizer.parameters, before)
+
+
+def test_target_network_is_copied_at_its_interval() -> None:
+    """It changes only when the gradient steps reach a multiple, and then equals the network."""
+    dqn = make(target_update_interval=6, learning_starts=0)
+    seen = []
+    learn = dqn._learn
+
+    def watch(batch: Any, rate: float) -> Any:
+        seen.append(next(iter(dqn.target.parameters())).clone())
+        return learn(batch, rate)
+
+    dqn._learn = watch  # type: ignore[method-assign]
+    dqn.train(64)
+    changes = [i for i in range(1, len(seen)) if not torch.equal(seen[i], seen[i - 1])]
+    assert changes == [6, 12, 18, 24, 30]
+
+
+def test_prioritized_transitions_get_their_errors() -> None:
+    """After a gradient step drawn transitions have other priorities; β follows its schedule."""
+    dqn = make(buffer="prioritized", priority_beta="linear(0.5, 1.0)")
+    dqn.train(32)
+    state = dqn.agent.buffer.state()
+    assert len(set(state["priorities"])) > 2
+    assert dqn.agent.buffer.beta == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.parametrize("buffer", ["uniform", "prioritized"])
+def test_targets_of_several_steps_equal_the_sums_written_out(buffer: str, n_envs: int) -> None:
+    """Σ γⁱ r_i within the episode, then γᵏ, and nothing beyond a termination."""
+    dqn = make(Scripted, n_envs=n_envs, n_step=2, gamma=0.9, buffer=buffer)
+    dqn.train(48)
+    stored, batch = dqn.agent.buffer.state(), dqn.agent._draw()
+    ended = stored["terminated"] | stored["truncated"]
+    rows = [
+        (obs[0], reward, discount, next_obs[0])
+        for obs, reward, discount, next_obs in zip(
+            batch.obs.numpy(), batch.rewards.numpy(), batch.discounts.numpy(),
+            batch.next_obs.numpy(), strict=True,
+        )
+    ]  # fmt: skip
+    for obs, reward, discount, next_obs in rows:
+        firsts = np.flatnonzero(stored["obs"][:, 0] == obs)
+        possible = []
+        for first in firsts:
+            second = first + n_envs
+            one = bool(ended[first]) or second >= len(ended)
+            last = first if one else second
+            total = stored["rewards"][first] + (0 if one else 0.9 * stored["rewards"][second])
+            worth = 0.0 if stored["terminated"][last] else 0.9 if one else 0.81
+            possible.append((total, worth, stored["next_obs"][last, 0]))
+        assert any(np.allclose((reward, discount, next_obs), row) for row in possible)
+
+
+def test_weights_scale_the_loss() -> None:
+    """With weights of 0 no parameter moves, whatever the errors are."""
+    dqn = make(buffer="prioritized", learning_starts=17)
+    dqn.train(16)
+    drawn = dqn.agent._draw()
+    before = dqn.optimizer.parameters.clone()
+    dqn._learn(type(drawn)(**{**vars(drawn), "weights": torch.zeros(16)}), 0.1)
+    assert torch.equal(dqn.optimizer.parameters, before)
+    dqn._learn(drawn, 0.1)
+    assert not torch.equal(dqn.optimizer.parameters, before)
+
+
+def test_epsilon_follows_its_schedule() -> None:
+    """The reported ε is that of the env steps done; a callable wins over the config."""
+    assert make(epsilon="linear(1, 0, 64)").train(16)["epsilon"] == 0.75
+    assert make(schedules={"epsilon": lambda step: step / 100}).train(16)["epsilon"] == 0.16
+
+
+def test_takes_a_network_and_a_buffer_of_ones_own() -> None:
+    """Any module from observations to values, and any object with the buffer's methods."""
+
+    class LastRows:
+        """Keeps all transitions and always draws the last ones."""
+
+        def __init__(self) -> None:
+            self.rows: list[Any] = []
+
+        def __len__(self) -> int:
+            return len(self.rows)
+
+        def push_batch(self, *fields: Any) -> None:
+            self.rows += list(zip(*(np.array(field) for field in fields), strict=True))
+
+        def sample(self, batch_size: int) -> dict[str, Any]:
+            obs, actions, rewards, terminated, _, next_obs = (
+                np.stack(column) for column in zip(*self.rows[-batch_size:], strict=True)
+            )
+            return {
+                "obs": obs,
+                "actions": actions[:, None],
+                "rewards": rewards.astype(np.float32),
+                "terminated": terminated,
+                "next_obs": next_obs,
+            }
+
+    buffer, network = LastRows(), nn.Linear(4, 2)
+    dqn = make(buffer=buffer, network=network)
+    before = network.weight.clone()
+    dqn.train(32)
+    assert len(buffer) == 32
+    assert not torch.equal(network.weight, before)
+    with pytest.raises(ConfigError, match="save_replay_buffer needs a buffer with state and"):
+        make(buffer=LastRows(), save_replay_buffer=True)
+
+
+def test_same_seed_gives_the_same_bits_and_touches_no_global_stream() -> None:
+    """Two runs of one seed agree bit by bit; torch's and NumPy's global streams play no part."""
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    runs = [make(seed=seed) for seed in (3, 3, 4)]
+    for dqn in runs:
+        dqn.train(48)
+    assert torch.equal(torch.get_rng_state(), before)
+    first, second, other = (dqn.optimizer.parameters for dqn in runs)
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+
+
+def test_resuming_without_the_buffer_fills_it_anew(tmp_path: Path) -> None:
+    """The policy acts, and learning goes on once learning_starts new transitions are stored."""
+    dqn = make(learning_starts=32, epsilon=0.0)
+    dqn.train(48)
+    dqn.save(tmp_path / "dqn.rlox")
+    restored = DQN.from_checkpoint(tmp_path / "dqn.rlox")
+    assert len(restored.agent.buffer) == 0
+    steps, parameters = restored.clock.gradient_steps, restored.optimizer.parameters.clone()
+    assert torch.equal(parameters, dqn.optimizer.parameters)
+    restored.train(16)
+    assert restored.clock.gradient_steps == steps
+    stored = restored.agent.buffer.state()
+    assert np.array_equal(stored["actions"][:, 0], restored.predict(stored["obs"]))
+    restored.train(32)
+    assert restored.clock.gradient_steps > steps
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"gama": 0.9}, ConfigError, "unknown option 'gama' .*did you mean 'gamma'"),
+        ({"buffer": "priorotized"}, LookupError, "unknown buffer .*did you mean 'prioritized'"),
+        ({"buffer": []}, ConfigError, "got list without push_batch, sample"),
+        ({"n_envs": 300}, ConfigError, "buffer_size 200 holds not even one step of n_envs = 300"),
+        (
+            {"n_step": 3, "buffer": rlox.ReplayBuffer(10, 4, 1, act_dtype="int64")},
+            ConfigError,
+            "n_step 3 is for buffers made here; give it to your ReplayBuffer",
+        ),
+        ({"learning_starts": 500}, ConfigError, "learning_starts 500 exceeds buffer_size 200"),
+        ({"priority_alpha": 0.5}, ConfigError, "priority_alpha needs buffer='prioritized'"),
+        ({"priority_beta": 1.0}, ConfigError, "priority_beta needs buffer='prioritized'"),
+        ({"epsilon": 1.5}, ConfigError, r"epsilon: expected values in \[0.0, 1.0\]"),
+        ({"train_freq": 0}, ConfigError, "train_freq: expected .* got 0"),
+        ({"gradient_steps": 0}, ConfigError, "gradient_steps: expected .* got 0"),
+        ({"loss": "l1"}, ConfigError, "loss: expected 'huber' or 'mse'"),
+        ({"device": "tpu9"}, ConfigError, "device 'tpu9' cannot be used"),
+        ({"schedules": {"epsilo": lambda step: 0}}, ConfigError, "did you mean 'epsilon'"),
+        ({"env": "Pendulum-v1"}, SpaceError, "DQN needs Discrete actions"),
+        ({"env": "CartPol-v1"}, EnvError, "cannot be built"),
+    ],
+)
+def test_bad_input_is_named_before_any_work(
+    options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    """The error names the value, what was expected and the remedy."""
+    with pytest.raises(error, match=message):
+        make(**options)
+
+
+def test_image_observations_need_a_network_of_ones_own() -> None:
+    """The default networks take vectors; images are stored as uint8."""
+
+    class Image(Scripted):
+        observation_space = spaces.Box(0, 255, (2, 3), np.uint8)  # type: ignore[assignment]
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            super().reset(seed=seed)
+            return self.observation_space.sample(), {}
+
+        def step(self, action: Any) -> Any:
+            return self.observation_space.sample(), *super().step(action)[1:]
+
+    with pytest.raises(SpaceError, match=r"one-dimensional Box, got .* networks of your own"):
+        make(Image())
+
+    class Flat(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(6, 2)
+
+        def forward(self, obs: torch.Tensor) -> torch.Tensor:
+            assert obs.dtype == torch.uint8
+            return self.linear(obs.flatten(1) / 255)  # type: ignore[no-any-return]
+
+    dqn = make(Image(), network=Flat())
+    dqn.train(16)
+    assert dqn.agent.buffer.state()["obs"].dtype == np.uint8
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_rewards_and_observations_that_are_not_finite_are_refused(value: float) -> None:
+    """The error names the env and what it returned."""
+
+    class Broken(Scripted):
+        def step(self, action: Any) -> Any:
+            obs, _, *rest = super().step(action)
+            return (obs, value, *rest)
+
+    class Blind(Scripted):
+        def step(self, action: Any) -> Any:
+            obs, *rest = super().step(action)
+            return (obs * value, *rest)
+
+    with pytest.raises(EnvError, match=f"env 0 returned the reward {value}"):
+        make(Broken()).train(16)
+    with pytest.raises(EnvError, match="env 0 returned an observation that is not finite"):
+        make(Blind()).train(16)
