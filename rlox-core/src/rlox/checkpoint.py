@@ -217,8 +217,8 @@ def _require_sizes(config: Config, values: int, path: str | Path) -> None:
     """Refuse a config with larger envs and layers than a file of ``values`` numbers can tell of.
 
     A checkpoint holds at least one number per env, or per number of an observation, and a square of
-    weights per layer, so an honest one passes; one that asks for a huge network or a million envs is
-    refused unbuilt.
+    weights per layer, so an honest one passes; one that asks for a huge network or a million envs
+    is refused unbuilt.
     """
     for name, field in type(config).model_fields.items():
         extra = field.json_schema_extra
