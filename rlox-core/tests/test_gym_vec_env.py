@@ -218,10 +218,53 @@ def test_next_step_workers_without_shared_memory_are_refused(scripted: ModuleTyp
     env.close()
 
 
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.parametrize("vector_class", [SyncVectorEnv, AsyncVectorEnv])
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_nested_observations_are_dicts_by_leaf(vector_class: Any, mode: AutoresetMode) -> None:
+    """The true final observation is there leaf by leaf, in every autoreset mode."""
+
+    class Nested(gymnasium.Env[Any, Any]):
+        observation_space = spaces.Dict(
+            {"count": spaces.Discrete(9), "pair": spaces.Tuple([spaces.Box(0, 9, (2,))] * 2)}
+        )
+        action_space = spaces.Tuple([spaces.Discrete(2), spaces.Box(0, 1, (1,))])
+
+        def _obs(self) -> Any:
+            return {"count": self.count, "pair": (np.full(2, self.count, np.float32),) * 2}
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            self.count = 0
+            return self._obs(), {}
+
+        def step(self, action: Any) -> Any:
+            assert self.action_space.contains(action)
+            self.count += 1
+            return self._obs(), 0.0, False, self.count == 3, {}
+
+    env = GymVecEnv(vector_class([Nested, Nested], autoreset_mode=mode))
+    obs = env.reset_all(0)
+    assert list(obs) == ["count", "pair.0", "pair.1"]
+    actions = (np.zeros(2, np.int64), np.zeros((2, 1), np.float32))
+    for final in (1, 2, 3, 1):
+        step = env.step_all(actions)
+        assert step["final_obs"]["count"].tolist() == [final] * 2
+        assert step["final_obs"]["pair.1"].tolist() == [[final] * 2] * 2
+        assert step["obs"]["pair.0"].tolist() == [[final % 3] * 2] * 2
+    with pytest.raises(EnvError, match="the actions are not nested as their space"):
+        env.step_all(np.zeros(2))
+    env.close()
+
+
 def test_observations_must_be_arrays() -> None:
-    """Dicts and tuples are refused with the wrapper that helps."""
-    with pytest.raises(SpaceError, match=r"flatten them with gymnasium\.wrappers\.Flatten"):
-        GymVecEnv("Blackjack-v1", 1)
+    """Text has no fixed shape."""
+
+    class Reader(gymnasium.Env[Any, Any]):
+        observation_space = spaces.Text(3)
+        action_space = spaces.Discrete(2)
+
+    with pytest.raises(SpaceError, match=r"observations must be Box, .* got Text"):
+        GymVecEnv(Reader, 1)
 
 
 @pytest.mark.parametrize("actions", [[0], [[0], [1]], 0])

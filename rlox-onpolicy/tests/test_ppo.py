@@ -225,15 +225,15 @@ def test_a_custom_policy_is_trained() -> None:
     assert policy.value.item() != 0.0
 
 
-def test_image_observations_need_a_policy() -> None:
-    """The default policies are for vectors, and say so."""
+def test_text_observations_are_refused() -> None:
+    """The error says what would do, before any work."""
 
-    class Image(gymnasium.Env[Any, Any]):
-        observation_space = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    class Reader(gymnasium.Env[Any, Any]):
+        observation_space = gymnasium.spaces.Text(8)
         action_space = gymnasium.spaces.Discrete(2)
 
-    with pytest.raises(SpaceError, match="one-dimensional Box"):
-        PPO(Image, **SMALL)
+    with pytest.raises(SpaceError, match=r"observations must be Box, .* got Text"):
+        PPO(Reader, **SMALL)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,11 +11,17 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 import torch
-from gymnasium import spaces
+from torch import Tensor
 
+from rlox.actions import ActionRows
+from rlox.batch import RolloutBatch, RolloutMinibatch
+from rlox.errors import SpaceError
+from rlox.masks import MASK_KEY
+from rlox.observations import ObservationRows
 from rlox.protocols import OnPolicyActor
+from rlox.spaces import map_leaves
 
-__all__ = ["predict"]
+__all__ = ["evaluate_actions", "predict", "taking_masks"]
 
 
 @torch.no_grad()
@@ -22,9 +29,10 @@ def predict(
     policy: OnPolicyActor,
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
-    obs: npt.ArrayLike,
+    obs: Any,
     deterministic: bool,
     *,
+    action_masks: npt.ArrayLike | None = None,
     generator: torch.Generator | None = None,
     device: torch.device | str = "cpu",
 ) -> Any:
@@ -34,40 +42,69 @@ def predict(
         policy: acts on (B, *shape) tensors on ``device``.
         observation_space: of one env; its shape tells one observation from a batch.
         action_space: of one env.
-        obs: one observation or a batch (B, *shape).
+        obs: one observation or a batch (B, *shape), nested as the space is. The key
+            ``"action_mask"`` of a dict is taken for the masks.
         deterministic: the mode of the action distribution rather than a sample.
+        action_masks: of one action (mask_size,) or of a batch (B, mask_size), 1 where a choice is
+            possible, see :mod:`rlox.actions`; none: nothing is masked.
         generator: source of the samples for policies that draw from their attribute ``generator``,
             so that acting disturbs no training; none: the policy's own.
         device: where the policy lives.
 
     Returns:
-        For one observation an int (discrete) or an array (act_dim,); for a batch an array
-        (B, ...).
+        For one observation an action of the space: an int where it is discrete, else an array
+        (act_dim,), nested as the space is. For a batch arrays (B, ...), nested alike.
 
     Raises:
-        ValueError: ``obs`` has neither shape.
+        SpaceError: the actions or the policy take no masks.
+        ValueError: ``obs`` or ``action_masks`` has another shape, or a mask allows nothing.
     """
-    array = np.asarray(obs)
-    shape = observation_space.shape
-    assert shape is not None
-    single = array.shape == shape
-    if not single and array.shape[1:] != shape:
-        raise ValueError(
-            f"obs must have shape {shape} or (B, {', '.join(map(str, shape))}), got {array.shape}"
+    if isinstance(obs, Mapping) and MASK_KEY in obs and action_masks is None:
+        action_masks = obs[MASK_KEY]
+        obs = {key: value for key, value in obs.items() if key != MASK_KEY}
+    batch, single = ObservationRows(observation_space).batch(obs)
+    tensors = map_leaves(lambda leaf: torch.from_numpy(leaf).to(device), batch)
+    actions = ActionRows(action_space)
+    choose: Any = policy.deterministic if deterministic else policy.get_action_and_logprob
+    masks: tuple[torch.Tensor, ...] = ()
+    if action_masks is not None:
+        size = len(next(iter(tensors.values())) if isinstance(tensors, dict) else tensors)
+        given = np.asarray(action_masks)[None] if single else np.asarray(action_masks)
+        masks = (torch.from_numpy(actions.check_masks(given, size)).to(device),)
+        choose = taking_masks(choose)
+    with _drawing_from(generator, policy):
+        chosen = choose(tensors, *masks)
+    rows = (chosen if deterministic else chosen[0]).cpu().numpy()
+    return actions.take(actions.to_env(rows), 0) if single else actions.to_env(rows)
+
+
+def evaluate_actions(
+    policy: OnPolicyActor, batch: RolloutBatch | RolloutMinibatch
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return log-probabilities and entropies of a batch's actions, and values, each (B,).
+
+    In one pass through the policy where it has a method ``evaluate_actions``.
+    """
+    masks = () if batch.action_masks is None else (batch.action_masks,)
+    together = getattr(policy, "evaluate_actions", None)
+    if together is not None:
+        return together(batch.obs, batch.actions, *masks)  # type: ignore[no-any-return]
+    log_probs, entropy = policy.get_logprob_and_entropy(batch.obs, batch.actions, *masks)
+    return log_probs, entropy, policy.get_value(batch.obs)
+
+
+def taking_masks(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a policy's method once it is known to take masks.
+
+    Raises:
+        SpaceError: it takes none.
+    """
+    if "action_masks" not in inspect.signature(method).parameters:
+        raise SpaceError(
+            f"there are action masks, but {method.__qualname__} has no argument 'action_masks'; "
+            "add it to the policy's methods, see rlox.protocols.OnPolicyActor"
         )
-    dtype = np.uint8 if observation_space.dtype == np.uint8 else np.float32
-    tensor = torch.from_numpy(np.array(array if not single else array[None], dtype)).to(device)
-    if deterministic:
-        chosen = policy.deterministic(tensor)
-    else:
-        with _drawing_from(generator, policy):
-            chosen = policy.get_action_and_logprob(tensor)[0]
-    actions = chosen.cpu().numpy()
-    if isinstance(action_space, spaces.Box):
-        actions = np.clip(actions, action_space.low, action_space.high)
-    if not single:
-        return actions
-    return int(actions[0]) if isinstance(action_space, spaces.Discrete) else actions[0]
+    return method
 
 
 @contextmanager

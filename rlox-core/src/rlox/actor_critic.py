@@ -16,6 +16,7 @@ from rlox.config import Config
 from rlox.envs import fixed_env_count
 from rlox.gym_vec_env import Vectorization
 from rlox.nn import (
+    EncoderKind,
     FlatOptimizer,
     find_device,
     load_module_state,
@@ -42,6 +43,7 @@ class ActorCritic:
             it has an attribute ``generator`` that is none, it gets the run's stream to draw from.
             None: MLPs that fit the env's spaces.
         hidden: width of the default policies' two hidden layers.
+        network: how the default policies see boxes; see :data:`rlox.nn.EncoderKind`.
         max_grad_norm: bound of the gradient's Euclidean norm.
         n_envs: number of envs N.
         gamma: discount in [0, 1].
@@ -65,6 +67,7 @@ class ActorCritic:
         *,
         policy: nn.Module | None = None,
         hidden: int = 64,
+        network: EncoderKind = "auto",
         max_grad_norm: float = 0.5,
         n_envs: int | None = None,
         gamma: float = 0.99,
@@ -91,6 +94,7 @@ class ActorCritic:
             self.collector.env.observation_space,
             self.collector.env.action_space,
             hidden=hidden,
+            network=network,
             generator=streams.torch("policy"),
         )
         if getattr(self.policy, "generator", ...) is None:
@@ -104,7 +108,9 @@ class ActorCritic:
         hooks.rollout_end(batch)
         return batch
 
-    def predict(self, obs: npt.ArrayLike, deterministic: bool) -> Any:
+    def predict(
+        self, obs: Any, deterministic: bool, action_masks: npt.ArrayLike | None = None
+    ) -> Any:
         """Return an action for one observation, or actions for a batch; see ``acting.predict``."""
         env = self.collector.env
         with torch_threads(self.threads):
@@ -114,6 +120,7 @@ class ActorCritic:
                 env.action_space,
                 obs,
                 deterministic,
+                action_masks=action_masks,
                 generator=self._streams.torch("predict"),
                 device=self.device,
             )

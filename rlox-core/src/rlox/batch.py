@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,22 +17,25 @@ __all__ = ["RolloutBatch", "RolloutMinibatch", "TransitionBatch"]
 class RolloutMinibatch:
     """B steps of a rollout in random order; fields as in :class:`RolloutBatch`."""
 
-    obs: Tensor
+    obs: Any
     actions: Tensor
     log_probs: Tensor
     values: Tensor
     advantages: Tensor
     returns: Tensor
+    action_masks: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class RolloutBatch:
     """T steps of N envs, flattened to T*N rows: step 0 of all envs, then step 1, and so on."""
 
-    obs: Tensor
-    """(T*N, *shape) observations acted on; float32, or uint8 for images."""
+    obs: Any
+    """(T*N, *shape) observations acted on; of a nested space a dict of them by leaf name. uint8
+    stays uint8, whole numbers of discrete spaces are int64, all else is float32."""
     actions: Tensor
-    """(T*N,) int64, or (T*N, act_dim) float32 as the policy sampled them, before clipping."""
+    """(T*N,) or (T*N, columns) as the policy sampled them, before clipping; int64, or float32 where
+    a box is among them. See :mod:`rlox.actions`."""
     log_probs: Tensor
     """(T*N,) log-probabilities under the policy that acted."""
     values: Tensor
@@ -49,6 +54,8 @@ class RolloutBatch:
     """T."""
     n_envs: int
     """N."""
+    action_masks: Tensor | None = None
+    """(T*N, mask_size) bool, True for the choices that the env allowed; none: it masks nothing."""
 
     def explained_variance(self) -> float:
         """Return 1 - Var(returns - values) / Var(returns); NaN for constant returns."""
@@ -80,12 +87,13 @@ class RolloutBatch:
     ) -> Iterator[RolloutMinibatch]:
         fields = (
             self.obs, self.actions, self.log_probs, self.values, self.advantages, self.returns,
+            self.action_masks,
         )  # fmt: skip
+        order = None
         if shuffle:
-            order = torch.randperm(len(self.returns), generator=generator).to(self.obs.device)
-            fields = tuple(field[order] for field in fields)  # type: ignore[assignment]
-        for parts in zip(*(torch.split(field, batch_size) for field in fields), strict=True):
-            yield RolloutMinibatch(*parts)
+            order = torch.randperm(len(self.returns), generator=generator).to(self.returns.device)
+        for rows in zip(*(_parts(field, order, batch_size) for field in fields), strict=False):
+            yield RolloutMinibatch(*rows)
 
 
 @dataclass(frozen=True)
@@ -104,3 +112,13 @@ class TransitionBatch:
     """(B,) what the value of ``next_obs`` counts: γᵏ, and 0 where the task ended."""
     weights: Tensor
     """(B,) of the transitions' losses; or (), 1, where all count alike."""
+
+
+def _parts(field: Any, order: Tensor | None, size: int) -> Iterable[Any]:
+    """Return a field's rows in ``order``, ``size`` at a time."""
+    if field is None:
+        return repeat(None)
+    if isinstance(field, dict):
+        leaves = zip(*(_parts(leaf, order, size) for leaf in field.values()), strict=True)
+        return (dict(zip(field, parts, strict=True)) for parts in leaves)
+    return torch.split(field if order is None else field[order], size)

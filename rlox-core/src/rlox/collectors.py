@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from gymnasium import spaces
-from torch import Tensor
 
-from rlox import kernels
+from rlox.actions import ActionRows
 from rlox.batch import RolloutBatch
-from rlox.errors import EnvError
 from rlox.gym_vec_env import Vectorization
-from rlox.protocols import OnPolicyActor
+from rlox.observations import ObservationRows
+from rlox.protocols import MaskingVecEnv, OnPolicyActor
+from rlox.rollout import Rollout
 from rlox.session import EnvSession
 
 __all__ = ["RolloutCollector"]
@@ -27,7 +26,7 @@ class RolloutCollector:
     """Steps N envs with a policy and returns batches with advantages.
 
     Episodes run on from one :meth:`collect` to the next. Actions outside a box's bounds are clipped
-    for the env and stored as sampled.
+    for the env and stored as sampled. Where the env masks actions, the policy gets the masks.
 
     Args:
         env_id: what to step: a gymnasium id, a callable, an env or a vector env.
@@ -67,14 +66,9 @@ class RolloutCollector:
         self.device = torch.device(device)
         self.gamma = gamma
         self.gae_lambda = gae_lambda
-        space = self.env.observation_space
-        assert space.shape is not None
-        assert space.dtype is not None
-        self._obs_dtype = np.uint8 if space.dtype == np.uint8 else np.float32
-        action_space = self.env.action_space
-        self._bounds = (
-            (action_space.low, action_space.high) if isinstance(action_space, spaces.Box) else None
-        )
+        self._obs_rows = ObservationRows(self.env.observation_space)
+        self._action_rows = ActionRows(self.env.action_space)
+        self._masking = self.env if isinstance(self.env, MaskingVecEnv) else None
 
     @torch.no_grad()
     def collect(
@@ -83,7 +77,7 @@ class RolloutCollector:
         """Step every env ``n_steps`` times.
 
         Args:
-            policy: acts on (N, *shape) observations on the collector's device.
+            policy: acts on N observations on the collector's device.
             n_steps: steps T per env.
             on_step: called after each vector step with the number of env steps it took (N).
 
@@ -92,93 +86,29 @@ class RolloutCollector:
 
         Raises:
             ValueError: ``n_steps`` is not positive.
-            EnvError: an env returned a reward that is not finite.
+            EnvError: an env returned a reward that is not finite, or a wrong action mask.
+            SpaceError: the env masks actions and the policy takes no masks.
         """
         if n_steps < 1:
             raise ValueError(f"n_steps must be at least 1, got {n_steps}")
         session = self._session
-        n_envs, shape = self.env.n_envs, session.obs.shape[1:]
-        obs = np.empty((n_steps, n_envs, *shape), self._obs_dtype)
-        rewards = np.empty((n_steps, n_envs), np.float32)
-        terminated = np.empty((n_steps, n_envs), np.bool_)
-        truncated = np.empty((n_steps, n_envs), np.bool_)
-        cut_obs: list[npt.NDArray[Any]] = []
-        actions: list[Tensor] = []
-        log_probs: list[Tensor] = []
-        obs_rows = torch.from_numpy(obs)
-        taken = 0
+        obs = session.obs
+        rollout = Rollout(policy, self._obs_rows, n_steps, self.env.n_envs, self.device)
         try:
-            for t, row in enumerate(obs_rows.unbind()):
-                obs[t] = session.obs
-                action, log_prob = policy.get_action_and_logprob(row.to(self.device))
-                step = self.env.step_all(self._for_env(action.cpu().numpy()))
-                actions.append(action)
-                log_probs.append(log_prob)
-                session.obs = step["obs"]
-                rewards[t] = step["rewards"]
-                terminated[t] = step["terminated"]
-                truncated[t] = step["truncated"]
-                if truncated[t].any():
-                    cut_obs.append(step["final_obs"][truncated[t]])
-                taken = t + 1
+            for _ in range(n_steps):
+                actions = rollout.act(obs, self._action_masks())
+                step = self.env.step_all(self._action_rows.to_env(actions))
+                rollout.add(step)
+                session.obs = obs = step["obs"]
                 if on_step is not None:
-                    on_step(n_envs)
+                    on_step(self.env.n_envs)
         finally:
             # episodes go on even where a callback ends the rollout
-            self.statistics.add(rewards[:taken], (terminated | truncated)[:taken])
-        if not np.isfinite(rewards).all():
-            t, i = np.argwhere(~np.isfinite(rewards))[0]
-            raise EnvError(f"env {i} returned the reward {rewards[t, i]}; rewards must be finite")
-        flat_obs = obs_rows.flatten(0, 1).to(self.device)
-        # a policy may return views of its parameters, which the learner is about to change
-        values = policy.get_value(flat_obs).clone()
-        advantages, returns = kernels.backend().compute_gae_time_major(
-            rewards,
-            values.cpu().numpy().reshape(n_steps, n_envs),
-            terminated,
-            truncated,
-            self._final_values(policy, cut_obs, truncated),
-            policy.get_value(self._tensor(session.obs)).cpu().numpy(),
-            self.gamma,
-            self.gae_lambda,
-        )
+            self.statistics.add(rollout.rewards, rollout.ended)
+        return rollout.batch(obs, self.gamma, self.gae_lambda)
 
-        def flat(array: npt.NDArray[Any]) -> Tensor:
-            return torch.from_numpy(array).flatten().to(self.device)
-
-        return RolloutBatch(
-            obs=flat_obs,
-            actions=torch.cat(actions),
-            log_probs=torch.cat(log_probs),
-            values=values,
-            rewards=flat(rewards),
-            terminated=flat(terminated),
-            truncated=flat(truncated),
-            advantages=flat(advantages),
-            returns=flat(returns),
-            n_steps=n_steps,
-            n_envs=n_envs,
-        )
-
-    def _tensor(self, obs: npt.NDArray[Any]) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(obs, self._obs_dtype)).to(self.device)
-
-    def _for_env(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return actions if self._bounds is None else np.clip(actions, *self._bounds)
-
-    def _final_values(
-        self,
-        policy: OnPolicyActor,
-        cut_obs: list[npt.NDArray[Any]],
-        truncated: npt.NDArray[np.bool_],
-    ) -> npt.NDArray[np.float32]:
-        """Return (T, N) values of the final observations, 0 where no episode was cut."""
-        values = np.zeros(truncated.shape, np.float32)
-        if cut_obs:
-            values[truncated] = (
-                policy.get_value(self._tensor(np.concatenate(cut_obs))).cpu().numpy()
-            )
-        return values
+    def _action_masks(self) -> npt.NDArray[np.bool_] | None:
+        return None if self._masking is None else self._masking.action_masks()
 
     def close(self) -> None:
         """Free the resources of the envs that the collector made."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,16 +13,20 @@ from gymnasium import spaces
 
 from rlox.envs import fixed_env_count, make_vec_env
 from rlox.errors import EnvError
-from rlox.protocols import VecEnv
+from rlox.protocols import MaskingVecEnv, VecEnv
 
 __all__ = ["EvaluationResult", "Predictor", "evaluate"]
 
 
 class Predictor(Protocol):
-    """Anything that maps a batch of observations to a batch of actions."""
+    """Anything that maps a batch of observations to a batch of actions.
 
-    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
-        """Return actions for observations (B, *shape)."""
+    If its ``predict`` has an argument ``action_masks``, it is given the masks of an env that masks
+    actions.
+    """
+
+    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+        """Return actions for observations (B, *shape), arrays nested as the action space is."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +110,11 @@ def _run_episodes(
     running_return, running_length = np.zeros(n_envs), np.zeros(n_envs, np.int64)
     obs = env.reset_all(np.random.SeedSequence(seed).generate_state(n_envs).tolist())
     space = env.action_space
+    masking = env if isinstance(env, MaskingVecEnv) and _takes_masks(predictor) else None
     while remaining.any():
-        actions = predictor.predict(obs, deterministic=deterministic)
+        masks = None if masking is None else masking.action_masks()
+        given = {} if masks is None else {"action_masks": masks}
+        actions = predictor.predict(obs, deterministic=deterministic, **given)
         if isinstance(space, spaces.Box):
             actions = np.clip(actions, space.low, space.high)
         step = env.step_all(actions)
@@ -120,3 +128,7 @@ def _run_episodes(
                 lengths.append(int(running_length[i]))
             running_return[i], running_length[i] = 0.0, 0
     return EvaluationResult(np.array(returns), np.array(lengths))
+
+
+def _takes_masks(predictor: Predictor) -> bool:
+    return "action_masks" in inspect.signature(predictor.predict).parameters

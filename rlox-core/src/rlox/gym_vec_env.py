@@ -13,16 +13,19 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from operator import setitem
 from typing import Any, Literal
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
-from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
-from rlox.errors import EnvError, SpaceError
+from rlox.errors import EnvError
+from rlox.masks import MASK_KEY, ActionMasks, without_mask
+from rlox.observations import ObservationRows
 from rlox.protocols import VecEnvStep
+from rlox.spaces import is_nested, join, leaf_spaces, map_leaves, split
 
 __all__ = ["GymVecEnv", "Vectorization", "make_vec_env"]
 
@@ -50,7 +53,7 @@ class GymVecEnv:
 
     Raises:
         EnvError: the env cannot be built; the text has gymnasium's reason.
-        SpaceError: observations are no arrays.
+        SpaceError: a leaf of the observations is no array of a fixed shape.
     """
 
     def __init__(
@@ -71,14 +74,9 @@ class GymVecEnv:
                 "reset single envs; pass the env's id, or build it with "
                 "autoreset_mode=AutoresetMode.SAME_STEP"
             )
-        if not isinstance(
-            self.observation_space,
-            (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary),
-        ):
-            raise SpaceError(
-                f"observations must be arrays, got {self.observation_space}; flatten them with "
-                "gymnasium.wrappers.FlattenObservation"
-            )
+        self._observation_space = without_mask(self._env.single_observation_space)
+        ObservationRows(self._observation_space)  # refuses what cannot be kept
+        self._masks = ActionMasks(self._env)
 
     @property
     def n_envs(self) -> int:
@@ -87,49 +85,62 @@ class GymVecEnv:
 
     @property
     def observation_space(self) -> gymnasium.Space[Any]:
-        """Space of one env's observation."""
-        return self._env.single_observation_space
+        """Space of one env's observation, without an action mask."""
+        return self._observation_space
 
     @property
     def action_space(self) -> gymnasium.Space[Any]:
         """Space of one env's action."""
         return self._env.single_action_space
 
-    def reset_all(self, seed: int | Sequence[int] | None = None) -> npt.NDArray[Any]:
-        """Reset all envs and return (N, *shape) observations; see ``rlox.protocols.VecEnv``."""
+    def reset_all(self, seed: int | Sequence[int] | None = None) -> Any:
+        """Reset all envs and return N observations; see ``rlox.protocols.VecEnv``."""
         if seed is None:
             seed, self._seed = self._seed, None
         if seed is None or isinstance(seed, (int, np.integer)):
             seeds: int | list[int] | None = None if seed is None else int(seed)
         else:
             seeds = [int(s) for s in seed]
-        obs, _ = self._env.reset(seed=seeds)  # type: ignore[arg-type]
-        return np.asarray(obs)
+        obs, infos = self._env.reset(seed=seeds)  # type: ignore[arg-type]
+        self._masks.after_reset(obs, infos)
+        return self._leaves(obs)
+
+    def action_masks(self) -> npt.NDArray[np.bool_] | None:
+        """Return the masks of the next actions; see :class:`rlox.protocols.MaskingVecEnv`."""
+        return self._masks.current
 
     def step_all(self, actions: Any) -> VecEnvStep:
         """Step all envs with (N, ...) actions; see :class:`rlox.protocols.VecEnvStep`."""
         batch_space = self._env.action_space
-        actions = np.asarray(actions, dtype=batch_space.dtype)
-        if actions.shape != batch_space.shape:
-            raise EnvError(f"actions must have shape {batch_space.shape}, got {actions.shape}")
+        actions = _batch(actions, batch_space)
         obs, rewards, terminated, truncated, infos = self._env.step(actions)
         ended = terminated | truncated
-        final_obs = obs
+        reset_infos = None
+        leaves = final_obs = self._leaves(obs)
         if ended.any():
             if self._mode is AutoresetMode.SAME_STEP:
-                final_obs = obs.copy()
+                final_obs = map_leaves(np.copy, leaves)
                 for i in np.flatnonzero(ended):
-                    final_obs[i] = infos["final_obs"][i]
+                    _set_row(final_obs, int(i), self._leaves(infos["final_obs"][i]))
             else:
-                final_obs = obs if self._env_copies() else obs.copy()
-                obs, _ = self._env.reset(options={"reset_mask": ended})
+                if not self._env_copies():
+                    final_obs = map_leaves(np.copy, leaves)
+                obs, reset_infos = self._env.reset(options={"reset_mask": ended})
+                leaves = self._leaves(obs)
+        self._masks.after_step(obs, infos, ended, reset_infos)
         return {
-            "obs": np.asarray(obs),
+            "obs": leaves,
             "rewards": np.asarray(rewards, dtype=np.float64),
             "terminated": np.asarray(terminated, dtype=np.bool_),
             "truncated": np.asarray(truncated, dtype=np.bool_),
-            "final_obs": np.asarray(final_obs),
+            "final_obs": final_obs,
         }
+
+    def _leaves(self, obs: Any) -> Any:
+        """Return observations as arrays by leaf, without an action mask."""
+        if self._observation_space is not self._env.single_observation_space:
+            obs = {key: value for key, value in obs.items() if key != MASK_KEY}
+        return map_leaves(np.asarray, split(self._observation_space, obs))
 
     def _env_copies(self) -> bool:
         """Whether each step returns a new observation array."""
@@ -138,6 +149,24 @@ class GymVecEnv:
     def close(self) -> None:
         """Close the envs; worker processes end."""
         self._env.close()
+
+
+def _batch(actions: Any, space: gymnasium.Space[Any]) -> Any:
+    """Return a batch of actions in the dtypes of the batch's space."""
+    if not is_nested(space):
+        actions = np.asarray(actions, dtype=space.dtype)
+        if actions.shape != space.shape:
+            raise EnvError(f"actions must have shape {space.shape}, got {actions.shape}")
+        return actions
+    try:
+        leaves = split(space, actions)
+    except ValueError as error:
+        raise EnvError(f"the actions are not nested as their space: {error}") from None
+    return join(space, map_leaves(_batch, leaves, leaf_spaces(space)))
+
+
+def _set_row(obs: Any, row: int, value: Any) -> None:
+    map_leaves(lambda leaf, new: setitem(leaf, row, new), obs, value)
 
 
 def make_vec_env(

@@ -253,14 +253,17 @@ class ReplayAgent:
 
 
 class _InEnvUnits:
-    """A policy, as ``acting.predict`` takes them, whose actions are the env's."""
+    """A policy as ``acting.predict`` takes them: it scales actions, and counts them from 0."""
 
     def __init__(self, choose: Choose, actions: DiscreteActions | BoxActions) -> None:
         self._choose = choose
         self._actions = actions
 
     def deterministic(self, obs: Tensor) -> Tensor:
-        return torch.from_numpy(self._actions.to_env(self._choose(obs)))
+        actions = self._choose(obs)
+        if isinstance(self._actions, BoxActions):
+            actions = self._actions.to_env(actions)
+        return torch.from_numpy(actions)
 
 
 def fit_to_env(config: ConfigT, env: Any) -> ConfigT:

@@ -1,26 +1,97 @@
-"""Default actor-critics for vector observations: separate tanh MLPs for policy and value.
+"""Default actor-critics, and the base to build others on.
 
-Both satisfy :class:`rlox.protocols.OnPolicyActor`. Weights are orthogonal, scaled by √2 in hidden
+All satisfy :class:`rlox.protocols.OnPolicyActor`. Weights are orthogonal, scaled by √2 in hidden
 layers, 0.01 in the policy's head and 1 in the value's (Huang et al. 2022, details 2 and 13).
 """
 
 from __future__ import annotations
 
-import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlox.errors import SpaceError
+from rlox.distributions import Categorical, DiagonalGaussian, Distribution
+from rlox.nn.encoders import ConvolutionalEncoder, EncoderKind, make_encoder
+from rlox.nn.heads import ActionHead
 from rlox.nn.mlp import TanhMLP
 
-__all__ = ["ContinuousPolicy", "DiscretePolicy", "make_policy"]
+__all__ = ["ActorCriticPolicy", "ContinuousPolicy", "DiscretePolicy", "Policy", "make_policy"]
 
 
-class DiscretePolicy(nn.Module):
-    """Categorical policy and value function.
+class Policy(nn.Module, ABC):
+    """A policy and a value function on features that they may share.
+
+    A subclass says what the features of observations are, and what distribution and value follow
+    from them.
+
+    Args:
+        generator: source of the sampled actions; none: torch's global one, or the run's stream
+            once an algorithm has the policy.
+    """
+
+    def __init__(self, *, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.generator = generator
+
+    @abstractmethod
+    def encode(self, obs: Any) -> Tensor:
+        """Return features (B, n) of observations: (B, *shape), or a dict of such by leaf name."""
+
+    @abstractmethod
+    def distribution(self, features: Tensor, action_masks: Tensor | None = None) -> Distribution:
+        """Return the distributions of B actions.
+
+        Args:
+            features: (B, n).
+            action_masks: (B, mask_size) bool, see :mod:`rlox.actions`; none: nothing is masked.
+        """
+
+    @abstractmethod
+    def value(self, features: Tensor) -> Tensor:
+        """Return values (B,) of features (B, n)."""
+
+    def get_action_and_logprob(
+        self, obs: Any, action_masks: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Sample actions (B, ...), which are not clipped, and return them with log-probabilities.
+
+        Args:
+            obs: B observations.
+            action_masks: see :meth:`distribution`.
+        """
+        return self.distribution(self.encode(obs), action_masks).sample(self.generator)
+
+    def get_value(self, obs: Any) -> Tensor:
+        """Return values (B,) of observations."""
+        return self.value(self.encode(obs))
+
+    def get_logprob_and_entropy(
+        self, obs: Any, actions: Tensor, action_masks: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities (B,) of ``actions`` (B, ...) and entropies (B,) in nats."""
+        distribution = self.distribution(self.encode(obs), action_masks)
+        return distribution.log_prob(actions), distribution.entropy()
+
+    def evaluate_actions(
+        self, obs: Any, actions: Tensor, action_masks: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log-probabilities, entropies and values, each (B,), encoding once."""
+        features = self.encode(obs)
+        distribution = self.distribution(features, action_masks)
+        return distribution.log_prob(actions), distribution.entropy(), self.value(features)
+
+    def deterministic(self, obs: Any, action_masks: Tensor | None = None) -> Tensor:
+        """Return the most probable actions (B, ...)."""
+        return self.distribution(self.encode(obs), action_masks).mode()
+
+
+class DiscretePolicy(Policy):
+    """Categorical policy and value function of vectors.
 
     Args:
         obs_dim: size of an observation.
@@ -37,45 +108,26 @@ class DiscretePolicy(nn.Module):
         *,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
-        self.generator = generator
-        self.actor = TanhMLP(
-            (obs_dim, hidden, hidden, n_actions), output_gain=0.01, generator=generator
-        )
-        self.critic = TanhMLP((obs_dim, hidden, hidden, 1), output_gain=1.0, generator=generator)
+        super().__init__(generator=generator)
+        sizes = (obs_dim, hidden, hidden)
+        self.actor = TanhMLP((*sizes, n_actions), output_gain=0.01, generator=generator)
+        self.critic = TanhMLP((*sizes, 1), output_gain=1.0, generator=generator)
 
-    def get_action_and_logprob(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Sample actions.
+    def encode(self, obs: Tensor) -> Tensor:
+        """Return ``obs`` (B, obs_dim) float32."""
+        return obs
 
-        Args:
-            obs: (B, obs_dim) float32.
+    def distribution(self, features: Tensor, action_masks: Tensor | None = None) -> Categorical:
+        """Return distributions over actions (B,) int64; masks are (B, n_actions)."""
+        return Categorical(self.actor(features), action_masks)
 
-        Returns:
-            Actions (B,) int64 and their log-probabilities (B,).
-        """
-        log_probs = torch.log_softmax(self.actor(obs), -1)
-        # argmax(log p - log e), e exponential, is distributed as p: an exponential race
-        race = _empty_like(log_probs, self.generator).exponential_(generator=self.generator)
-        actions = (log_probs - race.log_().to(log_probs.device)).argmax(-1)
-        return actions, log_probs.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
-
-    def get_value(self, obs: Tensor) -> Tensor:
-        """Return values (B,) of observations (B, obs_dim)."""
-        return self.critic(obs).squeeze(-1)  # type: ignore[no-any-return]
-
-    def get_logprob_and_entropy(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities (B,) of ``actions`` (B,) int64 and entropies (B,) in nats."""
-        log_probs = torch.log_softmax(self.actor(obs), -1)
-        chosen = log_probs.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
-        return chosen, -(log_probs.exp() * log_probs).sum(-1)
-
-    def deterministic(self, obs: Tensor) -> Tensor:
-        """Return the most probable actions (B,) int64."""
-        return self.actor(obs).argmax(-1)  # type: ignore[no-any-return]
+    def value(self, features: Tensor) -> Tensor:
+        """Return values (B,)."""
+        return self.critic(features).squeeze(-1)  # type: ignore[no-any-return]
 
 
-class ContinuousPolicy(nn.Module):
-    """Diagonal Gaussian policy with a state-independent deviation, and value function.
+class ContinuousPolicy(Policy):
+    """Diagonal Gaussian policy with a state-independent deviation, and value function of vectors.
 
     Args:
         obs_dim: size of an observation.
@@ -94,79 +146,101 @@ class ContinuousPolicy(nn.Module):
         log_std: float = 0.0,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
-        self.generator = generator
-        self.actor = TanhMLP(
-            (obs_dim, hidden, hidden, act_dim), output_gain=0.01, generator=generator
-        )
-        self.critic = TanhMLP((obs_dim, hidden, hidden, 1), output_gain=1.0, generator=generator)
+        super().__init__(generator=generator)
+        sizes = (obs_dim, hidden, hidden)
+        self.actor = TanhMLP((*sizes, act_dim), output_gain=0.01, generator=generator)
+        self.critic = TanhMLP((*sizes, 1), output_gain=1.0, generator=generator)
         self.log_std = nn.Parameter(torch.full((act_dim,), log_std))
 
-    def _logprob(self, standardised: Tensor) -> Tensor:
-        """Return log N(a; μ, σ) for (a - μ) / σ, summed over the dimensions."""
-        per_dim = -0.5 * standardised.square() - self.log_std - 0.5 * math.log(2 * math.pi)
-        return per_dim.sum(-1)
+    def encode(self, obs: Tensor) -> Tensor:
+        """Return ``obs`` (B, obs_dim) float32."""
+        return obs
 
-    def get_action_and_logprob(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Sample actions, which are not clipped to any bounds.
+    def distribution(
+        self, features: Tensor, action_masks: Tensor | None = None
+    ) -> DiagonalGaussian:
+        """Return distributions over actions (B, act_dim) float32, which nothing masks."""
+        return DiagonalGaussian(self.actor(features), self.log_std)
 
-        Args:
-            obs: (B, obs_dim) float32.
-
-        Returns:
-            Actions (B, act_dim) float32 and their log-probabilities (B,).
-        """
-        mean = self.actor(obs)
-        noise = _empty_like(mean, self.generator).normal_(generator=self.generator)
-        noise = noise.to(mean.device)
-        return mean + self.log_std.exp() * noise, self._logprob(noise)
-
-    def get_value(self, obs: Tensor) -> Tensor:
-        """Return values (B,) of observations (B, obs_dim)."""
-        return self.critic(obs).squeeze(-1)  # type: ignore[no-any-return]
-
-    def get_logprob_and_entropy(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities (B,) of ``actions`` (B, act_dim) and entropies (B,) in nats."""
-        standardised = (actions - self.actor(obs)) * torch.exp(-self.log_std)
-        entropy = (self.log_std + 0.5 * math.log(2 * math.pi * math.e)).sum()
-        return self._logprob(standardised), entropy.expand(len(obs))
-
-    def deterministic(self, obs: Tensor) -> Tensor:
-        """Return the mean actions (B, act_dim)."""
-        return self.actor(obs)  # type: ignore[no-any-return]
+    def value(self, features: Tensor) -> Tensor:
+        """Return values (B,)."""
+        return self.critic(features).squeeze(-1)  # type: ignore[no-any-return]
 
 
-def _empty_like(values: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Return an empty tensor like ``values`` where ``generator`` draws: one seed, any device."""
-    device = values.device if generator is None else generator.device
-    return torch.empty_like(values, device=device)
+class ActorCriticPolicy(Policy):
+    """Policy and value function for any spaces: a shared encoder, then a tanh network for each.
+
+    Args:
+        encoder: from observations to features, with the attribute ``output_size``; see
+            :func:`rlox.nn.make_encoder`.
+        action_space: of one env.
+        hidden: widths of the hidden layers between features and outputs; none of them: linear.
+        generator: source of the weights and of the sampled actions; none: torch's global one.
+
+    Raises:
+        SpaceError: there is no distribution over the action space.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        action_space: spaces.Space[Any],
+        hidden: Sequence[int] = (64, 64),
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(generator=generator)
+        self.encoder = encoder
+        self.head = ActionHead(action_space)
+        sizes = (int(encoder.output_size), *hidden)  # type: ignore[arg-type]
+        self.actor = TanhMLP((*sizes, self.head.output_size), output_gain=0.01, generator=generator)
+        self.critic = TanhMLP((*sizes, 1), output_gain=1.0, generator=generator)
+
+    def encode(self, obs: Any) -> Tensor:
+        """Return the encoder's features."""
+        return self.encoder(obs)  # type: ignore[no-any-return]
+
+    def distribution(self, features: Tensor, action_masks: Tensor | None = None) -> Distribution:
+        """Return distributions over action rows; see :mod:`rlox.actions`."""
+        return self.head(self.actor(features), action_masks)  # type: ignore[no-any-return]
+
+    def value(self, features: Tensor) -> Tensor:
+        """Return values (B,)."""
+        return self.critic(features).squeeze(-1)  # type: ignore[no-any-return]
 
 
 def make_policy(
     observation_space: spaces.Space[Any],
     action_space: spaces.Space[Any],
     *,
-    hidden: int,
+    hidden: int = 64,
+    network: EncoderKind = "auto",
     generator: torch.Generator | None = None,
-) -> DiscretePolicy | ContinuousPolicy:
+) -> Policy:
     """Return the default policy for an env's spaces.
+
+    Args:
+        observation_space: of one env.
+        action_space: of one env.
+        hidden: width of the two hidden layers.
+        network: how boxes become features; see :data:`rlox.nn.EncoderKind`.
+        generator: source of the weights and of the sampled actions; none: torch's global one.
 
     Raises:
         SpaceError: there is none; pass one as ``policy=``.
     """
-    if not isinstance(observation_space, spaces.Box) or len(observation_space.shape) != 1:
-        raise SpaceError(
-            f"the default policies take observations of a one-dimensional Box, got "
-            f"{observation_space}; wrap the env or pass policy="
-        )
-    obs_dim = observation_space.shape[0]
-    if isinstance(action_space, spaces.Discrete):
-        if action_space.start != 0:
-            raise SpaceError(f"discrete actions must start at 0, got {action_space}")
-        return DiscretePolicy(obs_dim, int(action_space.n), hidden, generator=generator)
-    if isinstance(action_space, spaces.Box) and len(action_space.shape) == 1:
-        return ContinuousPolicy(obs_dim, action_space.shape[0], hidden, generator=generator)
-    raise SpaceError(
-        "the default policies act in a Discrete space or a one-dimensional Box, got "
-        f"{action_space}; pass policy="
-    )
+    if network != "cnn" and _is_vector(observation_space):
+        obs_dim = int(np.prod(observation_space.shape or ()))
+        if isinstance(action_space, spaces.Discrete):
+            return DiscretePolicy(obs_dim, int(action_space.n), hidden, generator=generator)
+        if isinstance(action_space, spaces.Box) and len(action_space.shape) == 1:
+            return ContinuousPolicy(obs_dim, action_space.shape[0], hidden, generator=generator)
+    encoder = make_encoder(observation_space, kind=network, generator=generator)
+    # an image's features come from a layer of their own (Mnih et al. 2015)
+    layers = () if isinstance(encoder, ConvolutionalEncoder) else (hidden, hidden)
+    return ActorCriticPolicy(encoder, action_space, layers, generator=generator)
+
+
+def _is_vector(space: spaces.Space[Any]) -> bool:
+    """Return whether observations are rows of floats that need no encoder."""
+    return isinstance(space, spaces.Box) and len(space.shape) == 1 and space.dtype != np.uint8

@@ -30,16 +30,18 @@ class VecEnvStep(TypedDict):
     observation of the next episode, and its row of ``final_obs`` the true last observation.
     """
 
-    obs: npt.NDArray[Any]
-    """(N, *shape) observations to act on next."""
+    obs: Any
+    """(N, *shape) observations to act on next; of a nested space a dict of such arrays by leaf
+    name, see :mod:`rlox.spaces`."""
     rewards: npt.NDArray[np.float64]
     """(N,)"""
     terminated: npt.NDArray[np.bool_]
     """(N,) the task itself ended; no value beyond."""
     truncated: npt.NDArray[np.bool_]
     """(N,) a time limit or the like cut the episode; the value goes on."""
-    final_obs: npt.NDArray[Any]
-    """(N, *shape) the observation the step led to; equal to ``obs`` where the episode goes on."""
+    final_obs: Any
+    """The observations the step led to, in the form of ``obs`` and equal to it where the episode
+    goes on."""
 
 
 @runtime_checkable
@@ -58,8 +60,8 @@ class VecEnv(Protocol):
     def action_space(self) -> gymnasium.Space[Any]:
         """Space of one env's action."""
 
-    def reset_all(self, seed: int | Sequence[int] | None = None) -> npt.NDArray[Any]:
-        """Reset all envs and return (N, *shape) observations.
+    def reset_all(self, seed: int | Sequence[int] | None = None) -> Any:
+        """Reset all envs and return N observations in the form of :attr:`VecEnvStep.obs`.
 
         Args:
             seed: an integer s gives env i the seed s + i; a sequence gives each its own; none
@@ -67,7 +69,7 @@ class VecEnv(Protocol):
         """
 
     def step_all(self, actions: Any) -> VecEnvStep:
-        """Step all envs with (N, ...) actions."""
+        """Step all envs with (N, ...) actions, arrays nested as the action space is."""
 
     def close(self) -> None:
         """Free the envs' resources."""
@@ -85,8 +87,27 @@ class StatefulVecEnv(Protocol):
 
 
 @runtime_checkable
+class MaskingVecEnv(Protocol):
+    """A vector env that says which actions are possible."""
+
+    def action_masks(self) -> npt.NDArray[np.bool_] | None:
+        """Return (N, mask_size) masks of the next actions, or none where nothing is masked.
+
+        True is a possible choice; :mod:`rlox.actions` says what the columns are. Whether there are
+        masks is the same from the first reset on.
+        """
+
+
+@runtime_checkable
 class OnPolicyActor(Protocol):
-    """A policy with a value estimate; any ``torch.nn.Module`` with these methods will do."""
+    """A policy with a value estimate; any ``torch.nn.Module`` with these methods will do.
+
+    Observations of a nested space are a dict of tensors by leaf name, see :mod:`rlox.spaces`.
+
+    Where the env masks actions, all methods that take or return actions get one more argument,
+    ``action_masks``, a bool tensor (B, mask_size). A further method ``evaluate_actions(obs,
+    actions)`` may return log-probabilities, entropies and values in one pass.
+    """
 
     def get_action_and_logprob(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Sample actions (B, ...) for observations (B, *shape), with log-probabilities (B,)."""

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rlox.envs import fixed_env_count, make_vec_env
 from rlox.episodes import EpisodeStatistics
 from rlox.gym_vec_env import Vectorization
 from rlox.protocols import StatefulVecEnv
 from rlox.seeding import SeedStreams
+from rlox.spaces import map_leaves
 
 __all__ = ["EnvSession"]
 
@@ -52,17 +52,17 @@ class EnvSession:
         self._made_env = fixed_env_count(env_id) is None
         self.statistics = EpisodeStatistics(self.env.n_envs)
         self._seeds = SeedStreams(seed).seeds("envs", self.env.n_envs)
-        self._obs: npt.NDArray[Any] | None = None
+        self._obs: Any = None
 
     @property
-    def obs(self) -> npt.NDArray[Any]:
-        """(N, *shape) observations to act on; the first look resets the envs."""
+    def obs(self) -> Any:
+        """Observations to act on, as in ``VecEnvStep``; the first look resets the envs."""
         if self._obs is None:
             self._obs = self.env.reset_all(self._seeds)
         return self._obs
 
     @obs.setter
-    def obs(self, obs: npt.NDArray[Any]) -> None:
+    def obs(self, obs: Any) -> None:
         self._obs = obs
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class EnvSession:
         exact = state["env"] is not None and isinstance(self.env, StatefulVecEnv)
         if exact:
             self.env.set_state(dict(state["env"]))  # type: ignore[attr-defined]
-            self._obs = np.array(state["obs"])
+            self._obs = map_leaves(np.array, state["obs"])
         elif state["started"]:
             # the envs' streams start anew, so take other seeds than the run began with
             finished = int(state["statistics"]["finished"])

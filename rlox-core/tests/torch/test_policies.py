@@ -10,7 +10,8 @@ import pytest
 import torch
 from gymnasium import spaces
 from rlox.errors import SpaceError
-from rlox.policies import ContinuousPolicy, DiscretePolicy, make_policy
+from rlox.nn import VectorEncoder
+from rlox.policies import ActorCriticPolicy, ContinuousPolicy, DiscretePolicy, make_policy
 from rlox.protocols import OnPolicyActor
 from torch import distributions, nn
 
@@ -156,18 +157,60 @@ def test_policies_fit_the_spaces() -> None:
 
 
 @pytest.mark.parametrize(
-    ("observation_space", "action_space", "message"),
+    ("observation_space", "action_space", "layers"),
     [
-        (spaces.Box(0, 255, (8, 8), np.uint8), spaces.Discrete(2), "one-dimensional Box, got Box"),
-        (spaces.Discrete(3), spaces.Discrete(2), "one-dimensional Box, got Discrete"),
-        (spaces.Box(0, 1, (3,)), spaces.Discrete(2, start=1), "must start at 0, got Discrete"),
-        (spaces.Box(0, 1, (3,)), spaces.MultiBinary(2), "pass policy="),
-        (spaces.Box(0, 1, (3,)), spaces.Box(0, 1, (2, 2)), "pass policy="),
+        (spaces.Box(0, 255, (8, 8), np.uint8), spaces.Discrete(2), 1),
+        (spaces.Discrete(3), spaces.Discrete(2), 3),
+        (spaces.Box(0, 255, (8,), np.uint8), spaces.Discrete(2), 3),
+        (spaces.Box(0, 1, (3,)), spaces.MultiBinary(2), 3),
+        (spaces.Box(0, 1, (3,)), spaces.Box(0, 1, (2, 2)), 3),
+        (spaces.Dict({"a": spaces.Discrete(2)}), spaces.Tuple([spaces.Discrete(2)]), 3),
     ],
 )
-def test_other_spaces_need_a_policy_of_ones_own(
-    observation_space: Any, action_space: Any, message: str
+def test_other_spaces_get_an_encoder_and_a_head(
+    observation_space: Any, action_space: Any, layers: int
 ) -> None:
-    """The error says what to pass."""
-    with pytest.raises(SpaceError, match=message):
+    """Two hidden layers follow the features, but for those of an image alone."""
+    policy = make_policy(observation_space, action_space, hidden=8)
+    assert isinstance(policy, ActorCriticPolicy)
+    assert isinstance(policy, OnPolicyActor)
+    assert len(policy.actor.layers) == len(policy.critic.layers) == layers
+
+
+def test_images_may_be_flattened() -> None:
+    """The network is a choice."""
+    image = spaces.Box(0, 255, (8, 8), np.uint8)
+    policy = make_policy(image, spaces.Discrete(2), hidden=8, network="mlp")
+    assert isinstance(policy, ActorCriticPolicy)
+    assert isinstance(policy.encoder, VectorEncoder)
+
+
+@pytest.mark.parametrize(
+    ("observation_space", "action_space"),
+    [
+        (spaces.Text(3), spaces.Discrete(2)),
+        (spaces.Box(0, 1, (3,)), spaces.Sequence(spaces.Discrete(2))),
+    ],
+)
+def test_spaces_without_arrays_are_refused(observation_space: Any, action_space: Any) -> None:
+    """The error says which would do."""
+    with pytest.raises(SpaceError, match=r"must be .*Discrete, MultiDiscrete"):
         make_policy(observation_space, action_space, hidden=8)
+
+
+def test_judging_in_one_pass_is_judging_in_two() -> None:
+    """``evaluate_actions`` returns what the other methods return."""
+    policy = ActorCriticPolicy(VectorEncoder(spaces.Box(0, 1, (3,))), spaces.MultiBinary(2))
+    actions, _ = policy.get_action_and_logprob(OBS)
+    together = policy.evaluate_actions(OBS, actions)
+    apart = (*policy.get_logprob_and_entropy(OBS, actions), policy.get_value(OBS))
+    assert all(torch.equal(one, other) for one, other in zip(together, apart, strict=True))
+
+
+def test_policies_take_masks() -> None:
+    """A masked action is neither drawn nor the mode."""
+    policy = discrete(50.0)
+    masks = torch.zeros(64, 5, dtype=torch.bool)
+    masks[:, 3] = True
+    assert policy.get_action_and_logprob(OBS, masks)[0].tolist() == [3] * 64
+    assert policy.deterministic(OBS, masks).tolist() == [3] * 64

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, final
 
 import numpy.typing as npt
 import torch
+from rlox.acting import evaluate_actions
 from rlox.actor_critic import fit_to_env
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
@@ -115,9 +116,9 @@ class A2C(Algorithm):
             advantages = batch.advantages
             if cfg.normalize_advantages:
                 advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-            log_probs, entropy = self.policy.get_logprob_and_entropy(batch.obs, batch.actions)
+            log_probs, entropy, values = evaluate_actions(self.policy, batch)
             policy_loss = -(advantages * log_probs).mean()
-            value_loss = (self.policy.get_value(batch.obs) - batch.returns).square().mean()
+            value_loss = (values - batch.returns).square().mean()
             mean_entropy = entropy.mean()
             loss = policy_loss + cfg.vf_coef * value_loss - rates["ent_coef"] * mean_entropy
             self.optimizer.step(loss, rates["learning_rate"])
@@ -134,9 +135,15 @@ class A2C(Algorithm):
         hooks.train_batch(lambda: vars(metrics))
         return metrics
 
-    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
-        """Return an action for one observation, or actions for a batch; see ``Algorithm``."""
-        return self.agent.predict(obs, deterministic)
+    def predict(
+        self,
+        obs: Any,
+        deterministic: bool = True,
+        *,
+        action_masks: npt.ArrayLike | None = None,
+    ) -> Any:
+        """Return an action for one observation, or actions for a batch; see ``acting.predict``."""
+        return self.agent.predict(obs, deterministic, action_masks)
 
     def state_dict(self) -> dict[str, Any]:
         """Return policy, optimiser and collector."""

@@ -31,6 +31,7 @@ def make_agent(
         make_optimizer,
         policy=policy,
         hidden=cfg.hidden,
+        network=cfg.network,
         max_grad_norm=cfg.max_grad_norm,
         n_envs=cfg.n_envs,
         gamma=cfg.gamma,

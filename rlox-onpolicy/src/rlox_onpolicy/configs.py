@@ -9,6 +9,7 @@ from pydantic import model_validator
 from rlox.config import (
     Config,
     ScheduleValue,
+    choice,
     coefficient,
     count,
     discount,
@@ -24,6 +25,10 @@ __all__ = ["A2CConfig", "PPOConfig"]
 SCHULMAN = "Schulman et al. 2017"
 MNIH = "Mnih et al. 2016"
 HUANG = "Huang et al. 2022, The 37 implementation details of PPO"
+NETWORK = choice(
+    "auto", help="how boxes become features: by their space, all flattened, or all as images",
+    source="rlox",
+)  # fmt: skip
 
 
 class PPOConfig(Config):
@@ -87,6 +92,7 @@ class PPOConfig(Config):
     hidden: int = count(
         64, unit="units", help="width of the two hidden layers", source=f"{SCHULMAN}, sec. 6.1"
     )
+    network: Literal["auto", "mlp", "cnn"] = NETWORK
     env_backend: str = ENV_BACKEND
     vectorization: Literal["sync", "async"] = VECTORIZATION
     device: str = DEVICE
@@ -151,6 +157,7 @@ class A2CConfig(Config):
     hidden: int = count(
         64, unit="units", help="width of the two hidden layers", source="Stable-Baselines3"
     )
+    network: Literal["auto", "mlp", "cnn"] = NETWORK
     env_backend: str = ENV_BACKEND
     vectorization: Literal["sync", "async"] = VECTORIZATION
     device: str = DEVICE

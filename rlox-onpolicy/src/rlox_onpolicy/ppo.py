@@ -21,6 +21,7 @@ from typing import Any, ClassVar, final
 
 import numpy.typing as npt
 import torch
+from rlox.acting import evaluate_actions
 from rlox.actor_critic import fit_to_env
 from rlox.algorithm import Algorithm
 from rlox.batch import RolloutBatch, RolloutMinibatch
@@ -150,11 +151,11 @@ class PPO(Algorithm):
         advantages = minibatch.advantages
         if cfg.normalize_advantages:
             advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        log_probs, entropy = self.policy.get_logprob_and_entropy(minibatch.obs, minibatch.actions)
+        log_probs, entropy, values = evaluate_actions(self.policy, minibatch)
         return ppo_loss(
             log_probs,
             entropy,
-            self.policy.get_value(minibatch.obs),
+            values,
             minibatch.log_probs,
             minibatch.values,
             advantages,
@@ -166,9 +167,15 @@ class PPO(Algorithm):
             dual_clip=cfg.dual_clip,
         )
 
-    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
-        """Return an action for one observation, or actions for a batch; see ``Algorithm``."""
-        return self.agent.predict(obs, deterministic)
+    def predict(
+        self,
+        obs: Any,
+        deterministic: bool = True,
+        *,
+        action_masks: npt.ArrayLike | None = None,
+    ) -> Any:
+        """Return an action for one observation, or actions for a batch; see ``acting.predict``."""
+        return self.agent.predict(obs, deterministic, action_masks)
 
     def state_dict(self) -> dict[str, Any]:
         """Return policy, optimiser and collector."""

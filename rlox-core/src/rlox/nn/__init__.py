@@ -1,8 +1,17 @@
 """Torch parts that the algorithm families share (extra ``torch``)."""
 
 from rlox.nn.devices import find_device, flush_denormals, torch_threads
+from rlox.nn.encoders import (
+    CombinedEncoder,
+    ConvolutionalEncoder,
+    EncoderKind,
+    OneHotEncoder,
+    VectorEncoder,
+    make_encoder,
+)
 from rlox.nn.flat import FlatOptimizer
-from rlox.nn.mlp import TanhMLP
+from rlox.nn.heads import ActionHead
+from rlox.nn.mlp import TanhMLP, orthogonal
 from rlox.nn.relu import EnsembleMLP, ReluMLP
 from rlox.nn.state import (
     frozen,
@@ -13,16 +22,24 @@ from rlox.nn.state import (
 )
 
 __all__ = [
+    "ActionHead",
+    "CombinedEncoder",
+    "ConvolutionalEncoder",
+    "EncoderKind",
     "EnsembleMLP",
     "FlatOptimizer",
+    "OneHotEncoder",
     "ReluMLP",
     "TanhMLP",
+    "VectorEncoder",
     "find_device",
     "flush_denormals",
     "frozen",
     "load_module_state",
     "load_parts_state",
+    "make_encoder",
     "module_state",
+    "orthogonal",
     "parts_state",
     "torch_threads",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812  # the field's name for it
@@ -13,7 +13,29 @@ from torch import Tensor, nn
 
 from rlox.nn.devices import torch_threads
 
-__all__ = ["TanhMLP"]
+__all__ = ["TanhMLP", "orthogonal"]
+
+
+def orthogonal(
+    layer_class: type[nn.Module],
+    *arguments: int,
+    gain: float = math.sqrt(2),
+    generator: torch.Generator | None = None,
+) -> nn.Module:
+    """Return a layer with orthogonal weights scaled by ``gain``, and biases 0.
+
+    Args:
+        layer_class: has parameters ``weight`` and ``bias``.
+        arguments: of its constructor.
+        gain: scale of the weights.
+        generator: source of the weights; none: torch's global one.
+    """
+    # skip_init: the default initialisation would draw from torch's global generator
+    layer: Any = nn.utils.skip_init(layer_class, *arguments)  # type: ignore[no-untyped-call]
+    with torch_threads(1):  # the QR decomposition rounds differently on several
+        nn.init.orthogonal_(layer.weight, gain, generator)
+    nn.init.zeros_(layer.bias)
+    return layer  # type: ignore[no-any-return]
 
 
 class TanhMLP(nn.Module):
@@ -38,13 +60,9 @@ class TanhMLP(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList()
         for n_in, n_out in pairwise(sizes):
-            # skip_init: the default initialisation would draw from torch's global generator
-            layer = nn.utils.skip_init(nn.Linear, n_in, n_out)  # type: ignore[no-untyped-call]
             last = len(self.layers) == len(sizes) - 2
-            with torch_threads(1):  # the QR decomposition rounds differently on several
-                nn.init.orthogonal_(layer.weight, output_gain if last else math.sqrt(2), generator)
-            nn.init.zeros_(layer.bias)
-            self.layers.append(layer)
+            gain = output_gain if last else math.sqrt(2)
+            self.layers.append(orthogonal(nn.Linear, n_in, n_out, gain=gain, generator=generator))
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return outputs (B, n_out) of inputs (B, n_in)."""

@@ -120,7 +120,7 @@ class ProbeVecEnv:
         """Space of one env's action."""
         return self._env.action_space
 
-    def reset_all(self, seed: int | Sequence[int] | None = None) -> npt.NDArray[Any]:
+    def reset_all(self, seed: int | Sequence[int] | None = None) -> Any:
         """Reset all envs."""
         self._running[:] = 0.0
         return self._env.reset_all(seed)

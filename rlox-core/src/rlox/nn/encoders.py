@@ -1,0 +1,238 @@
+"""From observations of any space to vectors of features.
+
+| leaf of the observation space | encoder |
+| --- | --- |
+| ``Box`` of uint8 with 2 or 3 dimensions | :class:`ConvolutionalEncoder`: an image |
+| any other ``Box``, ``MultiBinary`` | :class:`VectorEncoder`: its numbers |
+| ``Discrete``, ``MultiDiscrete`` | :class:`OneHotEncoder` |
+| ``Dict``, ``Tuple`` | :class:`CombinedEncoder`: the leaves' features side by side |
+
+uint8 stays uint8 up to here and is divided by the space's upper bound. An image's channels are the
+shorter one of its first and its last dimension, the last if both are equal; two dimensions are one
+channel.
+
+Images of at least 36×36 pixels get the network of Mnih et al. 2015, "Human-level control through
+deep reinforcement learning", methods; smaller ones that of Young and Tian 2019, "MinAtar", sec. 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812  # the field's name for it
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from rlox.errors import SpaceError
+from rlox.nn.mlp import orthogonal
+from rlox.spaces import is_nested, leaf_spaces
+
+__all__ = [
+    "CombinedEncoder",
+    "ConvolutionalEncoder",
+    "EncoderKind",
+    "OneHotEncoder",
+    "VectorEncoder",
+    "make_encoder",
+]
+
+Space = gymnasium.Space[Any]
+
+EncoderKind = Literal["auto", "mlp", "cnn"]
+"""How boxes become features: by the table above, all flattened, or all with 2 or 3 dimensions as
+images."""
+
+NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512
+NATURE_PIXELS = 36
+"""Fewest pixels of height and width that leave one after these convolutions."""
+
+MINATAR = ((16, 3, 1),), 128
+MINATAR_PIXELS = 3
+
+
+def make_encoder(
+    observation_space: Space,
+    *,
+    kind: EncoderKind = "auto",
+    generator: torch.Generator | None = None,
+) -> nn.Module:
+    """Return a module from (B, *shape) observations to (B, output_size) float32 features.
+
+    It has the attribute ``output_size``. Observations of a nested space are a dict of (B, *shape)
+    tensors by leaf name; see :mod:`rlox.spaces`.
+
+    Args:
+        observation_space: of one env.
+        kind: see :data:`EncoderKind`.
+        generator: source of the weights; none: torch's global one.
+
+    Raises:
+        SpaceError: a leaf has no encoder, or ``kind`` is ``"cnn"`` and there is no image.
+    """
+    leaves = leaf_spaces(observation_space)
+    if kind == "cnn" and not any(_is_image(leaf, kind) for leaf in leaves.values()):
+        raise SpaceError(
+            f"the 'cnn' network needs a Box with 2 or 3 dimensions of at least {MINATAR_PIXELS} "
+            f"pixels, got {observation_space}; take 'mlp'"
+        )
+    if is_nested(observation_space):
+        return CombinedEncoder(
+            {name: _make_leaf(leaf, kind, generator) for name, leaf in leaves.items()}
+        )
+    return _make_leaf(observation_space, kind, generator)
+
+
+def _make_leaf(space: Space, kind: EncoderKind, generator: torch.Generator | None) -> nn.Module:
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        return OneHotEncoder(space)
+    if _is_image(space, kind):
+        large = min(_image_shape(space)[:2]) >= NATURE_PIXELS
+        filters, units = NATURE if large else MINATAR
+        return ConvolutionalEncoder(space, filters, units, generator=generator)
+    if isinstance(space, (spaces.Box, spaces.MultiBinary)):
+        return VectorEncoder(space)
+    raise SpaceError(
+        "observations must be Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of "
+        f"these, got {space}; wrap the env with gymnasium.wrappers.TransformObservation or pass "
+        "a policy of your own"
+    )
+
+
+def _is_image(space: Space, kind: EncoderKind) -> bool:
+    if kind == "mlp" or not isinstance(space, spaces.Box) or len(space.shape) not in (2, 3):
+        return False
+    return (space.dtype == np.uint8 or kind == "cnn") and min(
+        _image_shape(space)[:2]
+    ) >= MINATAR_PIXELS
+
+
+def _channels_first(space: Space) -> bool:
+    shape = space.shape
+    return shape is not None and len(shape) == 3 and shape[0] < shape[2]
+
+
+def _image_shape(space: Space) -> tuple[int, int, int]:
+    """Return height, width and channels."""
+    first, second, third = (*(space.shape or ()), 1)[:3]
+    return (second, third, first) if _channels_first(space) else (first, second, third)
+
+
+def _scale(space: Space) -> float:
+    """Return what to divide a leaf's numbers by: the upper bound of uint8, which is stored so."""
+    if not isinstance(space, spaces.Box) or space.dtype != np.uint8:
+        return 1.0
+    return float(max(int(space.high.max()), 1))
+
+
+class VectorEncoder(nn.Module):
+    """The numbers of an array as they are; uint8 divided by their upper bound.
+
+    Args:
+        space: a ``Box`` of any shape or a ``MultiBinary``.
+    """
+
+    def __init__(self, space: Space) -> None:
+        super().__init__()
+        self.output_size = int(np.prod(space.shape or ()))
+        self._scale = _scale(space)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return features (B, output_size) of observations (B, *shape)."""
+        features = obs.reshape(len(obs), -1).float()
+        return features if self._scale == 1.0 else features / self._scale
+
+
+class OneHotEncoder(nn.Module):
+    """For each whole number a vector with a 1 at its place.
+
+    Args:
+        space: a ``Discrete`` or a ``MultiDiscrete``.
+    """
+
+    _first: Tensor
+
+    def __init__(self, space: spaces.Discrete | spaces.MultiDiscrete) -> None:
+        super().__init__()
+        sizes = np.array([space.n] if isinstance(space, spaces.Discrete) else space.nvec).flatten()
+        self.output_size = int(sizes.sum())
+        # the place of the number v of column k is v - start_k + the sizes of the columns before k
+        first = np.cumsum(sizes) - sizes - np.array(space.start).flatten()
+        self.register_buffer("_first", torch.from_numpy(first.astype(np.int64)), persistent=False)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return features (B, output_size) of int64 observations (B,) or (B, *shape)."""
+        places = obs.reshape(len(obs), -1).long() + self._first
+        features = torch.zeros(len(obs), self.output_size, device=obs.device)
+        return features.scatter_(1, places, 1.0)
+
+
+class ConvolutionalEncoder(nn.Module):
+    """Convolutions and one layer, ReLU after each; weights orthogonal with gain √2, biases 0.
+
+    Args:
+        space: a ``Box`` with 2 or 3 dimensions.
+        filters: of each convolution: number of filters, their size and their stride in pixels.
+        units: of the layer.
+        generator: source of the weights; none: torch's global one.
+
+    Source:
+        Huang et al. 2022, "The 37 implementation details of PPO", Atari details.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        filters: Sequence[tuple[int, int, int]],
+        units: int,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        height, width, channels = _image_shape(space)
+        self._channels_first = _channels_first(space)
+        self._scale = _scale(space)
+        self.convolutions = nn.ModuleList()
+        for n_out, size, stride in filters:
+            self.convolutions.append(
+                orthogonal(nn.Conv2d, channels, n_out, size, stride, generator=generator)
+            )
+            channels = n_out
+            height, width = (height - size) // stride + 1, (width - size) // stride + 1
+        self.layer = orthogonal(nn.Linear, channels * height * width, units, generator=generator)
+        self.output_size = units
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return features (B, units) of images (B, *shape)."""
+        if obs.dim() == 3:
+            obs = obs.unsqueeze(1)
+        elif not self._channels_first:
+            obs = obs.permute(0, 3, 1, 2)
+        features = obs.float() / self._scale
+        for convolution in self.convolutions:
+            features = F.relu(convolution(features))
+        return F.relu(self.layer(features.flatten(1)))
+
+
+class CombinedEncoder(nn.Module):
+    """One encoder for each leaf of a nested space, their features side by side.
+
+    Args:
+        encoders: by leaf name.
+    """
+
+    def __init__(self, encoders: Mapping[str, nn.Module]) -> None:
+        super().__init__()
+        self.names = list(encoders)
+        # a list, because a leaf's name need not be a module's
+        self.encoders = nn.ModuleList(encoders.values())
+        sizes: list[Any] = [encoder.output_size for encoder in encoders.values()]
+        self.output_size = sum(sizes)
+
+    def forward(self, obs: Mapping[str, Tensor]) -> Tensor:
+        """Return features (B, output_size) of leaves (B, *shape) by name."""
+        pairs = zip(self.names, self.encoders, strict=True)
+        return torch.cat([encoder(obs[name]) for name, encoder in pairs], -1)

@@ -1,0 +1,157 @@
+"""Tests of :mod:`rlox.masks`: every place and every autoreset mode gives the same masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from rlox.errors import EnvError
+from rlox.gym_vec_env import GymVecEnv
+
+PLACES = ("info", "observation", "method")
+
+
+class Counting(gymnasium.Env[Any, Any]):
+    """Counts steps; the only possible action is the count, and none is at an episode's end.
+
+    Args:
+        length: steps of an episode.
+        place: where the mask is given.
+    """
+
+    action_space = spaces.Discrete(4)
+
+    def __init__(self, length: int, place: str = "info") -> None:
+        self.length, self.place = length, place
+        self.observation_space: spaces.Space[Any] = spaces.Box(0, 9, (1,))
+        if place == "observation":
+            self.observation_space = spaces.Dict(
+                {
+                    "observation": self.observation_space,
+                    "action_mask": spaces.Box(0, 1, (4,), np.int8),
+                }
+            )
+        if place == "method":
+            self.action_masks = self._mask
+
+    def _mask(self) -> Any:
+        return (np.arange(4) == self.count).astype(np.int8) * (self.count < self.length)
+
+    def _answer(self) -> tuple[Any, dict[str, Any]]:
+        obs: Any = np.array([self.count], np.float32)
+        if self.place == "observation":
+            obs = {"observation": obs, "action_mask": self._mask()}
+        return obs, {"action_mask": self._mask()} if self.place == "info" else {}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Begin at 0."""
+        self.count = 0
+        return self._answer()
+
+    def step(self, action: Any) -> Any:
+        """Count on."""
+        assert self._mask()[action]
+        self.count += 1
+        obs, info = self._answer()
+        return obs, 1.0, self.count == self.length, False, info
+
+
+def makers(place: str) -> list[Any]:
+    """Return what makes envs of different lengths."""
+    return [lambda n=n: Counting(n, place) for n in (1, 3, 4)]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.parametrize("vector_class", [SyncVectorEnv, AsyncVectorEnv])
+def test_masks_go_with_the_observations_to_act_on(
+    place: str, mode: AutoresetMode, vector_class: Any
+) -> None:
+    """The masks of a new episode's first observation, never those of the last one's end."""
+    env = GymVecEnv(vector_class(makers(place), autoreset_mode=mode))
+    counts = env.reset_all(0)
+    for _ in range(9):
+        numbers = counts["observation"] if place == "observation" else counts
+        masks = env.action_masks()
+        assert masks is not None
+        assert masks.dtype == np.bool_
+        assert np.array_equal(masks, np.arange(4) == numbers)
+        counts = env.step_all(masks.argmax(1))["obs"]
+    env.close()
+
+
+def test_the_mask_is_no_part_of_the_observation() -> None:
+    """Neither of the space nor of what steps return, final observations included."""
+    env = GymVecEnv(lambda: Counting(1, "observation"), 2)
+    assert list(env.observation_space.spaces) == ["observation"]  # type: ignore[attr-defined]
+    assert list(env.reset_all(0)) == ["observation"]
+    step = env.step_all([0, 0])
+    assert step["final_obs"]["observation"].tolist() == [[1.0], [1.0]]
+    assert step["obs"]["observation"].tolist() == [[0.0], [0.0]]
+
+
+def test_envs_without_masks_have_none() -> None:
+    """Nothing is masked by default."""
+    env = GymVecEnv("CartPole-v1", 2)
+    env.reset_all(0)
+    assert env.action_masks() is None
+
+
+def test_gymnasiums_own_masks_are_read() -> None:
+    """Taxi tells which actions change its state."""
+    env = GymVecEnv("Taxi-v4" if "Taxi-v4" in gymnasium.registry else "Taxi-v3", 2)
+    env.reset_all(0)
+    masks = env.action_masks()
+    assert masks is not None
+    assert masks.shape == (2, 6)
+
+
+class Scripted(gymnasium.Env[Any, Any]):
+    """Gives the masks it is told to: the first with the reset, the others with the steps."""
+
+    observation_space = spaces.Box(0, 1, (1,))
+
+    def __init__(self, masks: list[Any], action_space: Any) -> None:
+        self.masks, self.action_space = masks, action_space
+
+    def _info(self) -> dict[str, Any]:
+        mask = self.masks.pop(0)
+        return {} if mask is None else {"action_mask": mask}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Give the first mask."""
+        return np.zeros(1, np.float32), self._info()
+
+    def step(self, action: Any) -> Any:
+        """Give the next mask."""
+        return np.zeros(1, np.float32), 0.0, False, False, self._info()
+
+
+FULL = np.ones(2, np.int8)
+
+
+@pytest.mark.parametrize(
+    ("masks", "space", "message"),
+    [
+        ([0 * FULL], spaces.Discrete(2), "in row 0 forbids every choice of column 0"),
+        ([np.ones(3)], spaces.Discrete(2), r"shape \(1, 2\).*, got \(1, 3\)"),
+        ([[1, 1]], spaces.Discrete(2), "must be one array of 0 and 1.*, got list"),
+        ([FULL, None], spaces.Discrete(2), r"env 0 gave no info\['action_mask'\]"),
+        ([None, FULL], spaces.Discrete(2), "with a step but not with its reset"),
+        ([FULL], spaces.Box(0, 1, (2,)), "cannot be masked"),
+    ],
+)
+def test_wrong_masks_are_refused(masks: Any, space: Any, message: str) -> None:
+    """Before anything is learnt from them."""
+    env = GymVecEnv(Scripted(masks, space))
+
+    def act_once() -> None:
+        env.reset_all(0)
+        env.step_all(np.zeros((1, *space.shape), space.dtype))
+
+    with pytest.raises(EnvError, match=message):
+        act_once()

@@ -1,0 +1,130 @@
+"""Tests of :mod:`rlox.nn.encoders`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from rlox.errors import SpaceError
+from rlox.nn import ConvolutionalEncoder, OneHotEncoder, VectorEncoder, make_encoder
+from rlox.observations import ObservationRows
+from rlox.spaces import map_leaves
+
+
+def image(*shape: int, dtype: Any = np.uint8) -> spaces.Box:
+    """Return a space of images."""
+    return spaces.Box(0, 255, shape, dtype)
+
+
+def batch(space: gymnasium.Space[Any], size: int = 3) -> Any:
+    """Return random observations as tensors."""
+    space.seed(0)
+    rows = ObservationRows(space)
+    samples = [rows.batch(space.sample())[0] for _ in range(size)]
+    return map_leaves(lambda *leaves: torch.from_numpy(np.concatenate(leaves)), *samples)
+
+
+def test_vectors_of_any_shape_are_their_numbers() -> None:
+    """Bytes are divided by the space's upper bound."""
+    space = spaces.Box(-1, 1, (2, 3))
+    obs = batch(space)
+    assert torch.equal(make_encoder(space)(obs), obs.flatten(1))
+    memory = spaces.Box(0, 200, (5,), np.uint8)
+    features = make_encoder(memory)(torch.full((2, 5), 100, dtype=torch.uint8))
+    assert torch.equal(features, torch.full((2, 5), 0.5))
+    assert make_encoder(spaces.Box(0, 1, ())).output_size == 1
+
+
+def test_whole_numbers_are_one_hot() -> None:
+    """Counted from the space's start."""
+    one = make_encoder(spaces.Discrete(3, start=-1))
+    assert one(torch.tensor([-1, 1])).tolist() == [[1, 0, 0], [0, 0, 1]]
+    several = make_encoder(spaces.MultiDiscrete([2, 3], start=[0, 4]))
+    assert several(torch.tensor([[1, 4], [0, 6]])).tolist() == [[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]]
+    square = make_encoder(spaces.MultiDiscrete([[2, 2]]))
+    assert square(torch.tensor([[[1, 0]]])).tolist() == [[0, 1, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels"), [((84, 84, 3), 3), ((4, 84, 84), 4), ((84, 84), 1), ((40, 60, 1), 1)]
+)
+def test_large_images_get_the_nature_network(shape: tuple[int, ...], channels: int) -> None:
+    """Wherever the channels are."""
+    encoder = make_encoder(image(*shape))
+    assert isinstance(encoder, ConvolutionalEncoder)
+    filters = [tuple(layer.weight.shape) for layer in encoder.convolutions]
+    assert filters == [(32, channels, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3)]
+    assert encoder(batch(image(*shape))).shape == (3, 512)
+
+
+@pytest.mark.parametrize("shape", [(10, 10, 4), (4, 10, 10), (35, 35, 3), (3, 3, 3), (3, 3)])
+def test_small_images_get_the_minatar_network(shape: tuple[int, ...]) -> None:
+    """Down to the size of one filter."""
+    encoder = make_encoder(image(*shape))
+    assert encoder(batch(image(*shape))).shape == (3, 128)
+
+
+def test_channels_first_and_last_are_the_same_image() -> None:
+    """The same pixels give the same features."""
+    last = make_encoder(image(12, 12, 3), generator=torch.Generator().manual_seed(0))
+    first = make_encoder(image(3, 12, 12), generator=torch.Generator().manual_seed(0))
+    obs = batch(image(12, 12, 3))
+    assert torch.equal(last(obs), first(obs.permute(0, 3, 1, 2)))
+
+
+def test_bytes_are_scaled_to_one() -> None:
+    """An image of bytes gives what its floats divided by 255 give."""
+    made = [
+        make_encoder(space, kind="cnn", generator=torch.Generator().manual_seed(0))
+        for space in (image(12, 12, 3), spaces.Box(0, 1, (12, 12, 3)))
+    ]
+    obs = batch(image(12, 12, 3))
+    torch.testing.assert_close(made[0](obs), made[1](obs / 255.0))
+
+
+def test_convolutions_are_orthogonal() -> None:
+    """Gain √2, biases 0, nothing drawn from torch's global generator."""
+    state = torch.get_rng_state()
+    encoder = make_encoder(image(36, 36, 3), generator=torch.Generator().manual_seed(0))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert isinstance(encoder, ConvolutionalEncoder)
+    weight = encoder.convolutions[0].weight.flatten(1)
+    torch.testing.assert_close(weight @ weight.T, 2 * torch.eye(32), atol=1e-5, rtol=1e-5)
+    assert math.isclose(encoder.layer.weight.square().sum().item(), 2 * 64, rel_tol=1e-4)
+    assert not encoder.convolutions[0].bias.any()
+
+
+def test_nested_spaces_have_an_encoder_for_each_leaf() -> None:
+    """Features stand side by side in the leaves' order."""
+    space = spaces.Dict(
+        {
+            "camera": image(12, 12, 3),
+            "state": spaces.Tuple([spaces.Discrete(3), spaces.Box(-1, 1, (2,))]),
+        }
+    )
+    encoder = make_encoder(space)
+    obs = batch(space)
+    features = encoder(obs)
+    assert features.shape == (3, encoder.output_size) == (3, 128 + 3 + 2)
+    assert torch.equal(features[:, 131:], obs["state.1"])
+    kinds = [type(leaf) for leaf in encoder.encoders]  # type: ignore[union-attr]
+    assert kinds == [ConvolutionalEncoder, OneHotEncoder, VectorEncoder]
+
+
+def test_kind_overrules_the_table() -> None:
+    """Images may be flattened, and boxes of floats be images."""
+    assert isinstance(make_encoder(image(12, 12, 3), kind="mlp"), VectorEncoder)
+    assert isinstance(make_encoder(spaces.Box(0, 1, (12, 12)), kind="cnn"), ConvolutionalEncoder)
+    with pytest.raises(SpaceError, match="the 'cnn' network needs a Box with 2 or 3 dimensions"):
+        make_encoder(spaces.Box(0, 1, (12,)), kind="cnn")
+
+
+def test_other_spaces_are_refused() -> None:
+    """The error says what would do."""
+    with pytest.raises(SpaceError, match=r"observations must be Box, .* got Text"):
+        make_encoder(spaces.Tuple([spaces.Text(3)]))
