@@ -50,8 +50,9 @@ def core(session: nox.Session) -> None:
 
 @nox.session
 def core_torch(session: nox.Session) -> None:
-    """rlox-core with its torch parts, no Rust, no algorithms."""
-    test_distribution(session, "rlox-core", "--extra", "torch", "--extra", "tensorboard")
+    """rlox-core with its torch parts and plots, no Rust, no algorithms."""
+    test_distribution(session, "rlox-core", "--extra", "torch", "--extra", "tensorboard",
+                      "--extra", "plot")  # fmt: skip
 
 
 @nox.session

@@ -50,6 +50,7 @@ API = {
     "rlox.options": "the options that configs share",
     "rlox.schedules": "values over env steps",
     "rlox.evaluation": "the evaluation loop",
+    "rlox.learning_curves": "logs of runs as curves",
     "rlox.statistics": "statistics over runs",
     "rlox.checkpoint": "writing and reading checkpoints",
     "rlox.envs": "from what a user passes to a vector env",
@@ -144,6 +145,7 @@ def write_reference() -> None:
         "cli-train": table(("flag", "default", "meaning"), run_flags(RunOptions)),
         "cli-resume": table(("flag", "default", "meaning"), command_flags("resume")),
         "cli-eval": table(("flag", "default", "meaning"), command_flags("eval")),
+        "cli-plot": table(("flag", "default", "meaning"), command_flags("plot")),
         "cli-list": table(("flag", "default", "meaning"), command_flags("list")),
     }
     fragments |= {f"config-{name}": config_table(name) for name in list_algorithms()}

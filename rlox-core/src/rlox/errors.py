@@ -52,6 +52,10 @@ class CheckpointError(RloxError, ValueError):
     """A checkpoint cannot be read or does not fit what it is loaded into."""
 
 
+class RunError(RloxError, ValueError):
+    """A run folder does not hold what is asked of it."""
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest known names, or an empty string.
 

@@ -16,6 +16,7 @@ COMMANDS = {
     "train": ("rlox.cli.training:train_app", "Train an algorithm on an env."),
     "resume": ("rlox.cli.resuming:resume_command", "Finish an interrupted training."),
     "eval": ("rlox.cli.evaluation:eval_command", "Run a checkpoint's policy without learning."),
+    "plot": ("rlox.cli.plotting:plot_command", "Draw learning curves of runs and sweeps."),
     "list": ("rlox.cli.catalogue:list_command", "Show what is installed."),
     "explain": ("rlox.cli.explanation:explain_command", "Show an algorithm and all its options."),
 }
@@ -27,7 +28,8 @@ Examples:
   rlox explain ppo
   rlox train ppo --env CartPole-v1
   rlox resume runs/<run folder>
-  rlox eval runs/<run folder>"""
+  rlox eval runs/<run folder>
+  rlox plot runs/<run or sweep folder>"""
 
 
 class CommandGroup(TyperGroup):

@@ -1,0 +1,65 @@
+"""``rlox plot``: learning curves of runs and sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlox.cli.output import print_pairs, print_table
+from rlox.learning_curves import XAxis, find_runs, group_runs
+
+__all__ = ["plot_command"]
+
+CAPTION = (
+    "Interquartile mean over runs with its 95 % bootstrap interval (Agarwal et al. 2021); thin "
+    "lines are single runs."
+)
+
+
+def plot_command(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Run folders, sweeps, or folders of them; LABEL=FOLDER names what is in it, else "
+            "the algorithm does."
+        ),
+    ],
+    metric: Annotated[
+        str,
+        typer.Option(help="What to draw, as eval/mean_reward for the evaluations.", metavar="NAME"),
+    ] = "mean_reward",
+    x: Annotated[XAxis, typer.Option(help="What to draw it over.")] = "env_steps",
+    out: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="File to write, .png, .svg, .pdf or .html; repeatable; left out: curves.png.",
+            metavar="FILE",
+        ),
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Heading.", metavar="TEXT")] = None,
+) -> None:
+    """Draw learning curves, those of several seeds as one line with a confidence band."""
+    from rlox.cli.figures import draw, final_scores, require_format, write_figure
+
+    files = out or [Path("curves.png")]
+    for file in files:
+        require_format(file)
+    groups = group_runs(_labelled(runs), metric, x)
+    figure = draw(groups, metric=metric, x=x, title=title)
+    for file in files:
+        write_figure(figure, file, groups, CAPTION)
+    columns = ("env", "label", "runs", "at", "score")
+    print_table(columns, final_scores(groups), whole=columns)
+    print_pairs({"written": ", ".join(map(str, files))})
+
+
+def _labelled(arguments: Sequence[str]) -> Iterator[tuple[str | None, Path]]:
+    """Yield the run folders that the arguments name, each with its label."""
+    for argument in arguments:
+        label, equals, folder = argument.partition("=")
+        labelled = bool(equals and label) and not Path(argument).exists()
+        for run in find_runs(Path(folder if labelled else argument)):
+            yield (label if labelled else None), run

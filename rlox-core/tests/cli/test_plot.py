@@ -1,0 +1,92 @@
+"""Tests of ``rlox plot``."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TRAIN = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2", "--quiet")
+
+
+@pytest.fixture
+def trained(run: Callable[..., Any]) -> None:
+    """Train three seeds and a run with another option."""
+    arguments = (*TRAIN, "--total-timesteps", 80)
+    for seed in range(3):
+        folder = f"sweep/seed-{seed}"
+        assert run(*arguments, "--seed", seed, "--eval-freq", 20, "--run-dir", folder).code == 0
+    assert run(*arguments, "--n-updates", 1, "--run-dir", "other").code == 0
+
+
+@pytest.mark.usefixtures("trained")
+def test_plot_draws_groups_into_every_format(run: Callable[..., Any]) -> None:
+    """Lines, bands and a legend with the number of runs; the table has the last points."""
+    pytest.importorskip("matplotlib")
+    outs = [f"out/curves.{suffix}" for suffix in ("png", "svg", "html", "pdf")]
+    flags = [part for out in outs for part in ("--out", out)]
+    result = run("plot", "sweep", "fewer updates=other", *flags, "--title", "a <title>")
+    assert result.code == 0, result.err
+    rows = [" ".join(line.split()) for line in result.out.splitlines()]
+    assert "CartPole-v1 counting 3 80 10 [10, 10]" in rows
+    assert "CartPole-v1 fewer updates 1 80 10" in rows
+    png = Path("out/curves.png").read_bytes()
+    assert png.startswith(b"\x89PNG")
+    assert struct.unpack(">I", png[16:20])[0] > 900  # pixels
+    svg = Path("out/curves.svg").read_text(encoding="utf-8")
+    for text in ("counting (3 runs)", "fewer updates (1 run)", "env steps", "CartPole-v1"):
+        assert text in svg
+    page = Path("out/curves.html").read_text(encoding="utf-8")
+    assert "<td>10 [10, 10]</td>" in page
+    assert "a &lt;title&gt;" in page
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)  # needs no network
+    assert Path("out/curves.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.usefixtures("trained")
+def test_plot_draws_other_metrics_over_time(run: Callable[..., Any]) -> None:
+    """Without --out one PNG is written."""
+    pytest.importorskip("matplotlib")
+    result = run("plot", "sweep", "--metric", "eval/mean_reward", "--x", "seconds")
+    assert result.code == 0, result.err
+    assert Path("curves.png").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "missing argument 'runs'"),
+        (("none",), "'none' is no folder; name a run folder, a sweep or a folder of them"),
+        (("label=none",), "'none' is no folder"),
+        (("sweep", "--metric", "mean_rewrd"), "has no metric 'mean_rewrd'; did you mean 'mean_rew"),
+        (("sweep", "--out", "curves.gif"), "a plot is written as .png, .svg, .pdf, .html, got"),
+        (("sweep", "--x", "steps"), "invalid value for '--x'"),
+    ],
+)
+@pytest.mark.usefixtures("trained")
+def test_wrong_plot_is_one_line(
+    run: Callable[..., Any], arguments: tuple[str, ...], message: str
+) -> None:
+    """Nothing is written."""
+    before = sorted(Path.cwd().iterdir())
+    result = run("plot", *arguments)
+    assert result.code == 2
+    assert result.err.startswith("error: ")
+    assert message in result.err
+    assert result.err.count("\n") == 1
+    assert sorted(Path.cwd().iterdir()) == before
+
+
+@pytest.mark.usefixtures("trained")
+def test_missing_matplotlib_names_the_extra(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The remedy is a pip command."""
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    result = run("plot", "other")
+    assert result.code == 2
+    assert 'pip install "rlox[plot]"' in result.err
