@@ -40,6 +40,13 @@ def test_ppo_conforms(env: str) -> None:
     assert rlox.testing.check_algorithm("ppo", env=env, **SMALL) == {}
 
 
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_ppo_with_a_memory_conforms(kind: str) -> None:
+    """What the policy remembers is saved and restored with the rest."""
+    options = {**SMALL, "batch_size": 64, "recurrent": kind, "memory_size": 8, "hidden": 8}
+    assert rlox.testing.check_algorithm("ppo", **options) == {}
+
+
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
 def test_gymnasium_backend_conforms(env_id: str) -> None:
     """The gymnasium backend keeps the contract, but its envs cannot tell their state."""

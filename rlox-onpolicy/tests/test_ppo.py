@@ -11,6 +11,7 @@ import pytest
 import torch
 from rlox.callbacks import Callback, EvalCallback
 from rlox.errors import CheckpointError, ConfigError, EnvError, SpaceError
+from rlox.policies import DiscretePolicy
 from rlox.protocols import OnPolicyActor
 from rlox.runner import Hooks
 from rlox_onpolicy.configs import PPOConfig
@@ -223,6 +224,23 @@ def test_a_custom_policy_is_trained() -> None:
     ppo = make(policy=policy)
     ppo.train(64)
     assert policy.value.item() != 0.0
+
+
+def test_a_policy_may_be_made_from_the_spaces() -> None:
+    """A callable gets the spaces of one env; what it returns must be a policy."""
+    seen: list[Any] = []
+
+    def make_it(observation_space: Any, action_space: Any) -> torch.nn.Module:
+        seen.append((observation_space.shape, action_space.n))
+        return DiscretePolicy(4, 2, 8)
+
+    ppo = make(policy=make_it)
+    assert seen == [((4,), 2)]
+    ppo.train(32)
+    with pytest.raises(TypeError, match="Linear lacks methods of a policy"):
+        make(policy=lambda *_: torch.nn.Linear(4, 2))
+    with pytest.raises(TypeError, match="'cnn'; the option network takes names"):
+        make(policy="cnn")
 
 
 def test_text_observations_are_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
@@ -18,10 +19,10 @@ from rlox.batch import RolloutBatch, RolloutMinibatch
 from rlox.errors import SpaceError
 from rlox.masks import MASK_KEY
 from rlox.observations import ObservationRows
-from rlox.protocols import OnPolicyActor
+from rlox.protocols import OnPolicyActor, RecurrentActor
 from rlox.spaces import map_leaves
 
-__all__ = ["evaluate_actions", "predict", "taking_masks"]
+__all__ = ["evaluate_actions", "predict", "predict_with_memory", "taking_masks"]
 
 
 @torch.no_grad()
@@ -59,33 +60,80 @@ def predict(
         SpaceError: the actions or the policy take no masks.
         ValueError: ``obs`` or ``action_masks`` has another shape, or a mask allows nothing.
     """
-    if isinstance(obs, Mapping) and MASK_KEY in obs and action_masks is None:
-        action_masks = obs[MASK_KEY]
-        obs = {key: value for key, value in obs.items() if key != MASK_KEY}
-    batch, single = ObservationRows(observation_space).batch(obs)
-    tensors = map_leaves(lambda leaf: torch.from_numpy(leaf).to(device), batch)
-    actions = ActionRows(action_space)
+    given = _prepare(observation_space, action_space, obs, action_masks, device)
     choose: Any = policy.deterministic if deterministic else policy.get_action_and_logprob
-    masks: tuple[torch.Tensor, ...] = ()
-    if action_masks is not None:
-        size = len(next(iter(tensors.values())) if isinstance(tensors, dict) else tensors)
-        given = np.asarray(action_masks)[None] if single else np.asarray(action_masks)
-        masks = (torch.from_numpy(actions.check_masks(given, size)).to(device),)
-        choose = taking_masks(choose)
+    masks = () if given.masks is None else (given.masks,)
+    if masks:
+        taking_masks(choose)
     with _drawing_from(generator, policy):
-        chosen = choose(tensors, *masks)
-    rows = (chosen if deterministic else chosen[0]).cpu().numpy()
-    return actions.take(actions.to_env(rows), 0) if single else actions.to_env(rows)
+        chosen = choose(given.obs, *masks)
+    return given.actions(chosen if deterministic else chosen[0])
+
+
+@torch.no_grad()
+def predict_with_memory(
+    policy: RecurrentActor,
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    obs: Any,
+    deterministic: bool,
+    *,
+    state: npt.NDArray[np.float32] | None = None,
+    episode_start: npt.ArrayLike | None = None,
+    action_masks: npt.ArrayLike | None = None,
+    generator: torch.Generator | None = None,
+    device: torch.device | str = "cpu",
+) -> tuple[Any, npt.NDArray[np.float32]]:
+    """Return actions as :func:`predict` does, and the memory to pass with the next observations.
+
+    Args:
+        policy: has a memory.
+        observation_space: of one env.
+        action_space: of one env.
+        obs: one observation or a batch (B, *shape).
+        deterministic: the mode of the action distribution rather than a sample.
+        state: (B, state_size), B being 1 for one observation; none: empty.
+        episode_start: (B,) bool, or one, whether an episode begins with the observation, which
+            empties the memory; none: nowhere.
+        action_masks: see :func:`predict`.
+        generator: source of the samples.
+        device: where the policy lives.
+
+    Raises:
+        ValueError: an argument has another shape.
+    """
+    given = _prepare(observation_space, action_space, obs, action_masks, device)
+    shape = (given.size, policy.state_size)
+    memory = np.zeros(shape, np.float32) if state is None else np.array(state, np.float32)
+    if memory.shape != shape:
+        raise ValueError(f"state must have shape {shape}, got {memory.shape}")
+    if episode_start is not None:
+        memory[np.broadcast_to(np.asarray(episode_start, np.bool_), (given.size,))] = 0.0
+    before = torch.from_numpy(memory).to(device)
+    distribution, _, after = policy.step(given.obs, before, given.masks)
+    rows = distribution.mode() if deterministic else distribution.sample(generator)[0]
+    return given.actions(rows), after.cpu().numpy()
 
 
 def evaluate_actions(
-    policy: OnPolicyActor, batch: RolloutBatch | RolloutMinibatch
+    policy: OnPolicyActor | RecurrentActor, batch: RolloutBatch | RolloutMinibatch
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return log-probabilities and entropies of a batch's actions, and values, each (B,).
 
-    In one pass through the policy where it has a method ``evaluate_actions``.
+    In one pass through the policy where it has a method ``evaluate_actions``; the memory of one
+    that has any is replayed from the beginning of the rollout.
     """
     masks = () if batch.action_masks is None else (batch.action_masks,)
+    if isinstance(policy, RecurrentActor):
+        assert batch.initial_state is not None
+        assert batch.episode_starts is not None
+        return policy.evaluate_actions(
+            batch.obs,
+            batch.actions,
+            *masks,
+            state=batch.initial_state,
+            episode_starts=batch.episode_starts,
+        )
     together = getattr(policy, "evaluate_actions", None)
     if together is not None:
         return together(batch.obs, batch.actions, *masks)  # type: ignore[no-any-return]
@@ -105,6 +153,43 @@ def taking_masks(method: Callable[..., Any]) -> Callable[..., Any]:
             "add it to the policy's methods, see rlox.protocols.OnPolicyActor"
         )
     return method
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What a user passed, as a policy takes it."""
+
+    obs: Any
+    masks: Tensor | None
+    size: int
+    single: bool
+    rows: ActionRows
+
+    def actions(self, chosen: Tensor) -> Any:
+        """Return what the user gets for action rows (B, ...)."""
+        actions = self.rows.to_env(chosen.cpu().numpy())
+        return self.rows.take(actions, 0) if self.single else actions
+
+
+def _prepare(
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    obs: Any,
+    action_masks: npt.ArrayLike | None,
+    device: torch.device | str,
+) -> _Given:
+    if isinstance(obs, Mapping) and MASK_KEY in obs and action_masks is None:
+        action_masks = obs[MASK_KEY]
+        obs = {key: value for key, value in obs.items() if key != MASK_KEY}
+    batch, single = ObservationRows(observation_space).batch(obs)
+    size = len(next(iter(batch.values())) if isinstance(batch, dict) else batch)
+    rows = ActionRows(action_space)
+    masks = None
+    if action_masks is not None:
+        given = np.asarray(action_masks)[None] if single else np.asarray(action_masks)
+        masks = torch.from_numpy(rows.check_masks(given, size)).to(device)
+    tensors = map_leaves(lambda leaf: torch.from_numpy(leaf).to(device), batch)
+    return _Given(tensors, masks, size, single, rows)
 
 
 @contextmanager

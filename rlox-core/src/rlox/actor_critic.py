@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Literal, TypeVar
 
+import gymnasium
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from rlox.acting import predict
+from rlox.acting import predict, predict_with_memory
 from rlox.batch import RolloutBatch
 from rlox.collectors import RolloutCollector
-from rlox.config import Config
+from rlox.config import UNSET, Config
 from rlox.envs import fixed_env_count
 from rlox.gym_vec_env import Vectorization
 from rlox.nn import (
@@ -24,12 +26,16 @@ from rlox.nn import (
     torch_threads,
 )
 from rlox.policies import make_policy
+from rlox.protocols import OnPolicyActor, RecurrentActor, VecEnv
 from rlox.runner import Hooks
 from rlox.seeding import SeedStreams
 
-__all__ = ["ActorCritic", "fit_to_env"]
+__all__ = ["ActorCritic", "PolicyMaker", "fit_to_env"]
 
 ConfigT = TypeVar("ConfigT", bound=Config)
+
+PolicyMaker = Callable[[gymnasium.Space[Any], gymnasium.Space[Any]], nn.Module]
+"""From the observation space and the action space of one env to a policy."""
 
 
 class ActorCritic:
@@ -39,11 +45,14 @@ class ActorCritic:
         env: a gymnasium id, a callable that makes an env, an env or a vector env.
         streams: the run's random streams.
         make_optimizer: see :class:`rlox.nn.FlatOptimizer`.
-        policy: a ``torch.nn.Module`` with the methods of :class:`rlox.protocols.OnPolicyActor`; if
-            it has an attribute ``generator`` that is none, it gets the run's stream to draw from.
-            None: MLPs that fit the env's spaces.
+        policy: a ``torch.nn.Module`` with the methods of :class:`rlox.protocols.OnPolicyActor` or
+            of :class:`rlox.protocols.RecurrentActor`, or a callable that makes one from the
+            observation space and the action space of one env; if it has an attribute ``generator``
+            that is none, it gets the run's stream to draw from. None: networks that fit the spaces.
         hidden: width of the default policies' two hidden layers.
         network: how the default policies see boxes; see :data:`rlox.nn.EncoderKind`.
+        recurrent: kind of the default policies' memory, ``"none"``, ``"lstm"`` or ``"gru"``.
+        memory_size: units of the memory.
         max_grad_norm: bound of the gradient's Euclidean norm.
         n_envs: number of envs N.
         gamma: discount in [0, 1].
@@ -65,9 +74,11 @@ class ActorCritic:
         streams: SeedStreams,
         make_optimizer: Callable[[list[Tensor]], torch.optim.Optimizer],
         *,
-        policy: nn.Module | None = None,
+        policy: nn.Module | PolicyMaker | None = None,
         hidden: int = 64,
         network: EncoderKind = "auto",
+        recurrent: Literal["none", "lstm", "gru"] = "none",
+        memory_size: int = 64,
         max_grad_norm: float = 0.5,
         n_envs: int | None = None,
         gamma: float = 0.99,
@@ -90,13 +101,16 @@ class ActorCritic:
             backend=env_backend,
             vectorization=vectorization,
         )
-        self.policy: Any = policy or make_policy(
-            self.collector.env.observation_space,
-            self.collector.env.action_space,
-            hidden=hidden,
-            network=network,
-            generator=streams.torch("policy"),
-        )
+        if policy is None:
+            policy = partial(
+                make_policy,
+                hidden=hidden,
+                network=network,
+                recurrent=recurrent,
+                memory_size=memory_size,
+                generator=streams.torch("policy"),
+            )
+        self.policy: Any = _module(policy, self.collector.env)
         if getattr(self.policy, "generator", ...) is None:
             setattr(self.policy, "generator", streams.torch("policy"))  # noqa: B010
         self.policy.to(self.device)
@@ -109,21 +123,48 @@ class ActorCritic:
         return batch
 
     def predict(
-        self, obs: Any, deterministic: bool, action_masks: npt.ArrayLike | None = None
+        self,
+        obs: Any,
+        deterministic: bool = True,
+        *,
+        state: Any = UNSET,
+        episode_start: npt.ArrayLike | None = None,
+        action_masks: npt.ArrayLike | None = None,
     ) -> Any:
-        """Return an action for one observation, or actions for a batch; see ``acting.predict``."""
+        """Return an action for one observation, or actions for a batch.
+
+        Args:
+            obs: one observation or a batch (B, *shape), nested as the observation space is.
+            deterministic: the mode of the action distribution rather than a sample.
+            state: what the policy remembers: what this method returned with the last actions, none
+                at the beginning. If it is left out, each observation is an episode's first.
+            episode_start: bool or (B,) bools, whether an episode begins with the observation, which
+                empties the memory; none: nowhere.
+            action_masks: (mask_size,) or (B, mask_size), see :mod:`rlox.actions`; none: nothing is
+                masked.
+
+        Returns:
+            The action or actions, see :func:`rlox.acting.predict`; if ``state`` is given, a pair of
+            them and the next state, which is none for a policy without a memory.
+        """
         env = self.collector.env
+        spaces = env.observation_space, env.action_space
+        common: dict[str, Any] = {
+            "action_masks": action_masks,
+            "generator": self._streams.torch("predict"),
+            "device": self.device,
+        }
+        following = None
         with torch_threads(self.threads):
-            return predict(
-                self.policy,
-                env.observation_space,
-                env.action_space,
-                obs,
-                deterministic,
-                action_masks=action_masks,
-                generator=self._streams.torch("predict"),
-                device=self.device,
-            )
+            if isinstance(self.policy, RecurrentActor):
+                before = None if state is UNSET else state
+                actions, following = predict_with_memory(
+                    self.policy, *spaces, obs, deterministic,
+                    state=before, episode_start=episode_start, **common,
+                )  # fmt: skip
+            else:
+                actions = predict(self.policy, *spaces, obs, deterministic, **common)
+        return actions if state is UNSET else (actions, following)
 
     def close(self) -> None:
         """Free the resources of the envs that were made here."""
@@ -142,6 +183,21 @@ class ActorCritic:
         load_module_state(self.policy, state["policy"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.collector.load_state_dict(state["collector"])
+
+
+def _module(policy: nn.Module | PolicyMaker, env: VecEnv) -> nn.Module:
+    if not isinstance(policy, nn.Module):
+        if not callable(policy):
+            raise TypeError(
+                f"policy must be a torch.nn.Module or a callable that makes one, got {policy!r}; "
+                "the option network takes names"
+            )
+        policy = policy(env.observation_space, env.action_space)
+    if not isinstance(policy, (OnPolicyActor, RecurrentActor)):
+        raise TypeError(
+            f"{type(policy).__name__} lacks methods of a policy; see rlox.protocols.OnPolicyActor"
+        )
+    return policy
 
 
 def fit_to_env(config: ConfigT, env: Any) -> ConfigT:

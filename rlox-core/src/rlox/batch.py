@@ -10,12 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlox.spaces import map_leaves
+
 __all__ = ["RolloutBatch", "RolloutMinibatch", "TransitionBatch"]
 
 
 @dataclass(frozen=True)
 class RolloutMinibatch:
-    """B steps of a rollout in random order; fields as in :class:`RolloutBatch`."""
+    """B steps of a rollout in random order; fields as in :class:`RolloutBatch`.
+
+    Of a policy with a memory, T steps of each of some envs, as in the batch.
+    """
 
     obs: Any
     actions: Tensor
@@ -24,6 +29,8 @@ class RolloutMinibatch:
     advantages: Tensor
     returns: Tensor
     action_masks: Tensor | None = None
+    episode_starts: Tensor | None = None
+    initial_state: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,10 @@ class RolloutBatch:
     """N."""
     action_masks: Tensor | None = None
     """(T*N, mask_size) bool, True for the choices that the env allowed; none: it masks nothing."""
+    episode_starts: Tensor | None = None
+    """(T*N,) bool, whether an episode began with the observation; none without a memory."""
+    initial_state: Tensor | None = None
+    """(N, state_size) memory of the policy before step 0; none without a memory."""
 
     def explained_variance(self) -> float:
         """Return 1 - Var(returns - values) / Var(returns); NaN for constant returns."""
@@ -70,30 +81,50 @@ class RolloutBatch:
         """Yield minibatches that together hold every row exactly once.
 
         Args:
-            batch_size: rows per minibatch; the last has the remainder.
+            batch_size: rows per minibatch; the last has the remainder. Of a policy with a memory,
+                rounded down to whole sequences of T steps.
             shuffle: random order, else the rollout's.
             generator: source of the order; none: torch's global one.
 
         Raises:
-            ValueError: ``batch_size`` is not in [1, T*N].
+            ValueError: ``batch_size`` is not in [1, T*N], or not in [T, T*N] with a memory.
         """
         size = len(self.returns)
-        if not 1 <= batch_size <= size:
-            raise ValueError(f"batch_size must lie in [1, {size}], got {batch_size}")
-        return self._minibatches(batch_size, shuffle, generator)
+        least = 1 if self.initial_state is None else self.n_steps
+        if not least <= batch_size <= size:
+            raise ValueError(f"batch_size must lie in [{least}, {size}], got {batch_size}")
+        draw = self._minibatches if self.initial_state is None else self._sequences
+        return draw(batch_size, shuffle, generator)
 
     def _minibatches(
         self, batch_size: int, shuffle: bool, generator: torch.Generator | None
     ) -> Iterator[RolloutMinibatch]:
-        fields = (
-            self.obs, self.actions, self.log_probs, self.values, self.advantages, self.returns,
-            self.action_masks,
-        )  # fmt: skip
         order = None
         if shuffle:
             order = torch.randperm(len(self.returns), generator=generator).to(self.returns.device)
-        for rows in zip(*(_parts(field, order, batch_size) for field in fields), strict=False):
+        columns = (_parts(field, order, batch_size) for field in self._fields())
+        for rows in zip(*columns, strict=False):
             yield RolloutMinibatch(*rows)
+
+    def _sequences(
+        self, batch_size: int, shuffle: bool, generator: torch.Generator | None
+    ) -> Iterator[RolloutMinibatch]:
+        envs = torch.arange(self.n_envs)
+        if shuffle:
+            envs = torch.randperm(self.n_envs, generator=generator)
+        rows = torch.arange(len(self.returns)).view(self.n_steps, self.n_envs)
+        for some in torch.split(envs, batch_size // self.n_steps):
+            chosen = rows[:, some].flatten().to(self.returns.device)
+            fields = [_take(field, chosen) for field in (*self._fields(), self.episode_starts)]
+            fields.append(_take(self.initial_state, some.to(chosen.device)))
+            yield RolloutMinibatch(*fields)
+
+    def _fields(self) -> tuple[Any, ...]:
+        """Return the fields of a minibatch's rows in its order."""
+        return (
+            self.obs, self.actions, self.log_probs, self.values, self.advantages, self.returns,
+            self.action_masks,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -112,6 +143,10 @@ class TransitionBatch:
     """(B,) what the value of ``next_obs`` counts: γᵏ, and 0 where the task ended."""
     weights: Tensor
     """(B,) of the transitions' losses; or (), 1, where all count alike."""
+
+
+def _take(field: Any, rows: Tensor) -> Any:
+    return None if field is None else map_leaves(lambda leaf: leaf[rows], field)
 
 
 def _parts(field: Any, order: Tensor | None, size: int) -> Iterable[Any]:

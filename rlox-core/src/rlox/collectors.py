@@ -13,8 +13,9 @@ from rlox.actions import ActionRows
 from rlox.batch import RolloutBatch
 from rlox.gym_vec_env import Vectorization
 from rlox.observations import ObservationRows
-from rlox.protocols import MaskingVecEnv, OnPolicyActor
+from rlox.protocols import MaskingVecEnv, OnPolicyActor, RecurrentActor
 from rlox.rollout import Rollout
+from rlox.rollout_actors import EnvMemory, FeedForwardActor, MemoryActor, RolloutActor
 from rlox.session import EnvSession
 
 __all__ = ["RolloutCollector"]
@@ -26,7 +27,8 @@ class RolloutCollector:
     """Steps N envs with a policy and returns batches with advantages.
 
     Episodes run on from one :meth:`collect` to the next. Actions outside a box's bounds are clipped
-    for the env and stored as sampled. Where the env masks actions, the policy gets the masks.
+    for the env and stored as sampled. Where the env masks actions, the policy gets the masks. A
+    policy with a memory remembers from one rollout to the next, and forgets where episodes end.
 
     Args:
         env_id: what to step: a gymnasium id, a callable, an env or a vector env.
@@ -68,11 +70,12 @@ class RolloutCollector:
         self.gae_lambda = gae_lambda
         self._obs_rows = ObservationRows(self.env.observation_space)
         self._action_rows = ActionRows(self.env.action_space)
+        self._memory: EnvMemory | None = None
         self._masking = self.env if isinstance(self.env, MaskingVecEnv) else None
 
     @torch.no_grad()
     def collect(
-        self, policy: OnPolicyActor, n_steps: int, on_step: OnStep | None = None
+        self, policy: OnPolicyActor | RecurrentActor, n_steps: int, on_step: OnStep | None = None
     ) -> RolloutBatch:
         """Step every env ``n_steps`` times.
 
@@ -93,7 +96,9 @@ class RolloutCollector:
             raise ValueError(f"n_steps must be at least 1, got {n_steps}")
         session = self._session
         obs = session.obs
-        rollout = Rollout(policy, self._obs_rows, n_steps, self.env.n_envs, self.device)
+        rollout = Rollout(
+            self._actor(policy), self._obs_rows, n_steps, self.env.n_envs, self.device
+        )
         try:
             for _ in range(n_steps):
                 actions = rollout.act(obs, self._action_masks())
@@ -107,6 +112,17 @@ class RolloutCollector:
             self.statistics.add(rollout.rewards, rollout.ended)
         return rollout.batch(obs, self.gamma, self.gae_lambda)
 
+    def _actor(self, policy: OnPolicyActor | RecurrentActor) -> RolloutActor:
+        if not isinstance(policy, RecurrentActor):
+            return FeedForwardActor(policy)
+        if self._memory is None:
+            n = self.env.n_envs
+            self._memory = EnvMemory(
+                torch.zeros(n, policy.state_size, device=self.device),
+                torch.ones(n, dtype=torch.bool, device=self.device),
+            )
+        return MemoryActor(policy, self._memory)
+
     def _action_masks(self) -> npt.NDArray[np.bool_] | None:
         return None if self._masking is None else self._masking.action_masks()
 
@@ -115,9 +131,16 @@ class RolloutCollector:
         self._session.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the episode statistics and, where the env can tell it, the env's state."""
-        return self._session.state_dict()
+        """Return the episode statistics, what a policy remembers, and the env's state if any."""
+        state = self._session.state_dict()
+        if self._memory is not None:
+            state["memory"] = {k: v.cpu().numpy().copy() for k, v in vars(self._memory).items()}
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state; an env without one starts new episodes at the next collect."""
-        self._session.load_state_dict(state)
+        exact = self._session.load_state_dict(state)
+        self._memory = None
+        if exact and "memory" in state:
+            tensors = {k: torch.tensor(v, device=self.device) for k, v in state["memory"].items()}
+            self._memory = EnvMemory(**tensors)

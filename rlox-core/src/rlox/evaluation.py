@@ -22,7 +22,8 @@ class Predictor(Protocol):
     """Anything that maps a batch of observations to a batch of actions.
 
     If its ``predict`` has an argument ``action_masks``, it is given the masks of an env that masks
-    actions.
+    actions; if it has ``state`` and ``episode_start``, it is given what it returned beside the last
+    actions, and where episodes begin.
     """
 
     def predict(self, obs: Any, deterministic: bool = True) -> Any:
@@ -110,25 +111,31 @@ def _run_episodes(
     running_return, running_length = np.zeros(n_envs), np.zeros(n_envs, np.int64)
     obs = env.reset_all(np.random.SeedSequence(seed).generate_state(n_envs).tolist())
     space = env.action_space
-    masking = env if isinstance(env, MaskingVecEnv) and _takes_masks(predictor) else None
+    arguments = inspect.signature(predictor.predict).parameters
+    masking = env if isinstance(env, MaskingVecEnv) and "action_masks" in arguments else None
+    stateful = "state" in arguments
+    state, starts = None, np.ones(n_envs, np.bool_)
     while remaining.any():
+        given: dict[str, Any] = {}
         masks = None if masking is None else masking.action_masks()
-        given = {} if masks is None else {"action_masks": masks}
+        if masks is not None:
+            given["action_masks"] = masks
+        if stateful:
+            given |= {"state": state, "episode_start": starts}
         actions = predictor.predict(obs, deterministic=deterministic, **given)
+        if stateful:
+            actions, state = actions
         if isinstance(space, spaces.Box):
             actions = np.clip(actions, space.low, space.high)
         step = env.step_all(actions)
         obs = step["obs"]
         running_return += step["rewards"]
         running_length += 1
-        for i in np.flatnonzero(step["terminated"] | step["truncated"]):
+        starts = step["terminated"] | step["truncated"]
+        for i in np.flatnonzero(starts):
             if remaining[i]:
                 remaining[i] -= 1
                 returns.append(float(running_return[i]))
                 lengths.append(int(running_length[i]))
             running_return[i], running_length[i] = 0.0, 0
     return EvaluationResult(np.array(returns), np.array(lengths))
-
-
-def _takes_masks(predictor: Predictor) -> bool:
-    return "action_masks" in inspect.signature(predictor.predict).parameters

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from rlox.distributions import Categorical, DiagonalGaussian, Distribution
 from rlox.nn.encoders import ConvolutionalEncoder, EncoderKind, make_encoder
 from rlox.nn.heads import ActionHead
 from rlox.nn.mlp import TanhMLP
+from rlox.recurrent import RecurrentPolicy
 
 __all__ = ["ActorCriticPolicy", "ContinuousPolicy", "DiscretePolicy", "Policy", "make_policy"]
 
@@ -215,8 +216,10 @@ def make_policy(
     *,
     hidden: int = 64,
     network: EncoderKind = "auto",
+    recurrent: Literal["none", "lstm", "gru"] = "none",
+    memory_size: int = 64,
     generator: torch.Generator | None = None,
-) -> Policy:
+) -> Policy | RecurrentPolicy:
     """Return the default policy for an env's spaces.
 
     Args:
@@ -224,11 +227,23 @@ def make_policy(
         action_space: of one env.
         hidden: width of the two hidden layers.
         network: how boxes become features; see :data:`rlox.nn.EncoderKind`.
+        recurrent: kind of memory.
+        memory_size: units of the memory.
         generator: source of the weights and of the sampled actions; none: torch's global one.
 
     Raises:
         SpaceError: there is none; pass one as ``policy=``.
     """
+    if recurrent != "none":
+        encoder = make_encoder(observation_space, kind=network, generator=generator)
+        return RecurrentPolicy(
+            encoder,
+            action_space,
+            recurrent,
+            memory_size=memory_size,
+            hidden=(hidden,),
+            generator=generator,
+        )
     if network != "cnn" and _is_vector(observation_space):
         obs_dim = int(np.prod(observation_space.shape or ()))
         if isinstance(action_space, spaces.Discrete):

@@ -12,9 +12,12 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from rlox.distributions import Distribution
+
 __all__ = [
     "OnPolicyActor",
     "PrioritizedBuffer",
+    "RecurrentActor",
     "ReplayBuffer",
     "StatefulBuffer",
     "StatefulVecEnv",
@@ -181,3 +184,39 @@ class StatefulBuffer(Protocol):
 
     def set_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
         """Go on exactly from a :meth:`state`."""
+
+
+@runtime_checkable
+class RecurrentActor(Protocol):
+    """A policy and a value estimate with a memory; any ``torch.nn.Module`` with these will do.
+
+    The memory is one row per env, which is 0 where an episode begins. Masks and observations of
+    nested spaces are as in :class:`OnPolicyActor`.
+    """
+
+    state_size: int
+    """Length of a row of the memory."""
+
+    def step(
+        self, obs: Tensor, state: Tensor, action_masks: Tensor | None = None
+    ) -> tuple[Distribution, Tensor, Tensor]:
+        """Return distributions of N actions, values (N,) and the next state (N, state_size)."""
+
+    def evaluate_actions(
+        self,
+        obs: Tensor,
+        actions: Tensor,
+        action_masks: Tensor | None = None,
+        *,
+        state: Tensor,
+        episode_starts: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log-probabilities, entropies and values, each (T*n,), of n sequences of T steps.
+
+        Args:
+            obs: T*n observations, step 0 of all sequences first.
+            actions: theirs.
+            action_masks: (T*n, mask_size) bool; none: nothing is masked.
+            state: (n, state_size) before the sequences.
+            episode_starts: (T*n,) bool, whether an episode begins with the observation.
+        """

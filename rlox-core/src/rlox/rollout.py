@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from rlox import kernels
-from rlox.acting import taking_masks
 from rlox.batch import RolloutBatch
 from rlox.errors import EnvError
 from rlox.observations import ObservationRows
-from rlox.protocols import OnPolicyActor, VecEnvStep
+from rlox.protocols import VecEnvStep
+from rlox.rollout_actors import MemoryActor, RolloutActor
 from rlox.spaces import map_leaves
 
 __all__ = ["Rollout"]
@@ -25,7 +25,7 @@ class Rollout:
     """T steps of N envs, one call of :meth:`act` and one of :meth:`add` for each.
 
     Args:
-        policy: acts on the device.
+        actor: acts on the device.
         rows: the observations' arrays.
         n_steps: T.
         n_envs: N.
@@ -34,13 +34,13 @@ class Rollout:
 
     def __init__(
         self,
-        policy: OnPolicyActor,
+        actor: RolloutActor,
         rows: ObservationRows,
         n_steps: int,
         n_envs: int,
         device: torch.device,
     ) -> None:
-        self._policy: Any = policy
+        self._actor = actor
         self._rows = rows
         self._device = device
         self._shape = n_steps, n_envs
@@ -53,7 +53,6 @@ class Rollout:
         self._actions: list[Tensor] = []
         self._log_probs: list[Tensor] = []
         self._masks: list[Tensor] = []
-        self._cut_obs: list[Any] = []
         self._taken = 0
 
     @property
@@ -79,13 +78,9 @@ class Rollout:
         t = self._taken
         map_leaves(lambda array, leaf: setitem(array, t, leaf), self._obs_arrays, obs)
         row = map_leaves(self._to_device, self._obs_rows[t])
-        if masks is None:
-            action, log_prob = self._policy.get_action_and_logprob(row)
-        else:
-            if not t:
-                taking_masks(self._policy.get_action_and_logprob)
+        if masks is not None:
             self._masks.append(torch.from_numpy(masks).to(self._device))
-            action, log_prob = self._policy.get_action_and_logprob(row, self._masks[-1])
+        action, log_prob = self._actor.act(row, None if masks is None else self._masks[-1])
         self._actions.append(action)
         self._log_probs.append(log_prob)
         rows: npt.NDArray[Any] = action.cpu().numpy()
@@ -98,7 +93,9 @@ class Rollout:
         self._terminated[t] = step["terminated"]
         self._truncated[t] = cut = step["truncated"]
         if cut.any():
-            self._cut_obs.append(map_leaves(lambda leaf: leaf[cut], step["final_obs"]))
+            final_obs = map_leaves(lambda leaf: leaf[cut], step["final_obs"])
+            self._actor.cut(self._tensors(final_obs), cut)
+        self._actor.end_episodes(self._terminated[t] | cut)
         self._taken += 1
 
     def batch(self, next_obs: Any, gamma: float, gae_lambda: float) -> RolloutBatch:
@@ -118,15 +115,16 @@ class Rollout:
                 f"env {i} returned the reward {self._rewards[t, i]}; rewards must be finite"
             )
         obs = map_leaves(lambda leaf: leaf.flatten(0, 1).to(self._device), self._obs)
-        # a policy may return views of its parameters, which the learner is about to change
-        values = self._policy.get_value(obs).clone()
+        values, cut_values, next_values = self._actor.values(obs, self._tensors(next_obs))
+        final_values = np.zeros(self._shape, np.float32)
+        final_values[self._truncated] = cut_values.cpu().numpy()
         advantages, returns = kernels.backend().compute_gae_time_major(
             self._rewards,
             values.cpu().numpy().reshape(self._shape),
             self._terminated,
             self._truncated,
-            self._final_values(),
-            self._policy.get_value(self._tensors(next_obs)).cpu().numpy(),
+            final_values,
+            next_values.cpu().numpy(),
             gamma,
             gae_lambda,
         )
@@ -144,15 +142,15 @@ class Rollout:
             n_steps=n_steps,
             n_envs=n_envs,
             action_masks=torch.cat(self._masks) if self._masks else None,
+            **self._memory(),
         )
 
-    def _final_values(self) -> npt.NDArray[np.float32]:
-        """Return (T, N) values of the final observations, 0 where no episode was cut."""
-        values = np.zeros(self._shape, np.float32)
-        if self._cut_obs:
-            cut_obs = map_leaves(lambda *leaves: np.concatenate(leaves), *self._cut_obs)
-            values[self._truncated] = self._policy.get_value(self._tensors(cut_obs)).cpu().numpy()
-        return values
+    def _memory(self) -> dict[str, Tensor]:
+        """Return what replays the policy's memory, where it has one."""
+        if not isinstance(self._actor, MemoryActor):
+            return {}
+        starts = torch.cat(self._actor.starts)
+        return {"initial_state": self._actor.initial_state, "episode_starts": starts}
 
     def _tensors(self, obs: Any) -> Any:
         return map_leaves(lambda a: self._to_device(torch.from_numpy(a)), self._rows.stored(obs))

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, final
 import numpy.typing as npt
 import torch
 from rlox.acting import evaluate_actions
-from rlox.actor_critic import fit_to_env
+from rlox.actor_critic import PolicyMaker, fit_to_env
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config import UNSET, Config, Unset, resolve_config
@@ -88,7 +88,7 @@ class A2C(Algorithm):
         env_id: Any,
         n_envs: int | Unset = UNSET,
         seed: int | Unset | None = UNSET,
-        policy: nn.Module | None = None,
+        policy: nn.Module | PolicyMaker | None = None,
         logger: LoggerCallback | None = None,
         callbacks: Iterable[Callback] | None = None,
         *,
@@ -140,10 +140,18 @@ class A2C(Algorithm):
         obs: Any,
         deterministic: bool = True,
         *,
+        state: Any = UNSET,
+        episode_start: npt.ArrayLike | None = None,
         action_masks: npt.ArrayLike | None = None,
     ) -> Any:
-        """Return an action for one observation, or actions for a batch; see ``acting.predict``."""
-        return self.agent.predict(obs, deterministic, action_masks)
+        """Return an action for one observation, or actions for a batch; see ``ActorCritic``."""
+        return self.agent.predict(
+            obs,
+            deterministic,
+            state=state,
+            episode_start=episode_start,
+            action_masks=action_masks,
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Return policy, optimiser and collector."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from rlox.actor_critic import ActorCritic
+from rlox.actor_critic import ActorCritic, PolicyMaker
 from rlox.algorithm import Algorithm
 from torch import Tensor, nn
 
@@ -15,7 +15,7 @@ __all__ = ["make_agent"]
 def make_agent(
     algorithm: Algorithm,
     make_optimizer: Callable[[list[Tensor]], torch.optim.Optimizer],
-    policy: nn.Module | None,
+    policy: nn.Module | PolicyMaker | None,
 ) -> ActorCritic:
     """Return the actor-critic of an algorithm's env and config; the algorithm's close frees it.
 
@@ -32,6 +32,8 @@ def make_agent(
         policy=policy,
         hidden=cfg.hidden,
         network=cfg.network,
+        recurrent=cfg.recurrent,
+        memory_size=cfg.memory_size,
         max_grad_norm=cfg.max_grad_norm,
         n_envs=cfg.n_envs,
         gamma=cfg.gamma,

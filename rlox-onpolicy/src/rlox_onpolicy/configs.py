@@ -29,6 +29,10 @@ NETWORK = choice(
     "auto", help="how boxes become features: by their space, all flattened, or all as images",
     source="rlox",
 )  # fmt: skip
+RECURRENT = choice("none", help="kind of the policy's memory", source=f"{HUANG}, LSTM details")
+MEMORY_SIZE = count(
+    64, unit="units", help="size of the memory, one each for policy and value", source="rlox"
+)
 
 
 class PPOConfig(Config):
@@ -93,6 +97,8 @@ class PPOConfig(Config):
         64, unit="units", help="width of the two hidden layers", source=f"{SCHULMAN}, sec. 6.1"
     )
     network: Literal["auto", "mlp", "cnn"] = NETWORK
+    recurrent: Literal["none", "lstm", "gru"] = RECURRENT
+    memory_size: int = MEMORY_SIZE
     env_backend: str = ENV_BACKEND
     vectorization: Literal["sync", "async"] = VECTORIZATION
     device: str = DEVICE
@@ -105,6 +111,11 @@ class PPOConfig(Config):
             raise ValueError(
                 f"batch_size {self.batch_size} exceeds the rollout's n_envs * n_steps = "
                 f"{self.n_envs} * {self.n_steps} = {rollout} rows; lower it or lengthen the rollout"
+            )
+        if self.recurrent != "none" and self.batch_size % self.n_steps:
+            raise ValueError(
+                f"batch_size {self.batch_size} is no multiple of n_steps {self.n_steps}; the "
+                "minibatches of a recurrent policy are whole sequences"
             )
         if self.normalize_advantages and rollout % self.batch_size == 1:
             raise ValueError(
@@ -158,6 +169,8 @@ class A2CConfig(Config):
         64, unit="units", help="width of the two hidden layers", source="Stable-Baselines3"
     )
     network: Literal["auto", "mlp", "cnn"] = NETWORK
+    recurrent: Literal["none", "lstm", "gru"] = RECURRENT
+    memory_size: int = MEMORY_SIZE
     env_backend: str = ENV_BACKEND
     vectorization: Literal["sync", "async"] = VECTORIZATION
     device: str = DEVICE

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, final
 import numpy.typing as npt
 import torch
 from rlox.acting import evaluate_actions
-from rlox.actor_critic import fit_to_env
+from rlox.actor_critic import PolicyMaker, fit_to_env
 from rlox.algorithm import Algorithm
 from rlox.batch import RolloutBatch, RolloutMinibatch
 from rlox.callbacks import Callback
@@ -72,9 +72,7 @@ class PPO(Algorithm):
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
         seed: fixes every random draw; none: drawn from entropy.
-        policy: a ``torch.nn.Module`` with the methods of :class:`rlox.protocols.OnPolicyActor`;
-            if it has an attribute ``generator`` that is none, it gets the run's random stream to
-            draw from. None: MLPs that fit the env's spaces.
+        policy: see :class:`rlox.actor_critic.ActorCritic`; none: networks that fit the spaces.
         logger: receives the metrics of every iteration.
         callbacks: hooks into training.
         config: a :class:`PPOConfig`, a mapping, or the path of a YAML or JSON file.
@@ -96,7 +94,7 @@ class PPO(Algorithm):
         env_id: Any,
         n_envs: int | Unset = UNSET,
         seed: int | Unset | None = UNSET,
-        policy: nn.Module | None = None,
+        policy: nn.Module | PolicyMaker | None = None,
         logger: LoggerCallback | None = None,
         callbacks: Iterable[Callback] | None = None,
         *,
@@ -172,10 +170,18 @@ class PPO(Algorithm):
         obs: Any,
         deterministic: bool = True,
         *,
+        state: Any = UNSET,
+        episode_start: npt.ArrayLike | None = None,
         action_masks: npt.ArrayLike | None = None,
     ) -> Any:
-        """Return an action for one observation, or actions for a batch; see ``acting.predict``."""
-        return self.agent.predict(obs, deterministic, action_masks)
+        """Return an action for one observation, or actions for a batch; see ``ActorCritic``."""
+        return self.agent.predict(
+            obs,
+            deterministic,
+            state=state,
+            episode_start=episode_start,
+            action_masks=action_masks,
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Return policy, optimiser and collector."""

@@ -11,6 +11,7 @@ from rlox.nn.encoders import (
 )
 from rlox.nn.flat import FlatOptimizer
 from rlox.nn.heads import ActionHead
+from rlox.nn.memory import Memory, MemoryKind
 from rlox.nn.mlp import TanhMLP, orthogonal
 from rlox.nn.relu import EnsembleMLP, ReluMLP
 from rlox.nn.state import (
@@ -28,6 +29,8 @@ __all__ = [
     "EncoderKind",
     "EnsembleMLP",
     "FlatOptimizer",
+    "Memory",
+    "MemoryKind",
     "OneHotEncoder",
     "ReluMLP",
     "TanhMLP",

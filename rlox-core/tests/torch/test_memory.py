@@ -1,0 +1,69 @@
+"""Tests of :mod:`rlox.nn.memory`."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from rlox.nn import Memory
+
+KINDS = ("lstm", "gru")
+
+
+def generator() -> torch.Generator:
+    """Return a seeded generator."""
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sequences_are_steps_with_resets(kind: str) -> None:
+    """Outputs, last state and gradients are those of one step at a time, for any starts."""
+    memory = Memory(3, 5, kind, generator=generator())  # type: ignore[arg-type]
+    features = torch.randn(12, 4, 3, generator=generator())
+    state = torch.randn(4, memory.state_size, generator=generator())
+    starts = torch.rand(12, 4, generator=generator()) < 0.2
+    starts[0, 1] = True
+    outputs, last = memory(features, state, starts)
+    outputs.square().sum().backward()  # type: ignore[no-untyped-call]
+    gradients = [p.grad.clone() for p in memory.parameters() if p.grad is not None]
+    memory.zero_grad()
+    expected = []
+    for step, start in zip(features, starts, strict=True):
+        state = state * ~start.unsqueeze(1)
+        output, state = memory(step.unsqueeze(0), state, torch.zeros(1, 4, dtype=torch.bool))
+        expected.append(output)
+    torch.testing.assert_close(outputs, torch.cat(expected))
+    torch.testing.assert_close(last, state)
+    torch.cat(expected).square().sum().backward()  # type: ignore[no-untyped-call]
+    assert gradients
+    for gradient, parameter in zip(gradients, memory.parameters(), strict=True):
+        torch.testing.assert_close(gradient, parameter.grad)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_episodes_do_not_touch(kind: str) -> None:
+    """What came before a start changes nothing after it, and gets no gradient from there."""
+    memory = Memory(3, 5, kind, generator=generator())  # type: ignore[arg-type]
+    features = torch.randn(6, 1, 3, generator=generator()).requires_grad_()
+    starts = torch.zeros(6, 1, dtype=torch.bool)
+    starts[4] = True
+    state = torch.zeros(1, memory.state_size)
+    outputs, _ = memory(features, state, starts)
+    alone, _ = memory(features[4:], state, starts[4:])
+    assert torch.equal(outputs[4:], alone)
+    outputs[4:].sum().backward()
+    assert features.grad is not None
+    assert not features.grad[:4].any()
+    assert features.grad[4:].all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_are_orthogonal_and_seeded(kind: str) -> None:
+    """Biases are 0, and torch's global generator plays no part."""
+    before = torch.get_rng_state()
+    memory = Memory(4, 4, kind, generator=generator())  # type: ignore[arg-type]
+    assert torch.equal(torch.get_rng_state(), before)
+    for name, parameter in memory.named_parameters():
+        if "bias" in name:
+            assert not parameter.any()
+        else:
+            torch.testing.assert_close(parameter.T @ parameter, torch.eye(4), atol=1e-5, rtol=0)
