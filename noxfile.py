@@ -112,6 +112,7 @@ def integration(session: nox.Session) -> None:
     session.run(
         "pytest", "tests/test_plugins.py", "tests/test_kernels_agree.py", "tests/test_resume.py",
         "tests/test_ppo_against_stable_baselines3.py",
+        "tests/test_offline_against_d3rlpy.py",
         "tests/test_offpolicy_against_stable_baselines3.py", *session.posargs,
     )  # fmt: skip
 

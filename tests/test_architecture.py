@@ -25,7 +25,9 @@ SOURCES = {
 
 FACADES = {
     ("rlox", "rlox_native"): {"__init__.py"},
-    ("rlox", "rlox_offline"): {"algorithms/bc.py"},
+    ("rlox", "rlox_offline"): {
+        f"algorithms/{name}.py" for name in ("bc", "cql", "fqe", "iql", "td3_bc")
+    },
     ("rlox", "rlox_onpolicy"): {"algorithms/a2c.py", "algorithms/ppo.py"},
     ("rlox", "rlox_offpolicy"): {"algorithms/dqn.py"},
 }

@@ -18,13 +18,17 @@ from rlox import hookspecs
 from rlox.cli.app import build_app
 from rlox.plugins import HOOKS
 from rlox_offline.bc import BCMetrics
+from rlox_offline.cql import CQLMetrics
+from rlox_offline.fqe import FQEMetrics
+from rlox_offline.iql import IQLMetrics
+from rlox_offline.td3_bc import TD3BCMetrics
 from rlox_offpolicy.dqn import DQNMetrics
 from rlox_onpolicy.ppo import PPOMetrics
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = DOCS / "reference"
 PACKAGES = ("rlox", "rlox_native", "rlox_offline", "rlox_onpolicy", "rlox_offpolicy")
-METRICS = (BCMetrics, DQNMetrics, PPOMetrics)
+METRICS = (BCMetrics, CQLMetrics, FQEMetrics, IQLMetrics, TD3BCMetrics, DQNMetrics, PPOMetrics)
 
 
 def constant(name: str) -> object:

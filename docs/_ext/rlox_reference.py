@@ -86,6 +86,10 @@ API = {
     "rlox.offline.dataset": "what an offline algorithm needs of a dataset",
     "rlox.offline.batch": "a dataset's samples as networks see them",
     "rlox_offline.bc": "BC",
+    "rlox_offline.cql": "CQL",
+    "rlox_offline.fqe": "FQE",
+    "rlox_offline.iql": "IQL",
+    "rlox_offline.td3_bc": "TD3+BC",
     "rlox_offline.losses": "objectives of the offline algorithms",
     "rlox_offline.networks": "networks of the offline algorithms",
     "rlox_offline.configs": "configs of the offline algorithms",
@@ -107,8 +111,12 @@ FACADES = (
     "rlox.algorithms",
     "rlox.algorithms.a2c",
     "rlox.algorithms.bc",
+    "rlox.algorithms.cql",
     "rlox.algorithms.dqn",
+    "rlox.algorithms.fqe",
+    "rlox.algorithms.iql",
     "rlox.algorithms.ppo",
+    "rlox.algorithms.td3_bc",
 )
 """Modules that hand on what other modules define; ``reference/api/rlox.md`` lists their names."""
 

@@ -146,3 +146,13 @@ def test_what_is_no_env_is_refused() -> None:
     """The error names the type."""
     with pytest.raises(EnvError, match="got int"):
         evaluate(Constant(), 3)
+
+
+def test_normalized_score_is_0_for_random_and_100_for_the_expert() -> None:
+    """Linear in between and beyond."""
+    result = EvaluationResult(np.array([-100.0, 0.0]), np.array([1, 1]))
+    assert result.normalized_score(-50.0, 50.0) == 0.0
+    assert result.normalized_score(-100.0, -50.0) == 100.0
+    assert result.normalized_score(-150.0, 50.0) == 50.0
+    with pytest.raises(ValueError, match=r"random and the expert return are both 1\.0"):
+        result.normalized_score(1.0, 1.0)

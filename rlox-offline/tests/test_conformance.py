@@ -5,14 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 import data
+import numpy as np
 import pytest
 import rlox.testing
+
+
+class Middle:
+    """A policy of one action."""
+
+    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+        return np.full((*np.shape(obs)[:-1], 2), 0.5, np.float32)
+
 
 SMALL = {"hidden": 8, "batch_size": 16}
 
 CASES: list[Any] = [
     pytest.param("bc", {}, id="bc"),
     pytest.param("bc", {"stochastic": True}, id="bc-stochastic"),
+    pytest.param("td3_bc", {}, id="td3_bc"),
+    pytest.param("iql", {}, id="iql"),
+    pytest.param("cql", {"bc_steps": 3}, id="cql"),
+    pytest.param("cql", {"auto_alpha": True, "auto_entropy": False}, id="cql-lagrange"),
+    pytest.param("fqe", {"policy": Middle()}, id="fqe"),
 ]
 
 

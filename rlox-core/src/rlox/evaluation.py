@@ -49,6 +49,23 @@ class EvaluationResult:
         """Population standard deviation over the episodes."""
         return float(self.returns.std())
 
+    def normalized_score(self, random_return: float, expert_return: float) -> float:
+        """Return 100 · (mean - random) / (expert - random), by which tasks compare.
+
+        Args:
+            random_return: mean return of a random policy.
+            expert_return: mean return of an expert.
+
+        Raises:
+            ValueError: both are the same.
+
+        Source:
+            Fu et al. 2020, "D4RL: datasets for deep data-driven reinforcement learning", sec. 5.
+        """
+        if random_return == expert_return:
+            raise ValueError(f"the random and the expert return are both {random_return}")
+        return 100 * (self.mean_return - random_return) / (expert_return - random_return)
+
 
 def evaluate(
     predictor: Predictor,

@@ -206,22 +206,32 @@ class SquashedGaussianPolicy(nn.Module):
         mean, log_std = self.net(obs).chunk(2, -1)
         return mean, log_std.clamp(*self.log_std_bounds)
 
-    def get_action_and_logprob(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+    def get_action_and_logprob(
+        self, obs: Tensor, n_samples: int | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Sample actions, differentiable with respect to the weights.
 
         Args:
             obs: (B, obs_dim) float32.
+            n_samples: number n of actions for each observation, in a dimension before all others;
+                none: one, without that dimension.
 
         Returns:
-            Actions (B, act_dim) in [-1, 1] and their log-probabilities (B,).
+            Actions (B, act_dim) in [-1, 1] and their log-probabilities (B,), or (n, B, act_dim)
+            and (n, B).
         """
         mean, log_std = self._mean_and_log_std(obs)
+        shape = mean.shape if n_samples is None else (n_samples, *mean.shape)
         device = mean.device if self.generator is None else self.generator.device
-        noise = torch.randn(mean.shape, generator=self.generator, device=device).to(mean.device)
+        noise = torch.randn(shape, generator=self.generator, device=device).to(mean.device)
         pre_tanh = mean + log_std.exp() * noise
-        log_density = -0.5 * noise.square() - log_std - 0.5 * math.log(2 * math.pi)
-        log_slope = 2 * (math.log(2) - pre_tanh - F.softplus(-2 * pre_tanh))
-        return pre_tanh.tanh(), (log_density - log_slope).sum(-1)
+        return pre_tanh.tanh(), _squashed_log_prob(noise, log_std, pre_tanh)
+
+    def log_prob(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Return log-probabilities (B,) of actions (B, act_dim), taken as at most 1 - 10⁻⁶."""
+        mean, log_std = self._mean_and_log_std(obs)
+        pre_tanh = actions.clamp(-1 + 1e-6, 1 - 1e-6).atanh()
+        return _squashed_log_prob((pre_tanh - mean) * torch.exp(-log_std), log_std, pre_tanh)
 
     def sample(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Return the same as :meth:`get_action_and_logprob`, under the introduction's name."""
@@ -230,6 +240,13 @@ class SquashedGaussianPolicy(nn.Module):
     def deterministic(self, obs: Tensor) -> Tensor:
         """Return tanh(μ(s)), (B, act_dim)."""
         return self._mean_and_log_std(obs)[0].tanh()
+
+
+def _squashed_log_prob(standardised: Tensor, log_std: Tensor, pre_tanh: Tensor) -> Tensor:
+    """Return log π of tanh(u) for u and (u - μ) / σ, summed over the dimensions."""
+    log_density = -0.5 * standardised.square() - log_std - 0.5 * math.log(2 * math.pi)
+    log_slope = 2 * (math.log(2) - pre_tanh - F.softplus(-2 * pre_tanh))
+    return (log_density - log_slope).sum(-1)
 
 
 @torch.no_grad()

@@ -33,7 +33,16 @@ __all__ = [
     "spec",
 ]
 
-EXTRAS = {"a2c": "onpolicy", "bc": "offline", "dqn": "offpolicy", "ppo": "onpolicy"}
+EXTRAS = {
+    "a2c": "onpolicy",
+    "bc": "offline",
+    "cql": "offline",
+    "dqn": "offpolicy",
+    "fqe": "offline",
+    "iql": "offline",
+    "ppo": "onpolicy",
+    "td3_bc": "offline",
+}
 """Algorithms of our own families and the extra that installs each, for the error's remedy."""
 
 

@@ -178,3 +178,23 @@ def test_frozen_passes_gradients_on_without_keeping_any() -> None:
     assert actions.grad.abs().sum() > 0
     assert [p.requires_grad for p in critic.net.biases] == [False, True, True]
     assert sum(gradient is not None for gradient in learn()) == 5
+
+
+def test_squashed_policy_tells_the_log_probabilities_of_what_it_drew() -> None:
+    """Of one action for each observation and of several, in a dimension before the others."""
+    policy = SquashedGaussianPolicy(3, 2, 8, generator=stream())
+    obs = torch.randn(5, 3, generator=stream(1))
+    actions, log_probs = policy.get_action_and_logprob(obs, 4)
+    assert (actions.shape, log_probs.shape) == ((4, 5, 2), (4, 5))
+    for drawn, log_prob in zip(actions, log_probs, strict=True):
+        torch.testing.assert_close(policy.log_prob(obs, drawn), log_prob, rtol=1e-3, atol=1e-3)
+    assert len({tuple(row.flatten().tolist()) for row in actions}) == 4
+    one, log_prob = policy.get_action_and_logprob(obs)
+    torch.testing.assert_close(policy.log_prob(obs, one), log_prob, rtol=1e-3, atol=1e-3)
+
+
+def test_log_probabilities_of_saturated_actions_are_finite() -> None:
+    """A dataset may hold actions at the bounds, which no finite number is squashed to."""
+    policy = SquashedGaussianPolicy(3, 2, 8, generator=stream())
+    log_probs = policy.log_prob(torch.zeros(2, 3), torch.tensor([[1.0, -1.0], [-1.0, 1.0]]))
+    assert log_probs.isfinite().all()

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from rlox.config import count, flag, positive
+from rlox.config import coefficient, count, discount, flag, option, positive
 from rlox.offline.config import OfflineConfig
 
-__all__ = ["BCConfig"]
+__all__ = ["BCConfig", "CQLConfig", "FQEConfig", "IQLConfig", "TD3BCConfig"]
 
 FUJIMOTO = "Fujimoto and Gu 2021"
+KOSTRIKOV = "Kostrikov et al. 2022"
+KUMAR = "Kumar et al. 2020"
 
 HIDDEN = count(
     256, unit="units", help="width of the two hidden layers", source=f"{FUJIMOTO}, table 3"
 )
 LEARNING_RATE = positive(3e-4, help="Adam's step size", source=f"{FUJIMOTO}, table 3")
+GAMMA = discount(0.99, help="discount factor γ", source=f"{FUJIMOTO}, table 3")
+TAU = discount(
+    0.005, help="share of the way that target networks go at each update",
+    source=f"{FUJIMOTO}, table 3",
+)  # fmt: skip
 
 
 class BCConfig(OfflineConfig):
@@ -29,3 +36,98 @@ class BCConfig(OfflineConfig):
     )  # fmt: skip
     hidden: int = HIDDEN
     learning_rate: float = LEARNING_RATE
+
+
+class TD3BCConfig(OfflineConfig):
+    """Options of TD3+BC."""
+
+    alpha: float = positive(
+        2.5, help="weight α of the normalised value against cloning", source=f"{FUJIMOTO}, eq. 5"
+    )
+    hidden: int = HIDDEN
+    learning_rate: float = LEARNING_RATE
+    tau: float = TAU
+    gamma: float = GAMMA
+    policy_delay: int = count(
+        2, unit="gradient steps", help="gradient steps of the critics for one of the policy",
+        source=f"{FUJIMOTO}, table 3",
+    )  # fmt: skip
+    target_noise: float = coefficient(
+        0.2, unit="act_high", source=f"{FUJIMOTO}, table 3",
+        help="deviation of the noise on the target policy's actions",
+    )  # fmt: skip
+    noise_clip: float = coefficient(
+        0.5, unit="act_high", help="bound of that noise", source=f"{FUJIMOTO}, table 3"
+    )
+
+
+class IQLConfig(OfflineConfig):
+    """Options of IQL."""
+
+    expectile: float = option(
+        0.7, unit="1", help="expectile τ of the value regression; ½: the mean",
+        source=f"{KOSTRIKOV}, sec. 5.1", gt=0.0, lt=1.0,
+    )  # fmt: skip
+    temperature: float = coefficient(
+        3.0, help="inverse temperature β of the policy extraction; 0: cloning",
+        unit="1/return", source=f"{KOSTRIKOV}, sec. 5.1",
+    )  # fmt: skip
+    max_weight: float = positive(
+        100.0, help="bound of the weights exp(β A)", source="ikostrikov/implicit_q_learning"
+    )
+    hidden: int = HIDDEN
+    learning_rate: float = LEARNING_RATE
+    actor_decay_steps: int | None = count(
+        None, unit="gradient steps", source=f"{KOSTRIKOV}, appendix B",
+        help="gradient steps over which the policy's step size falls to 0 along a cosine; none: to "
+        "the end of the training",
+    )  # fmt: skip
+    tau: float = TAU
+    gamma: float = GAMMA
+
+
+class CQLConfig(OfflineConfig):
+    """Options of CQL(H)."""
+
+    cql_alpha: float = coefficient(
+        5.0, help="weight α of the conservative penalty", source=f"{KUMAR}, appendix F"
+    )
+    n_random_actions: int = count(
+        10, unit="actions", source=f"{KUMAR}, appendix F",
+        help="actions drawn from each of the uniform distribution, π(s) and π(s') for the penalty",
+    )  # fmt: skip
+    auto_alpha: bool = flag(
+        False, help="whether a Lagrange multiplier holds the penalty at cql_target_value",
+        source=f"{KUMAR}, eq. 30",
+    )  # fmt: skip
+    cql_target_value: float = option(
+        -1.0, unit="return", source=f"{KUMAR}, appendix F, has 5 or 10",
+        help="value of the unweighted penalty that the multiplier aims at",
+    )  # fmt: skip
+    hidden: int = HIDDEN
+    learning_rate: float = LEARNING_RATE
+    actor_learning_rate: float = positive(
+        1e-4, help="Adam's step size for policy and temperature", source=f"{KUMAR}, appendix F"
+    )
+    bc_steps: int = count(
+        0, unit="gradient steps", ge=0, source="aviralkumar2907/CQL, where it is 40 000",
+        help="gradient steps at the beginning in which the policy clones the dataset",
+    )  # fmt: skip
+    tau: float = TAU
+    gamma: float = GAMMA
+    auto_entropy: bool = flag(
+        True, help="whether the entropy's weight is tuned to target_entropy",
+        source="Haarnoja et al. 2018",
+    )  # fmt: skip
+    target_entropy: float | None = option(
+        None, unit="nats", help="entropy to aim at; none: -act_dim", source="Haarnoja et al. 2018"
+    )
+
+
+class FQEConfig(OfflineConfig):
+    """Options of fitted Q evaluation."""
+
+    hidden: int = HIDDEN
+    learning_rate: float = LEARNING_RATE
+    tau: float = TAU
+    gamma: float = GAMMA

@@ -1,13 +1,25 @@
 """The objectives of the offline algorithms as functions of tensors, each with its equation.
 
-Everything is to be minimised and is a mean over the batch of size B.
+All are to be minimised. B is the batch size, K the number of critics.
 """
 
 from __future__ import annotations
 
+import math
+
+import torch
 from torch import Tensor
 
-__all__ = ["bc_loss", "bc_nll"]
+__all__ = [
+    "advantage_weights",
+    "bc_loss",
+    "bc_nll",
+    "cql_penalty",
+    "critic_loss",
+    "expectile_loss",
+    "td3_bc_actor_loss",
+    "td_target",
+]
 
 
 def bc_loss(policy_actions: Tensor, actions: Tensor) -> Tensor:
@@ -30,3 +42,104 @@ def bc_nll(log_probs: Tensor) -> Tensor:
         log_probs: (B,) of the dataset's actions.
     """
     return -log_probs.mean()
+
+
+def td_target(rewards: Tensor, terminated: Tensor, next_values: Tensor, gamma: float) -> Tensor:
+    """Return r + γ V(s'), without V(s') where the task ended; a truncation is no end.
+
+    Args:
+        rewards: (B,).
+        terminated: (B,) 1 where the task ended, else 0.
+        next_values: (B,).
+        gamma: discount γ.
+    """
+    return rewards + gamma * (1 - terminated) * next_values
+
+
+def critic_loss(q_values: Tensor, targets: Tensor) -> Tensor:
+    """Return Σ over the critics of mean (Q - y)².
+
+    Args:
+        q_values: (K, B).
+        targets: (B,) y, no gradient.
+    """
+    return (q_values - targets).square().mean(-1).sum()
+
+
+def td3_bc_actor_loss(
+    q_values: Tensor, policy_actions: Tensor, actions: Tensor, alpha: float
+) -> Tensor:
+    """Return -λ mean Q(s, π(s)) + mean (π(s) - a)², with λ = α / mean |Q(s, π(s))|.
+
+    λ is taken as a constant.
+
+    Args:
+        q_values: (B,) Q(s, π(s)).
+        policy_actions: (B, act_dim) π(s).
+        actions: (B, act_dim) the dataset's.
+        alpha: α.
+
+    Source:
+        Fujimoto and Gu 2021, "A minimalist approach to offline reinforcement learning", eq. 4, 5.
+    """
+    weight = alpha / q_values.detach().abs().mean()
+    return -weight * q_values.mean() + bc_loss(policy_actions, actions)
+
+
+def expectile_loss(differences: Tensor, expectile: float) -> Tensor:
+    """Return mean |τ - 1(u < 0)| u² for u = target - estimate.
+
+    Args:
+        differences: (B,) u.
+        expectile: τ in (0, 1); ½ is half the squared error.
+
+    Source:
+        Kostrikov et al. 2022, "Offline reinforcement learning with implicit Q-learning", eq. 5.
+    """
+    weights = (expectile - (differences < 0).to(differences.dtype)).abs()
+    return (weights * differences.square()).mean()
+
+
+def advantage_weights(advantages: Tensor, temperature: float, max_weight: float) -> Tensor:
+    """Return min(exp(β A), max_weight), (B,), the weights of the log-likelihoods.
+
+    Args:
+        advantages: (B,) A = Q(s, a) - V(s).
+        temperature: β.
+        max_weight: bound; the authors' code has 100.
+
+    Source:
+        Kostrikov et al. 2022, eq. 7.
+    """
+    return torch.exp(temperature * advantages).clamp(max=max_weight)
+
+
+def cql_penalty(
+    random_q: Tensor,
+    policy_q: Tensor,
+    policy_log_probs: Tensor,
+    data_q: Tensor,
+    act_dim: int,
+) -> Tensor:
+    """Return, for each critic, mean of log Σ_a exp Q(s, a) - Q(s, a_data), by importance sampling.
+
+    The sum over actions is estimated from actions drawn uniformly, whose log-density is
+    act_dim · log ½, and from a policy's, each divided by its density.
+
+    Args:
+        random_q: (K, N, B) values of N uniform actions in [-1, 1].
+        policy_q: (K, M, B) values of M actions of the policy.
+        policy_log_probs: (M, B) their log-probabilities, no gradient.
+        data_q: (K, B) values of the dataset's actions.
+        act_dim: size of an action.
+
+    Returns:
+        (K,).
+
+    Source:
+        Kumar et al. 2020, "Conservative Q-learning for offline reinforcement learning", eq. 4 and
+        appendix F. As in the authors' code, the number of samples is not divided by, which shifts
+        the penalty by a constant.
+    """
+    weighted = torch.cat((random_q - act_dim * math.log(0.5), policy_q - policy_log_probs), 1)
+    return (torch.logsumexp(weighted, 1) - data_q).mean(-1)

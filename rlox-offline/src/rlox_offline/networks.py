@@ -9,7 +9,14 @@ import torch
 from rlox.nn import ReluMLP
 from torch import Tensor, nn
 
-__all__ = ["CategoricalPolicy", "GaussianPolicy", "ValueNetwork"]
+__all__ = [
+    "CategoricalPolicy",
+    "GaussianPolicy",
+    "LogScale",
+    "ValueNetwork",
+    "standard_normal",
+    "uniform",
+]
 
 
 class ValueNetwork(nn.Module):
@@ -78,7 +85,7 @@ class GaussianPolicy(nn.Module):
     def get_action_and_logprob(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Sample actions (B, act_dim) and return them with their log-densities (B,)."""
         mean = self.deterministic(obs)
-        noise = _noise(mean, self.generator)
+        noise = standard_normal(mean, self.generator)
         actions = mean + self.log_std.clamp(*self.log_std_bounds).exp() * noise
         return actions, self.log_prob(obs, actions)
 
@@ -123,7 +130,25 @@ class CategoricalPolicy(nn.Module):
         return actions.squeeze(-1), log_probs.gather(-1, actions).squeeze(-1)
 
 
-def _noise(like: Tensor, generator: torch.Generator | None) -> Tensor:
+def standard_normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
     """Return standard normal numbers, drawn where ``generator`` draws: one seed, any device."""
     device = like.device if generator is None else generator.device
     return torch.randn(like.shape, generator=generator, device=device).to(like.device)
+
+
+def uniform(shape: tuple[int, ...], generator: torch.Generator, like: Tensor) -> Tensor:
+    """Return numbers uniform in [-1, 1] on the device and in the type of ``like``."""
+    drawn = torch.rand(shape, generator=generator, dtype=like.dtype, device=generator.device)
+    return drawn.mul_(2).sub_(1).to(like.device)
+
+
+class LogScale(nn.Module):
+    """One positive number, learnt by its logarithm; 1 at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log_value = nn.Parameter(torch.zeros(()))
+
+    def forward(self) -> Tensor:
+        """Return the number."""
+        return self.log_value.exp()

@@ -68,6 +68,10 @@ class Scaling:
         """Normalise an env's observations (B, obs_dim) as the dataset does its own."""
         return (obs - self._mean) / self._std
 
+    def obs_out(self, obs: Tensor) -> Tensor:
+        """Return the env's observations (B, obs_dim) that :meth:`obs_in` normalised."""
+        return obs * self._std + self._mean
+
     def actions_in(self, actions: Tensor) -> Tensor:
         """Map actions (B, act_dim) from their bounds to [-1, 1]."""
         return actions if self._unit else (actions - self._centre) / self._half_range

@@ -1,6 +1,18 @@
 """Datasets: recorded transitions, read from and written to files and Minari."""
 
+from rlox_offline.datasets.collection import KINDS, record_sets
 from rlox_offline.datasets.dataset import Dataset
+from rlox_offline.datasets.recording import RandomPolicy, RecordingVecEnv, record
 from rlox_offline.datasets.storage import load_dataset, open_dataset, save_dataset
 
-__all__ = ["Dataset", "load_dataset", "open_dataset", "save_dataset"]
+__all__ = [
+    "KINDS",
+    "Dataset",
+    "RandomPolicy",
+    "RecordingVecEnv",
+    "load_dataset",
+    "open_dataset",
+    "record",
+    "record_sets",
+    "save_dataset",
+]

@@ -1,0 +1,198 @@
+"""Conservative Q-learning, CQL(H) (Kumar et al. 2020): SAC with pessimistic critics.
+
+Their values are pushed down on actions of the policy and at random, and up on the dataset's.
+Each gradient step takes a minibatch (s, a, r, s') and
+
+    ã ~ π(s);  step log α on  -log α · mean (log π(ã|s) + H)             entropy temperature
+    step π on   mean α log π(ã|s) - min_i Q_i(s, ã)      (at first:  - log π(a|s) instead of - Q)
+    y = r + γ min_i Q'_i(s', a'),  a' ~ π(s')                             no entropy in the backup
+    P_i = mean log Σ_a exp Q_i(s, a) - Q_i(s, a_data)                     eq. 4, by sampling
+    step Q on   Σ_i mean (Q_i(s, a) - y)² + α_c Σ_i (P_i - T)
+    Q' ← Q' + τ (Q - Q')
+
+α_c is ``cql_alpha`` and T = 0, or, with ``auto_alpha``, α_c is ``cql_alpha`` times a Lagrange
+multiplier ≥ 0 that rises where the penalty exceeds T = ``cql_target_value`` (eq. 30).
+
+Deviations from the paper and the authors' code:
+    1. two hidden layers in all networks, where the code has three in the critics;
+    2. the policy does not clone at first unless ``bc_steps`` says so; the code's 40 000 steps are
+       for trainings of millions;
+    3. actions are learnt in [-1, 1], to which the dataset's bounds are mapped.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import torch
+from rlox.callbacks import Callback
+from rlox.config import UNSET, Config, Unset, resolve_config
+from rlox.logging import LoggerCallback
+from rlox.networks import SquashedGaussianPolicy, TwinQNetwork, polyak_update
+from rlox.nn import FlatOptimizer, frozen
+from rlox.offline.base import OfflineAlgorithm, OfflineDataset
+from rlox.offline.batch import OfflineBatch
+from torch import Tensor
+
+from rlox_offline.configs import CQLConfig
+from rlox_offline.datasets import open_dataset
+from rlox_offline.losses import cql_penalty, critic_loss, td_target
+from rlox_offline.networks import LogScale, uniform
+
+__all__ = ["CQL", "CQLMetrics"]
+
+
+@dataclass(frozen=True)
+class CQLMetrics:
+    """What one iteration reports."""
+
+    critic_loss: float
+    """Sum of both critics' mean squared errors, without the penalty."""
+    cql_loss: float
+    """The weighted penalty, summed over both critics."""
+    actor_loss: float
+    """In nats and units of the return."""
+    alpha: float
+    """Weight α of the entropy."""
+    cql_alpha: float
+    """Weight α_c of the penalty."""
+    entropy: float
+    """Estimate -mean log π(ã|s) in nats."""
+    mean_q: float
+    """Mean of both critics' values of the dataset's actions."""
+
+
+@final
+class CQL(OfflineAlgorithm):
+    """Conservative Q-learning for continuous actions.
+
+    Args:
+        dataset: what to learn from, or the name of a dataset
+            (:func:`rlox_offline.datasets.load_dataset`).
+        obs_dim: size of an observation; left out: the dataset's.
+        act_dim: size of an action; left out: the dataset's.
+        env: env to evaluate in, and for the actions' bounds where the dataset has none.
+        config: a :class:`CQLConfig`, a mapping, or the path of a YAML or JSON file.
+        callbacks: hooks into training.
+        logger: receives the metrics of every iteration.
+        config_kwargs: options of :class:`CQLConfig`, which win over ``config``.
+
+    Raises:
+        ConfigError: an option is unknown or out of range, or contradicts the dataset.
+        DatasetError: the dataset cannot be learnt from.
+    """
+
+    name: ClassVar[str] = "cql"
+    config_class: ClassVar[type[Config]] = CQLConfig
+    metrics_class: ClassVar[type[Any]] = CQLMetrics
+
+    def __init__(
+        self,
+        dataset: OfflineDataset | str | Path | None = None,
+        obs_dim: int | Unset | None = UNSET,
+        act_dim: int | Unset | None = UNSET,
+        *,
+        env: Any = None,
+        config: CQLConfig | Mapping[str, Any] | str | Path | None = None,
+        callbacks: Iterable[Callback] | None = None,
+        logger: LoggerCallback | None = None,
+        **config_kwargs: Any,
+    ) -> None:
+        resolved = resolve_config(
+            CQLConfig, config, obs_dim=obs_dim, act_dim=act_dim, **config_kwargs
+        )
+        super().__init__(
+            open_dataset(dataset), config=resolved, env=env, callbacks=callbacks, logger=logger
+        )
+        cfg: CQLConfig = self.config
+        sizes: Any = (cfg.obs_dim, cfg.act_dim, cfg.hidden)
+        generator = self.streams.torch("networks")
+        self.policy = SquashedGaussianPolicy(*sizes, generator=generator).to(self.device)
+        self.policy.generator = self.streams.torch("policy")
+        self.critics = TwinQNetwork(*sizes, generator=generator).to(self.device)
+        self.target_critics = copy.deepcopy(self.critics).requires_grad_(False)
+        self.networks = {
+            "policy": self.policy,
+            "critics": self.critics,
+            "alpha": LogScale().to(self.device),
+            "multiplier": LogScale().to(self.device),
+            "target_critics": self.target_critics,
+        }
+        adam = partial(torch.optim.Adam, fused=True)
+        self.optimizers = {
+            name: FlatOptimizer(self.networks[name], adam)
+            for name in ("policy", "critics", "alpha", "multiplier")
+        }
+
+    def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
+        """Take one step of the temperature, the policy, the multiplier and the critics."""
+        return {**self._update_policy(batch), **self._update_critics(batch)}
+
+    def _update_policy(self, batch: OfflineBatch) -> dict[str, Tensor]:
+        cfg: CQLConfig = self.config
+        rate = cfg.actor_learning_rate
+        actions, log_probs = self.policy.get_action_and_logprob(batch.obs)
+        entropy = -log_probs.detach().mean()
+        if cfg.auto_entropy:
+            target = (
+                -float(self.scaling.act_low.size)
+                if cfg.target_entropy is None
+                else (cfg.target_entropy)
+            )
+            log_alpha = self.networks["alpha"].log_value
+            self.optimizers["alpha"].step(log_alpha * (entropy - target), rate)
+        alpha = self.networks["alpha"]().detach()
+        with frozen(self.critics):
+            if self.clock.gradient_steps < cfg.bc_steps:
+                attraction = self.policy.log_prob(batch.obs, batch.actions)
+            else:
+                attraction = self.critics(batch.obs, actions).amin(0)
+            loss = (alpha * log_probs - attraction).mean()
+            self.optimizers["policy"].step(loss, rate)
+        return {"actor_loss": loss.detach(), "alpha": alpha, "entropy": entropy}
+
+    def _update_critics(self, batch: OfflineBatch) -> dict[str, Tensor]:
+        cfg: CQLConfig = self.config
+        q_values = self.critics(batch.obs, batch.actions)
+        bellman_loss = critic_loss(q_values, self._target(batch))
+        penalty = self._penalty(batch, q_values)
+        if cfg.auto_alpha:
+            penalty = penalty - cfg.cql_target_value
+            multiplier = self.networks["multiplier"]()
+            self.optimizers["multiplier"].step(
+                -(multiplier * cfg.cql_alpha * penalty.detach()).mean(), cfg.learning_rate
+            )
+        weight = cfg.cql_alpha * self.networks["multiplier"]().detach().clamp(max=1e6)
+        cql_loss = weight * penalty.sum()
+        self.optimizers["critics"].step(bellman_loss + cql_loss, cfg.learning_rate)
+        polyak_update(self.critics, self.target_critics, cfg.tau)
+        return {
+            "critic_loss": bellman_loss.detach(),
+            "cql_loss": cql_loss.detach(),
+            "cql_alpha": weight,
+            "mean_q": q_values.detach().mean(),
+        }
+
+    @torch.no_grad()
+    def _target(self, batch: OfflineBatch) -> Tensor:
+        next_actions, _ = self.policy.get_action_and_logprob(batch.next_obs)
+        next_values = self.target_critics(batch.next_obs, next_actions).amin(0)
+        return td_target(batch.rewards, batch.terminated, next_values, self.config.gamma)
+
+    def _penalty(self, batch: OfflineBatch, data_q: Tensor) -> Tensor:
+        """Return the unweighted penalty of each critic, (K,)."""
+        n, (size, act_dim) = self.config.n_random_actions, batch.actions.shape
+        with torch.no_grad():
+            here, here_log_probs = self.policy.get_action_and_logprob(batch.obs, n)
+            there, there_log_probs = self.policy.get_action_and_logprob(batch.next_obs, n)
+            log_probs = torch.cat((here_log_probs, there_log_probs))
+            random = uniform((n, size, act_dim), self.streams.torch("random actions"), here)
+            actions = torch.cat((random, here, there))
+        obs = batch.obs.expand(3 * n, -1, -1).reshape(3 * n * size, -1)
+        q_values = self.critics(obs, actions.view(3 * n * size, act_dim)).view(-1, 3 * n, size)
+        return cql_penalty(q_values[:, :n], q_values[:, n:], log_probs, data_q, act_dim)

@@ -1,0 +1,191 @@
+"""Recording of transitions: a vector env that keeps what is done in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from rlox.envs import env_id_of, make_vec_env
+from rlox.errors import DatasetError, SpaceError
+from rlox.evaluation import Predictor
+from rlox.protocols import VecEnv, VecEnvStep
+from rlox.seeding import SeedStreams
+
+from rlox_offline.datasets.dataset import Dataset
+
+__all__ = ["RandomPolicy", "RecordingVecEnv", "record"]
+
+COLUMNS = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated")
+
+
+class RecordingVecEnv:
+    """A vector env that keeps every transition; an algorithm trains on it as on any other.
+
+    Args:
+        env: what to step: a gymnasium id, a callable, an env or a vector env.
+        n_envs: number of envs N; none: 1, or as many as a vector env has.
+
+    Raises:
+        EnvError: the env cannot be built.
+        SpaceError: observations are no arrays, or actions neither arrays nor integers from 0 on.
+    """
+
+    def __init__(self, env: Any, n_envs: int | None = None) -> None:
+        self.env_id = env_id_of(env)
+        self._env: VecEnv = make_vec_env(env, n_envs=n_envs)
+        _require_recordable(self._env)
+        self._steps: list[dict[str, npt.NDArray[Any]]] = []
+        self._obs: npt.NDArray[Any] | None = None
+
+    @property
+    def n_envs(self) -> int:
+        """Number of envs N."""
+        return self._env.n_envs
+
+    @property
+    def observation_space(self) -> gymnasium.Space[Any]:
+        """Space of one env's observation."""
+        return self._env.observation_space
+
+    @property
+    def action_space(self) -> gymnasium.Space[Any]:
+        """Space of one env's action."""
+        return self._env.action_space
+
+    @property
+    def n_transitions(self) -> int:
+        """Number of transitions kept so far."""
+        return len(self._steps) * self.n_envs
+
+    def reset_all(self, seed: int | Sequence[int] | None = None) -> npt.NDArray[Any]:
+        """Reset all envs; the episodes that were under way are cut."""
+        if self._steps:
+            self._steps[-1]["truncated"] |= ~self._steps[-1]["terminated"]
+        first: npt.NDArray[Any] = np.array(self._env.reset_all(seed))
+        self._obs = first
+        return np.array(first)
+
+    def step_all(self, actions: Any) -> VecEnvStep:
+        """Step all envs and keep the transitions."""
+        assert self._obs is not None
+        obs, step = self._obs, self._env.step_all(actions)
+        found: dict[str, Any] = {**step, "obs": obs, "actions": actions}
+        found["next_obs"] = step["final_obs"]
+        self._steps.append({name: np.array(found[name]) for name in COLUMNS})
+        self._obs = np.array(step["obs"])
+        return step
+
+    def close(self) -> None:
+        """Free the envs' resources; what was recorded stays."""
+        self._env.close()
+
+    def dataset(self, n_transitions: int | None = None, **known: Any) -> Dataset:
+        """Return what was recorded, each env's episodes one after the other.
+
+        Args:
+            n_transitions: the first so many, rounded up to whole vector steps; none: all.
+            known: further arguments of :class:`Dataset`.
+
+        Raises:
+            DatasetError: nothing was recorded.
+        """
+        count = len(self._steps) if n_transitions is None else -(-n_transitions // self.n_envs)
+        steps = self._steps[:count]
+        if not steps:
+            raise DatasetError("nothing was recorded")
+        columns = {
+            # (T, N, ...) to (N, T, ...): episodes lie in a row
+            name: np.stack([step[name] for step in steps]).swapaxes(0, 1)
+            for name in COLUMNS
+        }
+        # where the recording stopped, every env's episode is cut
+        columns["truncated"][:, -1] |= ~columns["terminated"][:, -1]
+        space = self.action_space
+        if isinstance(space, spaces.Discrete):
+            known = {"n_actions": int(space.n), **known}
+        elif isinstance(space, spaces.Box) and space.is_bounded():
+            known = {"act_low": space.low, "act_high": space.high, **known}
+        rows = {name: column.reshape(-1, *column.shape[2:]) for name, column in columns.items()}
+        return Dataset(rows, env_id=self.env_id, **known)
+
+
+class RandomPolicy:
+    """Draws actions uniformly from an action space.
+
+    Args:
+        space: a bounded ``Box`` or ``Discrete``.
+        seed: fixes the actions.
+    """
+
+    def __init__(self, space: gymnasium.Space[Any], seed: int = 0) -> None:
+        self._space = space
+        self._rng = np.random.default_rng(seed)
+
+    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
+        """Return B actions for B observations, random in either case."""
+        count, space = len(np.asarray(obs)), self._space
+        if isinstance(space, spaces.Discrete):
+            return self._rng.integers(space.n, size=count)
+        assert isinstance(space, spaces.Box)
+        drawn = self._rng.uniform(space.low, space.high, (count, *space.shape))
+        return drawn.astype(space.dtype)
+
+
+def record(
+    policy: Predictor | None,
+    env: Any,
+    n_transitions: int,
+    *,
+    deterministic: bool = False,
+    n_envs: int | None = None,
+    seed: int = 0,
+    **known: Any,
+) -> Dataset:
+    """Return transitions of a policy acting in an env.
+
+    Args:
+        policy: an algorithm, or anything with its ``predict``; none: random actions.
+        env: an id, a callable, an env or a vector env.
+        n_transitions: number of transitions, rounded up to whole vector steps.
+        deterministic: the mode of the policy rather than samples, as D4RL's sets are.
+        n_envs: number of envs stepped together; episodes that are under way at the end are cut.
+        seed: fixes the env's first states and random actions.
+        known: further arguments of :class:`Dataset`.
+
+    Raises:
+        EnvError: the env cannot be built.
+        SpaceError: its observations or actions cannot be recorded.
+        ValueError: ``n_transitions`` is not positive.
+    """
+    if n_transitions < 1:
+        raise ValueError(f"n_transitions must be at least 1, got {n_transitions}")
+    recording = RecordingVecEnv(env, n_envs)
+    try:
+        space = recording.action_space
+        acting = policy or RandomPolicy(space, seed)
+        obs = recording.reset_all(SeedStreams(seed).seeds("recording", recording.n_envs))
+        while recording.n_transitions < n_transitions:
+            actions = acting.predict(obs, deterministic=deterministic)
+            if isinstance(space, spaces.Box):
+                actions = np.clip(actions, space.low, space.high)
+            obs = recording.step_all(actions)["obs"]
+        return recording.dataset(**known)
+    finally:
+        if not isinstance(env, VecEnv):
+            recording.close()
+
+
+def _require_recordable(env: VecEnv) -> None:
+    observations, actions = env.observation_space, env.action_space
+    if not isinstance(observations, (spaces.Box, spaces.Discrete)):
+        raise SpaceError(f"observations must be of a Box to be recorded, got {observations}")
+    discrete = isinstance(actions, spaces.Discrete) and actions.start == 0
+    if not (discrete or (isinstance(actions, spaces.Box) and len(actions.shape) == 1)):
+        raise SpaceError(
+            f"actions must be of a one-dimensional Box or of a Discrete from 0 on to be recorded, "
+            f"got {actions}"
+        )

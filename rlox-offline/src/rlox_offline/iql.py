@@ -1,0 +1,156 @@
+"""Implicit Q-learning (Kostrikov et al. 2022): no value of an action that is not in the dataset.
+
+Each gradient step takes a minibatch (s, a, r, s') and, in this order, as the authors' code does,
+
+    A = min_i Q'_i(s, a) - V(s)
+    step V on       mean |τ - 1(A < 0)| A²                                       eq. 5
+    step π on       -mean min(exp(β A), w) log π(a|s)                            eq. 7
+    step Q on       Σ_i mean (r + γ V(s') - Q_i(s, a))²                          eq. 6
+    Q' ← Q' + τ' (Q - Q')
+
+where π and Q already see the new V.
+
+Deviations from the paper:
+    1. none of its scaling of rewards (MuJoCo: by 1000 / (best - worst return); AntMaze: r - 1);
+       scale the dataset's rewards instead, for β is relative to them;
+    2. actions are learnt in [-1, 1], to which the dataset's bounds are mapped.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import torch
+from rlox.callbacks import Callback
+from rlox.config import UNSET, Config, Unset, resolve_config
+from rlox.logging import LoggerCallback
+from rlox.networks import TwinQNetwork, polyak_update
+from rlox.nn import FlatOptimizer
+from rlox.offline.base import OfflineAlgorithm, OfflineDataset
+from rlox.offline.batch import OfflineBatch
+from torch import Tensor
+
+from rlox_offline.configs import IQLConfig
+from rlox_offline.datasets import open_dataset
+from rlox_offline.losses import advantage_weights, critic_loss, expectile_loss, td_target
+from rlox_offline.networks import GaussianPolicy, ValueNetwork
+
+__all__ = ["IQL", "IQLMetrics"]
+
+
+@dataclass(frozen=True)
+class IQLMetrics:
+    """What one iteration reports."""
+
+    value_loss: float
+    """Expectile loss of V."""
+    critic_loss: float
+    """Sum of both critics' mean squared errors."""
+    actor_loss: float
+    """Weighted negative log-likelihood of the dataset's actions."""
+    mean_q: float
+    """Mean of both critics' values of the dataset's actions."""
+    mean_weight: float
+    """Mean of the log-likelihoods' weights."""
+
+
+@final
+class IQL(OfflineAlgorithm):
+    """Implicit Q-learning for continuous actions.
+
+    Args:
+        dataset: what to learn from, or the name of a dataset
+            (:func:`rlox_offline.datasets.load_dataset`).
+        obs_dim: size of an observation; left out: the dataset's.
+        act_dim: size of an action; left out: the dataset's.
+        env: env to evaluate in, and for the actions' bounds where the dataset has none.
+        config: an :class:`IQLConfig`, a mapping, or the path of a YAML or JSON file.
+        callbacks: hooks into training.
+        logger: receives the metrics of every iteration.
+        config_kwargs: options of :class:`IQLConfig`, which win over ``config``.
+
+    Raises:
+        ConfigError: an option is unknown or out of range, or contradicts the dataset.
+        DatasetError: the dataset cannot be learnt from.
+    """
+
+    name: ClassVar[str] = "iql"
+    config_class: ClassVar[type[Config]] = IQLConfig
+    metrics_class: ClassVar[type[Any]] = IQLMetrics
+
+    def __init__(
+        self,
+        dataset: OfflineDataset | str | Path | None = None,
+        obs_dim: int | Unset | None = UNSET,
+        act_dim: int | Unset | None = UNSET,
+        *,
+        env: Any = None,
+        config: IQLConfig | Mapping[str, Any] | str | Path | None = None,
+        callbacks: Iterable[Callback] | None = None,
+        logger: LoggerCallback | None = None,
+        **config_kwargs: Any,
+    ) -> None:
+        resolved = resolve_config(
+            IQLConfig, config, obs_dim=obs_dim, act_dim=act_dim, **config_kwargs
+        )
+        super().__init__(
+            open_dataset(dataset), config=resolved, env=env, callbacks=callbacks, logger=logger
+        )
+        cfg: IQLConfig = self.config
+        sizes: Any = (cfg.obs_dim, cfg.act_dim, cfg.hidden)
+        generator = self.streams.torch("networks")
+        self.policy = GaussianPolicy(*sizes, generator=generator).to(self.device)
+        self.critics = TwinQNetwork(*sizes, generator=generator).to(self.device)
+        self.value = ValueNetwork(sizes[0], cfg.hidden, generator=generator).to(self.device)
+        self.target_critics = copy.deepcopy(self.critics).requires_grad_(False)
+        self.networks = {
+            "policy": self.policy,
+            "critics": self.critics,
+            "value": self.value,
+            "target_critics": self.target_critics,
+        }
+        adam = partial(torch.optim.Adam, fused=True)
+        self.optimizers = {
+            name: FlatOptimizer(self.networks[name], adam)
+            for name in ("policy", "critics", "value")
+        }
+
+    def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
+        """Take one step of the value, the policy and the critics."""
+        cfg: IQLConfig = self.config
+        with torch.no_grad():
+            target_q = self.target_critics(batch.obs, batch.actions).amin(0)
+        value_loss = expectile_loss(target_q - self.value(batch.obs), cfg.expectile)
+        self.optimizers["value"].step(value_loss, cfg.learning_rate)
+
+        with torch.no_grad():
+            advantages = target_q - self.value(batch.obs)
+            next_values = self.value(batch.next_obs)
+        weights = advantage_weights(advantages, cfg.temperature, cfg.max_weight)
+        actor_loss = -(weights * self.policy.log_prob(batch.obs, batch.actions)).mean()
+        self.optimizers["policy"].step(actor_loss, self._actor_learning_rate())
+
+        target = td_target(batch.rewards, batch.terminated, next_values, cfg.gamma)
+        q_values = self.critics(batch.obs, batch.actions)
+        loss = critic_loss(q_values, target)
+        self.optimizers["critics"].step(loss, cfg.learning_rate)
+        polyak_update(self.critics, self.target_critics, cfg.tau)
+        return {
+            "value_loss": value_loss.detach(),
+            "critic_loss": loss.detach(),
+            "actor_loss": actor_loss.detach(),
+            "mean_q": q_values.detach().mean(),
+            "mean_weight": weights.mean(),
+        }
+
+    def _actor_learning_rate(self) -> float:
+        cfg: IQLConfig = self.config
+        total = cfg.actor_decay_steps or self.clock.target_gradient_steps
+        done = min(self.clock.gradient_steps / total, 1.0)
+        return cfg.learning_rate * 0.5 * (1 + math.cos(math.pi * done))

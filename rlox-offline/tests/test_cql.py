@@ -1,0 +1,84 @@
+"""CQL's update: the penalty, the multiplier, the temperature and the first steps."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import data
+import numpy as np
+import pytest
+import torch
+from rlox_offline.cql import CQL
+
+
+def algorithm(**options: object) -> CQL:
+    """Return a small one."""
+    return CQL(data.continuous(), hidden=16, batch_size=16, seed=0, **options)
+
+
+def test_penalty_is_that_of_actions_drawn_one_by_one() -> None:
+    """Flattening observations and samples mixes no rows: a critic of known form tells them."""
+    cql = algorithm(n_random_actions=5)
+    rows = cql.scaling.batch(cql.dataset.sample(16, 0), continuous=True)
+
+    class Known(torch.nn.Module):
+        def forward(self, obs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+            return torch.stack([obs.sum(-1), 0 * actions.sum(-1)])
+
+    cql.critics = Known()
+    penalty = cql._penalty(rows, cql.critics(rows.obs, rows.actions))
+    # Q depends on s alone, so it cancels, and both critics have the same penalty
+    assert penalty[0].item() == pytest.approx(penalty[1].item(), rel=1e-5)
+
+
+def test_conservative_values_are_lower_off_the_dataset() -> None:
+    """After training, random actions are worth less than the dataset's."""
+    columns = data.columns(1_000)
+    columns["actions"] = np.clip(columns["actions"], 0.5, 2.0)
+    cql = CQL(data.Dataset(columns, act_low=-2.0, act_high=2.0), hidden=32, seed=0, gamma=0.5)
+    cql.train(300)
+    rows = cql.scaling.batch(cql.dataset.sample(256, 0), continuous=True)
+    inside = cql.critics(rows.obs, rows.actions).mean()
+    outside = cql.critics(rows.obs, -rows.actions).mean()
+    assert inside - outside > 1.0
+
+
+def test_multiplier_rises_above_the_target_and_falls_below_it() -> None:
+    """Where the penalty is larger than the target value, its weight grows."""
+    for target, direction in ((-100.0, 1), (100.0, -1)):
+        cql = algorithm(auto_alpha=True, cql_target_value=target)
+        cql.train(5)
+        assert math.copysign(1, cql.networks["multiplier"].log_value.item()) == direction
+    fixed = algorithm()
+    assert fixed.train(5)["cql_alpha"] == pytest.approx(5.0)
+
+
+def test_temperature_moves_towards_the_target_entropy() -> None:
+    """It rises where the policy is too certain, and stays where it is not tuned."""
+    assert algorithm(target_entropy=50.0).train(5)["alpha"] > 1.0
+    assert algorithm(target_entropy=-50.0).train(5)["alpha"] < 1.0
+    assert algorithm(auto_entropy=False, target_entropy=50.0).train(5)["alpha"] == 1.0
+
+
+def test_policy_clones_at_first() -> None:
+    """During bc_steps the critics do not reach the policy."""
+    one, other = algorithm(bc_steps=3, cql_alpha=0.0), algorithm(bc_steps=3, cql_alpha=50.0)
+    for cql in (one, other):
+        cql.train(3)
+    for a, b in zip(one.policy.parameters(), other.policy.parameters(), strict=True):
+        assert torch.equal(a, b)
+    for cql in (one, other):
+        cql.train(1)
+    different = zip(one.policy.parameters(), other.policy.parameters(), strict=True)
+    assert not all(torch.equal(a, b) for a, b in different)
+
+
+def test_policy_step_does_not_reach_the_critics() -> None:
+    """The critics learn from their own loss alone."""
+    cql = algorithm()
+    rows = cql.scaling.batch(cql.dataset.sample(16, 0), continuous=True)
+    before = copy.deepcopy(cql.critics.state_dict())
+    cql._update_policy(rows)
+    for name, tensor in cql.critics.state_dict().items():
+        assert torch.equal(tensor, before[name])

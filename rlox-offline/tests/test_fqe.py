@@ -1,0 +1,66 @@
+"""FQE estimates returns that are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import rlox
+from rlox.errors import DatasetError
+from rlox_offline.datasets import Dataset
+from rlox_offline.fqe import FQE
+
+
+class Constant:
+    """A policy of one action."""
+
+    def __init__(self, action: float) -> None:
+        self.action = action
+
+    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+        return np.full((*np.shape(obs)[:-1], 1), self.action, np.float32)
+
+
+def chain(terminates: bool) -> Dataset:
+    """Return a walk in which the reward is the action, recorded with uniform actions."""
+    rng = np.random.default_rng(0)
+    n = 4_000
+    step = np.arange(n) % 4
+    return Dataset(
+        {
+            "obs": np.eye(4)[step],
+            "next_obs": np.eye(4)[(step + 1) % 4],
+            "actions": (actions := rng.uniform(-2, 2, (n, 1))),
+            "rewards": actions[:, 0],
+            "terminated": (step == 3) & terminates,
+            "truncated": (step == 3) & (not terminates),
+        },
+        act_low=-2.0,
+        act_high=2.0,
+    )
+
+
+@pytest.mark.parametrize("action", [1.0, -1.5])
+@pytest.mark.parametrize("terminates", [False, True])
+def test_estimate_is_the_discounted_return(action: float, terminates: bool) -> None:
+    """Four rewards, or, where episodes were merely cut, a geometric series."""
+    gamma = 0.8
+    fqe = FQE(
+        chain(terminates), Constant(action), hidden=32, gamma=gamma, tau=0.05,
+        learning_rate=3e-3, batch_size=128, seed=0,
+    )  # fmt: skip
+    fqe.train(1_200)
+    exact = action * ((1 - gamma**4) if terminates else 1.0) / (1 - gamma)
+    assert fqe.estimate() == pytest.approx(exact, abs=0.15 * abs(exact))
+
+
+def test_policy_and_initial_observations_are_asked_for() -> None:
+    """The errors say what to pass."""
+    with pytest.raises(rlox.errors.ConfigError, match=r"needs policy="):
+        rlox.make("fqe", dataset=chain(True))
+    buffer = rlox.OfflineDatasetBuffer(**chain(True).columns)
+    fqe = FQE(buffer, Constant(0.0), act_high=2.0, hidden=8)
+    with pytest.raises(DatasetError, match="pass initial_obs="):
+        fqe.estimate()
+    assert np.isfinite(fqe.estimate(np.eye(4)))

@@ -1,0 +1,115 @@
+"""Every objective against its equation, written out with plain loops or known in closed form."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from rlox_offline import losses
+
+B, A, K, N = 5, 3, 2, 4
+
+
+def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
+    """Return standard normal numbers in double precision."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def test_td_target_stops_at_terminations_alone() -> None:
+    """R + γ V(s') (1 - terminated)."""
+    target = losses.td_target(
+        torch.tensor([1.0, 1.0]), torch.tensor([0.0, 1.0]), torch.tensor([10.0, 10.0]), 0.9
+    )
+    assert target.tolist() == pytest.approx([10.0, 1.0])
+
+
+def test_critic_loss_sums_over_critics() -> None:
+    """One mean squared error each."""
+    q_values = torch.tensor([[1.0, 2.0], [3.0, 5.0]])
+    assert losses.critic_loss(q_values, torch.tensor([1.0, 1.0])).item() == 0.5 + 10.0
+
+
+def test_td3_bc_weight_carries_no_gradient() -> None:
+    """λ = α / mean |Q|, so scaling Q by a constant changes neither loss nor policy gradient."""
+    weights = numbers(A, seed=1).requires_grad_()
+    data, q_direction = numbers(B, A, seed=2), numbers(A, seed=3)
+
+    def loss_and_gradient(scale: float) -> tuple[float, torch.Tensor]:
+        actions = weights * numbers(B, A, seed=4)
+        q_values = scale * (actions @ q_direction)
+        loss = losses.td3_bc_actor_loss(q_values, actions, data, alpha=2.5)
+        return loss.item(), torch.autograd.grad(loss, weights)[0]
+
+    loss, gradient = loss_and_gradient(1.0)
+    scaled_loss, scaled_gradient = loss_and_gradient(1000.0)
+    assert loss == pytest.approx(scaled_loss, rel=1e-9)
+    torch.testing.assert_close(gradient, scaled_gradient)
+    actions = (weights * numbers(B, A, seed=4)).detach().numpy()
+    q_values = actions @ q_direction.numpy()
+    cloning = sum((a - d) ** 2 for a, d in zip(actions.ravel(), data.numpy().ravel(), strict=True))
+    expected = -2.5 / np.mean(np.abs(q_values)) * np.mean(q_values) + cloning / (B * A)
+    assert loss == pytest.approx(expected, rel=1e-9)
+
+
+def test_expectile_loss_at_one_half_is_half_the_squared_error() -> None:
+    """Symmetric weights."""
+    differences = numbers(B)
+    half = losses.expectile_loss(differences, 0.5)
+    assert half.item() == pytest.approx(0.5 * differences.square().mean().item())
+
+
+@given(expectile=st.floats(0.05, 0.95))
+def test_minimiser_of_the_expectile_loss_is_the_expectile(expectile: float) -> None:
+    """At the minimum τ Σ (x - m)₊ = (1 - τ) Σ (m - x)₊; for {0, 1} that is m = τ."""
+    estimate = torch.tensor(expectile, dtype=torch.float64, requires_grad=True)
+    loss = losses.expectile_loss(torch.tensor([0.0, 1.0]) - estimate, expectile)
+    assert torch.autograd.grad(loss, estimate)[0].item() == pytest.approx(0.0, abs=1e-12)
+
+
+def test_advantage_weights_are_bounded() -> None:
+    """exp(β A), at most 100."""
+    weights = losses.advantage_weights(torch.tensor([0.0, 1.0, 5.0]), 3.0, 100.0)
+    assert weights.tolist() == pytest.approx([1.0, math.exp(3.0), 100.0])
+
+
+def test_cql_penalty_equals_plain_loops() -> None:
+    """Log Σ exp(Q - log density) - Q(data), per critic."""
+    random_q, policy_q = numbers(K, N, B, seed=1), numbers(K, 2 * N, B, seed=2)
+    log_probs, data_q = numbers(2 * N, B, seed=3), numbers(K, B, seed=4)
+    penalty = losses.cql_penalty(random_q, policy_q, log_probs, data_q, A)
+    for k in range(K):
+        total = 0.0
+        for b in range(B):
+            terms = [math.exp(random_q[k, i, b]) / 0.5**A for i in range(N)]
+            terms += [math.exp(policy_q[k, i, b]) / math.exp(log_probs[i, b]) for i in range(2 * N)]
+            total += math.log(sum(terms)) - data_q[k, b].item()
+        assert penalty[k].item() == pytest.approx(total / B, rel=1e-9)
+
+
+def test_cql_penalty_estimates_the_integral() -> None:
+    """With Q(a) = c a in one dimension, log ∫ exp(c a) da = log(2 sinh(c) / c), plus log 2N."""
+    c, n = 1.5, 200_000
+    generator = torch.Generator().manual_seed(0)
+    random = torch.rand((n, 1), generator=generator, dtype=torch.float64) * 2 - 1
+    # a policy with density (1 + a) / 2, by the inverse of its distribution function
+    policy = 2 * torch.rand((n, 1), generator=generator, dtype=torch.float64).sqrt() - 1
+    penalty = losses.cql_penalty(
+        (c * random)[None],
+        (c * policy)[None],
+        torch.log((1 + policy) / 2),
+        torch.zeros((1, 1), dtype=torch.float64),
+        act_dim=1,
+    )
+    exact = math.log(2 * math.sinh(c) / c)
+    assert penalty.item() - math.log(2 * n) == pytest.approx(exact, abs=0.01)
+
+
+def test_bc_losses() -> None:
+    """Mean squared error over batch and dimensions, and mean negative log-likelihood."""
+    assert losses.bc_loss(torch.zeros(2, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0]])).item() == 7.5
+    assert losses.bc_nll(torch.tensor([-1.0, -3.0])).item() == 2.0
