@@ -242,7 +242,7 @@ def test_empty_file_holds_no_options(tmp_path: Path, text: str) -> None:
     ("name", "text", "message"),
     [
         ("c.yaml", "- 1\n", "must hold a mapping of option names, got list"),
-        ("c.yaml", "1: 2\n", "must hold a mapping of option names, got dict"),
+        ("c.yaml", "1: 2\n", "must name its options by text, got 1"),
         ("c.yaml", "a: [", "is not valid: "),
         ("c.yaml", "!!python/object/apply:os.getcwd []", "is not valid: "),
         ("c.json", "{", "is not valid: "),

@@ -148,6 +148,8 @@ def test_a_policy_without_masks_is_refused_on_a_masked_env() -> None:
         def get_action_and_logprob(self, obs: torch.Tensor) -> Any:
             raise AssertionError("not to be called")
 
+        get_value = get_logprob_and_entropy = deterministic = get_action_and_logprob
+
     with (
         PPO(Menus, policy=Blind(), **SMALL, batch_size=32) as ppo,
         pytest.raises(SpaceError, match="get_action_and_logprob has no argument 'action_masks'"),

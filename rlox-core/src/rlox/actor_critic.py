@@ -66,6 +66,7 @@ class ActorCritic:
         ConfigError: there is no such device.
         EnvError: the env cannot be built.
         SpaceError: the env's spaces need a ``policy`` of your own.
+        TypeError: ``policy`` is no module, or lacks a method.
     """
 
     def __init__(
@@ -88,6 +89,8 @@ class ActorCritic:
         device: str = "cpu",
         threads: int | None = 1,
     ) -> None:
+        if policy is not None:
+            _require_actor(policy)
         self.device = find_device(device)
         self.threads = threads
         self._streams = streams
@@ -217,3 +220,14 @@ def fit_to_env(config: ConfigT, env: Any) -> ConfigT:
     if "n_steps" not in config.model_fields_set:
         n_steps = max(sizes.n_envs * sizes.n_steps // count, 1)
     return config.replace(n_envs=count, n_steps=n_steps)
+
+
+def _require_actor(policy: object) -> None:
+    methods = ("get_action_and_logprob", "get_value", "get_logprob_and_entropy", "deterministic")
+    missing = [name for name in methods if not callable(getattr(policy, name, None))]
+    if not isinstance(policy, nn.Module) or missing:
+        lacks = f", which lacks {', '.join(missing)}" if isinstance(policy, nn.Module) else ""
+        raise TypeError(
+            "policy must be a torch.nn.Module with the methods of rlox.protocols.OnPolicyActor, "
+            f"got {type(policy).__name__}{lacks}"
+        )

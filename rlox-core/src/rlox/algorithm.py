@@ -22,6 +22,7 @@ from rlox.config import Config
 from rlox.errors import EnvError
 from rlox.evaluation import EvaluationResult, evaluate
 from rlox.logging import LoggerCallback
+from rlox.logging.base import require_logger
 from rlox.runner import Hooks, run
 from rlox.seeding import SeedStreams, draw_seed
 
@@ -68,6 +69,8 @@ class Algorithm(ABC):
         self.config: Any = config
         self.env_source = env
         self.callbacks = CallbackList(callbacks)
+        if logger is not None:
+            require_logger(logger)
         self.logger = logger
         self.resources = ExitStack()
         """What :meth:`close` frees; algorithms add their envs."""

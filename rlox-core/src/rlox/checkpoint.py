@@ -12,6 +12,7 @@ or the new one, never half of one.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -24,7 +25,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as safetensors_bytes
 
 from rlox.envs import env_id_of
-from rlox.errors import CheckpointError
+from rlox.errors import CheckpointError, ConfigError
 from rlox.versions import installed_versions
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ def save(algorithm: Algorithm, path: str | Path) -> None:
     Raises:
         OSError: the file cannot be written; an older one at ``path`` is intact.
     """
+    if Path(path).is_dir():
+        raise IsADirectoryError(errno.EISDIR, "a checkpoint is a file, not a folder", str(path))
     tensors: dict[str, np.ndarray[Any, Any]] = {}
     state = {
         "clock": algorithm.clock.state_dict(),
@@ -249,6 +252,8 @@ def load(
     cls: type[AlgorithmT], path: str | Path, env: Any, arguments: Mapping[str, Any]
 ) -> AlgorithmT:
     """Restore an algorithm; see :meth:`rlox.Algorithm.from_checkpoint`."""
+    if "config" in arguments:
+        raise ConfigError("a checkpoint brings its own config; pass the options to change by name")
     manifest, tensors = _read(Path(path), with_arrays=True)
     if manifest.get("name") != cls.name:
         raise CheckpointError(
@@ -273,7 +278,8 @@ def load(
         algorithm.load_state_dict(state["algorithm"])
         algorithm.callbacks.load_state_dict(state["callbacks"])
     except _MISFITS as error:
-        raise CheckpointError(
-            f"checkpoint '{path}' does not fit: {type(error).__name__}: {error}"
-        ) from error
+        reason = str(error) if isinstance(error, CheckpointError) else repr(error)
+        saved = manifest.get("env_id")
+        other = f" (it was saved on the env {saved!r}, not {env!r})" if saved != env else ""
+        raise CheckpointError(f"checkpoint '{path}' does not fit{other}: {reason}") from error
     return algorithm  # type: ignore[no-any-return]

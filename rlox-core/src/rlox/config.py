@@ -6,7 +6,6 @@ source; the CLI's flags, the documentation's tables and the JSON schema are gene
 
 from __future__ import annotations
 
-import json
 import types
 import typing
 from collections.abc import Mapping
@@ -14,7 +13,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -24,6 +22,7 @@ from pydantic import (
     field_validator,
 )
 
+from rlox.config_files import read_mapping, to_yaml
 from rlox.errors import ConfigError, suggest
 from rlox.schedules import Linear, Piecewise, ScheduleValue
 
@@ -57,6 +56,10 @@ UNSET = Unset.UNSET
 """Default of an argument that the config decides when the caller says nothing."""
 
 
+LARGEST = {"envs": 1 << 16, "units": 1 << 13, "env steps per env": 10**6}
+"""By unit, sizes beyond which a number is a slip, told here before it exhausts the memory."""
+
+
 def option(default: Any, *, help: str, unit: str, source: str, **bounds: Any) -> Any:  # noqa: A002
     """Return a config field with its documentation.
 
@@ -73,8 +76,9 @@ def option(default: Any, *, help: str, unit: str, source: str, **bounds: Any) ->
 
 
 def count(default: int | None, *, help: str, unit: str, source: str, ge: int = 1) -> Any:  # noqa: A002
-    """Return an integer field that is at least ``ge``."""
-    return option(default, help=help, unit=unit, source=source, ge=ge)
+    """Return an integer field that is at least ``ge``, and no larger than machines are."""
+    bounds = {"le": LARGEST[unit]} if unit in LARGEST else {}
+    return option(default, help=help, unit=unit, source=source, ge=ge, **bounds)
 
 
 def coefficient(default: float | None, *, help: str, unit: str = "1", source: str) -> Any:  # noqa: A002
@@ -207,7 +211,7 @@ class Config(BaseModel):
 
     def to_yaml(self) -> str:
         """Return the config as YAML that :meth:`load` reads back equal."""
-        return yaml.dump(self.to_dict(), Dumper=_Dumper, sort_keys=False)
+        return to_yaml(self.to_dict())
 
     @classmethod
     def load(cls: type[ConfigT], path: str | Path) -> ConfigT:
@@ -217,43 +221,6 @@ class Config(BaseModel):
             ConfigError: the file is missing, is not a mapping, or holds a wrong option.
         """
         return cls(**read_mapping(path))
-
-
-class _Dumper(yaml.SafeDumper):
-    """A YAML writer whose floats YAML readers take for floats (``3.0e-4``, never ``3e-4``)."""
-
-
-def _represent_float(dumper: yaml.SafeDumper, value: float) -> yaml.ScalarNode:
-    text = repr(value)
-    if "e" in text and "." not in text:
-        text = text.replace("e", ".0e", 1)
-    return dumper.represent_scalar("tag:yaml.org,2002:float", text)
-
-
-_Dumper.add_representer(float, _represent_float)
-
-
-def read_mapping(path: str | Path) -> dict[str, Any]:
-    """Return the mapping in a YAML or JSON file.
-
-    Raises:
-        ConfigError: the file cannot be read or holds something else.
-    """
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-        values = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except OSError as error:
-        raise ConfigError(f"config file '{path}' cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, ValueError) as error:
-        raise ConfigError(f"config file '{path}' is not valid: {error}") from None
-    if values is None:
-        return {}
-    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise ConfigError(
-            f"config file '{path}' must hold a mapping of option names, got {type(values).__name__}"
-        )
-    return values
 
 
 def resolve_config(

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from rlox.checks import require_integer
 from rlox.envs import fixed_env_count, make_vec_env
 from rlox.errors import EnvError
 from rlox.protocols import MaskingVecEnv, VecEnv
@@ -90,12 +91,13 @@ def evaluate(
         max_envs: upper bound of the copies.
 
     Raises:
-        ValueError: ``n_episodes`` is not positive.
+        TypeError: ``n_episodes`` or ``seed`` is no integer.
+        ValueError: ``n_episodes`` is not positive, or ``seed`` is negative.
         EnvError: the env is the very instance that ``predictor`` trains on and cannot be made
             anew; to evaluate on it would end its episodes behind the training's back.
     """
-    if n_episodes < 1:
-        raise ValueError(f"n_episodes must be at least 1, got {n_episodes}")
+    n_episodes = require_integer("n_episodes", n_episodes, at_least=1)
+    seed = require_integer("seed", seed, at_least=0)
     vec_env, ours = _evaluation_env(env, min(n_episodes, max_envs))
     if not ours and env is getattr(predictor, "env_source", None):
         raise EnvError(

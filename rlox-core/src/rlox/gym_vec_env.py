@@ -223,6 +223,12 @@ def _vectorize(
             raise EnvError(
                 f"the env callable must return a gymnasium.Env, got {type(made).__name__}"
             )
+        for space in ("observation_space", "action_space"):
+            if not isinstance(getattr(made, space, None), gymnasium.Space):
+                raise EnvError(
+                    f"{type(made).__name__}.{space} must be a gymnasium.Space, got "
+                    f"{getattr(made, space, None)!r}; set it in the env's constructor"
+                )
         return made
 
     vector_class = AsyncVectorEnv if vectorization == "async" else SyncVectorEnv

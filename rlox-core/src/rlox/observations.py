@@ -7,6 +7,7 @@ stays uint8, the whole numbers of ``Discrete`` and ``MultiDiscrete`` are int64, 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import gymnasium
@@ -27,7 +28,7 @@ class ObservationRows:
         space: of one env's observation.
 
     Raises:
-        SpaceError: a leaf has no arrays of one shape.
+        SpaceError: a leaf has no arrays of one shape, or none holds a number.
     """
 
     def __init__(self, space: gymnasium.Space[Any]) -> None:
@@ -35,6 +36,8 @@ class ObservationRows:
         leaves = leaf_spaces(space)
         dtypes = {name: _dtype(leaf) for name, leaf in leaves.items()}
         shapes = {name: leaf.shape for name, leaf in leaves.items()}
+        if not any(math.prod(shape or ()) for shape in shapes.values()):
+            raise SpaceError(f"observations must hold numbers, got {space}")
         nested = is_nested(space)
         self._dtypes: Any = dtypes if nested else dtypes[""]
         self._shapes: Any = shapes if nested else shapes[""]

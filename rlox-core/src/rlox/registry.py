@@ -81,9 +81,14 @@ class Registry:
         """Return what is registered under ``name``.
 
         Raises:
+            TypeError: the name is no text.
             UnknownNameError: nothing is; the text has the nearest names.
             PluginConflictError: two distributions claim it; the text names both.
         """
+        given: object = name
+        if not isinstance(given, str):
+            kind = hook.removeprefix("rlox_").rstrip("s").replace("_", " ")
+            raise TypeError(f"the name of the {kind} must be text, got {given!r}")
         found = self._found.get((hook, name), [])
         if len(found) > 1:
             raise PluginConflictError(self._conflict(hook, name))

@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from rlox.callbacks import Phase
+from rlox.checks import require_integer
 
 if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
@@ -99,7 +99,7 @@ def run(algorithm: Algorithm, total_timesteps: int | None) -> dict[str, float]:
         if not clock.remaining:
             raise ValueError("there is no interrupted training to finish; pass total_timesteps")
     else:
-        clock.extend(_positive_integer(total_timesteps))
+        clock.extend(require_integer("total_timesteps", total_timesteps, at_least=1))
     metrics: dict[str, float] = {"mean_reward": float("nan")}
     logger = algorithm.logger
     hooks = Hooks(algorithm)
@@ -123,11 +123,3 @@ def run(algorithm: Algorithm, total_timesteps: int | None) -> dict[str, float]:
     finally:
         algorithm.callbacks.on_training_end(step=clock.steps, algo=algorithm, metrics=metrics)
     return metrics
-
-
-def _positive_integer(total_timesteps: object) -> int:
-    if isinstance(total_timesteps, bool) or not isinstance(total_timesteps, Integral):
-        raise TypeError(f"total_timesteps must be an integer, got {total_timesteps!r}")
-    if total_timesteps < 1:
-        raise ValueError(f"total_timesteps must be at least 1, got {total_timesteps}")
-    return int(total_timesteps)

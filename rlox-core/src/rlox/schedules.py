@@ -32,6 +32,18 @@ __all__ = ["Linear", "Piecewise", "ScheduleValue", "Schedules", "evaluate_schedu
 class _Schedule(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    def __init__(self, **values: Any) -> None:
+        """Validate ``values``.
+
+        Raises:
+            ConfigError: an option is unknown or wrong; the text names all of them.
+        """
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            expected = "; ".join(map(_describe, error.errors()))
+            raise ConfigError(f"{type(self).__name__}: expected {expected}") from None
+
 
 class Linear(_Schedule):
     """A straight line from ``start`` at 0 to ``end`` at ``until`` env steps, then constant."""
@@ -113,10 +125,11 @@ def _parse(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a finite number")
     if isinstance(value, Mapping) and str(value.get("kind")) in _KINDS:
+        kind = _KINDS[str(value["kind"])]
         try:
-            return _KINDS[str(value["kind"])].model_validate(value)
-        except ValidationError as error:
-            raise ValueError("; ".join(map(_describe, error.errors()))) from None
+            return kind(**value)
+        except ConfigError as error:
+            raise ValueError(str(error).removeprefix(f"{kind.__name__}: expected ")) from None
     if not isinstance(value, (numbers.Real, Linear, Piecewise)):
         raise ValueError(_EXPECTED)
     return value
@@ -132,6 +145,8 @@ def _whole(text: str) -> str | float:
 
 def _describe(problem: Any) -> str:
     where = ".".join(map(str, problem["loc"]))
+    if problem["type"] == "extra_forbidden":
+        return f"no '{where}'"
     if problem["type"] == "missing":
         return f"{where} to be given"
     expected = problem["msg"].removeprefix("Value error, ").replace("Input should be", "to be")
@@ -163,7 +178,8 @@ class Schedules:
         overrides: callables ``env_steps -> value`` that win over the config's fields.
 
     Raises:
-        ConfigError: ``overrides`` has a name that is not scheduled.
+        ConfigError: ``overrides`` is no mapping, has a name that is not scheduled, or a value that
+            is not callable.
     """
 
     def __init__(
@@ -172,8 +188,18 @@ class Schedules:
         names: Sequence[str],
         overrides: Mapping[str, Callable[[int], float]] | None = None,
     ) -> None:
+        if not isinstance(overrides or {}, Mapping):
+            raise ConfigError(
+                f"schedules must be a mapping of names to callables, got {overrides!r}"
+            )
         for unknown in set(overrides or ()) - set(names):
-            raise ConfigError(f"no schedule is named '{unknown}'{suggest(unknown, names)}")
+            raise ConfigError(f"no schedule is named '{unknown}'{suggest(str(unknown), names)}")
+        for name, schedule in dict(overrides or {}).items():
+            if not callable(schedule):
+                raise ConfigError(
+                    f"schedules['{name}'] must be a callable of the env steps, got {schedule!r}; "
+                    f"numbers and linear or piecewise schedules are the option {name}="
+                )
         self._schedules = {name: getattr(config, name) for name in names} | dict(overrides or {})
 
     def at(self, env_steps: int, total_env_steps: int) -> dict[str, float]:

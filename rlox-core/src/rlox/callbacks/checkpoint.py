@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from rlox.callbacks.base import Callback
-from rlox.callbacks.frequency import Multiples, require_at_least
+from rlox.callbacks.frequency import Multiples
+from rlox.checks import require_integer
 
 __all__ = ["CheckpointCallback"]
 
@@ -40,7 +41,7 @@ class CheckpointCallback(Callback):
         keep_last: int | None = None,
     ) -> None:
         if keep_last is not None:
-            require_at_least(1, keep_last=keep_last)
+            require_integer("keep_last", keep_last, at_least=1)
         self.save_freq = save_freq
         self.save_path = Path(save_path)
         self.verbose = verbose

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from rlox.callbacks.base import Callback
 from rlox.callbacks.frequency import require_at_least
+from rlox.checks import require_integer
 
 __all__ = ["EarlyStoppingCallback", "Monitor"]
 
@@ -41,7 +42,7 @@ class EarlyStoppingCallback(Callback):
         monitor: Monitor = "train",
         verbose: bool = True,
     ) -> None:
-        require_at_least(1, patience=patience)
+        require_integer("patience", patience, at_least=1)
         require_at_least(0, min_delta=min_delta)
         if monitor not in get_args(Monitor):
             raise ValueError(f"monitor must be 'train' or 'eval', got '{monitor}'")

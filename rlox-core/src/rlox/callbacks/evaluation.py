@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rlox.callbacks.base import Callback
-from rlox.callbacks.frequency import Multiples, require_at_least
+from rlox.callbacks.frequency import Multiples
+from rlox.checks import require_integer
 
 __all__ = ["EvalCallback"]
 
@@ -39,7 +40,7 @@ class EvalCallback(Callback):
         deterministic: bool = True,
         seed: int = 0,
     ) -> None:
-        require_at_least(1, n_eval_episodes=n_eval_episodes)
+        require_integer("n_eval_episodes", n_eval_episodes, at_least=1)
         self.eval_env = eval_env
         self.eval_freq = eval_freq
         self.n_eval_episodes = n_eval_episodes

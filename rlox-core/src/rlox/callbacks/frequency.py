@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rlox.checks import require_integer
+
 __all__ = ["Multiples", "require_at_least"]
 
 
@@ -16,13 +18,13 @@ class Multiples:
         frequency: in the training's steps, :attr:`rlox.clock.Clock.unit`.
 
     Raises:
-        ValueError: ``frequency`` is not positive.
+        TypeError: ``frequency`` is no integer.
+        ValueError: it is not positive.
     """
 
     def __init__(self, name: str, frequency: int) -> None:
-        require_at_least(1, **{name: frequency})
-        self._frequency = frequency
-        self._next = frequency
+        self._frequency = require_integer(name, frequency, at_least=1)
+        self._next = self._frequency
 
     def count_from(self, step: int) -> None:
         """Take the multiples up to env step ``step`` for done."""

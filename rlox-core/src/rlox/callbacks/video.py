@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from rlox.callbacks.base import Callback
 from rlox.callbacks.frequency import Multiples, require_at_least
 from rlox.callbacks.video_files import VideoFormat
+from rlox.checks import require_integer
 from rlox.errors import import_extra
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class VideoCallback(Callback):
         deterministic: bool = True,
         seed: int = 0,
     ) -> None:
-        require_at_least(1, n_episodes=n_episodes)
+        require_integer("n_episodes", n_episodes, at_least=1)
         if fps is not None:
             require_at_least(1, fps=fps)
         if format not in get_args(VideoFormat):

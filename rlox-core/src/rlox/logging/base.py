@@ -30,6 +30,19 @@ class LoggerCallback:
         """Write out what is pending and free the resources."""
 
 
+def require_logger(logger: object) -> None:
+    """Refuse what is no logger.
+
+    Raises:
+        TypeError: it is a class, a name, or anything else.
+    """
+    if not isinstance(logger, LoggerCallback):
+        raise TypeError(
+            f"a logger must be a rlox.logging.LoggerCallback object, got {logger!r}; rlox.make "
+            "takes names too"
+        )
+
+
 class LoggerList(LoggerCallback):
     """Several loggers in sequence.
 
@@ -38,6 +51,8 @@ class LoggerList(LoggerCallback):
     """
 
     def __init__(self, *loggers: LoggerCallback) -> None:
+        for logger in loggers:
+            require_logger(logger)
         self.loggers = loggers
 
     def on_train_step(self, step: int, metrics: Metrics) -> None:

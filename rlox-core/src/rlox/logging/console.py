@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlox.checks import require_integer
 from rlox.logging.base import LoggerCallback, Metrics
 
 __all__ = ["ConsoleLogger"]
@@ -15,9 +16,7 @@ class ConsoleLogger(LoggerCallback):
     """
 
     def __init__(self, log_interval: int = 1000) -> None:
-        if log_interval < 1:
-            raise ValueError(f"log_interval must be at least 1, got {log_interval}")
-        self.log_interval = log_interval
+        self.log_interval = require_integer("log_interval", log_interval, at_least=1)
         self._next = 0
 
     def on_train_step(self, step: int, metrics: Metrics) -> None:
