@@ -1,4 +1,4 @@
-"""Sampling a replay buffer: rlox against NumPy and the buffers of other libraries.
+"""Sampling replay buffers: rlox against NumPy, a bare gather and the buffers of other libraries.
 
 python benchmarks/replay.py [--rounds 30]
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any
 
 import gymnasium
@@ -23,6 +24,10 @@ LAYOUTS = {
 """Capacity, shape of the observation, length of the action, type of the observation."""
 
 BATCH_SIZES = (32, 256, 1024)
+
+PRIORITIZED = 1_000_000
+"""Transitions in the prioritized buffers of the second measurement."""
+
 Arrays = tuple[np.ndarray, ...]
 
 
@@ -56,6 +61,35 @@ def numpy_sampler(rows: Arrays) -> Callable[[int], Any]:
     def sample(batch_size: int) -> Arrays:
         chosen = rng.integers(len(rows[0]), size=batch_size)
         return tuple(array[chosen] for array in rows)
+
+    return sample
+
+
+def gather_sampler(rows: Arrays) -> Callable[[int], Any]:
+    """Return a compiled loop that copies rows drawn before into arrays that are there already."""
+    import numba
+
+    @numba.njit
+    def gather(slots: Any, rows: Any, out: Any) -> None:
+        obs, actions, rewards, terminated, truncated, next_obs = rows
+        to_obs, to_actions, to_rewards, to_terminated, to_truncated, to_next_obs = out
+        for row in range(len(slots)):
+            slot = slots[row]
+            to_obs[row] = obs[slot]
+            to_next_obs[row] = next_obs[slot]
+            to_actions[row] = actions[slot]
+            to_rewards[row] = rewards[slot]
+            to_terminated[row] = terminated[slot]
+            to_truncated[row] = truncated[slot]
+
+    flat = tuple(array if array.ndim == 1 else array.reshape(len(array), -1) for array in rows)
+    rng = np.random.default_rng(0)
+    outs = {size: tuple(array[:size].copy() for array in flat) for size in BATCH_SIZES}
+    # enough of them that the cache remembers none of the rows
+    turns = {size: cycle(rng.integers(len(flat[0]), size=(500, size))) for size in BATCH_SIZES}
+
+    def sample(batch_size: int) -> None:
+        gather(next(turns[batch_size]), flat, outs[batch_size])
 
     return sample
 
@@ -125,12 +159,86 @@ def samplers(layout: str, peers: list[str]) -> dict[str, Callable[[int], Any]]:
     uniform.push_batch(*rows)
     prioritized.push_batch(*rows, priorities=np.random.default_rng(0).random(capacity) + 0.01)
     outs = {size: uniform.sample(size) for size in BATCH_SIZES}
+    contenders = {name: PEERS[name](rows) for name in peers}
+    if dtype == np.float32 and installed("numba"):
+        # the compiled loop copies long rows element by element, NumPy as a whole
+        contenders["bare gather (numba)"] = gather_sampler(rows)
     return {
         "rlox": uniform.sample,
         "rlox, out=": lambda size: uniform.sample(size, out=outs[size]),
         "rlox prioritized": prioritized.sample,
         "NumPy fancy indexing": numpy_sampler(rows),
-    } | {name: PEERS[name](rows) for name in peers}
+    } | contenders
+
+
+def cpprb_prioritized() -> Callable[[], Any]:
+    """Return a draw and an update of cpprb's prioritized buffer."""
+    import cpprb
+
+    fields = {"obs": {"shape": 4}, "next_obs": {"shape": 4}, "act": {}, "rew": {}, "done": {}}
+    buffer = cpprb.PrioritizedReplayBuffer(PRIORITIZED, fields, alpha=0.6)
+    obs, actions, rewards, terminated, _, next_obs = transitions(PRIORITIZED, (4,), 1, np.float32)
+    priorities = np.random.default_rng(0).random(PRIORITIZED) + 0.01
+    buffer.add(
+        obs=obs, act=actions, rew=rewards, next_obs=next_obs, done=terminated, priorities=priorities
+    )
+
+    def turn() -> None:
+        batch = buffer.sample(256, beta=0.4)
+        buffer.update_priorities(batch["indexes"], batch["weights"] + 0.01)
+
+    return turn
+
+
+def torchrl_prioritized() -> Callable[[], Any]:
+    """Return a draw and an update of torchrl's prioritized buffer."""
+    import torch
+    from tensordict import TensorDict
+    from torchrl.data import LazyTensorStorage, TensorDictPrioritizedReplayBuffer
+
+    rows = transitions(PRIORITIZED, (4,), 1, np.float32)
+    names = ("obs", "action", "reward", "terminated", "truncated", "next_obs")
+    tensors = {name: torch.from_numpy(array) for name, array in zip(names, rows, strict=True)}
+    storage = LazyTensorStorage(PRIORITIZED)
+    buffer = TensorDictPrioritizedReplayBuffer(
+        alpha=0.6, beta=0.4, storage=storage, batch_size=256, priority_key="td_error"
+    )
+    tensors["td_error"] = torch.rand(PRIORITIZED) + 0.01
+    buffer.extend(TensorDict(tensors, batch_size=PRIORITIZED))
+
+    def turn() -> None:
+        batch = buffer.sample()
+        batch["td_error"] = torch.rand(256) + 0.01
+        buffer.update_tensordict_priority(batch)
+
+    return turn
+
+
+def rlox_prioritized() -> Callable[[], Any]:
+    """Return a draw and an update of rlox's prioritized buffer."""
+    buffer = rlox_native.PrioritizedReplayBuffer(PRIORITIZED, 4, 1, seed=0)
+    priorities = np.random.default_rng(0).random(PRIORITIZED) + 0.01
+    buffer.push_batch(*transitions(PRIORITIZED, (4,), 1, np.float32), priorities=priorities)
+
+    def turn() -> None:
+        batch = buffer.sample(256)
+        buffer.update_priorities(batch["indices"], batch["weights"] + 0.01)
+
+    return turn
+
+
+def prioritized(peers: list[str], rounds: int) -> list[dict[str, Any]]:
+    """Measure drawing 256 of a million transitions and updating their priorities."""
+    makers = {"cpprb": cpprb_prioritized, "torchrl": torchrl_prioritized}
+    turns = {"rlox": rlox_prioritized()}
+    turns |= {name: makers[name]() for name in peers if name in makers}
+    interleave(turns, 20)
+    rows = []
+    for name, seconds in interleave(turns, 20 * rounds).items():
+        us = summary([second * 1e6 for second in seconds])
+        rows.append({"contender": name, "us": us})
+        print(f"prioritized, sample and update 256  {name:22s} {us['median']:10.1f} us")
+    return rows
 
 
 def main() -> None:
@@ -157,7 +265,8 @@ def main() -> None:
                 us = summary([second / calls * 1e6 for second in seconds])
                 rows.append({"rows": layout, "batch_size": size, "contender": name, "us": us})
                 print(f"{layout:9s} {size:5d}  {name:22s} {us['median']:10.1f} us")
-    print(write("replay", {"rounds": rounds, "machine": where, "sample": rows}))
+    result = {"rounds": rounds, "machine": where, "sample": rows}
+    print(write("replay", result | {"prioritized": prioritized(peers, rounds)}))
 
 
 if __name__ == "__main__":

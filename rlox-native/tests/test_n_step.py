@@ -61,8 +61,8 @@ def test_a_transition_spans_the_steps_of_its_env(cls, capacity, n_envs, n_step, 
     rewards = rng.integers(-8, 9, (n, n_envs)).astype(np.float32)
     buffer = cls(capacity, 1, 1, n_envs=n_envs, n_step=n_step, gamma=gamma, seed=0)
     expected = oracle(push_steps(buffer, ends, rewards), capacity, n_step, gamma)
-    batch = buffer.sample(200, seed=seed)
-    for row in range(200):
+    batch = buffer.sample(60, seed=seed)
+    for row in range(60):
         number = batch["obs"][row, 0]
         total, discount, next_obs, terminated, truncated = expected[number]
         assert batch["actions"][row, 0] == number
@@ -70,7 +70,7 @@ def test_a_transition_spans_the_steps_of_its_env(cls, capacity, n_envs, n_step, 
         np.testing.assert_allclose(batch["discounts"][row], discount, rtol=1e-6)
         assert batch["next_obs"][row, 0] == next_obs
         assert (batch["terminated"][row], batch["truncated"][row]) == (terminated, truncated)
-    assert set(buffer.sample(3_000, seed=1)["obs"][:, 0]) == set(expected)
+    assert set(buffer.sample(1_000, seed=1)["obs"][:, 0]) == set(expected)
 
 
 def test_three_steps_by_hand():
@@ -136,7 +136,7 @@ def test_steps_of_some_envs_alone_are_refused(cls):
         ({"gamma": 1.5}, ValueError, r"gamma must lie in \[0, 1\], got 1.5"),
         ({"gamma": np.nan}, ValueError, r"gamma must lie in \[0, 1\], got NaN"),
         ({"gamma": "x"}, TypeError, "gamma must be a real number"),
-        ({"steps": 3}, TypeError, "a buffer has no option 'steps'; the options are obs_dtype"),
+        ({"steps": 3}, TypeError, "there is no option 'steps'; the options are obs_dtype"),
     ],
 )
 def test_impossible_options_are_refused(cls, options, error, message):

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlox_native import CartPole, VecEnv
+    from rlox_native import CartPole, MmapReplayBuffer, VecEnv
 
     from rlox.algorithm import Algorithm
     from rlox.config import Config
@@ -88,7 +88,7 @@ _KERNELS = (
 )
 """Rust where it is installed, the NumPy reference otherwise."""
 
-_NATIVE = ("CartPole", "VecEnv")
+_NATIVE = ("CartPole", "MmapReplayBuffer", "VecEnv")
 """Rust only."""
 
 __all__ = [
@@ -101,6 +101,7 @@ __all__ = [
     "DPOPair",
     "EnvBackendSpec",
     "LoggerSpec",
+    "MmapReplayBuffer",
     "OfflineDatasetBuffer",
     "PrioritizedReplayBuffer",
     "ReplayBuffer",

@@ -2,6 +2,7 @@
 
 from rlox_native._native import (
     CartPole,
+    MmapReplayBuffer,
     OfflineDatasetBuffer,
     PackedSequences,
     PrioritizedReplayBuffer,
@@ -30,6 +31,7 @@ from rlox_native._native import (
 
 __all__ = [
     "CartPole",
+    "MmapReplayBuffer",
     "OfflineDatasetBuffer",
     "PackedSequences",
     "PrioritizedReplayBuffer",

@@ -1,4 +1,5 @@
 from collections.abc import Iterable, Iterator, Sequence
+from os import PathLike
 from typing import (
     Any,
     Final,
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 __all__ = [
     "CartPole",
+    "MmapReplayBuffer",
     "OfflineDatasetBuffer",
     "PackedSequences",
     "PrioritizedReplayBuffer",
@@ -802,6 +804,176 @@ class VecEnv:
 
     def close(self) -> None:
         """Do nothing: the envs hold no resource but memory."""
+
+@final
+class MmapReplayBuffer:
+    """The last ``total_capacity`` transitions: the newest in memory, the others in a file.
+
+    Draws are those of a :class:`ReplayBuffer` of ``total_capacity``, and so is all that is not said
+    here. A transition is in the file before its place in memory is taken, so a full disk loses
+    none: what there is no room for is refused with an OSError. Every transition in the file has a
+    checksum, which is compared whenever it is read. The file is locked while the buffer is open.
+
+    With ``keep`` the file is a store: :meth:`flush` makes durable what is stored, together with the
+    random stream, and a buffer of the same sizes over the same path goes on from the last flush,
+    however the process before ended. Opening reads the file once and checks all of it. The buffer
+    also flushes of itself, at least every ``2 * hot_capacity`` pushes, and when it is closed.
+
+    A call releases the interpreter lock; calls from several threads are done one after the other.
+    It is a context manager, which closes it.
+
+    Args:
+        hot_capacity: how many transitions lie in memory, at least 1.
+        total_capacity: how many transitions fit, at least ``hot_capacity``.
+        obs_dim: the shape of an observation; an integer is the length of a vector.
+        act_dim: the shape of an action.
+        cold_path: the file. It must be new, empty, or one that a buffer with the same ``keep`` left
+            behind.
+        keep: whether the file stays when the buffer is closed, to be opened again; otherwise it is
+            deleted by :meth:`close`, and when the buffer goes.
+        obs_dtype: uint8, int32, int64, float32 or float64.
+        act_dtype: float32 or int64.
+        seed: seed of the buffer's own random stream, or ``None`` for one from the operating system;
+            a buffer that is opened again goes on with the stream it had.
+
+    Raises:
+        ValueError: a size, type or seed is out of range.
+        TypeError: an argument has the wrong type.
+        MemoryError: the machine has less memory available than ``hot_capacity`` transitions take.
+        OSError: the file cannot be written, is another buffer's or none's, holds other sizes or
+            types, or is damaged.
+
+    Example:
+        >>> import tempfile
+        >>> path = tempfile.mkdtemp() + "/cold.bin"
+        >>> with MmapReplayBuffer(10, 1000, obs_dim=2, act_dim=1, cold_path=path) as buffer:
+        ...     for k in range(50):
+        ...         buffer.push([k, k], 0.5, 1.0, False, False, [k, k])
+        ...     buffer.sample(batch_size=32, seed=0)["obs"].shape
+        (32, 2)
+    """
+
+    def __new__(
+        cls,
+        hot_capacity: SupportsIndex,
+        total_capacity: SupportsIndex,
+        obs_dim: SupportsIndex | Sequence[SupportsIndex],
+        act_dim: SupportsIndex | Sequence[SupportsIndex],
+        cold_path: str | PathLike[str],
+        keep: bool = False,
+        *,
+        obs_dtype: DTypeLike = "float32",
+        act_dtype: DTypeLike = "float32",
+        seed: SupportsIndex | None = None,
+    ) -> MmapReplayBuffer: ...
+    @property
+    def capacity(self) -> int:
+        """How many transitions fit, in memory and in the file."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the buffer takes when it is full, without the file."""
+
+    def __len__(self) -> int:
+        """Return how many transitions are stored."""
+
+    def push(
+        self,
+        obs: ArrayLike,
+        action: ArrayLike,
+        reward: SupportsFloat,
+        terminated: SupportsFloat,
+        truncated: SupportsFloat,
+        next_obs: ArrayLike | None = None,
+    ) -> None:
+        """Store one transition, as :meth:`ReplayBuffer.push` does.
+
+        Args:
+            obs: shape ``obs_dim``.
+            action: shape ``act_dim``.
+            reward: stored as float32.
+            terminated: whether the task ended.
+            truncated: whether the episode was cut.
+            next_obs: what the step led to, shape ``obs_dim``.
+
+        Raises:
+            OSError: the file cannot take an older transition; nothing is stored.
+            ValueError: as there.
+            TypeError: as there.
+            RuntimeError: the buffer is closed.
+        """
+
+    def push_batch(
+        self,
+        obs: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | None = None,
+    ) -> None:
+        """Store n transitions, as :meth:`ReplayBuffer.push_batch` does.
+
+        Args:
+            obs: shape ``(n, *obs_dim)``.
+            actions: shape ``(n, *act_dim)``, or ``(n,)`` where an action is one number.
+            rewards: shape ``(n,)``.
+            terminated: shape ``(n,)``.
+            truncated: shape ``(n,)``.
+            next_obs: shape ``(n, *obs_dim)``.
+
+        Raises:
+            OSError: the file cannot take older transitions. Where n is at most ``hot_capacity``
+                nothing is stored, otherwise a multiple of it.
+            ValueError: as there; nothing is stored.
+            TypeError: as there.
+            RuntimeError: the buffer is closed.
+        """
+
+    def sample(
+        self,
+        batch_size: SupportsIndex,
+        seed: SupportsIndex | None = None,
+        *,
+        out: dict[str, NDArray[Any]] | None = None,
+    ) -> dict[str, NDArray[Any]]:
+        """Draw transitions uniformly with replacement, as :meth:`ReplayBuffer.sample` does.
+
+        Args:
+            batch_size: how many, B; at least 1, and as many as you like.
+            seed: makes the call reproducible; ``None`` goes on with the buffer's own stream.
+            out: C-contiguous arrays to write into, with the keys, shapes and types of the result.
+
+        Returns:
+            What :meth:`ReplayBuffer.sample` returns.
+
+        Raises:
+            OSError: the file cannot be read, or a transition in it is damaged.
+            RuntimeError: as there, or the buffer is closed.
+            ValueError: as there.
+            TypeError: as there.
+            MemoryError: as there.
+        """
+
+    def flush(self) -> None:
+        """Make durable what is stored, and the random stream; without ``keep``, do nothing.
+
+        Raises:
+            OSError: the disk cannot take it; what was durable stays so, and nothing is lost.
+            RuntimeError: the buffer is closed.
+        """
+
+    def close(self) -> None:
+        """Flush where the file is to be kept, delete it where it is not, and let go of it.
+
+        Closing a closed buffer does nothing.
+
+        Raises:
+            OSError: as :meth:`flush`; the buffer stays open.
+        """
+
+    def __enter__(self) -> MmapReplayBuffer: ...
+    def __exit__(self, *_exception: object) -> None: ...
 
 @final
 class OfflineDatasetBuffer:

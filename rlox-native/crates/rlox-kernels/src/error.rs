@@ -141,6 +141,26 @@ pub enum KernelError {
         /// Every known name.
         known: &'static [&'static str],
     },
+    /// The operating system could not do something with a file.
+    #[error("cannot {action} '{path}': {reason}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: String,
+        /// The operating system's number of the error.
+        code: Option<i32>,
+        /// The operating system's words.
+        reason: String,
+    },
+    /// A file is not what it should be.
+    #[error("'{path}' {reason}")]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong with it, and what to do.
+        reason: &'static str,
+    },
     /// Memory for an object of the requested size could not be had.
     #[error("not enough memory for {name} = {requested}")]
     OutOfMemory {
@@ -167,6 +187,9 @@ pub enum StateError {
     /// A vector env was stepped before its first episodes began.
     #[error("the envs have not been reset; call reset_all() before stepping")]
     BatchNotReset,
+    /// A buffer over a file was used after it was closed.
+    #[error("the buffer is closed")]
+    Closed,
     /// A buffer was sampled before anything was pushed.
     #[error("the buffer is empty; push a transition before sampling")]
     EmptyBuffer,

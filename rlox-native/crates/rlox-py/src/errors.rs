@@ -11,7 +11,11 @@ pub(crate) fn raise(error: KernelError) -> PyErr {
     match error {
         KernelError::State(_) => PyRuntimeError::new_err(text),
         KernelError::OutOfMemory { .. } => PyMemoryError::new_err(text),
-        KernelError::NoEntropy => PyOSError::new_err(text),
+        // With the number, Python chooses the subclass.
+        KernelError::Io { code: Some(code), .. } => PyOSError::new_err((code, text)),
+        KernelError::NoEntropy | KernelError::File { .. } | KernelError::Io { .. } => {
+            PyOSError::new_err(text)
+        }
         _ => PyValueError::new_err(text),
     }
 }

@@ -44,7 +44,9 @@ mod _native {
     #[pymodule_export]
     use super::packing::{PackedSequences, pack_sequences};
     #[pymodule_export]
-    use super::replay::{OfflineDatasetBuffer, PrioritizedReplayBuffer, ReplayBuffer};
+    use super::replay::{
+        MmapReplayBuffer, OfflineDatasetBuffer, PrioritizedReplayBuffer, ReplayBuffer,
+    };
     #[pymodule_export]
     use super::returns::{
         compute_discounted_returns, compute_lambda_returns, compute_n_step_returns, compute_vtrace,

@@ -1,5 +1,8 @@
 //! Transitions on their way into a buffer and out of it.
 
+use std::ops::Range;
+
+use super::layout::{Field, Layout};
 use super::values::{Values, ValuesMut};
 
 /// `n` transitions to store, each field in rows.
@@ -17,6 +20,23 @@ pub struct Transitions<'a> {
     pub truncated: &'a [bool],
     /// The observations that the steps led to, `n * obs.len`; `None` where they are not known.
     pub next_obs: Option<Values<'a>>,
+}
+
+impl<'a> Transitions<'a> {
+    /// The transitions of some rows.
+    pub(super) fn part(&self, rows: Range<usize>, layout: &Layout) -> Self {
+        let values = |values: Values<'a>, field: Field| {
+            values.part(rows.start * field.len..rows.end * field.len)
+        };
+        Self {
+            obs: values(self.obs, layout.obs),
+            actions: values(self.actions, layout.action),
+            rewards: &self.rewards[rows.clone()],
+            terminated: &self.terminated[rows.clone()],
+            truncated: &self.truncated[rows.clone()],
+            next_obs: self.next_obs.map(|next_obs| values(next_obs, layout.obs)),
+        }
+    }
 }
 
 /// Where `n` sampled transitions are written, each field in rows.

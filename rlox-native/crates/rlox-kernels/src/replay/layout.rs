@@ -1,6 +1,6 @@
 //! What a buffer holds, and where the parts of a transition lie.
 
-use super::ring::TAIL;
+use super::ring::{NO_NEXT_OBS, TAIL};
 use super::values::{DType, Values};
 use crate::error::{KernelError, Result, check_len, check_range};
 
@@ -89,7 +89,7 @@ impl Layout {
     pub fn memory_bytes(&self) -> Result<usize> {
         let too_much = KernelError::OutOfMemory { name: "capacity", requested: self.capacity };
         let parts = Parts::new(self)?;
-        let bytes = parts.stride.checked_mul(self.capacity).and_then(|n| n.checked_add(LINE));
+        let bytes = parts.stride.checked_mul(self.capacity);
         bytes.filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or(too_much)
     }
 }
@@ -131,5 +131,15 @@ impl Parts {
         let out_of_memory = |name, requested| KernelError::OutOfMemory { name, requested };
         let stride = stride().ok_or(out_of_memory("obs_dim", layout.obs.len))?;
         Ok(Self { obs: layout.obs.size(), action: layout.action.size(), stride })
+    }
+
+    /// Whether a record has its next observation.
+    pub(super) fn has_next_obs(self, record: &[u8]) -> bool {
+        record[self.payload() - 1] & NO_NEXT_OBS == 0
+    }
+
+    /// Bytes of a record without its padding.
+    pub(super) const fn payload(self) -> usize {
+        2 * self.obs + self.action + TAIL
     }
 }

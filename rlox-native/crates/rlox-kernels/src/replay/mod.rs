@@ -1,18 +1,19 @@
 //! Replay buffers: rings of transitions that a learner draws batches from.
 //!
 //! [`UniformReplay`] draws all transitions alike, [`PrioritizedReplay`] in proportion to priorities,
-//! [`OfflineDataset`] from a recording; all keep them in a [`Ring`]. A batch is written into slices of the caller. Random numbers are
+//! [`OfflineDataset`] from a recording; all keep them in a [`Ring`]. [`TieredReplay`] keeps the newest
+//! in a ring and the others in a file. A batch is written into slices of the caller. Random numbers are
 //! those of NumPy's `Generator`, so that the reference in Python draws the same batches.
 
 mod batch;
 mod layout;
-mod n_step;
 mod normalizer;
 mod offline;
+mod pages;
 mod prioritized;
 mod ring;
-mod saved;
 mod stream;
+mod tiered;
 mod tree;
 mod uniform;
 mod values;
@@ -24,5 +25,6 @@ pub use offline::{OfflineDataset, Trajectories};
 pub use prioritized::{Importance, MAX_PRIORITY, PrioritizedReplay, PriorityState};
 pub use ring::Ring;
 pub use stream::Stream;
+pub use tiered::TieredReplay;
 pub use uniform::UniformReplay;
 pub use values::{DType, Values, ValuesMut};

@@ -195,9 +195,9 @@ impl PrioritizedReplay {
             return Err(KernelError::Index { name: "indices", place, value: indices[place], len });
         }
         check_priorities(priorities)?;
-        for (&index, priority) in indices.iter().zip(priorities) {
-            self.tree.set(index as usize, priority.powf(self.alpha));
-        }
+        let alpha = self.alpha;
+        let leaves = indices.iter().map(|&index| index as usize);
+        self.tree.set_many(leaves.zip(priorities.iter().map(|priority| priority.powf(alpha))));
         self.raise_max(priorities);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Sums and minima over all priorities, kept in two binary trees.
 
+use super::pages::Pages;
 use crate::error::{KernelError, Result};
 
 /// A sum tree and a min tree over the same leaves.
@@ -8,12 +9,14 @@ use crate::error::{KernelError, Result};
 /// always computed from its children, so that rounding does not pile up and the same leaves give the
 /// same trees. Leaves without a priority are 0 in the sums and ∞ in the minima. The trees have as many
 /// levels as the leaves in use need, in memory that is reserved for all.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub(super) struct PriorityTree {
-    sums: Vec<f64>,
-    mins: Vec<f64>,
+    sums: Pages<f64>,
+    mins: Pages<f64>,
     /// Where the leaves begin: a power of two.
     first_leaf: usize,
+    /// The nodes that are being set, kept for their memory.
+    nodes: Vec<usize>,
 }
 
 impl PriorityTree {
@@ -23,14 +26,11 @@ impl PriorityTree {
     }
 
     pub(super) fn new(leaves: usize) -> Result<Self> {
-        let out_of_memory = || KernelError::OutOfMemory { name: "capacity", requested: leaves };
-        Self::memory_bytes(leaves).ok_or_else(out_of_memory)?;
-        let first_leaf = leaves.next_power_of_two();
-        let (mut sums, mut mins) = (Vec::new(), Vec::new());
-        sums.try_reserve_exact(2 * first_leaf).map_err(|_| out_of_memory())?;
-        mins.try_reserve_exact(2 * first_leaf).map_err(|_| out_of_memory())?;
-        let mut tree = Self { sums, mins, first_leaf: 1 };
-        tree.resize(1);
+        let out_of_memory = KernelError::OutOfMemory { name: "capacity", requested: leaves };
+        Self::memory_bytes(leaves).ok_or(out_of_memory)?;
+        let pages = || Pages::new(2 * leaves.next_power_of_two(), "capacity", leaves);
+        let mut tree = Self { sums: pages()?, mins: pages()?, first_leaf: 1, nodes: Vec::new() };
+        tree.clear(1);
         Ok(tree)
     }
 
@@ -62,11 +62,34 @@ impl PriorityTree {
         }
     }
 
+    /// Sets leaves that there are, and all nodes above them, level by level: once where leaves share
+    /// them, and with misses of the cache that overlap. Of several priorities for a leaf the last
+    /// counts.
+    pub(super) fn set_many(&mut self, leaves: impl Iterator<Item = (usize, f64)>) {
+        let mut nodes = std::mem::take(&mut self.nodes);
+        nodes.clear();
+        for (leaf, priority) in leaves {
+            let node = self.first_leaf + leaf;
+            self.sums[node] = priority;
+            self.mins[node] = priority;
+            nodes.push(node);
+        }
+        nodes.sort_unstable();
+        while nodes.first().is_some_and(|&node| node > 1) {
+            for node in &mut nodes {
+                *node /= 2;
+            }
+            nodes.dedup();
+            for &node in &nodes {
+                self.update(node);
+            }
+        }
+        self.nodes = nodes;
+    }
+
     /// Sets the first leaves, and the others to nothing.
     pub(super) fn fill(&mut self, priorities: &[f64]) {
-        self.sums.clear();
-        self.mins.clear();
-        self.resize(priorities.len().next_power_of_two());
+        self.clear(priorities.len().next_power_of_two());
         self.sums[self.first_leaf..][..priorities.len()].copy_from_slice(priorities);
         self.mins[self.first_leaf..][..priorities.len()].copy_from_slice(priorities);
         self.update_all();
@@ -74,17 +97,19 @@ impl PriorityTree {
 
     /// Makes room for so many leaves, more than there are: at least doubles the trees.
     fn grow(&mut self, leaves: usize) {
-        let old = self.first_leaf..2 * self.first_leaf;
-        self.resize(leaves.next_power_of_two());
-        self.sums.copy_within(old.clone(), self.first_leaf);
-        self.mins.copy_within(old, self.first_leaf);
+        let (old, new) = (self.first_leaf, leaves.next_power_of_two());
+        for (tree, nothing) in [(&mut self.sums, 0.0), (&mut self.mins, f64::INFINITY)] {
+            tree.copy_within(old..2 * old, new);
+            tree[new + old..2 * new].fill(nothing);
+        }
+        self.first_leaf = new;
         self.update_all();
     }
 
-    /// Sets the number of leaves, a power of two; what is added is nothing.
-    fn resize(&mut self, leaves: usize) {
-        self.sums.resize(2 * leaves, 0.0);
-        self.mins.resize(2 * leaves, f64::INFINITY);
+    /// Becomes a tree of so many leaves, a power of two, without priorities.
+    fn clear(&mut self, leaves: usize) {
+        self.sums[..2 * leaves].fill(0.0);
+        self.mins[..2 * leaves].fill(f64::INFINITY);
         self.first_leaf = leaves;
     }
 

@@ -1,5 +1,7 @@
 //! Numbers of the types that a buffer can hold.
 
+use std::ops::Range;
+
 use bytemuck::{cast_slice, cast_slice_mut};
 
 /// The type of the elements of a field.
@@ -93,6 +95,17 @@ impl<'a> Values<'a> {
             Self::F32(values) => values.iter().position(|value| !value.is_finite()),
             Self::F64(values) => values.iter().position(|value| !value.is_finite()),
             Self::U8(_) | Self::I32(_) | Self::I64(_) => None,
+        }
+    }
+
+    /// Some of the elements.
+    pub(super) fn part(self, range: Range<usize>) -> Self {
+        match self {
+            Self::U8(values) => Self::U8(&values[range]),
+            Self::I32(values) => Self::I32(&values[range]),
+            Self::I64(values) => Self::I64(&values[range]),
+            Self::F32(values) => Self::F32(&values[range]),
+            Self::F64(values) => Self::F64(&values[range]),
         }
     }
 

@@ -3,14 +3,17 @@
 mod arrays;
 mod batch;
 mod fields;
+mod mmap;
 mod numbers;
 mod offline;
 mod options;
 mod prioritized;
 mod recording;
+mod sampling;
 mod state;
 mod uniform;
 
+pub(crate) use mmap::MmapReplayBuffer;
 pub(crate) use offline::OfflineDatasetBuffer;
 pub(crate) use prioritized::PrioritizedReplayBuffer;
 pub(crate) use uniform::ReplayBuffer;

@@ -7,15 +7,15 @@ use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_kernels::replay::{Batch, DType, Normalizer, OfflineDataset, Trajectories};
+use rlox_kernels::replay::{DType, Normalizer, OfflineDataset, Trajectories};
 
 use super::arrays::{vector, zeros};
-use super::batch::{BatchArrays, item, parse_dict, parse_out};
+use super::batch::{BatchArrays, item, parse_dict};
 use super::fields::Fields;
 use super::options::parse_stream;
 use super::recording::{Reading, Recording};
-use super::state::{Stored, lock, parse_words};
-use super::uniform::{BATCH_KEYS, sample_into, sample_new};
+use super::sampling::{lock, sample};
+use super::state::parse_words;
 use crate::convert::{numpy_call, parse_seed, parse_size};
 use crate::errors::raise;
 
@@ -130,18 +130,7 @@ impl OfflineDatasetBuffer {
         seed: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let n = parse_size(batch_size, "batch_size")?;
-        let seed = seed.map(parse_seed).transpose()?;
-        let sample =
-            |dataset: &mut OfflineDataset, batch: &mut Batch<'_>| dataset.sample(seed, batch);
-        let Some(out) = out else {
-            let arrays = BatchArrays::drawn(py, &self.fields, n)?;
-            return sample_new(py, arrays, &self.dataset, sample);
-        };
-        let out = parse_out(out, &self.fields, BATCH_KEYS)?;
-        let arrays = BatchArrays::of(out, &self.fields, n)?;
-        sample_into(out, arrays, &self.dataset, sample)?;
-        Ok(out.clone())
+        sample(py, &self.fields, &self.dataset, batch_size, seed, out, OfflineDataset::sample)
     }
 
     /// Draw pieces of trajectories and return a dict of arrays, zeros where an episode has ended.
@@ -206,15 +195,5 @@ impl OfflineDatasetBuffer {
         let Some(normalizer) = &self.normalizer else { return Ok(None) };
         let values = vector(py, moment(normalizer));
         values.call_method1(intern!(py, "reshape"), (self.fields.obs.clone(),)).map(Some)
-    }
-}
-
-impl Stored for OfflineDataset {
-    fn ring(&self) -> &rlox_kernels::replay::Ring {
-        self.ring()
-    }
-
-    fn stream(&self) -> &rlox_kernels::replay::Stream {
-        self.stream()
     }
 }

@@ -10,6 +10,12 @@ use super::fields::{ACT_DTYPES, OBS_DTYPES};
 use crate::convert::{parse_seed, parse_size};
 use crate::errors::raise;
 
+/// The options of a buffer whose transitions are of one step each.
+pub(super) const ONE_STEP: &[&str] = &["obs_dtype", "act_dtype", "seed"];
+
+/// The options of a buffer whose transitions may span several steps.
+pub(super) const N_STEP: &[&str] = &["obs_dtype", "act_dtype", "n_envs", "n_step", "gamma", "seed"];
+
 /// What a buffer can be told besides its sizes.
 pub(super) struct Options {
     pub(super) obs_dtype: DType,
@@ -19,8 +25,8 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// The options that were given; the others are as in the signatures.
-    pub(super) fn parse(given: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+    /// The options that were given, of those that there are; the others are as in the signatures.
+    pub(super) fn parse(given: Option<&Bound<'_, PyDict>>, known: &[&str]) -> PyResult<Self> {
         let mut options = Self {
             obs_dtype: DType::F32,
             act_dtype: DType::F32,
@@ -28,21 +34,19 @@ impl Options {
             seed: None,
         };
         for (name, value) in given.into_iter().flatten() {
-            match name.extract::<&str>()? {
+            let name = name.extract::<&str>()?;
+            if !known.contains(&name) {
+                let known = known.join(", ");
+                let text = format!("there is no option '{name}'; the options are {known}");
+                return Err(PyTypeError::new_err(text));
+            }
+            match name {
                 "obs_dtype" => options.obs_dtype = parse_dtype(&value, "obs_dtype", OBS_DTYPES)?,
                 "act_dtype" => options.act_dtype = parse_dtype(&value, "act_dtype", ACT_DTYPES)?,
                 "n_envs" => options.n_step.n_envs = parse_size(&value, "n_envs")?,
                 "n_step" => options.n_step.n_step = parse_size(&value, "n_step")?,
                 "gamma" => options.n_step.gamma = parse_real(&value, "gamma")?,
-                "seed" if value.is_none() => options.seed = None,
-                "seed" => options.seed = Some(parse_seed(&value)?),
-                other => {
-                    let text = format!(
-                        "a buffer has no option '{other}'; the options are obs_dtype, act_dtype, \
-                         n_envs, n_step, gamma, seed"
-                    );
-                    return Err(PyTypeError::new_err(text));
-                }
+                _ => options.seed = (!value.is_none()).then(|| parse_seed(&value)).transpose()?,
             }
         }
         Ok(options)

@@ -12,9 +12,9 @@ use rlox_kernels::replay::{Batch, Importance, PrioritizedReplay, PriorityState};
 use super::arrays::{Cells, caller_array, parse_real, read_rows, vector, zeros};
 use super::batch::{BatchArrays, item, parse_dict, parse_out};
 use super::fields::{Fields, Rows, raise_for_one};
-use super::options::Options;
-use super::state::{KEYS, Saved, export, lock, single};
-use super::uniform::{sample_into, sample_new};
+use super::options::{N_STEP, Options};
+use super::sampling::{lock, sample_into, sample_new};
+use super::state::{KEYS, Saved, export, single};
 use crate::convert::{as_real_array, parse_seed, parse_size};
 use crate::errors::raise;
 use crate::memory::check_memory;
@@ -49,7 +49,7 @@ impl PrioritizedReplayBuffer {
         beta: f64,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let options = Options::parse(options)?;
+        let options = Options::parse(options, N_STEP)?;
         let fields = Fields::parse(capacity, obs_dim, act_dim, &options)?;
         check_memory(
             fields.layout.capacity,
@@ -73,7 +73,7 @@ impl PrioritizedReplayBuffer {
         act_dim: &Bound<'_, PyAny>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<usize> {
-        let fields = Fields::parse(capacity, obs_dim, act_dim, &Options::parse(options)?)?;
+        let fields = Fields::parse(capacity, obs_dim, act_dim, &Options::parse(options, N_STEP)?)?;
         PrioritizedReplay::memory_bytes(&fields.layout).map_err(raise)
     }
 

@@ -1,6 +1,6 @@
 //! Saved states: everything that decides how a buffer goes on, as a dict of arrays.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use numpy::{PyArrayMethods, PyUntypedArray};
 use pyo3::exceptions::PyValueError;
@@ -12,6 +12,7 @@ use super::arrays::{Expected, read, vector, zeros};
 use super::batch::{BatchArrays, item};
 use super::fields::{Fields, Rows, flags};
 use super::numbers::Number;
+use super::sampling::lock;
 use crate::errors::raise;
 
 /// The entries of a state that both buffers have.
@@ -27,7 +28,7 @@ pub(super) const KEYS: &[&str] = &[
     "rng",
 ];
 
-/// What all kinds of buffer have.
+/// What the buffers have whose state can be taken.
 pub(super) trait Stored: Send {
     fn ring(&self) -> &Ring;
     fn stream(&self) -> &Stream;
@@ -51,12 +52,6 @@ impl Stored for PrioritizedReplay {
     fn stream(&self) -> &Stream {
         self.stream()
     }
-}
-
-/// The buffer, for the caller alone. To be called with the interpreter lock released only, so that
-/// whoever holds the buffer needs nothing else.
-pub(super) fn lock<B>(buffer: &Mutex<B>) -> MutexGuard<'_, B> {
-    buffer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The state of `buffer`, and what `more` takes from it at the same moment.

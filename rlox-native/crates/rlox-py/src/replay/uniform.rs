@@ -2,21 +2,17 @@
 
 use std::sync::Mutex;
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_kernels::replay::{Batch, UniformReplay};
+use rlox_kernels::replay::UniformReplay;
 
-use super::batch::{BatchArrays, parse_dict, parse_out};
+use super::batch::parse_dict;
 use super::fields::{Fields, Rows, raise_for_one};
-use super::options::Options;
-use super::state::{KEYS, Saved, Stored, export, lock};
-use crate::convert::{parse_seed, parse_size};
+use super::options::{N_STEP, Options};
+use super::sampling::{lock, sample};
+use super::state::{KEYS, Saved, export};
 use crate::errors::raise;
 use crate::memory::check_memory;
-
-/// The entries that the `out` of a sample must have.
-pub(super) const BATCH_KEYS: &[&str] = &["obs", "actions", "rewards", "terminated", "truncated"];
 
 /// Transitions in a ring, drawn from uniformly with replacement.
 ///
@@ -25,48 +21,6 @@ pub(super) const BATCH_KEYS: &[&str] = &["obs", "actions", "rewards", "terminate
 pub(crate) struct ReplayBuffer {
     buffer: Mutex<UniformReplay>,
     fields: Fields,
-}
-
-/// Draws into the caller's arrays, which must have next observations if and only if the buffer has.
-pub(super) fn sample_into<'py, B: Stored>(
-    out: &Bound<'py, PyDict>,
-    mut arrays: BatchArrays<'py>,
-    buffer: &Mutex<B>,
-    sample: impl FnOnce(&mut B, &mut Batch<'_>) -> rlox_kernels::Result<()> + Send,
-) -> PyResult<()> {
-    let mut batch = arrays.batch()?;
-    let drawn = out.py().detach(|| {
-        let mut buffer = lock(buffer);
-        if batch.next_obs.is_none() && buffer.ring().has_all_next_obs() && !buffer.ring().is_empty()
-        {
-            return Ok(false);
-        }
-        sample(&mut buffer, &mut batch).map(|()| true)
-    });
-    if drawn.map_err(raise)? {
-        return Ok(());
-    }
-    Err(PyValueError::new_err("out must have the key next_obs"))
-}
-
-/// Draws into new arrays.
-pub(super) fn sample_new<'py, B: Stored>(
-    py: Python<'py>,
-    mut arrays: BatchArrays<'py>,
-    buffer: &Mutex<B>,
-    sample: impl FnOnce(&mut B, &mut Batch<'_>) -> rlox_kernels::Result<()> + Send,
-) -> PyResult<Bound<'py, PyDict>> {
-    let mut batch = arrays.batch()?;
-    let complete = py.detach(|| {
-        let mut buffer = lock(buffer);
-        let complete = buffer.ring().has_all_next_obs();
-        if !complete {
-            batch.next_obs = None;
-        }
-        sample(&mut buffer, &mut batch).map(|()| complete)
-    });
-    let complete = complete.map_err(raise)?;
-    arrays.into_dict(py, complete)
 }
 
 #[pymethods]
@@ -83,7 +37,7 @@ impl ReplayBuffer {
         act_dim: &Bound<'_, PyAny>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let options = Options::parse(options)?;
+        let options = Options::parse(options, N_STEP)?;
         let fields = Fields::parse(capacity, obs_dim, act_dim, &options)?;
         check_memory(fields.layout.capacity, fields.layout.memory_bytes().map_err(raise)?)?;
         let buffer = UniformReplay::new(fields.layout, options.stream()?).map_err(raise)?;
@@ -103,7 +57,7 @@ impl ReplayBuffer {
         act_dim: &Bound<'_, PyAny>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<usize> {
-        let fields = Fields::parse(capacity, obs_dim, act_dim, &Options::parse(options)?)?;
+        let fields = Fields::parse(capacity, obs_dim, act_dim, &Options::parse(options, N_STEP)?)?;
         fields.layout.memory_bytes().map_err(raise)
     }
 
@@ -169,17 +123,7 @@ impl ReplayBuffer {
         seed: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let n = parse_size(batch_size, "batch_size")?;
-        let seed = seed.map(parse_seed).transpose()?;
-        let sample = |buffer: &mut UniformReplay, batch: &mut Batch<'_>| buffer.sample(seed, batch);
-        let Some(out) = out else {
-            let arrays = BatchArrays::drawn(py, &self.fields, n)?;
-            return sample_new(py, arrays, &self.buffer, sample);
-        };
-        let out = parse_out(out, &self.fields, BATCH_KEYS)?;
-        let arrays = BatchArrays::of(out, &self.fields, n)?;
-        sample_into(out, arrays, &self.buffer, sample)?;
-        Ok(out.clone())
+        sample(py, &self.fields, &self.buffer, batch_size, seed, out, UniformReplay::sample)
     }
 
     /// Return a copy of all that decides how the buffer goes on, as a dict of arrays.

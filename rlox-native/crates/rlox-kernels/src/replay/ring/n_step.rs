@@ -4,9 +4,9 @@
 //! al., "Rainbow", 2018, section "Multi-step learning", except that a span ends with its episode and
 //! at the newest step, and bootstraps from what the last of its k steps led to with γ^k.
 
-use super::batch::Batch;
-use super::layout::NStep;
-use super::ring::{Ring, TERMINATED, TRUNCATED};
+use super::{Ring, TERMINATED, TRUNCATED};
+use crate::replay::batch::Batch;
+use crate::replay::layout::NStep;
 
 /// What a transition becomes that spans several steps.
 struct Span {
@@ -22,7 +22,7 @@ impl Ring {
     /// Copies the transitions that begin in `slots` into `out`, which has passed
     /// [`Ring::check_out`]: observation and action of the first step, all else over
     /// [`NStep::n_step`] steps, or as many as there are.
-    pub(super) fn gather_spans(
+    pub(in crate::replay) fn gather_spans(
         &self,
         slots: impl Iterator<Item = usize> + Clone,
         out: &mut Batch<'_>,

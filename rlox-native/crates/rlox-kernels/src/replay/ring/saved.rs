@@ -1,8 +1,8 @@
 //! A ring as a whole: saved, and restored.
 
-use super::batch::{Batch, Transitions};
-use super::ring::Ring;
+use super::Ring;
 use crate::error::{KernelError, Result, check_len};
+use crate::replay::batch::{Batch, Transitions};
 
 impl Ring {
     /// Copies every stored transition, in the order of the slots, and whether each has its next
@@ -28,7 +28,7 @@ impl Ring {
     }
 
     /// Checks that [`Ring::import`] can take these.
-    pub(super) fn check_import(
+    pub(in crate::replay) fn check_import(
         &self,
         rows: &Transitions<'_>,
         has_next_obs: &[bool],

@@ -1,14 +1,19 @@
 //! The memory of a buffer: a ring of records.
 
-use super::batch::{Batch, Transitions};
-use super::layout::{Field, LINE, Layout, Parts};
-use super::values::{Values, ValuesMut};
+pub(super) mod gather;
+mod n_step;
+mod saved;
+
 use crate::error::{KernelError, Result, StateError, check_len};
+use crate::replay::batch::{Batch, Transitions};
+use crate::replay::layout::{Field, Layout, Parts};
+use crate::replay::pages::Pages;
+use crate::replay::values::{Values, ValuesMut};
 
 pub(super) const TERMINATED: u8 = 1;
 pub(super) const TRUNCATED: u8 = 2;
 /// The next observation was not given; its place holds zeros.
-const NO_NEXT_OBS: u8 = 4;
+pub(super) const NO_NEXT_OBS: u8 = 4;
 
 /// Bytes after the action: the reward, and one byte of flags.
 pub(super) const TAIL: usize = 5;
@@ -22,10 +27,8 @@ pub(super) const TAIL: usize = 5;
 pub struct Ring {
     layout: Layout,
     parts: Parts,
-    /// The records from `origin` on, as many as have been written.
-    bytes: Vec<u8>,
-    /// Padding that puts the first record at the beginning of a cache line.
-    origin: usize,
+    /// The records of all slots.
+    bytes: Pages<u8>,
     len: usize,
     /// The slot that the next transition goes to.
     position: usize,
@@ -35,16 +38,9 @@ pub struct Ring {
 
 impl Ring {
     pub(super) fn new(layout: Layout) -> Result<Self> {
-        let size = layout.memory_bytes()?;
-        let mut bytes: Vec<u8> = Vec::new();
-        bytes.try_reserve_exact(size).map_err(|_| KernelError::OutOfMemory {
-            name: "capacity",
-            requested: layout.capacity,
-        })?;
-        let origin = bytes.as_ptr().align_offset(LINE) % LINE;
-        bytes.resize(origin, 0);
+        let bytes = Pages::new(layout.memory_bytes()?, "capacity", layout.capacity)?;
         let parts = Parts::new(&layout)?;
-        Ok(Self { layout, parts, bytes, origin, len: 0, position: 0, n_without_next: 0 })
+        Ok(Self { layout, parts, bytes, len: 0, position: 0, n_without_next: 0 })
     }
 
     /// What the buffer holds.
@@ -138,7 +134,6 @@ impl Ring {
     fn claim_slot(&mut self) -> usize {
         let slot = self.position;
         if self.len < self.layout.capacity {
-            self.bytes.resize(self.bytes.len() + self.parts.stride, 0);
             self.len += 1;
         } else {
             self.n_without_next -= usize::from(!self.has_next_obs(slot));
@@ -148,15 +143,15 @@ impl Ring {
     }
 
     fn record(&self, slot: usize) -> &[u8] {
-        &self.bytes[self.origin + slot * self.parts.stride..][..self.parts.stride]
+        &self.bytes[slot * self.parts.stride..][..self.parts.stride]
     }
 
     fn record_mut(&mut self, slot: usize) -> &mut [u8] {
-        &mut self.bytes[self.origin + slot * self.parts.stride..][..self.parts.stride]
+        &mut self.bytes[slot * self.parts.stride..][..self.parts.stride]
     }
 
     pub(super) fn has_next_obs(&self, slot: usize) -> bool {
-        self.reward_and_flags(slot).1 & NO_NEXT_OBS == 0
+        self.parts.has_next_obs(self.record(slot))
     }
 
     pub(super) fn next_obs(&self, slot: usize) -> &[u8] {
@@ -168,6 +163,19 @@ impl Ring {
         tail.first_chunk().map_or((0.0, 0), |&[a, b, c, d, flags]: &[u8; TAIL]| {
             (f32::from_ne_bytes([a, b, c, d]), flags)
         })
+    }
+
+    /// The record in `slot`, without its padding.
+    pub(super) fn payload(&self, slot: usize) -> &[u8] {
+        &self.record(slot)[..self.parts.payload()]
+    }
+
+    /// Stores a record that [`Ring::payload`] gave, and whose transition has its next observation or
+    /// not as it says.
+    pub(super) fn push_payload(&mut self, payload: &[u8]) {
+        let slot = self.claim_slot();
+        self.record_mut(slot)[..payload.len()].copy_from_slice(payload);
+        self.n_without_next += usize::from(!self.has_next_obs(slot));
     }
 
     /// How many transitions have been stored after the one in `slot`.
@@ -202,43 +210,6 @@ impl Ring {
         self.layout.obs.check("next_obs", next_obs.as_values(), "rewards", n)
     }
 
-    /// Copies what is drawn where transitions begin in `slots`: one step each, or spans.
-    pub(super) fn draw(&self, slots: &[usize], out: &mut Batch<'_>) {
-        let slots = slots.iter().copied();
-        if self.layout.n_step.n_step > 1 {
-            self.gather_spans(slots, out);
-        } else {
-            self.gather(slots, out);
-        }
-    }
-
-    /// Copies the transitions in `slots` into `out`, which has passed [`Ring::check_out`].
-    pub(super) fn gather(&self, slots: impl Iterator<Item = usize>, out: &mut Batch<'_>) {
-        let parts = self.parts;
-        let mut next_obs =
-            out.next_obs.as_mut().map(|values| values.bytes().chunks_exact_mut(parts.obs));
-        let obs = out.obs.bytes().chunks_exact_mut(parts.obs);
-        let actions = out.actions.bytes().chunks_exact_mut(parts.action);
-        let ends = out.terminated.iter_mut().zip(out.truncated.iter_mut());
-        for ((((slot, to_obs), to_action), to_reward), (to_terminated, to_truncated)) in
-            slots.zip(obs).zip(actions).zip(out.rewards.iter_mut()).zip(ends)
-        {
-            let (obs, record) = self.record(slot).split_at(parts.obs);
-            let (next, record) = record.split_at(parts.obs);
-            let (action, record) = record.split_at(parts.action);
-            copy_row(to_obs, obs);
-            if let Some(to_next) = next_obs.as_mut().and_then(Iterator::next) {
-                copy_row(to_next, next);
-            }
-            copy_row(to_action, action);
-            if let Some(&[a, b, c, d, flags]) = record.first_chunk::<TAIL>() {
-                *to_reward = f32::from_ne_bytes([a, b, c, d]);
-                *to_terminated = flags & TERMINATED != 0;
-                *to_truncated = flags & TRUNCATED != 0;
-            }
-        }
-    }
-
     /// Sets the numbers of one row of `out` to zero.
     pub(super) fn clear_row(&self, row: usize, out: &mut Batch<'_>) {
         let clear = |values: &mut ValuesMut<'_>, size: usize| {
@@ -267,7 +238,6 @@ impl Ring {
         has_next_obs: &[bool],
         position: usize,
     ) {
-        self.bytes.truncate(self.origin);
         (self.len, self.position, self.n_without_next) = (0, 0, 0);
         self.write(rows, |_| ());
         let flags = 2 * self.parts.obs + self.parts.action + TAIL - 1;
@@ -276,24 +246,5 @@ impl Ring {
             self.n_without_next += 1;
         }
         self.position = position;
-    }
-}
-
-/// Copies a row; the lengths of small vectors without the call of `memcpy` that others take.
-#[inline]
-fn copy_row(to: &mut [u8], from: &[u8]) {
-    fn fixed<const N: usize>(to: &mut [u8], from: &[u8]) {
-        if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk::<N>()) {
-            *to = *from;
-        }
-    }
-    match from.len() {
-        4 => fixed::<4>(to, from),
-        8 => fixed::<8>(to, from),
-        12 => fixed::<12>(to, from),
-        16 => fixed::<16>(to, from),
-        24 => fixed::<24>(to, from),
-        32 => fixed::<32>(to, from),
-        _ => to.copy_from_slice(from),
     }
 }

@@ -1,0 +1,287 @@
+//! The file of a tiered buffer: records with checksums, and what was last made durable.
+//!
+//! It is read and written by calls, never mapped: a full disk or a truncated file is then an error of
+//! a call, and not a signal that ends the process.
+//!
+//! A header names the layout. Two places for commits follow, written in turn, so that one is whole
+//! whenever the process ends. Then come the slots; transition number k lies in slot k mod `n_slots`,
+//! with its number and a checksum.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::positioned::{read_exact_at, write_all_at};
+use crate::error::{KernelError, Result};
+use crate::replay::layout::{Layout, Parts};
+use crate::replay::values::DType;
+
+const MAGIC: &[u8; 8] = b"rloxcold";
+const VERSION: u64 = 1;
+/// Words of the header: magic, version, and the layout.
+const HEADER: usize = 10;
+/// Words of a commit: generation, count, and the random stream.
+const COMMIT: usize = 8;
+/// Bytes between the beginnings of header, commits and slots: those of a disk's sector or more.
+const BLOCK: u64 = 4096;
+/// Bytes of a slot besides the record: its number and the checksum.
+const FRAME: usize = 12;
+
+/// What was made durable together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Commit {
+    /// How many transitions had been pushed.
+    pub(super) count: u64,
+    /// The words of the random stream.
+    pub(super) stream: [u64; 6],
+}
+
+#[derive(Debug)]
+pub(super) struct ColdFile {
+    file: File,
+    path: PathBuf,
+    /// Bytes of a record.
+    payload: usize,
+    n_slots: u64,
+    generation: u64,
+    /// Whether the file stays when the buffer goes.
+    keep: bool,
+    /// Slots on their way in or out.
+    frames: Vec<u8>,
+}
+
+impl ColdFile {
+    /// A new file, or with `keep` the one that is there.
+    pub(super) fn open(
+        path: &Path,
+        layout: &Layout,
+        n_slots: u64,
+        keep: bool,
+    ) -> Result<(Self, Option<Commit>)> {
+        let payload = Parts::new(layout)?.payload();
+        let error = |action| move |error| io_error(action, path, &error);
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(error("open"))?;
+        let length = file.metadata().map_err(error("open"))?.len();
+        let wrong = |reason| Err(KernelError::File { path: path.display().to_string(), reason });
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return wrong("is in use by another buffer"),
+            Err(TryLockError::Error(cause)) => return Err(io_error("lock", path, &cause)),
+        }
+        let mut cold =
+            Self { file, path: path.into(), payload, n_slots, generation: 0, keep, frames: vec![] };
+        let header = header(layout, n_slots, keep);
+        if length > 0 {
+            let Some(found) = cold.read_words::<HEADER>(0)? else {
+                return cold.refuse("exists and is no replay buffer's; choose another path");
+            };
+            if found[1] != header[1] || found[2] != header[2] {
+                return cold.refuse(
+                    "was written with the other value of keep, or by another version; delete it, \
+                     or choose another path",
+                );
+            }
+            if keep {
+                if found != header {
+                    return cold
+                        .refuse("holds a buffer of other sizes or types than were asked for");
+                }
+                let commit = cold.last_commit()?;
+                return Ok((cold, commit));
+            }
+        }
+        // What a buffer that was to leave nothing behind left behind is overwritten.
+        cold.file.set_len(0).map_err(error("truncate"))?;
+        cold.write_words(0, &header)?;
+        Ok((cold, None))
+    }
+
+    /// An error about the file, which is left as it is.
+    fn refuse<T>(mut self, reason: &'static str) -> Result<T> {
+        self.keep = true;
+        Err(KernelError::File { path: self.path.display().to_string(), reason })
+    }
+
+    fn error(&self, action: &'static str, cause: &io::Error) -> KernelError {
+        io_error(action, &self.path, cause)
+    }
+
+    fn corrupt(&self) -> KernelError {
+        let reason = "is damaged: a checksum does not match what it is of";
+        KernelError::File { path: self.path.display().to_string(), reason }
+    }
+
+    pub(super) fn n_slots(&self) -> u64 {
+        self.n_slots
+    }
+
+    pub(super) fn keeps(&self) -> bool {
+        self.keep
+    }
+
+    /// Writes records that belong to the transitions from number `first` on.
+    pub(super) fn write<'r>(
+        &mut self,
+        first: u64,
+        records: impl Iterator<Item = &'r [u8]>,
+    ) -> Result<()> {
+        let mut frames = std::mem::take(&mut self.frames);
+        frames.clear();
+        let mut from = first;
+        let mut written = Ok(());
+        for (number, record) in (first..).zip(records) {
+            if number > from && number.is_multiple_of(self.n_slots) {
+                written = written.and_then(|()| self.write_frames(from, &frames));
+                (from, frames) = (number, {
+                    frames.clear();
+                    frames
+                });
+            }
+            let start = frames.len();
+            frames.extend_from_slice(&number.to_le_bytes());
+            frames.extend_from_slice(record);
+            let checksum = crc32fast::hash(&frames[start..]);
+            frames.extend_from_slice(&checksum.to_le_bytes());
+        }
+        written = written.and_then(|()| self.write_frames(from, &frames));
+        self.frames = frames;
+        written
+    }
+
+    fn write_frames(&self, first: u64, frames: &[u8]) -> Result<()> {
+        write_all_at(&self.file, frames, self.offset(first))
+            .map_err(|cause| self.error("write to", &cause))
+    }
+
+    fn offset(&self, number: u64) -> u64 {
+        3 * BLOCK + number % self.n_slots * (self.payload + FRAME) as u64
+    }
+
+    /// Appends the record of transition `number` to `records`.
+    pub(super) fn read(&mut self, number: u64, records: &mut Vec<u8>) -> Result<()> {
+        let start = records.len();
+        let offset = self.offset(number);
+        self.frames.resize(self.payload + FRAME, 0);
+        if let Err(cause) = read_exact_at(&self.file, &mut self.frames, offset) {
+            // A file that is too short has been cut by somebody.
+            let cut = cause.kind() == io::ErrorKind::UnexpectedEof;
+            return Err(if cut { self.corrupt() } else { self.error("read from", &cause) });
+        }
+        let (body, checksum) = self.frames.split_at(8 + self.payload);
+        let whole = crc32fast::hash(body).to_le_bytes() == checksum;
+        if !whole || body[..8] != number.to_le_bytes() {
+            return Err(self.corrupt());
+        }
+        records.extend_from_slice(&body[8..]);
+        debug_assert_eq!(records.len(), start + self.payload);
+        Ok(())
+    }
+
+    /// Makes durable all that has been written, and that `commit` is its state.
+    pub(super) fn commit(&mut self, commit: &Commit) -> Result<()> {
+        self.sync()?;
+        let [a, b, c, d, e, f] = commit.stream;
+        let generation = self.generation + 1;
+        let place = (1 + generation % 2) * BLOCK;
+        self.write_words(place, &[generation, commit.count, a, b, c, d, e, f])?;
+        self.sync()?;
+        self.generation = generation;
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(|cause| self.error("write to", &cause))
+    }
+
+    /// The newest commit; none where the process ended before the first.
+    fn last_commit(&mut self) -> Result<Option<Commit>> {
+        let mut newest = None;
+        for place in [BLOCK, 2 * BLOCK] {
+            // A commit is less than a sector, which is written whole or not at all: what is neither
+            // a commit nor untouched is damaged.
+            match self.read_words::<COMMIT>(place)? {
+                Some(words) => newest = newest.max(Some(words)),
+                None if self.is_untouched(place)? => {}
+                None => return Err(self.corrupt()),
+            }
+        }
+        Ok(newest.map(|[generation, count, stream @ ..]| {
+            self.generation = generation;
+            Commit { count, stream }
+        }))
+    }
+
+    /// Whether nothing has been written at a place of a commit.
+    fn is_untouched(&self, place: u64) -> Result<bool> {
+        let mut bytes = [0; 8 * COMMIT + 4];
+        match read_exact_at(&self.file, &mut bytes, place) {
+            Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => Ok(true),
+            Err(cause) => Err(self.error("read from", &cause)),
+            Ok(()) => Ok(bytes == [0; 8 * COMMIT + 4]),
+        }
+    }
+
+    fn write_words(&self, offset: u64, words: &[u64]) -> Result<()> {
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
+        write_all_at(&self.file, &bytes, offset).map_err(|cause| self.error("write to", &cause))
+    }
+
+    /// Words that were written whole; none where they were not.
+    fn read_words<const N: usize>(&self, offset: u64) -> Result<Option<[u64; N]>> {
+        let mut bytes = vec![0; 8 * N + 4];
+        match read_exact_at(&self.file, &mut bytes, offset) {
+            Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(cause) => return Err(self.error("read from", &cause)),
+            Ok(()) => {}
+        }
+        let (body, checksum) = bytes.split_at(8 * N);
+        if crc32fast::hash(body).to_le_bytes() != checksum {
+            return Ok(None);
+        }
+        let mut words = [0; N];
+        for (word, bytes) in words.iter_mut().zip(body.as_chunks().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        Ok(Some(words))
+    }
+}
+
+impl Drop for ColdFile {
+    fn drop(&mut self) {
+        if !self.keep {
+            // Where it is gone already there is nothing left to do.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn header(layout: &Layout, n_slots: u64, keep: bool) -> [u64; HEADER] {
+    let dtype = |dtype| match dtype {
+        DType::U8 => 0,
+        DType::I32 => 1,
+        DType::I64 => 2,
+        DType::F32 => 3,
+        DType::F64 => 4,
+    };
+    [
+        u64::from_le_bytes(*MAGIC),
+        VERSION,
+        u64::from(keep),
+        n_slots,
+        layout.capacity as u64,
+        dtype(layout.obs.dtype),
+        layout.obs.len as u64,
+        dtype(layout.action.dtype),
+        layout.action.len as u64,
+        // Records are the machine's own bytes.
+        u64::from(u16::from_ne_bytes([1, 0])),
+    ]
+}
+
+fn io_error(action: &'static str, path: &Path, cause: &io::Error) -> KernelError {
+    let (code, reason) = (cause.raw_os_error(), cause.to_string());
+    KernelError::Io { action, path: path.display().to_string(), code, reason }
+}

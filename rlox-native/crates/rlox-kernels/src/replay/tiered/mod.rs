@@ -1,0 +1,281 @@
+//! The buffer whose newest transitions lie in memory and whose others lie in a file.
+
+mod file;
+mod positioned;
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use self::file::{ColdFile, Commit};
+use super::batch::{Batch, Transitions};
+use super::layout::{Layout, Parts};
+use super::ring::Ring;
+use super::ring::gather::copy_records;
+use super::stream::Stream;
+use super::uniform::reserve;
+use crate::error::{KernelError, Result, StateError};
+
+/// How many transitions go to the file at once where there are as many.
+const TOGETHER: u64 = 256;
+
+/// The last `capacity` transitions, drawn from uniformly with replacement: the newest `hot` of them
+/// in a ring, the others in a file.
+///
+/// Transitions are numbered as they are pushed. A transition is in the file before its place in the
+/// ring is taken, so an error of the file loses none: what was pushed stays, what was not is refused.
+#[derive(Debug)]
+pub struct TieredReplay {
+    hot: Ring,
+    /// None once the buffer is closed.
+    cold: Option<ColdFile>,
+    layout: Layout,
+    parts: Parts,
+    /// How many transitions have been pushed.
+    count: u64,
+    /// The number of the transition that was the first in the ring when the buffer was opened.
+    base: u64,
+    /// Transitions below this number are in the file, or of no use.
+    written: u64,
+    /// How many transitions had been pushed at the last commit.
+    committed: u64,
+    /// The numbers of the stored transitions without a next observation.
+    without_next: VecDeque<u64>,
+    stream: Stream,
+    slots: Vec<usize>,
+    /// Records read from the file, kept for their memory.
+    records: Vec<u8>,
+}
+
+impl TieredReplay {
+    /// An empty buffer, or with `keep` the one that was last flushed to the file at `path`.
+    ///
+    /// # Errors
+    /// [`KernelError::Range`] where a size is 0 or `hot` exceeds the capacity,
+    /// [`KernelError::OutOfMemory`]; [`KernelError::Io`] and [`KernelError::File`] where the file
+    /// cannot be had, is another's, or is damaged.
+    pub fn open(
+        layout: Layout,
+        hot: usize,
+        path: &Path,
+        keep: bool,
+        stream: Stream,
+    ) -> Result<Self> {
+        if hot == 0 || hot > layout.capacity {
+            #[expect(clippy::cast_precision_loss, reason = "for a message")]
+            let (high, value) = (layout.capacity as f64, hot as f64);
+            return Err(KernelError::Range { name: "hot_capacity", low: 1.0, high, value });
+        }
+        let ring = Ring::new(Layout { capacity: hot, ..layout })?;
+        let parts = Parts::new(&layout)?;
+        // Room for what is pushed between two commits: it takes no place of what was committed.
+        let slack = if keep { 2 * hot } else { 0 };
+        let n_slots = (layout.capacity + slack) as u64;
+        let (cold, commit) = ColdFile::open(path, &layout, n_slots, keep)?;
+        let mut buffer = Self {
+            hot: ring,
+            cold: Some(cold),
+            layout,
+            parts,
+            count: 0,
+            base: 0,
+            written: 0,
+            committed: 0,
+            without_next: VecDeque::new(),
+            stream,
+            slots: Vec::new(),
+            records: Vec::new(),
+        };
+        if let Some(commit) = commit {
+            buffer.recover(&commit)?;
+        }
+        Ok(buffer)
+    }
+
+    /// Goes on from a commit: checks every transition of it, and loads the newest.
+    fn recover(&mut self, commit: &Commit) -> Result<()> {
+        self.stream = Stream::from_words(commit.stream)?;
+        (self.count, self.written, self.committed) = (commit.count, commit.count, commit.count);
+        self.base = commit.count - commit.count.min(self.hot.layout().capacity as u64);
+        for number in commit.count - self.len() as u64..commit.count {
+            self.records.clear();
+            open(&mut self.cold)?.read(number, &mut self.records)?;
+            if !self.parts.has_next_obs(&self.records) {
+                self.without_next.push_back(number);
+            }
+            if number >= self.base {
+                self.hot.push_payload(&self.records);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the buffer holds.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// How many transitions are stored.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "at most the capacity")]
+    pub fn len(&self) -> usize {
+        self.count.min(self.layout.capacity as u64) as usize
+    }
+
+    /// Whether no transition is stored.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether every stored transition has its next observation.
+    #[must_use]
+    pub fn has_all_next_obs(&self) -> bool {
+        self.without_next.is_empty()
+    }
+
+    /// Stores transitions, each in the place of the oldest where the buffer is full.
+    ///
+    /// # Errors
+    /// [`KernelError::Shape`], [`KernelError::DType`] and [`KernelError::NonFinite`], and
+    /// [`StateError::Closed`]: nothing is stored then. [`KernelError::Io`]: what is stored is as many
+    /// of the first transitions as there was room for, in multiples of the ring's capacity.
+    pub fn push(&mut self, rows: &Transitions<'_>) -> Result<()> {
+        let n = self.hot.check(rows)?;
+        open(&mut self.cold)?;
+        let hot = self.hot.layout().capacity;
+        for start in (0..n).step_by(hot) {
+            let some = rows.part(start..n.min(start + hot), &self.layout);
+            self.make_room(some.rewards.len() as u64)?;
+            self.hot.write(&some, |_| ());
+            let numbers = self.count..self.count + some.rewards.len() as u64;
+            self.count = numbers.end;
+            if some.next_obs.is_none() {
+                self.without_next.extend(numbers);
+            }
+            let oldest = self.count - self.len() as u64;
+            while self.without_next.front().is_some_and(|&number| number < oldest) {
+                self.without_next.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts into the file what `n` transitions would push out of the ring.
+    fn make_room(&mut self, n: u64) -> Result<()> {
+        let (hot, capacity) = (self.hot.layout().capacity as u64, self.layout.capacity as u64);
+        let cold = open(&mut self.cold)?;
+        if cold.keeps() && self.count + n > self.committed + (cold.n_slots() - capacity) {
+            self.flush()?;
+        }
+        let leaves = (self.count + n).saturating_sub(hot);
+        if leaves <= self.written || hot == capacity {
+            return Ok(());
+        }
+        self.write((leaves.max(self.written + TOGETHER)).min(self.count))
+    }
+
+    /// Puts the transitions below a number into the file.
+    fn write(&mut self, upto: u64) -> Result<()> {
+        let (hot, base) = (self.hot.layout().capacity as u64, self.base);
+        self.written = self.written.max(self.count.saturating_sub(hot));
+        while self.written < upto {
+            let numbers = self.written..upto.min(self.written + TOGETHER);
+            #[expect(clippy::cast_possible_truncation, reason = "less than the ring's capacity")]
+            let slots = numbers.clone().map(|number| ((number - base) % hot) as usize);
+            let records = slots.map(|slot| self.hot.payload(slot));
+            open(&mut self.cold)?.write(numbers.start, records)?;
+            self.written = numbers.end;
+        }
+        Ok(())
+    }
+
+    /// Makes durable all that is stored and the random stream, where the file is to be kept; else
+    /// there is nothing to do.
+    ///
+    /// # Errors
+    /// [`KernelError::Io`], [`StateError::Closed`]; what was durable stays so.
+    pub fn flush(&mut self) -> Result<()> {
+        if !open(&mut self.cold)?.keeps() {
+            return Ok(());
+        }
+        self.write(self.count)?;
+        let commit = Commit { count: self.count, stream: self.stream.to_words() };
+        open(&mut self.cold)?.commit(&commit)?;
+        self.committed = self.count;
+        Ok(())
+    }
+
+    /// Flushes and lets go of the file, which is deleted unless it is to be kept. A buffer that is
+    /// closed already stays so.
+    ///
+    /// # Errors
+    /// As [`TieredReplay::flush`]; the buffer stays open then.
+    pub fn close(&mut self) -> Result<()> {
+        if self.cold.is_some() {
+            self.flush()?;
+        }
+        self.cold = None;
+        Ok(())
+    }
+
+    /// Draws as many transitions as `out` has rows: those that [`super::UniformReplay::sample`] of
+    /// the same capacity draws.
+    ///
+    /// # Errors
+    /// As there, [`StateError::Closed`], [`KernelError::Io`], and [`KernelError::File`] where a
+    /// transition is damaged.
+    #[expect(clippy::cast_possible_truncation, reason = "a slot is less than a usize")]
+    pub fn sample(&mut self, seed: Option<u64>, out: &mut Batch<'_>) -> Result<()> {
+        let n = out.rewards.len();
+        open(&mut self.cold)?;
+        if self.is_empty() {
+            return Err(StateError::EmptyBuffer.into());
+        }
+        if out.next_obs.is_some() && !self.has_all_next_obs() {
+            return Err(StateError::NextObsUnknown.into());
+        }
+        self.hot.check_out(out, n)?;
+        reserve(&mut self.slots, n)?;
+        let mut seeded = seed.map(Stream::from_seed);
+        let stream = seeded.as_mut().unwrap_or(&mut self.stream);
+        let len = self.count.min(self.layout.capacity as u64);
+        self.slots.extend((0..n).map(|_| stream.below(len) as usize));
+        self.gather(out)
+    }
+
+    fn gather(&mut self, out: &mut Batch<'_>) -> Result<()> {
+        let (hot, base) = (self.hot.layout().capacity as u64, self.base);
+        let first_hot = self.count.saturating_sub(hot).max(base);
+        self.records.clear();
+        for &slot in &self.slots {
+            let number = number(slot, self.count, self.layout.capacity as u64);
+            if number < first_hot {
+                open(&mut self.cold)?.read(number, &mut self.records)?;
+            }
+        }
+        let mut cold = self.records.chunks_exact(self.parts.payload());
+        let records = self.slots.iter().map(|&slot| {
+            let number = number(slot, self.count, self.layout.capacity as u64);
+            if number < first_hot {
+                return cold.next().unwrap_or_default();
+            }
+            #[expect(clippy::cast_possible_truncation, reason = "less than the ring's capacity")]
+            self.hot.payload(((number - base) % hot) as usize)
+        });
+        copy_records(self.parts, records, out);
+        Ok(())
+    }
+}
+
+/// The file, unless the buffer is closed.
+fn open(cold: &mut Option<ColdFile>) -> Result<&mut ColdFile> {
+    cold.as_mut().ok_or_else(|| StateError::Closed.into())
+}
+
+/// The number of the transition in a slot of a ring of all transitions, of which `count` have been
+/// pushed.
+fn number(slot: usize, count: u64, capacity: u64) -> u64 {
+    let (slot, position) = (slot as u64, count % capacity);
+    if slot < position { count - position + slot } else { count - position - capacity + slot }
+}

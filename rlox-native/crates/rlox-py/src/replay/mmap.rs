@@ -1,0 +1,153 @@
+//! The buffer whose older transitions lie in a file.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_kernels::replay::{Layout, TieredReplay};
+
+use super::fields::{Fields, Rows, raise_for_one};
+use super::options::{ONE_STEP, Options};
+use super::sampling::{lock, sample};
+use crate::convert::parse_size;
+use crate::errors::raise;
+use crate::memory::check_memory;
+
+/// Transitions drawn from uniformly with replacement, the newest in memory, the others in a file.
+///
+/// Calls from several threads are done one after the other.
+#[pyclass(frozen, module = "rlox_native")]
+pub(crate) struct MmapReplayBuffer {
+    buffer: Mutex<TieredReplay>,
+    fields: Fields,
+    hot: Layout,
+    path: PathBuf,
+    keep: bool,
+}
+
+#[pymethods]
+impl MmapReplayBuffer {
+    #[new]
+    #[pyo3(
+        signature = (
+            hot_capacity, total_capacity, obs_dim, act_dim, cold_path, keep=false, **options
+        ),
+        text_signature = "(hot_capacity, total_capacity, obs_dim, act_dim, cold_path, keep=False, \
+                          *, obs_dtype='float32', act_dtype='float32', seed=None)"
+    )]
+    #[expect(clippy::too_many_arguments, reason = "the sizes of a buffer")]
+    fn new(
+        py: Python<'_>,
+        hot_capacity: &Bound<'_, PyAny>,
+        total_capacity: &Bound<'_, PyAny>,
+        obs_dim: &Bound<'_, PyAny>,
+        act_dim: &Bound<'_, PyAny>,
+        cold_path: PathBuf,
+        keep: bool,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let options = Options::parse(options, ONE_STEP)?;
+        let capacity = parse_size(hot_capacity, "hot_capacity")?;
+        parse_size(total_capacity, "total_capacity")?;
+        let fields = Fields::parse(total_capacity, obs_dim, act_dim, &options)?;
+        let hot = Layout { capacity, ..fields.layout };
+        check_memory(capacity, hot.memory_bytes().map_err(raise)?)?;
+        let (stream, layout) = (options.stream()?, fields.layout);
+        let buffer = py.detach(|| TieredReplay::open(layout, capacity, &cold_path, keep, stream));
+        let buffer = Mutex::new(buffer.map_err(raise)?);
+        Ok(Self { buffer, fields, hot, path: cold_path, keep })
+    }
+
+    /// How many transitions fit.
+    #[getter]
+    fn capacity(&self) -> usize {
+        self.fields.layout.capacity
+    }
+
+    /// Bytes of memory that the buffer takes when it is full.
+    #[getter]
+    fn nbytes(&self) -> PyResult<usize> {
+        self.hot.memory_bytes().map_err(raise)
+    }
+
+    fn __len__(&self, py: Python<'_>) -> usize {
+        py.detach(|| lock(&self.buffer).len())
+    }
+
+    /// Store one transition, in the place of the oldest where the buffer is full.
+    #[pyo3(signature = (obs, action, reward, terminated, truncated, next_obs=None))]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a transition")]
+    fn push<'py>(
+        &self,
+        py: Python<'py>,
+        obs: &Bound<'py, PyAny>,
+        action: &Bound<'py, PyAny>,
+        reward: &Bound<'py, PyAny>,
+        terminated: &Bound<'py, PyAny>,
+        truncated: &Bound<'py, PyAny>,
+        next_obs: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        let row = Rows::one(&self.fields, obs, action, reward, terminated, truncated, next_obs)?;
+        let row = row.transitions()?;
+        py.detach(|| lock(&self.buffer).push(&row)).map_err(raise_for_one)
+    }
+
+    /// Store several transitions, the rows of arrays.
+    #[pyo3(signature = (obs, actions, rewards, terminated, truncated, next_obs=None))]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a transition")]
+    fn push_batch<'py>(
+        &self,
+        py: Python<'py>,
+        obs: &Bound<'py, PyAny>,
+        actions: &Bound<'py, PyAny>,
+        rewards: &Bound<'py, PyAny>,
+        terminated: &Bound<'py, PyAny>,
+        truncated: &Bound<'py, PyAny>,
+        next_obs: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        let rows =
+            Rows::many(&self.fields, obs, actions, rewards, terminated, truncated, next_obs)?;
+        let rows = rows.transitions()?;
+        py.detach(|| lock(&self.buffer).push(&rows)).map_err(raise)
+    }
+
+    /// Draw transitions uniformly with replacement and return a dict of arrays.
+    #[pyo3(signature = (batch_size, seed=None, *, out=None))]
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: &Bound<'py, PyAny>,
+        seed: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        sample(py, &self.fields, &self.buffer, batch_size, seed, out, TieredReplay::sample)
+    }
+
+    /// Make durable what is stored, where the file is to be kept.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| lock(&self.buffer).flush()).map_err(raise)
+    }
+
+    /// Let go of the file: delete it, or flush it where it is to be kept.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| lock(&self.buffer).close()).map_err(raise)
+    }
+
+    fn __enter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let Self { hot, path, keep, fields, .. } = self;
+        let keep = if *keep { ", keep=True" } else { "" };
+        let sizes =
+            format!(", hot_capacity={}, cold_path='{}'{keep}", hot.capacity, path.display());
+        fields.describe("MmapReplayBuffer", &sizes).replace("(capacity=", "(total_capacity=")
+    }
+}

@@ -1,0 +1,106 @@
+//! Drawing from a buffer, into new arrays or the caller's.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_kernels::replay::{Batch, OfflineDataset, PrioritizedReplay, TieredReplay, UniformReplay};
+
+use super::batch::{BatchArrays, parse_out};
+use super::fields::Fields;
+use crate::convert::{parse_seed, parse_size};
+use crate::errors::raise;
+
+/// The entries that the `out` of a sample must have.
+pub(super) const BATCH_KEYS: &[&str] = &["obs", "actions", "rewards", "terminated", "truncated"];
+
+/// What sampling asks of all kinds of buffer.
+pub(super) trait Drawn: Send {
+    fn is_empty(&self) -> bool;
+    fn has_all_next_obs(&self) -> bool;
+}
+
+macro_rules! drawn {
+    ($($buffer:ty => $($ring:ident)?),* $(,)?) => {$(
+        impl Drawn for $buffer {
+            fn is_empty(&self) -> bool {
+                self$(.$ring())?.is_empty()
+            }
+
+            fn has_all_next_obs(&self) -> bool {
+                self$(.$ring())?.has_all_next_obs()
+            }
+        }
+    )*};
+}
+
+drawn!(UniformReplay => ring, PrioritizedReplay => ring, OfflineDataset => ring, TieredReplay =>);
+
+/// The buffer, for the caller alone. To be called with the interpreter lock released only, so that
+/// whoever holds the buffer needs nothing else.
+pub(super) fn lock<B>(buffer: &Mutex<B>) -> MutexGuard<'_, B> {
+    buffer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The method `sample` of the buffers whose batches are transitions alone.
+pub(super) fn sample<'py, B: Drawn>(
+    py: Python<'py>,
+    fields: &Fields,
+    buffer: &Mutex<B>,
+    batch_size: &Bound<'py, PyAny>,
+    seed: Option<&Bound<'py, PyAny>>,
+    out: Option<&Bound<'py, PyAny>>,
+    draw: fn(&mut B, Option<u64>, &mut Batch<'_>) -> rlox_kernels::Result<()>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let n = parse_size(batch_size, "batch_size")?;
+    let seed = seed.map(parse_seed).transpose()?;
+    let sample = |buffer: &mut B, batch: &mut Batch<'_>| draw(buffer, seed, batch);
+    let Some(out) = out else {
+        return sample_new(py, BatchArrays::drawn(py, fields, n)?, buffer, sample);
+    };
+    let out = parse_out(out, fields, BATCH_KEYS)?;
+    sample_into(out, BatchArrays::of(out, fields, n)?, buffer, sample)?;
+    Ok(out.clone())
+}
+
+/// Draws into the caller's arrays, which must have next observations if and only if the buffer has.
+pub(super) fn sample_into<'py, B: Drawn>(
+    out: &Bound<'py, PyDict>,
+    mut arrays: BatchArrays<'py>,
+    buffer: &Mutex<B>,
+    sample: impl FnOnce(&mut B, &mut Batch<'_>) -> rlox_kernels::Result<()> + Send,
+) -> PyResult<()> {
+    let mut batch = arrays.batch()?;
+    let drawn = out.py().detach(|| {
+        let mut buffer = lock(buffer);
+        if batch.next_obs.is_none() && buffer.has_all_next_obs() && !buffer.is_empty() {
+            return Ok(false);
+        }
+        sample(&mut buffer, &mut batch).map(|()| true)
+    });
+    if drawn.map_err(raise)? {
+        return Ok(());
+    }
+    Err(PyValueError::new_err("out must have the key next_obs"))
+}
+
+/// Draws into new arrays.
+pub(super) fn sample_new<'py, B: Drawn>(
+    py: Python<'py>,
+    mut arrays: BatchArrays<'py>,
+    buffer: &Mutex<B>,
+    sample: impl FnOnce(&mut B, &mut Batch<'_>) -> rlox_kernels::Result<()> + Send,
+) -> PyResult<Bound<'py, PyDict>> {
+    let mut batch = arrays.batch()?;
+    let complete = py.detach(|| {
+        let mut buffer = lock(buffer);
+        let complete = buffer.has_all_next_obs();
+        if !complete {
+            batch.next_obs = None;
+        }
+        sample(&mut buffer, &mut batch).map(|()| complete)
+    });
+    let complete = complete.map_err(raise)?;
+    arrays.into_dict(py, complete)
+}
