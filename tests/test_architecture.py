@@ -43,6 +43,7 @@ TORCH_FREE = [
     "rlox.testing",
     "rlox.offline.config",
     "rlox.offline.dataset",
+    "rlox_offline.cli",
     "rlox_offline.configs",
     "rlox_offline.datasets",
     "rlox_offline.plugin",

@@ -124,6 +124,7 @@ FACADES = (
 
 INTERNAL = (
     "rlox.cli",
+    "rlox_offline.cli",
     "rlox_offline.plugin",
     "rlox_offpolicy.plugin",
     "rlox_onpolicy.plugin",
@@ -246,6 +247,7 @@ KINDS = {
     "Replay buffers": "rlox_buffers",
     "Loggers": "rlox_loggers",
     "Callbacks": "rlox_callbacks",
+    "Commands": "rlox_commands",
 }
 
 

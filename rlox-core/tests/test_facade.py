@@ -15,8 +15,8 @@ from rlox.errors import MissingDependencyError
 from rlox.kernels import backend
 
 PUBLIC = [
-    "Algorithm", "AlgorithmSpec", "BufferSpec", "CallbackSpec", "CartPole", "Config", "DPOPair",
-    "EnvBackendSpec", "LoggerSpec", "OfflineDatasetBuffer", "PrioritizedReplayBuffer",
+    "Algorithm", "AlgorithmSpec", "BufferSpec", "CallbackSpec", "CartPole", "CommandSpec", "Config",
+    "DPOPair", "EnvBackendSpec", "LoggerSpec", "OfflineDatasetBuffer", "PrioritizedReplayBuffer",
     "ReplayBuffer", "RunningMeanStd", "VecEnv", "compute_batch_group_advantages",
     "compute_batch_token_kl", "compute_batch_token_kl_schulman", "compute_discounted_returns",
     "compute_gae", "compute_gae_batched", "compute_gae_batched_f32", "compute_group_advantages",

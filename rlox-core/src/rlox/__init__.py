@@ -38,7 +38,14 @@ if TYPE_CHECKING:
         pack_sequences,
     )
     from rlox.registry import explain, list_algorithms, make, spec
-    from rlox.specs import AlgorithmSpec, BufferSpec, CallbackSpec, EnvBackendSpec, LoggerSpec
+    from rlox.specs import (
+        AlgorithmSpec,
+        BufferSpec,
+        CallbackSpec,
+        CommandSpec,
+        EnvBackendSpec,
+        LoggerSpec,
+    )
 
 __version__ = "0.1.0"
 
@@ -47,6 +54,7 @@ _MODULES = {
     "AlgorithmSpec": "rlox.specs",
     "BufferSpec": "rlox.specs",
     "CallbackSpec": "rlox.specs",
+    "CommandSpec": "rlox.specs",
     "Config": "rlox.config",
     "DPOPair": "rlox.preferences",
     "EnvBackendSpec": "rlox.specs",
@@ -97,6 +105,7 @@ __all__ = [
     "BufferSpec",
     "CallbackSpec",
     "CartPole",
+    "CommandSpec",
     "Config",
     "DPOPair",
     "EnvBackendSpec",

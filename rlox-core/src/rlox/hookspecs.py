@@ -10,7 +10,14 @@ from collections.abc import Iterable
 
 import pluggy
 
-from rlox.specs import AlgorithmSpec, BufferSpec, CallbackSpec, EnvBackendSpec, LoggerSpec
+from rlox.specs import (
+    AlgorithmSpec,
+    BufferSpec,
+    CallbackSpec,
+    CommandSpec,
+    EnvBackendSpec,
+    LoggerSpec,
+)
 
 __all__ = ["hookimpl"]
 
@@ -42,3 +49,8 @@ def rlox_loggers() -> Iterable[LoggerSpec]:  # type: ignore[empty-body]
 @hookspec
 def rlox_callbacks() -> Iterable[CallbackSpec]:  # type: ignore[empty-body]
     """Return the callbacks that the distribution provides."""
+
+
+@hookspec
+def rlox_commands() -> Iterable[CommandSpec]:  # type: ignore[empty-body]
+    """Return the commands that the distribution adds to the command line."""

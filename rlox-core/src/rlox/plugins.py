@@ -22,7 +22,14 @@ import pluggy
 
 from rlox import hookspecs
 from rlox.errors import PluginConflictError, PluginError, PluginWarning
-from rlox.specs import AlgorithmSpec, BufferSpec, CallbackSpec, EnvBackendSpec, LoggerSpec
+from rlox.specs import (
+    AlgorithmSpec,
+    BufferSpec,
+    CallbackSpec,
+    CommandSpec,
+    EnvBackendSpec,
+    LoggerSpec,
+)
 
 __all__ = ["GROUP", "HOOKS", "Registration", "load_plugins"]
 
@@ -34,6 +41,7 @@ HOOKS: dict[str, type] = {
     "rlox_buffers": BufferSpec,
     "rlox_loggers": LoggerSpec,
     "rlox_callbacks": CallbackSpec,
+    "rlox_commands": CommandSpec,
 }
 
 

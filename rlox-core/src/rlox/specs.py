@@ -12,6 +12,7 @@ __all__ = [
     "AlgorithmSpec",
     "BufferSpec",
     "CallbackSpec",
+    "CommandSpec",
     "EnvBackendSpec",
     "LoggerSpec",
     "resolve",
@@ -124,3 +125,19 @@ class CallbackSpec:
     summary: str
     factory: str
     in_folder: bool = False
+
+
+@dataclass(frozen=True)
+class CommandSpec:
+    """A command of ``rlox``.
+
+    Args:
+        name: what follows ``rlox`` on the command line; one of rlox's own cannot be replaced.
+        summary: one sentence, for ``rlox --help``.
+        factory: ``"module:function"``, imported when the command is called; ``function()`` returns
+            a ``typer.Typer``.
+    """
+
+    name: str
+    summary: str
+    factory: str

@@ -431,7 +431,8 @@ def test_list_shows_all_kinds_with_distribution_and_summary(run: Run) -> None:
         assert any(row.startswith(start_) for row in rows)
     values = json.loads(run("list", "--json").out)
     assert set(values) == {
-        "algorithms", "env_backends", "replay_buffers", "loggers", "callbacks", "conflicts",
+        "algorithms", "env_backends", "replay_buffers", "loggers", "callbacks", "commands",
+        "conflicts",
     }  # fmt: skip
     assert values["algorithms"][0]["distribution"] == "rlox-counting"
 
@@ -503,3 +504,45 @@ def test_help_and_list_import_no_torch(arguments: list[str]) -> None:
     )
     assert process.returncode == 0
     assert process.stderr == "set()\n"
+
+
+COMMANDS_PLUGIN = """
+import rlox
+
+@rlox.hookimpl
+def rlox_commands():
+    yield rlox.CommandSpec("greet", "Greets.", "greet_command:app")
+    yield rlox.CommandSpec("train", "Never called.", "greet_command:app")
+"""
+
+GREET = """
+import typer
+
+def app():
+    group = typer.Typer()
+
+    @group.command("hello")
+    def hello(name: str) -> None:
+        print("hello", name)
+
+    @group.command("bye")
+    def bye() -> None:
+        print("bye")
+
+    return group
+"""
+
+
+def test_a_plugin_adds_commands_but_replaces_none(
+    run: Callable[..., Any], install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its module is imported only when the command is called."""
+    Path("greet_command.py").write_text(GREET, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    install("rlox-greet", COMMANDS_PLUGIN)
+    monkeypatch.setenv("RLOX_PLUGINS", "rlox-greet")
+    assert "greet    Greets." in run("--help").out
+    assert "greet_command" not in sys.modules
+    assert run("greet", "hello", "you").out == "hello you\n"
+    assert "Train an algorithm on an env" in run("train", "--help").out
+    assert run("greets").code == 2

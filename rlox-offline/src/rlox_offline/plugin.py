@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from rlox.hookspecs import hookimpl
-from rlox.specs import AlgorithmSpec
+from rlox.specs import AlgorithmSpec, CommandSpec
 
 
 @hookimpl
@@ -48,4 +48,14 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         factory="rlox_offline.fqe:FQE",
         paper="https://arxiv.org/abs/1903.08738",
         needs=("dataset", "policy"),
+    )
+
+
+@hookimpl
+def rlox_commands() -> Iterable[CommandSpec]:
+    """Register ``rlox dataset``."""
+    yield CommandSpec(
+        name="dataset",
+        summary="Look at recorded datasets, and record new ones.",
+        factory="rlox_offline.cli:dataset_app",
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
 
 import rlox
-from rlox.specs import resolve
+from rlox.registry import get_registry
+from rlox.specs import CommandSpec, resolve
 
 __all__ = ["COMMANDS", "build_app"]
 
@@ -20,7 +21,10 @@ COMMANDS = {
     "list": ("rlox.cli.catalogue:list_command", "Show what is installed."),
     "explain": ("rlox.cli.explanation:explain_command", "Show an algorithm and all its options."),
 }
-"""From each command, in the order in which they are used, where it is and what it does."""
+"""From each command of core, in the order in which they are used, where it is and what it does.
+
+Other distributions add theirs through the hook ``rlox_commands``.
+"""
 
 EXAMPLES = """\b
 Examples:
@@ -33,18 +37,19 @@ Examples:
 
 
 class CommandGroup(TyperGroup):
-    """The commands of :data:`COMMANDS`."""
+    """The commands of :data:`COMMANDS` and of plugins, which are asked only if need be."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the commands' names."""
-        return list(COMMANDS)
+        return [*COMMANDS, *plugin_commands()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command ``cmd_name``, or none."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS and cmd_name not in plugin_commands():
             return None
-        found = resolve(COMMANDS[cmd_name][0])
-        if cmd_name == "train":
+        own = cmd_name in COMMANDS
+        found = resolve(COMMANDS[cmd_name][0] if own else plugin_commands()[cmd_name].factory)
+        if not own or cmd_name == "train":
             command = typer.main.get_command(found())
         else:
             app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -56,7 +61,19 @@ class CommandGroup(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write what the commands do, without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+            rows = [(name, summary) for name, (_, summary) in COMMANDS.items()]
+            rows += [(spec.name, spec.summary) for spec in plugin_commands().values()]
+            formatter.write_dl(rows)
+
+
+def plugin_commands() -> dict[str, CommandSpec]:
+    """Return the commands of plugins by name, without those that a command of core hides."""
+    registry = get_registry()
+    return {
+        name: cast("CommandSpec", registry.get("rlox_commands", name).spec)
+        for name in registry.names("rlox_commands")
+        if name not in COMMANDS
+    }
 
 
 def build_app() -> typer.Typer:

@@ -19,13 +19,14 @@ KINDS = {
     "replay buffers": "rlox_buffers",
     "loggers": "rlox_loggers",
     "callbacks": "rlox_callbacks",
+    "commands": "rlox_commands",
 }
 
 
 def list_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the installed algorithms, env backends, replay buffers, loggers and callbacks."""
+    """Show what is installed: algorithms, env backends, replay buffers, loggers and so on."""
     catalogue = {title: _entries(hook) for title, hook in KINDS.items()}
     conflicts = registry.get_registry().conflicts()
     if as_json:

@@ -12,7 +12,7 @@ from rlox_offline.datasets.dataset import Dataset, require_metadata
 from rlox_offline.datasets.files import FORMATS, FileFormat
 from rlox_offline.datasets.minari import read_minari, write_minari
 
-__all__ = ["MINARI", "load_dataset", "open_dataset", "save_dataset"]
+__all__ = ["MINARI", "load_dataset", "open_dataset", "require_format", "save_dataset"]
 
 MINARI = "minari:"
 """What the name of a Minari dataset begins with."""
@@ -74,6 +74,16 @@ def save_dataset(dataset: Dataset, target: str | Path) -> None:
 def open_dataset(dataset: OfflineDataset | str | Path | None) -> OfflineDataset | None:
     """Return the dataset of that name, or what is one already."""
     return load_dataset(dataset) if isinstance(dataset, (str, Path)) else dataset
+
+
+def require_format(name: str) -> None:
+    """Refuse a name under which no dataset can be saved.
+
+    Raises:
+        DatasetError: its suffix is unknown.
+    """
+    if not name.startswith(MINARI):
+        _format_of(Path(name))
 
 
 def _format_of(path: Path) -> FileFormat:

@@ -1,0 +1,108 @@
+"""``rlox dataset`` and what other commands make of offline algorithms."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import data
+import pytest
+import yaml
+from rlox import cli
+from rlox_offline.datasets import load_dataset, save_dataset
+
+
+class Result(NamedTuple):
+    """What one call of the command line left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., Result]:
+    """Return a function that calls the command line in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> Result:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["rlox", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        return Result(int(exit_.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+def test_info_shows_what_is_known(run: Callable[..., Result]) -> None:
+    """Sizes, returns, bounds and reference scores; as JSON the numbers."""
+    dataset = data.continuous(env_id="Pendulum-v1", random_return=-5.0, expert_return=9.5)
+    save_dataset(dataset, "set.npz")
+    result = run("dataset", "info", "set.npz")
+    assert result.code == 0, result.err
+    lines = [" ".join(line.split()) for line in result.out.splitlines()]
+    assert "transitions 120" in lines
+    assert "episodes 12 (6 terminated)" in lines
+    assert "actions (2,) in [-2, 2]" in lines
+    assert "random, expert return -5.0, 9.5" in lines
+    printed = json.loads(run("dataset", "info", "set.npz", "--json").out)
+    assert printed["n_transitions"] == 120
+    assert printed["env_id"] == "Pendulum-v1"
+
+
+def test_info_draws_the_returns(run: Callable[..., Result]) -> None:
+    """A picture in the named format."""
+    save_dataset(data.discrete(expert_return=1.0), "set.npz")
+    assert run("dataset", "info", "set.npz", "--plot", "out/returns.png").code == 0
+    assert Path("out/returns.png").read_bytes().startswith(b"\x89PNG")
+    assert run("dataset", "info", "set.npz", "--plot", "returns.gif").code == 2
+
+
+def test_info_tells_what_is_wrong(run: Callable[..., Result]) -> None:
+    """One line on stderr."""
+    result = run("dataset", "info", "none.npz")
+    assert (result.code, result.err) == (2, "error: dataset 'none.npz' does not exist\n")
+
+
+def test_record_writes_all_sets(run: Callable[..., Result]) -> None:
+    """Into the files of the template, with the options of the file."""
+    pytest.importorskip("rlox_onpolicy")
+    options = {"n_envs": 4, "n_steps": 32, "batch_size": 64, "n_epochs": 1, "hidden": 8}
+    Path("ppo.yaml").write_text(yaml.safe_dump(options), encoding="utf-8")
+    result = run(
+        "dataset", "record", "ppo", "--env", "CartPole-v1", "--total-timesteps", 2560,
+        "--n-transitions", 200, "--config", "ppo.yaml", "--to", "sets/cartpole-{kind}.npz",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    for kind in ("random", "medium", "replay", "expert"):
+        dataset = load_dataset(f"sets/cartpole-{kind}.npz")
+        assert dataset.env_id == "CartPole-v1"
+        assert f"saved as sets/cartpole-{kind}.npz" in result.out
+    assert result.out.splitlines()[0].split()[:3] == ["random", "200", "transitions,"]
+
+
+@pytest.mark.parametrize(
+    ("to", "reason"),
+    [("sets/all.npz", "--to must hold {kind}"), ("{kind}.csv", "has the suffix '.csv'")],
+)
+def test_record_refuses_a_bad_target_before_training(
+    run: Callable[..., Result], to: str, reason: str
+) -> None:
+    """Nothing was trained for nothing."""
+    result = run("dataset", "record", "ppo", "--env", "CartPole-v1", "--to", to)
+    assert result.code == 2
+    assert reason in result.err
+
+
+def test_help_and_list_name_the_command(run: Callable[..., Result]) -> None:
+    """A plugin's command is found like rlox's own."""
+    assert "dataset" in run("--help").out
+    listed = json.loads(run("list", "--json").out)
+    assert [entry["name"] for entry in listed["commands"]] == ["dataset"]
+    assert "record" in run("dataset", "--help").out
