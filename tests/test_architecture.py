@@ -29,7 +29,12 @@ FACADES = {
         f"algorithms/{name}.py" for name in ("bc", "cql", "fqe", "iql", "td3_bc")
     },
     ("rlox", "rlox_onpolicy"): {"algorithms/a2c.py", "algorithms/ppo.py"},
-    ("rlox", "rlox_offpolicy"): {"algorithms/dqn.py"},
+    ("rlox", "rlox_offpolicy"): {
+        "algorithms/ddpg.py",
+        "algorithms/dqn.py",
+        "algorithms/sac.py",
+        "algorithms/td3.py",
+    },
 }
 """The modules of core that hand on another distribution's names and do nothing else."""
 

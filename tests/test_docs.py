@@ -23,12 +23,17 @@ from rlox_offline.fqe import FQEMetrics
 from rlox_offline.iql import IQLMetrics
 from rlox_offline.td3_bc import TD3BCMetrics
 from rlox_offpolicy.dqn import DQNMetrics
+from rlox_offpolicy.sac import SACMetrics
+from rlox_offpolicy.td3 import TD3Metrics
 from rlox_onpolicy.ppo import PPOMetrics
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = DOCS / "reference"
 PACKAGES = ("rlox", "rlox_native", "rlox_offline", "rlox_onpolicy", "rlox_offpolicy")
-METRICS = (BCMetrics, CQLMetrics, FQEMetrics, IQLMetrics, TD3BCMetrics, DQNMetrics, PPOMetrics)
+METRICS = (
+    BCMetrics, CQLMetrics, FQEMetrics, IQLMetrics, TD3BCMetrics, DQNMetrics, PPOMetrics, SACMetrics,
+    TD3Metrics,
+)  # fmt: skip
 
 
 def constant(name: str) -> object:

@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+from rlox import networks
 from rlox.batch import TransitionBatch
+from rlox_offpolicy.ddpg import DDPG
 from rlox_offpolicy.dqn import DQN
+from rlox_offpolicy.sac import SAC
+from rlox_offpolicy.td3 import TD3
 from torch import Tensor, nn
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
@@ -94,7 +98,7 @@ def linear_pairs(ours: Any, theirs: nn.Sequential) -> list[tuple[Tensor, Tensor]
 def test_dqn_updates_agree() -> None:
     """Targets, Huber loss, clipped gradient, Adam: three steps, without double Q-learning."""
     theirs = stable_baselines3.DQN("MlpPolicy", "CartPole-v1", **THEIRS)
-    ours = DQN("CartPole-v1", hidden=64, double_q=False, learning_rate=RATE, **OURS)
+    ours = DQN("CartPole-v1", hidden=64, learning_rate=RATE, **OURS)
     pairs = linear_pairs(ours.network.net, theirs.q_net.q_net)
     before = copied(pairs)
     with torch.no_grad():
@@ -106,3 +110,96 @@ def test_dqn_updates_agree() -> None:
     for batch in given:
         ours._learn(batch, RATE)
     assert_moved_alike(pairs, before)
+
+
+def critic_pairs(ours: Any, theirs: Any) -> list[tuple[Tensor, Tensor]]:
+    """Return the parameters of our critics, member by member, and theirs."""
+    pairs = []
+    for k, q_net in enumerate(theirs.q_networks):
+        linears = [layer for layer in q_net if isinstance(layer, nn.Linear)]
+        for weights, biases, linear in zip(ours.net.weights, ours.net.biases, linears, strict=True):
+            pairs += [(weights.detach()[k].T, linear.weight), (biases.detach()[k, 0], linear.bias)]
+    return pairs
+
+
+def squashed_pairs(ours: Any, theirs: Any) -> list[tuple[Tensor, Tensor]]:
+    """Return the parameters of our Gaussian policy, whose last layer has both heads, and theirs."""
+    *hidden, last = ours.net.layers
+    linears = [layer for layer in theirs.latent_pi if isinstance(layer, nn.Linear)]
+    pairs = [
+        (getattr(a, n), getattr(b, n))
+        for a, b in zip(hidden, linears, strict=True)
+        for n in ("weight", "bias")
+    ]
+    act_dim = theirs.mu.out_features
+    for rows, head in ((slice(None, act_dim), theirs.mu), (slice(act_dim, None), theirs.log_std)):
+        pairs += [(last.weight.detach()[rows], head.weight), (last.bias.detach()[rows], head.bias)]
+    return pairs
+
+
+@pytest.mark.parametrize("auto_entropy", [True, False])
+def test_sac_updates_agree(auto_entropy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Soft targets, critics, policy, temperature and lagging critics: three steps.
+
+    Stable-Baselines3 adds 1e-6 within the logarithm of the log-probability, which is taken out.
+    """
+    theirs = stable_baselines3.SAC(
+        "MlpPolicy", "Pendulum-v1", ent_coef="auto" if auto_entropy else 0.2, **THEIRS
+    )
+    theirs.actor.action_dist.epsilon = 0.0
+    ours = SAC(
+        "Pendulum-v1", alpha=1.0 if auto_entropy else 0.2, auto_entropy=auto_entropy,
+        learning_rate=RATE, **OURS,
+    )  # fmt: skip
+    pairs = squashed_pairs(ours.policy, theirs.actor) + critic_pairs(ours.critic, theirs.critic)
+    targets = critic_pairs(ours.target, theirs.critic_target)
+    if auto_entropy:
+        pairs.append((ours.temperature.log_alpha.detach().reshape(1), theirs.log_ent_coef))
+    with torch.no_grad():
+        for target in theirs.critic_target.parameters():
+            target.add_(0.1 * torch.randn(target.shape))
+    before, before_targets = copied(pairs), copied(targets)
+    given = batches(3, 3, None)
+    noise = torch.randn(6, BATCH, 1)
+    # they act on s before they act on s', we the other way round
+    queue = [noise[i] for i in range(6)]
+    monkeypatch.setattr(
+        "torch.distributions.normal._standard_normal", lambda *_, **__: queue.pop(0)
+    )
+    train_theirs(theirs, given)
+    queue = [noise[i] for i in (1, 0, 3, 2, 5, 4)]
+    monkeypatch.setattr(networks.torch, "randn", lambda *_, **__: queue.pop(0))
+    for batch in given:
+        ours._learn(batch, RATE)
+    monkeypatch.undo()
+    assert_moved_alike(pairs, before)
+    assert_moved_alike(targets, before_targets)
+
+
+@pytest.mark.parametrize("algorithm", [TD3, DDPG])
+def test_td3_and_ddpg_updates_agree(algorithm: Any) -> None:
+    """Smoothed targets, critics, delayed policy and lagging networks: four steps."""
+    name = algorithm.__name__
+    theirs = getattr(stable_baselines3, name)(
+        "MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [256, 256]}, **THEIRS
+    )
+    ours = algorithm("Pendulum-v1", learning_rate=RATE, **OURS)
+    learner = ours.learner
+    pairs = linear_pairs(learner.policy.net, theirs.actor.mu)
+    pairs += critic_pairs(learner.critic, theirs.critic)
+    targets = linear_pairs(learner.policy_target.net, theirs.actor_target.mu)
+    targets += critic_pairs(learner.critic_target, theirs.critic_target)
+    with torch.no_grad():
+        for _, target in targets:
+            target.add_(0.1 * torch.randn(target.shape))
+    before, before_targets = copied(pairs), copied(targets)
+    given = batches(4, 3, None)
+    torch.manual_seed(5)
+    train_theirs(theirs, given)
+    learner._noise.manual_seed(5)
+    for step, batch in enumerate(given, start=1):
+        learner.learn_values(batch, RATE)
+        if step % learner.policy_delay == 0:
+            learner.learn_policy(batch, RATE)
+    assert_moved_alike(pairs, before)
+    assert_moved_alike(targets, before_targets)

@@ -1,6 +1,6 @@
 """A run that was killed and resumed equals one that was not: in processes of their own, to the bit.
 
-With the Rust envs, which can tell their state; PPO and A2C, discrete and continuous actions.
+With the Rust envs, which can tell their state; discrete and continuous actions.
 """
 
 from __future__ import annotations
@@ -28,6 +28,16 @@ OPTIONS = {
 }
 
 ENVS = ("CartPole-v1", "Pendulum-v1")
+
+REPLAY = ("--hidden", 8, "--train-freq", 64, "--gradient-steps", 4, "--save-replay-buffer")
+
+RUNS = [(algorithm, env, options) for algorithm, options in OPTIONS.items() for env in ENVS] + [
+    ("dqn", "CartPole-v1", (*REPLAY, "--buffer", "prioritized", "--n-step", 3)),
+    ("sac", "Pendulum-v1", REPLAY),
+    ("td3", "Pendulum-v1", (*REPLAY, "--n-envs", 2)),
+    ("ddpg", "Pendulum-v1", REPLAY),
+]
+"""Algorithm, env and flags of what is killed; off-policy ones save their replay buffer."""
 
 
 @pytest.fixture(autouse=True)
@@ -105,14 +115,15 @@ def scalars(folder: str) -> dict[str, list[Any]]:
     }
 
 
-@pytest.mark.parametrize("env", ENVS)
-@pytest.mark.parametrize("algorithm", OPTIONS)
+@pytest.mark.parametrize(
+    ("algorithm", "env", "options"), RUNS, ids=[f"{run[0]}-{run[1]}" for run in RUNS]
+)
 def test_killed_and_resumed_run_equals_the_uninterrupted_one(
-    algorithm: str, env: str, processes: list[subprocess.Popen[str]]
+    algorithm: str, env: str, options: tuple[Any, ...], processes: list[subprocess.Popen[str]]
 ) -> None:
     """SIGKILL at a random moment after a checkpoint, then a new process: same bits, same logs."""
     command = (
-        "train", algorithm, "--env", env, *OPTIONS[algorithm], "--total-timesteps", 12_000,
+        "train", algorithm, "--env", env, *options, "--total-timesteps", 12_000,
         "--checkpoint-freq", 1_000, "--eval-freq", 5_000, "--eval-episodes", 2, "--quiet",
         "--logger", "jsonl", "--logger", "csv",
         *(("--logger", "tensorboard") if env == ENVS[0] else ()),

@@ -15,16 +15,17 @@ from rlox.errors import MissingDependencyError
 from rlox.kernels import backend
 
 PUBLIC = [
-    "Algorithm", "AlgorithmSpec", "BufferSpec", "CallbackSpec", "CartPole", "CommandSpec", "Config",
-    "DPOPair", "EnvBackendSpec", "LoggerSpec", "OfflineDatasetBuffer", "PrioritizedReplayBuffer",
-    "ReplayBuffer", "RunningMeanStd", "VecEnv", "compute_batch_group_advantages",
-    "compute_batch_token_kl", "compute_batch_token_kl_schulman", "compute_discounted_returns",
-    "compute_gae", "compute_gae_batched", "compute_gae_batched_f32", "compute_group_advantages",
+    "Algorithm", "AlgorithmSpec", "BufferSpec", "CallbackSpec", "CartPole", "CommandSpec",
+    "Config", "DPOPair", "EnvBackendSpec", "LoggerSpec", "MmapReplayBuffer",
+    "OfflineDatasetBuffer", "PrioritizedReplayBuffer", "ReplayBuffer", "RunningMeanStd",
+    "VecEnv", "compute_batch_group_advantages", "compute_batch_token_kl",
+    "compute_batch_token_kl_schulman", "compute_discounted_returns", "compute_gae",
+    "compute_gae_batched", "compute_gae_batched_f32", "compute_group_advantages",
     "compute_lambda_returns", "compute_n_step_returns", "compute_token_kl",
     "compute_token_kl_schulman", "compute_vtrace", "evaluate", "explain", "hookimpl",
     "list_algorithms", "make", "normalize_advantages", "pack_sequences", "spec",
 ]  # fmt: skip
-NATIVE = ["CartPole", "VecEnv"]
+NATIVE = ["CartPole", "MmapReplayBuffer", "VecEnv"]
 KERNELS = [
     "OfflineDatasetBuffer", "PrioritizedReplayBuffer", "ReplayBuffer", "RunningMeanStd",
     "compute_batch_group_advantages", "compute_batch_token_kl", "compute_batch_token_kl_schulman",
@@ -144,4 +145,16 @@ def test_unknown_algorithm_class_is_an_attribute_error() -> None:
     algorithms: Any = importlib.import_module("rlox.algorithms")
     with pytest.raises(AttributeError, match=r"^module 'rlox\.algorithms' has no 'XYZ'"):
         _ = algorithms.XYZ
-    assert dir(algorithms) == ["A2C", "BC", "DQN", "PPO"]
+    assert dir(algorithms) == [
+        "A2C",
+        "BC",
+        "CQL",
+        "DDPG",
+        "DQN",
+        "FQE",
+        "IQL",
+        "PPO",
+        "SAC",
+        "TD3",
+        "TD3BC",
+    ]

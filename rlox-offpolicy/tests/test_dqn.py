@@ -37,7 +37,7 @@ def make(env: Any = "CartPole-v1", **options: Any) -> DQN:
     "options",
     [
         {},
-        {"n_envs": 3, "dueling": True, "double_q": False, "loss": "mse", "tau": 0.1},
+        {"n_envs": 3, "dueling": True, "double_dqn": True, "loss": "mse", "tau": 0.1},
         {"buffer": "prioritized", "n_envs": 2, "target_update_interval": 3},
     ],
     ids=["default", "dueling", "prioritized"],
@@ -147,8 +147,11 @@ def test_prioritized_transitions_get_their_errors() -> None:
     """After a gradient step drawn transitions have other priorities; β follows its schedule."""
     dqn = make(buffer="prioritized", priority_beta="linear(0.5, 1.0)")
     dqn.train(32)
-    state = dqn.agent.buffer.state()
-    assert len(set(state["priorities"])) > 2
+    assert len(set(dqn.agent.buffer.state()["priorities"])) > 2
+    batch = dqn.agent._draw()
+    drawn = np.unique(dqn.agent._indices.astype(np.int64))
+    dqn.agent.set_priorities(torch.zeros(len(batch.rewards)))
+    assert dqn.agent.buffer.state()["priorities"][drawn] == pytest.approx(1e-6**0.6)
     assert dqn.agent.buffer.beta == pytest.approx(0.75)
 
 
@@ -283,6 +286,7 @@ def test_resuming_without_the_buffer_fills_it_anew(tmp_path: Path) -> None:
         ({"epsilon": 1.5}, ConfigError, r"epsilon: expected values in \[0.0, 1.0\]"),
         ({"train_freq": 0}, ConfigError, "train_freq: expected .* got 0"),
         ({"gradient_steps": 0}, ConfigError, "gradient_steps: expected .* got 0"),
+        ({"prioritized": True, "buffer": "uniform"}, ConfigError, "and so does buffer='uniform'"),
         ({"loss": "l1"}, ConfigError, "loss: expected 'huber' or 'mse'"),
         ({"device": "tpu9"}, ConfigError, "device 'tpu9' cannot be used"),
         ({"schedules": {"epsilo": lambda step: 0}}, ConfigError, "did you mean 'epsilon'"),
@@ -298,34 +302,41 @@ def test_bad_input_is_named_before_any_work(
         make(**options)
 
 
-def test_image_observations_need_a_network_of_ones_own() -> None:
-    """The default networks take vectors; images are stored as uint8."""
+class Image(Scripted):
+    """Noise of 8×8 pixels."""
 
-    class Image(Scripted):
-        observation_space = spaces.Box(0, 255, (2, 3), np.uint8)  # type: ignore[assignment]
+    observation_space = spaces.Box(0, 255, (8, 8, 3), np.uint8)  # type: ignore[assignment]
 
-        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            super().reset(seed=seed)
-            return self.observation_space.sample(), {}
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Begin an episode."""
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
 
-        def step(self, action: Any) -> Any:
-            return self.observation_space.sample(), *super().step(action)[1:]
+    def step(self, action: Any) -> Any:
+        """Return another image."""
+        return self.observation_space.sample(), *super().step(action)[1:]
 
-    with pytest.raises(SpaceError, match=r"one-dimensional Box, got .* networks of your own"):
-        make(Image())
 
-    class Flat(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = nn.Linear(6, 2)
-
-        def forward(self, obs: torch.Tensor) -> torch.Tensor:
-            assert obs.dtype == torch.uint8
-            return self.linear(obs.flatten(1) / 255)  # type: ignore[no-any-return]
-
-    dqn = make(Image(), network=Flat())
-    dqn.train(16)
+@pytest.mark.parametrize("dueling", [False, True])
+def test_images_stay_uint8_up_to_the_convolutions(dueling: bool) -> None:
+    """They are stored as they are, learnt from and acted on."""
+    dqn = make(Image(), dueling=dueling)
+    before = dqn.optimizer.parameters.clone()
+    dqn.train(32)
     assert dqn.agent.buffer.state()["obs"].dtype == np.uint8
+    assert dqn.agent._draw().obs.dtype == torch.uint8
+    assert not torch.equal(dqn.optimizer.parameters, before)
+    assert dqn.predict(dqn.agent.env.observation_space.sample()) in (5, 6)
+
+
+def test_other_observations_are_refused() -> None:
+    """Replay buffers hold arrays of one kind; the error says what to do."""
+
+    class Numbered(Scripted):
+        observation_space = spaces.Discrete(5)  # type: ignore[assignment]
+
+    with pytest.raises(SpaceError, match=r"observations must be a Box, got Discrete\(5\); .*wrap"):
+        make(Numbered())
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

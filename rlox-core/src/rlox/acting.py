@@ -22,7 +22,13 @@ from rlox.observations import ObservationRows
 from rlox.protocols import OnPolicyActor, RecurrentActor
 from rlox.spaces import map_leaves
 
-__all__ = ["evaluate_actions", "predict", "predict_with_memory", "taking_masks"]
+__all__ = [
+    "drawing_from",
+    "evaluate_actions",
+    "predict",
+    "predict_with_memory",
+    "taking_masks",
+]
 
 
 @torch.no_grad()
@@ -65,7 +71,7 @@ def predict(
     masks = () if given.masks is None else (given.masks,)
     if masks:
         taking_masks(choose)
-    with _drawing_from(generator, policy):
+    with drawing_from(generator, policy):
         chosen = choose(given.obs, *masks)
     return given.actions(chosen if deterministic else chosen[0])
 
@@ -193,7 +199,8 @@ def _prepare(
 
 
 @contextmanager
-def _drawing_from(generator: torch.Generator | None, policy: Any) -> Iterator[None]:
+def drawing_from(generator: torch.Generator | None, policy: Any) -> Iterator[None]:
+    """Let ``policy`` draw from ``generator`` in the block, where it has one to exchange."""
     if generator is None or not hasattr(policy, "generator"):
         yield
         return

@@ -6,11 +6,24 @@ from typing import Any
 
 import torch
 from gymnasium import spaces
+from torch import nn
 
 from rlox.errors import SpaceError
-from rlox.networks import DiscreteQNetwork, DuelingQNetwork
+from rlox.networks import (
+    DeterministicPolicy,
+    DiscreteQNetwork,
+    DuelingQNetwork,
+    SquashedGaussianPolicy,
+    TwinQNetwork,
+)
+from rlox.nn.encoders import make_encoder
 
-__all__ = ["make_q_network"]
+__all__ = [
+    "make_critics",
+    "make_deterministic_policy",
+    "make_q_network",
+    "make_squashed_gaussian",
+]
 
 
 def make_q_network(
@@ -20,8 +33,8 @@ def make_q_network(
     dueling: bool,
     hidden: int,
     generator: torch.Generator | None = None,
-) -> DiscreteQNetwork | DuelingQNetwork:
-    """Return action values of all discrete actions.
+) -> nn.Module:
+    """Return action values of all discrete actions; images are encoded by convolutions first.
 
     Args:
         observation_space: of one env.
@@ -31,10 +44,75 @@ def make_q_network(
         generator: source of the weights; none: torch's global one.
 
     Raises:
+        SpaceError: the observations are no Box.
+    """
+    if not isinstance(observation_space, spaces.Box):
+        raise SpaceError(
+            f"the default networks take observations of a Box, got {observation_space}; wrap the "
+            "env or pass a network of your own"
+        )
+    network = DuelingQNetwork if dueling else DiscreteQNetwork
+    if len(observation_space.shape) == 1:
+        return network(observation_space.shape[0], n_actions, hidden, generator=generator)
+    encoder = make_encoder(observation_space, generator=generator)
+    features = int(encoder.output_size)  # type: ignore[arg-type]
+    return nn.Sequential(encoder, network(features, n_actions, hidden, generator=generator))
+
+
+def make_critics(
+    observation_space: spaces.Space[Any],
+    act_dim: int,
+    *,
+    n_critics: int,
+    hidden: int,
+    generator: torch.Generator | None = None,
+) -> TwinQNetwork:
+    """Return values of continuous actions, of several critics.
+
+    Args:
+        observation_space: of one env.
+        act_dim: size of an action.
+        n_critics: number of critics K.
+        hidden: width of the two hidden layers.
+        generator: source of the weights; none: torch's global one.
+
+    Raises:
         SpaceError: the observations are no vectors.
     """
-    network = DuelingQNetwork if dueling else DiscreteQNetwork
-    return network(_vector_size(observation_space), n_actions, hidden, generator=generator)
+    size = _vector_size(observation_space)
+    return TwinQNetwork(size, act_dim, hidden, n_critics=n_critics, generator=generator)
+
+
+def make_squashed_gaussian(
+    observation_space: spaces.Space[Any],
+    act_dim: int,
+    *,
+    hidden: int,
+    generator: torch.Generator | None = None,
+) -> SquashedGaussianPolicy:
+    """Return a stochastic policy for continuous actions; arguments as of :func:`make_critics`.
+
+    Raises:
+        SpaceError: the observations are no vectors.
+    """
+    size = _vector_size(observation_space)
+    return SquashedGaussianPolicy(size, act_dim, hidden, generator=generator)
+
+
+def make_deterministic_policy(
+    observation_space: spaces.Space[Any],
+    act_dim: int,
+    *,
+    hidden: int,
+    generator: torch.Generator | None = None,
+) -> DeterministicPolicy:
+    """Return a deterministic policy for continuous actions; arguments as of :func:`make_critics`.
+
+    Raises:
+        SpaceError: the observations are no vectors.
+    """
+    size = _vector_size(observation_space)
+    return DeterministicPolicy(size, act_dim, hidden, generator=generator)
 
 
 def _vector_size(space: spaces.Space[Any]) -> int:

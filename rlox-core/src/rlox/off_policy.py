@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
 from rlox.acting import predict
@@ -16,7 +17,7 @@ from rlox.buffers import BufferOptions, make_buffer
 from rlox.clock import Clock
 from rlox.config import Config
 from rlox.envs import fixed_env_count
-from rlox.errors import CheckpointError, ConfigError
+from rlox.errors import CheckpointError, ConfigError, SpaceError
 from rlox.gym_vec_env import Vectorization
 from rlox.nn import find_device, torch_threads
 from rlox.protocols import OnPolicyActor, PrioritizedBuffer, StatefulBuffer
@@ -66,7 +67,8 @@ class ReplayAgent:
     Raises:
         ConfigError: the buffer has not the methods it needs, or there is no such device.
         EnvError: the env cannot be built.
-        SpaceError: the env's actions are neither discrete nor a bounded box.
+        SpaceError: the env's actions are neither discrete nor a bounded box, or its observations
+            are no box.
     """
 
     def __init__(
@@ -110,7 +112,11 @@ class ReplayAgent:
         self.actions: DiscreteActions | BoxActions = make_actions(self.env.action_space)
         self._vector_steps = -(-steps_per_iteration // self.env.n_envs)
         space = self.env.observation_space
-        assert space.shape is not None
+        if not isinstance(space, spaces.Box):
+            raise SpaceError(
+                f"observations must be a Box, got {space}; replay buffers hold one array of them; "
+                "wrap the env with gymnasium.wrappers.FlattenObservation"
+            )
         self.buffer = make_buffer(
             buffer,
             BufferOptions(
@@ -197,10 +203,18 @@ class ReplayAgent:
         if self.prioritized:
             self.buffer.set_beta(beta)  # type: ignore[attr-defined]
 
-    def set_priorities(self, priorities: Tensor) -> None:
-        """Give the transitions of the last batch new priorities (B,), where the buffer has any."""
+    def set_priorities(self, errors: Tensor) -> None:
+        """Give the transitions of the last batch new priorities, where the buffer has any.
+
+        Args:
+            errors: (B,) TD errors, or (K, B) of K critics, whose absolute values are averaged.
+
+        Source:
+            Schaul et al. 2016, section 3.3: |δ| + ε, with ε = 1e-6.
+        """
         if self.prioritized and self._indices is not None:
-            self.buffer.update_priorities(self._indices, priorities.cpu().numpy())  # type: ignore[attr-defined]
+            sizes = errors.detach().abs().reshape(-1, errors.shape[-1]).mean(0) + 1e-6
+            self.buffer.update_priorities(self._indices, sizes.cpu().numpy())  # type: ignore[attr-defined]
 
     def predict(self, choose: Choose, obs: npt.ArrayLike) -> Any:
         """Return an action for one observation, or actions for a batch; see ``acting.predict``.

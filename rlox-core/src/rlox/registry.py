@@ -37,10 +37,13 @@ EXTRAS = {
     "a2c": "onpolicy",
     "bc": "offline",
     "cql": "offline",
+    "ddpg": "offpolicy",
     "dqn": "offpolicy",
     "fqe": "offline",
     "iql": "offline",
     "ppo": "onpolicy",
+    "sac": "offpolicy",
+    "td3": "offpolicy",
     "td3_bc": "offline",
 }
 """Algorithms of our own families and the extra that installs each, for the error's remedy."""

@@ -1,20 +1,53 @@
-"""How the algorithms here get their replay agent: the options that all their configs have."""
+"""How the algorithms here are put together from their configs, which have many options alike."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
 
 from rlox.algorithm import Algorithm
-from rlox.config import UNSET
-from rlox.errors import ConfigError
-from rlox.off_policy import ReplayAgent
+from rlox.config import UNSET, Config, resolve_config
+from rlox.errors import ConfigError, SpaceError
+from rlox.off_policy import ReplayAgent, fit_to_env
+from rlox.replay_actions import BoxActions
 
-__all__ = ["make_agent", "split_buffer"]
+from rlox_offpolicy.exploration import (
+    Exploration,
+    GaussianNoise,
+    NoNoise,
+    OrnsteinUhlenbeckNoise,
+)
+
+__all__ = ["make_agent", "make_exploration", "require_box", "resolve"]
+
+ConfigT = TypeVar("ConfigT", bound=Config)
 
 
-def split_buffer(buffer: Any) -> tuple[Any, Any]:
-    """Return the argument ``buffer`` as what the config takes, a name, and an object or none."""
-    return (buffer, None) if buffer is UNSET or isinstance(buffer, str) else (UNSET, buffer)
+def resolve(
+    cls: type[ConfigT],
+    config: Config | Mapping[str, Any] | str | Path | None,
+    env: Any,
+    parts: Mapping[str, Any],
+    **options: Any,
+) -> tuple[ConfigT, dict[str, Any]]:
+    """Return an algorithm's config, and the parts that the caller brings as objects.
+
+    Args:
+        cls: the algorithm's config class.
+        config: see :func:`rlox.config.resolve_config`.
+        env: what the user passed as env.
+        parts: arguments that are a registered name, which is an option, or an object.
+        options: options that win over ``config``.
+
+    Raises:
+        ConfigError: an option is wrong.
+    """
+    names = {name: part for name, part in parts.items() if isinstance(part, str)}
+    objects = {
+        name: None if name in names or part is UNSET else part for name, part in parts.items()
+    }
+    return fit_to_env(resolve_config(cls, config, **options, **names), env), objects
 
 
 def make_agent(algorithm: Algorithm, buffer: Any = None) -> ReplayAgent:
@@ -57,3 +90,40 @@ def make_agent(algorithm: Algorithm, buffer: Any = None) -> ReplayAgent:
     )
     algorithm.resources.callback(agent.close)
     return agent
+
+
+def make_exploration(algorithm: Algorithm, exploration: Any = None) -> Exploration:
+    """Return the noise on an algorithm's continuous actions.
+
+    Args:
+        algorithm: its config has the fields read below.
+        exploration: an object with the methods of :class:`rlox_offpolicy.exploration.Exploration`;
+            none: the one that the config names.
+
+    Raises:
+        ConfigError: the object has not the methods it needs.
+    """
+    if exploration is not None:
+        if not isinstance(exploration, Exploration):
+            raise ConfigError(
+                "exploration must be a name or have explore, state_dict and load_state_dict, got "
+                f"{type(exploration).__name__}"
+            )
+        return exploration
+    cfg, rng = algorithm.config, algorithm.streams.numpy("exploration")
+    kinds = {"gaussian": GaussianNoise, "ornstein-uhlenbeck": OrnsteinUhlenbeckNoise}
+    return NoNoise() if cfg.exploration == "none" else kinds[cfg.exploration](cfg.noise_std, rng)
+
+
+def require_box(agent: ReplayAgent, name: str) -> int:
+    """Return the size of an action of the agent's env.
+
+    Raises:
+        SpaceError: the actions are discrete.
+    """
+    if not isinstance(agent.actions, BoxActions):
+        raise SpaceError(
+            f"{name} needs continuous actions, a Box, got {agent.env.action_space}; DQN takes "
+            "Discrete ones"
+        )
+    return int(agent.actions.shape[0])

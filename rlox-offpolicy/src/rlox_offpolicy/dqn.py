@@ -3,17 +3,17 @@
 The envs are stepped ε-greedily into a replay buffer; each gradient step takes a batch of it and a
 step down the gradient of
 
-    L = mean over the batch of w Huber(Q(s, a) - y),    y = r + γ Q'(s', argmax over a of Q(s', a))
+    L = mean over the batch of w Huber(Q(s, a) - y),    y = r + γ max over a of Q'(s', a)
 
 where Q' is a lagging copy of Q, and γ is 0 where the task ended.
 
 Deviations from the paper:
-    1. the action that Q' judges is Q's choice (van Hasselt et al. 2016); the paper's is an option;
-    2. several gradient steps follow several env steps, as both frequencies are options;
-    3. Adam instead of RMSprop, and the gradient's norm is clipped;
-    4. optional: dueling networks (Wang et al. 2016), prioritized replay with its weights w (Schaul
-       et al. 2016; w = 1 otherwise), targets of several steps, Σ γⁱ r_i + γᵏ Q' (Sutton 1988);
-    5. a value is bootstrapped from the true final observation where an episode was truncated.
+    1. several gradient steps follow several env steps, as both frequencies are options;
+    2. Adam instead of RMSprop, and the gradient's norm is clipped;
+    3. optional: double Q-learning, y = r + γ Q'(s', argmax over a of Q(s', a)) (van Hasselt et al.
+       2016), dueling networks (Wang et al. 2016), prioritized replay with its weights w (Schaul et
+       al. 2016; w = 1 otherwise), targets of several steps, Σ γⁱ r_i + γᵏ max Q' (Sutton 1988);
+    4. a value is bootstrapped from the true final observation where an episode was truncated.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from gymnasium import spaces
 from rlox.algorithm import Algorithm
 from rlox.batch import TransitionBatch
 from rlox.callbacks import Callback
-from rlox.config import UNSET, Config, Unset, resolve_config
+from rlox.config import UNSET, Config, Unset
 from rlox.default_networks import make_q_network
-from rlox.errors import SpaceError
+from rlox.errors import ConfigError, SpaceError
 from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
 from rlox.nn import (
@@ -45,26 +45,18 @@ from rlox.nn import (
     parts_state,
     torch_threads,
 )
-from rlox.off_policy import fit_to_env
 from rlox.runner import Hooks
 from rlox.schedules import Schedules
 from rlox.terms import mean_terms
 from torch import Tensor, nn
 
-from rlox_offpolicy.agent import make_agent, split_buffer
+from rlox_offpolicy.agent import make_agent, resolve
 from rlox_offpolicy.configs import DQNConfig
 from rlox_offpolicy.exploration import EpsilonGreedy
 from rlox_offpolicy.targets import double_values, max_values, td_targets
+from rlox_offpolicy.terms import QTerms
 
-__all__ = ["DQN", "DQNMetrics", "QTerms"]
-
-
-@dataclass(frozen=True)
-class QTerms:
-    """What one gradient step of the Q-network reports; scalars without gradient."""
-
-    q_loss: Tensor
-    q_value: Tensor
+__all__ = ["DQN", "DQNMetrics"]
 
 
 @dataclass(frozen=True)
@@ -97,6 +89,7 @@ class DQN(Algorithm):
             an MLP that fits the env's spaces.
         buffer: a registered name, or an object with the methods of
             :class:`rlox.protocols.ReplayBuffer`.
+        prioritized: the introduction's word for ``buffer="prioritized"``.
         logger: receives the metrics of every iteration.
         callbacks: hooks into training.
         config: a :class:`DQNConfig`, a mapping, or the path of a YAML or JSON file.
@@ -120,6 +113,7 @@ class DQN(Algorithm):
         seed: int | Unset | None = UNSET,
         network: nn.Module | None = None,
         buffer: Any = UNSET,
+        prioritized: bool = False,
         logger: LoggerCallback | None = None,
         callbacks: Iterable[Callback] | None = None,
         *,
@@ -127,17 +121,18 @@ class DQN(Algorithm):
         schedules: Mapping[str, Callable[[int], float]] | None = None,
         **config_kwargs: Any,
     ) -> None:
-        named, own_buffer = split_buffer(buffer)
-        resolved = resolve_config(
-            DQNConfig, config, n_envs=n_envs, seed=seed, buffer=named, **config_kwargs
+        if prioritized:
+            if buffer is not UNSET:
+                raise ConfigError(f"prioritized=True names a buffer, and so does buffer={buffer!r}")
+            buffer = "prioritized"
+        resolved, parts = resolve(
+            DQNConfig, config, env_id, {"buffer": buffer}, n_envs=n_envs, seed=seed, **config_kwargs
         )
-        super().__init__(
-            env_id, config=fit_to_env(resolved, env_id), callbacks=callbacks, logger=logger
-        )
+        super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg: DQNConfig = self.config
         names = ("learning_rate", "epsilon", "priority_beta")
         self.schedules = Schedules(cfg, names, schedules)
-        self.agent = make_agent(self, own_buffer)
+        self.agent = make_agent(self, parts["buffer"])
         env = self.agent.env
         if not isinstance(env.action_space, spaces.Discrete):
             raise SpaceError(f"DQN needs Discrete actions, got {env.action_space}; SAC takes a Box")
@@ -199,7 +194,7 @@ class DQN(Algorithm):
         cfg: DQNConfig = self.config
         with torch.no_grad():
             next_q = self.target(batch.next_obs)
-            if cfg.double_q:
+            if cfg.double_dqn:
                 next_values = double_values(self.network(batch.next_obs), next_q)
             else:
                 next_values = max_values(next_q)
@@ -208,8 +203,7 @@ class DQN(Algorithm):
         elementwise = F.smooth_l1_loss if cfg.loss == "huber" else F.mse_loss
         loss = (batch.weights * elementwise(q, targets, reduction="none")).mean()
         self.optimizer.step(loss, learning_rate)
-        with torch.no_grad():
-            self.agent.set_priorities((q - targets).abs())
+        self.agent.set_priorities(q - targets)
         return QTerms(q_loss=loss.detach(), q_value=q.detach().mean())
 
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:

@@ -12,7 +12,13 @@ from typing import Any, Protocol, final, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["EpsilonGreedy", "Exploration", "GaussianNoise", "OrnsteinUhlenbeckNoise"]
+__all__ = [
+    "EpsilonGreedy",
+    "Exploration",
+    "GaussianNoise",
+    "NoNoise",
+    "OrnsteinUhlenbeckNoise",
+]
 
 Array = npt.NDArray[Any]
 
@@ -66,6 +72,22 @@ class EpsilonGreedy:
 
     def state_dict(self) -> dict[str, Any]:
         """Return nothing: only the stream changes."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+
+@final
+class NoNoise:
+    """Takes the actions as they were chosen."""
+
+    def explore(self, actions: Array, episode_start: npt.NDArray[np.bool_], step: int) -> Array:
+        """Return the actions."""
+        return actions
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return nothing."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -8,11 +8,32 @@ from rlox.specs import AlgorithmSpec
 
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
-    """Register DQN."""
+    """Register DDPG, DQN, SAC and TD3."""
     yield AlgorithmSpec(
         name="dqn",
         summary="Deep Q-learning, with double, dueling and prioritized variants.",
         config="rlox_offpolicy.configs:DQNConfig",
         factory="rlox_offpolicy.dqn:DQN",
         paper="https://www.nature.com/articles/nature14236",
+    )
+    yield AlgorithmSpec(
+        name="sac",
+        summary="Soft actor-critic with twin critics and a learnt temperature.",
+        config="rlox_offpolicy.configs:SACConfig",
+        factory="rlox_offpolicy.sac:SAC",
+        paper="https://arxiv.org/abs/1812.05905",
+    )
+    yield AlgorithmSpec(
+        name="td3",
+        summary="Twin delayed deep deterministic policy gradient.",
+        config="rlox_offpolicy.configs:TD3Config",
+        factory="rlox_offpolicy.td3:TD3",
+        paper="https://arxiv.org/abs/1802.09477",
+    )
+    yield AlgorithmSpec(
+        name="ddpg",
+        summary="Deep deterministic policy gradient.",
+        config="rlox_offpolicy.configs:DDPGConfig",
+        factory="rlox_offpolicy.ddpg:DDPG",
+        paper="https://arxiv.org/abs/1509.02971",
     )

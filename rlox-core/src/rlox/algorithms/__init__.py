@@ -11,22 +11,28 @@ if TYPE_CHECKING:
     from rlox.algorithms.a2c import A2C
     from rlox.algorithms.bc import BC
     from rlox.algorithms.cql import CQL
+    from rlox.algorithms.ddpg import DDPG
     from rlox.algorithms.dqn import DQN
     from rlox.algorithms.fqe import FQE
     from rlox.algorithms.iql import IQL
     from rlox.algorithms.ppo import PPO
+    from rlox.algorithms.sac import SAC
+    from rlox.algorithms.td3 import TD3
     from rlox.algorithms.td3_bc import TD3BC
 
-__all__ = ["A2C", "BC", "CQL", "DQN", "FQE", "IQL", "PPO", "TD3BC"]
+__all__ = ["A2C", "BC", "CQL", "DDPG", "DQN", "FQE", "IQL", "PPO", "SAC", "TD3", "TD3BC"]
 
 _MODULES = {
     "A2C": "rlox.algorithms.a2c",
     "BC": "rlox.algorithms.bc",
     "CQL": "rlox.algorithms.cql",
+    "DDPG": "rlox.algorithms.ddpg",
     "DQN": "rlox.algorithms.dqn",
     "FQE": "rlox.algorithms.fqe",
     "IQL": "rlox.algorithms.iql",
     "PPO": "rlox.algorithms.ppo",
+    "SAC": "rlox.algorithms.sac",
+    "TD3": "rlox.algorithms.td3",
     "TD3BC": "rlox.algorithms.td3_bc",
 }
 

@@ -1,0 +1,109 @@
+"""Deep deterministic policy gradient (Lillicrap et al. 2016, algorithm 1).
+
+It is :mod:`rlox_offpolicy.td3` with one critic, a step of the policy with every step of the critic
+and no noise on the targets' actions.
+
+Deviations from the paper:
+    1. the authors' code of TD3 gives networks, learning rate, batch size and τ: two layers of 256
+       units without batch normalisation or weight decay, actions into the first layer;
+    2. before ``learning_starts`` actions are uniform;
+    3. optional: Gaussian noise, prioritized replay, targets of several steps;
+    4. a value is bootstrapped from the true final observation where an episode was truncated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy.typing as npt
+from rlox.algorithm import Algorithm
+from rlox.callbacks import Callback
+from rlox.config import UNSET, Config, Unset
+from rlox.logging import LoggerCallback
+from rlox.runner import Hooks
+from torch import nn
+
+from rlox_offpolicy.agent import resolve
+from rlox_offpolicy.configs import DDPGConfig
+from rlox_offpolicy.td3 import TD3Learner, TD3Metrics
+
+__all__ = ["DDPG"]
+
+
+@final
+class DDPG(Algorithm):
+    """Deep deterministic policy gradient, for continuous actions.
+
+    Args:
+        env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
+        n_envs: number of envs stepped together; an env that cannot be copied brings its own.
+        seed: fixes every random draw; none: drawn from entropy.
+        policy: see :class:`rlox_offpolicy.td3.TD3`.
+        critic: likewise; values (1, B) of one critic.
+        buffer: likewise.
+        exploration: likewise.
+        logger: receives the metrics of every iteration.
+        callbacks: hooks into training.
+        config: a :class:`DDPGConfig`, a mapping, or the path of a YAML or JSON file.
+        schedules: see :class:`rlox_offpolicy.td3.TD3`.
+        config_kwargs: options of :class:`DDPGConfig`, which win over ``config``.
+
+    Raises:
+        ConfigError: an option is unknown or out of range.
+        EnvError: the env cannot be built.
+        SpaceError: the actions are no bounded box, or the observations need networks of your own.
+    """
+
+    name: ClassVar[str] = "ddpg"
+    config_class: ClassVar[type[Config]] = DDPGConfig
+
+    def __init__(
+        self,
+        env_id: Any,
+        n_envs: int | Unset = UNSET,
+        seed: int | Unset | None = UNSET,
+        policy: nn.Module | None = None,
+        critic: nn.Module | None = None,
+        buffer: Any = UNSET,
+        exploration: Any = UNSET,
+        logger: LoggerCallback | None = None,
+        callbacks: Iterable[Callback] | None = None,
+        *,
+        config: DDPGConfig | Mapping[str, Any] | str | Path | None = None,
+        schedules: Mapping[str, Callable[[int], float]] | None = None,
+        **config_kwargs: Any,
+    ) -> None:
+        resolved, parts = resolve(
+            DDPGConfig, config, env_id, {"buffer": buffer, "exploration": exploration},
+            n_envs=n_envs, seed=seed, **config_kwargs,
+        )  # fmt: skip
+        super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
+        self.learner = TD3Learner(
+            self,
+            policy=policy,
+            critic=critic,
+            schedules=schedules,
+            **parts,
+            n_critics=1,
+            policy_delay=1,
+            target_noise=0.0,
+            noise_clip=0.0,
+        )
+
+    def iterate(self, hooks: Hooks) -> TD3Metrics:
+        """Step the envs for one iteration and learn whenever gradient steps are due."""
+        return self.learner.iterate(hooks)
+
+    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
+        """Return μ(s) for one observation, or for a batch; see ``Algorithm``."""
+        return self.learner.predict(obs)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return networks, optimisers, noise and agent."""
+        return self.learner.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore networks, optimisers, noise and agent."""
+        self.learner.load_state_dict(state)

@@ -1,0 +1,279 @@
+"""Soft actor-critic (Haarnoja et al. 2018b, algorithm 1; arXiv 1812.05905).
+
+Each gradient step takes a batch from the replay buffer and, with a' ~ π(.|s') and a ~ π(.|s),
+
+    y    = r + γ (min over k of Q'_k(s', a') - α log π(a'|s'))            eq. 2, 3
+    J_Q  = Σ over k of mean ½ (Q_k(s, a_data) - y)²                        eq. 5
+    J_π  = mean α log π(a|s) - min over k of Q_k(s, a)                     eq. 7, 9
+    J_α  = -mean log α (log π(a|s) + H̄)                                    eq. 18
+
+and moves the lagging critics Q' towards Q. γ is 0 where the task ended.
+
+Deviations from the paper:
+    1. log α is learnt, with log α in the place of α in J_α (the authors' softlearning);
+    2. before ``learning_starts`` actions are uniform (the authors' softlearning);
+    3. optional: exploration noise on top of the policy's own, prioritized replay, targets of
+       several steps;
+    4. a value is bootstrapped from the true final observation where an episode was truncated.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy.typing as npt
+import torch
+from rlox.acting import drawing_from
+from rlox.algorithm import Algorithm
+from rlox.batch import TransitionBatch
+from rlox.callbacks import Callback
+from rlox.config import UNSET, Config, Unset
+from rlox.default_networks import make_critics, make_squashed_gaussian
+from rlox.logging import LoggerCallback
+from rlox.networks import polyak_update
+from rlox.nn import (
+    FlatOptimizer,
+    flush_denormals,
+    frozen,
+    load_parts_state,
+    parts_state,
+    torch_threads,
+)
+from rlox.runner import Hooks
+from rlox.schedules import Schedules
+from rlox.terms import mean_terms
+from torch import Tensor, nn
+
+from rlox_offpolicy.agent import make_agent, make_exploration, require_box, resolve
+from rlox_offpolicy.configs import SACConfig
+from rlox_offpolicy.targets import soft_values, td_targets
+
+__all__ = ["SAC", "SACMetrics", "SACTerms"]
+
+
+@dataclass(frozen=True)
+class SACTerms:
+    """What one gradient step reports; scalars without gradient."""
+
+    q_loss: Tensor
+    q_value: Tensor
+    policy_loss: Tensor
+    entropy: Tensor
+    alpha: Tensor
+
+
+@dataclass(frozen=True)
+class SACMetrics:
+    """What one iteration reports; NaN where there was no gradient step."""
+
+    mean_reward: float
+    """Mean return of the last 100 finished episodes; NaN before the first."""
+    mean_episode_length: float
+    """Mean length of the same episodes in env steps."""
+    episodes: float
+    """Number of episodes finished so far."""
+    q_loss: float
+    q_value: float
+    """Mean Q(s, a) of the batches."""
+    policy_loss: float
+    entropy: float
+    """In nats, of actions in [-1, 1]: the mean of -log π(a|s)."""
+    alpha: float
+    """Temperature."""
+    learning_rate: float
+
+
+class Temperature(nn.Module):
+    """α as a parameter, kept positive as exp(log α).
+
+    Args:
+        alpha: initial value.
+    """
+
+    def __init__(self, alpha: float) -> None:
+        super().__init__()
+        self.log_alpha = nn.Parameter(torch.tensor(math.log(alpha)))
+
+    def value(self) -> Tensor:
+        """Return α without gradient."""
+        return self.log_alpha.detach().exp()
+
+
+@final
+class SAC(Algorithm):
+    """Soft actor-critic for continuous actions.
+
+    Args:
+        env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
+        n_envs: number of envs stepped together; an env that cannot be copied brings its own.
+        seed: fixes every random draw; none: drawn from entropy.
+        policy: a ``torch.nn.Module`` with the methods ``get_action_and_logprob`` and
+            ``deterministic`` of :class:`rlox.networks.SquashedGaussianPolicy`, actions in [-1, 1];
+            if it has an attribute ``generator`` that is none, it gets the run's random stream.
+            None: an MLP that fits the env's spaces.
+        critic: a ``torch.nn.Module`` from observations (B, *shape) and actions (B, act_dim) to
+            values (K, B) of K critics. None: two MLPs.
+        buffer: a registered name, or an object with the methods of
+            :class:`rlox.protocols.ReplayBuffer`.
+        exploration: noise on top of the policy's own, see :mod:`rlox_offpolicy.exploration`; none:
+            what the config says.
+        logger: receives the metrics of every iteration.
+        callbacks: hooks into training.
+        config: a :class:`SACConfig`, a mapping, or the path of a YAML or JSON file.
+        schedules: callables ``env_steps -> value`` for ``learning_rate`` or ``priority_beta``; they
+            win over the config and are not saved in checkpoints.
+        config_kwargs: options of :class:`SACConfig`, which win over ``config``.
+
+    Raises:
+        ConfigError: an option is unknown or out of range.
+        EnvError: the env cannot be built.
+        SpaceError: the actions are no bounded box, or the observations need networks of your own.
+    """
+
+    name: ClassVar[str] = "sac"
+    config_class: ClassVar[type[Config]] = SACConfig
+
+    def __init__(
+        self,
+        env_id: Any,
+        n_envs: int | Unset = UNSET,
+        seed: int | Unset | None = UNSET,
+        policy: nn.Module | None = None,
+        critic: nn.Module | None = None,
+        buffer: Any = UNSET,
+        exploration: Any = UNSET,
+        logger: LoggerCallback | None = None,
+        callbacks: Iterable[Callback] | None = None,
+        *,
+        config: SACConfig | Mapping[str, Any] | str | Path | None = None,
+        schedules: Mapping[str, Callable[[int], float]] | None = None,
+        **config_kwargs: Any,
+    ) -> None:
+        resolved, parts = resolve(
+            SACConfig, config, env_id, {"buffer": buffer, "exploration": exploration},
+            n_envs=n_envs, seed=seed, **config_kwargs,
+        )  # fmt: skip
+        super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
+        cfg: SACConfig = self.config
+        self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
+        self.agent = make_agent(self, parts["buffer"])
+        self.exploration = make_exploration(self, parts["exploration"])
+        space, act_dim = self.agent.env.observation_space, require_box(self.agent, "SAC")
+        stream = self.streams.torch("policy")
+        self.policy: Any = policy or make_squashed_gaussian(
+            space, act_dim, hidden=cfg.hidden, generator=stream
+        )
+        if getattr(self.policy, "generator", ...) is None:
+            setattr(self.policy, "generator", stream)  # noqa: B010
+        self.critic: Any = critic or make_critics(
+            space, act_dim, n_critics=2, hidden=cfg.hidden, generator=stream
+        )
+        device = self.agent.device
+        self.policy.to(device), self.critic.to(device)
+        self.target = copy.deepcopy(self.critic).requires_grad_(False)
+        self.temperature = Temperature(cfg.alpha).to(device)
+        self.target_entropy = -act_dim if cfg.target_entropy is None else cfg.target_entropy
+        adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
+        self.policy_optimizer = FlatOptimizer(self.policy, adam)
+        self.critic_optimizer = FlatOptimizer(self.critic, adam)
+        self.alpha_optimizer = FlatOptimizer(self.temperature, adam)
+        self._parts = {
+            "policy": self.policy,
+            "critic": self.critic,
+            "target": self.target,
+            "temperature": self.temperature,
+            "policy_optimizer": self.policy_optimizer,
+            "critic_optimizer": self.critic_optimizer,
+            "alpha_optimizer": self.alpha_optimizer,
+            "exploration": self.exploration,
+            "agent": self.agent,
+        }
+
+    def iterate(self, hooks: Hooks) -> SACMetrics:
+        """Step the envs for one iteration and learn whenever gradient steps are due."""
+        rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
+        self.agent.set_beta(rates["priority_beta"])
+        collected: list[SACTerms] = []
+        with torch_threads(self.config.torch_threads), flush_denormals():
+            for batch in self.agent.batches(self._act, hooks):
+                collected.append(self._learn(batch, rates["learning_rate"]))
+                hooks.train_batch(lambda: mean_terms(SACTerms, collected[-1:]))
+        statistics = self.agent.collector.statistics
+        return SACMetrics(
+            mean_reward=statistics.mean_return,
+            mean_episode_length=statistics.mean_length,
+            episodes=float(statistics.finished),
+            learning_rate=rates["learning_rate"],
+            **mean_terms(SACTerms, collected),
+        )
+
+    def _act(self, obs: Tensor) -> npt.NDArray[Any]:
+        starts = self.agent.collector.episode_start
+        return self.exploration.explore(self._sample(obs), starts, self.clock.env_steps)
+
+    def _learn(self, batch: TransitionBatch, learning_rate: float) -> SACTerms:
+        cfg: SACConfig = self.config
+        alpha = self.temperature.value()
+
+        with torch.no_grad():
+            next_actions, next_log_probs = self.policy.get_action_and_logprob(batch.next_obs)
+            next_q = self.target(batch.next_obs, next_actions)
+            next_values = soft_values(next_q, next_log_probs, alpha)
+            targets = td_targets(batch.rewards, batch.discounts, next_values)
+        q = self.critic(batch.obs, batch.actions)
+        errors = q - targets
+        q_loss = 0.5 * (batch.weights * errors.square()).mean(-1).sum()
+        self.critic_optimizer.step(q_loss, learning_rate)
+
+        actions, log_probs = self.policy.get_action_and_logprob(batch.obs)
+        with frozen(self.critic):
+            values = self.critic(batch.obs, actions).amin(0)
+        policy_loss = (alpha * log_probs - values).mean()
+        self.policy_optimizer.step(policy_loss, learning_rate)
+
+        entropy = -log_probs.detach().mean()
+        if cfg.auto_entropy:
+            alpha_loss = self.temperature.log_alpha * (entropy - self.target_entropy)
+            self.alpha_optimizer.step(alpha_loss, learning_rate)
+
+        polyak_update(self.critic, self.target, cfg.tau)
+        self.agent.set_priorities(errors)
+        return SACTerms(
+            q_loss=q_loss.detach(),
+            q_value=q.detach().mean(),
+            policy_loss=policy_loss.detach(),
+            entropy=entropy,
+            alpha=alpha,
+        )
+
+    def _sample(self, obs: Tensor) -> npt.NDArray[Any]:
+        return self.policy.get_action_and_logprob(obs)[0].cpu().numpy()  # type: ignore[no-any-return]
+
+    def _mode(self, obs: Tensor) -> npt.NDArray[Any]:
+        return self.policy.deterministic(obs).cpu().numpy()  # type: ignore[no-any-return]
+
+    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
+        """Return an action for one observation, or actions for a batch; see ``Algorithm``.
+
+        Args:
+            obs: one observation or a batch (B, *shape).
+            deterministic: tanh of the mean; else a sample of the policy, without added noise.
+        """
+        if deterministic:
+            return self.agent.predict(self._mode, obs)
+        with drawing_from(self.streams.torch("predict"), self.policy):
+            return self.agent.predict(self._sample, obs)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return networks, optimisers, noise and agent."""
+        return parts_state(self._parts)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore networks, optimisers, noise and agent."""
+        load_parts_state(self._parts, state)

@@ -1,0 +1,291 @@
+"""Twin delayed deep deterministic policy gradient (Fujimoto et al. 2018, algorithm 1).
+
+Each gradient step takes a batch from the replay buffer and, with ε ~ clip(N(0, σ²), -c, c),
+
+    a'   = clip(μ'(s') + ε, -1, 1)                                         eq. 14
+    y    = r + γ min over k of Q'_k(s', a')                                eq. 10
+    J_Q  = Σ over k of mean (Q_k(s, a_data) - y)²
+
+and every d-th gradient step a step up the gradient of mean Q_1(s, μ(s)), after which the lagging
+networks μ' and Q' move towards μ and Q. γ is 0 where the task ended.
+
+DDPG (Lillicrap et al. 2016) is the same with one critic, d = 1 and no ε.
+
+Deviations from the paper:
+    1. a' is clipped to the action space (the authors' code);
+    2. optional: Ornstein-Uhlenbeck noise, prioritized replay, targets of several steps;
+    3. a value is bootstrapped from the true final observation where an episode was truncated.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy.typing as npt
+import torch
+from rlox.algorithm import Algorithm
+from rlox.batch import TransitionBatch
+from rlox.callbacks import Callback
+from rlox.config import UNSET, Config, Unset
+from rlox.default_networks import make_critics, make_deterministic_policy
+from rlox.logging import LoggerCallback
+from rlox.networks import polyak_update
+from rlox.nn import (
+    FlatOptimizer,
+    flush_denormals,
+    frozen,
+    load_parts_state,
+    parts_state,
+    torch_threads,
+)
+from rlox.runner import Hooks
+from rlox.schedules import Schedules
+from rlox.terms import mean_terms
+from torch import Tensor, nn
+
+from rlox_offpolicy.agent import make_agent, make_exploration, require_box, resolve
+from rlox_offpolicy.configs import TD3Config
+from rlox_offpolicy.targets import clipped_double_values, smoothed_actions, td_targets
+from rlox_offpolicy.terms import PolicyTerms, QTerms
+
+__all__ = ["TD3", "TD3Learner", "TD3Metrics"]
+
+
+@dataclass(frozen=True)
+class TD3Metrics:
+    """What one iteration reports; NaN where there was no gradient step."""
+
+    mean_reward: float
+    """Mean return of the last 100 finished episodes; NaN before the first."""
+    mean_episode_length: float
+    """Mean length of the same episodes in env steps."""
+    episodes: float
+    """Number of episodes finished so far."""
+    q_loss: float
+    q_value: float
+    """Mean Q(s, a) of the batches."""
+    policy_loss: float
+    learning_rate: float
+
+
+class TD3Learner:
+    """Everything of TD3 but its place in the registry: DDPG is this with other arguments.
+
+    Args:
+        algorithm: whose env, config, clock and streams are used; its base has been initialised.
+        policy: see :class:`TD3`.
+        critic: see :class:`TD3`.
+        buffer: see :class:`TD3`; an object or none.
+        exploration: see :class:`TD3`; an object or none.
+        schedules: see :class:`TD3`.
+        n_critics: number K of critics, where they are made here.
+        policy_delay: gradient steps d of the critics for one of the policy.
+        target_noise: σ of the noise on the targets' actions; 0: none.
+        noise_clip: bound c of that noise.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        *,
+        policy: nn.Module | None,
+        critic: nn.Module | None,
+        buffer: Any,
+        exploration: Any,
+        schedules: Mapping[str, Callable[[int], float]] | None,
+        n_critics: int,
+        policy_delay: int,
+        target_noise: float,
+        noise_clip: float,
+    ) -> None:
+        cfg = self.config = algorithm.config
+        self.clock = algorithm.clock
+        self.policy_delay = policy_delay
+        self.target_noise = target_noise
+        self.noise_clip = noise_clip
+        self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
+        self.agent = make_agent(algorithm, buffer)
+        self.exploration = make_exploration(algorithm, exploration)
+        space = self.agent.env.observation_space
+        act_dim = require_box(self.agent, algorithm.name.upper())
+        stream = algorithm.streams.torch("policy")
+        self.policy: Any = policy or make_deterministic_policy(
+            space, act_dim, hidden=cfg.hidden, generator=stream
+        )
+        self.critic: Any = critic or make_critics(
+            space, act_dim, n_critics=n_critics, hidden=cfg.hidden, generator=stream
+        )
+        self.policy.to(self.agent.device)
+        self.critic.to(self.agent.device)
+        self.policy_target: Any = copy.deepcopy(self.policy).requires_grad_(False)
+        self.critic_target: Any = copy.deepcopy(self.critic).requires_grad_(False)
+        adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
+        self.policy_optimizer = FlatOptimizer(self.policy, adam)
+        self.critic_optimizer = FlatOptimizer(self.critic, adam)
+        self._noise = algorithm.streams.torch("target noise")
+        self._parts = {
+            "policy": self.policy,
+            "critic": self.critic,
+            "policy_target": self.policy_target,
+            "critic_target": self.critic_target,
+            "policy_optimizer": self.policy_optimizer,
+            "critic_optimizer": self.critic_optimizer,
+            "exploration": self.exploration,
+            "agent": self.agent,
+        }
+
+    def iterate(self, hooks: Hooks) -> TD3Metrics:
+        """Step the envs for one iteration and learn whenever gradient steps are due."""
+        rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
+        learning_rate = rates["learning_rate"]
+        self.agent.set_beta(rates["priority_beta"])
+        q_terms: list[QTerms] = []
+        policy_terms: list[PolicyTerms] = []
+        with torch_threads(self.config.torch_threads), flush_denormals():
+            for batch in self.agent.batches(self._act, hooks):
+                q_terms.append(self.learn_values(batch, learning_rate))
+                hooks.train_batch(lambda: mean_terms(QTerms, q_terms[-1:]))
+                if self.clock.gradient_steps % self.policy_delay == 0:
+                    policy_terms.append(self.learn_policy(batch, learning_rate))
+        statistics = self.agent.collector.statistics
+        return TD3Metrics(
+            mean_reward=statistics.mean_return,
+            mean_episode_length=statistics.mean_length,
+            episodes=float(statistics.finished),
+            learning_rate=learning_rate,
+            **mean_terms(QTerms, q_terms),
+            **mean_terms(PolicyTerms, policy_terms),
+        )
+
+    def _mode(self, obs: Tensor) -> npt.NDArray[Any]:
+        return self.policy.deterministic(obs).cpu().numpy()  # type: ignore[no-any-return]
+
+    def _act(self, obs: Tensor) -> npt.NDArray[Any]:
+        starts = self.agent.collector.episode_start
+        return self.exploration.explore(self._mode(obs), starts, self.clock.env_steps)
+
+    def learn_values(self, batch: TransitionBatch, learning_rate: float) -> QTerms:
+        """Take a gradient step of the critics."""
+        with torch.no_grad():
+            next_actions = self.policy_target.deterministic(batch.next_obs)
+            if self.target_noise > 0:
+                noise = torch.randn(next_actions.shape, generator=self._noise)
+                noise = noise.mul_(self.target_noise).to(next_actions.device)
+                next_actions = smoothed_actions(next_actions, noise, self.noise_clip)
+            next_values = clipped_double_values(self.critic_target(batch.next_obs, next_actions))
+            targets = td_targets(batch.rewards, batch.discounts, next_values)
+        q = self.critic(batch.obs, batch.actions)
+        errors = q - targets
+        q_loss = (batch.weights * errors.square()).mean(-1).sum()
+        self.critic_optimizer.step(q_loss, learning_rate)
+        self.agent.set_priorities(errors)
+        return QTerms(q_loss=q_loss.detach(), q_value=q.detach().mean())
+
+    def learn_policy(self, batch: TransitionBatch, learning_rate: float) -> PolicyTerms:
+        """Take a gradient step of the policy, and move the lagging networks."""
+        with frozen(self.critic):
+            values = self.critic(batch.obs, self.policy.deterministic(batch.obs))[0]
+        policy_loss = -values.mean()
+        self.policy_optimizer.step(policy_loss, learning_rate)
+        polyak_update(self.policy, self.policy_target, self.config.tau)
+        polyak_update(self.critic, self.critic_target, self.config.tau)
+        return PolicyTerms(policy_loss=policy_loss.detach())
+
+    def predict(self, obs: npt.ArrayLike) -> Any:
+        """Return an action for one observation, or actions for a batch, without noise."""
+        return self.agent.predict(self._mode, obs)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return networks, optimisers, noise and agent."""
+        return parts_state(self._parts)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore networks, optimisers, noise and agent."""
+        load_parts_state(self._parts, state)
+
+
+@final
+class TD3(Algorithm):
+    """Twin delayed deep deterministic policy gradient, for continuous actions.
+
+    Args:
+        env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
+        n_envs: number of envs stepped together; an env that cannot be copied brings its own.
+        seed: fixes every random draw; none: drawn from entropy.
+        policy: a ``torch.nn.Module`` with a method ``deterministic`` from observations (B, *shape)
+            to actions (B, act_dim) in [-1, 1]. None: an MLP that fits the env's spaces.
+        critic: a ``torch.nn.Module`` from observations (B, *shape) and actions (B, act_dim) to
+            values (K, B) of K critics. None: two MLPs.
+        buffer: a registered name, or an object with the methods of
+            :class:`rlox.protocols.ReplayBuffer`.
+        exploration: ``"gaussian"``, ``"ornstein-uhlenbeck"``, ``"none"``, or an object with the
+            methods of :class:`rlox_offpolicy.exploration.Exploration`.
+        logger: receives the metrics of every iteration.
+        callbacks: hooks into training.
+        config: a :class:`TD3Config`, a mapping, or the path of a YAML or JSON file.
+        schedules: callables ``env_steps -> value`` for ``learning_rate`` or ``priority_beta``; they
+            win over the config and are not saved in checkpoints.
+        config_kwargs: options of :class:`TD3Config`, which win over ``config``.
+
+    Raises:
+        ConfigError: an option is unknown or out of range.
+        EnvError: the env cannot be built.
+        SpaceError: the actions are no bounded box, or the observations need networks of your own.
+    """
+
+    name: ClassVar[str] = "td3"
+    config_class: ClassVar[type[Config]] = TD3Config
+
+    def __init__(
+        self,
+        env_id: Any,
+        n_envs: int | Unset = UNSET,
+        seed: int | Unset | None = UNSET,
+        policy: nn.Module | None = None,
+        critic: nn.Module | None = None,
+        buffer: Any = UNSET,
+        exploration: Any = UNSET,
+        logger: LoggerCallback | None = None,
+        callbacks: Iterable[Callback] | None = None,
+        *,
+        config: TD3Config | Mapping[str, Any] | str | Path | None = None,
+        schedules: Mapping[str, Callable[[int], float]] | None = None,
+        **config_kwargs: Any,
+    ) -> None:
+        resolved, parts = resolve(
+            TD3Config, config, env_id, {"buffer": buffer, "exploration": exploration},
+            n_envs=n_envs, seed=seed, **config_kwargs,
+        )  # fmt: skip
+        super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
+        self.learner = TD3Learner(
+            self,
+            policy=policy,
+            critic=critic,
+            schedules=schedules,
+            **parts,
+            n_critics=2,
+            policy_delay=self.config.policy_delay,
+            target_noise=self.config.target_noise,
+            noise_clip=self.config.noise_clip,
+        )
+
+    def iterate(self, hooks: Hooks) -> TD3Metrics:
+        """Step the envs for one iteration and learn whenever gradient steps are due."""
+        return self.learner.iterate(hooks)
+
+    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
+        """Return μ(s) for one observation, or for a batch; see ``Algorithm``."""
+        return self.learner.predict(obs)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return networks, optimisers, noise and agent."""
+        return self.learner.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore networks, optimisers, noise and agent."""
+        self.learner.load_state_dict(state)

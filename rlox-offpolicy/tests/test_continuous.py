@@ -1,0 +1,280 @@
+"""SAC, TD3 and DDPG as a whole: what they act, learn, keep and refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import rlox
+import torch
+from gymnasium import spaces
+from rlox.errors import ConfigError, SpaceError
+from rlox.networks import SquashedGaussianPolicy, TwinQNetwork
+from rlox.testing import check_algorithm
+from rlox_offpolicy.ddpg import DDPG
+from rlox_offpolicy.exploration import GaussianNoise
+from rlox_offpolicy.sac import SAC
+from rlox_offpolicy.td3 import TD3
+
+SMALL: dict[str, Any] = {
+    "hidden": 8,
+    "buffer_size": 200,
+    "learning_starts": 8,
+    "train_freq": 4,
+    "gradient_steps": 2,
+    "batch_size": 16,
+    "steps_per_iteration": 16,
+    "env_backend": "gymnasium",
+}
+
+
+class Lever(gymnasium.Env[Any, Any]):
+    """Two levers of different ranges; the reward is the first; episodes of three steps are cut."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,))
+    action_space = spaces.Box(np.float32([0.0, -3.0]), np.float32([0.5, 1.0]))
+
+    def __init__(self) -> None:
+        self.taken: list[Any] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Begin an episode."""
+        super().reset(seed=seed)
+        self.left = 3
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        """Refuse an action out of bounds."""
+        assert self.action_space.contains(action), action
+        self.taken.append(action)
+        self.left -= 1
+        obs = np.array([self.left, 1.0], np.float32)
+        return obs, float(action[0]), False, self.left == 0, {}
+
+
+ALL = [SAC, TD3, DDPG]
+
+
+def agent_of(algorithm: Any) -> Any:
+    """Return the replay agent."""
+    return algorithm.agent if isinstance(algorithm, SAC) else algorithm.learner.agent
+
+
+def policy_of(algorithm: Any) -> Any:
+    """Return the policy."""
+    return algorithm.policy if isinstance(algorithm, SAC) else algorithm.learner.policy
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("sac", {}),
+        ("sac", {"auto_entropy": False, "alpha": 0.1, "exploration": "ornstein-uhlenbeck"}),
+        ("sac", {"n_envs": 3, "buffer": "prioritized", "n_step": 3}),
+        ("td3", {}),
+        ("td3", {"n_envs": 2, "exploration": "none", "buffer": "prioritized", "policy_delay": 3}),
+        ("ddpg", {}),
+        ("ddpg", {"n_envs": 2, "exploration": "gaussian"}),
+    ],
+)
+def test_passes_the_conformance_suite(name: str, options: dict[str, Any]) -> None:
+    """Every promise that rlox.testing checks is kept; resuming with the buffer is exact."""
+    arguments = {**SMALL, "save_replay_buffer": True, **options}
+    assert check_algorithm(name, env="Pendulum-v1", **arguments) == {}
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+def test_actions_use_every_dimensions_own_range(algorithm: Any) -> None:
+    """The env gets both bounds of both levers; the buffer has the same actions in [-1, 1]."""
+    env = Lever()
+    trained = algorithm(env, **SMALL)
+    trained.train(48)
+    taken, stored = np.array(env.taken), agent_of(trained).buffer.state()["actions"]
+    assert np.abs(stored).max() <= 1
+    low, high = env.action_space.low, env.action_space.high
+    np.testing.assert_allclose(taken, low + (stored + 1) / 2 * (high - low), rtol=1e-5, atol=1e-6)
+    assert (taken[:8].max(0) > low + 0.6 * (high - low)).all()
+    assert (taken[:8].min(0) < low + 0.4 * (high - low)).all()
+    for obs in (np.zeros(2), np.zeros((5, 2))):
+        for deterministic in (True, False):
+            action = np.atleast_2d(trained.predict(obs, deterministic=deterministic))
+            assert ((low <= action) & (action <= high)).all()
+
+
+def test_sac_samples_its_policy_and_td3_adds_noise_of_its_deviation() -> None:
+    """Around a policy that always chooses the middle, TD3's actions deviate by noise_std."""
+    td3 = TD3(Lever(), **{**SMALL, "learning_starts": 0, "noise_std": 0.2}, seed=1)
+    with torch.no_grad():
+        for parameter in policy_of(td3).parameters():
+            parameter.zero_()
+    with torch.no_grad():
+        actions = [td3.learner._act(torch.zeros(1, 2)) for _ in range(5000)]
+    assert np.std(actions) == pytest.approx(0.2, rel=0.03)
+    assert np.array_equal(td3.predict(np.zeros(2)), td3.predict(np.zeros(2), deterministic=False))
+    sac = SAC(Lever(), **SMALL)
+    assert not np.array_equal(
+        sac.predict(np.zeros(2), deterministic=False), sac.predict(np.zeros(2), deterministic=False)
+    )
+
+
+def test_td3_delays_policy_and_targets() -> None:
+    """With a delay of 3 both change with every third gradient step only."""
+    td3 = TD3(Lever(), **{**SMALL, "learning_starts": 0, "policy_delay": 3})
+    learner, seen = td3.learner, []
+    learn = learner.learn_values
+
+    def watch(batch: Any, rate: float) -> Any:
+        networks = (learner.policy, learner.policy_target, learner.critic_target)
+        seen.append([torch.cat([p.flatten() for p in n.parameters()]).clone() for n in networks])
+        return learn(batch, rate)
+
+    learner.learn_values = watch  # type: ignore[method-assign]
+    td3.train(32)
+    for part in range(3):
+        changes = [
+            i for i in range(1, len(seen)) if not torch.equal(seen[i][part], seen[i - 1][part])
+        ]
+        assert changes == [3, 6, 9, 12, 15]
+
+
+def test_learnt_temperature_moves_towards_the_target_entropy() -> None:
+    """It falls while the entropy is above the target, rises below it, and is fixed on request."""
+    for target, sign in ((-50.0, -1), (50.0, 1)):
+        sac = SAC(Lever(), **SMALL, target_entropy=target)
+        sac.train(32)
+        assert np.sign(sac.temperature.value().item() - 1.0) == sign
+    fixed = SAC(Lever(), **SMALL, auto_entropy=False, alpha=0.3)
+    assert fixed.train(32)["alpha"] == pytest.approx(0.3)
+    assert SAC(Lever(), **SMALL).target_entropy == -2
+
+
+def test_sac_maximises_reward_and_entropy_of_a_bandit() -> None:
+    """One step, reward a: the soft-optimal density is exp(a/α), known in closed form.
+
+    With α = 1 its mean on [-1, 1] is coth(1) - 1 = 0.313.
+    """
+
+    class Bandit(gymnasium.Env[Any, Any]):
+        observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+        action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            super().reset(seed=seed)
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action: Any) -> Any:
+            return np.zeros(1, np.float32), float(action[0]), True, False, {}
+
+    sac = SAC(
+        Bandit(), hidden=32, learning_rate=3e-3, auto_entropy=False, alpha=1.0, tau=0.05,
+        learning_starts=200, gradient_steps=1, batch_size=128, env_backend="gymnasium",
+    )  # fmt: skip
+    sac.train(2_000)
+    actions = sac.predict(np.zeros((20_000, 1)), deterministic=False)
+    assert actions.mean() == pytest.approx(1 / np.tanh(1.0) - 1, abs=0.08)
+    assert actions.std() > 0.4
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+def test_takes_networks_noise_and_a_buffer_of_ones_own(algorithm: Any) -> None:
+    """Modules with the documented methods, and objects with those of the protocols."""
+    policy = SquashedGaussianPolicy(2, 2, 4, generator=torch.Generator().manual_seed(0))
+    critic = TwinQNetwork(2, 2, 4, n_critics=5)
+    noise = GaussianNoise(0.3, np.random.default_rng(0))
+    buffer = rlox.ReplayBuffer(100, 2, 2)
+    trained = algorithm(
+        Lever(), policy=policy, critic=critic, exploration=noise, buffer=buffer, **SMALL
+    )
+    before = [p.clone() for p in (*policy.parameters(), *critic.parameters())]
+    trained.train(32)
+    after = [*policy.parameters(), *critic.parameters()]
+    assert not any(torch.equal(a, b) for a, b in zip(after, before, strict=True))
+    assert len(buffer) == 32
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+def test_resuming_without_the_buffer_fills_it_anew(algorithm: Any, tmp_path: Path) -> None:
+    """The policy acts at once, and learning goes on when learning_starts steps are stored."""
+    trained = algorithm("Pendulum-v1", **{**SMALL, "learning_starts": 32})
+    trained.train(48)
+    trained.save(tmp_path / "saved.rlox")
+    restored = algorithm.from_checkpoint(tmp_path / "saved.rlox")
+    steps = restored.clock.gradient_steps
+    restored.train(16)
+    assert restored.clock.gradient_steps == steps > 0
+    restored.train(32)
+    assert restored.clock.gradient_steps > steps
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+def test_same_seed_gives_the_same_bits_and_touches_no_global_stream(algorithm: Any) -> None:
+    """Two runs of one seed agree bit by bit; torch's global stream plays no part."""
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    runs = [algorithm("Pendulum-v1", **SMALL, seed=seed) for seed in (3, 3, 4)]
+    for run in runs:
+        run.train(48)
+    assert torch.equal(torch.get_rng_state(), before)
+    first, second, other = (next(iter(policy_of(run).parameters())) for run in runs)
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"env": "CartPole-v1"}, SpaceError, r"needs continuous actions, a Box, got Discrete\(2\)"),
+        ({"tau": 1.5}, ConfigError, "tau: expected .* got 1.5"),
+        ({"gamma": -0.1}, ConfigError, "gamma: expected .* got -0.1"),
+        ({"n_step": 0}, ConfigError, "n_step: expected .* got 0"),
+        ({"exploration": "pink"}, ConfigError, "exploration: expected 'none', 'gaussian' or"),
+        ({"exploration": object()}, ConfigError, "exploration must be a name or have explore"),
+        ({"exploration": "none", "noise_std": 0.7}, ConfigError, "noise_std needs exploration="),
+        ({"learning_rat": 1}, ConfigError, "did you mean 'learning_rate'"),
+        ({"schedules": {"tau": lambda step: 0.1}}, ConfigError, "no schedule is named 'tau'"),
+        ({"buffer": "unifrom"}, LookupError, "did you mean 'uniform'"),
+        ({"buffer": 3}, ConfigError, "got int without push_batch"),
+    ],
+)
+def test_bad_input_is_named_before_any_work(
+    algorithm: Any, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    """The error names the value, what was expected and the remedy."""
+    arguments = {**SMALL, **options}
+    with pytest.raises(error, match=message):
+        algorithm(arguments.pop("env", "Pendulum-v1"), **arguments)
+
+
+def test_options_of_one_algorithm_that_contradict_are_refused() -> None:
+    """A target entropy nobody strives for; unbounded actions; observations that are no vectors."""
+    with pytest.raises(ConfigError, match="target_entropy needs auto_entropy=True"):
+        SAC("Pendulum-v1", auto_entropy=False, target_entropy=-3.0)
+    with pytest.raises(ConfigError, match="unknown option 'policy_delay' for DDPGConfig"):
+        DDPG("Pendulum-v1", policy_delay=2)
+
+    class Unbounded(Lever):
+        action_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,))
+
+    class Pictures(Lever):
+        observation_space = gymnasium.spaces.Box(0, 1, (4, 4))
+
+    for algorithm in ALL:
+        with pytest.raises(SpaceError, match=r"must be bounded, got .*TransformAction"):
+            algorithm(Unbounded())
+        with pytest.raises(SpaceError, match=r"one-dimensional Box, got .*networks of your own"):
+            algorithm(Pictures())
+
+
+def test_priorities_are_the_critics_mean_absolute_errors() -> None:
+    """Of two critics whose errors are 1 and -3 the priority is 2, to the power α."""
+    sac = SAC(Lever(), **SMALL, buffer="prioritized")
+    sac.train(16)
+    batch = sac.agent._draw()
+    errors = torch.tensor([[1.0], [-3.0]]).expand(2, len(batch.rewards))
+    drawn = np.unique(sac.agent._indices.astype(np.int64))
+    sac.agent.set_priorities(errors)
+    assert sac.agent.buffer.state()["priorities"][drawn] == pytest.approx(2**0.6, rel=1e-4)
