@@ -99,6 +99,16 @@ def example_plugin(session: nox.Session) -> None:
 
 
 @nox.session
+def native_env_template(session: nox.Session) -> None:
+    """The template of an env in Rust, built and installed as a third party's distribution."""
+    sync(session, "--package", "rlox-onpolicy", "--group", "test")
+    folder = "examples/plugins/rlox-native-env-template"
+    session.run_install("uv", "pip", "install", "--no-sources", "--no-deps", f"./{folder}")
+    with session.chdir(folder):
+        session.run("pytest", *session.posargs)
+
+
+@nox.session
 def architecture(session: nox.Session) -> None:
     """Who may import whom and when, and that every public name is documented."""
     sync(session, "--group", "test")

@@ -31,7 +31,7 @@ pub(crate) fn native_env_ids() -> Vec<&'static str> {
 /// Env i is bit-identical to gymnasium's env of the same id and seed. Calls from several threads
 /// are done one after the other.
 #[pyclass(frozen, module = "rlox_native")]
-pub(crate) struct VecEnv {
+pub struct VecEnv {
     // Taken only while the interpreter lock is released: whoever holds it then needs nothing else.
     envs: Mutex<Box<dyn VectorEnv>>,
     spec: &'static EnvSpec,
@@ -42,6 +42,14 @@ pub(crate) struct VecEnv {
 }
 
 impl VecEnv {
+    /// The Python object of envs of any kind, those of another crate included.
+    #[must_use]
+    pub fn from_envs(envs: Box<dyn VectorEnv>) -> Self {
+        let (spec, n_envs) = (envs.spec(), envs.n_envs());
+        let (observation_space, action_space) = (PyOnceLock::new(), PyOnceLock::new());
+        Self { envs: Mutex::new(envs), spec, n_envs, observation_space, action_space }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Box<dyn VectorEnv>> {
         self.envs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,9 +101,7 @@ impl VecEnv {
         if let Some(seeds) = parse_seeds(seed, n_envs)? {
             envs.seed_all(&seeds).map_err(raise)?;
         }
-        let spec = envs.spec();
-        let (observation_space, action_space) = (PyOnceLock::new(), PyOnceLock::new());
-        Ok(Self { envs: Mutex::new(envs), spec, n_envs, observation_space, action_space })
+        Ok(Self::from_envs(envs))
     }
 
     /// How many envs there are.

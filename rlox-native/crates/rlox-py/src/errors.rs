@@ -6,7 +6,8 @@ use rlox_kernels::KernelError;
 
 /// The exception for `error`, with the error's own words.
 #[expect(clippy::needless_pass_by_value, reason = "the signature that `map_err` takes")]
-pub(crate) fn raise(error: KernelError) -> PyErr {
+#[must_use]
+pub fn raise(error: KernelError) -> PyErr {
     let text = error.to_string();
     match error {
         KernelError::State(_) => PyRuntimeError::new_err(text),

@@ -24,6 +24,10 @@ mod returns;
 mod rollout;
 mod spaces;
 
+/// What an extension module of another crate wraps its own envs in.
+pub use env::VecEnv;
+pub use errors::raise;
+
 #[pymodule]
 mod _native {
     #[pymodule_export]

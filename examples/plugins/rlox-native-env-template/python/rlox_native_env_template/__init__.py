@@ -1,0 +1,1 @@
+"""An env in Rust for rlox."""

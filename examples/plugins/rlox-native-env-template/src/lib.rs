@@ -1,0 +1,36 @@
+//! Envs in Rust, importable as `rlox_native_env_template._envs`.
+
+mod corridor;
+
+pub use corridor::Corridor;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _envs {
+    use pyo3::exceptions::PyValueError;
+    use pyo3::prelude::*;
+    #[pymodule_export]
+    use rlox::VecEnv;
+    use rlox_kernels::env::{self, Env, VectorEnv};
+
+    use super::Corridor;
+
+    /// The ids of this crate's envs, each once: the plugin registers what is listed here.
+    #[pyfunction]
+    fn env_ids() -> Vec<&'static str> {
+        vec![Corridor::SPEC.id]
+    }
+
+    /// Build `n_envs` envs of the id `env_id`.
+    #[pyfunction]
+    fn make(env_id: &str, n_envs: usize) -> PyResult<VecEnv> {
+        let envs: Box<dyn VectorEnv> = match env_id {
+            id if id == Corridor::SPEC.id => {
+                Box::new(env::VecEnv::<Corridor>::new(n_envs).map_err(rlox::raise)?)
+            }
+            _ => return Err(PyValueError::new_err(format!("unknown env id '{env_id}'"))),
+        };
+        Ok(VecEnv::from_envs(envs))
+    }
+}
