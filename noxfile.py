@@ -24,6 +24,7 @@ PUBLIC_PACKAGES = [
     "rlox-onpolicy/src/rlox_onpolicy",
     "rlox-offpolicy/src/rlox_offpolicy",
     "rlox-native/python/rlox_native",
+    "rlox-candle/python/rlox_candle",
 ]
 
 
@@ -68,6 +69,21 @@ def loggers(session: nox.Session) -> None:
 def native(session: nox.Session) -> None:
     """rlox-native alone."""
     test_distribution(session, "rlox-native")
+
+
+@nox.session
+def candle(session: nox.Session) -> None:
+    """rlox-candle with what it collects for; the first build of candle takes minutes."""
+    sync(session, "--extra", "candle", "--group", "test")
+    session.run("pytest", "tests/test_architecture.py", *session.posargs)
+    with session.chdir("rlox-candle"):
+        session.run("pytest", *session.posargs)
+        session.run("cargo", "fmt", "--check", external=True)
+        session.run(
+            "cargo", "clippy", "--locked", "--all-targets", "--", "-D", "warnings", external=True
+        )
+        # in the release profile, whose dependencies the wheel was built with
+        session.run("cargo", "test", "--locked", "--release", external=True)
 
 
 @nox.session
@@ -155,7 +171,8 @@ def types(session: nox.Session) -> None:
     """Check the types strictly, and that the Rust module's stubs tell the truth."""
     sync(session, "--group", "types")
     session.run("mypy", *PUBLIC_PACKAGES)
-    session.run("python", "-m", "mypy.stubtest", "rlox_native._native")
+    for module in ("rlox_native._native", "rlox_candle._candle"):
+        session.run("python", "-m", "mypy.stubtest", module)
 
 
 @nox.session(venv_backend="none")

@@ -96,6 +96,7 @@ API = {
     "rlox_offline.networks": "networks of the offline algorithms",
     "rlox_offline.configs": "configs of the offline algorithms",
     "rlox_offline.datasets": "recorded transitions, read and written",
+    "rlox_candle": "rollouts collected in Rust",
     "rlox_onpolicy.a2c": "A2C",
     "rlox_onpolicy.agent": "what the on-policy algorithms build alike",
     "rlox_onpolicy.ppo": "PPO",
@@ -129,6 +130,12 @@ FACADES = (
 )
 """Modules that hand on what other modules define; ``reference/api/rlox.md`` lists their names."""
 
+RUST_CLASSES = {
+    "CandleCollector": "rlox_candle", "CartPole": "rlox_native",
+    "MmapReplayBuffer": "rlox_native", "VecEnv": "rlox_native",
+}  # fmt: skip
+"""The classes that the top hands on from Rust, with their homes."""
+
 INTERNAL = (
     "rlox.cli",
     "rlox_offline.cli",
@@ -157,7 +164,8 @@ def write_reference() -> None:
     from rlox.registry import get_registry, list_algorithms
 
     get_registry()  # plugins ask the Rust module itself, so before its stub takes its place
-    _load_stub()
+    for stub in ("rlox_native._native", "rlox_candle._candle"):
+        _load_stub(stub)
 
     fragments = {
         "configs": "\n".join(config_section(name) for name in list_algorithms()),
@@ -374,17 +382,17 @@ def public_names(module: str) -> Iterator[str]:
             yield name
 
 
-def _load_stub() -> None:
-    """Let autodoc see the stub of the Rust module, which has the docstrings and signatures."""
-    name = "rlox_native._native"
-    package = importlib.util.find_spec("rlox_native")
+def _load_stub(name: str) -> None:
+    """Let autodoc see the stub of a Rust module, which has the docstrings and signatures."""
+    parent, _, own_name = name.partition(".")
+    package = importlib.util.find_spec(parent)
     if package is None or package.origin is None:
         return
-    for loaded in [module for module in sys.modules if module.split(".")[0] == "rlox_native"]:
+    for loaded in [module for module in sys.modules if module.split(".")[0] == parent]:
         del sys.modules[loaded]
     if not hasattr(typing, "type_check_only"):  # known to type checkers only
         typing.type_check_only = lambda cls: cls  # type: ignore[attr-defined]
-    stub = Path(package.origin).with_name("_native.pyi")
+    stub = Path(package.origin).with_name(f"{own_name}.pyi")
     module = types.ModuleType(name)
     sys.modules[name] = module
     # a stub may name a class before it defines it
@@ -432,7 +440,7 @@ def _resolve_facade(app: Sphinx, env: Any, node: Any, contnode: Any) -> Any:
         return None
     rlox = importlib.import_module("rlox")
     name, _, rest = target.removeprefix("rlox.").partition(".")
-    home = rlox._MODULES.get(name) or {"CartPole": "rlox_native", "VecEnv": "rlox_native"}.get(name)
+    home = rlox._MODULES.get(name) or RUST_CLASSES.get(name)
     if home is None:
         return None
     full = ".".join(filter(None, (home, name, rest)))

@@ -15,17 +15,19 @@ from rlox.errors import MissingDependencyError
 from rlox.kernels import backend
 
 PUBLIC = [
-    "Algorithm", "AlgorithmSpec", "BufferSpec", "CallbackSpec", "CartPole", "CommandSpec",
-    "Config", "DPOPair", "EnvBackendSpec", "LoggerSpec", "MmapReplayBuffer",
-    "OfflineDatasetBuffer", "PrioritizedReplayBuffer", "ReplayBuffer", "RunningMeanStd",
-    "VecEnv", "compute_batch_group_advantages", "compute_batch_token_kl",
-    "compute_batch_token_kl_schulman", "compute_discounted_returns", "compute_gae",
-    "compute_gae_batched", "compute_gae_batched_f32", "compute_group_advantages",
-    "compute_lambda_returns", "compute_n_step_returns", "compute_token_kl",
-    "compute_token_kl_schulman", "compute_vtrace", "evaluate", "explain", "hookimpl",
-    "list_algorithms", "make", "normalize_advantages", "pack_sequences", "spec",
+    "Algorithm", "AlgorithmSpec", "BufferSpec", "CallbackSpec", "CandleCollector", "CartPole",
+    "CommandSpec", "Config", "DPOPair", "EnvBackendSpec", "LoggerSpec", "MmapReplayBuffer",
+    "OfflineDatasetBuffer", "PrioritizedReplayBuffer", "ReplayBuffer", "RunningMeanStd", "VecEnv",
+    "compute_batch_group_advantages", "compute_batch_token_kl", "compute_batch_token_kl_schulman",
+    "compute_discounted_returns", "compute_gae", "compute_gae_batched", "compute_gae_batched_f32",
+    "compute_group_advantages", "compute_lambda_returns", "compute_n_step_returns",
+    "compute_token_kl", "compute_token_kl_schulman", "compute_vtrace", "evaluate", "explain",
+    "hookimpl", "list_algorithms", "make", "normalize_advantages", "pack_sequences", "spec",
 ]  # fmt: skip
-NATIVE = ["CartPole", "MmapReplayBuffer", "VecEnv"]
+RUST = {
+    "CandleCollector": "candle", "CartPole": "native", "MmapReplayBuffer": "native",
+    "VecEnv": "native",
+}  # fmt: skip
 KERNELS = [
     "OfflineDatasetBuffer", "PrioritizedReplayBuffer", "ReplayBuffer", "RunningMeanStd",
     "compute_batch_group_advantages", "compute_batch_token_kl", "compute_batch_token_kl_schulman",
@@ -39,9 +41,9 @@ KERNELS = [
 @pytest.fixture
 def no_native(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Make rlox-native look absent and forget what was resolved."""
-    monkeypatch.setattr(kernels, "native_available", lambda: False)
+    monkeypatch.setattr(kernels, "installed", lambda package: False)
     monkeypatch.setattr(kernels, "backend", backend)
-    for name in NATIVE + KERNELS:
+    for name in [*RUST, *KERNELS]:
         monkeypatch.delitem(vars(rlox), name, raising=False)
     backend.cache_clear()
     yield
@@ -57,7 +59,7 @@ def test_public_names_are_the_documented_ones() -> None:
     assert dir(rlox) == sorted([*PUBLIC, "__version__"])
 
 
-@pytest.mark.parametrize("name", [name for name in PUBLIC if name not in NATIVE])
+@pytest.mark.parametrize("name", [name for name in PUBLIC if name not in RUST])
 def test_public_name_resolves(name: str) -> None:
     """Everything but the Rust classes is there with core alone."""
     assert getattr(rlox, name) is getattr(rlox, name)
@@ -90,13 +92,13 @@ def test_unknown_name_is_an_attribute_error(name: str, message: str) -> None:
 
 
 @pytest.mark.usefixtures("no_native")
-@pytest.mark.parametrize("name", NATIVE)
-def test_rust_class_without_rust_names_the_command(name: str) -> None:
+@pytest.mark.parametrize(("name", "extra"), RUST.items())
+def test_rust_class_without_rust_names_the_command(name: str, extra: str) -> None:
     """A known name whose distribution is missing is an import error with the remedy."""
     with pytest.raises(MissingDependencyError) as caught:
         getattr(rlox, name)
     assert str(caught.value) == (
-        f'rlox.{name} needs a distribution that is not installed; run: pip install "rlox[native]"'
+        f'rlox.{name} needs a distribution that is not installed; run: pip install "rlox[{extra}]"'
     )
 
 

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rlox_candle import CandleCollector
     from rlox_native import CartPole, MmapReplayBuffer, VecEnv
 
     from rlox.algorithm import Algorithm
@@ -96,14 +97,20 @@ _KERNELS = (
 )
 """Rust where it is installed, the NumPy reference otherwise."""
 
-_NATIVE = ("CartPole", "MmapReplayBuffer", "VecEnv")
-"""Rust only."""
+_RUST = {
+    "CandleCollector": ("rlox_candle", "candle"),
+    "CartPole": ("rlox_native", "native"),
+    "MmapReplayBuffer": ("rlox_native", "native"),
+    "VecEnv": ("rlox_native", "native"),
+}
+"""Rust only: the module, and the extra that installs it."""
 
 __all__ = [
     "Algorithm",
     "AlgorithmSpec",
     "BufferSpec",
     "CallbackSpec",
+    "CandleCollector",
     "CartPole",
     "CommandSpec",
     "Config",
@@ -149,13 +156,14 @@ def __getattr__(name: str) -> Any:
         from rlox.kernels import backend
 
         value = getattr(backend(), name)
-    elif name in _NATIVE:
+    elif name in _RUST:
         from rlox.errors import missing_extra
-        from rlox.kernels import native_available
+        from rlox.kernels import installed
 
-        if not native_available():
-            raise missing_extra(f"rlox.{name}", "native")
-        value = getattr(importlib.import_module("rlox_native"), name)
+        module, extra = _RUST[name]
+        if not installed(module):
+            raise missing_extra(f"rlox.{name}", extra)
+        value = getattr(importlib.import_module(module), name)
     else:
         from rlox.errors import suggest
 

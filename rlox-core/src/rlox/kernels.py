@@ -7,18 +7,18 @@ import warnings
 from functools import cache
 from types import ModuleType
 
-__all__ = ["backend", "native_available"]
+__all__ = ["backend", "installed"]
 
 
-def native_available() -> bool:
-    """Return whether the Rust kernels are installed."""
-    return importlib.util.find_spec("rlox_native") is not None
+def installed(package: str) -> bool:
+    """Return whether a package is installed, without importing it."""
+    return importlib.util.find_spec(package) is not None
 
 
 @cache
 def backend() -> ModuleType:
     """Return the module with the kernels; warns once when it is the slow reference."""
-    if native_available():
+    if installed("rlox_native"):
         return importlib.import_module("rlox_native")
     warnings.warn(
         "rlox-native is not installed; the NumPy reference kernels are slow. "

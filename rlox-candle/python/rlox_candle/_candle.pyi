@@ -1,0 +1,165 @@
+from typing import Any, Final, TypedDict, final, type_check_only
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CandleCollector", "__version__"]
+
+__version__: Final[str]
+
+@type_check_only
+class Batch(TypedDict):
+    """What :meth:`CandleCollector.recv` returns: T steps of N envs, time-major."""
+
+    observations: NDArray[np.float32]
+    actions: NDArray[Any]
+    rewards: NDArray[np.float32]
+    dones: NDArray[np.bool_]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    log_probs: NDArray[np.float32]
+    values: NDArray[np.float32]
+    advantages: NDArray[np.float32]
+    returns: NDArray[np.float32]
+    weights_version: int
+
+@final
+class CandleCollector:
+    """Rollouts of native envs, collected by a background thread in Rust.
+
+    The thread steps the envs, runs the policy in candle and estimates advantages (GAE), without
+    Python and without its lock. It begins with the constructor. Episodes run on from one rollout
+    to the next; where one is truncated, the value of its true final observation is bootstrapped
+    from. Continuous actions are clipped to the env's bounds for the env and stored as sampled.
+
+    Which weights act does not depend on timing: rollout k is collected with those that were the
+    newest when rollout k - ``capacity`` was received, and the first ``capacity`` rollouts with the
+    initial ones. So the same seed and the same calls give the same batches, bit for bit.
+
+    The policy is that of :mod:`rlox.policies`: two MLPs with two tanh layers each, for discrete
+    actions categorical, for continuous ones a Gaussian with a deviation of its own. Its weights are
+    one flat vector in the order of ``policy.parameters()``, as
+    ``rlox.nn.FlatOptimizer.parameters`` has them.
+
+    Args:
+        env_id: one of :func:`rlox_native.native_env_ids`.
+        n_envs: number of envs N.
+        obs_dim: components of an observation; checked against the env's, and so may be left out.
+        n_actions: number of actions, or components of a continuous one; checked likewise.
+        n_steps: env steps T of each env in a rollout.
+        hidden: width of the hidden layers.
+        seed: fixes weights, actions and envs (env i has ``seed + i``); ``None`` draws from entropy.
+        gamma: discount in [0, 1].
+        gae_lambda: trace decay λ in [0, 1].
+        capacity: rollouts that may be ahead of the consumer. 0: the thread works only while
+            :meth:`recv` waits; 1: it collects the next rollout while the last is learned from.
+        weights: initial weights, float32 (P,); ``None``: orthogonal, as those of the policies.
+
+    Raises:
+        ValueError: an argument is out of its range, not the env's, or the env is unknown.
+        TypeError: an argument is of the wrong type.
+    """
+
+    def __new__(
+        cls,
+        env_id: str,
+        n_envs: int,
+        obs_dim: int | None = None,
+        n_actions: int | None = None,
+        n_steps: int = 128,
+        hidden: int = 64,
+        seed: int | None = None,
+        *,
+        gamma: float = 0.99,
+        gae_lambda: float = 0.95,
+        capacity: int = 1,
+        weights: NDArray[np.float32] | None = None,
+    ) -> CandleCollector: ...
+    @property
+    def env_id(self) -> str:
+        """The id of each env."""
+
+    @property
+    def n_envs(self) -> int:
+        """The number of envs N."""
+
+    @property
+    def n_steps(self) -> int:
+        """The env steps T of each env in a rollout."""
+
+    @property
+    def capacity(self) -> int:
+        """How many rollouts may be ahead of the consumer."""
+
+    @property
+    def weights_version(self) -> int:
+        """How often weights were synced: the version of the newest."""
+
+    def recv(self) -> Batch:
+        """Wait for the next rollout and return its arrays, which are the caller's own.
+
+        Ctrl-C interrupts the wait; the rollout is then the next call's.
+
+        Returns:
+            A dict. ``observations`` (T, N, obs_dim), ``rewards``, ``log_probs``, ``values``,
+            ``advantages`` and ``returns`` (T, N) float32; ``actions`` (T, N) int64 or
+            (T, N, act_dim) float32; ``terminated``, ``truncated`` and their union ``dones``
+            (T, N) bool; ``weights_version``, which weights acted, 0 for the initial ones.
+
+        Raises:
+            RuntimeError: the collector was stopped, or its thread failed: the message has why.
+        """
+
+    def sync_weights(self, flat: NDArray[np.float32]) -> int:
+        """Have the rollouts ordered from now on collected with these weights.
+
+        Args:
+            flat: float32 (P,), copied.
+
+        Returns:
+            Their version.
+
+        Raises:
+            ValueError: their number is wrong, or one is not finite; the last ones stay then.
+            TypeError: ``flat`` is no float32 array of one dimension.
+        """
+
+    def get_weights(self) -> NDArray[np.float32]:
+        """Return a copy of the newest weights, float32 (P,)."""
+
+    def evaluate(
+        self, observations: NDArray[np.float32], actions: NDArray[Any]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return what the newest weights say of steps; the thread is not involved.
+
+        Args:
+            observations: (B, obs_dim) float32.
+            actions: (B,) int64, or (B, act_dim) float32.
+
+        Returns:
+            Log-probabilities of the actions and values of the observations, each (B,) float32.
+
+        Raises:
+            ValueError: shapes do not match, or there is no such action.
+            TypeError: an array is of another type.
+        """
+
+    def stop(self) -> None:
+        """End the thread and wait for its end, within one step of the envs.
+
+        Calling it again does nothing; a wait in :meth:`recv` elsewhere ends with an error.
+        Dropping the collector stops it too.
+        """
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return all that decides how the envs go on, once the thread is between rollouts.
+
+        Rollouts that are ahead of the consumer and weights are not part of it.
+        """
+
+    def set_state(self, state: dict[str, NDArray[Any]]) -> None:
+        """Have the envs go on exactly from a :meth:`state`.
+
+        Raises:
+            ValueError: it is not the state of envs such as these; nothing has changed then.
+        """

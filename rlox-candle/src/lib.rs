@@ -1,0 +1,55 @@
+//! Rollouts collected by a Rust thread: envs, policy and advantages without Python in the loop.
+//!
+//! - [`policy`]: the default actor-critic of rlox in candle, from one flat vector of weights.
+//! - [`sampling`]: random draws, and the weights that a policy begins with.
+//! - [`rollout`]: one rollout, collected on the calling thread.
+//! - [`worker`]: the thread that collects rollouts, and who waits for whom.
+//! - `binding`: all of it from Python.
+
+pub mod policy;
+pub mod rollout;
+pub mod sampling;
+pub mod worker;
+
+mod binding;
+
+use pyo3::prelude::*;
+use rlox_kernels::KernelError;
+
+/// What can go wrong while collecting.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An argument, or an env.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The policy's arithmetic.
+    #[error("the policy failed: {0}")]
+    Policy(#[from] candle_core::Error),
+    /// The thread could not be started.
+    #[error("the collecting thread could not be started: {0}")]
+    Thread(String),
+    /// Something panicked in the collecting thread.
+    #[error("the collecting thread failed: {0}")]
+    Panic(String),
+    /// The collector has been stopped.
+    #[error("the collector has been stopped; make a new one")]
+    Stopped,
+}
+
+/// Result of every fallible function of the crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[pymodule]
+mod _candle {
+    #[pymodule_export]
+    use super::binding::CandleCollector;
+
+    use super::{Bound, PyModule, PyResult};
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

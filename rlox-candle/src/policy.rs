@@ -1,0 +1,232 @@
+//! The default actor-critic of rlox in candle: two tanh MLPs, made from one flat vector.
+//!
+//! The vector has the order of the torch policies' `parameters()`: for continuous actions first
+//! the log standard deviations, then the policy's layers and the value function's, each layer its
+//! weights (`n_out`, `n_in`) row by row and then its biases.
+
+use candle_core::{D, Device, Tensor};
+use candle_nn::{Linear, Module, ops};
+use rlox_kernels::KernelError;
+use rlox_kernels::env::{ActionSpace, EnvSpec};
+use rlox_kernels::rng::Pcg64;
+
+use crate::Result;
+use crate::rollout::ActionRows;
+use crate::sampling::orthogonal;
+
+/// The sizes of an actor-critic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Components of an observation.
+    pub obs_dim: usize,
+    /// Number of actions, or components of a continuous one.
+    pub n_actions: usize,
+    /// Width of the two hidden layers.
+    pub hidden: usize,
+    /// Whether actions are real vectors.
+    pub continuous: bool,
+}
+
+impl Shape {
+    /// The sizes that fit an env.
+    #[must_use]
+    pub fn of(spec: &EnvSpec, hidden: usize) -> Self {
+        let (n_actions, continuous) = match spec.action_space {
+            ActionSpace::Discrete { n } => (usize::try_from(n).unwrap_or(0), false),
+            ActionSpace::Continuous { low, .. } => (low.len(), true),
+        };
+        Self { obs_dim: spec.obs_dim(), n_actions, hidden, continuous }
+    }
+
+    /// The layers (`n_in`, `n_out`, gain) of the policy and of the value function.
+    fn networks(&self) -> [[(usize, usize, f64); 3]; 2] {
+        let layers = |n_out, gain| {
+            let hidden = std::f64::consts::SQRT_2;
+            [
+                (self.obs_dim, self.hidden, hidden),
+                (self.hidden, self.hidden, hidden),
+                (self.hidden, n_out, gain),
+            ]
+        };
+        [layers(self.n_actions, 0.01), layers(1, 1.0)]
+    }
+
+    /// How many weights there are.
+    #[must_use]
+    pub fn n_weights(&self) -> usize {
+        let layers = self.networks();
+        let log_std = if self.continuous { self.n_actions } else { 0 };
+        log_std
+            + layers.as_flattened().iter().map(|(n_in, n_out, _)| (n_in + 1) * n_out).sum::<usize>()
+    }
+
+    /// Weights as the torch policies begin with: orthogonal, biases and log deviations 0.
+    #[must_use]
+    pub fn initial_weights(&self, rng: &mut Pcg64) -> Vec<f32> {
+        let mut weights = vec![0.0; if self.continuous { self.n_actions } else { 0 }];
+        for &(n_in, n_out, gain) in self.networks().as_flattened() {
+            weights.extend(orthogonal(n_out, n_in, gain, rng));
+            weights.resize(weights.len() + n_out, 0.0);
+        }
+        weights
+    }
+}
+
+/// A policy and a value function.
+#[derive(Debug)]
+pub struct ActorCritic {
+    actor: Mlp,
+    critic: Mlp,
+    log_std: Vec<f32>,
+    obs_dim: usize,
+}
+
+/// What a policy says of a batch of observations.
+#[derive(Debug)]
+pub struct Heads {
+    /// Log-probabilities of every action, or the means of continuous ones; `n_actions` per row.
+    pub actions: Vec<f32>,
+    /// The value of each row.
+    pub values: Vec<f32>,
+}
+
+impl ActorCritic {
+    /// The actor-critic of these weights.
+    ///
+    /// # Errors
+    /// [`KernelError::Shape`] for another number of weights, [`KernelError::NonFinite`].
+    pub fn new(shape: Shape, weights: &[f32]) -> Result<Self> {
+        let (expected, got) = (vec![shape.n_weights()], vec![weights.len()]);
+        if expected != got {
+            let like = "the policy's parameters";
+            return Err(KernelError::Shape { name: "weights", expected, like, got }.into());
+        }
+        if let Some(index) = weights.iter().position(|w| !w.is_finite()) {
+            return Err(KernelError::NonFinite { name: "weights", index }.into());
+        }
+        let (log_std, mut rest) =
+            weights.split_at(if shape.continuous { shape.n_actions } else { 0 });
+        let [actor, critic] = shape.networks();
+        Ok(Self {
+            actor: Mlp::new(actor, &mut rest)?,
+            critic: Mlp::new(critic, &mut rest)?,
+            log_std: log_std.to_vec(),
+            obs_dim: shape.obs_dim,
+        })
+    }
+
+    /// Log standard deviations, one per component of a continuous action.
+    #[must_use]
+    pub fn log_std(&self) -> &[f32] {
+        &self.log_std
+    }
+
+    /// Policy and value of rows of observations.
+    ///
+    /// # Errors
+    /// What candle reports.
+    pub fn heads(&self, obs: &[f32]) -> Result<Heads> {
+        let obs = self.rows(obs)?;
+        let actions = self.actor.forward(&obs)?;
+        let actions =
+            if self.log_std.is_empty() { ops::log_softmax(&actions, D::Minus1)? } else { actions };
+        let values = self.critic.forward(&obs)?;
+        Ok(Heads {
+            actions: actions.flatten_all()?.to_vec1()?,
+            values: values.flatten_all()?.to_vec1()?,
+        })
+    }
+
+    /// The log-probability of one action per row of `heads`.
+    ///
+    /// # Errors
+    /// [`KernelError::Shape`] for another number of actions, [`KernelError::Action`] for one that
+    /// there is not.
+    pub fn log_probs(&self, heads: &Heads, actions: &ActionRows) -> Result<Vec<f32>> {
+        let n_rows = heads.values.len();
+        let n_actions = heads.actions.len() / n_rows.max(1);
+        let check = |got: usize, expected: usize| {
+            let (expected, got) = (vec![expected], vec![got]);
+            let like = "the observations";
+            if expected == got {
+                Ok(())
+            } else {
+                Err(KernelError::Shape { name: "actions", expected, like, got })
+            }
+        };
+        let rows = heads.actions.chunks_exact(n_actions.max(1));
+        match actions {
+            ActionRows::Discrete(actions) => {
+                check(actions.len(), n_rows)?;
+                let pick = |(index, (row, &value)): (usize, (&[f32], &i64))| {
+                    let log_prob = usize::try_from(value).ok().and_then(|action| row.get(action));
+                    let n_actions = i64::try_from(n_actions).unwrap_or(i64::MAX);
+                    let wrong = KernelError::Action { index: Some(index), n_actions, value };
+                    Ok(*log_prob.ok_or(wrong)?)
+                };
+                rows.zip(actions).enumerate().map(pick).collect()
+            }
+            ActionRows::Continuous(actions) => {
+                check(actions.len(), heads.actions.len())?;
+                let density = |(means, actions): (&[f32], &[f32])| {
+                    let components = actions.iter().zip(means).zip(&self.log_std);
+                    components
+                        .map(|((a, mean), log_std)| {
+                            gaussian((a - mean) * (-log_std).exp(), *log_std)
+                        })
+                        .sum()
+                };
+                Ok(rows.zip(actions.chunks_exact(n_actions.max(1))).map(density).collect())
+            }
+        }
+    }
+
+    /// The value of each row of observations.
+    ///
+    /// # Errors
+    /// What candle reports.
+    pub fn values(&self, obs: &[f32]) -> Result<Vec<f32>> {
+        Ok(self.critic.forward(&self.rows(obs)?)?.flatten_all()?.to_vec1()?)
+    }
+
+    fn rows(&self, obs: &[f32]) -> Result<Tensor> {
+        Ok(Tensor::from_slice(obs, (obs.len() / self.obs_dim, self.obs_dim), &Device::Cpu)?)
+    }
+}
+
+/// The log-density of `a` under N(μ, σ), from `(a - μ) / σ` and `log σ`.
+pub(crate) fn gaussian(standardised: f32, log_std: f32) -> f32 {
+    -0.5 * standardised * standardised - log_std - HALF_LOG_TAU
+}
+
+/// `ln(2π) / 2`.
+const HALF_LOG_TAU: f32 = 0.918_938_5;
+
+/// Linear layers with tanh between them.
+#[derive(Debug)]
+struct Mlp {
+    layers: [Linear; 3],
+}
+
+impl Mlp {
+    /// Takes the weights of its layers from the front of `weights`.
+    fn new(layers: [(usize, usize, f64); 3], weights: &mut &[f32]) -> Result<Self> {
+        let mut take = |len: usize| {
+            let (taken, rest) = weights.split_at(len);
+            *weights = rest;
+            taken
+        };
+        let mut linear = |(n_in, n_out, _): (usize, usize, f64)| -> Result<Linear> {
+            let weight = Tensor::from_slice(take(n_in * n_out), (n_out, n_in), &Device::Cpu)?;
+            let bias = Tensor::from_slice(take(n_out), n_out, &Device::Cpu)?;
+            Ok(Linear::new(weight, Some(bias)))
+        };
+        let [first, second, third] = layers;
+        Ok(Self { layers: [linear(first)?, linear(second)?, linear(third)?] })
+    }
+
+    fn forward(&self, inputs: &Tensor) -> candle_core::Result<Tensor> {
+        let [first, second, third] = &self.layers;
+        third.forward(&second.forward(&first.forward(inputs)?.tanh()?)?.tanh()?)
+    }
+}

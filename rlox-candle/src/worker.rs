@@ -1,0 +1,257 @@
+//! The thread that collects rollouts, and who waits for whom.
+//!
+//! Each rollout is asked for by an order that carries the weights to act with, so that which
+//! weights collect which rollout does not depend on timing: the k-th rollout is collected with the
+//! weights that were the newest when the (k - capacity)-th was received. The first `capacity`
+//! rollouts are ordered at the start. With a capacity of 0 the thread works only while somebody
+//! waits; with 1 it collects the next rollout while the last is learned from.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::policy::{ActorCritic, Shape};
+use crate::rollout::{ActionRows, Collector, CollectorState, Rollout};
+use crate::{Error, Result};
+
+/// Weights, counted from 0 for the first.
+#[derive(Debug)]
+struct Weights {
+    version: u64,
+    flat: Vec<f32>,
+}
+
+#[derive(Debug)]
+struct Exchange {
+    newest: Arc<Weights>,
+    orders: VecDeque<Arc<Weights>>,
+    done: VecDeque<Rollout>,
+    /// Rollouts ordered and not yet received.
+    outstanding: usize,
+    /// Why the thread ended, unless it was told to.
+    failure: Option<String>,
+}
+
+impl Exchange {
+    fn order(&mut self) {
+        self.orders.push_back(Arc::clone(&self.newest));
+        self.outstanding += 1;
+    }
+}
+
+struct Shared {
+    exchange: Mutex<Exchange>,
+    changed: Condvar,
+    collector: Mutex<Collector>,
+    stop: AtomicBool,
+    shape: Shape,
+    capacity: usize,
+}
+
+/// A background thread that collects rollouts; dropping it ends the thread.
+pub struct Worker {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Worker {
+    /// Starts a thread that collects with an actor-critic of `shape`, at first with `weights`.
+    ///
+    /// # Errors
+    /// What is wrong with the weights, and [`Error::Thread`].
+    pub fn start(
+        collector: Collector,
+        shape: Shape,
+        weights: Vec<f32>,
+        capacity: usize,
+    ) -> Result<Self> {
+        ActorCritic::new(shape, &weights)?;
+        let mut exchange = Exchange {
+            newest: Arc::new(Weights { version: 0, flat: weights }),
+            orders: VecDeque::new(),
+            done: VecDeque::new(),
+            outstanding: 0,
+            failure: None,
+        };
+        (0..capacity).for_each(|_| exchange.order());
+        let shared = Arc::new(Shared {
+            exchange: Mutex::new(exchange),
+            changed: Condvar::new(),
+            collector: Mutex::new(collector),
+            stop: AtomicBool::new(false),
+            shape,
+            capacity,
+        });
+        let in_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("rlox-candle".to_owned())
+            .spawn(move || in_thread.run())
+            .map_err(|error| Error::Thread(error.to_string()))?;
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// The next rollout, or `None` after `patience` without one.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`], and [`Error::Panic`] with what ended the thread.
+    pub fn receive(&self, patience: Duration) -> Result<Option<Rollout>> {
+        let mut exchange = lock(&self.shared.exchange);
+        if exchange.outstanding == 0 {
+            exchange.order();
+            self.shared.changed.notify_all();
+        }
+        let waiting = |exchange: &mut Exchange| {
+            exchange.done.is_empty()
+                && exchange.failure.is_none()
+                && !self.shared.stop.load(Ordering::Relaxed)
+        };
+        (exchange, _) = self
+            .shared
+            .changed
+            .wait_timeout_while(exchange, patience, waiting)
+            .unwrap_or_else(PoisonError::into_inner);
+        if self.shared.stop.load(Ordering::Relaxed) {
+            return Err(Error::Stopped);
+        }
+        if let Some(rollout) = exchange.done.pop_front() {
+            exchange.outstanding -= 1;
+            while exchange.outstanding < self.shared.capacity {
+                exchange.order();
+            }
+            self.shared.changed.notify_all();
+            return Ok(Some(rollout));
+        }
+        exchange.failure.clone().map_or(Ok(None), |failure| Err(Error::Panic(failure)))
+    }
+
+    /// Makes `weights` the newest, and returns their version.
+    ///
+    /// # Errors
+    /// What is wrong with the weights; the newest stay then.
+    pub fn sync(&self, weights: Vec<f32>) -> Result<u64> {
+        ActorCritic::new(self.shared.shape, &weights)?;
+        let mut exchange = lock(&self.shared.exchange);
+        let version = exchange.newest.version + 1;
+        exchange.newest = Arc::new(Weights { version, flat: weights });
+        Ok(version)
+    }
+
+    /// A copy of the newest weights.
+    #[must_use]
+    pub fn weights(&self) -> Vec<f32> {
+        lock(&self.shared.exchange).newest.flat.clone()
+    }
+
+    /// The version of the newest weights: how often they were synced.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        lock(&self.shared.exchange).newest.version
+    }
+
+    /// Log-probabilities of `actions` and values of rows of observations, by the newest weights.
+    ///
+    /// # Errors
+    /// [`KernelError::Shape`](rlox_kernels::KernelError::Shape) where rows and actions do not match.
+    pub fn evaluate(&self, obs: &[f32], actions: &ActionRows) -> Result<(Vec<f32>, Vec<f32>)> {
+        let weights = Arc::clone(&lock(&self.shared.exchange).newest);
+        let policy = ActorCritic::new(self.shared.shape, &weights.flat)?;
+        let heads = policy.heads(obs)?;
+        Ok((policy.log_probs(&heads, actions)?, heads.values))
+    }
+
+    /// A copy of everything that decides how the envs go on; waits for the rollout in progress.
+    #[must_use]
+    pub fn state(&self) -> CollectorState {
+        lock(&self.shared.collector).state()
+    }
+
+    /// Has the envs go on from `state`; waits for the rollout in progress.
+    ///
+    /// # Errors
+    /// What is wrong with the state.
+    pub fn set_state(&self, state: CollectorState) -> Result<()> {
+        lock(&self.shared.collector).set_state(state)
+    }
+
+    /// Ends the thread, within one step of the envs, and waits for its end. May be called again.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        {
+            // Under the lock, so that nobody who has just looked at the flag waits past this.
+            let _exchange = lock(&self.shared.exchange);
+            self.shared.changed.notify_all();
+        }
+        if let Some(thread) = lock(&self.thread).take() {
+            // It caught its panics, and left the reason in the exchange.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        // Networks this small are slower on several threads; rayon's own pool would be all cores.
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+        let outcome = match pool {
+            Ok(pool) => catch_unwind(AssertUnwindSafe(|| pool.install(|| self.serve()))),
+            Err(error) => Ok(Err(Error::Thread(error.to_string()))),
+        };
+        let failure = match outcome {
+            Ok(Ok(()) | Err(Error::Stopped)) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(panic) => message(panic.as_ref()),
+        };
+        lock(&self.exchange).failure = Some(failure);
+        self.changed.notify_all();
+    }
+
+    fn serve(&self) -> Result<()> {
+        let mut policy: Option<(u64, ActorCritic)> = None;
+        while let Some(weights) = self.next_order() {
+            let (_, policy) = match &mut policy {
+                Some(policy) if policy.0 == weights.version => policy,
+                stale => {
+                    let fresh = ActorCritic::new(self.shape, &weights.flat)?;
+                    stale.insert((weights.version, fresh))
+                }
+            };
+            let rollout = lock(&self.collector).collect(policy, weights.version, &self.stop)?;
+            lock(&self.exchange).done.push_back(rollout);
+            self.changed.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Waits for an order; none when told to stop.
+    fn next_order(&self) -> Option<Arc<Weights>> {
+        let idle = |exchange: &mut Exchange| {
+            exchange.orders.is_empty() && !self.stop.load(Ordering::Relaxed)
+        };
+        let mut exchange = self
+            .changed
+            .wait_while(lock(&self.exchange), idle)
+            .unwrap_or_else(PoisonError::into_inner);
+        if self.stop.load(Ordering::Relaxed) { None } else { exchange.orders.pop_front() }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The words of a panic.
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without words".to_owned())
+}
