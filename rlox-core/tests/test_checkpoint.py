@@ -17,7 +17,7 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rlox import checkpoint
-from rlox.checkpoint import _digest, _pack, _unpack, env_steps_of, read
+from rlox.checkpoint import _digest, _pack, _unpack, read, steps_of
 from rlox.errors import CheckpointError
 
 DTYPES = [
@@ -345,7 +345,7 @@ def test_checkpoint_of_the_first_format_loads(counting: ModuleType) -> None:
     manifest, _ = manifest_of(old)
     assert manifest["format_version"] == 1
     assert read(old)["format_version"] == checkpoint.FORMAT_VERSION
-    assert env_steps_of(old) == 16
+    assert steps_of(old) == 16
     restored = counting.CountingAlgorithm.from_checkpoint(old)
     uninterrupted = trained(counting, seed=3)
     restored.train(16)

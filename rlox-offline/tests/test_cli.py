@@ -11,7 +11,8 @@ from typing import NamedTuple
 import data
 import pytest
 import yaml
-from rlox import cli
+from rlox import checkpoint, cli
+from rlox.testing.probes import first_difference
 from rlox_offline.datasets import load_dataset, save_dataset
 
 
@@ -106,3 +107,63 @@ def test_help_and_list_name_the_command(run: Callable[..., Result]) -> None:
     listed = json.loads(run("list", "--json").out)
     assert [entry["name"] for entry in listed["commands"]] == ["dataset"]
     assert "record" in run("dataset", "--help").out
+
+
+@pytest.fixture
+def recorded(run: Callable[..., Result]) -> str:
+    """Return the file of a dataset of Pendulum's shapes."""
+    save_dataset(data.Dataset(data.columns(act_dim=1), act_low=-2.0, act_high=2.0), "set.npz")
+    return "set.npz"
+
+
+IQL = ("train", "iql", "--env", "Pendulum-v1", "--hidden", "8", "--eval-episodes", "2")
+
+
+def test_train_learns_from_a_dataset(run: Callable[..., Result], recorded: str) -> None:
+    """Steps are gradient steps, from the flag to the record and the evaluation."""
+    result = run(
+        *IQL, "--dataset", recorded, "--total-timesteps", 40, "--steps-per-iteration", 10,
+        "--checkpoint-freq", 20, "--run-dir", "run",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    assert "40/40 gradient steps" in result.out
+    record = json.loads(Path("run/run.json").read_text(encoding="utf-8"))
+    assert (record["status"], record["gradient_steps"]) == ("finished", 40)
+    assert record["options"]["dataset"] == "set.npz"
+    assert {path.stem for path in Path("run/checkpoints").iterdir()} == {
+        "step-20", "step-40", "final",
+    }  # fmt: skip
+    evaluated = run("eval", "run", "--episodes", 2, "--json")
+    assert json.loads(evaluated.out)["gradient_steps"] == 40
+
+
+def test_an_interrupted_run_is_finished_from_its_dataset(
+    run: Callable[..., Result], recorded: str
+) -> None:
+    """From the last checkpoint, bit for bit as if it had not been interrupted."""
+    arguments = (
+        *IQL, "--dataset", recorded, "--total-timesteps", 40, "--steps-per-iteration", 10,
+        "--checkpoint-freq", 10,
+    )  # fmt: skip
+    for folder in ("whole", "broken"):
+        assert run(*arguments, "--run-dir", folder).code == 0
+    path = Path("broken/run.json")
+    broken = json.loads(path.read_text(encoding="utf-8")) | {"status": "running"}
+    path.write_text(json.dumps(broken), encoding="utf-8")
+    for name in ("final", "step-40", "step-30"):
+        Path(f"broken/checkpoints/{name}.safetensors").unlink()
+    result = run("resume", "broken")
+    assert result.code == 0, result.err
+    whole, resumed = (
+        checkpoint.read(f"{folder}/checkpoints/final.safetensors")["state"]["algorithm"]["networks"]
+        for folder in ("whole", "broken")
+    )
+    assert first_difference(whole, resumed) is None
+    assert json.loads(path.read_text(encoding="utf-8"))["resumed"][0]["gradient_steps"] == 20
+
+
+def test_train_without_a_dataset_says_what_is_missing(run: Callable[..., Result]) -> None:
+    """And algorithms that need none have no such flag."""
+    result = run(*IQL)
+    assert (result.code, "needs dataset=" in result.err) == (2, True)
+    assert "--dataset" in run("train", "iql", "--help").out

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
     from rlox.config import Config
 
-__all__ = ["FORMAT_VERSION", "env_steps_of", "load", "read", "save"]
+__all__ = ["FORMAT_VERSION", "load", "read", "save", "steps_of"]
 
 FORMAT_VERSION = 2
 
@@ -137,17 +137,20 @@ def read(path: str | Path) -> dict[str, Any]:
     return _read(Path(path), with_arrays=True)[0]
 
 
-def env_steps_of(path: str | Path) -> int:
-    """Return after how many env steps a checkpoint was saved, without reading its arrays.
+def steps_of(path: str | Path) -> int:
+    """Return after how many steps a checkpoint was saved, without reading its arrays.
+
+    They are gradient steps where the training was counted in those, else env steps.
 
     Raises:
         CheckpointError: as :func:`read`.
     """
     manifest, _ = _read(Path(path), with_arrays=False)
     try:
-        return int(manifest["state"]["clock"]["env_steps"])
+        clock = manifest["state"]["clock"]
+        return int(clock["gradient_steps" if "target_gradient_steps" in clock else "env_steps"])
     except _MISFITS as error:
-        raise CheckpointError(f"checkpoint '{path}' tells no env steps: {error!r}") from None
+        raise CheckpointError(f"checkpoint '{path}' tells no steps: {error!r}") from None
 
 
 def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:

@@ -41,6 +41,10 @@ class Clock:
         """Steps done in :attr:`unit`: the ``step`` of every callback and log row."""
         return int(getattr(self, self.unit))
 
+    def progress(self) -> dict[str, int]:
+        """Return :attr:`steps` under the name of :attr:`unit`, as records of a run have it."""
+        return {self.unit: self.steps}
+
     @property
     def target(self) -> int:
         """Steps in :attr:`unit` at which the current training ends."""

@@ -39,6 +39,7 @@ __all__ = [
     "option",
     "positive",
     "probability",
+    "read_mapping",
     "resolve_config",
     "schedule",
 ]

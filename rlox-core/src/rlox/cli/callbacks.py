@@ -67,14 +67,15 @@ class ProgressLines(Callback):
     def on_iteration_end(self, **kwargs: Any) -> None:
         """Print a line when another tenth is done."""
         step, metrics = kwargs["step"], kwargs["metrics"]
-        target = kwargs["algo"].clock.target_env_steps
+        clock = kwargs["algo"].clock
+        target, unit = clock.target, clock.unit_text
         if step < self._next:
             return
         self._next = (step * 10 // target + 1) * target / 10
         mean = metrics.get("mean_reward", math.nan)
         shown = "no episode finished yet" if math.isnan(mean) else f"return {mean:.1f}"
+        speed = f"{step:,}/{target:,} {unit}, {metrics[f'{clock.unit}_per_second']:,.0f} {unit}/s"
         print(
-            f"{step:,}/{target:,} env steps, {metrics['env_steps_per_second']:,.0f} env steps/s, "
-            f"{shown}",
+            f"{speed}, {shown}" if clock.unit == "env_steps" else speed,
             flush=True,
         )

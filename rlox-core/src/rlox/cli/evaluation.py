@@ -48,12 +48,13 @@ def eval_command(
     result = algorithm.evaluate(n_episodes=episodes, deterministic=not stochastic, seed=seed)
     low, high = float(result.returns.min()), float(result.returns.max())
     length = float(result.lengths.mean())
+    clock = algorithm.clock
     if as_json:
         values = {
             "checkpoint": str(path),
             "algorithm": algorithm.name,
             "env": algorithm.env_source,
-            "env_steps": algorithm.clock.env_steps,
+            **clock.progress(),
             "n_episodes": episodes,
             "seed": seed,
             "deterministic": not stochastic,
@@ -67,7 +68,7 @@ def eval_command(
         return
     print_pairs(
         {
-            "checkpoint": f"{path} ({algorithm.name}, {algorithm.clock.env_steps:,} env steps)",
+            "checkpoint": f"{path} ({algorithm.name}, {clock.steps:,} {clock.unit_text})",
             "env": str(algorithm.env_source),
             "return": f"{result.mean_return:.1f} ± {result.std_return:.1f} "
             f"over {episodes} episodes",

@@ -91,7 +91,7 @@ class RunFolder:
             env=options.env,
             seed=algorithm.streams.seed,
             total_timesteps=options.total_timesteps,
-            env_steps=algorithm.clock.env_steps,
+            **algorithm.clock.progress(),
             evaluation=None,
             started=_now(),
             ended=None,
@@ -126,14 +126,14 @@ class RunFolder:
 
         They are renamed, not deleted: to resume from one would skip what is about to be logged.
         """
-        kept = {
-            each.path for each in checkpoints_in(self.path)[0] if each.env_steps <= saved.env_steps
-        }
+        kept = {each.path for each in checkpoints_in(self.path)[0] if each.steps <= saved.steps}
         for path in self.checkpoints.glob("*.safetensors"):
             if path not in kept and path.stem != "best":
                 path.rename(f"{path}.superseded")
-        resumed = [*self._record.get("resumed", []), {"env_steps": saved.env_steps, "time": _now()}]
-        self.record(status="running", ended=None, env_steps=saved.env_steps, resumed=resumed)
+        unit = "gradient_steps" if "gradient_steps" in self._record else "env_steps"
+        done = {unit: saved.steps}
+        resumed = [*self._record.get("resumed", []), {**done, "time": _now()}]
+        self.record(status="running", ended=None, resumed=resumed, **done)
 
     def end(self, status: str, **values: Any) -> None:
         """Record the outcome: ``"finished"``, ``"interrupted"`` or ``"failed"``."""
@@ -191,24 +191,25 @@ def find_checkpoint(path: Path, *, best: bool = False) -> Path:
 class SavedState:
     """A checkpoint of a run folder."""
 
-    env_steps: int
+    steps: int
+    """Env steps, or gradient steps where the training is counted in those."""
     path: Path
 
 
 def checkpoints_in(run: Path) -> tuple[list[SavedState], list[str]]:
     """Return a run folder's checkpoints, the latest first, and what is wrong with the others.
 
-    At the same env step that of the training's end comes first and ``best``, which may be of the
+    At the same step that of the training's end comes first and ``best``, which may be of the
     middle of an iteration, last.
     """
     saved, damaged = [], []
     for path in run.glob("checkpoints/*.safetensors"):
         try:
-            saved.append(SavedState(checkpoint.env_steps_of(path), path))
+            saved.append(SavedState(checkpoint.steps_of(path), path))
         except CheckpointError as error:  # noqa: PERF203
             damaged.append(str(error))
     rank = {"final": 2, "best": 0}
-    saved.sort(key=lambda s: (s.env_steps, rank.get(s.path.stem, 1)), reverse=True)
+    saved.sort(key=lambda s: (s.steps, rank.get(s.path.stem, 1)), reverse=True)
     return saved, damaged
 
 

@@ -19,13 +19,29 @@ NOT_RESUMED = ("config", "run_dir", "seeds", "jobs", "quiet")
 class RunOptions:
     """What a training run needs beyond the algorithm's config; each field is a flag."""
 
-    env: Annotated[str, typer.Option(help="env to train on, such as CartPole-v1", metavar="ID")]
+    env: Annotated[
+        str,
+        typer.Option(
+            help="env to train on, such as CartPole-v1; with a dataset, to evaluate in",
+            metavar="ID",
+        ),
+    ]
     total_timesteps: Annotated[
         int,
         typer.Option(
-            help="env steps to train for, rounded up to whole iterations", min=1, metavar="STEPS"
+            help="env steps to train for, rounded up to whole iterations; with a dataset, "
+            "gradient steps, like all steps below",
+            min=1,
+            metavar="STEPS",
         ),
     ] = 100_000
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="dataset to learn from, for algorithms that need one: a file or minari:<id>",
+            metavar="NAME",
+        ),
+    ] = None
     config: Annotated[
         Path | None,
         typer.Option(help="YAML or JSON file with options; flags win over it", metavar="FILE"),
@@ -85,6 +101,11 @@ class RunOptions:
     def callbacks(self) -> list[str]:
         """Names of the callbacks."""
         return self.callback or []
+
+    @property
+    def needs(self) -> dict[str, str]:
+        """What the algorithm needs besides the env."""
+        return {} if self.dataset is None else {"dataset": self.dataset}
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a resumed run needs as JSON-able values."""

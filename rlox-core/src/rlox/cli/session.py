@@ -40,7 +40,7 @@ def train_in_folder(name: str, config: Config, options: RunOptions) -> int:
     if options.run_dir is not None:
         require_unused(options.run_dir)
     registry.algorithm_class(name)  # imports torch, which takes long enough to be interrupted
-    algorithm = registry.make(name, options.env, config=config)
+    algorithm = registry.make(name, options.env, config=config, **options.needs)
     folder = RunFolder(
         options.run_dir or RunFolder.default_path(name, options.env, what=algorithm.streams.seed)
     )
@@ -79,11 +79,14 @@ def resume_in_folder(run: Path, *, env: str | None, quiet: bool) -> int:
     with folder.lock():
         saved = _checkpoint_to_resume(run)
         algorithm = algorithm_class.from_checkpoint(
-            saved.path, env, callbacks=_callbacks(folder, options, interruption)
+            saved.path,
+            env,
+            callbacks=_callbacks(folder, options, interruption),
+            **options.needs,
         )
         algorithm.logger = registry.make_logger(options.loggers, folder.path)
         if algorithm.logger is not None:
-            algorithm.logger.rewind(saved.env_steps)
+            algorithm.logger.rewind(saved.steps)
         folder.go_back_to(saved)
         learned = saved.path.stem == "final" or not algorithm.clock.remaining
         return _run(
@@ -98,7 +101,7 @@ def _nothing() -> None:
 def _checkpoint_to_resume(run: Path) -> SavedState:
     """Return the checkpoint that ``run`` is, or the latest undamaged one of the folder ``run``."""
     if run.is_file():
-        return SavedState(checkpoint.env_steps_of(run), run)
+        return SavedState(checkpoint.steps_of(run), run)
     found, problems = checkpoints_in(run)
     # the rollout of the best one was under way
     for saved in (each for each in found if each.path.stem != "best"):
@@ -155,11 +158,11 @@ def _run(
         try:
             return _train(algorithm, learn, folder, options, interruption)
         except KeyboardInterrupt:
-            folder.end("interrupted", env_steps=algorithm.clock.env_steps)
+            folder.end("interrupted", **algorithm.clock.progress())
             print(f"interrupted; what was saved is in {folder.path}", file=sys.stderr)
             return interruption.exit_code
         except BaseException:
-            folder.end("failed", env_steps=algorithm.clock.env_steps)
+            folder.end("failed", **algorithm.clock.progress())
             raise
         finally:
             algorithm.close()
@@ -172,16 +175,16 @@ def _train(
     options: RunOptions,
     interruption: Interruption,
 ) -> int:
-    started, steps_before = time.perf_counter(), algorithm.clock.env_steps
+    clock = algorithm.clock
+    started, steps_before = time.perf_counter(), clock.steps
     learn()
     seconds = time.perf_counter() - started
-    env_steps = algorithm.clock.env_steps
     if interruption.signal is not None:
         path = folder.checkpoint("interrupted")
         algorithm.save(path)
-        folder.end("interrupted", env_steps=env_steps)
+        folder.end("interrupted", **clock.progress())
         print(
-            f"interrupted at {env_steps:,} env steps; saved {path}; "
+            f"interrupted at {clock.steps:,} {clock.unit_text}; saved {path}; "
             f"to finish: rlox resume {shlex.quote(str(folder.path))}",
             file=sys.stderr,
         )
@@ -192,20 +195,20 @@ def _train(
     mean, std, length = result.mean_return, result.std_return, float(result.lengths.mean())
     if algorithm.logger is not None:
         algorithm.logger.on_eval(
-            env_steps, {"mean_reward": mean, "std_reward": std, "mean_episode_length": length}
+            clock.steps, {"mean_reward": mean, "std_reward": std, "mean_episode_length": length}
         )
     folder.end(
         "finished",
-        env_steps=env_steps,
+        **clock.progress(),
         training_seconds=round(seconds, 3),
         evaluation={"mean": mean, "std": std, "n_episodes": options.eval_episodes},
     )
     print_pairs(
         {
             "evaluation return": f"{mean:.1f} ± {std:.1f} over {options.eval_episodes} episodes",
-            "env steps": f"{env_steps:,}",
+            clock.unit_text: f"{clock.steps:,}",
             "wall time": _duration(seconds),
-            "env steps/s": f"{(env_steps - steps_before) / seconds:,.0f}",
+            f"{clock.unit_text}/s": f"{(clock.steps - steps_before) / seconds:,.0f}",
             "run folder": str(folder.path),
         }
     )

@@ -177,11 +177,11 @@ def _print_results(sweep: Sweep) -> None:
                 str(seed),
                 record.get("status", "not begun"),
                 f"{mean:.1f} ± {std:.1f}" if math.isfinite(mean) else "-",
-                f"{record.get('env_steps', 0):,}",
+                f"{record.get('gradient_steps', record.get('env_steps', 0)):,}",
                 "-" if seconds is None else f"{seconds:.1f} s",
             )
         )
-    print_table(("seed", "status", "return", "env steps", "wall time"), rows, whole=("seed",))
+    print_table(("seed", "status", "return", "steps", "wall time"), rows, whole=("seed",))
     pairs = {"sweep folder": str(sweep.path)}
     if means:
         found = bootstrap_iqm([means])

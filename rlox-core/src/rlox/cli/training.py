@@ -90,11 +90,14 @@ def train_function(name: str) -> Callable[..., None]:
         parameter for parameter in flags_of(config_class) if parameter.name not in RUN_PARAMETERS
     ]
 
+    needs = registry.spec(name).needs
+    run_parameters = [p for p in RUN_PARAMETERS.values() if p.name != "dataset" or p.name in needs]
+
     def command(**arguments: Any) -> None:
         from rlox.cli.session import train_in_folder
         from rlox.cli.sweeping import train_sweep
 
-        options = RunOptions(**{key: arguments.pop(key) for key in RUN_PARAMETERS})
+        options = RunOptions(**{p.name: arguments.pop(p.name) for p in run_parameters})
         if options.seeds is not None and arguments.get("seed") is not None:
             raise ConfigError("--seed and --seeds contradict each other; pass one of them")
         if options.jobs is not None and options.seeds is None:
@@ -105,7 +108,7 @@ def train_function(name: str) -> Callable[..., None]:
         train = train_in_folder if options.seeds is None else train_sweep
         raise typer.Exit(train(name, config, options))
 
-    parameters = [*RUN_PARAMETERS.values(), *flags]
+    parameters = [*run_parameters, *flags]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
