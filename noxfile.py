@@ -136,7 +136,8 @@ def integration(session: nox.Session) -> None:
     """All distributions together: plugins, Rust kernels against NumPy's, the peers' numbers."""
     sync(session, "--group", "test", "--group", "benchmark")
     session.run(
-        "pytest", "tests/test_plugins.py", "tests/test_kernels_agree.py", "tests/test_resume.py",
+        "pytest", "tests/test_plugins.py", "tests/test_kernels_agree.py",
+        "tests/test_resume.py", "tests/test_bench.py",
         "tests/test_ppo_against_stable_baselines3.py",
         "tests/test_offline_against_d3rlpy.py",
         "tests/test_offpolicy_against_stable_baselines3.py", *session.posargs,

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from measure import interleave, machine, summary, write
+from measure import interleave, machine, ratio_summary, summary, write
 from rlox_onpolicy.ppo import PPO
 from stable_baselines3 import PPO as SB3PPO
 from stable_baselines3.common.env_util import make_vec_env
@@ -50,19 +50,18 @@ def main() -> None:
         seconds = interleave(contenders, arguments.rounds)
         speeds = {name: [env_steps / s for s in runs] for name, runs in seconds.items()}
         for name, values in speeds.items():
-            ratios = [a / b for a, b in zip(values, speeds["stable-baselines3"], strict=True)]
+            ratio = ratio_summary(values, speeds["stable-baselines3"])
             rows.append(
                 {
                     "contender": name,
                     "n_envs": n_envs,
                     "env_steps_per_second": summary(values),
-                    "ratio_to_stable_baselines3": summary(ratios),
+                    "ratio_to_stable_baselines3": ratio,
                 }
             )
             print(
                 f"{n_envs:3d} envs  {name:20s} {summary(values)['median']:9,.0f} env steps/s  "
-                f"{summary(ratios)['median']:5.2f}x "
-                f"({summary(ratios)['min']:.2f}-{summary(ratios)['max']:.2f})"
+                f"{ratio['median']:5.2f}x ({ratio['min']:.2f}-{ratio['max']:.2f})"
             )
     breakdown = where_time_goes()
     for part, milliseconds in breakdown.items():

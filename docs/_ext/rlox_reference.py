@@ -54,6 +54,7 @@ API = {
     "rlox.schedules": "values over env steps",
     "rlox.evaluation": "the evaluation loop",
     "rlox.learning_curves": "logs of runs as curves",
+    "rlox.measure": "measuring speed",
     "rlox.statistics": "statistics over runs",
     "rlox.checkpoint": "writing and reading checkpoints",
     "rlox.envs": "from what a user passes to a vector env",
@@ -174,6 +175,7 @@ def write_reference() -> None:
         "cli-resume": table(("flag", "default", "meaning"), command_flags("resume")),
         "cli-eval": table(("flag", "default", "meaning"), command_flags("eval")),
         "cli-plot": table(("flag", "default", "meaning"), command_flags("plot")),
+        "cli-bench": table(("flag", "default", "meaning"), command_flags("bench")),
         "cli-list": table(("flag", "default", "meaning"), command_flags("list")),
     }
     fragments |= {f"config-{name}": config_table(name) for name in list_algorithms()}

@@ -18,6 +18,7 @@ COMMANDS = {
     "resume": ("rlox.cli.resuming:resume_command", "Finish an interrupted training."),
     "eval": ("rlox.cli.evaluation:eval_command", "Run a checkpoint's policy without learning."),
     "plot": ("rlox.cli.plotting:plot_command", "Draw learning curves of runs and sweeps."),
+    "bench": ("rlox.cli.benching:bench_command", "Measure speed next to other libraries."),
     "list": ("rlox.cli.catalogue:list_command", "Show what is installed."),
     "explain": ("rlox.cli.explanation:explain_command", "Show an algorithm and all its options."),
 }

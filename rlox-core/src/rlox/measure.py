@@ -1,0 +1,57 @@
+"""Measuring speed on machines that do other things too: in turn, with medians and ratios."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+__all__ = ["interleave", "machine", "ratio_summary", "summary"]
+
+
+def interleave(contenders: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """Run all contenders in turn, ``rounds`` times; return each one's seconds per run.
+
+    What else the machine does then slows all of them alike.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, run in contenders.items():
+            started = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - started)
+    return seconds
+
+
+def summary(values: Sequence[float]) -> dict[str, float]:
+    """Return median, minimum and maximum."""
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def ratio_summary(values: Sequence[float], baseline: Sequence[float]) -> dict[str, float]:
+    """Return the summary of the ratios of each round, whose two runs shared the machine's mood."""
+    return summary([value / base for value, base in zip(values, baseline, strict=True)])
+
+
+def machine(packages: Iterable[str]) -> dict[str, Any]:
+    """Return what a result is measured on: processor, load, Python and the packages' versions."""
+    return {
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "load_before": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "python": platform.python_version(),
+        "versions": {name: metadata.version(name) for name in packages},
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    names = (line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
