@@ -115,7 +115,18 @@ def assert_same(a: dict[str, Any], b: dict[str, Any]) -> None:
 @given(
     capacity=st.integers(1, 9),
     actions=st.lists(
-        st.sampled_from(["push", "push_batch", "partial", "sample", "seeded", "update", "resume"]),
+        st.sampled_from(
+            [
+                "push",
+                "push_batch",
+                "partial",
+                "sample",
+                "seeded",
+                "sequences",
+                "update",
+                "resume",
+            ]
+        ),
         max_size=25,
     ),
     prioritized=st.booleans(),
@@ -153,6 +164,12 @@ def test_rust_does_what_the_reference_does(
         elif action in ("sample", "seeded"):
             results = [buffer.sample(7, k if action == "seeded" else None) for buffer in pair]
             assert_same(*results)
+        elif action == "sequences":
+            assert_same(*[buffer.sample_sequences(4, 3) for buffer in pair])
+            if len(pair[0]) > 2:
+                assert_same(
+                    *[buffer.sample_sequences(4, 3, k, cross_episodes=True) for buffer in pair]
+                )
         elif action == "update" and prioritized:
             indices, priorities = rng.integers(len(pair[0]), size=6), rng.integers(1, 64, 6) / 8
             results = [buffer.update_priorities(indices, priorities) for buffer in pair]
@@ -252,3 +269,20 @@ def test_impossible_spans_are_refused(options: dict[str, Any]) -> None:
         ReplayBuffer(4, 1, 1, **options)
     with pytest.raises(ValueError, match="multiples of 2, got 1"):
         ReplayBuffer(4, 1, 1, n_envs=2).push(0, 0, 0, False, False, 0)
+
+
+def test_a_sequence_ends_with_its_episode_or_crosses_it() -> None:
+    """Steps 0 to 4, a termination after 2; two steps are too few for a whole sequence of three."""
+    buffer = ReplayBuffer(8, 1, 1, seed=0)
+    for k in range(5):
+        buffer.push(k, k, k, k == 2, False, k + 0.5)
+    for cross, expected in (
+        (False, {(0, 1, 2), (1, 2, -1), (2, -1, -1), (3, 4, -1), (4, -1, -1)}),
+        (True, {(0, 1, 2), (1, 2, 3), (2, 3, 4)}),
+    ):
+        batch = buffer.sample_sequences(99, 3, seed=0, cross_episodes=cross)
+        steps = np.where(batch["mask"], batch["actions"][..., 0], -1).astype(int)
+        assert {tuple(row) for row in steps.tolist()} == expected
+        np.testing.assert_array_equal(batch["is_first"], (steps == 0) | (steps == 3))
+    with pytest.raises(RuntimeError, match="at least 6 stored transitions, got 5"):
+        buffer.sample_sequences(1, 6, cross_episodes=True)

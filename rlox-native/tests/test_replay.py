@@ -459,7 +459,7 @@ def test_impossible_types_and_seeds_are_refused(cls):
 def test_the_forecast_of_memory_covers_the_numbers(cls):
     """At least the fields themselves, and at most twice that and two trees."""
     bare = 10_000 * (2 * 17 * 4 + 6 * 4 + 4 + 1)
-    trees = 32 * 2**14 if cls is PrioritizedReplayBuffer else 0
+    trees = 8 * 10_000 * 9 // 7 if cls is PrioritizedReplayBuffer else 0
     forecast = cls.memory_bytes(10_000, 17, 6)
     assert bare + trees <= forecast <= 2 * bare + trees
     assert cls.memory_bytes(10, (4, 84, 84), 1, obs_dtype=np.uint8) < 10 * 57_000 + 2_000

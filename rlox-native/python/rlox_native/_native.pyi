@@ -1283,6 +1283,39 @@ class ReplayBuffer:
             MemoryError: there is no room for such a batch.
         """
 
+    def sample_sequences(
+        self,
+        batch_size: SupportsIndex,
+        seq_len: SupportsIndex,
+        seed: SupportsIndex | None = None,
+        *,
+        cross_episodes: bool = False,
+    ) -> dict[str, NDArray[Any]]:
+        """Draw sequences of steps, each of one env.
+
+        Args:
+            batch_size: how many sequences, B; at least 1.
+            seq_len: how many steps of each, T; at least 1.
+            seed: makes the call reproducible: the first transitions are the
+                ``numpy.random.default_rng(seed).integers(n, size=B)``-th oldest, n being how many
+                can be first. ``None`` goes on with the buffer's own stream.
+            cross_episodes: whether a sequence goes on with the env's next episode. It is then
+                whole, and does not begin with a transition that too few follow; otherwise it ends
+                with its episode or with what is stored, and what is missing is zeros.
+
+        Returns:
+            The arrays of :meth:`sample` with two axes ``(B, T)`` in front, of one step per
+            transition also with ``n_step`` > 1; ``is_first`` ``(B, T)`` bool, whether a step is the
+            first of its episode, or the oldest of it that is stored; ``mask`` ``(B, T)`` bool,
+            whether there is a step.
+
+        Raises:
+            RuntimeError: the buffer is empty, or too few transitions are stored.
+            ValueError: a size or ``seed`` is out of range.
+            TypeError: a size or ``seed`` is no integer.
+            MemoryError: there is no room for such a batch.
+        """
+
     def state(self) -> dict[str, NDArray[Any]]:
         """Return a copy of all that decides how the buffer goes on.
 
@@ -1465,6 +1498,32 @@ class PrioritizedReplayBuffer:
 
         Raises:
             RuntimeError: as :meth:`ReplayBuffer.sample`, and so the others.
+            ValueError: as there.
+            TypeError: as there.
+            MemoryError: as there.
+        """
+
+    def sample_sequences(
+        self,
+        batch_size: SupportsIndex,
+        seq_len: SupportsIndex,
+        seed: SupportsIndex | None = None,
+        *,
+        cross_episodes: bool = False,
+    ) -> dict[str, NDArray[Any]]:
+        """Draw sequences uniformly, as :meth:`ReplayBuffer.sample_sequences` does.
+
+        Args:
+            batch_size: how many sequences, B; at least 1.
+            seq_len: how many steps of each, T; at least 1.
+            seed: makes the call reproducible; ``None`` goes on with the buffer's own stream.
+            cross_episodes: whether a sequence goes on with the env's next episode.
+
+        Returns:
+            What :meth:`ReplayBuffer.sample_sequences` returns.
+
+        Raises:
+            RuntimeError: as there.
             ValueError: as there.
             TypeError: as there.
             MemoryError: as there.

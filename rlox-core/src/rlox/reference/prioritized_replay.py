@@ -88,7 +88,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             seed=seed,
         )
         self._alpha, self._beta = _check_exponent("alpha", alpha), _check_exponent("beta", beta)
-        self._scaled = np.zeros(self._capacity)  # p^α
+        self._scaled = np.zeros(self._ring.capacity)  # p^α
         self._max_priority = 1.0
 
     @property
@@ -126,8 +126,8 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         Raises:
             ValueError: as there, or ``priority`` is not positive or beyond float32.
         """
-        self._steps.check_push(1)
-        rows = one_row(self._fields, obs, action, reward, terminated, truncated, next_obs)
+        self._ring.steps.check_push(1)
+        rows = one_row(self._ring.fields, obs, action, reward, terminated, truncated, next_obs)
         given = None if priority is None else _priorities("priority", float(priority), ())[None]
         self._store_with(rows, given)
 
@@ -155,14 +155,14 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         Raises:
             ValueError: as :meth:`push`; nothing is stored.
         """
-        rows = many_rows(self._fields, obs, actions, rewards, terminated, truncated, next_obs)
+        rows = many_rows(self._ring.fields, obs, actions, rewards, terminated, truncated, next_obs)
         shape = rows["rewards"].shape
-        self._steps.check_push(len(rows["rewards"]))
+        self._ring.steps.check_push(len(rows["rewards"]))
         given = None if priorities is None else _priorities("priorities", priorities, shape)
         self._store_with(rows, given)
 
     def _store_with(self, rows: dict[str, Array], given: Array | None) -> None:
-        slots = self._store(rows)
+        slots = self._ring.store(rows)
         priorities = [self._max_priority] * len(slots) if given is None else given
         self._set_priorities(slots, priorities)
 
@@ -194,14 +194,14 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             ValueError: as there.
         """
         n, rng = self._prepare(batch_size, seed, out)
-        scaled = self._scaled[: self._len]
+        scaled = self._scaled[: self._ring.len]
         sums = np.cumsum(scaled)
         masses = (np.arange(n) + rng.random(n)) * (sums[-1] / n)
         # rounding may lead past the last one
-        slots = np.minimum(np.searchsorted(sums, masses, side="right"), self._len - 1)
+        slots = np.minimum(np.searchsorted(sums, masses, side="right"), self._ring.len - 1)
         weights = (scaled.min() / scaled[slots]) ** self._beta
         more = {"weights": weights.astype(np.float32), "indices": slots.astype(np.uint64)}
-        return self._gather(slots, more, out)
+        return self._ring.gather(slots, more, out)
 
     def update_priorities(self, indices: npt.ArrayLike, priorities: npt.ArrayLike) -> None:
         """Give transitions new priorities, such as absolute TD errors plus ε.
@@ -222,8 +222,8 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             raise TypeError(f"indices must be integers, got dtype {slots.dtype}")
         if slots.ndim != 1:
             raise ValueError(f"indices must have 1 dimension, got {slots.ndim}")
-        if not ((slots >= 0) & (slots < self._len)).all():
-            raise ValueError(f"indices must lie in [0, {self._len}), got {slots}")
+        if not ((slots >= 0) & (slots < self._ring.len)).all():
+            raise ValueError(f"indices must lie in [0, {self._ring.len}), got {slots}")
         checked = _priorities("priorities", priorities, slots.shape)
         self._set_priorities(slots.astype(np.int64), checked)
 
@@ -243,7 +243,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             p^α; ``max_priority``, ``alpha`` and ``beta`` ``(1,)`` float64.
         """
         return super().state() | {
-            "priorities": self._scaled[: self._len].copy(),
+            "priorities": self._scaled[: self._ring.len].copy(),
             "max_priority": np.array([self._max_priority]),
             "alpha": np.array([self._alpha]),
             "beta": np.array([self._beta]),
@@ -265,5 +265,5 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         largest = float(_priorities("max_priority", state["max_priority"], (1,))[0])
         beta = _check_exponent("beta", float(state["beta"][0]))
         super().set_state(state)
-        self._scaled[: self._len] = scaled
+        self._scaled[: self._ring.len] = scaled
         self._max_priority, self._beta = largest, beta

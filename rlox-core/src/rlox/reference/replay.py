@@ -16,9 +16,7 @@ from rlox.reference.n_step import NStep
 from rlox.reference.replay_parts import (
     ACT_DTYPES,
     OBS_DTYPES,
-    UNKNOWN_NEXT_OBS,
     Array,
-    PartialBatch,
     many_rows,
     one_row,
     parse_dtype,
@@ -27,6 +25,8 @@ from rlox.reference.replay_parts import (
     stream,
     stream_words,
 )
+from rlox.reference.ring import Ring
+from rlox.reference.sequences import follow
 
 __all__ = ["ReplayBuffer"]
 
@@ -70,37 +70,29 @@ class ReplayBuffer:
         gamma: float = 0.99,
         seed: int | None = None,
     ) -> None:
-        self._capacity = n = parse_size("capacity", capacity)
-        obs_shape, act_shape = parse_shape("obs_dim", obs_dim), parse_shape("act_dim", act_dim)
-        obs_dtype = parse_dtype("obs_dtype", obs_dtype, OBS_DTYPES)
-        act_dtype = parse_dtype("act_dtype", act_dtype, ACT_DTYPES)
-        self._fields = {
-            "obs": np.zeros((n, *obs_shape), obs_dtype),
-            "next_obs": np.zeros((n, *obs_shape), obs_dtype),
-            "actions": np.zeros((n, *act_shape), act_dtype),
-            "rewards": np.zeros(n, np.float32),
-            "terminated": np.zeros(n, np.bool_),
-            "truncated": np.zeros(n, np.bool_),
-        }
-        self._steps = NStep(n_envs, n_step, gamma)
-        self._steps.check(n)
-        self._has_next_obs = np.zeros(n, np.bool_)
-        self._len = self._position = 0
+        self._ring = Ring(
+            parse_size("capacity", capacity),
+            parse_shape("obs_dim", obs_dim),
+            parse_shape("act_dim", act_dim),
+            parse_dtype("obs_dtype", obs_dtype, OBS_DTYPES),
+            parse_dtype("act_dtype", act_dtype, ACT_DTYPES),
+            NStep(n_envs, n_step, gamma),
+        )
         self._rng = np.random.default_rng(seed)
 
     @property
     def capacity(self) -> int:
         """How many transitions fit."""
-        return self._capacity
+        return self._ring.capacity
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the buffer takes when it is full."""
-        return sum(field.nbytes for field in self._fields.values()) + self._has_next_obs.nbytes
+        return self._ring.nbytes
 
     def __len__(self) -> int:
         """Return how many transitions are stored."""
-        return self._len
+        return self._ring.len
 
     def push(
         self,
@@ -128,8 +120,10 @@ class ReplayBuffer:
                 nothing is stored.
             TypeError: an argument is no real number or array of such.
         """
-        self._steps.check_push(1)
-        self._store(one_row(self._fields, obs, action, reward, terminated, truncated, next_obs))
+        self._ring.steps.check_push(1)
+        self._ring.store(
+            one_row(self._ring.fields, obs, action, reward, terminated, truncated, next_obs)
+        )
 
     def push_batch(
         self,
@@ -154,22 +148,9 @@ class ReplayBuffer:
             ValueError: as :meth:`push`; nothing is stored.
             TypeError: as :meth:`push`.
         """
-        rows = many_rows(self._fields, obs, actions, rewards, terminated, truncated, next_obs)
-        self._steps.check_push(len(rows["rewards"]))
-        self._store(rows)
-
-    def _store(self, rows: dict[str, Array]) -> list[int]:
-        """Store rows that have been checked; return their slots."""
-        slots = []
-        for k in range(len(rows["rewards"])):
-            slot = self._position
-            for name, field in self._fields.items():
-                field[slot] = rows[name][k] if name in rows else 0
-            self._has_next_obs[slot] = "next_obs" in rows
-            self._position = (slot + 1) % self._capacity
-            self._len = min(self._len + 1, self._capacity)
-            slots.append(slot)
-        return slots
+        rows = many_rows(self._ring.fields, obs, actions, rewards, terminated, truncated, next_obs)
+        self._ring.steps.check_push(len(rows["rewards"]))
+        self._ring.store(rows)
 
     def sample(
         self,
@@ -200,44 +181,69 @@ class ReplayBuffer:
             ValueError: ``batch_size`` is out of range, or ``out`` does not fit.
         """
         n, rng = self._prepare(batch_size, seed, out)
-        return self._gather(rng.integers(self._len, size=n), {}, out)
+        return self._ring.gather(rng.integers(self._ring.len, size=n), {}, out)
 
     def _prepare(
         self, batch_size: SupportsIndex, seed: int | None, out: dict[str, Array] | None
     ) -> tuple[int, np.random.Generator]:
         n = parse_size("batch_size", batch_size)
-        if self._len == 0:
-            raise RuntimeError("the buffer is empty; push a transition before sampling")
-        if out is not None and "next_obs" in out and not self._knows_next_obs():
-            raise RuntimeError(UNKNOWN_NEXT_OBS)
+        self._ring.check_sample(out)
         return n, self._rng if seed is None else np.random.default_rng(seed)
+
+    def sample_sequences(
+        self,
+        batch_size: SupportsIndex,
+        seq_len: SupportsIndex,
+        seed: int | None = None,
+        *,
+        cross_episodes: bool = False,
+    ) -> dict[str, Array]:
+        """Draw sequences of steps, each of one env.
+
+        Args:
+            batch_size: how many sequences, B; at least 1.
+            seq_len: how many steps of each, T; at least 1.
+            seed: makes the call reproducible: the first transitions are the
+                ``numpy.random.default_rng(seed).integers(n, size=B)``-th oldest, n being how many
+                can be first. ``None`` goes on with the buffer's own stream.
+            cross_episodes: whether a sequence goes on with the env's next episode. It is then
+                whole, and does not begin with a transition that too few follow; otherwise it ends
+                with its episode or with what is stored, and what is missing is zeros.
+
+        Returns:
+            The arrays of :meth:`sample` with two axes ``(B, T)`` in front, of one step per
+            transition also with ``n_step`` > 1; ``is_first`` ``(B, T)`` bool, whether a step is the
+            first of its episode, or the oldest of it that is stored; ``mask`` ``(B, T)`` bool,
+            whether there is a step.
+
+        Raises:
+            RuntimeError: the buffer is empty, or too few transitions are stored.
+            ValueError: a size is out of range.
+        """
+        length = parse_size("seq_len", seq_len)
+        n, rng = self._prepare(batch_size, seed, None)
+        n_envs = self._ring.steps.n_envs
+        n_starts = self._ring.len - (length - 1) * n_envs if cross_episodes else self._ring.len
+        if n_starts < 1:
+            needed = (length - 1) * n_envs + 1
+            raise RuntimeError(
+                f"such sequences take at least {needed} stored transitions, got {self._ring.len}"
+            )
+        batch = follow(
+            self._ring.fields,
+            rng.integers(n_starts, size=n),
+            length,
+            stored=self._ring.len,
+            position=self._ring.position,
+            n_envs=n_envs,
+            cross_episodes=cross_episodes,
+        )
+        return self._ring.without_unknown(batch)
 
     def draw(self, n: int, seed: int | None) -> tuple[Array, dict[str, Array]]:
         """Return n slots drawn as :meth:`sample` does, and the fields of all slots."""
         rng = self._rng if seed is None else np.random.default_rng(seed)
-        return rng.integers(self._len, size=n), self._fields
-
-    def _knows_next_obs(self) -> bool:
-        return bool(self._has_next_obs[: self._len].all())
-
-    def _gather(
-        self, slots: Array, more: dict[str, Array], out: dict[str, Array] | None
-    ) -> dict[str, Array]:
-        knows_next_obs = self._knows_next_obs()
-        drawn = self._steps.gather(self._fields, slots, self._position)
-        if not knows_next_obs:
-            del drawn["next_obs"]
-        batch = drawn if knows_next_obs else PartialBatch(drawn)
-        batch.update(more)
-        if out is None:
-            return batch
-        if out.keys() != batch.keys():
-            raise ValueError(f"out must have the keys {', '.join(batch)}, got {list(out)}")
-        for name, array in batch.items():
-            if out[name].shape != array.shape or out[name].dtype != array.dtype:
-                raise ValueError(f"{name} must have shape {array.shape} and dtype {array.dtype}")
-            out[name][...] = array
-        return out
+        return rng.integers(self._ring.len, size=n), self._ring.fields
 
     def state(self) -> dict[str, Array]:
         """Return a copy of all that decides how the buffer goes on.
@@ -248,12 +254,7 @@ class ReplayBuffer:
             the slot that is written next; ``rng`` ``(6,)`` uint64, the PCG64 state and increment,
             high words first, whether half a word is left over, and that half.
         """
-        stored = {name: field[: self._len].copy() for name, field in self._fields.items()}
-        return stored | {
-            "has_next_obs": self._has_next_obs[: self._len].copy(),
-            "position": np.array([self._position], np.uint64),
-            "rng": stream_words(self._rng),
-        }
+        return self._ring.state() | {"rng": stream_words(self._rng)}
 
     def set_state(self, state: dict[str, Array]) -> None:
         """Go on exactly from a :meth:`state`.
@@ -264,17 +265,6 @@ class ReplayBuffer:
         """
         if state.keys() != self.state().keys():
             raise ValueError(f"state must have the keys {', '.join(self.state())}")
-        names = ("obs", "actions", "rewards", "terminated", "truncated", "next_obs")
-        rows = many_rows(self._fields, *(state[name] for name in names))
-        n, position = len(rows["rewards"]), int(state["position"][0])
-        if n > self._capacity:
-            raise ValueError("there are more transitions than the capacity")
-        if not 0 <= position < self._capacity or (n < self._capacity and position != n):
-            raise ValueError("the next slot follows the last one, or lies in a full ring")
-        if np.shape(state["has_next_obs"]) != (n,):
-            raise ValueError(f"has_next_obs must have shape {(n,)}")
         rng = stream(state["rng"])
-        self._len = self._position = 0
-        self._store(rows)
-        self._has_next_obs[:n] = state["has_next_obs"]
-        self._position, self._rng = position, rng
+        self._ring.set_state(state)
+        self._rng = rng

@@ -190,6 +190,14 @@ pub enum StateError {
     /// A buffer over a file was used after it was closed.
     #[error("the buffer is closed")]
     Closed,
+    /// There are fewer transitions than a sequence has.
+    #[error("such sequences take at least {needed} stored transitions, got {stored}")]
+    TooFew {
+        /// How many are needed.
+        needed: usize,
+        /// How many there are.
+        stored: usize,
+    },
     /// A buffer was sampled before anything was pushed.
     #[error("the buffer is empty; push a transition before sampling")]
     EmptyBuffer,

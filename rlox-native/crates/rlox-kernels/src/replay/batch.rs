@@ -58,3 +58,14 @@ pub struct Batch<'a> {
     /// termination.
     pub discounts: Option<&'a mut [f32]>,
 }
+
+/// Where sequences of `seq_len` steps are written, each field in rows of them.
+#[derive(Debug)]
+pub struct Sequences<'a> {
+    /// The transitions of one step each, `n * seq_len`; zeros where there are none.
+    pub batch: Batch<'a>,
+    /// Whether each step is the first of its episode, as far as it is known, `n * seq_len`.
+    pub is_first: &'a mut [bool],
+    /// Whether there is a step, `n * seq_len`.
+    pub mask: &'a mut [bool],
+}

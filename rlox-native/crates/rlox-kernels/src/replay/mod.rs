@@ -18,7 +18,7 @@ mod tree;
 mod uniform;
 mod values;
 
-pub use batch::{Batch, Transitions};
+pub use batch::{Batch, Sequences, Transitions};
 pub use layout::{Field, Layout, NStep};
 pub use normalizer::{NORMALIZER_EPSILON, Normalizer};
 pub use offline::{OfflineDataset, Trajectories};

@@ -2,7 +2,7 @@
 //!
 //! T. Schaul, J. Quan, I. Antonoglou, D. Silver, "Prioritized Experience Replay", ICLR 2016.
 
-use super::batch::{Batch, Transitions};
+use super::batch::{Batch, Sequences, Transitions};
 use super::layout::Layout;
 use super::ring::Ring;
 use super::stream::Stream;
@@ -180,6 +180,22 @@ impl PrioritizedReplay {
         }
         self.ring.draw(&self.slots, out);
         Ok(())
+    }
+
+    /// Draws sequences as [`super::UniformReplay::sample_sequences`] does, whatever the priorities.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sample_sequences(
+        &mut self,
+        seed: Option<u64>,
+        seq_len: usize,
+        through: bool,
+        out: &mut Sequences<'_>,
+    ) -> Result<()> {
+        let mut seeded = seed.map(Stream::from_seed);
+        let stream = seeded.as_mut().unwrap_or(&mut self.stream);
+        self.ring.sample_sequences(stream, &mut self.slots, seq_len, through, out)
     }
 
     /// Gives the transitions in the slots `indices` new priorities; of several for one slot the last.

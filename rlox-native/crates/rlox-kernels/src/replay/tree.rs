@@ -1,87 +1,92 @@
-//! Sums and minima over all priorities, kept in two binary trees.
+//! Sums and minima over all priorities, kept in trees.
 
 use super::pages::Pages;
-use crate::error::{KernelError, Result};
+use crate::error::Result;
+
+/// Children of a node: their sums fill a cache line.
+const FAN: usize = 8;
 
 /// A sum tree and a min tree over the same leaves.
 ///
-/// Node 1 is the root, the children of node k are 2k and 2k + 1, and the leaves come last. A node is
+/// A level holds a node for every eight of the level below, up to one of at most eight. A node is
 /// always computed from its children, so that rounding does not pile up and the same leaves give the
-/// same trees. Leaves without a priority are 0 in the sums and ∞ in the minima. The trees have as many
-/// levels as the leaves in use need, in memory that is reserved for all.
+/// same trees. A leaf without a priority is 0, and so are the sum and the minimum of eight such.
 #[derive(Debug)]
 pub(super) struct PriorityTree {
-    sums: Pages<f64>,
-    mins: Pages<f64>,
-    /// Where the leaves begin: a power of two.
-    first_leaf: usize,
+    /// The leaves.
+    priorities: Pages<f64>,
+    /// The levels above, the lowest first.
+    levels: Vec<Level>,
+    /// How many leaves may have priorities.
+    used: usize,
     /// The nodes that are being set, kept for their memory.
     nodes: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Level {
+    sums: Pages<f64>,
+    mins: Pages<f64>,
 }
 
 impl PriorityTree {
     /// Bytes of the trees over so many leaves; `None` where no address space could hold them.
     pub(super) fn memory_bytes(leaves: usize) -> Option<usize> {
-        leaves.checked_next_power_of_two()?.checked_mul(4 * size_of::<f64>())
+        let nodes = |width: usize| width.checked_mul(2 * size_of::<f64>());
+        let leaf_bytes = padded(leaves).checked_mul(size_of::<f64>());
+        widths(leaves).try_fold(leaf_bytes?, |bytes, width| bytes.checked_add(nodes(width)?))
     }
 
     pub(super) fn new(leaves: usize) -> Result<Self> {
-        let out_of_memory = KernelError::OutOfMemory { name: "capacity", requested: leaves };
-        Self::memory_bytes(leaves).ok_or(out_of_memory)?;
-        let pages = || Pages::new(2 * leaves.next_power_of_two(), "capacity", leaves);
-        let mut tree = Self { sums: pages()?, mins: pages()?, first_leaf: 1, nodes: Vec::new() };
-        tree.clear(1);
-        Ok(tree)
+        let pages = |len| Pages::new(len, "capacity", leaves);
+        let level = |width| Ok(Level { sums: pages(width)?, mins: pages(width)? });
+        let levels = widths(leaves).map(level).collect::<Result<_>>()?;
+        Ok(Self { priorities: pages(padded(leaves))?, levels, used: 0, nodes: Vec::new() })
     }
 
     /// The sum of all priorities.
     pub(super) fn total(&self) -> f64 {
-        self.sums[1]
+        self.levels.last().map_or(&self.priorities, |level| &level.sums).iter().sum()
     }
 
     /// The smallest priority.
     pub(super) fn min(&self) -> f64 {
-        self.mins[1]
+        smallest(self.levels.last().map_or(&self.priorities, |level| &level.mins))
     }
 
     pub(super) fn get(&self, leaf: usize) -> f64 {
-        self.sums[self.first_leaf + leaf]
+        self.priorities[leaf]
     }
 
     /// Sets a leaf and all nodes above it.
     pub(super) fn set(&mut self, leaf: usize, priority: f64) {
-        if leaf >= self.first_leaf {
-            self.grow(leaf + 1);
-        }
-        let mut node = self.first_leaf + leaf;
-        self.sums[node] = priority;
-        self.mins[node] = priority;
-        while node > 1 {
-            node /= 2;
-            self.update(node);
+        self.priorities[leaf] = priority;
+        self.used = self.used.max(leaf + 1);
+        let mut node = leaf;
+        for level in 0..self.levels.len() {
+            node /= FAN;
+            self.update(level, node);
         }
     }
 
-    /// Sets leaves that there are, and all nodes above them, level by level: once where leaves share
-    /// them, and with misses of the cache that overlap. Of several priorities for a leaf the last
-    /// counts.
+    /// Sets leaves and all nodes above them, level by level: once where leaves share them, and with
+    /// misses of the cache that overlap. Of several priorities for a leaf the last counts.
     pub(super) fn set_many(&mut self, leaves: impl Iterator<Item = (usize, f64)>) {
         let mut nodes = std::mem::take(&mut self.nodes);
         nodes.clear();
         for (leaf, priority) in leaves {
-            let node = self.first_leaf + leaf;
-            self.sums[node] = priority;
-            self.mins[node] = priority;
-            nodes.push(node);
+            self.priorities[leaf] = priority;
+            self.used = self.used.max(leaf + 1);
+            nodes.push(leaf);
         }
         nodes.sort_unstable();
-        while nodes.first().is_some_and(|&node| node > 1) {
+        for level in 0..self.levels.len() {
             for node in &mut nodes {
-                *node /= 2;
+                *node /= FAN;
             }
             nodes.dedup();
             for &node in &nodes {
-                self.update(node);
+                self.update(level, node);
             }
         }
         self.nodes = nodes;
@@ -89,61 +94,78 @@ impl PriorityTree {
 
     /// Sets the first leaves, and the others to nothing.
     pub(super) fn fill(&mut self, priorities: &[f64]) {
-        self.clear(priorities.len().next_power_of_two());
-        self.sums[self.first_leaf..][..priorities.len()].copy_from_slice(priorities);
-        self.mins[self.first_leaf..][..priorities.len()].copy_from_slice(priorities);
-        self.update_all();
-    }
-
-    /// Makes room for so many leaves, more than there are: at least doubles the trees.
-    fn grow(&mut self, leaves: usize) {
-        let (old, new) = (self.first_leaf, leaves.next_power_of_two());
-        for (tree, nothing) in [(&mut self.sums, 0.0), (&mut self.mins, f64::INFINITY)] {
-            tree.copy_within(old..2 * old, new);
-            tree[new + old..2 * new].fill(nothing);
+        self.priorities[..self.used].fill(0.0);
+        self.priorities[..priorities.len()].copy_from_slice(priorities);
+        let mut width = self.used.max(priorities.len());
+        for level in 0..self.levels.len() {
+            width = width.div_ceil(FAN);
+            for node in 0..width {
+                self.update(level, node);
+            }
         }
-        self.first_leaf = new;
-        self.update_all();
+        self.used = priorities.len();
     }
 
-    /// Becomes a tree of so many leaves, a power of two, without priorities.
-    fn clear(&mut self, leaves: usize) {
-        self.sums[..2 * leaves].fill(0.0);
-        self.mins[..2 * leaves].fill(f64::INFINITY);
-        self.first_leaf = leaves;
-    }
-
-    fn update_all(&mut self) {
-        (1..self.first_leaf).rev().for_each(|node| self.update(node));
-    }
-
-    fn update(&mut self, node: usize) {
-        self.sums[node] = self.sums[2 * node] + self.sums[2 * node + 1];
-        self.mins[node] = self.mins[2 * node].min(self.mins[2 * node + 1]);
+    fn update(&mut self, level: usize, node: usize) {
+        let children = node * FAN..(node + 1) * FAN;
+        let (below, above) = self.levels.split_at_mut(level);
+        let (sums, mins) = match below.last() {
+            Some(level) => (&level.sums[children.clone()], &level.mins[children]),
+            None => (&self.priorities[children.clone()], &self.priorities[children]),
+        };
+        if let Some(level) = above.first_mut() {
+            level.sums[node] = sums.iter().sum();
+            level.mins[node] = smallest(mins);
+        }
     }
 
     /// For each mass in [0, total) the leaf at which the running sum of the priorities exceeds it.
     ///
     /// Rounding, and a mass outside the range, end at a leaf that has a priority all the same. All
     /// descend together, so that their misses of the cache overlap; the masses are used up.
-    #[expect(
-        clippy::needless_bitwise_bool,
-        reason = "a branch would be mispredicted half the time"
-    )]
     pub(super) fn find(&self, masses: &mut [f64], leaves: &mut [usize]) {
-        leaves.fill(1);
-        let mut width = 1;
-        while width < self.first_leaf {
+        leaves.fill(0);
+        let sums = self.levels.iter().rev().map(|level| &level.sums);
+        for sums in sums.chain(std::iter::once(&self.priorities)) {
             for (mass, node) in masses.iter_mut().zip(leaves.iter_mut()) {
-                let (left, right) = (self.sums[2 * *node], self.sums[2 * *node + 1]);
-                let goes_right = (*mass >= left) & (right > 0.0);
-                *mass -= if goes_right { left } else { 0.0 };
-                *node = 2 * *node + usize::from(goes_right);
+                let (child, before) = descend(&sums[*node * FAN..][..FAN], *mass);
+                *mass -= before;
+                *node = *node * FAN + child;
             }
-            width *= 2;
-        }
-        for leaf in leaves {
-            *leaf -= self.first_leaf;
         }
     }
+}
+
+/// The child in whose share of the running sum a mass lies, and the sum before it.
+fn descend(priorities: &[f64], mass: f64) -> (usize, f64) {
+    let mut sums = [0.0; FAN];
+    for k in 1..FAN {
+        sums[k] = sums[k - 1] + priorities[k - 1];
+    }
+    // Counted, not searched: a branch would be mispredicted.
+    let child = sums[1..].iter().map(|&sum| usize::from(sum <= mass)).sum();
+    if priorities[child] > 0.0 {
+        return (child, sums[child]);
+    }
+    // The mass lies beyond all: in the last that has a share.
+    let last = priorities.iter().rposition(|&priority| priority > 0.0).unwrap_or(0);
+    (last, sums[last])
+}
+
+/// The smallest number that is not 0, and 0 where there is none.
+fn smallest(numbers: &[f64]) -> f64 {
+    let priorities = numbers.iter().map(|&x| if x > 0.0 { x } else { f64::INFINITY });
+    let smallest = priorities.fold(f64::INFINITY, f64::min);
+    if smallest == f64::INFINITY { 0.0 } else { smallest }
+}
+
+/// How many nodes a level has in memory: whole cache lines.
+fn padded(nodes: usize) -> usize {
+    nodes.div_ceil(FAN).saturating_mul(FAN)
+}
+
+/// The widths in memory of the levels above so many leaves.
+fn widths(leaves: usize) -> impl Iterator<Item = usize> {
+    let above = |&nodes: &usize| (nodes > FAN).then(|| nodes.div_ceil(FAN));
+    std::iter::successors(above(&leaves), above).map(padded)
 }

@@ -1,6 +1,6 @@
 //! The buffer that draws all transitions alike.
 
-use super::batch::{Batch, Transitions};
+use super::batch::{Batch, Sequences, Transitions};
 use super::layout::Layout;
 use super::ring::Ring;
 use super::stream::Stream;
@@ -70,6 +70,26 @@ impl UniformReplay {
         self.slots.extend((0..n).map(|_| stream.below(len) as usize));
         self.ring.draw(&self.slots, out);
         Ok(())
+    }
+
+    /// Draws sequences of `seq_len` steps of one env each, of one step per transition.
+    ///
+    /// A sequence stays within its episode, and what is missing is zeros; or it goes on `through` the
+    /// ends of episodes, and is always whole. Every transition that can begins one with equal
+    /// probability.
+    ///
+    /// # Errors
+    /// As [`UniformReplay::sample`], and [`StateError::TooFew`].
+    pub fn sample_sequences(
+        &mut self,
+        seed: Option<u64>,
+        seq_len: usize,
+        through: bool,
+        out: &mut Sequences<'_>,
+    ) -> Result<()> {
+        let mut seeded = seed.map(Stream::from_seed);
+        let stream = seeded.as_mut().unwrap_or(&mut self.stream);
+        self.ring.sample_sequences(stream, &mut self.slots, seq_len, through, out)
     }
 
     /// Goes on exactly from what [`Ring::export`], [`Ring::position`] and [`UniformReplay::stream`]

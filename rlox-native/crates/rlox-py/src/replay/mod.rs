@@ -10,6 +10,7 @@ mod options;
 mod prioritized;
 mod recording;
 mod sampling;
+mod sequences;
 mod state;
 mod uniform;
 

@@ -14,6 +14,7 @@ use super::batch::{BatchArrays, item, parse_dict, parse_out};
 use super::fields::{Fields, Rows, raise_for_one};
 use super::options::{N_STEP, Options};
 use super::sampling::{lock, sample_into, sample_new};
+use super::sequences::sample_sequences;
 use super::state::{KEYS, Saved, export, single};
 use crate::convert::{as_real_array, parse_seed, parse_size};
 use crate::errors::raise;
@@ -176,6 +177,27 @@ impl PrioritizedReplayBuffer {
         batch.set_item(intern!(py, "weights"), weights.as_any())?;
         batch.set_item(intern!(py, "indices"), indices.as_any())?;
         Ok(batch)
+    }
+
+    /// Draw sequences of steps of one env each and return a dict of arrays.
+    #[pyo3(signature = (batch_size, seq_len, seed=None, *, cross_episodes=false))]
+    fn sample_sequences<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: &Bound<'py, PyAny>,
+        seq_len: &Bound<'py, PyAny>,
+        seed: Option<&Bound<'py, PyAny>>,
+        cross_episodes: bool,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let mode = (seq_len, seed, cross_episodes);
+        sample_sequences(
+            py,
+            &self.fields,
+            &self.buffer,
+            batch_size,
+            mode,
+            PrioritizedReplay::sample_sequences,
+        )
     }
 
     /// Give the transitions at `indices` new priorities; of several for one the last.

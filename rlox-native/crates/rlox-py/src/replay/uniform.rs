@@ -10,6 +10,7 @@ use super::batch::parse_dict;
 use super::fields::{Fields, Rows, raise_for_one};
 use super::options::{N_STEP, Options};
 use super::sampling::{lock, sample};
+use super::sequences::sample_sequences;
 use super::state::{KEYS, Saved, export};
 use crate::errors::raise;
 use crate::memory::check_memory;
@@ -124,6 +125,27 @@ impl ReplayBuffer {
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         sample(py, &self.fields, &self.buffer, batch_size, seed, out, UniformReplay::sample)
+    }
+
+    /// Draw sequences of steps of one env each and return a dict of arrays.
+    #[pyo3(signature = (batch_size, seq_len, seed=None, *, cross_episodes=false))]
+    fn sample_sequences<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: &Bound<'py, PyAny>,
+        seq_len: &Bound<'py, PyAny>,
+        seed: Option<&Bound<'py, PyAny>>,
+        cross_episodes: bool,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let mode = (seq_len, seed, cross_episodes);
+        sample_sequences(
+            py,
+            &self.fields,
+            &self.buffer,
+            batch_size,
+            mode,
+            UniformReplay::sample_sequences,
+        )
     }
 
     /// Return a copy of all that decides how the buffer goes on, as a dict of arrays.

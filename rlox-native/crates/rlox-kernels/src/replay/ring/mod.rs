@@ -3,6 +3,7 @@
 pub(super) mod gather;
 mod n_step;
 mod saved;
+mod sequences;
 
 use crate::error::{KernelError, Result, StateError, check_len};
 use crate::replay::batch::{Batch, Transitions};

@@ -1,0 +1,97 @@
+//! Steps of an env one after the other.
+
+use super::{Ring, TERMINATED, TRUNCATED};
+use crate::error::{KernelError, Result, StateError, check_len};
+use crate::replay::batch::Sequences;
+use crate::replay::stream::Stream;
+use crate::replay::uniform::reserve;
+
+impl Ring {
+    /// Draws sequences: the method `sample_sequences` of the buffers.
+    #[expect(clippy::cast_possible_truncation, reason = "an age is less than a usize")]
+    pub(in crate::replay) fn sample_sequences(
+        &self,
+        stream: &mut Stream,
+        slots: &mut Vec<usize>,
+        seq_len: usize,
+        through: bool,
+        out: &mut Sequences<'_>,
+    ) -> Result<()> {
+        let n = out.mask.len();
+        check_len("rewards", out.batch.rewards.len(), "mask", n)?;
+        check_len("is_first", out.is_first.len(), "mask", n)?;
+        if self.is_empty() {
+            return Err(StateError::EmptyBuffer.into());
+        }
+        if seq_len == 0 || !n.is_multiple_of(seq_len) {
+            let expected = vec![n / seq_len.max(1), seq_len];
+            return Err(KernelError::Shape {
+                name: "mask",
+                expected,
+                like: "seq_len",
+                got: vec![n],
+            });
+        }
+        self.check_out(&out.batch, n)?;
+        // Those that have enough newer ones, where a sequence is not to be cut.
+        let newer = if through { seq_len - 1 } else { 0 };
+        let newer = newer.saturating_mul(self.layout().n_step.n_envs);
+        let n_starts = self.len().saturating_sub(newer) as u64;
+        if n_starts == 0 {
+            let (needed, stored) = (newer.saturating_add(1), self.len());
+            return Err(StateError::TooFew { needed, stored }.into());
+        }
+        reserve(slots, n)?;
+        slots.resize(n, 0);
+        for first in slots.iter_mut().step_by(seq_len) {
+            *first = stream.below(n_starts) as usize;
+        }
+        self.follow(slots, seq_len, through, out);
+        self.gather(slots.iter().copied(), &mut out.batch);
+        for row in (0..n).filter(|&row| !out.mask[row]) {
+            self.clear_row(row, &mut out.batch);
+        }
+        Ok(())
+    }
+
+    /// Turns the ages of the first steps, each at the beginning of `seq_len` places, into slots,
+    /// oldest 0, and says which of the steps are there and which are the first of an episode.
+    fn follow(&self, places: &mut [usize], seq_len: usize, through: bool, out: &mut Sequences<'_>) {
+        let pieces = places.chunks_exact_mut(seq_len);
+        let masks = out.mask.chunks_exact_mut(seq_len);
+        for ((slots, mask), is_first) in
+            pieces.zip(masks).zip(out.is_first.chunks_exact_mut(seq_len))
+        {
+            let mut slot = self.after(self.oldest(), slots[0]);
+            (mask[0], is_first[0]) = (true, self.begins_episode(slot));
+            slots[0] = slot;
+            for k in 1..seq_len {
+                let n_envs = self.layout().n_step.n_envs;
+                let ends = self.ends_episode(slot);
+                let there = mask[k - 1] && self.newer(slot) >= n_envs && (through || !ends);
+                (mask[k], is_first[k]) = (there, there && ends);
+                if there {
+                    slot = self.after(slot, n_envs);
+                }
+                slots[k] = slot;
+            }
+        }
+    }
+
+    fn oldest(&self) -> usize {
+        if self.len() < self.layout().capacity { 0 } else { self.position() }
+    }
+
+    fn ends_episode(&self, slot: usize) -> bool {
+        self.reward_and_flags(slot).1 & (TERMINATED | TRUNCATED) != 0
+    }
+
+    /// Whether the step before has ended an episode, or is not stored.
+    fn begins_episode(&self, slot: usize) -> bool {
+        let (capacity, n_envs) = (self.layout().capacity, self.layout().n_step.n_envs);
+        if self.newer(slot) + n_envs >= self.len() {
+            return true;
+        }
+        self.ends_episode(self.after(slot, capacity - n_envs))
+    }
+}

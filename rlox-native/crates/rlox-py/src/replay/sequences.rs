@@ -1,0 +1,52 @@
+//! Drawing sequences of steps.
+
+use std::sync::Mutex;
+
+use numpy::{PyArrayMethods, PyReadwriteArrayDyn};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_kernels::replay::Sequences;
+
+use super::arrays::zeros;
+use super::batch::BatchArrays;
+use super::fields::Fields;
+use super::sampling::{Drawn, lock};
+use crate::convert::{parse_seed, parse_size};
+use crate::errors::raise;
+
+/// What a buffer draws sequences with: seed, length, whether they cross episodes, and where to.
+type Draw<B> = fn(&mut B, Option<u64>, usize, bool, &mut Sequences<'_>) -> rlox_kernels::Result<()>;
+
+/// The method `sample_sequences` of the buffers; `mode` is the length, the seed, and whether a
+/// sequence goes on after the end of an episode.
+pub(super) fn sample_sequences<'py, B: Drawn>(
+    py: Python<'py>,
+    fields: &Fields,
+    buffer: &Mutex<B>,
+    batch_size: &Bound<'py, PyAny>,
+    mode: (&Bound<'py, PyAny>, Option<&Bound<'py, PyAny>>, bool),
+    draw: Draw<B>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (seq_len, seed, through) = mode;
+    let seq_len = parse_size(seq_len, "seq_len")?;
+    let axes = [parse_size(batch_size, "batch_size")?, seq_len];
+    let seed = seed.map(parse_seed).transpose()?;
+    let mut arrays = BatchArrays::new(py, fields, &axes)?;
+    let mut is_first: PyReadwriteArrayDyn<'_, bool> = zeros(py, &axes)?.try_readwrite()?;
+    let mut mask: PyReadwriteArrayDyn<'_, bool> = zeros(py, &axes)?.try_readwrite()?;
+    let (batch, first_slice) = (arrays.batch()?, is_first.as_slice_mut()?);
+    let mut sequences = Sequences { batch, is_first: first_slice, mask: mask.as_slice_mut()? };
+    let complete = py.detach(|| {
+        let mut buffer = lock(buffer);
+        let complete = buffer.has_all_next_obs();
+        if !complete {
+            sequences.batch.next_obs = None;
+        }
+        draw(&mut buffer, seed, seq_len, through, &mut sequences).map(|()| complete)
+    });
+    let dict = arrays.into_dict(py, complete.map_err(raise)?)?;
+    dict.set_item(intern!(py, "is_first"), is_first.as_any())?;
+    dict.set_item(intern!(py, "mask"), mask.as_any())?;
+    Ok(dict)
+}

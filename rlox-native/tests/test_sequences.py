@@ -1,0 +1,125 @@
+"""Sequences of steps against the streams of the envs."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rlox_native import PrioritizedReplayBuffer, ReplayBuffer
+
+
+def fill(buffer, ends):
+    """Push steps of n envs, a row each; steps are told apart by their numbers."""
+    n_envs = ends.shape[1]
+    for k, row in enumerate(ends):
+        ids = np.arange(k * n_envs, (k + 1) * n_envs, dtype=np.float32)[:, None]
+        buffer.push_batch(ids, ids, -ids[:, 0], row == 1, row == 2, ids + 0.5)
+
+
+@given(
+    capacity=st.integers(3, 25),
+    n_envs=st.integers(1, 3),
+    n=st.integers(1, 20),
+    seq_len=st.integers(1, 8),
+    cross=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+def test_a_sequence_is_a_piece_of_the_stream_of_an_env(capacity, n_envs, n, seq_len, cross, seed):
+    """Step by step, in its episode or through the ends of episodes, never beyond what is stored."""
+    ends = np.random.default_rng(seed).choice(3, (n, n_envs), p=[0.7, 0.15, 0.15])
+    buffer = ReplayBuffer(capacity, 1, 1, n_envs=n_envs, seed=0)
+    fill(buffer, ends)
+    stored = min(capacity, n * n_envs)
+    oldest = n * n_envs - stored
+    n_starts = stored - (seq_len - 1) * n_envs if cross else stored
+    if n_starts < 1:
+        needed = (seq_len - 1) * n_envs + 1
+        with pytest.raises(
+            RuntimeError, match=f"at least {needed} stored transitions, got {stored}"
+        ):
+            buffer.sample_sequences(9, seq_len, seed, cross_episodes=cross)
+        return
+    batch = buffer.sample_sequences(9, seq_len, seed, cross_episodes=cross)
+    first = oldest + np.random.default_rng(seed).integers(n_starts, size=9)
+    ended = ends.ravel() > 0
+    for row, start in enumerate(first):
+        steps = []
+        for number in range(start, start + seq_len * n_envs, n_envs):
+            if number >= n * n_envs or (steps and ended[steps[-1]] and not cross):
+                break
+            steps.append(number)
+        there = len(steps)
+        assert there == seq_len or not cross
+        assert batch["mask"][row].tolist() == [True] * there + [False] * (seq_len - there)
+        assert batch["actions"][row, :, 0].tolist() == steps + [0] * (seq_len - there)
+        np.testing.assert_array_equal(batch["obs"][row, :there, 0], steps)
+        np.testing.assert_array_equal(batch["next_obs"][row, :there, 0], np.add(steps, 0.5))
+        np.testing.assert_array_equal(batch["rewards"][row, :there], np.negative(steps))
+        np.testing.assert_array_equal(batch["terminated"][row, :there], ends.ravel()[steps] == 1)
+        np.testing.assert_array_equal(batch["truncated"][row, :there], ends.ravel()[steps] == 2)
+        begins = [k - n_envs < oldest or ended[k - n_envs] for k in steps]
+        assert batch["is_first"][row].tolist() == begins + [False] * (seq_len - there)
+        for key in ("obs", "next_obs", "rewards", "terminated", "truncated"):
+            assert not batch[key][row, there:].any()
+
+
+def test_a_sequence_has_the_documented_layout():
+    """Keys, shapes and types; without next observations there are none."""
+    buffer = ReplayBuffer(10, (4, 5), 2, obs_dtype="uint8", act_dtype="int64", n_step=3)
+    buffer.push(np.ones((4, 5)), [1, 2], 1, 0, 0, np.ones((4, 5)))
+    batch = buffer.sample_sequences(7, 3)
+    assert {key: (array.shape, array.dtype) for key, array in batch.items()} == {
+        "obs": ((7, 3, 4, 5), np.uint8),
+        "next_obs": ((7, 3, 4, 5), np.uint8),
+        "actions": ((7, 3, 2), np.int64),
+        "rewards": ((7, 3), np.float32),
+        "terminated": ((7, 3), np.bool_),
+        "truncated": ((7, 3), np.bool_),
+        "is_first": ((7, 3), np.bool_),
+        "mask": ((7, 3), np.bool_),
+    }
+    buffer.push(np.ones((4, 5)), [1, 2], 1, 0, 0)
+    with pytest.raises(KeyError, match="pushed without next_obs"):
+        buffer.sample_sequences(7, 3)["next_obs"]
+
+
+def test_sequences_go_on_with_the_stream_of_the_buffer():
+    """As transitions do, and from a restored state."""
+    buffer, other = ReplayBuffer(9, 1, 1, seed=3), ReplayBuffer(9, 1, 1, seed=4)
+    fill(buffer, np.zeros((12, 1)))
+    buffer.sample_sequences(4, 2)
+    other.set_state(buffer.state())
+    for _ in range(3):
+        a, b = (each.sample_sequences(5, 4)["actions"] for each in (buffer, other))
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((0, 1), ValueError, "batch_size must be at least 1, got 0"),
+        ((1, 0), ValueError, "seq_len must be at least 1, got 0"),
+        ((1, 1.5), TypeError, "seq_len must be an integer, got float"),
+        ((1, 1, -1), ValueError, "seed must lie in"),
+        ((2**20, 2**25), MemoryError, "allocate"),
+    ],
+)
+def test_a_bad_draw_is_refused_and_moves_no_stream(arguments, error, message):
+    """Sizes and seed are checked before anything is drawn."""
+    buffer = ReplayBuffer(9, 1, 1, seed=3)
+    with pytest.raises(RuntimeError, match="the buffer is empty"):
+        buffer.sample_sequences(1, 1)
+    fill(buffer, np.zeros((12, 1)))
+    before = buffer.state()["rng"].tolist()
+    with pytest.raises(error, match=message):
+        buffer.sample_sequences(*arguments)
+    assert buffer.state()["rng"].tolist() == before
+
+
+def test_priorities_do_not_matter():
+    """A prioritized buffer draws the same sequences."""
+    buffers = [cls(9, 1, 1, seed=3) for cls in (ReplayBuffer, PrioritizedReplayBuffer)]
+    for buffer in buffers:
+        fill(buffer, np.zeros((12, 1)))
+    a, b = (buffer.sample_sequences(5, 4) for buffer in buffers)
+    for key in a:
+        np.testing.assert_array_equal(a[key], b[key])
