@@ -129,9 +129,11 @@ class _ClippedObjective(torch.autograd.Function):
             change = values - old_values
             clipped_errors = old_values + change.clamp(-vf_clip_eps, vf_clip_eps) - returns
             clipped_squares = clipped_errors.square()
-            # within the range both are the same; beyond it the clipped value is a constant
-            errors = errors * (squares >= clipped_squares)
-            squares = torch.maximum(squares, clipped_squares)
+            # within the range both are the same but for rounding, which must not decide; beyond it
+            # the clipped value is a constant
+            clips = (change.abs() > vf_clip_eps) & (clipped_squares > squares)
+            errors = errors * ~clips
+            squares = torch.where(clips, clipped_squares, squares)
         value_loss = squares.mean()
 
         mean_entropy = entropy.mean()
@@ -139,7 +141,7 @@ class _ClippedObjective(torch.autograd.Function):
         ctx.save_for_backward((plain * follows).div_(-size), errors.mul_(2 * vf_coef / size))
         ctx.entropy_gradient = -ent_coef / size
         approx_kl = (ratio - 1).sub_(log_ratio).mean()
-        clip_fraction = (ratio != clipped_ratio).float().mean()
+        clip_fraction = (ratio != clipped_ratio).to(ratio.dtype).mean()
         terms = policy_loss, value_loss, mean_entropy, approx_kl, clip_fraction
         ctx.mark_non_differentiable(*terms)
         return loss, *terms

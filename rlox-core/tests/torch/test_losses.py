@@ -211,3 +211,14 @@ def test_closed_form_gradient_passes_gradcheck(options: dict[str, Any]) -> None:
         return 3 * ppo_loss(*inputs, **arrays, **COEFFICIENTS, **options)[0]
 
     assert torch.autograd.gradcheck(scaled_loss, learned)
+
+
+def test_value_clip_lets_every_gradient_within_its_range_through() -> None:
+    """Rounding of old + (V - old) does not pass for a clip, which would zero the gradient."""
+    x = {name: torch.tensor(array, dtype=torch.float32) for name, array in example(5000).items()}
+    x["old_values"] = 7.3 * x["values"]
+    x["values"].requires_grad_()
+    loss, _ = ppo_loss(**x, clip_eps=0.2, vf_coef=0.5, ent_coef=0.0, vf_clip_eps=1e3)
+    (gradient,) = torch.autograd.grad(loss, x["values"])
+    expected = (x["values"] - x["returns"]).detach() / 5000
+    torch.testing.assert_close(gradient, expected)
