@@ -112,7 +112,7 @@ def where_time_goes(repeats: int = 50) -> dict[str, float]:
         return summary(runs)["median"]
 
     def forward_only() -> Any:
-        return ppo._loss(minibatch, 0.2, 0.01)
+        return ppo._loss(minibatch, {"clip_eps": 0.2, "ent_coef": 0.01})
 
     def full_step() -> None:
         ppo.optimizer.step(forward_only()[0], 1e-9)

@@ -68,6 +68,7 @@ API = {
     "rlox.runner": "the training loop",
     "rlox.clock": "counters",
     "rlox.acting": "from observations to actions",
+    "rlox.learners": "what takes the gradient steps",
     "rlox.actor_critic": "policy, envs and optimiser together",
     "rlox.off_policy": "envs, replay buffer and their rhythm together",
     "rlox.replay_collector": "from envs to replay buffers",
@@ -84,6 +85,7 @@ API = {
     "rlox.preferences": "pairs of completions",
     "rlox.reference": "the NumPy kernels and buffers",
     "rlox_native": "the Rust kernels, buffers and envs",
+    "rlox_native.learner": "the native learner backend",
     "rlox.offline.base": "what every offline algorithm has",
     "rlox.offline.config": "the options of every offline algorithm",
     "rlox.offline.dataset": "what an offline algorithm needs of a dataset",
@@ -262,6 +264,7 @@ def _bounds(config: Any, option: str, field: Any) -> str:
 KINDS = {
     "Env backends": "rlox_env_backends",
     "Replay buffers": "rlox_buffers",
+    "Learner backends": "rlox_learner_backends",
     "Loggers": "rlox_loggers",
     "Callbacks": "rlox_callbacks",
     "Commands": "rlox_commands",

@@ -199,7 +199,7 @@ def test_env_backends_are_ordered_and_without_conflicts() -> None:
             backend("high", "two", 60),
         ]
     )
-    assert [spec.name for spec in registry.env_backends()] == ["high", "low"]
+    assert [spec.name for spec in registry.by_priority("rlox_env_backends")] == ["high", "low"]
 
 
 def test_same_name_under_two_hooks_is_no_conflict() -> None:

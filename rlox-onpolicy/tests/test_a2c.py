@@ -38,14 +38,14 @@ def test_equals_ppo_with_one_epoch_of_one_minibatch(env: str, normalize_advantag
         "normalize_advantages": normalize_advantages,
     }
     a2c = A2C(env, **shared)
-    ppo = PPO(env, n_epochs=1, batch_size=16, **shared)
+    ppo = PPO(env, n_epochs=1, batch_size=16, backend="torch", **shared)
     rmsprop = partial(torch.optim.RMSprop, alpha=0.99, eps=1e-5)
-    ppo.optimizer = FlatOptimizer(ppo.policy, rmsprop, max_grad_norm=0.5)
+    ppo.agent.optimizer = FlatOptimizer(ppo.policy, rmsprop, max_grad_norm=0.5)
     for algorithm in (a2c, ppo):
         algorithm.train(10 * 16)
     # the minibatch is shuffled, so sums over it are taken in another order
     torch.testing.assert_close(
-        a2c.optimizer.parameters, ppo.optimizer.parameters, rtol=1e-4, atol=1e-5
+        a2c.optimizer.parameters, ppo.agent.optimizer.parameters, rtol=1e-4, atol=1e-5
     )
 
 

@@ -345,7 +345,9 @@ def test_normalised_advantages_have_no_influence_of_scale() -> None:
     batch = ppo.collector.collect(ppo.policy, 16)
     minibatch = next(batch.sample_minibatches(32, shuffle=False))
     scaled = type(minibatch)(**{**vars(minibatch), "advantages": minibatch.advantages * 7})
-    losses = [ppo._loss(m, 0.2, 0.0)[1].policy_loss for m in (minibatch, scaled)]
+    losses = [
+        ppo._loss(m, {"clip_eps": 0.2, "ent_coef": 0.0})[1].policy_loss for m in (minibatch, scaled)
+    ]
     torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-6)
 
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         CallbackSpec,
         CommandSpec,
         EnvBackendSpec,
+        LearnerBackendSpec,
         LoggerSpec,
     )
 
@@ -59,6 +60,7 @@ _MODULES = {
     "Config": "rlox.config",
     "DPOPair": "rlox.preferences",
     "EnvBackendSpec": "rlox.specs",
+    "LearnerBackendSpec": "rlox.specs",
     "LoggerSpec": "rlox.specs",
     "evaluate": "rlox.evaluation",
     "explain": "rlox.registry",
@@ -116,6 +118,7 @@ __all__ = [
     "Config",
     "DPOPair",
     "EnvBackendSpec",
+    "LearnerBackendSpec",
     "LoggerSpec",
     "MmapReplayBuffer",
     "OfflineDatasetBuffer",

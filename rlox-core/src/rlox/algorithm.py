@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy.typing as npt
 
@@ -25,6 +25,9 @@ from rlox.logging import LoggerCallback
 from rlox.logging.base import require_logger
 from rlox.runner import Hooks, run
 from rlox.seeding import SeedStreams, draw_seed
+
+if TYPE_CHECKING:
+    from rlox.learners import ChosenLearner
 
 __all__ = ["Algorithm"]
 
@@ -74,6 +77,8 @@ class Algorithm(ABC):
         self.logger = logger
         self.resources = ExitStack()
         """What :meth:`close` frees; algorithms add their envs."""
+        self.learner: ChosenLearner | None = None
+        """What takes the gradient steps, where the algorithm has a choice of learner backends."""
         self.clock = Clock(self.step_unit)
         self.streams = SeedStreams(seed)
 

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlox.hookspecs import hookimpl
-from rlox.specs import BufferSpec, CallbackSpec, EnvBackendSpec, LoggerSpec
+from rlox.specs import (
+    BufferSpec,
+    CallbackSpec,
+    EnvBackendSpec,
+    LearnerBackendSpec,
+    LoggerSpec,
+)
 
 if TYPE_CHECKING:
     from rlox.callbacks import CheckpointCallback, VideoCallback
@@ -75,6 +81,17 @@ def rlox_buffers() -> Iterable[BufferSpec]:
         "rlox.buffers:prioritized_buffer",
     )
     yield BufferSpec("uniform", "Draws all alike.", "rlox.buffers:uniform_buffer")
+
+
+@hookimpl
+def rlox_learner_backends() -> Iterable[LearnerBackendSpec]:
+    """Register torch, which can do every task."""
+    yield LearnerBackendSpec(
+        name="torch",
+        summary="The algorithm's own loss and autograd, for any policy on any device.",
+        factory="rlox.learners:TorchLearner",
+        priority=0,
+    )
 
 
 @hookimpl

@@ -48,6 +48,10 @@ class DatasetError(RloxError, ValueError):
     """A dataset cannot be read, or an algorithm cannot learn from it."""
 
 
+class BackendError(RloxError, ValueError):
+    """A learner backend cannot do what was asked of it."""
+
+
 class CheckpointError(RloxError, ValueError):
     """A checkpoint cannot be read or does not fit what it is loaded into."""
 

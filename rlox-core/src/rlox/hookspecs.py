@@ -16,6 +16,7 @@ from rlox.specs import (
     CallbackSpec,
     CommandSpec,
     EnvBackendSpec,
+    LearnerBackendSpec,
     LoggerSpec,
 )
 
@@ -39,6 +40,11 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:  # type: ignore[empty-body]
 @hookspec
 def rlox_buffers() -> Iterable[BufferSpec]:  # type: ignore[empty-body]
     """Return the replay buffers that the distribution provides."""
+
+
+@hookspec
+def rlox_learner_backends() -> Iterable[LearnerBackendSpec]:  # type: ignore[empty-body]
+    """Return the learner backends that the distribution provides."""
 
 
 @hookspec

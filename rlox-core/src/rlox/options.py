@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlox.config import choice, count, option
 
-__all__ = ["DEVICE", "ENV_BACKEND", "SEED", "TORCH_THREADS", "VECTORIZATION"]
+__all__ = ["BACKEND", "DEVICE", "ENV_BACKEND", "SEED", "TORCH_THREADS", "VECTORIZATION"]
 
 SEED = count(42, ge=0, unit="1", help="fixes every random draw; none: from entropy", source="rlox")
 """``int | None``"""
@@ -19,6 +19,12 @@ VECTORIZATION = choice(
     "sync", help="gymnasium envs in this process or each in its own", source="gymnasium"
 )
 """``Literal["sync", "async"]``"""
+
+BACKEND = option(
+    "auto", help="learner backend; auto takes the fastest that can do the job",
+    unit="name", source="rlox", min_length=1,
+)  # fmt: skip
+"""``str``"""
 
 DEVICE = option(
     "cpu", help="torch device of policy and batches", unit="name", source="rlox", min_length=1

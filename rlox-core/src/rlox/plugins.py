@@ -28,6 +28,7 @@ from rlox.specs import (
     CallbackSpec,
     CommandSpec,
     EnvBackendSpec,
+    LearnerBackendSpec,
     LoggerSpec,
 )
 
@@ -39,6 +40,7 @@ HOOKS: dict[str, type] = {
     "rlox_algorithms": AlgorithmSpec,
     "rlox_env_backends": EnvBackendSpec,
     "rlox_buffers": BufferSpec,
+    "rlox_learner_backends": LearnerBackendSpec,
     "rlox_loggers": LoggerSpec,
     "rlox_callbacks": CallbackSpec,
     "rlox_commands": CommandSpec,

@@ -16,7 +16,7 @@ from rlox.errors import (
     suggest,
 )
 from rlox.plugins import Registration, load_plugins
-from rlox.specs import AlgorithmSpec, CallbackSpec, EnvBackendSpec, LoggerSpec, resolve
+from rlox.specs import AlgorithmSpec, CallbackSpec, LoggerSpec, resolve
 
 if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
@@ -104,12 +104,12 @@ class Registry:
             )
         return found[0]
 
-    def env_backends(self) -> list[EnvBackendSpec]:
-        """Return the env backends, the highest priority first, without those in conflict."""
+    def by_priority(self, hook: str) -> list[Any]:
+        """Return a hook's specs, the highest priority first, without those in conflict."""
         specs = [
-            cast("EnvBackendSpec", found[0].spec)
-            for (hook, _), found in sorted(self._found.items())
-            if hook == "rlox_env_backends" and len(found) == 1
+            found[0].spec
+            for (kind, _), found in sorted(self._found.items())
+            if kind == hook and len(found) == 1
         ]
         return sorted(specs, key=lambda s: -s.priority)
 

@@ -36,7 +36,8 @@ class Hooks:
         self._algorithm = algorithm
         self._callbacks = algorithm.callbacks
         self._step_listened = algorithm.callbacks.listens("on_step")
-        self._batch_listened = algorithm.callbacks.listens("on_train_batch")
+        self.train_batch_listened = algorithm.callbacks.listens("on_train_batch")
+        """Whether a callback wants to know of every optimiser step."""
         self._phase_listened = algorithm.callbacks.listens("on_phase")
         self._phase: Phase = "other"
 
@@ -64,7 +65,7 @@ class Hooks:
         """
         clock = self._algorithm.clock
         clock.gradient_steps += 1
-        if self._batch_listened:
+        if self.train_batch_listened:
             self.call("on_train_batch", gradient_step=clock.gradient_steps, metrics=dict(metrics()))
         if clock.unit == "gradient_steps":
             self._step()

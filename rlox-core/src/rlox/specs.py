@@ -14,6 +14,7 @@ __all__ = [
     "CallbackSpec",
     "CommandSpec",
     "EnvBackendSpec",
+    "LearnerBackendSpec",
     "LoggerSpec",
     "resolve",
 ]
@@ -91,6 +92,26 @@ class BufferSpec:
     name: str
     summary: str
     factory: str
+
+
+@dataclass(frozen=True)
+class LearnerBackendSpec:
+    """What takes the gradient steps of algorithms.
+
+    Args:
+        name: registered name (``"native"``).
+        summary: one sentence.
+        factory: ``"module:function"``; ``function(task)``, ``task`` being a
+            :class:`rlox.learners.LearningTask`, returns a :class:`rlox.learners.Learner` or raises
+            :class:`rlox.errors.BackendError` with the reason why it cannot do the task.
+        priority: ``backend="auto"`` takes the highest that can do the task; the ``torch`` backend,
+            which can do every task, has 0.
+    """
+
+    name: str
+    summary: str
+    factory: str
+    priority: int = 50
 
 
 @dataclass(frozen=True)

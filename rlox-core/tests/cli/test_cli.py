@@ -431,7 +431,8 @@ def test_list_shows_all_kinds_with_distribution_and_summary(run: Run) -> None:
         assert any(row.startswith(start_) for row in rows)
     values = json.loads(run("list", "--json").out)
     assert set(values) == {
-        "algorithms", "env_backends", "replay_buffers", "loggers", "callbacks", "commands",
+        "algorithms", "env_backends", "replay_buffers", "learner_backends", "loggers", "callbacks",
+        "commands",
         "conflicts",
     }  # fmt: skip
     assert values["algorithms"][0]["distribution"] == "rlox-counting"

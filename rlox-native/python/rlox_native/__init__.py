@@ -1,6 +1,7 @@
 """The Rust half of rlox: kernels, buffers and environments behind NumPy arrays."""
 
 from rlox_native._native import (
+    ActorCriticLearner,
     CartPole,
     MmapReplayBuffer,
     OfflineDatasetBuffer,
@@ -30,6 +31,7 @@ from rlox_native._native import (
 )
 
 __all__ = [
+    "ActorCriticLearner",
     "CartPole",
     "MmapReplayBuffer",
     "OfflineDatasetBuffer",

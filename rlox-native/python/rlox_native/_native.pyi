@@ -16,6 +16,7 @@ from gymnasium.spaces import Space
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 __all__ = [
+    "ActorCriticLearner",
     "CartPole",
     "MmapReplayBuffer",
     "OfflineDatasetBuffer",
@@ -1565,4 +1566,119 @@ class PrioritizedReplayBuffer:
         Raises:
             ValueError: as :meth:`ReplayBuffer.set_state`, or α differs.
             TypeError: as there.
+        """
+
+@final
+class ActorCriticLearner:
+    """Gradient steps of PPO or A2C on two tanh MLPs, one for the policy and one for the value.
+
+    All P parameters lie in one array: a Gaussian policy's log standard deviations, then the policy
+    network, then the value network, each layer by layer, weights (n_out, n_in) before biases. That
+    is the order of ``rlox.policies``' modules. The object holds nothing but working memory; it may
+    be used from several threads, and calls are done one after the other.
+
+    Args:
+        obs_dim: size of an observation.
+        hidden: widths of the hidden layers of both networks.
+        n_actions: for a categorical policy, the number of actions.
+        act_dim: for a Gaussian policy, the size of an action.
+        dtype: ``"float32"`` or ``"float64"``, of parameters, moments and arithmetic.
+
+    Raises:
+        ValueError: a size lies outside [1, 16384], or ``dtype`` is another.
+        TypeError: not exactly one of ``n_actions`` and ``act_dim`` is given.
+
+    Example:
+        >>> learner = ActorCriticLearner(4, [64, 64], n_actions=2)
+        >>> learner.n_parameters
+        9155
+    """
+
+    def __new__(
+        cls,
+        obs_dim: SupportsIndex,
+        hidden: Sequence[SupportsIndex],
+        *,
+        n_actions: SupportsIndex | None = None,
+        act_dim: SupportsIndex | None = None,
+        dtype: str = "float32",
+    ) -> ActorCriticLearner: ...
+    @property
+    def n_parameters(self) -> int:
+        """P."""
+
+    def gradients(self) -> NDArray[Any]:
+        """Return the clipped gradient of the last minibatch, shape ``(P,)``."""
+
+    def update(
+        self,
+        parameters: NDArray[Any],
+        second_moments: NDArray[Any],
+        obs: ArrayLike,
+        actions: ArrayLike,
+        log_probs: ArrayLike,
+        values: ArrayLike,
+        advantages: ArrayLike,
+        returns: ArrayLike,
+        order: ArrayLike,
+        *,
+        batch_size: SupportsIndex,
+        learning_rate: float,
+        max_grad_norm: float | None,
+        vf_coef: float,
+        ent_coef: float,
+        normalize_advantages: bool,
+        step: SupportsIndex = 0,
+        first_moments: NDArray[Any] | None = None,
+        betas: tuple[float, float] | None = None,
+        alpha: float | None = None,
+        eps: float = 1e-8,
+        clip_eps: float | None = None,
+        dual_clip: float | None = None,
+        vf_clip_eps: float | None = None,
+        target_kl: float | None = None,
+        action_masks: ArrayLike | None = None,
+    ) -> tuple[list[float], int]:
+        """Take one gradient step per minibatch, on ``parameters`` and moments in place.
+
+        The loss is that of ``rlox.losses.ppo_loss``, or, without ``clip_eps``, A2C's, whose
+        objective is mean A log π(a|s). Without the interpreter lock.
+
+        Args:
+            parameters: shape ``(P,)``, of the learner's dtype, contiguous; changed.
+            second_moments: running mean of squared gradients, likewise.
+            obs: shape ``(R, obs_dim)``.
+            actions: shape ``(R,)`` integers, or ``(R, act_dim)``.
+            log_probs: log π_old(a|s), shape ``(R,)``.
+            values: value estimates of the policy that acted, shape ``(R,)``.
+            advantages: A, shape ``(R,)``.
+            returns: the value function's targets, shape ``(R,)``.
+            order: rows in the order in which each epoch visits them, shape ``(n_epochs, n_rows)``.
+            batch_size: rows of a minibatch; the last of an epoch has the remainder.
+            learning_rate: step size.
+            max_grad_norm: bound of the gradient's Euclidean norm; ``None``: not bounded.
+            vf_coef: weight of the value loss.
+            ent_coef: weight of the entropy bonus, 1/nats.
+            normalize_advantages: whether to standardise them over each minibatch.
+            step: gradient steps taken before.
+            first_moments: running mean of gradients, for Adam; as ``second_moments``.
+            betas: Adam's decays of the first and the second moment.
+            alpha: RMSprop's decay of the second moment; give it or ``betas``.
+            eps: added to the root of the second moment.
+            clip_eps: PPO's clip range ε.
+            dual_clip: bound of PPO's objective at negative advantages.
+            vf_clip_eps: range of PPO's value clip.
+            target_kl: ends the update before the step of a minibatch whose approximate KL passes
+                1.5 times this.
+            action_masks: which of a categorical policy's actions were possible, shape
+                ``(R, n_actions)``; ``None``: all always.
+
+        Returns:
+            Policy loss, value loss, entropy, approximate KL and clip fraction, means over the
+            minibatches; and the number of gradient steps taken.
+
+        Raises:
+            ValueError: a shape does not fit, a row or an action does not exist, or an array cannot
+                be written to; nothing has changed.
+            TypeError: an array has another dtype, or not exactly one optimiser is given.
         """

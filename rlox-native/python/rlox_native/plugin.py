@@ -1,9 +1,9 @@
-"""Registers the native env backend with rlox; loaded through the `rlox` entry-point group."""
+"""Registers the native backends with rlox; loaded through the `rlox` entry-point group."""
 
 from collections.abc import Iterable
 
 from rlox.hookspecs import hookimpl
-from rlox.specs import EnvBackendSpec
+from rlox.specs import EnvBackendSpec, LearnerBackendSpec
 
 from rlox_native import native_env_ids
 
@@ -16,5 +16,16 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
         summary="Rust envs, bit-identical to gymnasium for the same seed.",
         factory="rlox_native.vector_env:make_vec_env",
         env_ids=tuple(native_env_ids()),
+        priority=100,
+    )
+
+
+@hookimpl
+def rlox_learner_backends() -> Iterable[LearnerBackendSpec]:
+    """Offer the fused update, ahead of torch: it learns the same up to rounding."""
+    yield LearnerBackendSpec(
+        name="native",
+        summary="The whole update of PPO or A2C in one Rust call, for the default MLPs on a CPU.",
+        factory="rlox_native.learner:NativeLearner",
         priority=100,
     )

@@ -25,13 +25,15 @@ import torch
 from rlox.acting import evaluate_actions
 from rlox.actor_critic import PolicyMaker, fit_to_env
 from rlox.algorithm import Algorithm
+from rlox.batch import RolloutBatch, RolloutMinibatch
 from rlox.callbacks import Callback
 from rlox.config import UNSET, Config, Unset, resolve_config
+from rlox.learners import ChosenLearner, LearningTask, choose_learner
 from rlox.logging import LoggerCallback
 from rlox.nn import torch_threads
 from rlox.runner import Hooks
 from rlox.schedules import Schedules
-from torch import nn
+from torch import Tensor, nn
 
 from rlox_onpolicy.agent import make_agent
 from rlox_onpolicy.configs import A2CConfig
@@ -58,6 +60,15 @@ class A2CMetrics:
     learning_rate: float
 
 
+@dataclass(frozen=True)
+class A2CTerms:
+    """The parts of the loss; scalars without gradient."""
+
+    policy_loss: Tensor
+    value_loss: Tensor
+    entropy: Tensor
+
+
 @final
 class A2C(Algorithm):
     """Synchronous advantage actor-critic for discrete and continuous actions.
@@ -82,6 +93,7 @@ class A2C(Algorithm):
 
     name: ClassVar[str] = "a2c"
     config_class: ClassVar[type[Config]] = A2CConfig
+    learner: ChosenLearner
 
     def __init__(
         self,
@@ -106,6 +118,8 @@ class A2C(Algorithm):
         self.agent = make_agent(self, rmsprop, policy)
         self.policy, self.collector = self.agent.policy, self.agent.collector
         self.optimizer = self.agent.optimizer
+        task = LearningTask(self.name, cfg, self.agent, self._loss)
+        self.learner = choose_learner(cfg.backend, task)
 
     def iterate(self, hooks: Hooks) -> A2CMetrics:
         """Collect T steps of N envs, then take one gradient step."""
@@ -113,27 +127,29 @@ class A2C(Algorithm):
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
         with torch_threads(cfg.torch_threads):
             batch = self.agent.collect(cfg.n_steps, hooks)
-            advantages = batch.advantages
-            if cfg.normalize_advantages:
-                advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-            log_probs, entropy, values = evaluate_actions(self.policy, batch)
-            policy_loss = -(advantages * log_probs).mean()
-            value_loss = (values - batch.returns).square().mean()
-            mean_entropy = entropy.mean()
-            loss = policy_loss + cfg.vf_coef * value_loss - rates["ent_coef"] * mean_entropy
-            self.optimizer.step(loss, rates["learning_rate"])
-        metrics = A2CMetrics(
+            terms = self.learner.update(batch, rates, hooks)
+        return A2CMetrics(
             mean_reward=self.collector.statistics.mean_return,
             mean_episode_length=self.collector.statistics.mean_length,
             episodes=float(self.collector.statistics.finished),
-            policy_loss=policy_loss.item(),
-            value_loss=value_loss.item(),
-            entropy=mean_entropy.item(),
             explained_variance=batch.explained_variance(),
             learning_rate=rates["learning_rate"],
+            **terms,
         )
-        hooks.train_batch(lambda: vars(metrics))
-        return metrics
+
+    def _loss(
+        self, batch: RolloutBatch | RolloutMinibatch, rates: Mapping[str, float]
+    ) -> tuple[Tensor, A2CTerms]:
+        cfg: A2CConfig = self.config
+        advantages = batch.advantages
+        if cfg.normalize_advantages:
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        log_probs, entropy, values = evaluate_actions(self.policy, batch)
+        policy_loss = -(advantages * log_probs).mean()
+        value_loss = (values - batch.returns).square().mean()
+        mean_entropy = entropy.mean()
+        loss = policy_loss + cfg.vf_coef * value_loss - rates["ent_coef"] * mean_entropy
+        return loss, A2CTerms(policy_loss.detach(), value_loss.detach(), mean_entropy.detach())
 
     def predict(
         self,

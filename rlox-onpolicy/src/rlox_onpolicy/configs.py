@@ -18,7 +18,7 @@ from rlox.config import (
     positive,
     schedule,
 )
-from rlox.options import DEVICE, ENV_BACKEND, SEED, TORCH_THREADS, VECTORIZATION
+from rlox.options import BACKEND, DEVICE, ENV_BACKEND, SEED, TORCH_THREADS, VECTORIZATION
 
 __all__ = ["A2CConfig", "PPOConfig"]
 
@@ -99,6 +99,7 @@ class PPOConfig(Config):
     network: Literal["auto", "mlp", "cnn"] = NETWORK
     recurrent: Literal["none", "lstm", "gru"] = RECURRENT
     memory_size: int = MEMORY_SIZE
+    backend: str = BACKEND
     env_backend: str = ENV_BACKEND
     vectorization: Literal["sync", "async"] = VECTORIZATION
     device: str = DEVICE
@@ -171,6 +172,7 @@ class A2CConfig(Config):
     network: Literal["auto", "mlp", "cnn"] = NETWORK
     recurrent: Literal["none", "lstm", "gru"] = RECURRENT
     memory_size: int = MEMORY_SIZE
+    backend: str = BACKEND
     env_backend: str = ENV_BACKEND
     vectorization: Literal["sync", "async"] = VECTORIZATION
     device: str = DEVICE

@@ -13,7 +13,7 @@ Deviations from the paper, all from common implementations (Huang et al. 2022):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,12 +27,12 @@ from rlox.algorithm import Algorithm
 from rlox.batch import RolloutBatch, RolloutMinibatch
 from rlox.callbacks import Callback
 from rlox.config import UNSET, Config, Unset, resolve_config
+from rlox.learners import ChosenLearner, LearningTask, choose_learner
 from rlox.logging import LoggerCallback
 from rlox.losses import PPOTerms, ppo_loss
 from rlox.nn import torch_threads
 from rlox.runner import Hooks
 from rlox.schedules import Schedules
-from rlox.terms import mean_terms
 from torch import Tensor, nn
 
 from rlox_onpolicy.agent import make_agent
@@ -88,6 +88,7 @@ class PPO(Algorithm):
 
     name: ClassVar[str] = "ppo"
     config_class: ClassVar[type[Config]] = PPOConfig
+    learner: ChosenLearner
 
     def __init__(
         self,
@@ -112,38 +113,36 @@ class PPO(Algorithm):
         self.agent = make_agent(self, adam, policy)
         self.policy, self.collector = self.agent.policy, self.agent.collector
         self.optimizer = self.agent.optimizer
+        task = LearningTask(
+            self.name,
+            cfg,
+            self.agent,
+            self._loss,
+            n_epochs=cfg.n_epochs,
+            batch_size=cfg.batch_size,
+            target_kl=cfg.target_kl,
+            generator=self.streams.torch("minibatches"),
+        )
+        self.learner = choose_learner(cfg.backend, task)
 
     def iterate(self, hooks: Hooks) -> PPOMetrics:
         """Collect T steps of N envs, then take several epochs of minibatch steps."""
         cfg: PPOConfig = self.config
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
-        collected: list[PPOTerms] = []
         with torch_threads(cfg.torch_threads):
             batch = self.agent.collect(cfg.n_steps, hooks)
-            for minibatch in self._minibatches(batch):
-                loss, terms = self._loss(minibatch, rates["clip_eps"], rates["ent_coef"])
-                collected.append(terms)
-                if cfg.target_kl is not None and terms.approx_kl > 1.5 * cfg.target_kl:
-                    break
-                self.optimizer.step(loss, rates["learning_rate"])
-                hooks.train_batch(lambda terms=terms: mean_terms(PPOTerms, [terms]))  # type: ignore[misc]
+            terms = self.learner.update(batch, rates, hooks)
         return PPOMetrics(
             mean_reward=self.collector.statistics.mean_return,
             mean_episode_length=self.collector.statistics.mean_length,
             episodes=float(self.collector.statistics.finished),
             explained_variance=batch.explained_variance(),
             learning_rate=rates["learning_rate"],
-            **mean_terms(PPOTerms, collected),
+            **terms,
         )
 
-    def _minibatches(self, batch: RolloutBatch) -> Iterator[RolloutMinibatch]:
-        for _ in range(self.config.n_epochs):
-            yield from batch.sample_minibatches(
-                self.config.batch_size, generator=self.streams.torch("minibatches")
-            )
-
     def _loss(
-        self, minibatch: RolloutMinibatch, clip_eps: float, ent_coef: float
+        self, minibatch: RolloutBatch | RolloutMinibatch, rates: Mapping[str, float]
     ) -> tuple[Tensor, PPOTerms]:
         cfg: PPOConfig = self.config
         advantages = minibatch.advantages
@@ -158,9 +157,9 @@ class PPO(Algorithm):
             minibatch.values,
             advantages,
             minibatch.returns,
-            clip_eps=clip_eps,
+            clip_eps=rates["clip_eps"],
             vf_coef=cfg.vf_coef,
-            ent_coef=ent_coef,
+            ent_coef=rates["ent_coef"],
             vf_clip_eps=cfg.vf_clip_eps,
             dual_clip=cfg.dual_clip,
         )

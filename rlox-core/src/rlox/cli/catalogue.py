@@ -17,6 +17,7 @@ KINDS = {
     "algorithms": "rlox_algorithms",
     "env backends": "rlox_env_backends",
     "replay buffers": "rlox_buffers",
+    "learner backends": "rlox_learner_backends",
     "loggers": "rlox_loggers",
     "callbacks": "rlox_callbacks",
     "commands": "rlox_commands",

@@ -207,6 +207,7 @@ def _train(
         {
             "evaluation return": f"{mean:.1f} ± {std:.1f} over {options.eval_episodes} episodes",
             clock.unit_text: f"{clock.steps:,}",
+            **({} if algorithm.learner is None else {"learner": str(algorithm.learner)}),
             "wall time": _duration(seconds),
             f"{clock.unit_text}/s": f"{(clock.steps - steps_before) / seconds:,.0f}",
             "run folder": str(folder.path),

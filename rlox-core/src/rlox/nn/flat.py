@@ -62,7 +62,8 @@ class FlatOptimizer:
             offset += p.numel()
         self.parameters.grad = self.gradients
         self.max_grad_norm = max_grad_norm
-        self._optimizer = make_optimizer([self.parameters])
+        self.torch_optimizer = make_optimizer([self.parameters])
+        """The optimiser of :attr:`parameters`."""
         self._state_template = _state_of_one_element(make_optimizer, self.parameters)
 
     def step(self, loss: Tensor, learning_rate: float) -> None:
@@ -85,12 +86,22 @@ class FlatOptimizer:
         if self.max_grad_norm is not None:
             norm = torch.linalg.vector_norm(self.gradients)
             self.gradients.mul_(torch.clamp(self.max_grad_norm / (norm + 1e-6), max=1.0))
-        self._optimizer.param_groups[0]["lr"] = learning_rate
-        self._optimizer.step()
+        self.torch_optimizer.param_groups[0]["lr"] = learning_rate
+        self.torch_optimizer.step()
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what the optimiser keeps, in its own tensors; before the first step all are 0."""
+        state = self.torch_optimizer.state
+        if not state[self.parameters]:
+            state[self.parameters] = {
+                name: torch.zeros_like(self.parameters if element.dim() else element)
+                for name, element in self._state_template.items()
+            }
+        return dict(state[self.parameters])
 
     def state_dict(self) -> dict[str, Any]:
         """Return the moments and the number of steps as arrays; nothing before the first step."""
-        state = self._optimizer.state[self.parameters]
+        state = self.torch_optimizer.state[self.parameters]
         return {name: value.cpu().numpy().copy() for name, value in state.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -100,7 +111,7 @@ class FlatOptimizer:
             CheckpointError: the state is another optimiser's or of other parameters.
         """
         if not state:
-            self._optimizer.state.pop(self.parameters, None)
+            self.torch_optimizer.state.pop(self.parameters, None)
             return
         if set(state) != set(self._state_template):
             raise CheckpointError(
@@ -117,7 +128,7 @@ class FlatOptimizer:
             restored[name] = torch.tensor(
                 np.asarray(state[name]), dtype=element.dtype, device=element.device
             )
-        self._optimizer.state[self.parameters] = restored
+        self.torch_optimizer.state[self.parameters] = restored
 
 
 def _state_of_one_element(

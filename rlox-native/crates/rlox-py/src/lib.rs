@@ -15,6 +15,7 @@ mod env;
 mod errors;
 mod kernels;
 mod language;
+mod learner;
 mod memory;
 mod moments;
 mod output;
@@ -43,6 +44,8 @@ mod _native {
         compute_batch_group_advantages, compute_batch_token_kl, compute_batch_token_kl_schulman,
         compute_group_advantages, compute_token_kl, compute_token_kl_schulman,
     };
+    #[pymodule_export]
+    use super::learner::ActorCriticLearner;
     #[pymodule_export]
     use super::moments::{RunningMeanStd, normalize_advantages};
     #[pymodule_export]

@@ -1,0 +1,162 @@
+"""Learner backends: what takes the gradient steps once a rollout is there.
+
+The ``torch`` backend minimises the loss that the algorithm wrote down and can do every task. Other
+backends, such as ``native``, do what they recognise, to the same parameters up to rounding, faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import torch
+from torch import Tensor
+
+from rlox import registry
+from rlox.batch import RolloutBatch, RolloutMinibatch
+from rlox.config import Config
+from rlox.errors import BackendError
+from rlox.runner import Hooks
+from rlox.specs import LearnerBackendSpec, resolve
+from rlox.terms import mean_terms
+
+if TYPE_CHECKING:
+    from rlox.actor_critic import ActorCritic
+
+__all__ = ["ChosenLearner", "Learner", "LearningTask", "TorchLearner", "choose_learner"]
+
+KL_TOLERANCE = 1.5
+"""Epochs end where the approximate KL passes so many times its target (openai/spinningup ppo)."""
+
+Loss = Callable[[RolloutBatch | RolloutMinibatch, Mapping[str, float]], tuple[Tensor, Any]]
+
+
+@dataclass(frozen=True)
+class LearningTask:
+    """What an algorithm learns from every rollout, told so that any backend can do it."""
+
+    algorithm: str
+    """Registered name; together with ``config`` it says what ``loss`` computes."""
+    config: Config
+    agent: ActorCritic
+    """Whose policy learns, by its optimiser."""
+    loss: Loss
+    """From a minibatch and the iteration's rates: a scalar, and a dataclass of its terms."""
+    n_epochs: int = 1
+    """Passes over the rollout."""
+    batch_size: int | None = None
+    """Rows of a minibatch; none: the rollout as it is, in one piece."""
+    target_kl: float | None = None
+    """Ends the epochs when the term ``approx_kl`` passes 1.5 times this; none: never."""
+    generator: torch.Generator | None = None
+    """Source of the order of rows."""
+
+    def order(self, n_rows: int) -> Tensor:
+        """Return the rows of the next epoch, (n_rows,) int64, in the order they are visited."""
+        if self.batch_size is None:
+            return torch.arange(n_rows)
+        return torch.randperm(n_rows, generator=self.generator)
+
+
+class Learner(Protocol):
+    """Takes the gradient steps of one iteration."""
+
+    def update(
+        self, batch: RolloutBatch, rates: Mapping[str, float], hooks: Hooks
+    ) -> dict[str, float]:
+        """Learn from a rollout.
+
+        Args:
+            batch: the rollout.
+            rates: the scheduled options at present, ``learning_rate`` among them.
+            hooks: to be told of every gradient step.
+
+        Returns:
+            Means of the loss's terms over the minibatches.
+        """
+
+
+@dataclass(frozen=True)
+class ChosenLearner:
+    """A learner, with the name of its backend and why it was taken."""
+
+    learner: Learner
+    backend: str
+    reason: str
+
+    def update(
+        self, batch: RolloutBatch, rates: Mapping[str, float], hooks: Hooks
+    ) -> dict[str, float]:
+        """Learn from a rollout; see :class:`Learner`."""
+        return self.learner.update(batch, rates, hooks)
+
+    def __str__(self) -> str:
+        return f"{self.backend} ({self.reason})"
+
+
+def choose_learner(backend: str, task: LearningTask) -> ChosenLearner:
+    """Return a learner of the backend called ``backend``.
+
+    Args:
+        backend: registered name; ``"auto"`` takes the one of highest priority that can do the task.
+        task: what is to be learnt.
+
+    Raises:
+        UnknownNameError: no such backend is registered.
+        BackendError: the backend cannot do the task; the text says why.
+    """
+    found = registry.get_registry()
+    if backend != "auto":
+        spec = cast("LearnerBackendSpec", found.get("rlox_learner_backends", backend).spec)
+        try:
+            learner = resolve(spec.factory)(task)
+        except BackendError as error:
+            raise BackendError(
+                f"the learner backend '{backend}' cannot do this: {error}; "
+                "backend='auto' takes one that can"
+            ) from None
+        return ChosenLearner(learner, backend, "as configured")
+    refusals = []
+    for spec in found.by_priority("rlox_learner_backends"):
+        try:
+            learner = resolve(spec.factory)(task)
+        except BackendError as error:
+            refusals.append(f"not {spec.name}: {error}")
+            continue
+        return ChosenLearner(learner, spec.name, "; ".join(refusals) or "the fastest there is")
+    raise BackendError(f"no learner backend can do this: {'; '.join(refusals) or 'none installed'}")
+
+
+class TorchLearner:
+    """Epochs of minibatch steps down the algorithm's loss, in torch.
+
+    Args:
+        task: what is to be learnt.
+    """
+
+    def __init__(self, task: LearningTask) -> None:
+        self._task = task
+
+    def update(
+        self, batch: RolloutBatch, rates: Mapping[str, float], hooks: Hooks
+    ) -> dict[str, float]:
+        """Learn from a rollout; see :class:`Learner`."""
+        task, collected = self._task, list[Any]()
+        for minibatch in self._minibatches(batch):
+            loss, terms = task.loss(minibatch, rates)
+            collected.append(terms)
+            if task.target_kl is not None and terms.approx_kl > KL_TOLERANCE * task.target_kl:
+                break
+            task.agent.optimizer.step(loss, rates["learning_rate"])
+            hooks.train_batch(lambda terms=terms: mean_terms(type(terms), [terms]))  # type: ignore[misc]
+        return mean_terms(type(collected[0]), collected)
+
+    def _minibatches(self, batch: RolloutBatch) -> Iterator[RolloutBatch | RolloutMinibatch]:
+        for _ in range(self._task.n_epochs):
+            if self._task.batch_size is None:
+                yield batch
+            else:
+                yield from batch.sample_minibatches(
+                    self._task.batch_size, generator=self._task.generator
+                )

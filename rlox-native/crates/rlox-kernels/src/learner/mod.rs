@@ -1,0 +1,28 @@
+//! The whole update of an on-policy algorithm for small networks on a CPU, in one call.
+//!
+//! [`Learner::update`] takes every gradient step of an iteration: forward, loss, backward, clipping
+//! of the gradient's norm, and optimiser, minibatch after minibatch, on parameters that stay where
+//! the caller keeps them. A minibatch is cut into a fixed number of parts whose gradients are added
+//! in a fixed order, so that the result does not depend on how many threads compute them.
+
+#![expect(
+    clippy::inline_always,
+    reason = "an instruction set is chosen at run time for a whole update, and reaches only what is inlined"
+)]
+
+mod actor_critic;
+mod block;
+mod distribution;
+mod functions;
+mod network;
+mod objective;
+mod optimizer;
+mod product;
+mod real;
+mod update;
+
+pub use actor_critic::{ActionRows, ActorCritic, Head};
+pub use objective::{Loss, Objective, Terms};
+pub use optimizer::{Moments, Optimizer};
+pub use real::Real;
+pub use update::{Batch, Learner, Plan, Progress};

@@ -1,0 +1,155 @@
+//! The numbers a learner computes with, alone and as vectors of whatever width the machine has.
+
+use bytemuck::Pod;
+use pulp::Simd;
+
+use super::functions;
+
+/// Rows of a matrix are padded with zeros to a multiple of so many elements, a whole number of
+/// vectors on every machine.
+pub(super) const PAD: usize = 16;
+
+/// `n` rounded up to a whole number of vectors.
+pub(super) const fn padded(n: usize) -> usize {
+    n.next_multiple_of(PAD)
+}
+
+/// The arithmetic type of a learner: `f32` or `f64`.
+pub trait Real: num_traits::Float + Default + Pod + Send + Sync + std::fmt::Debug {
+    /// As many numbers as one instruction works on.
+    type Vector<S: Simd>: Pod;
+
+    /// The nearest number.
+    fn of(value: f64) -> Self;
+
+    /// The same number, or the nearest to it.
+    fn widen(self) -> f64;
+
+    /// The whole vectors at the beginning of `slice`.
+    fn vectors<S: Simd>(slice: &[Self]) -> &[Self::Vector<S>];
+
+    /// The whole vectors at the beginning of `slice`.
+    fn vectors_mut<S: Simd>(slice: &mut [Self]) -> &mut [Self::Vector<S>];
+
+    /// `value` in every place.
+    fn splat<S: Simd>(simd: S, value: Self) -> Self::Vector<S>;
+
+    /// `a + b`.
+    fn sum<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// `a * b + c`, rounded once where the machine can.
+    fn multiply_add<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+        c: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+
+    /// Replaces every element by its hyperbolic tangent; the length is a multiple of [`PAD`].
+    fn tanh_all<S: Simd>(simd: S, values: &mut [Self]);
+
+    /// Replaces every element by its exponential; the length is a multiple of [`PAD`].
+    fn exp_all<S: Simd>(simd: S, values: &mut [Self]);
+}
+
+impl Real for f32 {
+    type Vector<S: Simd> = S::f32s;
+
+    #[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest is meant")]
+    fn of(value: f64) -> Self {
+        value as Self
+    }
+
+    fn widen(self) -> f64 {
+        f64::from(self)
+    }
+
+    #[inline(always)]
+    fn vectors<S: Simd>(slice: &[Self]) -> &[S::f32s] {
+        S::as_simd_f32s(slice).0
+    }
+
+    #[inline(always)]
+    fn vectors_mut<S: Simd>(slice: &mut [Self]) -> &mut [S::f32s] {
+        S::as_mut_simd_f32s(slice).0
+    }
+
+    #[inline(always)]
+    fn splat<S: Simd>(simd: S, value: Self) -> S::f32s {
+        simd.splat_f32s(value)
+    }
+
+    #[inline(always)]
+    fn sum<S: Simd>(simd: S, a: S::f32s, b: S::f32s) -> S::f32s {
+        simd.add_f32s(a, b)
+    }
+
+    #[inline(always)]
+    fn multiply_add<S: Simd>(simd: S, a: S::f32s, b: S::f32s, c: S::f32s) -> S::f32s {
+        simd.mul_add_e_f32s(a, b, c)
+    }
+
+    #[inline(always)]
+    fn tanh_all<S: Simd>(simd: S, values: &mut [Self]) {
+        for value in Self::vectors_mut::<S>(values) {
+            *value = functions::tanh(simd, *value);
+        }
+    }
+
+    #[inline(always)]
+    fn exp_all<S: Simd>(simd: S, values: &mut [Self]) {
+        for value in Self::vectors_mut::<S>(values) {
+            *value = functions::exp(simd, *value);
+        }
+    }
+}
+
+/// For comparisons with references to many digits; the standard library's functions.
+impl Real for f64 {
+    type Vector<S: Simd> = S::f64s;
+
+    fn of(value: f64) -> Self {
+        value
+    }
+
+    fn widen(self) -> f64 {
+        self
+    }
+
+    #[inline(always)]
+    fn vectors<S: Simd>(slice: &[Self]) -> &[S::f64s] {
+        S::as_simd_f64s(slice).0
+    }
+
+    #[inline(always)]
+    fn vectors_mut<S: Simd>(slice: &mut [Self]) -> &mut [S::f64s] {
+        S::as_mut_simd_f64s(slice).0
+    }
+
+    #[inline(always)]
+    fn splat<S: Simd>(simd: S, value: Self) -> S::f64s {
+        simd.splat_f64s(value)
+    }
+
+    #[inline(always)]
+    fn sum<S: Simd>(simd: S, a: S::f64s, b: S::f64s) -> S::f64s {
+        simd.add_f64s(a, b)
+    }
+
+    #[inline(always)]
+    fn multiply_add<S: Simd>(simd: S, a: S::f64s, b: S::f64s, c: S::f64s) -> S::f64s {
+        simd.mul_add_e_f64s(a, b, c)
+    }
+
+    fn tanh_all<S: Simd>(_: S, values: &mut [Self]) {
+        for value in values {
+            *value = value.tanh();
+        }
+    }
+
+    fn exp_all<S: Simd>(_: S, values: &mut [Self]) {
+        for value in values {
+            *value = value.exp();
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The learner of small actor-critics.
+
+use std::sync::{Mutex, PoisonError};
+
+use numpy::{Element, Ix1, Ix2, PyArray1, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use rlox_kernels::learner::{
+    ActionRows, ActorCritic, Batch, Head, Learner, Loss, Moments, Objective, Optimizer, Plan,
+    Progress, Real,
+};
+
+use crate::convert::{check_shape, mask_array, output_array, real_array};
+use crate::errors::raise;
+
+/// A learner in either precision.
+enum AnyLearner {
+    Single(Mutex<Learner<f32>>),
+    Double(Mutex<Learner<f64>>),
+}
+
+/// Takes the gradient steps of an iteration on arrays that the caller keeps.
+#[pyclass(frozen, module = "rlox_native")]
+pub(crate) struct ActorCriticLearner {
+    learner: AnyLearner,
+    shape: ActorCritic,
+}
+
+/// The arrays of an update.
+struct Arrays<'a, 'py> {
+    parameters: &'a Bound<'py, PyAny>,
+    moments: (u64, Option<&'a Bound<'py, PyAny>>, &'a Bound<'py, PyAny>),
+    batch: [&'a Bound<'py, PyAny>; 6],
+    masks: Option<&'a Bound<'py, PyAny>>,
+    order: &'a Bound<'py, PyAny>,
+}
+
+#[pymethods]
+impl ActorCriticLearner {
+    #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
+    #[pyo3(signature = (obs_dim, hidden, *, n_actions=None, act_dim=None, dtype="float32"))]
+    fn new(
+        obs_dim: usize,
+        hidden: Vec<usize>,
+        n_actions: Option<usize>,
+        act_dim: Option<usize>,
+        dtype: &str,
+    ) -> PyResult<Self> {
+        let head = match (n_actions, act_dim) {
+            (Some(n), None) => Head::Categorical(n),
+            (None, Some(n)) => Head::Gaussian(n),
+            _ => return Err(PyTypeError::new_err("give either n_actions or act_dim")),
+        };
+        let shape = ActorCritic::new(obs_dim, &hidden, head).map_err(raise)?;
+        let learner = match dtype {
+            "float32" => AnyLearner::Single(Mutex::new(Learner::new(shape.clone()))),
+            "float64" => AnyLearner::Double(Mutex::new(Learner::new(shape.clone()))),
+            _ => {
+                let text = format!("dtype must be 'float32' or 'float64', got '{dtype}'");
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        Ok(Self { learner, shape })
+    }
+
+    /// How many parameters the two networks have.
+    #[getter]
+    fn n_parameters(&self) -> usize {
+        self.shape.n_parameters()
+    }
+
+    /// The clipped gradient of the last minibatch, `(n_parameters,)`.
+    fn gradients(&self, py: Python<'_>) -> Py<PyAny> {
+        match &self.learner {
+            AnyLearner::Single(learner) => copied(py, learner),
+            AnyLearner::Double(learner) => copied(py, learner),
+        }
+    }
+
+    /// Take one gradient step per minibatch; return the means of the terms and the steps taken.
+    #[pyo3(signature = (
+        parameters, second_moments, obs, actions, log_probs, values, advantages, returns, order, *,
+        batch_size, learning_rate, max_grad_norm, vf_coef, ent_coef, normalize_advantages,
+        step=0, first_moments=None, betas=None, alpha=None, eps=1e-8,
+        clip_eps=None, dual_clip=None, vf_clip_eps=None, target_kl=None, action_masks=None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "an update has as many")]
+    fn update<'py>(
+        &self,
+        py: Python<'py>,
+        parameters: &Bound<'py, PyAny>,
+        second_moments: &Bound<'py, PyAny>,
+        obs: &Bound<'py, PyAny>,
+        actions: &Bound<'py, PyAny>,
+        log_probs: &Bound<'py, PyAny>,
+        values: &Bound<'py, PyAny>,
+        advantages: &Bound<'py, PyAny>,
+        returns: &Bound<'py, PyAny>,
+        order: &Bound<'py, PyAny>,
+        batch_size: usize,
+        learning_rate: f64,
+        max_grad_norm: Option<f64>,
+        vf_coef: f64,
+        ent_coef: f64,
+        normalize_advantages: bool,
+        step: u64,
+        first_moments: Option<&Bound<'py, PyAny>>,
+        betas: Option<(f64, f64)>,
+        alpha: Option<f64>,
+        eps: f64,
+        clip_eps: Option<f64>,
+        dual_clip: Option<f64>,
+        vf_clip_eps: Option<f64>,
+        target_kl: Option<f64>,
+        action_masks: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<([f64; 5], usize)> {
+        let optimizer = match (betas, alpha) {
+            (Some((first, second)), None) => Optimizer::Adam { betas: [first, second], eps },
+            (None, Some(alpha)) => Optimizer::RmsProp { alpha, eps },
+            _ => return Err(PyTypeError::new_err("give either betas (Adam) or alpha (RMSprop)")),
+        };
+        let objective = match clip_eps {
+            Some(clip_eps) => Objective::Clipped { clip_eps, dual_clip, vf_clip_eps },
+            None => Objective::PolicyGradient,
+        };
+        let plan = Plan {
+            order: &[],
+            epoch_rows: 0,
+            batch_size,
+            loss: Loss { objective, vf_coef, ent_coef, normalize_advantages },
+            optimizer,
+            learning_rate,
+            max_grad_norm,
+            target_kl,
+        };
+        let arrays = Arrays {
+            parameters,
+            moments: (step, first_moments, second_moments),
+            batch: [obs, actions, log_probs, values, advantages, returns],
+            masks: action_masks,
+            order,
+        };
+        let progress = match &self.learner {
+            AnyLearner::Single(learner) => self.run(py, learner, &arrays, plan),
+            AnyLearner::Double(learner) => self.run(py, learner, &arrays, plan),
+        }?;
+        Ok((progress.terms.to_array(), progress.steps))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("ActorCriticLearner(obs_dim={}, {:?})", self.shape.obs_dim(), self.shape.head())
+    }
+}
+
+impl ActorCriticLearner {
+    /// Borrows the arrays and updates without the interpreter lock.
+    fn run<F: Real + Element>(
+        &self,
+        py: Python<'_>,
+        learner: &Mutex<Learner<F>>,
+        arrays: &Arrays<'_, '_>,
+        plan: Plan<'_>,
+    ) -> PyResult<Progress> {
+        let all = [self.shape.n_parameters()];
+        let (step, first, second) = arrays.moments;
+        let mut parameters = output_array::<F, Ix1>(arrays.parameters, "parameters", &all)?;
+        let mut second = output_array::<F, Ix1>(second, "second_moments", &all)?;
+        let mut first =
+            first.map(|array| output_array::<F, Ix1>(array, "first_moments", &all)).transpose()?;
+        let [obs, actions, log_probs, values, advantages, returns] = arrays.batch;
+        let obs = real_array::<F, Ix2>(obs, "obs")?;
+        let log_probs = real_array::<F, Ix1>(log_probs, "log_probs")?;
+        let values = real_array::<F, Ix1>(values, "values")?;
+        let advantages = real_array::<F, Ix1>(advantages, "advantages")?;
+        let returns = real_array::<F, Ix1>(returns, "returns")?;
+        let order = real_array::<i64, Ix2>(arrays.order, "order")?;
+        let rows = log_probs.len();
+        check_shape("obs", obs.shape(), "log_probs", &[rows, self.shape.obs_dim()])?;
+        let (integers, components);
+        let actions = match self.shape.head() {
+            Head::Categorical(_) => {
+                integers = real_array::<i64, Ix1>(actions, "actions")?;
+                ActionRows::Discrete(integers.as_slice()?)
+            }
+            Head::Gaussian(width) => {
+                components = real_array::<F, Ix2>(actions, "actions")?;
+                check_shape("actions", components.shape(), "log_probs", &[rows, width])?;
+                ActionRows::Continuous(components.as_slice()?)
+            }
+        };
+        let masks =
+            arrays.masks.map(|masks| mask_array::<Ix2>(masks, "action_masks")).transpose()?;
+        if let Some(masks) = &masks {
+            let expected = [rows, self.shape.head().width()];
+            check_shape("action_masks", masks.shape(), "log_probs", &expected)?;
+        }
+        let batch = Batch {
+            masks: masks.as_ref().map(|masks| masks.as_slice()).transpose()?,
+            obs: obs.as_slice()?,
+            actions,
+            log_probs: log_probs.as_slice()?,
+            values: values.as_slice()?,
+            advantages: advantages.as_slice()?,
+            returns: returns.as_slice()?,
+        };
+        let [_, epoch_rows] = *order.shape() else {
+            return Err(PyValueError::new_err("order must have 2 dimensions"));
+        };
+        let plan = Plan { order: order.as_slice()?, epoch_rows, ..plan };
+        let mut moments = Moments {
+            step,
+            first: match first.as_mut() {
+                Some(first) => first.as_slice_mut()?,
+                None => &mut [],
+            },
+            second: second.as_slice_mut()?,
+        };
+        let parameters = parameters.as_slice_mut()?;
+        py.detach(|| {
+            let mut learner = learner.lock().unwrap_or_else(PoisonError::into_inner);
+            learner.update(parameters, &mut moments, batch, plan)
+        })
+        .map_err(raise)
+    }
+}
+
+fn copied<F: Real + Element>(py: Python<'_>, learner: &Mutex<Learner<F>>) -> Py<PyAny> {
+    let learner = learner.lock().unwrap_or_else(PoisonError::into_inner);
+    PyArray1::from_slice(py, learner.gradients()).into_any().unbind()
+}

@@ -1,0 +1,238 @@
+"""The native learner backend against torch's, which is autograd on the loss in ppo.py or a2c.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rlox.batch import RolloutBatch
+from rlox.callbacks import Callback
+from rlox.errors import BackendError
+from rlox.policies import ContinuousPolicy, DiscretePolicy
+from rlox.runner import Hooks
+from rlox_onpolicy.a2c import A2C
+from rlox_onpolicy.ppo import PPO
+from torch import nn
+
+ENVS = {"CartPole-v1": (4, 2), "Pendulum-v1": (3, 1)}
+"""Discrete and continuous: sizes of an observation and of the policy network's output."""
+
+SMALL: dict[str, Any] = {"n_envs": 4, "n_steps": 40, "batch_size": 48, "n_epochs": 3}
+"""160 rows: the last minibatch of an epoch is short."""
+
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"vf_clip_eps": 0.2, "dual_clip": 2.0, "ent_coef": 0.02, "max_grad_norm": 0.05},
+    {"normalize_advantages": False, "vf_coef": 1.5, "clip_eps": 0.05},
+    {"hidden": 33, "batch_size": 160},
+]
+
+
+def policy_of(env: str, dtype: torch.dtype, hidden: int = 64) -> nn.Module:
+    """Return the default policy of an env with seeded weights, larger than usual in the head."""
+    generator = torch.Generator().manual_seed(1)
+    kind: Callable[..., nn.Module] = DiscretePolicy if env == "CartPole-v1" else ContinuousPolicy
+    policy = kind(*ENVS[env], hidden, generator=generator).to(dtype)
+    policy.generator = None
+    with torch.no_grad():
+        policy.actor.layers[-1].weight.mul_(50)
+    return policy
+
+
+def rollout(
+    env: str, policy: Any, dtype: torch.dtype, n_rows: int, masked: bool = False
+) -> RolloutBatch:
+    """Return a rollout at random whose old policy lies some way from ``policy``."""
+    generator = torch.Generator().manual_seed(2)
+    obs_dim, width = ENVS[env]
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator).to(dtype)
+
+    obs = normal(n_rows, obs_dim)
+    actions = normal(n_rows, width)
+    if env == "CartPole-v1":
+        actions = torch.randint(width, (n_rows,), generator=generator)
+    masks = torch.rand(n_rows, width, generator=generator) < 0.7 if masked else None
+    if masks is not None:
+        masks[torch.arange(n_rows), actions] = True
+    with torch.no_grad():
+        log_probs = policy.get_logprob_and_entropy(obs, actions, masks)[0] + 0.2 * normal(n_rows)
+        values = policy.get_value(obs) + 0.3 * normal(n_rows)
+    ended = torch.zeros(n_rows, dtype=torch.bool)
+    return RolloutBatch(
+        obs=obs,
+        actions=actions,
+        log_probs=log_probs,
+        values=values,
+        rewards=normal(n_rows),
+        terminated=ended,
+        truncated=ended,
+        advantages=normal(n_rows),
+        returns=values + normal(n_rows),
+        n_steps=n_rows // 4,
+        n_envs=4,
+        action_masks=masks,
+    )
+
+
+def learnt(
+    kind: Any, backend: str, env: str, dtype: torch.dtype, masked: bool = False, **options: Any
+) -> Any:
+    """Return the algorithm after one update from the same rollout, and what the update returned."""
+    options = {"seed": 5, **options}
+    policy = policy_of(env, dtype, options.get("hidden", 64))
+    algorithm = kind(env, policy=policy, backend=backend, **options)
+    n_rows = algorithm.config.n_envs * algorithm.config.n_steps
+    batch = rollout(env, policy, dtype, n_rows, masked)
+    rates = {"learning_rate": 1e-3, "clip_eps": options.get("clip_eps", 0.2)}
+    rates["ent_coef"] = options.get("ent_coef", 0.0)
+    return algorithm, algorithm.learner.update(batch, rates, Hooks(algorithm))
+
+
+def relative_error(ours: Any, reference: Any) -> float:
+    """Return the largest difference, relative to the largest of the references."""
+    ours, reference = np.asarray(ours, np.float64), np.asarray(reference, np.float64)
+    return float(np.abs(ours - reference).max() / np.abs(reference).max())
+
+
+@pytest.mark.parametrize("env", ENVS)
+@pytest.mark.parametrize("options", VARIANTS, ids=lambda options: ",".join(options) or "defaults")
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)], ids=["f32", "f64"]
+)
+def test_ppo_update_equals_torch(
+    env: str, options: dict[str, Any], dtype: torch.dtype, tolerance: float
+) -> None:
+    """Three epochs lead to the same parameters, moments, gradient, metrics and counters."""
+    options = SMALL | options
+    native, metrics = learnt(PPO, "native", env, dtype, **options)
+    torch_, expected = learnt(PPO, "torch", env, dtype, **options)
+    assert native.clock.gradient_steps == torch_.clock.gradient_steps > 0
+    assert relative_error(native.optimizer.parameters, torch_.optimizer.parameters) < tolerance
+    for name, value in torch_.optimizer.state().items():
+        assert relative_error(native.optimizer.state()[name], value) < 10 * tolerance, name
+    gradients = native.learner.learner.gradients()
+    assert relative_error(gradients, torch_.optimizer.gradients) < 10 * tolerance
+    assert metrics == pytest.approx(expected, rel=10 * tolerance, abs=10 * tolerance)
+    drawn = [a.streams.torch("minibatches").get_state() for a in (native, torch_)]
+    assert torch.equal(*drawn)
+
+
+def test_masked_actions_are_learnt_as_torch_does() -> None:
+    """Masked actions have no probability, no entropy and no gradient."""
+    options = {**SMALL, "masked": True, "ent_coef": 0.05}
+    native, metrics = learnt(PPO, "native", "CartPole-v1", torch.float64, **options)
+    torch_, expected = learnt(PPO, "torch", "CartPole-v1", torch.float64, **options)
+    plain, _ = learnt(PPO, "torch", "CartPole-v1", torch.float64, **options | {"masked": False})
+    assert relative_error(native.optimizer.parameters, torch_.optimizer.parameters) < 1e-10
+    assert metrics == pytest.approx(expected, rel=1e-9)
+    assert relative_error(plain.optimizer.parameters, torch_.optimizer.parameters) > 1e-3
+
+
+@pytest.mark.parametrize("env", ENVS)
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a2c_update_equals_torch(env: str, normalize: bool) -> None:
+    """One step of RMSprop on the whole rollout."""
+    options = {"n_envs": 4, "n_steps": 40, "normalize_advantages": normalize, "ent_coef": 0.01}
+    native, metrics = learnt(A2C, "native", env, torch.float64, **options)
+    torch_, expected = learnt(A2C, "torch", env, torch.float64, **options)
+    assert relative_error(native.optimizer.parameters, torch_.optimizer.parameters) < 1e-10
+    assert metrics == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize(("target_kl", "steps"), [(1e-6, 0), (0.025, 39)])
+def test_target_kl_ends_the_epochs_where_torch_does(target_kl: float, steps: int) -> None:
+    """So many steps, and the stream of orders where the torch backend leaves it."""
+    options = {**SMALL, "n_epochs": 20, "target_kl": target_kl}
+    native, metrics = learnt(PPO, "native", "CartPole-v1", torch.float64, **options)
+    torch_, expected = learnt(PPO, "torch", "CartPole-v1", torch.float64, **options)
+    assert native.clock.gradient_steps == torch_.clock.gradient_steps == steps
+    assert metrics == pytest.approx(expected, rel=1e-9)
+    drawn = [a.streams.torch("minibatches").get_state() for a in (native, torch_)]
+    assert torch.equal(*drawn)
+
+
+class Watching(Callback):
+    """Keeps the metrics of every gradient step, and the parameters after it."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, float]] = []
+
+    def on_train_batch(self, **kwargs: Any) -> None:
+        self.seen.append((kwargs["gradient_step"], kwargs["metrics"]["value_loss"]))
+
+
+@pytest.mark.parametrize("target_kl", [None, 0.001])
+def test_watching_every_step_changes_nothing(target_kl: float | None) -> None:
+    """A callback on_train_batch is called after each step and the training keeps its bits."""
+    watching = Watching()
+    runs = [
+        PPO("CartPole-v1", backend="native", callbacks=c, target_kl=target_kl, **SMALL)
+        for c in ([], [watching])
+    ]
+    metrics = [run.train(320) for run in runs]
+    assert torch.equal(runs[0].optimizer.parameters, runs[1].optimizer.parameters)
+    assert [step for step, _ in watching.seen] == list(range(1, runs[1].clock.gradient_steps + 1))
+    assert runs[0].clock.gradient_steps == runs[1].clock.gradient_steps
+    assert metrics[0]["value_loss"] == pytest.approx(metrics[1]["value_loss"], rel=1e-12)
+
+
+@pytest.mark.parametrize("backends", [("native", "torch"), ("torch", "native")])
+def test_a_checkpoint_resumes_with_the_other_backend(
+    backends: tuple[str, str], tmp_path: Any
+) -> None:
+    """After a switch the next update is the one that the first backend would have made."""
+    before, after = backends
+    run = PPO("CartPole-v1", backend=before, **SMALL)
+    run.train(320)
+    run.save(tmp_path / "run.safetensors")
+    switched = PPO.from_checkpoint(tmp_path / "run.safetensors", backend=after)
+    assert switched.learner.backend == after
+    run.train(160)
+    switched.train(160)
+    assert relative_error(switched.optimizer.parameters, run.optimizer.parameters) < 1e-5
+
+
+def test_native_runs_are_exact_across_a_checkpoint(tmp_path: Any) -> None:
+    """2N env steps are N, a checkpoint, and N more, to the bit."""
+    options = {**SMALL, "learning_rate": 1e-3}
+    whole = PPO("Pendulum-v1", backend="native", **options)
+    whole.train(640)
+    half = PPO("Pendulum-v1", backend="native", **options)
+    half.train(320)
+    half.save(tmp_path / "half.safetensors")
+    rest = PPO.from_checkpoint(tmp_path / "half.safetensors")
+    rest.train(320)
+    assert torch.equal(whole.optimizer.parameters, rest.optimizer.parameters)
+
+
+def test_auto_takes_native_where_it_can() -> None:
+    """The default policies on the CPU are learnt natively, and the learner says so."""
+    assert str(PPO("CartPole-v1").learner) == "native (the fastest there is)"
+    assert PPO("Pendulum-v1").learner.backend == "native"
+    assert A2C("CartPole-v1").learner.backend == "native"
+
+
+class Custom(DiscretePolicy):
+    """A policy that may compute anything."""
+
+
+def test_auto_says_why_it_is_torch() -> None:
+    """A policy that native does not know is torch's, with the reason."""
+    learner = PPO("CartPole-v1", policy=Custom(4, 2)).learner
+    assert learner.backend == "torch"
+    assert learner.reason == "not native: it learns the default MLP policies, not a Custom"
+
+
+def test_native_refuses_what_it_cannot_do() -> None:
+    """Asked for by name, the reason is an error before any work."""
+    with pytest.raises(BackendError, match="learns the default MLP policies, not a Custom"):
+        PPO("CartPole-v1", policy=Custom(4, 2), backend="native")
+    frozen = DiscretePolicy(4, 2)
+    frozen.critic.requires_grad_(False)
+    with pytest.raises(BackendError, match="some are frozen"):
+        PPO("CartPole-v1", policy=frozen, backend="native")
