@@ -140,7 +140,8 @@ def integration(session: nox.Session) -> None:
         "tests/test_resume.py", "tests/test_bench.py",
         "tests/test_ppo_against_stable_baselines3.py",
         "tests/test_offline_against_d3rlpy.py",
-        "tests/test_offpolicy_against_stable_baselines3.py", *session.posargs,
+        "tests/test_offpolicy_against_stable_baselines3.py",
+        "tests/test_preprocessing_against_stable_baselines3.py", *session.posargs,
     )  # fmt: skip
 
 

@@ -41,6 +41,7 @@ API = {
     "rlox.rollout_actors": "how policies act in a rollout",
     "rlox.spaces": "nested spaces by leaf",
     "rlox.observations": "observations as they are kept",
+    "rlox.preprocessing": "normalisation and frame stacking",
     "rlox.actions": "action rows and masks",
     "rlox.masks": "where envs give masks",
     "rlox.distributions": "distributions of actions",

@@ -181,12 +181,14 @@ def test_predict_carries_the_memory() -> None:
                     torch.tensor([number]), state * (not start)
                 )
                 expected.append(int(distribution.mode()))
-        memory, single = None, []
+        memory: Any = None
+        single = []
         for number, start in zip(obs, starts, strict=True):
             action, memory = ppo.predict(number, state=memory, episode_start=start)
             single.append(action)
         assert single == expected
-        np.testing.assert_allclose(memory, state.numpy(), atol=1e-6)
+        assert memory is not None
+        np.testing.assert_allclose(memory["memory"], state.numpy(), atol=1e-6)
         memory = None
         for number, start, action in zip(obs, starts, expected, strict=True):
             actions, memory = ppo.predict(
@@ -219,7 +221,7 @@ def test_restored_policies_act_alike(tmp_path: Path) -> None:
                     for algorithm, state in zip((ppo, restored), states, strict=True)
                 )
                 assert one == other
-            assert np.array_equal(*states)
+            assert np.array_equal(states[0]["memory"], states[1]["memory"])
 
 
 def test_batch_size_must_hold_whole_sequences() -> None:

@@ -10,8 +10,10 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
+from rlox.errors import SpaceError
+from rlox.preprocessing import Preprocessor
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.ppo import PPO
 
@@ -80,21 +82,32 @@ def nested(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 # gymnasium's vector envs pass numbers on as NumPy's scalars, and its boxes warn of them
 @pytest.mark.filterwarnings("ignore:.*Casting input x to numpy array")
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=20,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
 @given(
     algorithm=st.sampled_from(list(ALGORITHMS)),
     observation_space=nested(st.one_of(leaf, image)),
     action_space=nested(leaf),
+    extras=st.sampled_from([{}, {"recurrent": "gru", "memory_size": 4}, {"frame_stack": 2}]),
 )
 def test_any_space_trains_acts_and_is_restored(
-    algorithm: Any, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]
+    algorithm: Any,
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+    extras: dict[str, Any],
 ) -> None:
     """Two iterations, actions of the space for one observation and batches, equal once restored."""
 
     def make() -> Anything:
         return Anything(observation_space, action_space)
 
-    options = ALGORITHMS[algorithm]
+    if "frame_stack" in extras:
+        assume(can_be_stacked(observation_space))
+    options = {**ALGORITHMS[algorithm], **extras, "normalize_rewards": True}
     with algorithm(make, **options) as trained, tempfile.TemporaryDirectory() as folder:
         metrics = trained.train(2 * 16)
         assert np.isfinite([metrics["policy_loss"], metrics["value_loss"]]).all()
@@ -110,6 +123,15 @@ def test_any_space_trains_acts_and_is_restored(
         batch = trained.collector.env.reset_all(0)
         space = gymnasium.vector.utils.batch_space(action_space, 2)
         assert space.contains(trained.predict(batch))
+
+
+def can_be_stacked(space: spaces.Space[Any]) -> bool:
+    """Return whether images keep more pixels than channels."""
+    try:
+        Preprocessor(space, normalize=False, frame_stack=2)
+    except SpaceError:
+        return False
+    return True
 
 
 def same(one: Any, other: Any) -> bool:

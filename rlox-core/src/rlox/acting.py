@@ -40,6 +40,7 @@ def predict(
     deterministic: bool,
     *,
     action_masks: npt.ArrayLike | None = None,
+    preprocess: Callable[[Any], Any] | None = None,
     generator: torch.Generator | None = None,
     device: torch.device | str = "cpu",
 ) -> Any:
@@ -54,6 +55,7 @@ def predict(
         deterministic: the mode of the action distribution rather than a sample.
         action_masks: of one action (mask_size,) or of a batch (B, mask_size), 1 where a choice is
             possible, see :mod:`rlox.actions`; none: nothing is masked.
+        preprocess: from the batch as it is kept to what the policy sees; none: the same.
         generator: source of the samples for policies that draw from their attribute ``generator``,
             so that acting disturbs no training; none: the policy's own.
         device: where the policy lives.
@@ -66,7 +68,7 @@ def predict(
         SpaceError: the actions or the policy take no masks.
         ValueError: ``obs`` or ``action_masks`` has another shape, or a mask allows nothing.
     """
-    given = _prepare(observation_space, action_space, obs, action_masks, device)
+    given = _prepare(observation_space, action_space, obs, action_masks, preprocess, device)
     choose: Any = policy.deterministic if deterministic else policy.get_action_and_logprob
     masks = () if given.masks is None else (given.masks,)
     if masks:
@@ -87,6 +89,7 @@ def predict_with_memory(
     state: npt.NDArray[np.float32] | None = None,
     episode_start: npt.ArrayLike | None = None,
     action_masks: npt.ArrayLike | None = None,
+    preprocess: Callable[[Any], Any] | None = None,
     generator: torch.Generator | None = None,
     device: torch.device | str = "cpu",
 ) -> tuple[Any, npt.NDArray[np.float32]]:
@@ -102,13 +105,14 @@ def predict_with_memory(
         episode_start: (B,) bool, or one, whether an episode begins with the observation, which
             empties the memory; none: nowhere.
         action_masks: see :func:`predict`.
+        preprocess: see :func:`predict`.
         generator: source of the samples.
         device: where the policy lives.
 
     Raises:
         ValueError: an argument has another shape.
     """
-    given = _prepare(observation_space, action_space, obs, action_masks, device)
+    given = _prepare(observation_space, action_space, obs, action_masks, preprocess, device)
     shape = (given.size, policy.state_size)
     memory = np.zeros(shape, np.float32) if state is None else np.array(state, np.float32)
     if memory.shape != shape:
@@ -182,6 +186,7 @@ def _prepare(
     action_space: gymnasium.Space[Any],
     obs: Any,
     action_masks: npt.ArrayLike | None,
+    preprocess: Callable[[Any], Any] | None,
     device: torch.device | str,
 ) -> _Given:
     if isinstance(obs, Mapping) and MASK_KEY in obs and action_masks is None:
@@ -194,6 +199,8 @@ def _prepare(
     if action_masks is not None:
         given = np.asarray(action_masks)[None] if single else np.asarray(action_masks)
         masks = torch.from_numpy(rows.check_masks(given, size)).to(device)
+    if preprocess is not None:
+        batch = preprocess(batch)
     tensors = map_leaves(lambda leaf: torch.from_numpy(leaf).to(device), batch)
     return _Given(tensors, masks, size, single, rows)
 

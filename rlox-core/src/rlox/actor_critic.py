@@ -26,7 +26,7 @@ from rlox.nn import (
     torch_threads,
 )
 from rlox.policies import make_policy
-from rlox.protocols import OnPolicyActor, RecurrentActor, VecEnv
+from rlox.protocols import OnPolicyActor, RecurrentActor
 from rlox.runner import Hooks
 from rlox.seeding import SeedStreams
 
@@ -53,6 +53,9 @@ class ActorCritic:
         network: how the default policies see boxes; see :data:`rlox.nn.EncoderKind`.
         recurrent: kind of the default policies' memory, ``"none"``, ``"lstm"`` or ``"gru"``.
         memory_size: units of the memory.
+        normalize_observations: see :class:`rlox.collectors.RolloutCollector`.
+        normalize_rewards: see there.
+        frame_stack: see there.
         max_grad_norm: bound of the gradient's Euclidean norm.
         n_envs: number of envs N.
         gamma: discount in [0, 1].
@@ -80,6 +83,9 @@ class ActorCritic:
         network: EncoderKind = "auto",
         recurrent: Literal["none", "lstm", "gru"] = "none",
         memory_size: int = 64,
+        normalize_observations: bool = False,
+        normalize_rewards: bool = False,
+        frame_stack: int = 1,
         max_grad_norm: float = 0.5,
         n_envs: int | None = None,
         gamma: float = 0.99,
@@ -103,6 +109,9 @@ class ActorCritic:
             gae_lambda=gae_lambda,
             backend=env_backend,
             vectorization=vectorization,
+            normalize_observations=normalize_observations,
+            normalize_rewards=normalize_rewards,
+            frame_stack=frame_stack,
         )
         if policy is None:
             policy = partial(
@@ -113,7 +122,8 @@ class ActorCritic:
                 memory_size=memory_size,
                 generator=streams.torch("policy"),
             )
-        self.policy: Any = _module(policy, self.collector.env)
+        spaces = self.collector.observation_space, self.collector.env.action_space
+        self.policy: Any = _module(policy, *spaces)
         if getattr(self.policy, "generator", ...) is None:
             setattr(self.policy, "generator", streams.torch("policy"))  # noqa: B010
         self.policy.to(self.device)
@@ -139,35 +149,44 @@ class ActorCritic:
         Args:
             obs: one observation or a batch (B, *shape), nested as the observation space is.
             deterministic: the mode of the action distribution rather than a sample.
-            state: what the policy remembers: what this method returned with the last actions, none
-                at the beginning. If it is left out, each observation is an episode's first.
-            episode_start: bool or (B,) bools, whether an episode begins with the observation, which
-                empties the memory; none: nowhere.
+            state: what is remembered of the episodes, frames and the policy's memory: what this
+                method returned with the last actions, none at the beginning. If it is left out,
+                each observation is an episode's first.
+            episode_start: bool or (B,) bools, whether an episode begins with the observation, of
+                which nothing is remembered; none: nowhere.
             action_masks: (mask_size,) or (B, mask_size), see :mod:`rlox.actions`; none: nothing is
                 masked.
 
         Returns:
             The action or actions, see :func:`rlox.acting.predict`; if ``state`` is given, a pair of
-            them and the next state, which is none for a policy without a memory.
+            them and the next state, which is none where there is nothing to remember.
         """
-        env = self.collector.env
-        spaces = env.observation_space, env.action_space
+        env, preprocessor = self.collector.env, self.collector.preprocessor
+        following: dict[str, Any] = {}
+        before = {} if state is UNSET or state is None else state
+
+        def preprocess(batch: Any) -> Any:
+            assert preprocessor is not None
+            seen = preprocessor.see(batch, before.get("frames"), episode_start)
+            if preprocessor.has_frames:
+                following["frames"] = seen
+            return seen
+
         common: dict[str, Any] = {
             "action_masks": action_masks,
+            "preprocess": None if preprocessor is None else preprocess,
             "generator": self._streams.torch("predict"),
             "device": self.device,
         }
-        following = None
+        asked = (self.policy, env.observation_space, env.action_space, obs, deterministic)
         with torch_threads(self.threads):
             if isinstance(self.policy, RecurrentActor):
-                before = None if state is UNSET else state
-                actions, following = predict_with_memory(
-                    self.policy, *spaces, obs, deterministic,
-                    state=before, episode_start=episode_start, **common,
-                )  # fmt: skip
+                actions, following["memory"] = predict_with_memory(
+                    *asked, state=before.get("memory"), episode_start=episode_start, **common
+                )
             else:
-                actions = predict(self.policy, *spaces, obs, deterministic, **common)
-        return actions if state is UNSET else (actions, following)
+                actions = predict(*asked, **common)
+        return actions if state is UNSET else (actions, following or None)
 
     def close(self) -> None:
         """Free the resources of the envs that were made here."""
@@ -188,14 +207,18 @@ class ActorCritic:
         self.collector.load_state_dict(state["collector"])
 
 
-def _module(policy: nn.Module | PolicyMaker, env: VecEnv) -> nn.Module:
+def _module(
+    policy: nn.Module | PolicyMaker,
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+) -> nn.Module:
     if not isinstance(policy, nn.Module):
         if not callable(policy):
             raise TypeError(
                 f"policy must be a torch.nn.Module or a callable that makes one, got {policy!r}; "
                 "the option network takes names"
             )
-        policy = policy(env.observation_space, env.action_space)
+        policy = policy(observation_space, action_space)
     if not isinstance(policy, (OnPolicyActor, RecurrentActor)):
         raise TypeError(
             f"{type(policy).__name__} lacks methods of a policy; see rlox.protocols.OnPolicyActor"

@@ -13,7 +13,8 @@ from rlox.actions import ActionRows
 from rlox.batch import RolloutBatch
 from rlox.gym_vec_env import Vectorization
 from rlox.observations import ObservationRows
-from rlox.protocols import MaskingVecEnv, OnPolicyActor, RecurrentActor
+from rlox.preprocessing import Preprocessor, RewardScaler
+from rlox.protocols import MaskingVecEnv, OnPolicyActor, RecurrentActor, VecEnvStep
 from rlox.rollout import Rollout
 from rlox.rollout_actors import EnvMemory, FeedForwardActor, MemoryActor, RolloutActor
 from rlox.session import EnvSession
@@ -40,6 +41,15 @@ class RolloutCollector:
         backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
         vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
         env_kwargs: arguments of ``gymnasium.make``.
+        normalize_observations: see :class:`rlox.preprocessing.Preprocessor`.
+        normalize_rewards: see :class:`rlox.preprocessing.RewardScaler`; advantages are estimated
+            from the scaled rewards, statistics and batches keep the env's.
+        frame_stack: number of frames, see :class:`rlox.preprocessing.Preprocessor`.
+
+    Raises:
+        ConfigError: there is nothing to normalise.
+        EnvError: the env cannot be built.
+        SpaceError: the observations or actions are of a space without arrays, or cannot be stacked.
     """
 
     def __init__(
@@ -54,6 +64,9 @@ class RolloutCollector:
         backend: str = "auto",
         vectorization: Vectorization = "sync",
         env_kwargs: Mapping[str, Any] | None = None,
+        normalize_observations: bool = False,
+        normalize_rewards: bool = False,
+        frame_stack: int = 1,
     ) -> None:
         self._session = EnvSession(
             env_id,
@@ -68,7 +81,18 @@ class RolloutCollector:
         self.device = torch.device(device)
         self.gamma = gamma
         self.gae_lambda = gae_lambda
-        self._obs_rows = ObservationRows(self.env.observation_space)
+        self.preprocessor: Preprocessor | None = None
+        self.observation_space = self.env.observation_space
+        """Space of what the policy sees of one env."""
+        if normalize_observations or frame_stack > 1:
+            self.preprocessor = Preprocessor(
+                self.env.observation_space,
+                normalize=normalize_observations,
+                frame_stack=frame_stack,
+            )
+            self.observation_space = self.preprocessor.space
+        self.reward_scaler = RewardScaler(self.env.n_envs, gamma) if normalize_rewards else None
+        self._obs_rows = ObservationRows(self.observation_space)
         self._action_rows = ActionRows(self.env.action_space)
         self._memory: EnvMemory | None = None
         self._masking = self.env if isinstance(self.env, MaskingVecEnv) else None
@@ -95,6 +119,8 @@ class RolloutCollector:
         if n_steps < 1:
             raise ValueError(f"n_steps must be at least 1, got {n_steps}")
         session = self._session
+        if self.preprocessor is not None and not session.started:
+            session.obs = self.preprocessor.reset(session.obs)
         obs = session.obs
         rollout = Rollout(
             self._actor(policy), self._obs_rows, n_steps, self.env.n_envs, self.device
@@ -103,7 +129,9 @@ class RolloutCollector:
             for _ in range(n_steps):
                 actions = rollout.act(obs, self._action_masks())
                 step = self.env.step_all(self._action_rows.to_env(actions))
-                rollout.add(step)
+                if self.preprocessor is not None:
+                    step = self.preprocessor.step(obs, step)
+                rollout.add(step, self._scaled_rewards(step))
                 session.obs = obs = step["obs"]
                 if on_step is not None:
                     on_step(self.env.n_envs)
@@ -111,6 +139,11 @@ class RolloutCollector:
             # episodes go on even where a callback ends the rollout
             self.statistics.add(rollout.rewards, rollout.ended)
         return rollout.batch(obs, self.gamma, self.gae_lambda)
+
+    def _scaled_rewards(self, step: VecEnvStep) -> npt.NDArray[np.float64] | None:
+        if self.reward_scaler is None:
+            return None
+        return self.reward_scaler.scale(step["rewards"], step["terminated"] | step["truncated"])
 
     def _actor(self, policy: OnPolicyActor | RecurrentActor) -> RolloutActor:
         if not isinstance(policy, RecurrentActor):
@@ -131,8 +164,12 @@ class RolloutCollector:
         self._session.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the episode statistics, what a policy remembers, and the env's state if any."""
+        """Return episode and preprocessing statistics, the policy's memory, and the env's state."""
         state = self._session.state_dict()
+        if self.preprocessor is not None:
+            state["observations"] = self.preprocessor.state_dict()
+        if self.reward_scaler is not None:
+            state["rewards"] = self.reward_scaler.state_dict()
         if self._memory is not None:
             state["memory"] = {k: v.cpu().numpy().copy() for k, v in vars(self._memory).items()}
         return state
@@ -140,6 +177,10 @@ class RolloutCollector:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state; an env without one starts new episodes at the next collect."""
         exact = self._session.load_state_dict(state)
+        if self.preprocessor is not None:
+            self.preprocessor.load_state_dict(state["observations"])
+        if self.reward_scaler is not None:
+            self.reward_scaler.load_state_dict(state["rewards"], keep_running=exact)
         self._memory = None
         if exact and "memory" in state:
             tensors = {k: torch.tensor(v, device=self.device) for k, v in state["memory"].items()}

@@ -53,6 +53,7 @@ class Rollout:
         self._actions: list[Tensor] = []
         self._log_probs: list[Tensor] = []
         self._masks: list[Tensor] = []
+        self._scaled_rewards: list[npt.NDArray[Any]] = []
         self._taken = 0
 
     @property
@@ -86,10 +87,17 @@ class Rollout:
         rows: npt.NDArray[Any] = action.cpu().numpy()
         return rows
 
-    def add(self, step: VecEnvStep) -> None:
-        """Keep what the envs answered."""
+    def add(self, step: VecEnvStep, scaled_rewards: npt.NDArray[Any] | None = None) -> None:
+        """Keep what the envs answered.
+
+        Args:
+            step: its observations as the policy sees them.
+            scaled_rewards: (N,) to estimate advantages from; none: the rewards.
+        """
         t = self._taken
         self._rewards[t] = step["rewards"]
+        if scaled_rewards is not None:
+            self._scaled_rewards.append(scaled_rewards)
         self._terminated[t] = step["terminated"]
         self._truncated[t] = cut = step["truncated"]
         if cut.any():
@@ -118,8 +126,11 @@ class Rollout:
         values, cut_values, next_values = self._actor.values(obs, self._tensors(next_obs))
         final_values = np.zeros(self._shape, np.float32)
         final_values[self._truncated] = cut_values.cpu().numpy()
+        rewards = self._rewards
+        if self._scaled_rewards:
+            rewards = np.array(self._scaled_rewards, np.float32)
         advantages, returns = kernels.backend().compute_gae_time_major(
-            self._rewards,
+            rewards,
             values.cpu().numpy().reshape(self._shape),
             self._terminated,
             self._truncated,

@@ -55,6 +55,11 @@ class EnvSession:
         self._obs: Any = None
 
     @property
+    def started(self) -> bool:
+        """Whether the envs were reset."""
+        return self._obs is not None
+
+    @property
     def obs(self) -> Any:
         """Observations to act on, as in ``VecEnvStep``; the first look resets the envs."""
         if self._obs is None:
@@ -72,7 +77,7 @@ class EnvSession:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the episode statistics and, where the env can tell it, the env's state."""
-        started = self._obs is not None
+        started = self.started
         stateful = started and isinstance(self.env, StatefulVecEnv)
         return {
             "started": started,

@@ -15,7 +15,7 @@ from gymnasium import spaces
 
 from rlox.errors import SpaceError
 
-__all__ = ["is_nested", "join", "leaf_spaces", "map_leaves", "split"]
+__all__ = ["channels_first", "is_nested", "join", "leaf_spaces", "map_leaves", "split"]
 
 Space = gymnasium.Space[Any]
 
@@ -23,6 +23,11 @@ Space = gymnasium.Space[Any]
 def is_nested(space: Space) -> bool:
     """Return whether the space's values are dicts of leaves here."""
     return isinstance(space, (spaces.Dict, spaces.Tuple))
+
+
+def channels_first(shape: tuple[int, ...]) -> bool:
+    """Return whether an image's channels are its first dimension: of three the shorter end one."""
+    return len(shape) == 3 and shape[0] < shape[2]
 
 
 def leaf_spaces(space: Space) -> dict[str, Space]:

@@ -33,6 +33,18 @@ RECURRENT = choice("none", help="kind of the policy's memory", source=f"{HUANG},
 MEMORY_SIZE = count(
     64, unit="units", help="size of the memory, one each for policy and value", source="rlox"
 )
+NORMALIZE_OBSERVATIONS = flag(
+    False, help="normalise boxes of floats by running moments, clip to ±10",
+    source=f"{HUANG}, continuous details 6 and 7",
+)  # fmt: skip
+NORMALIZE_REWARDS = flag(
+    False, help="divide rewards by the deviation of discounted returns, clip to ±10",
+    source=f"{HUANG}, continuous details 8 and 9",
+)  # fmt: skip
+FRAME_STACK = count(
+    1, unit="env steps", help="number of last observations that are seen as one",
+    source=f"{HUANG}, Atari detail 8",
+)  # fmt: skip
 
 
 class PPOConfig(Config):
@@ -99,6 +111,9 @@ class PPOConfig(Config):
     network: Literal["auto", "mlp", "cnn"] = NETWORK
     recurrent: Literal["none", "lstm", "gru"] = RECURRENT
     memory_size: int = MEMORY_SIZE
+    normalize_observations: bool = NORMALIZE_OBSERVATIONS
+    normalize_rewards: bool = NORMALIZE_REWARDS
+    frame_stack: int = FRAME_STACK
     backend: str = BACKEND
     env_backend: str = ENV_BACKEND
     vectorization: Literal["sync", "async"] = VECTORIZATION
@@ -172,6 +187,9 @@ class A2CConfig(Config):
     network: Literal["auto", "mlp", "cnn"] = NETWORK
     recurrent: Literal["none", "lstm", "gru"] = RECURRENT
     memory_size: int = MEMORY_SIZE
+    normalize_observations: bool = NORMALIZE_OBSERVATIONS
+    normalize_rewards: bool = NORMALIZE_REWARDS
+    frame_stack: int = FRAME_STACK
     backend: str = BACKEND
     env_backend: str = ENV_BACKEND
     vectorization: Literal["sync", "async"] = VECTORIZATION

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from rlox.errors import SpaceError
 from rlox.nn.mlp import orthogonal
-from rlox.spaces import is_nested, leaf_spaces
+from rlox.spaces import channels_first, is_nested, leaf_spaces
 
 __all__ = [
     "CombinedEncoder",
@@ -110,15 +110,11 @@ def _is_image(space: Space, kind: EncoderKind) -> bool:
     ) >= MINATAR_PIXELS
 
 
-def _channels_first(space: Space) -> bool:
-    shape = space.shape
-    return shape is not None and len(shape) == 3 and shape[0] < shape[2]
-
-
 def _image_shape(space: Space) -> tuple[int, int, int]:
     """Return height, width and channels."""
-    first, second, third = (*(space.shape or ()), 1)[:3]
-    return (second, third, first) if _channels_first(space) else (first, second, third)
+    shape = space.shape or ()
+    first, second, third = (*shape, 1)[:3]
+    return (second, third, first) if channels_first(shape) else (first, second, third)
 
 
 def _scale(space: Space) -> float:
@@ -193,7 +189,7 @@ class ConvolutionalEncoder(nn.Module):
     ) -> None:
         super().__init__()
         height, width, channels = _image_shape(space)
-        self._channels_first = _channels_first(space)
+        self._channels_first = channels_first(space.shape or ())
         self._scale = _scale(space)
         self.convolutions = nn.ModuleList()
         for n_out, size, stride in filters:

@@ -1,0 +1,12 @@
+"""What happens to observations and rewards between the envs and the networks.
+
+It belongs to the model: its statistics are saved in checkpoints, change while rollouts are
+collected and at no other time, and apply alike where the policy acts for a user.
+"""
+
+from rlox.preprocessing.frames import FrameStack
+from rlox.preprocessing.moments import Moments
+from rlox.preprocessing.observations import Preprocessor
+from rlox.preprocessing.rewards import RewardScaler
+
+__all__ = ["FrameStack", "Moments", "Preprocessor", "RewardScaler"]

@@ -1,0 +1,62 @@
+"""Running mean and variance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["CLIP", "EPSILON", "Moments"]
+
+CLIP = 10.0
+"""Bound of normalised numbers."""
+
+EPSILON = 1e-8
+"""Added to variances."""
+
+
+class Moments:
+    """Mean and variance of everything seen so far, in float64.
+
+    Before the first update they are 0 and 1, with the weight of 10⁻⁴ observations.
+
+    Args:
+        shape: of one observation.
+
+    Source:
+        Chan et al. 1979, "Updating formulae and a pairwise algorithm for computing sample
+        variances"; openai/baselines, running_mean_std.
+    """
+
+    def __init__(self, shape: tuple[int, ...] = ()) -> None:
+        self.mean = np.zeros(shape)
+        self.variance = np.ones(shape)
+        self.count = 1e-4
+
+    def update(self, values: npt.NDArray[Any]) -> None:
+        """Take in values (B, *shape)."""
+        values = np.asarray(values, np.float64)
+        mean, variance, count = values.mean(0), values.var(0), len(values)
+        total = self.count + count
+        difference = mean - self.mean
+        squares = (
+            self.variance * self.count
+            + variance * count
+            + difference**2 * self.count * count / total
+        )
+        self.mean = self.mean + difference * count / total
+        self.variance = squares / total
+        self.count = total
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return mean, variance and count."""
+        return {"mean": self.mean, "variance": self.variance, "count": self.count}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore them."""
+        shape = self.mean.shape
+        self.mean = np.array(state["mean"], np.float64).reshape(shape)
+        self.variance = np.array(state["variance"], np.float64).reshape(shape)
+        self.count = float(state["count"])

@@ -1,0 +1,159 @@
+"""Observations as the networks see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from rlox.errors import ConfigError
+from rlox.observations import ObservationRows
+from rlox.preprocessing.frames import FrameStack
+from rlox.preprocessing.moments import CLIP, EPSILON, Moments
+from rlox.protocols import VecEnvStep
+from rlox.spaces import is_nested, leaf_spaces, map_leaves
+
+__all__ = ["Preprocessor"]
+
+Space = gymnasium.Space[Any]
+
+
+class Preprocessor:
+    """Normalises observations and stacks the last few of an episode.
+
+    Boxes of floats are normalised number by number with the moments of all observations that
+    rollouts collected, and clipped to ±10 (Huang et al. 2022, continuous details 6 and 7; the
+    numbers are those of Stable-Baselines3's VecNormalize). Then frames are stacked; an episode
+    begins with copies of its first observation, as in gymnasium's FrameStackObservation.
+
+    Args:
+        space: of one env's observation.
+        normalize: normalise.
+        frame_stack: number of frames; 1 stacks nothing.
+
+    Raises:
+        ConfigError: there is nothing to normalise.
+        SpaceError: the frames cannot be stacked.
+    """
+
+    def __init__(self, space: Space, *, normalize: bool, frame_stack: int) -> None:
+        leaves = leaf_spaces(space)
+        self._rows = ObservationRows(space)
+        self.moments = {
+            name: Moments(leaf.shape or ())
+            for name, leaf in leaves.items()
+            if normalize and isinstance(leaf, spaces.Box) and leaf.dtype.kind == "f"
+        }
+        """By leaf name; the name is empty where the space is not nested."""
+        if normalize and not self.moments:
+            raise ConfigError(f"normalize_observations: no leaf of {space} is a Box of floats")
+        for name in self.moments:
+            leaves[name] = spaces.Box(-CLIP, CLIP, leaves[name].shape, np.float32)
+        self._stacks: Any = None
+        if frame_stack > 1:
+            stacks = {name: FrameStack(leaf, frame_stack) for name, leaf in leaves.items()}
+            leaves = {name: stack.space for name, stack in stacks.items()}
+            self._stacks = stacks if is_nested(space) else stacks[""]
+        self.space: Space = spaces.Dict(leaves) if is_nested(space) else leaves[""]
+        """Space of what the networks see; of a nested space a Dict by leaf name."""
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether what the networks see depends on what they saw before."""
+        return self._stacks is not None
+
+    def reset(self, obs: Any) -> Any:
+        """Take in the first observations (N, *shape) of all envs; return what is seen."""
+        self._update(obs)
+        return self.begin(obs)
+
+    def step(self, before: Any, step: VecEnvStep) -> VecEnvStep:
+        """Take in a step's observations; return it with what is seen instead.
+
+        Args:
+            before: what was seen before the step.
+            step: as the envs gave it.
+        """
+        self._update(step["obs"])
+        seen = final = self.follow(before, step["final_obs"])
+        ended = step["terminated"] | step["truncated"]
+        if ended.any():
+            first = self.begin(map_leaves(lambda leaf: leaf[ended], step["obs"]))
+            seen = map_leaves(lambda leaf, new: _with_rows(leaf, ended, new), final, first)
+        return {
+            "obs": seen,
+            "rewards": step["rewards"],
+            "terminated": step["terminated"],
+            "truncated": step["truncated"],
+            "final_obs": final,
+        }
+
+    def begin(self, obs: Any) -> Any:
+        """Return what is seen where episodes begin with ``obs`` (B, *shape)."""
+        normalized = self._normalized(obs)
+        if self._stacks is None:
+            return normalized
+        return map_leaves(FrameStack.fill, self._stacks, normalized)
+
+    def follow(self, before: Any, obs: Any) -> Any:
+        """Return what is seen where ``obs`` (B, *shape) follows what was seen before."""
+        normalized = self._normalized(obs)
+        if self._stacks is None:
+            return normalized
+        return map_leaves(FrameStack.push, self._stacks, before, normalized)
+
+    def see(self, obs: Any, before: Any, episode_start: npt.ArrayLike | None) -> Any:
+        """Return what is seen of B observations, and take in nothing.
+
+        Args:
+            obs: (B, *shape)
+            before: what was seen before them; none: episodes begin with all.
+            episode_start: bool or (B,) bools, with which of them episodes begin; none: with none.
+        """
+        first = self.begin(obs)
+        if before is None or self._stacks is None:
+            return first
+        seen = self.follow(before, obs)
+        if episode_start is None:
+            return seen
+        size = len(next(iter(seen.values())) if isinstance(seen, dict) else seen)
+        rows = np.broadcast_to(np.asarray(episode_start, np.bool_), (size,))
+        return map_leaves(lambda leaf, new: _with_rows(leaf, rows, new[rows]), seen, first)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the moments."""
+        return {name: moments.state_dict() for name, moments in self.moments.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the moments."""
+        for name, moments in self.moments.items():
+            moments.load_state_dict(state[name])
+
+    def _update(self, obs: Any) -> None:
+        for name, moments in self.moments.items():
+            moments.update(obs[name] if isinstance(obs, dict) else obs)
+
+    def _normalized(self, obs: Any) -> Any:
+        if isinstance(obs, dict):
+            return self._rows.stored({name: self._leaf(name, leaf) for name, leaf in obs.items()})
+        return self._rows.stored(self._leaf("", obs))
+
+    def _leaf(self, name: str, leaf: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        moments = self.moments.get(name)
+        if moments is None:
+            return leaf
+        standardised = (leaf - moments.mean) / np.sqrt(moments.variance + EPSILON)
+        clipped: npt.NDArray[Any] = np.clip(standardised, -CLIP, CLIP)
+        return clipped
+
+
+def _with_rows(
+    leaf: npt.NDArray[Any], rows: npt.NDArray[np.bool_], new: npt.NDArray[Any]
+) -> npt.NDArray[Any]:
+    changed: npt.NDArray[Any] = leaf.copy()
+    changed[rows] = new
+    return changed
