@@ -237,9 +237,9 @@ def test_a_policy_may_be_made_from_the_spaces() -> None:
     ppo = make(policy=make_it)
     assert seen == [((4,), 2)]
     ppo.train(32)
-    with pytest.raises(TypeError, match="Linear lacks methods of a policy"):
+    with pytest.raises(TypeError, match="got Linear, which lacks get_action"):
         make(policy=lambda *_: torch.nn.Linear(4, 2))
-    with pytest.raises(TypeError, match="'cnn'; the option network takes names"):
+    with pytest.raises(TypeError, match=r"methods of .*, got str"):
         make(policy="cnn")
 
 

@@ -26,7 +26,7 @@ from rlox.nn import (
     torch_threads,
 )
 from rlox.policies import make_policy
-from rlox.protocols import OnPolicyActor, RecurrentActor
+from rlox.protocols import RecurrentActor
 from rlox.runner import Hooks
 from rlox.seeding import SeedStreams
 
@@ -95,7 +95,7 @@ class ActorCritic:
         device: str = "cpu",
         threads: int | None = 1,
     ) -> None:
-        if policy is not None:
+        if policy is not None and (isinstance(policy, nn.Module) or not callable(policy)):
             _require_actor(policy)
         self.device = find_device(device)
         self.threads = threads
@@ -113,8 +113,8 @@ class ActorCritic:
             normalize_rewards=normalize_rewards,
             frame_stack=frame_stack,
         )
-        if policy is None:
-            policy = partial(
+        if not isinstance(policy, nn.Module):
+            make = policy or partial(
                 make_policy,
                 hidden=hidden,
                 network=network,
@@ -122,8 +122,9 @@ class ActorCritic:
                 memory_size=memory_size,
                 generator=streams.torch("policy"),
             )
-        spaces = self.collector.observation_space, self.collector.env.action_space
-        self.policy: Any = _module(policy, *spaces)
+            policy = make(self.collector.observation_space, self.collector.env.action_space)
+            _require_actor(policy)
+        self.policy: Any = policy
         if getattr(self.policy, "generator", ...) is None:
             setattr(self.policy, "generator", streams.torch("policy"))  # noqa: B010
         self.policy.to(self.device)
@@ -207,25 +208,6 @@ class ActorCritic:
         self.collector.load_state_dict(state["collector"])
 
 
-def _module(
-    policy: nn.Module | PolicyMaker,
-    observation_space: gymnasium.Space[Any],
-    action_space: gymnasium.Space[Any],
-) -> nn.Module:
-    if not isinstance(policy, nn.Module):
-        if not callable(policy):
-            raise TypeError(
-                f"policy must be a torch.nn.Module or a callable that makes one, got {policy!r}; "
-                "the option network takes names"
-            )
-        policy = policy(observation_space, action_space)
-    if not isinstance(policy, (OnPolicyActor, RecurrentActor)):
-        raise TypeError(
-            f"{type(policy).__name__} lacks methods of a policy; see rlox.protocols.OnPolicyActor"
-        )
-    return policy
-
-
 def fit_to_env(config: ConfigT, env: Any) -> ConfigT:
     """Return the config with the number of envs that ``env`` is, where it cannot be copied.
 
@@ -246,6 +228,8 @@ def fit_to_env(config: ConfigT, env: Any) -> ConfigT:
 
 
 def _require_actor(policy: object) -> None:
+    if isinstance(policy, RecurrentActor):
+        return
     methods = ("get_action_and_logprob", "get_value", "get_logprob_and_entropy", "deterministic")
     missing = [name for name in methods if not callable(getattr(policy, name, None))]
     if not isinstance(policy, nn.Module) or missing:
