@@ -140,6 +140,7 @@ def integration(session: nox.Session) -> None:
         "tests/test_resume.py", "tests/test_bench.py",
         "tests/test_ppo_against_stable_baselines3.py",
         "tests/test_offline_against_d3rlpy.py",
+        "tests/test_offline_to_online.py",
         "tests/test_offpolicy_against_stable_baselines3.py",
         "tests/test_preprocessing_against_stable_baselines3.py", *session.posargs,
     )  # fmt: skip
@@ -219,5 +220,5 @@ def learn(session: nox.Session) -> None:
 def benchmarks(session: nox.Session) -> None:
     """Measure rlox and its peers side by side; results go to ``benchmarks/results``."""
     sync(session, "--group", "benchmark")
-    for script in ("ppo_end_to_end", "kernels", "replay", "start_up"):
+    for script in ("ppo_end_to_end", "offline", "kernels", "replay", "start_up"):
         session.run("python", f"benchmarks/{script}.py", *session.posargs)

@@ -1,0 +1,111 @@
+"""Gradient steps per second of the offline algorithms: rlox and d3rlpy.
+
+Equal networks (two layers of 256), batch size, data and one torch thread each, both in one process
+and in turn, so that a busy machine slows both alike. A gradient step includes drawing its
+minibatch; d3rlpy runs without its loop and its logging.
+
+    python benchmarks/offline.py [--rounds 9]
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import rlox
+import torch
+from measure import interleave, machine, ratio_summary, summary, write
+from rlox_offline.datasets import Dataset
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import d3rlpy
+
+OBS_DIM, ACT_DIM = 17, 6
+"""Of HalfCheetah."""
+
+N, EPISODE, BATCH = 20_000, 1_000, 256
+
+STEPS = {"bc": 200, "td3_bc": 100, "iql": 100, "cql": 10}
+"""Gradient steps of one run."""
+
+
+def main() -> None:
+    """Measure and write ``benchmarks/results/offline.json``."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=9)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    where = machine(["rlox-core", "rlox-native", "rlox-offline", "d3rlpy", "torch"])
+    data, rows = columns(), []
+    for name, steps in STEPS.items():
+        contenders = {"rlox": ours(name, data, steps), "d3rlpy": theirs(name, data, steps)}
+        interleave(contenders, 1)
+        seconds = interleave(contenders, arguments.rounds)
+        speeds = {who: [steps / s for s in runs] for who, runs in seconds.items()}
+        ratio = ratio_summary(speeds["rlox"], speeds["d3rlpy"])
+        rows.append(
+            {
+                "algorithm": name,
+                "gradient_steps_per_second": {w: summary(v) for w, v in speeds.items()},
+                "ratio_to_d3rlpy": ratio,
+            }
+        )
+        print(
+            f"{name:7s} rlox {summary(speeds['rlox'])['median']:8.1f}/s  "
+            f"d3rlpy {summary(speeds['d3rlpy'])['median']:8.1f}/s  "
+            f"{ratio['median']:5.2f}x ({ratio['min']:.2f}-{ratio['max']:.2f})",
+            flush=True,
+        )
+    result = {"batch_size": BATCH, "rounds": arguments.rounds, "machine": where, "rows": rows}
+    print(write("offline", result))
+
+
+def columns() -> dict[str, Any]:
+    """Return random transitions of a large enough dataset."""
+    rng = np.random.default_rng(0)
+    return {
+        "obs": rng.normal(size=(N, OBS_DIM)).astype(np.float32),
+        "next_obs": rng.normal(size=(N, OBS_DIM)).astype(np.float32),
+        "actions": rng.uniform(-1, 1, (N, ACT_DIM)).astype(np.float32),
+        "rewards": rng.normal(size=N).astype(np.float32),
+        "terminated": np.zeros(N, bool),
+        "truncated": np.arange(N) % EPISODE == EPISODE - 1,
+    }
+
+
+def ours(name: str, data: dict[str, Any], steps: int) -> Callable[[], Any]:
+    """Return a run of rlox."""
+    algorithm = rlox.make(name, dataset=Dataset(data, normalize=False), batch_size=BATCH)
+    return lambda: algorithm.train(steps)
+
+
+def theirs(name: str, data: dict[str, Any], steps: int) -> Callable[[], Any]:
+    """Return a run of d3rlpy, its options those that rlox has by default."""
+    configs: dict[str, Any] = {
+        "bc": d3rlpy.algos.BCConfig(batch_size=BATCH),
+        "td3_bc": d3rlpy.algos.TD3PlusBCConfig(batch_size=BATCH),
+        "iql": d3rlpy.algos.IQLConfig(batch_size=BATCH),
+        # without a rate for it, d3rlpy leaves the penalty's weight as it is, as rlox does
+        "cql": d3rlpy.algos.CQLConfig(batch_size=BATCH, alpha_learning_rate=0.0),
+    }
+    dataset = d3rlpy.dataset.MDPDataset(
+        data["obs"], data["actions"], data["rewards"], data["terminated"], data["truncated"]
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        algorithm = configs[name].create(device="cpu:0")
+        algorithm.build_with_dataset(dataset)
+
+    def run() -> None:
+        for _ in range(steps):
+            algorithm.update(dataset.sample_transition_batch(BATCH))
+
+    return run
+
+
+if __name__ == "__main__":
+    main()
