@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import rlox.testing
 import torch
 from gymnasium import spaces
 from rlox.acting import evaluate_actions
@@ -94,6 +95,11 @@ def test_the_learner_sees_the_masks_that_the_actor_saw(two: bool) -> None:
         actions = torch.stack([forbidden] * 2, 1) if two else forbidden
         log_probs, _ = ppo.policy.get_logprob_and_entropy(batch.obs, actions, batch.action_masks)
         assert not log_probs.exp().any()
+
+
+def test_ppo_conforms_where_actions_are_masked() -> None:
+    """Counting, seeding and exact resume hold with masks too; the env refuses what is forbidden."""
+    assert rlox.testing.check_algorithm("ppo", env=Menus, **SMALL, batch_size=32) == {}
 
 
 def test_predict_takes_masks() -> None:

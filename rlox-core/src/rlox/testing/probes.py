@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from rlox.callbacks import Callback
 from rlox.logging import LoggerCallback, Metrics
-from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
+from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv, VecEnvStep
 
 __all__ = [
     "ProbeVecEnv",
@@ -124,6 +124,10 @@ class ProbeVecEnv:
         """Reset all envs."""
         self._running[:] = 0.0
         return self._env.reset_all(seed)
+
+    def action_masks(self) -> npt.NDArray[np.bool_] | None:
+        """Return the env's masks, if it has any."""
+        return self._env.action_masks() if isinstance(self._env, MaskingVecEnv) else None
 
     def step_all(self, actions: Any) -> VecEnvStep:
         """Step all envs and count."""
