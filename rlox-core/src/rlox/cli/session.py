@@ -66,7 +66,7 @@ def resume_in_folder(run: Path, *, env: str | None, quiet: bool) -> int:
         ConfigError: there is no run, it is finished or under way.
         CheckpointError: the run has no checkpoint that can be read, or it does not fit.
     """
-    folder = RunFolder(run.parent.parent if run.is_file() else run)
+    folder = RunFolder(run.absolute().parent.parent if run.is_file() else run)
     record = folder.read()
     options = dataclasses.replace(RunOptions.from_dict(record.get("options")), quiet=quiet)
     if record["status"] == "finished":
