@@ -220,5 +220,12 @@ def learn(session: nox.Session) -> None:
 def benchmarks(session: nox.Session) -> None:
     """Measure rlox and its peers side by side; results go to ``benchmarks/results``."""
     sync(session, "--group", "benchmark")
-    for script in ("ppo_end_to_end", "offline", "kernels", "replay", "start_up"):
+    for script in (
+        "ppo_end_to_end",
+        "off_policy_end_to_end",
+        "offline",
+        "kernels",
+        "replay",
+        "start_up",
+    ):
         session.run("python", f"benchmarks/{script}.py", *session.posargs)

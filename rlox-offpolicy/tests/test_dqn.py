@@ -339,6 +339,17 @@ def test_other_observations_are_refused() -> None:
         make(Numbered())
 
 
+def test_action_masks_are_refused_rather_than_ignored() -> None:
+    """A buffer does not keep them, so targets would take values of impossible actions."""
+
+    class Masking(Scripted):
+        def action_masks(self) -> Any:
+            return np.array([True, False])
+
+    with pytest.raises(SpaceError, match="the env masks actions, which replay buffers do not"):
+        make(Masking()).train(16)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_rewards_and_observations_that_are_not_finite_are_refused(value: float) -> None:
     """The error names the env and what it returned."""

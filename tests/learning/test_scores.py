@@ -19,6 +19,13 @@ TASKS: list[Any] = [
         "ppo", "Pendulum-v1", 300_000, -250.0, "examples/ppo-pendulum.yaml", id="ppo-Pendulum-v1"
     ),
     pytest.param("a2c", "CartPole-v1", 500_000, 450.0, None, id="a2c-CartPole-v1"),
+    pytest.param("dqn", "CartPole-v1", 50_000, 475.0, None, id="dqn-CartPole-v1"),
+    pytest.param(
+        "sac", "Pendulum-v1", 20_000, -200.0, "examples/sac-pendulum.yaml", id="sac-Pendulum-v1"
+    ),
+    pytest.param(
+        "td3", "Pendulum-v1", 20_000, -200.0, "examples/td3-pendulum.yaml", id="td3-Pendulum-v1"
+    ),
 ]
 
 

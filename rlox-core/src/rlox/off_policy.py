@@ -210,7 +210,7 @@ class ReplayAgent:
             errors: (B,) TD errors, or (K, B) of K critics, whose absolute values are averaged.
 
         Source:
-            Schaul et al. 2016, section 3.3: |δ| + ε, with ε = 1e-6.
+            Schaul et al. 2016, section 3.3: abs(δ) + ε, with ε = 1e-6.
         """
         if self.prioritized and self._indices is not None:
             sizes = errors.detach().abs().reshape(-1, errors.shape[-1]).mean(0) + 1e-6

@@ -156,10 +156,10 @@ class ReplayBuffer(Protocol):
         """Draw B transitions.
 
         Returns:
-            ``obs`` and ``next_obs`` (B, *shape), ``actions`` (B, *act_shape), ``rewards`` (B,)
-            float32, ``terminated`` (B,) bool. A buffer may add ``discounts`` (B,) float32, what the
-            value of ``next_obs`` counts (γᵏ after k steps, 0 where the task ended), ``weights``
-            (B,) float32 of the transitions' losses, and ``indices`` (B,) for
+            ``obs`` and ``next_obs`` (B, *shape), ``actions`` (B, 1) or (B, act_dim), ``rewards``
+            (B,) float32, ``terminated`` (B,) bool. A buffer may add ``discounts`` (B,) float32,
+            what the value of ``next_obs`` counts (γᵏ after k steps, 0 where the task ended),
+            ``weights`` (B,) float32 of the transitions' losses, and ``indices`` (B,) for
             :meth:`PrioritizedBuffer.update_priorities`.
         """
 

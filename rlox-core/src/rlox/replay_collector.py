@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rlox.errors import EnvError
-from rlox.protocols import ReplayBuffer
+from rlox.errors import EnvError, SpaceError
+from rlox.protocols import MaskingVecEnv, ReplayBuffer
 from rlox.session import EnvSession
 
 __all__ = ["ReplayCollector"]
@@ -30,6 +30,7 @@ class ReplayCollector:
         self.episode_start = np.ones(self.env.n_envs, np.bool_)
         """(N,) whether the present observation is the first of its episode."""
         self._session = session
+        self._masking = self.env if isinstance(self.env, MaskingVecEnv) else None
         self._rewards: list[npt.NDArray[np.float64]] = []
         self._ended: list[npt.NDArray[np.bool_]] = []
         self._obs_dtype = (
@@ -50,8 +51,14 @@ class ReplayCollector:
             env_actions: (N, ...) as the env takes them.
 
         Raises:
+            SpaceError: the env masks actions.
             EnvError: an env returned an observation or a reward that is not finite.
         """
+        if self._masking is not None and self._masking.action_masks() is not None:
+            raise SpaceError(
+                "the env masks actions, which replay buffers do not keep; take PPO, or an env "
+                "where impossible actions do nothing"
+            )
         step = self.env.step_all(env_actions)
         rewards = step["rewards"]
         if not np.isfinite(rewards).all():

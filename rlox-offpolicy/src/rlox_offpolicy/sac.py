@@ -175,7 +175,8 @@ class SAC(Algorithm):
             space, act_dim, n_critics=2, hidden=cfg.hidden, generator=stream
         )
         device = self.agent.device
-        self.policy.to(device), self.critic.to(device)
+        self.policy.to(device)
+        self.critic.to(device)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
         self.temperature = Temperature(cfg.alpha).to(device)
         self.target_entropy = -act_dim if cfg.target_entropy is None else cfg.target_entropy

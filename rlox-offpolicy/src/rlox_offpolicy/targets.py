@@ -75,11 +75,11 @@ def clipped_double_values(next_q: Tensor) -> Tensor:
 
 
 def soft_values(next_q: Tensor, log_probs: Tensor, alpha: Tensor) -> Tensor:
-    """Return V̂(s') = min over k of Q'_k(s', a') - α log π(a'|s'), for a' ~ π.
+    """Return V̂(s') = min over k of Q'_k(s', a') - α log π(a' | s'), for a' ~ π.
 
     Args:
         next_q: (K, B) of K target critics.
-        log_probs: (B,) log π(a'|s').
+        log_probs: (B,) log π(a' | s').
         alpha: () temperature.
 
     Returns:

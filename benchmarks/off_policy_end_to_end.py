@@ -1,0 +1,138 @@
+"""SAC, TD3 and DQN, env steps per second with learning: rlox and Stable-Baselines3.
+
+Equal hyperparameters and networks, one torch thread each, all in one process and in turn, so that a
+busy machine slows all alike. rlox runs twice: with its Rust env and with gymnasium's, which is what
+Stable-Baselines3 steps. SAC and TD3 take a gradient step per env step on batches of 256, with two
+layers of 256; DQN has the settings of the Stable-Baselines3 zoo for CartPole.
+
+    python benchmarks/off_policy_end_to_end.py [--rounds 15]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import stable_baselines3
+import torch
+from measure import interleave, machine, ratio_summary, summary, write
+from rlox.algorithms import DQN, SAC, TD3
+from rlox.nn import flush_denormals
+
+ENV_STEPS = {"SAC": 200, "TD3": 200, "DQN": 1024}
+"""Per run."""
+
+CONTINUOUS = {"learning_rate": 1e-3, "batch_size": 256, "gamma": 0.99, "tau": 0.005}
+DISCRETE = {"learning_rate": 2.3e-3, "batch_size": 64, "gamma": 0.99, "train_freq": 256,
+            "gradient_steps": 128}  # fmt: skip
+HIDDEN = [256, 256]
+
+
+def main() -> None:
+    """Measure and write ``benchmarks/results/off_policy_end_to_end.json``."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    rounds = parser.parse_args().rounds
+    torch.set_num_threads(1)
+    where = machine(["rlox-core", "rlox-native", "stable-baselines3", "torch", "gymnasium"])
+    rows = []
+    for name, env_steps in ENV_STEPS.items():
+        contenders = contenders_for(name, env_steps)
+        interleave(contenders, 2)
+        seconds = interleave(contenders, rounds)
+        speeds = {who: [env_steps / s for s in runs] for who, runs in seconds.items()}
+        for who, values in speeds.items():
+            ratio = ratio_summary(values, speeds["stable-baselines3"])
+            rows.append(
+                {
+                    "algorithm": name,
+                    "contender": who,
+                    "env_steps_per_second": summary(values),
+                    "ratio_to_stable_baselines3": ratio,
+                }
+            )
+            print(
+                f"{name}  {who:20s} {summary(values)['median']:9,.0f} env steps/s  "
+                f"{ratio['median']:5.2f}x ({ratio['min']:.2f}-{ratio['max']:.2f})"
+            )
+    breakdown = where_time_goes()
+    for part, milliseconds in breakdown.items():
+        print(f"{part:40s} {milliseconds:7.3f} ms")
+    path = write(
+        "off_policy_end_to_end",
+        {
+            "settings": {"SAC, TD3": CONTINUOUS, "DQN": DISCRETE, "hidden": 256},
+            "rounds": rounds,
+            "env_steps_per_round": ENV_STEPS,
+            "machine": where,
+            "rows": rows,
+            "sac_native_env_milliseconds_per_env_step": breakdown,
+        },
+    )
+    print(path)
+
+
+def contenders_for(name: str, env_steps: int) -> dict[str, Callable[[], Any]]:
+    """Return the runs of ``env_steps`` env steps each, all past their first exploration."""
+    discrete = name == "DQN"
+    env = "CartPole-v1" if discrete else "Pendulum-v1"
+    settings = dict(DISCRETE if discrete else CONTINUOUS, learning_starts=300)
+    theirs: Any = getattr(stable_baselines3, name)(
+        "MlpPolicy", env, buffer_size=100_000, device="cpu", seed=0,
+        policy_kwargs={"net_arch": HIDDEN}, **settings,
+        **({"target_update_interval": 256} if discrete else {}),
+    )  # fmt: skip
+    ours = {
+        backend: {"SAC": SAC, "TD3": TD3, "DQN": DQN}[name](
+            env, buffer_size=100_000, env_backend=backend, steps_per_iteration=env_steps,
+            **settings,
+        )
+        for backend in ("native", "gymnasium")
+    }  # fmt: skip
+    return {
+        "stable-baselines3": lambda: theirs.learn(env_steps, reset_num_timesteps=False),
+        "rlox, native env": lambda: ours["native"].train(env_steps),
+        "rlox, gymnasium env": lambda: ours["gymnasium"].train(env_steps),
+    }
+
+
+def where_time_goes(repeats: int = 50) -> dict[str, float]:
+    """Return the median milliseconds of each part of SAC's env step with its gradient step."""
+    sac = SAC("Pendulum-v1", env_backend="native", learning_starts=300, **CONTINUOUS)
+    sac.train(1_000)
+    agent, batch = sac.agent, sac.agent._draw()
+    obs = torch.zeros(1, 3)
+
+    def milliseconds(run: Callable[[], Any]) -> float:
+        runs = []
+        for _ in range(repeats):
+            started = time.perf_counter()
+            run()
+            runs.append((time.perf_counter() - started) * 1e3)
+        return summary(runs)["median"]
+
+    def products() -> None:
+        for _ in range(16):
+            torch.mm(square, square, out=result)
+
+    square, result = torch.randn(256, 256), torch.empty(256, 256)
+    with flush_denormals():
+        with torch.no_grad():
+            act = milliseconds(lambda: sac._act(obs))
+        step = milliseconds(lambda: agent._step(sac._act))
+        draw = milliseconds(agent._draw)
+        learn = milliseconds(lambda: sac._learn(batch, 1e-9))
+        floor = milliseconds(products)
+    return {
+        "act": act,
+        "step the env and store": step - act,
+        "draw a batch": draw,
+        "learn: 16 products of 256³": floor,
+        "learn: everything else": learn - floor,
+    }
+
+
+if __name__ == "__main__":
+    main()
