@@ -34,7 +34,7 @@ FACADES = {
     ("rlox", "rlox_offline"): {
         f"algorithms/{name}.py" for name in ("bc", "cql", "fqe", "iql", "td3_bc")
     },
-    ("rlox", "rlox_onpolicy"): {"algorithms/a2c.py", "algorithms/ppo.py"},
+    ("rlox", "rlox_onpolicy"): {f"algorithms/{name}.py" for name in ("a2c", "hybrid_ppo", "ppo")},
     ("rlox", "rlox_offpolicy"): {
         "algorithms/ddpg.py",
         "algorithms/dqn.py",

@@ -25,14 +25,14 @@ from rlox_offline.td3_bc import TD3BCMetrics
 from rlox_offpolicy.dqn import DQNMetrics
 from rlox_offpolicy.sac import SACMetrics
 from rlox_offpolicy.td3 import TD3Metrics
-from rlox_onpolicy.ppo import PPOMetrics
+from rlox_onpolicy.hybrid_ppo import HybridPPOMetrics
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = DOCS / "reference"
 PACKAGES = ("rlox", "rlox_native", "rlox_offline", "rlox_onpolicy", "rlox_offpolicy")
 METRICS = (
-    BCMetrics, CQLMetrics, FQEMetrics, IQLMetrics, TD3BCMetrics, DQNMetrics, PPOMetrics, SACMetrics,
-    TD3Metrics,
+    BCMetrics, CQLMetrics, FQEMetrics, IQLMetrics, TD3BCMetrics, DQNMetrics, SACMetrics,
+    TD3Metrics, HybridPPOMetrics,
 )  # fmt: skip
 
 

@@ -184,7 +184,7 @@ def test_a_broken_plugin_is_one_warning_and_nothing_else(with_broken: Environmen
         print(json.dumps([names, texts]))
     """
     names, texts = with_broken.evaluate(code)
-    assert names == ["a2c", "ppo", "reinforce"]
+    assert names == ["a2c", "hybrid_ppo", "ppo", "reinforce"]
     assert len(texts) == 1
     assert "rlox-broken" in texts[0]
     assert "a_library_that_was_uninstalled" in texts[0]
@@ -220,7 +220,7 @@ def test_list_shows_a_conflict(with_conflict: Environment) -> None:
     done = with_conflict.run(with_conflict.rlox, "list", "--json")
     assert done.returncode == 0, done.stderr
     listed = json.loads(done.stdout)
-    assert [entry["name"] for entry in listed["algorithms"]] == ["a2c", "ppo"]
+    assert [entry["name"] for entry in listed["algorithms"]] == ["a2c", "hybrid_ppo", "ppo"]
     (conflict,) = listed["conflicts"]
     for part in ("'reinforce'", "'rlox-reinforce'", "'rlox-conflict'"):
         assert part in conflict

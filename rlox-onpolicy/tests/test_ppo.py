@@ -16,6 +16,7 @@ from rlox.protocols import OnPolicyActor
 from rlox.runner import Hooks
 from rlox_onpolicy.configs import PPOConfig
 from rlox_onpolicy.ppo import PPO
+from rlox_onpolicy.ppo_update import minibatch_loss
 
 SMALL = {"n_envs": 2, "n_steps": 16, "batch_size": 16, "n_epochs": 2}
 
@@ -346,7 +347,8 @@ def test_normalised_advantages_have_no_influence_of_scale() -> None:
     minibatch = next(batch.sample_minibatches(32, shuffle=False))
     scaled = type(minibatch)(**{**vars(minibatch), "advantages": minibatch.advantages * 7})
     losses = [
-        ppo._loss(m, {"clip_eps": 0.2, "ent_coef": 0.0})[1].policy_loss for m in (minibatch, scaled)
+        minibatch_loss(ppo.agent, ppo.config, m, {"clip_eps": 0.2, "ent_coef": 0.0})[1].policy_loss
+        for m in (minibatch, scaled)
     ]
     torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-6)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import gymnasium
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from rlox.batch import RolloutBatch
 from rlox.collectors import RolloutCollector
 from rlox.config import UNSET, Config
 from rlox.envs import fixed_env_count
+from rlox.episodes import EpisodeStatistics
 from rlox.gym_vec_env import Vectorization
 from rlox.nn import (
     EncoderKind,
@@ -26,16 +27,40 @@ from rlox.nn import (
     torch_threads,
 )
 from rlox.policies import make_policy
-from rlox.protocols import RecurrentActor
+from rlox.preprocessing import Preprocessor
+from rlox.protocols import RecurrentActor, VecEnv
 from rlox.runner import Hooks
 from rlox.seeding import SeedStreams
 
-__all__ = ["ActorCritic", "PolicyMaker", "fit_to_env"]
+__all__ = ["ActorCritic", "Collector", "PolicyMaker", "fit_to_env"]
 
 ConfigT = TypeVar("ConfigT", bound=Config)
 
 PolicyMaker = Callable[[gymnasium.Space[Any], gymnasium.Space[Any]], nn.Module]
 """From the observation space and the action space of one env to a policy."""
+
+
+class Collector(Protocol):
+    """What steps the envs, as :class:`rlox.collectors.RolloutCollector` does."""
+
+    env: VecEnv
+    statistics: EpisodeStatistics
+    observation_space: gymnasium.Space[Any]
+    preprocessor: Preprocessor | None
+
+    def collect(
+        self, policy: Any, n_steps: int, on_step: Callable[[int], None] | None = None
+    ) -> RolloutBatch:
+        """Step every env ``n_steps`` times and call ``on_step`` after each."""
+
+    def close(self) -> None:
+        """Free the envs."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that decides how the envs go on."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
 
 
 class ActorCritic:
@@ -49,6 +74,7 @@ class ActorCritic:
             of :class:`rlox.protocols.RecurrentActor`, or a callable that makes one from the
             observation space and the action space of one env; if it has an attribute ``generator``
             that is none, it gets the run's stream to draw from. None: networks that fit the spaces.
+        collector: steps the envs; none: a :class:`rlox.collectors.RolloutCollector` of ``env``.
         hidden: width of the default policies' two hidden layers.
         network: how the default policies see boxes; see :data:`rlox.nn.EncoderKind`.
         recurrent: kind of the default policies' memory, ``"none"``, ``"lstm"`` or ``"gru"``.
@@ -79,6 +105,7 @@ class ActorCritic:
         make_optimizer: Callable[[list[Tensor]], torch.optim.Optimizer],
         *,
         policy: nn.Module | PolicyMaker | None = None,
+        collector: Collector | None = None,
         hidden: int = 64,
         network: EncoderKind = "auto",
         recurrent: Literal["none", "lstm", "gru"] = "none",
@@ -100,7 +127,7 @@ class ActorCritic:
         self.device = find_device(device)
         self.threads = threads
         self._streams = streams
-        self.collector = RolloutCollector(
+        self.collector: Collector = collector or RolloutCollector(
             env,
             n_envs=n_envs,
             seed=streams.seeds("envs", 1)[0],

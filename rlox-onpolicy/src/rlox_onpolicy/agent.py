@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from rlox.actor_critic import ActorCritic, PolicyMaker
+from rlox.actor_critic import ActorCritic, Collector, PolicyMaker
 from rlox.algorithm import Algorithm
 from torch import Tensor, nn
 
@@ -16,6 +16,7 @@ def make_agent(
     algorithm: Algorithm,
     make_optimizer: Callable[[list[Tensor]], torch.optim.Optimizer],
     policy: nn.Module | PolicyMaker | None,
+    collector: Collector | None = None,
 ) -> ActorCritic:
     """Return the actor-critic of an algorithm's env and config; the algorithm's close frees it.
 
@@ -23,6 +24,7 @@ def make_agent(
         algorithm: its base has been initialised; its config has the fields read below.
         make_optimizer: see :class:`rlox.nn.FlatOptimizer`.
         policy: see :class:`rlox.actor_critic.ActorCritic`.
+        collector: see :class:`rlox.actor_critic.ActorCritic`.
     """
     cfg = algorithm.config
     agent = ActorCritic(
@@ -30,6 +32,7 @@ def make_agent(
         algorithm.streams,
         make_optimizer,
         policy=policy,
+        collector=collector,
         hidden=cfg.hidden,
         network=cfg.network,
         recurrent=cfg.recurrent,

@@ -20,7 +20,7 @@ from rlox.config import (
 )
 from rlox.options import BACKEND, DEVICE, ENV_BACKEND, SEED, TORCH_THREADS, VECTORIZATION
 
-__all__ = ["A2CConfig", "PPOConfig"]
+__all__ = ["A2CConfig", "HybridPPOConfig", "PPOConfig"]
 
 SCHULMAN = "Schulman et al. 2017"
 MNIH = "Mnih et al. 2016"
@@ -138,6 +138,36 @@ class PPOConfig(Config):
                 f"batch_size {self.batch_size} leaves one row of the rollout's {rollout} for the "
                 "last minibatch, whose advantages cannot be standardised; choose a divisor"
             )
+        return self
+
+
+class HybridPPOConfig(PPOConfig):
+    """Options of HybridPPO: PPO's, as far as the default policies and native envs go."""
+
+    n_envs: int = count(16, unit="envs", help="number of envs N stepped together", source="rlox")
+    network: Literal["auto", "mlp"] = choice(
+        "auto", help="both are two tanh MLPs, for vector observations", source="rlox"
+    )
+    recurrent: Literal["none"] = choice(
+        "none", help="the policy that acts in Rust has no memory", source="rlox"
+    )
+    env_backend: Literal["native"] = choice(
+        "native", help="the envs that a Rust thread can step", source="rlox"
+    )
+    overlap: bool = flag(
+        False, source="rlox",
+        help="collect the next rollout while learning, with weights of one iteration before",
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _check_preprocessing(self) -> HybridPPOConfig:
+        only = {"normalize_observations": False, "normalize_rewards": False, "frame_stack": 1}
+        for name, value in only.items():
+            if getattr(self, name) != value:
+                raise ValueError(
+                    f"{name} must be {value}, got {getattr(self, name)}: the thread that collects "
+                    "preprocesses nothing; take PPO for that"
+                )
         return self
 
 

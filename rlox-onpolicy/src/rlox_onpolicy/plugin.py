@@ -8,13 +8,20 @@ from rlox.specs import AlgorithmSpec
 
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
-    """Register PPO and A2C."""
+    """Register PPO, HybridPPO and A2C."""
     yield AlgorithmSpec(
         name="a2c",
         summary="Synchronous advantage actor-critic.",
         config="rlox_onpolicy.configs:A2CConfig",
         factory="rlox_onpolicy.a2c:A2C",
         paper="https://arxiv.org/abs/1602.01783",
+    )
+    yield AlgorithmSpec(
+        name="hybrid_ppo",
+        summary="PPO on native envs, collected by a Rust thread.",
+        config="rlox_onpolicy.configs:HybridPPOConfig",
+        factory="rlox_onpolicy.hybrid_ppo:HybridPPO",
+        paper="https://arxiv.org/abs/1707.06347",
     )
     yield AlgorithmSpec(
         name="ppo",

@@ -21,22 +21,20 @@ from typing import Any, ClassVar, final
 
 import numpy.typing as npt
 import torch
-from rlox.acting import evaluate_actions
 from rlox.actor_critic import PolicyMaker, fit_to_env
 from rlox.algorithm import Algorithm
-from rlox.batch import RolloutBatch, RolloutMinibatch
 from rlox.callbacks import Callback
 from rlox.config import UNSET, Config, Unset, resolve_config
-from rlox.learners import ChosenLearner, LearningTask, choose_learner
+from rlox.learners import ChosenLearner
 from rlox.logging import LoggerCallback
-from rlox.losses import PPOTerms, ppo_loss
 from rlox.nn import torch_threads
 from rlox.runner import Hooks
 from rlox.schedules import Schedules
-from torch import Tensor, nn
+from torch import nn
 
 from rlox_onpolicy.agent import make_agent
 from rlox_onpolicy.configs import PPOConfig
+from rlox_onpolicy.ppo_update import choose_ppo_learner, learn
 
 __all__ = ["PPO", "PPOMetrics"]
 
@@ -113,17 +111,8 @@ class PPO(Algorithm):
         self.agent = make_agent(self, adam, policy)
         self.policy, self.collector = self.agent.policy, self.agent.collector
         self.optimizer = self.agent.optimizer
-        task = LearningTask(
-            self.name,
-            cfg,
-            self.agent,
-            self._loss,
-            n_epochs=cfg.n_epochs,
-            batch_size=cfg.batch_size,
-            target_kl=cfg.target_kl,
-            generator=self.streams.torch("minibatches"),
-        )
-        self.learner = choose_learner(cfg.backend, task)
+        order = self.streams.torch("minibatches")
+        self.learner = choose_ppo_learner(self.agent, cfg, order)
 
     def iterate(self, hooks: Hooks) -> PPOMetrics:
         """Collect T steps of N envs, then take several epochs of minibatch steps."""
@@ -131,38 +120,7 @@ class PPO(Algorithm):
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
         with torch_threads(cfg.torch_threads):
             batch = self.agent.collect(cfg.n_steps, hooks)
-            terms = self.learner.update(batch, rates, hooks)
-        return PPOMetrics(
-            mean_reward=self.collector.statistics.mean_return,
-            mean_episode_length=self.collector.statistics.mean_length,
-            episodes=float(self.collector.statistics.finished),
-            explained_variance=batch.explained_variance(),
-            learning_rate=rates["learning_rate"],
-            **terms,
-        )
-
-    def _loss(
-        self, minibatch: RolloutBatch | RolloutMinibatch, rates: Mapping[str, float]
-    ) -> tuple[Tensor, PPOTerms]:
-        cfg: PPOConfig = self.config
-        advantages = minibatch.advantages
-        if cfg.normalize_advantages:
-            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        log_probs, entropy, values = evaluate_actions(self.policy, minibatch)
-        return ppo_loss(
-            log_probs,
-            entropy,
-            values,
-            minibatch.log_probs,
-            minibatch.values,
-            advantages,
-            minibatch.returns,
-            clip_eps=rates["clip_eps"],
-            vf_coef=cfg.vf_coef,
-            ent_coef=rates["ent_coef"],
-            vf_clip_eps=cfg.vf_clip_eps,
-            dual_clip=cfg.dual_clip,
-        )
+            return PPOMetrics(**learn(self.agent, self.learner, batch, rates, hooks))
 
     def predict(
         self,

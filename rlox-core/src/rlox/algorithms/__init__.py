@@ -14,13 +14,27 @@ if TYPE_CHECKING:
     from rlox.algorithms.ddpg import DDPG
     from rlox.algorithms.dqn import DQN
     from rlox.algorithms.fqe import FQE
+    from rlox.algorithms.hybrid_ppo import HybridPPO
     from rlox.algorithms.iql import IQL
     from rlox.algorithms.ppo import PPO
     from rlox.algorithms.sac import SAC
     from rlox.algorithms.td3 import TD3
     from rlox.algorithms.td3_bc import TD3BC
 
-__all__ = ["A2C", "BC", "CQL", "DDPG", "DQN", "FQE", "IQL", "PPO", "SAC", "TD3", "TD3BC"]
+__all__ = [
+    "A2C",
+    "BC",
+    "CQL",
+    "DDPG",
+    "DQN",
+    "FQE",
+    "IQL",
+    "PPO",
+    "SAC",
+    "TD3",
+    "TD3BC",
+    "HybridPPO",
+]
 
 _MODULES = {
     "A2C": "rlox.algorithms.a2c",
@@ -29,6 +43,7 @@ _MODULES = {
     "DDPG": "rlox.algorithms.ddpg",
     "DQN": "rlox.algorithms.dqn",
     "FQE": "rlox.algorithms.fqe",
+    "HybridPPO": "rlox.algorithms.hybrid_ppo",
     "IQL": "rlox.algorithms.iql",
     "PPO": "rlox.algorithms.ppo",
     "SAC": "rlox.algorithms.sac",

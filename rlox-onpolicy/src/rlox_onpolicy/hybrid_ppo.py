@@ -1,0 +1,153 @@
+"""PPO whose rollouts are collected in Rust, by candle, and learned from in PyTorch.
+
+The algorithm is that of :mod:`rlox_onpolicy.ppo`; what differs is who collects. By default the
+thread that collects rests while torch learns, and every batch is of the newest weights. With
+``overlap`` it collects the next rollout meanwhile, so that from the second iteration on
+
+    1. batches are of the weights of one iteration before; PPO's ratio, whose denominator is the
+       policy that acted, accounts for that as it does for its own epochs.
+
+Checkpoints resume exactly by default; with ``overlap`` a resumed training begins new episodes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import torch
+from rlox.algorithm import Algorithm
+from rlox.callbacks import Callback
+from rlox.config import UNSET, Config, Unset, resolve_config
+from rlox.learners import ChosenLearner
+from rlox.logging import LoggerCallback
+from rlox.nn import torch_threads
+from rlox.runner import Hooks
+from rlox.schedules import Schedules
+
+from rlox_onpolicy.agent import make_agent
+from rlox_onpolicy.candle_rollouts import CandleRollouts
+from rlox_onpolicy.configs import HybridPPOConfig
+from rlox_onpolicy.ppo import PPOMetrics
+from rlox_onpolicy.ppo_update import choose_ppo_learner, learn
+
+__all__ = ["HybridPPO", "HybridPPOMetrics"]
+
+
+@dataclass(frozen=True)
+class HybridPPOMetrics(PPOMetrics):
+    """What one iteration reports: PPO's metrics, and the age of the weights that acted."""
+
+    weights_staleness: float
+    """Iterations between the weights that collected the batch and the newest: 0 or 1."""
+
+
+@final
+class HybridPPO(Algorithm):
+    """PPO on native envs, collected by a Rust thread.
+
+    Args:
+        env_id: id of a native env.
+        n_envs: number of envs stepped together.
+        seed: fixes every random draw; none: drawn from entropy.
+        hidden: width of the hidden layers.
+        logger: receives the metrics of every iteration.
+        callbacks: hooks into training; ``on_step`` comes when a rollout has arrived.
+        config: a :class:`HybridPPOConfig`, a mapping, or the path of a YAML or JSON file.
+        schedules: callables ``env_steps -> value`` for ``learning_rate``, ``clip_eps`` or
+            ``ent_coef``; they win over the config and are not saved in checkpoints.
+        config_kwargs: options of :class:`HybridPPOConfig`, which win over ``config``.
+
+    Raises:
+        ConfigError: an option is unknown or out of range.
+        EnvError: ``env_id`` is no id of a native env.
+        MissingDependencyError: rlox-candle is not installed.
+    """
+
+    name: ClassVar[str] = "hybrid_ppo"
+    config_class: ClassVar[type[Config]] = HybridPPOConfig
+    learner: ChosenLearner
+
+    def __init__(
+        self,
+        env_id: Any,
+        n_envs: int | Unset = UNSET,
+        seed: int | Unset | None = UNSET,
+        hidden: int | Unset = UNSET,
+        logger: LoggerCallback | None = None,
+        callbacks: Iterable[Callback] | None = None,
+        *,
+        config: HybridPPOConfig | Mapping[str, Any] | str | Path | None = None,
+        schedules: Mapping[str, Callable[[int], float]] | None = None,
+        **config_kwargs: Any,
+    ) -> None:
+        resolved = resolve_config(
+            HybridPPOConfig, config, n_envs=n_envs, seed=seed, hidden=hidden, **config_kwargs
+        )
+        super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
+        cfg: HybridPPOConfig = self.config
+        self.schedules = Schedules(cfg, ("learning_rate", "clip_eps", "ent_coef"), schedules)
+        self.collector = CandleRollouts(
+            env_id,
+            cfg.n_envs,
+            self.streams.seeds("envs", 1)[0],
+            hidden=cfg.hidden,
+            gamma=cfg.gamma,
+            gae_lambda=cfg.gae_lambda,
+            overlap=cfg.overlap,
+            device=cfg.device,
+        )
+        adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
+        self.agent = make_agent(self, adam, None, self.collector)
+        self.policy, self.optimizer = self.agent.policy, self.agent.optimizer
+        order = self.streams.torch("minibatches")
+        self.learner = choose_ppo_learner(self.agent, cfg, order)
+        self._collecting = self._learning = 0.0
+
+    def iterate(self, hooks: Hooks) -> HybridPPOMetrics:
+        """Receive T steps of N envs, then take several epochs of minibatch steps."""
+        cfg: HybridPPOConfig = self.config
+        rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
+        with torch_threads(cfg.torch_threads):
+            started = time.perf_counter()
+            batch = self.agent.collect(cfg.n_steps, hooks)
+            collected = time.perf_counter()
+            metrics = learn(self.agent, self.learner, batch, rates, hooks)
+            self._collecting += collected - started
+            self._learning += time.perf_counter() - collected
+        return HybridPPOMetrics(
+            **metrics, weights_staleness=float(self.collector.weights_staleness)
+        )
+
+    def timing_summary(self) -> dict[str, float]:
+        """Return how long this object waited for rollouts and how long it learned.
+
+        Returns:
+            ``collection_s`` and ``training_s`` in seconds, ``collection_pct`` and ``training_pct``
+            in percent of the two; zeros before the first iteration. With ``overlap`` only what was
+            waited for counts as collection.
+        """
+        total = self._collecting + self._learning
+        percent = 100 / total if total else 0.0
+        return {
+            "collection_s": self._collecting,
+            "training_s": self._learning,
+            "collection_pct": self._collecting * percent,
+            "training_pct": self._learning * percent,
+        }
+
+    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+        """Return an action for one observation, or actions for a batch; see ``ActorCritic``."""
+        return self.agent.predict(obs, deterministic)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return policy, optimiser and collector."""
+        return self.agent.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore policy, optimiser and collector."""
+        self.agent.load_state_dict(state)

@@ -1,0 +1,103 @@
+"""PPO's update, whoever collected the batch: epochs of minibatch steps on eq. 9.
+
+The deviations from the paper are listed in :mod:`rlox_onpolicy.ppo`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import torch
+from rlox.acting import evaluate_actions
+from rlox.actor_critic import ActorCritic
+from rlox.batch import RolloutBatch, RolloutMinibatch
+from rlox.learners import ChosenLearner, LearningTask, choose_learner
+from rlox.losses import PPOTerms, ppo_loss
+from rlox.runner import Hooks
+from torch import Tensor
+
+from rlox_onpolicy.configs import PPOConfig
+
+__all__ = ["choose_ppo_learner", "learn", "minibatch_loss"]
+
+
+def choose_ppo_learner(
+    agent: ActorCritic, config: PPOConfig, generator: torch.Generator
+) -> ChosenLearner:
+    """Return what takes PPO's steps.
+
+    Args:
+        agent: whose policy learns.
+        config: the options; ``backend`` says which learner backend.
+        generator: source of the minibatches' order.
+    """
+    task = LearningTask(
+        "ppo",
+        config,
+        agent,
+        partial(minibatch_loss, agent, config),
+        n_epochs=config.n_epochs,
+        batch_size=config.batch_size,
+        target_kl=config.target_kl,
+        generator=generator,
+    )
+    return choose_learner(config.backend, task)
+
+
+def learn(
+    agent: ActorCritic,
+    learner: ChosenLearner,
+    batch: RolloutBatch,
+    rates: Mapping[str, float],
+    hooks: Hooks,
+) -> dict[str, float]:
+    """Take several epochs of minibatch steps, and return the metrics of the iteration.
+
+    Args:
+        agent: whose policy learns.
+        learner: takes the steps.
+        batch: what is learned from.
+        rates: ``learning_rate``, ``clip_eps`` and ``ent_coef``, the scheduled options of now.
+        hooks: told of every step.
+
+    Returns:
+        The fields of :class:`rlox_onpolicy.ppo.PPOMetrics`.
+    """
+    terms = learner.update(batch, rates, hooks)
+    statistics = agent.collector.statistics
+    return {
+        "mean_reward": statistics.mean_return,
+        "mean_episode_length": statistics.mean_length,
+        "episodes": float(statistics.finished),
+        "explained_variance": batch.explained_variance(),
+        "learning_rate": rates["learning_rate"],
+        **terms,
+    }
+
+
+def minibatch_loss(
+    agent: ActorCritic,
+    config: PPOConfig,
+    minibatch: RolloutBatch | RolloutMinibatch,
+    rates: Mapping[str, float],
+) -> tuple[Tensor, PPOTerms]:
+    """Return the loss of a minibatch, and its terms; see :func:`rlox.losses.ppo_loss`."""
+    advantages = minibatch.advantages
+    if config.normalize_advantages:
+        advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    log_probs, entropy, values = evaluate_actions(agent.policy, minibatch)
+    return ppo_loss(
+        log_probs,
+        entropy,
+        values,
+        minibatch.log_probs,
+        minibatch.values,
+        advantages,
+        minibatch.returns,
+        clip_eps=rates["clip_eps"],
+        vf_coef=config.vf_coef,
+        ent_coef=rates["ent_coef"],
+        vf_clip_eps=config.vf_clip_eps,
+        dual_clip=config.dual_clip,
+    )
