@@ -14,6 +14,7 @@ from rlox.batch import RolloutBatch
 from rlox.envs import make_vec_env
 from rlox.episodes import EpisodeStatistics
 from rlox.errors import EnvError
+from rlox.preprocessing import Preprocessor
 from rlox.seeding import SeedStreams
 
 __all__ = ["CandleRollouts"]
@@ -60,7 +61,7 @@ class CandleRollouts:
         self._make = rlox.CandleCollector  # before any work: tells whether it is installed
         self.env = make_vec_env(env_id, n_envs=n_envs, backend="native")
         self.observation_space = self.env.observation_space
-        self.preprocessor = None
+        self.preprocessor: Preprocessor | None = None
         self.statistics = EpisodeStatistics(n_envs)
         self.weights_staleness = 0
         """Syncs between the weights that collected the last batch and the newest."""
