@@ -62,12 +62,16 @@ class ActionRows:
         self.leaves = tuple(_leaf(name, leaf) for name, leaf in leaf_spaces(space).items())
         self.mask_size = sum(leaf.mask_size for leaf in self.leaves)
         """Number of columns of a mask; 0 where nothing can be masked."""
+        # the most common actions are what the env takes: this runs once per vector step
+        self._as_they_are = isinstance(space, spaces.Discrete) and space.start == 0
 
     def to_env(self, rows: npt.NDArray[Any]) -> Any:
         """Return the actions of B rows as one batch that is nested as the space is.
 
         Numbers outside a box's bounds are clipped, and rounded where the box holds integers.
         """
+        if self._as_they_are and rows.dtype == self.space.dtype:
+            return rows
         if not is_nested(self.space):
             return _to_env(self.space, rows)
         rows = rows.reshape(len(rows), -1)

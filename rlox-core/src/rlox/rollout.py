@@ -77,8 +77,13 @@ class Rollout:
             SpaceError: there are masks and the policy takes none.
         """
         t = self._taken
-        map_leaves(lambda array, leaf: setitem(array, t, leaf), self._obs_arrays, obs)
-        row = map_leaves(self._to_device, self._obs_rows[t])
+        row = self._obs_rows[t]
+        if isinstance(obs, dict):
+            map_leaves(lambda array, leaf: setitem(array, t, leaf), self._obs_arrays, obs)
+            row = map_leaves(self._to_device, row)
+        else:
+            self._obs_arrays[t] = obs
+            row = row.to(self._device)
         if masks is not None:
             self._masks.append(torch.from_numpy(masks).to(self._device))
         action, log_prob = self._actor.act(row, None if masks is None else self._masks[-1])
