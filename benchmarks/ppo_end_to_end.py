@@ -1,8 +1,8 @@
-"""PPO on CartPole-v1, env steps per second with learning: rlox and Stable-Baselines3.
+"""PPO on CartPole-v1, env steps per second with learning: rlox, Stable-Baselines3 and sbx.
 
-Equal hyperparameters, one torch thread each, both in one process and in turn, so that a busy
-machine slows both alike. rlox runs twice: with its Rust env and with gymnasium's, which is what
-Stable-Baselines3 steps.
+Equal hyperparameters, one thread each, all in one process and in turn, so that a busy machine slows
+all alike. rlox runs with either learner backend, and with gymnasium's env, which is what the others
+step. sbx, which is Stable-Baselines3 in JAX, takes part where it is installed.
 
     python benchmarks/ppo_end_to_end.py [--rounds 15] [--iterations 8]
 """
@@ -10,12 +10,15 @@ Stable-Baselines3 steps.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from measure import interleave, machine, ratio_summary, summary, write
+from rlox.runner import Hooks
 from rlox_onpolicy.ppo import PPO
 from stable_baselines3 import PPO as SB3PPO
 from stable_baselines3.common.env_util import make_vec_env
@@ -42,7 +45,9 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     rows = []
-    where = machine(["rlox-core", "rlox-native", "stable-baselines3", "torch", "gymnasium"])
+    where = machine(
+        ["rlox-core", "rlox-native", "stable-baselines3", "sbx-rl", "jax", "torch", "gymnasium"]
+    )
     for n_envs in (8, 64):
         env_steps = n_envs * SETTINGS["n_steps"] * arguments.iterations
         contenders = contenders_for(n_envs, env_steps)
@@ -51,19 +56,22 @@ def main() -> None:
         speeds = {name: [env_steps / s for s in runs] for name, runs in seconds.items()}
         for name, values in speeds.items():
             ratio = ratio_summary(values, speeds["stable-baselines3"])
-            rows.append(
-                {
-                    "contender": name,
-                    "n_envs": n_envs,
-                    "env_steps_per_second": summary(values),
-                    "ratio_to_stable_baselines3": ratio,
-                }
-            )
+            row = {
+                "contender": name,
+                "n_envs": n_envs,
+                "env_steps_per_second": summary(values),
+                "ratio_to_stable_baselines3": ratio,
+            }
+            if "sbx" in speeds:
+                row["ratio_to_sbx"] = ratio_summary(values, speeds["sbx"])
+            rows.append(row)
             print(
-                f"{n_envs:3d} envs  {name:20s} {summary(values)['median']:9,.0f} env steps/s  "
+                f"{n_envs:3d} envs  {name:36s} {summary(values)['median']:9,.0f} env steps/s  "
                 f"{ratio['median']:5.2f}x ({ratio['min']:.2f}-{ratio['max']:.2f})"
             )
     breakdown = where_time_goes()
+    shares = native_share_of_peak()
+    print(shares)
     for part, milliseconds in breakdown.items():
         print(f"{part:30s} {milliseconds:7.2f} ms per iteration")
     path = write(
@@ -73,7 +81,8 @@ def main() -> None:
             "rounds": arguments.rounds,
             "machine": where,
             "rows": rows,
-            "rlox_native_env_milliseconds_per_iteration_of_1024_env_steps": breakdown,
+            "torch_learner_milliseconds_per_iteration_of_1024_env_steps": breakdown,
+            "native_learner": shares,
         },
     )
     print(path)
@@ -82,20 +91,72 @@ def main() -> None:
 def contenders_for(n_envs: int, env_steps: int) -> dict[str, Callable[[], Any]]:
     """Return the runs of ``env_steps`` env steps each."""
     sb3 = SB3PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs, seed=0), device="cpu", **SETTINGS)
-    ours = {
-        backend: PPO("CartPole-v1", n_envs=n_envs, env_backend=backend, **SETTINGS)
-        for backend in ("native", "gymnasium")
+    backends = {
+        "rlox, native learner": ("native", "native"),
+        "rlox, native learner, gymnasium env": ("native", "gymnasium"),
+        "rlox, torch learner": ("torch", "native"),
+        "rlox, torch learner, gymnasium env": ("torch", "gymnasium"),
     }
+    contenders: dict[str, Callable[[], Any]] = {
+        "stable-baselines3": lambda: sb3.learn(env_steps, reset_num_timesteps=False)
+    }
+    if importlib.util.find_spec("sbx") is not None:
+        contenders["sbx"] = sbx_contender(n_envs, env_steps)
+    for name, (learner, env) in backends.items():
+        ppo = PPO("CartPole-v1", n_envs=n_envs, backend=learner, env_backend=env, **SETTINGS)
+        contenders[name] = partial(ppo.train, env_steps)
+    return contenders
+
+
+def sbx_contender(n_envs: int, env_steps: int) -> Callable[[], Any]:
+    """Return sbx's run; its networks are made equal to the others'."""
+    import flax.linen as nn
+    import sbx
+
+    model = sbx.PPO(
+        "MlpPolicy",
+        make_vec_env("CartPole-v1", n_envs, seed=0),
+        policy_kwargs={"net_arch": [64, 64], "activation_fn": nn.tanh},
+        **SETTINGS,
+    )
+    return lambda: model.learn(env_steps, reset_num_timesteps=False)
+
+
+def native_share_of_peak(repeats: int = 50) -> dict[str, float]:
+    """Return the native learner's arithmetic per second beside that of a large matrix product."""
+    ppo = PPO("CartPole-v1", backend="native", **SETTINGS)
+    hooks = Hooks(ppo)
+    batch = ppo.learner.collect(128, hooks)
+    rates = {"learning_rate": 1e-9, "clip_eps": 0.2, "ent_coef": 0.01}
+    square = torch.rand(1024, 1024)
+    milliseconds = {
+        name: 1e3 * min(runs)
+        for name, runs in interleave(
+            {
+                "collect": lambda: ppo.learner.collect(128, hooks),
+                "update": lambda: ppo.learner.update(batch, rates, hooks),
+                "product": lambda: square @ square,
+            },
+            repeats,
+        ).items()
+    }
+    # multiply-adds of both networks a row: forward, and backward twice that but for the first layer
+    inputs, hidden, outputs = 4, 64, 2 + 1
+    first, second, last = 2 * inputs * hidden, 2 * hidden * hidden, outputs * hidden
+    update = 2 * (2 * first + 3 * second + 3 * last) * 1024 * SETTINGS["n_epochs"]
+    peak = 2 * 1024**3 / milliseconds["product"] / 1e6
     return {
-        "stable-baselines3": lambda: sb3.learn(env_steps, reset_num_timesteps=False),
-        "rlox, native env": lambda: ours["native"].train(env_steps),
-        "rlox, gymnasium env": lambda: ours["gymnasium"].train(env_steps),
+        "collect_milliseconds": milliseconds["collect"],
+        "update_milliseconds": milliseconds["update"],
+        "update_gflop_per_second": update / milliseconds["update"] / 1e6,
+        "sgemm_1024_gflop_per_second": peak,
+        "share_of_sgemm": update / milliseconds["update"] / 1e6 / peak,
     }
 
 
 def where_time_goes(repeats: int = 50) -> dict[str, float]:
     """Return the median milliseconds that each part of one iteration of 8 envs takes."""
-    ppo = PPO("CartPole-v1", env_backend="native", **SETTINGS)
+    ppo = PPO("CartPole-v1", backend="torch", env_backend="native", **SETTINGS)
     ppo.train(4096)
     batch = ppo.collector.collect(ppo.policy, 128)
     obs = batch.obs[:8]

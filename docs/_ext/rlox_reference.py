@@ -87,6 +87,7 @@ API = {
     "rlox.reference": "the NumPy kernels and buffers",
     "rlox_native": "the Rust kernels, buffers and envs",
     "rlox_native.learner": "the native learner backend",
+    "rlox_native.rollouts": "its rollouts",
     "rlox.offline.base": "what every offline algorithm has",
     "rlox.offline.config": "the options of every offline algorithm",
     "rlox.offline.dataset": "what an offline algorithm needs of a dataset",

@@ -68,7 +68,7 @@ class RolloutCollector:
         normalize_rewards: bool = False,
         frame_stack: int = 1,
     ) -> None:
-        self._session = EnvSession(
+        self.session = EnvSession(
             env_id,
             n_envs,
             seed,
@@ -76,8 +76,8 @@ class RolloutCollector:
             vectorization=vectorization,
             env_kwargs=env_kwargs,
         )
-        self.env = self._session.env
-        self.statistics = self._session.statistics
+        self.env = self.session.env
+        self.statistics = self.session.statistics
         self.device = torch.device(device)
         self.gamma = gamma
         self.gae_lambda = gae_lambda
@@ -118,7 +118,7 @@ class RolloutCollector:
         """
         if n_steps < 1:
             raise ValueError(f"n_steps must be at least 1, got {n_steps}")
-        session = self._session
+        session = self.session
         if self.preprocessor is not None and not session.started:
             session.obs = self.preprocessor.reset(session.obs)
         obs = session.obs
@@ -161,11 +161,11 @@ class RolloutCollector:
 
     def close(self) -> None:
         """Free the resources of the envs that the collector made."""
-        self._session.close()
+        self.session.close()
 
     def state_dict(self) -> dict[str, Any]:
         """Return episode and preprocessing statistics, the policy's memory, and the env's state."""
-        state = self._session.state_dict()
+        state = self.session.state_dict()
         if self.preprocessor is not None:
             state["observations"] = self.preprocessor.state_dict()
         if self.reward_scaler is not None:
@@ -176,7 +176,7 @@ class RolloutCollector:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state; an env without one starts new episodes at the next collect."""
-        exact = self._session.load_state_dict(state)
+        exact = self.session.load_state_dict(state)
         if self.preprocessor is not None:
             self.preprocessor.load_state_dict(state["observations"])
         if self.reward_scaler is not None:

@@ -94,6 +94,6 @@ def _choose_backend(env_id: str, backend: str, gymnasium_only: bool) -> EnvBacke
                 f"it has {', '.join(spec.env_ids)}; backend='auto' takes gymnasium's"
             )
         return spec
-    specs = found.by_priority("rlox_env_backends")
+    specs: list[EnvBackendSpec] = found.by_priority("rlox_env_backends")
     has_it = [s for s in specs if env_id in s.env_ids and not gymnasium_only]
     return has_it[0] if has_it else next(s for s in specs if s.name == "gymnasium")

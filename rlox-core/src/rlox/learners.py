@@ -1,7 +1,7 @@
-"""Learner backends: what takes the gradient steps once a rollout is there.
+"""Learner backends: what does an iteration's work.
 
-The ``torch`` backend minimises the loss that the algorithm wrote down and can do every task. Other
-backends, such as ``native``, do what they recognise, to the same parameters up to rounding, faster.
+The ``torch`` backend acts with the policy's own code, minimises the loss that the algorithm wrote
+down, and can do every task. Other backends, such as ``native``, do what they recognise, faster.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -51,6 +52,8 @@ class LearningTask:
     """Ends the epochs when the term ``approx_kl`` passes 1.5 times this; none: never."""
     generator: torch.Generator | None = None
     """Source of the order of rows."""
+    actions: np.random.Generator | None = None
+    """Source of actions for a backend that draws them itself; none: the policy is to draw them."""
 
     def order(self, n_rows: int) -> Tensor:
         """Return the rows of the next epoch, (n_rows,) int64, in the order they are visited."""
@@ -60,7 +63,15 @@ class LearningTask:
 
 
 class Learner(Protocol):
-    """Takes the gradient steps of one iteration."""
+    """Does an iteration's work: acting in the envs, and the gradient steps."""
+
+    def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
+        """Step every env ``n_steps`` times with the policy and report the rollout.
+
+        Args:
+            n_steps: steps T per env.
+            hooks: to be told of every vector step, and of the rollout's end.
+        """
 
     def update(
         self, batch: RolloutBatch, rates: Mapping[str, float], hooks: Hooks
@@ -84,6 +95,10 @@ class ChosenLearner:
     learner: Learner
     backend: str
     reason: str
+
+    def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
+        """Step the envs; see :class:`Learner`."""
+        return self.learner.collect(n_steps, hooks)
 
     def update(
         self, batch: RolloutBatch, rates: Mapping[str, float], hooks: Hooks
@@ -137,6 +152,10 @@ class TorchLearner:
 
     def __init__(self, task: LearningTask) -> None:
         self._task = task
+
+    def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
+        """Step the envs with the policy's own torch code; see :class:`Learner`."""
+        return self._task.agent.collect(n_steps, hooks)
 
     def update(
         self, batch: RolloutBatch, rates: Mapping[str, float], hooks: Hooks

@@ -35,7 +35,8 @@ class Hooks:
     def __init__(self, algorithm: Algorithm) -> None:
         self._algorithm = algorithm
         self._callbacks = algorithm.callbacks
-        self._step_listened = algorithm.callbacks.listens("on_step")
+        self.step_listened = algorithm.callbacks.listens("on_step")
+        """Whether a callback wants to know of every vector step."""
         self.train_batch_listened = algorithm.callbacks.listens("on_train_batch")
         """Whether a callback wants to know of every optimiser step."""
         self._phase_listened = algorithm.callbacks.listens("on_phase")
@@ -71,7 +72,7 @@ class Hooks:
             self._step()
 
     def _step(self) -> None:
-        if self._step_listened and not self.call("on_step"):
+        if self.step_listened and not self.call("on_step"):
             raise StopTraining
 
     def call(self, event: str, **details: Any) -> Any:

@@ -1682,3 +1682,55 @@ class ActorCriticLearner:
                 be written to; nothing has changed.
             TypeError: an array has another dtype, or not exactly one optimiser is given.
         """
+
+    def collect(
+        self,
+        envs: VecEnv,
+        parameters: NDArray[np.float32],
+        stream: NDArray[np.uint64],
+        next_obs: NDArray[np.float32],
+        obs: NDArray[np.float32],
+        actions: NDArray[Any],
+        log_probs: NDArray[np.float32],
+        rewards: NDArray[np.float32],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        final_values: NDArray[np.float32],
+    ) -> None:
+        """Step native envs with actions drawn from the policy until the arrays are full.
+
+        In each step, every env in turn draws from the stream. A categorical policy takes one
+        number u in [0, 1) and the first action whose cumulative probability exceeds u. A Gaussian
+        one takes two, u and v, for each component: its noise is √(-2 ln(1 - u)) cos 2πv. The envs
+        get continuous actions clipped to their bounds; the array has them as sampled.
+
+        Args:
+            envs: N envs that have been reset.
+            parameters: shape ``(P,)``.
+            stream: the state of a NumPy ``PCG64``, shape ``(4,)``: high and low word of the state,
+                then of the increment; advanced. Its numbers are those of ``Generator.random``.
+            next_obs: to act on first, shape ``(N, obs_dim)``; replaced by those to act on next.
+            obs: observations acted on, shape ``(T, N, obs_dim)``; written, as all that follow.
+            actions: shape ``(T, N)`` int64, or ``(T, N, act_dim)`` float32.
+            log_probs: log π(a|s), shape ``(T, N)``.
+            rewards: shape ``(T, N)``.
+            terminated: shape ``(T, N)``.
+            truncated: shape ``(T, N)``.
+            final_values: V of the final observation where an episode was cut, else 0, ``(T, N)``.
+
+        Raises:
+            ValueError: a shape does not fit, or the envs take other actions or observations than
+                the policy.
+            TypeError: an array has another dtype, or the learner is not float32.
+            RuntimeError: the envs have not been reset.
+        """
+
+    def values(
+        self, parameters: NDArray[np.float32], obs: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Return V, shape ``(R,)``, of observations ``(R, obs_dim)``.
+
+        Raises:
+            ValueError: a shape does not fit.
+            TypeError: the learner is not float32.
+        """

@@ -17,6 +17,7 @@ from rlox.errors import BackendError
 from rlox.policies import ContinuousPolicy, DiscretePolicy
 
 from rlox_native._native import ActorCriticLearner
+from rlox_native.rollouts import NativeRollouts
 
 if TYPE_CHECKING:
     from rlox.batch import RolloutBatch
@@ -53,6 +54,16 @@ class NativeLearner:
         self._optimizer = task.agent.optimizer
         self._learner = _make_learner(task)
         self._rule = _step_rule(self._optimizer.torch_optimizer)
+        self._rollouts = None
+        if NativeRollouts.can_step(task):
+            policy = task.agent.policy
+            act_dim = len(policy.log_std) if isinstance(policy, ContinuousPolicy) else None
+            self._rollouts = NativeRollouts(task, self._learner, act_dim)
+
+    def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
+        """Step native envs in Rust and others with torch; see ``rlox.learners.Learner``."""
+        collector = self._task.agent if self._rollouts is None else self._rollouts
+        return collector.collect(n_steps, hooks)
 
     def update(
         self, batch: RolloutBatch, rates: Mapping[str, float], hooks: Hooks
@@ -81,8 +92,8 @@ class NativeLearner:
             steps_of_epoch = -(-n_rows // batch_size)
             if steps < len(piece) * -(-piece.shape[1] // batch_size):
                 # the torch backend would not have drawn the order of later epochs
-                if task.generator is not None:
-                    task.generator.set_state(streams[taken // steps_of_epoch])
+                assert task.generator is not None  # target_kl comes with minibatches
+                task.generator.set_state(streams[taken // steps_of_epoch])
                 break
         return {name: float(np.mean([t[name] for t in collected])) for name in collected[0]}
 
@@ -95,8 +106,8 @@ class NativeLearner:
         orders, streams = [], []
         for _ in range(self._task.n_epochs):
             orders.append(self._task.order(n_rows).numpy())
-            generator = self._task.generator
-            streams.append(None if generator is None else generator.get_state())
+            if self._task.generator is not None:
+                streams.append(self._task.generator.get_state())
         return orders, streams
 
     def _arguments(self, batch: RolloutBatch, rates: Mapping[str, float]) -> dict[str, Any]:

@@ -118,7 +118,9 @@ class A2C(Algorithm):
         self.agent = make_agent(self, rmsprop, policy)
         self.policy, self.collector = self.agent.policy, self.agent.collector
         self.optimizer = self.agent.optimizer
-        task = LearningTask(self.name, cfg, self.agent, self._loss)
+        task = LearningTask(
+            self.name, cfg, self.agent, self._loss, actions=self.streams.numpy("native actions")
+        )
         self.learner = choose_learner(cfg.backend, task)
 
     def iterate(self, hooks: Hooks) -> A2CMetrics:
@@ -126,7 +128,7 @@ class A2C(Algorithm):
         cfg: A2CConfig = self.config
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
         with torch_threads(cfg.torch_threads):
-            batch = self.agent.collect(cfg.n_steps, hooks)
+            batch = self.learner.collect(cfg.n_steps, hooks)
             terms = self.learner.update(batch, rates, hooks)
         return A2CMetrics(
             mean_reward=self.collector.statistics.mean_return,

@@ -112,14 +112,15 @@ class PPO(Algorithm):
         self.policy, self.collector = self.agent.policy, self.agent.collector
         self.optimizer = self.agent.optimizer
         order = self.streams.torch("minibatches")
-        self.learner = choose_ppo_learner(self.agent, cfg, order)
+        actions = self.streams.numpy("native actions")
+        self.learner = choose_ppo_learner(self.agent, cfg, order, actions)
 
     def iterate(self, hooks: Hooks) -> PPOMetrics:
         """Collect T steps of N envs, then take several epochs of minibatch steps."""
         cfg: PPOConfig = self.config
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
         with torch_threads(cfg.torch_threads):
-            batch = self.agent.collect(cfg.n_steps, hooks)
+            batch = self.learner.collect(cfg.n_steps, hooks)
             return PPOMetrics(**learn(self.agent, self.learner, batch, rates, hooks))
 
     def predict(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+import numpy as np
 import torch
 from rlox.acting import evaluate_actions
 from rlox.actor_critic import ActorCritic
@@ -23,7 +24,10 @@ __all__ = ["choose_ppo_learner", "learn", "minibatch_loss"]
 
 
 def choose_ppo_learner(
-    agent: ActorCritic, config: PPOConfig, generator: torch.Generator
+    agent: ActorCritic,
+    config: PPOConfig,
+    generator: torch.Generator,
+    actions: np.random.Generator | None = None,
 ) -> ChosenLearner:
     """Return what takes PPO's steps.
 
@@ -31,6 +35,7 @@ def choose_ppo_learner(
         agent: whose policy learns.
         config: the options; ``backend`` says which learner backend.
         generator: source of the minibatches' order.
+        actions: see :class:`rlox.learners.LearningTask`.
     """
     task = LearningTask(
         "ppo",
@@ -41,6 +46,7 @@ def choose_ppo_learner(
         batch_size=config.batch_size,
         target_kl=config.target_kl,
         generator=generator,
+        actions=actions,
     )
     return choose_learner(config.backend, task)
 

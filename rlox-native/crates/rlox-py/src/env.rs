@@ -50,7 +50,7 @@ impl VecEnv {
         Self { envs: Mutex::new(envs), spec, n_envs, observation_space, action_space }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Box<dyn VectorEnv>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Box<dyn VectorEnv>> {
         self.envs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,7 +106,7 @@ impl VecEnv {
 
     /// How many envs there are.
     #[getter]
-    fn n_envs(&self) -> usize {
+    pub(crate) fn n_envs(&self) -> usize {
         self.n_envs
     }
 

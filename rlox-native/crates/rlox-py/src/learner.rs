@@ -12,6 +12,7 @@ use rlox_kernels::learner::{
 
 use crate::convert::{check_shape, mask_array, output_array, real_array};
 use crate::errors::raise;
+use crate::{env::VecEnv, learner_rollout};
 
 /// A learner in either precision.
 enum AnyLearner {
@@ -148,12 +149,62 @@ impl ActorCriticLearner {
         Ok((progress.terms.to_array(), progress.steps))
     }
 
+    /// Step native envs with actions drawn from the policy until the arrays (T, N, ...) are full.
+    #[expect(clippy::too_many_arguments, reason = "the arrays of a rollout")]
+    fn collect<'py>(
+        &self,
+        py: Python<'py>,
+        envs: &VecEnv,
+        parameters: &Bound<'py, PyAny>,
+        stream: &Bound<'py, PyAny>,
+        next_obs: &Bound<'py, PyAny>,
+        obs: &Bound<'py, PyAny>,
+        actions: &Bound<'py, PyAny>,
+        log_probs: &Bound<'py, PyAny>,
+        rewards: &Bound<'py, PyAny>,
+        terminated: &Bound<'py, PyAny>,
+        truncated: &Bound<'py, PyAny>,
+        final_values: &Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        let arrays = learner_rollout::Arrays {
+            parameters,
+            stream,
+            next_obs,
+            obs,
+            actions,
+            log_probs,
+            rewards,
+            terminated,
+            truncated,
+            final_values,
+        };
+        let shape = (self.shape.obs_dim(), self.shape.head());
+        learner_rollout::collect(py, self.single()?, shape, envs, &arrays)
+    }
+
+    /// Return V of each row of `obs`, (R,).
+    fn values<'py>(
+        &self,
+        parameters: &Bound<'py, PyAny>,
+        obs: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        learner_rollout::values(self.single()?, parameters, obs)
+    }
+
     fn __repr__(&self) -> String {
         format!("ActorCriticLearner(obs_dim={}, {:?})", self.shape.obs_dim(), self.shape.head())
     }
 }
 
 impl ActorCriticLearner {
+    /// The learner in single precision, which is the envs'.
+    fn single(&self) -> PyResult<&Mutex<Learner<f32>>> {
+        match &self.learner {
+            AnyLearner::Single(learner) => Ok(learner),
+            AnyLearner::Double(_) => Err(PyTypeError::new_err("rollouts are float32")),
+        }
+    }
+
     /// Borrows the arrays and updates without the interpreter lock.
     fn run<F: Real + Element>(
         &self,

@@ -16,6 +16,7 @@ mod errors;
 mod kernels;
 mod language;
 mod learner;
+mod learner_rollout;
 mod memory;
 mod moments;
 mod output;

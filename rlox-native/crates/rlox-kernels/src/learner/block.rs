@@ -1,4 +1,4 @@
-//! The gradient of a part of a minibatch, block by block.
+//! The gradient of a minibatch, block by block of rows.
 
 use pulp::Simd;
 
@@ -46,21 +46,21 @@ pub(super) struct Minibatch<'a, F> {
     pub(super) loss: Loss,
 }
 
-/// Memory for the gradient of a part of a minibatch.
+/// Memory for a block of rows, and for the gradient gathered so far.
 #[derive(Debug, Clone)]
-pub(super) struct Part<F> {
+pub(super) struct Block<F> {
     inputs: Vec<F>,
-    chosen: Chosen<F>,
-    actor: Workspace<F>,
-    critic: Workspace<F>,
-    distribution: Distribution<F>,
+    pub(super) chosen: Chosen<F>,
+    pub(super) actor: Workspace<F>,
+    pub(super) critic: Workspace<F>,
+    pub(super) distribution: Distribution<F>,
     ratios: Vec<F>,
     log_prob_gradients: Vec<F>,
-    /// Sums over the part's rows, not means.
-    pub(super) terms: Terms,
+    /// Sums over the rows so far, not means.
+    terms: Terms,
 }
 
-impl<F: Real> Part<F> {
+impl<F: Real> Block<F> {
     pub(super) fn new(shape: &ActorCritic) -> Self {
         let zeros = |n| vec![F::zero(); n];
         let (indices, components) = match shape.head {
@@ -83,7 +83,7 @@ impl<F: Real> Part<F> {
         }
     }
 
-    /// Computes terms and gradients of the rows `order` of a minibatch.
+    /// Gathers the gradients of the rows `order` of a minibatch and returns the sums of their terms.
     #[inline(always)]
     pub(super) fn run<S: Simd>(
         &mut self,
@@ -92,7 +92,7 @@ impl<F: Real> Part<F> {
         packed: &PackedParameters<F>,
         minibatch: &Minibatch<'_, F>,
         order: &[i64],
-    ) {
+    ) -> Terms {
         self.terms = Terms::default();
         if minibatch.batch.masks.is_none() {
             self.chosen.possible.fill(true);
@@ -113,6 +113,7 @@ impl<F: Real> Part<F> {
             backward(simd, &shape.actor, &packed.actor, inputs, n, &mut self.actor);
             backward(simd, &shape.critic, &packed.critic, inputs, n, &mut self.critic);
         }
+        self.terms
     }
 
     /// Copies the block's observations and actions together.
@@ -196,8 +197,8 @@ impl<F: Real> Part<F> {
     }
 }
 
-impl<F: Real> Part<F> {
-    /// Adds the gradients of the last [`Part::run`] to the flat array `gradients`.
+impl<F: Real> Block<F> {
+    /// Adds the gradients of the last [`Block::run`] to the flat array `gradients`.
     pub(super) fn add_gradients(&self, shape: &ActorCritic, gradients: &mut [F]) {
         for (sum, &g) in gradients.iter_mut().zip(&self.distribution.log_std_gradient) {
             *sum = *sum + g;

@@ -101,8 +101,7 @@ impl<F: Real> Distribution<F> {
                     for i in 0..width {
                         let log_std = self.log_std[i];
                         standardised[i] = (actions[i] - means[i]) * (-log_std).exp();
-                        let square = standardised[i] * standardised[i];
-                        *log_prob = *log_prob - F::of(0.5) * square - log_std - constant;
+                        *log_prob = *log_prob + gaussian_log_prob(standardised[i], log_std);
                     }
                 }
             }
@@ -155,6 +154,12 @@ impl<F: Real> Distribution<F> {
         }
     }
 
+    /// Probabilities of all actions after [`Distribution::normalise`], with their logarithms.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (&[F], &[F])> {
+        let width = self.head.width();
+        self.probabilities.chunks_exact(width).zip(self.table.chunks_exact(width))
+    }
+
     /// Writes the gradient with respect to the network's outputs, given those with respect to the
     /// rows' log-probabilities and, the same for all rows, entropies.
     #[inline(always)]
@@ -195,4 +200,9 @@ impl<F: Real> Distribution<F> {
             }
         }
     }
+}
+
+/// ln N(a; μ, σ) of the standardised component z = (a - μ) / σ.
+pub(super) fn gaussian_log_prob<F: Real>(z: F, log_std: F) -> F {
+    F::of(-0.5) * z * z - log_std - F::of(HALF_LOG_TAU)
 }

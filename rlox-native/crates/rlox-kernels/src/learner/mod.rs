@@ -2,8 +2,10 @@
 //!
 //! [`Learner::update`] takes every gradient step of an iteration: forward, loss, backward, clipping
 //! of the gradient's norm, and optimiser, minibatch after minibatch, on parameters that stay where
-//! the caller keeps them. A minibatch is cut into a fixed number of parts whose gradients are added
-//! in a fixed order, so that the result does not depend on how many threads compute them.
+//! the caller keeps them. [`Learner::collect`] steps environments with the policy.
+//!
+//! There are no threads: a gradient step of the usual networks takes a fifth of a millisecond
+//! (`benches/learner.rs`), and other cores are for other trainings.
 
 #![expect(
     clippy::inline_always,
@@ -19,10 +21,12 @@ mod objective;
 mod optimizer;
 mod product;
 mod real;
+mod rollout;
 mod update;
 
 pub use actor_critic::{ActionRows, ActorCritic, Head};
 pub use objective::{Loss, Objective, Terms};
 pub use optimizer::{Moments, Optimizer};
 pub use real::Real;
+pub use rollout::{ActionBuffer, Rollout};
 pub use update::{Batch, Learner, Plan, Progress};

@@ -4,14 +4,10 @@ use pulp::{Arch, Simd, WithSimd};
 
 use super::Real;
 use super::actor_critic::{ActionRows, ActorCritic};
-use super::block::{Minibatch, PackedParameters, Part, index};
-use super::network::BLOCK_ROWS;
+use super::block::{Block, Minibatch, PackedParameters, index};
 use super::objective::{Loss, Terms};
 use super::optimizer::{Moments, Optimizer, clip_norm};
 use crate::error::{KernelError, Result, check_len};
-
-/// The most parts that a minibatch is cut into.
-const MAX_PARTS: usize = 4;
 
 /// Epochs end where the approximate KL passes so many times the target (openai/spinningup ppo).
 const KL_TOLERANCE: f64 = 1.5;
@@ -71,9 +67,9 @@ pub struct Progress {
 /// It owns nothing but working memory: parameters and moments are the caller's.
 #[derive(Debug)]
 pub struct Learner<F> {
-    shape: ActorCritic,
-    packed: PackedParameters<F>,
-    parts: Vec<Part<F>>,
+    pub(super) shape: ActorCritic,
+    pub(super) packed: PackedParameters<F>,
+    pub(super) block: Block<F>,
     gradients: Vec<F>,
 }
 
@@ -82,9 +78,9 @@ impl<F: Real> Learner<F> {
     #[must_use]
     pub fn new(shape: ActorCritic) -> Self {
         let packed = PackedParameters::new(&shape);
-        let parts = vec![Part::new(&shape); MAX_PARTS];
+        let block = Block::new(&shape);
         let gradients = vec![F::zero(); shape.n_parameters()];
-        Self { shape, packed, parts, gradients }
+        Self { shape, packed, block, gradients }
     }
 
     /// The shape of the actor-critic.
@@ -199,7 +195,7 @@ impl<F: Real> Update<'_, '_, F> {
     /// Computes the terms and, into the learner, the gradients of a minibatch.
     #[inline(always)]
     fn differentiate<S: Simd>(&mut self, simd: S, rows: &[i64]) -> Terms {
-        let Learner { shape, packed, parts, gradients } = &mut *self.learner;
+        let Learner { shape, packed, block, gradients } = &mut *self.learner;
         packed.load(shape, self.parameters);
         let minibatch = Minibatch {
             batch: self.batch,
@@ -207,15 +203,9 @@ impl<F: Real> Update<'_, '_, F> {
             advantage_scale: advantage_scale(self.batch.advantages, rows, self.plan.loss),
             loss: self.plan.loss,
         };
+        let sums = block.run(simd, shape, packed, &minibatch, rows);
         gradients.fill(F::zero());
-        let mut sums = Terms::default();
-        let blocks = rows.len().div_ceil(BLOCK_ROWS);
-        let part_rows = blocks.div_ceil(MAX_PARTS) * BLOCK_ROWS;
-        for (part, rows) in parts.iter_mut().zip(rows.chunks(part_rows)) {
-            part.run(simd, shape, packed, &minibatch, rows);
-            part.add_gradients(shape, gradients);
-            sums = sums.map2(part.terms, |sum, term| sum + term);
-        }
+        block.add_gradients(shape, gradients);
         #[expect(clippy::cast_precision_loss, reason = "a minibatch is far below 2^53 rows")]
         let size = rows.len() as f64;
         sums.map2(sums, |sum, _| sum / size)

@@ -1,0 +1,107 @@
+//! Rollouts of the learner's policy.
+
+use std::sync::{Mutex, PoisonError};
+
+use numpy::{Ix1, Ix2, Ix3, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use rlox_kernels::learner::{ActionBuffer, Head, Learner, Rollout};
+use rlox_kernels::rng::Pcg64;
+
+use crate::convert::{clear, output_array, real_array};
+use crate::env::VecEnv;
+use crate::errors::raise;
+
+/// The arrays of a rollout, in the order of the method's arguments.
+pub(crate) struct Arrays<'a, 'py> {
+    pub(crate) parameters: &'a Bound<'py, PyAny>,
+    pub(crate) stream: &'a Bound<'py, PyAny>,
+    pub(crate) next_obs: &'a Bound<'py, PyAny>,
+    pub(crate) obs: &'a Bound<'py, PyAny>,
+    pub(crate) actions: &'a Bound<'py, PyAny>,
+    pub(crate) log_probs: &'a Bound<'py, PyAny>,
+    pub(crate) rewards: &'a Bound<'py, PyAny>,
+    pub(crate) terminated: &'a Bound<'py, PyAny>,
+    pub(crate) truncated: &'a Bound<'py, PyAny>,
+    pub(crate) final_values: &'a Bound<'py, PyAny>,
+}
+
+/// Borrows the arrays and fills them without the interpreter lock.
+pub(crate) fn collect(
+    py: Python<'_>,
+    learner: &Mutex<Learner<f32>>,
+    shape: (usize, Head),
+    envs: &VecEnv,
+    arrays: &Arrays<'_, '_>,
+) -> PyResult<()> {
+    let (obs_dim, head) = shape;
+    let n = envs.n_envs();
+    let parameters = real_array::<f32, Ix1>(arrays.parameters, "parameters")?;
+    let mut stream = output_array::<u64, Ix1>(arrays.stream, "stream", &[4])?;
+    let mut next_obs = output_array::<f32, Ix2>(arrays.next_obs, "next_obs", &[n, obs_dim])?;
+    let steps = arrays.rewards.len()?;
+    let table = [steps, n];
+    let mut obs = output_array::<f32, Ix3>(arrays.obs, "obs", &[steps, n, obs_dim])?;
+    let mut log_probs = output_array::<f32, Ix2>(arrays.log_probs, "log_probs", &table)?;
+    let mut rewards = output_array::<f32, Ix2>(arrays.rewards, "rewards", &table)?;
+    let mut terminated = output_array::<bool, Ix2>(arrays.terminated, "terminated", &table)?;
+    let mut truncated = output_array::<bool, Ix2>(arrays.truncated, "truncated", &table)?;
+    let mut final_values = output_array::<f32, Ix2>(arrays.final_values, "final_values", &table)?;
+    let (mut integers, mut components);
+    let actions = match head {
+        Head::Categorical(_) => {
+            integers = output_array::<i64, Ix2>(arrays.actions, "actions", &table)?;
+            ActionBuffer::Discrete(integers.as_slice_mut()?)
+        }
+        Head::Gaussian(width) => {
+            let shape = [steps, n, width];
+            components = output_array::<f32, Ix3>(arrays.actions, "actions", &shape)?;
+            ActionBuffer::Continuous(components.as_slice_mut()?)
+        }
+    };
+    clear(arrays.terminated)?;
+    clear(arrays.truncated)?;
+    let mut rollout = Rollout {
+        obs: obs.as_slice_mut()?,
+        actions,
+        log_probs: log_probs.as_slice_mut()?,
+        rewards: rewards.as_slice_mut()?,
+        terminated: terminated.as_slice_mut()?,
+        truncated: truncated.as_slice_mut()?,
+        final_values: final_values.as_slice_mut()?,
+    };
+    let stream = stream.as_slice_mut()?;
+    let mut words = [0; 4];
+    words.copy_from_slice(stream);
+    let mut rng = Pcg64::from_words(words).map_err(raise)?;
+    let (parameters, next_obs) = (parameters.as_slice()?, next_obs.as_slice_mut()?);
+    py.detach(|| {
+        let mut learner = learner.lock().unwrap_or_else(PoisonError::into_inner);
+        learner.collect(parameters, &mut **envs.lock(), &mut rng, next_obs, &mut rollout)
+    })
+    .map_err(raise)?;
+    stream.copy_from_slice(&rng.to_words());
+    Ok(())
+}
+
+/// V of each row of `obs`.
+pub(crate) fn values<'py>(
+    learner: &Mutex<Learner<f32>>,
+    parameters: &Bound<'py, PyAny>,
+    obs: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyArray1<f32>>> {
+    let py = obs.py();
+    let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
+    let obs = real_array::<f32, Ix2>(obs, "obs")?;
+    let values = PyArray1::zeros(py, obs.shape().first().copied().unwrap_or(0), false);
+    {
+        let mut values = values.try_readwrite()?;
+        let (parameters, obs) = (parameters.as_slice()?, obs.as_slice()?);
+        let values = values.as_slice_mut()?;
+        py.detach(|| {
+            let mut learner = learner.lock().unwrap_or_else(PoisonError::into_inner);
+            learner.values(parameters, obs, values)
+        })
+        .map_err(raise)?;
+    }
+    Ok(values)
+}
