@@ -20,6 +20,7 @@ import torch
 from measure import interleave, machine, ratio_summary, summary, write
 from rlox.runner import Hooks
 from rlox_onpolicy.ppo import PPO
+from rlox_onpolicy.ppo_update import minibatch_loss
 from stable_baselines3 import PPO as SB3PPO
 from stable_baselines3.common.env_util import make_vec_env
 
@@ -163,6 +164,7 @@ def where_time_goes(repeats: int = 50) -> dict[str, float]:
     minibatch = next(batch.sample_minibatches(256))
     env, actions = ppo.collector.env, batch.actions[:8].numpy()
     gradient_steps = SETTINGS["n_epochs"] * 1024 // SETTINGS["batch_size"]
+    rates = {"clip_eps": 0.2, "ent_coef": 0.01}
 
     def milliseconds(run: Callable[[], Any]) -> float:
         runs = []
@@ -173,7 +175,7 @@ def where_time_goes(repeats: int = 50) -> dict[str, float]:
         return summary(runs)["median"]
 
     def forward_only() -> Any:
-        return ppo._loss(minibatch, {"clip_eps": 0.2, "ent_coef": 0.01})
+        return minibatch_loss(ppo.agent, ppo.config, minibatch, rates)
 
     def full_step() -> None:
         ppo.optimizer.step(forward_only()[0], 1e-9)
