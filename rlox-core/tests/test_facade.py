@@ -16,8 +16,9 @@ from rlox.kernels import backend
 
 PUBLIC = [
     "Algorithm", "AlgorithmSpec", "BufferSpec", "CallbackSpec", "CandleCollector", "CartPole",
-    "CommandSpec", "Config", "DPOPair", "EnvBackendSpec", "LoggerSpec", "MmapReplayBuffer",
-    "OfflineDatasetBuffer", "PrioritizedReplayBuffer", "ReplayBuffer", "RunningMeanStd", "VecEnv",
+    "CommandSpec", "Config", "DPOPair", "EnvBackendSpec", "LearnerBackendSpec", "LoggerSpec",
+    "MmapReplayBuffer", "OfflineDatasetBuffer", "PrioritizedReplayBuffer", "ReplayBuffer",
+    "RunningMeanStd", "VecEnv",
     "compute_batch_group_advantages", "compute_batch_token_kl", "compute_batch_token_kl_schulman",
     "compute_discounted_returns", "compute_gae", "compute_gae_batched", "compute_gae_batched_f32",
     "compute_group_advantages", "compute_lambda_returns", "compute_n_step_returns",
@@ -154,6 +155,7 @@ def test_unknown_algorithm_class_is_an_attribute_error() -> None:
         "DDPG",
         "DQN",
         "FQE",
+        "HybridPPO",
         "IQL",
         "PPO",
         "SAC",

@@ -58,7 +58,8 @@ def test_core_registers_through_its_own_entry_point(install: Install) -> None:
     found = [r for r in load_plugins() if r.distribution == "rlox-core"]
     assert names(found) == {
         "checkpoint", "console", "csv", "early-stopping", "eval", "gymnasium", "jsonl",
-        "mlflow", "prioritized", "progress", "tensorboard", "timing", "uniform", "video", "wandb",
+        "mlflow", "prioritized", "progress", "tensorboard", "timing", "torch", "uniform", "video",
+        "wandb",
     }  # fmt: skip
 
 
