@@ -221,17 +221,24 @@ def test_waiting_leaves_the_lock_to_others(make: Any) -> None:
 def test_a_signal_interrupts_the_wait() -> None:
     """Ctrl-C ends a wait for a rollout that takes minutes."""
     code = (
+        # a process started in the background may have been told to ignore the signal
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import rlox_candle as r; c = r.CandleCollector('CartPole-v1', 64, n_steps=1_000_000)\n"
         "print('waiting', flush=True)\n"
         "try: c.recv()\n"
         "except KeyboardInterrupt: print('interrupted', flush=True)"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "waiting\n"
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=30)
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        try:
+            output, _ = process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert (output, process.returncode) == ("interrupted\n", 0)
 
 
