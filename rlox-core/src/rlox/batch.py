@@ -62,7 +62,7 @@ class RolloutBatch:
     n_envs: int
     """N."""
     action_masks: Tensor | None = None
-    """(T*N, mask_size) bool, True for the choices that the env allowed; none: it masks nothing."""
+    """(T*N, mask_size) bool, True for the choices that the env allowed; none where all are."""
     episode_starts: Tensor | None = None
     """(T*N,) bool, whether an episode began with the observation; none without a memory."""
     initial_state: Tensor | None = None

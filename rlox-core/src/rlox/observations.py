@@ -43,7 +43,7 @@ class ObservationRows:
         self._shapes: Any = shapes if nested else shapes[""]
 
     def empty(self, *leading: int) -> Any:
-        """Return uninitialised arrays (*leading, *shape)."""
+        """Return uninitialised arrays of shape ``(*leading, *shape)``."""
         return map_leaves(
             lambda dtype, shape: np.empty((*leading, *shape), dtype), self._dtypes, self._shapes
         )

@@ -69,7 +69,7 @@ def critic_loss(q_values: Tensor, targets: Tensor) -> Tensor:
 def td3_bc_actor_loss(
     q_values: Tensor, policy_actions: Tensor, actions: Tensor, alpha: float
 ) -> Tensor:
-    """Return -λ mean Q(s, π(s)) + mean (π(s) - a)², with λ = α / mean |Q(s, π(s))|.
+    """Return -λ mean Q(s, π(s)) + mean (π(s) - a)², with λ = α / mean abs Q(s, π(s)).
 
     λ is taken as a constant.
 
@@ -87,7 +87,7 @@ def td3_bc_actor_loss(
 
 
 def expectile_loss(differences: Tensor, expectile: float) -> Tensor:
-    """Return mean |τ - 1(u < 0)| u² for u = target - estimate.
+    """Return mean abs(τ - 1(u < 0)) u² for u = target - estimate.
 
     Args:
         differences: (B,) u.
