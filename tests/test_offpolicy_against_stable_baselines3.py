@@ -184,7 +184,7 @@ def test_td3_and_ddpg_updates_agree(algorithm: Any) -> None:
         "MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [256, 256]}, **THEIRS
     )
     ours = algorithm("Pendulum-v1", learning_rate=RATE, **OURS)
-    learner = ours.learner
+    learner = ours.actor_critic
     pairs = linear_pairs(learner.policy.net, theirs.actor.mu)
     pairs += critic_pairs(learner.critic, theirs.critic)
     targets = linear_pairs(learner.policy_target.net, theirs.actor_target.mu)

@@ -60,12 +60,12 @@ ALL = [SAC, TD3, DDPG]
 
 def agent_of(algorithm: Any) -> Any:
     """Return the replay agent."""
-    return algorithm.agent if isinstance(algorithm, SAC) else algorithm.learner.agent
+    return algorithm.agent if isinstance(algorithm, SAC) else algorithm.actor_critic.agent
 
 
 def policy_of(algorithm: Any) -> Any:
     """Return the policy."""
-    return algorithm.policy if isinstance(algorithm, SAC) else algorithm.learner.policy
+    return algorithm.policy if isinstance(algorithm, SAC) else algorithm.actor_critic.policy
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_sac_samples_its_policy_and_td3_adds_noise_of_its_deviation() -> None:
         for parameter in policy_of(td3).parameters():
             parameter.zero_()
     with torch.no_grad():
-        actions = [td3.learner._act(torch.zeros(1, 2)) for _ in range(5000)]
+        actions = [td3.actor_critic._act(torch.zeros(1, 2)) for _ in range(5000)]
     assert np.std(actions) == pytest.approx(0.2, rel=0.03)
     assert np.array_equal(td3.predict(np.zeros(2)), td3.predict(np.zeros(2), deterministic=False))
     sac = SAC(Lever(), **SMALL)
@@ -123,7 +123,7 @@ def test_sac_samples_its_policy_and_td3_adds_noise_of_its_deviation() -> None:
 def test_td3_delays_policy_and_targets() -> None:
     """With a delay of 3 both change with every third gradient step only."""
     td3 = TD3(Lever(), **{**SMALL, "learning_starts": 0, "policy_delay": 3})
-    learner, seen = td3.learner, []
+    learner, seen = td3.actor_critic, []
     learn = learner.learn_values
 
     def watch(batch: Any, rate: float) -> Any:

@@ -27,7 +27,7 @@ from torch import nn
 
 from rlox_offpolicy.agent import resolve
 from rlox_offpolicy.configs import DDPGConfig
-from rlox_offpolicy.td3 import TD3Learner, TD3Metrics
+from rlox_offpolicy.td3 import DeterministicActorCritic, TD3Metrics
 
 __all__ = ["DDPG"]
 
@@ -80,7 +80,7 @@ class DDPG(Algorithm):
             n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
-        self.learner = TD3Learner(
+        self.actor_critic = DeterministicActorCritic(
             self,
             policy=policy,
             critic=critic,
@@ -94,16 +94,16 @@ class DDPG(Algorithm):
 
     def iterate(self, hooks: Hooks) -> TD3Metrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
-        return self.learner.iterate(hooks)
+        return self.actor_critic.iterate(hooks)
 
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return μ(s) for one observation, or for a batch; see ``Algorithm``."""
-        return self.learner.predict(obs)
+        return self.actor_critic.predict(obs)
 
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimisers, noise and agent."""
-        return self.learner.state_dict()
+        return self.actor_critic.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore networks, optimisers, noise and agent."""
-        self.learner.load_state_dict(state)
+        self.actor_critic.load_state_dict(state)

@@ -53,7 +53,7 @@ from rlox_offpolicy.configs import TD3Config
 from rlox_offpolicy.targets import clipped_double_values, smoothed_actions, td_targets
 from rlox_offpolicy.terms import PolicyTerms, QTerms
 
-__all__ = ["TD3", "TD3Learner", "TD3Metrics"]
+__all__ = ["TD3", "DeterministicActorCritic", "TD3Metrics"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class TD3Metrics:
     learning_rate: float
 
 
-class TD3Learner:
+class DeterministicActorCritic:
     """Everything of TD3 but its place in the registry: DDPG is this with other arguments.
 
     Args:
@@ -262,7 +262,7 @@ class TD3(Algorithm):
             n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
-        self.learner = TD3Learner(
+        self.actor_critic = DeterministicActorCritic(
             self,
             policy=policy,
             critic=critic,
@@ -276,16 +276,16 @@ class TD3(Algorithm):
 
     def iterate(self, hooks: Hooks) -> TD3Metrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
-        return self.learner.iterate(hooks)
+        return self.actor_critic.iterate(hooks)
 
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return μ(s) for one observation, or for a batch; see ``Algorithm``."""
-        return self.learner.predict(obs)
+        return self.actor_critic.predict(obs)
 
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimisers, noise and agent."""
-        return self.learner.state_dict()
+        return self.actor_critic.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore networks, optimisers, noise and agent."""
-        self.learner.load_state_dict(state)
+        self.actor_critic.load_state_dict(state)
