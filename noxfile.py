@@ -212,7 +212,7 @@ def docs(session: nox.Session) -> None:
 @nox.session(default=False)
 def learn(session: nox.Session) -> None:
     """Train to published scores, several seeds each; results go to ``scores/``."""
-    sync(session, "--group", "test")
+    sync(session, "--group", "learn")
     session.run("pytest", "tests/learning", "-m", "learn", "-s", "--timeout=0", *session.posargs)
 
 

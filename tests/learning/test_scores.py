@@ -19,6 +19,14 @@ TASKS: list[Any] = [
         "ppo", "Pendulum-v1", 300_000, -250.0, "examples/ppo-pendulum.yaml", id="ppo-Pendulum-v1"
     ),
     pytest.param("hybrid_ppo", "CartPole-v1", 100_000, 475.0, None, id="hybrid_ppo-CartPole-v1"),
+    pytest.param(
+        "ppo",
+        "LunarLander-v3",
+        1_000_000,
+        200.0,
+        "examples/ppo-lunar-lander.yaml",
+        id="ppo-LunarLander-v3",
+    ),
     pytest.param("a2c", "CartPole-v1", 500_000, 450.0, None, id="a2c-CartPole-v1"),
     pytest.param("dqn", "CartPole-v1", 50_000, 475.0, None, id="dqn-CartPole-v1"),
     pytest.param(
