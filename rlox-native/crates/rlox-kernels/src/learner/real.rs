@@ -45,10 +45,10 @@ pub trait Real: num_traits::Float + Default + Pod + Send + Sync + std::fmt::Debu
         c: Self::Vector<S>,
     ) -> Self::Vector<S>;
 
-    /// Replaces every element by its hyperbolic tangent; the length is a multiple of [`PAD`].
+    /// Replaces every element by its hyperbolic tangent; the length is a multiple of 16.
     fn tanh_all<S: Simd>(simd: S, values: &mut [Self]);
 
-    /// Replaces every element by its exponential; the length is a multiple of [`PAD`].
+    /// Replaces every element by its exponential; the length is a multiple of 16.
     fn exp_all<S: Simd>(simd: S, values: &mut [Self]);
 }
 
