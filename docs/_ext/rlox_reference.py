@@ -70,6 +70,7 @@ API = {
     "rlox.clock": "counters",
     "rlox.acting": "from observations to actions",
     "rlox.learners": "what takes the gradient steps",
+    "rlox.replay_learners": "the same for off-policy algorithms",
     "rlox.actor_critic": "policy, envs and optimiser together",
     "rlox.off_policy": "envs, replay buffer and their rhythm together",
     "rlox.replay_collector": "from envs to replay buffers",

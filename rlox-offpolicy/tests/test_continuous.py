@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -123,15 +124,18 @@ def test_sac_samples_its_policy_and_td3_adds_noise_of_its_deviation() -> None:
 def test_td3_delays_policy_and_targets() -> None:
     """With a delay of 3 both change with every third gradient step only."""
     td3 = TD3(Lever(), **{**SMALL, "learning_starts": 0, "policy_delay": 3})
-    learner, seen = td3.actor_critic, []
-    learn = learner.learn_values
+    actor_critic, learner, seen = td3.actor_critic, td3.learner, []
 
-    def watch(batch: Any, rate: float) -> Any:
-        networks = (learner.policy, learner.policy_target, learner.critic_target)
-        seen.append([torch.cat([p.flatten() for p in n.parameters()]).clone() for n in networks])
-        return learn(batch, rate)
+    def watch(name: str, *arguments: Any) -> Any:
+        if name == "values":
+            networks = (
+                actor_critic.policy, actor_critic.policy_target, actor_critic.critic_target
+            )  # fmt: skip
+            flat = [torch.cat([p.flatten() for p in n.parameters()]).clone() for n in networks]
+            seen.append(flat)
+        return learner.step(name, *arguments)
 
-    learner.learn_values = watch  # type: ignore[method-assign]
+    actor_critic.learner = SimpleNamespace(step=watch)
     td3.train(32)
     for part in range(3):
         changes = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -131,13 +132,13 @@ def test_target_network_is_copied_at_its_interval() -> None:
     """It changes only when the gradient steps reach a multiple, and then equals the network."""
     dqn = make(target_update_interval=6, learning_starts=0)
     seen = []
-    learn = dqn._learn
+    learner = dqn.learner
 
-    def watch(batch: Any, rate: float) -> Any:
+    def watch(*arguments: Any) -> Any:
         seen.append(next(iter(dqn.target.parameters())).clone())
-        return learn(batch, rate)
+        return learner.step(*arguments)
 
-    dqn._learn = watch  # type: ignore[method-assign]
+    dqn.learner = SimpleNamespace(step=watch)
     dqn.train(64)
     changes = [i for i in range(1, len(seen)) if not torch.equal(seen[i], seen[i - 1])]
     assert changes == [6, 12, 18, 24, 30]

@@ -28,6 +28,7 @@ from rlox.seeding import SeedStreams, draw_seed
 
 if TYPE_CHECKING:
     from rlox.learners import ChosenLearner
+    from rlox.replay_learners import ChosenReplayLearner
 
 __all__ = ["Algorithm"]
 
@@ -77,7 +78,7 @@ class Algorithm(ABC):
         self.logger = logger
         self.resources = ExitStack()
         """What :meth:`close` frees; algorithms add their envs."""
-        self.learner: ChosenLearner | None = None
+        self.learner: ChosenLearner | ChosenReplayLearner | None = None
         """What takes the gradient steps, where the algorithm has a choice of learner backends."""
         self.clock = Clock(self.step_unit)
         self.streams = SeedStreams(seed)

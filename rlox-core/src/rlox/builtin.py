@@ -89,7 +89,7 @@ def rlox_learner_backends() -> Iterable[LearnerBackendSpec]:
     yield LearnerBackendSpec(
         name="torch",
         summary="The algorithm's own loss and autograd, for any policy on any device.",
-        factory="rlox.learners:TorchLearner",
+        factory="rlox.learners:make_torch_learner",
         priority=0,
     )
 

@@ -24,8 +24,17 @@ from rlox.terms import mean_terms
 
 if TYPE_CHECKING:
     from rlox.actor_critic import ActorCritic
+    from rlox.replay_learners import ReplayTask, TorchReplayLearner
 
-__all__ = ["ChosenLearner", "Learner", "LearningTask", "TorchLearner", "choose_learner"]
+__all__ = [
+    "ChosenLearner",
+    "Learner",
+    "LearningTask",
+    "TorchLearner",
+    "choose_learner",
+    "find_learner",
+    "make_torch_learner",
+]
 
 KL_TOLERANCE = 1.5
 """Epochs end where the approximate KL passes so many times its target (openai/spinningup ppo)."""
@@ -111,7 +120,17 @@ class ChosenLearner:
 
 
 def choose_learner(backend: str, task: LearningTask) -> ChosenLearner:
-    """Return a learner of the backend called ``backend``.
+    """Return a learner of the backend called ``backend``; see :func:`find_learner`.
+
+    Raises:
+        UnknownNameError: no such backend is registered.
+        BackendError: the backend cannot do the task; the text says why.
+    """
+    return ChosenLearner(*find_learner(backend, task))
+
+
+def find_learner(backend: str, task: LearningTask | ReplayTask) -> tuple[Any, str, str]:
+    """Return a learner, the name of its backend and why it was taken.
 
     Args:
         backend: registered name; ``"auto"`` takes the one of highest priority that can do the task.
@@ -131,7 +150,7 @@ def choose_learner(backend: str, task: LearningTask) -> ChosenLearner:
                 f"the learner backend '{backend}' cannot do this: {error}; "
                 "backend='auto' takes one that can"
             ) from None
-        return ChosenLearner(learner, backend, "as configured")
+        return learner, backend, "as configured"
     refusals = []
     for spec in found.by_priority("rlox_learner_backends"):
         try:
@@ -139,8 +158,16 @@ def choose_learner(backend: str, task: LearningTask) -> ChosenLearner:
         except BackendError as error:
             refusals.append(f"not {spec.name}: {error}")
             continue
-        return ChosenLearner(learner, spec.name, "; ".join(refusals) or "the fastest there is")
+        return learner, spec.name, "; ".join(refusals) or "the fastest there is"
     raise BackendError(f"no learner backend can do this: {'; '.join(refusals) or 'none installed'}")
+
+
+def make_torch_learner(task: LearningTask | ReplayTask) -> TorchLearner | TorchReplayLearner:
+    """Return the learner of the backend ``torch`` for a task of either kind."""
+    # imported here: the tasks of off-policy algorithms are found by this module's function
+    from rlox.replay_learners import ReplayTask, TorchReplayLearner
+
+    return TorchReplayLearner(task) if isinstance(task, ReplayTask) else TorchLearner(task)
 
 
 class TorchLearner:

@@ -102,7 +102,9 @@ class LearnerBackendSpec:
         name: registered name (``"native"``).
         summary: one sentence.
         factory: ``"module:function"``; ``function(task)``, ``task`` being a
-            :class:`rlox.learners.LearningTask`, returns a :class:`rlox.learners.Learner` or raises
+            :class:`rlox.learners.LearningTask` returns a :class:`rlox.learners.Learner`, and for
+            a :class:`rlox.replay_learners.ReplayTask` a
+            :class:`rlox.replay_learners.ReplayLearner`; or it raises
             :class:`rlox.errors.BackendError` with the reason why it cannot do the task.
         priority: ``backend="auto"`` takes the highest that can do the task; the ``torch`` backend,
             which can do every task, has 0.

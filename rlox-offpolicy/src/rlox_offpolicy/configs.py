@@ -19,7 +19,7 @@ from rlox.config import (
     probability,
     schedule,
 )
-from rlox.options import DEVICE, ENV_BACKEND, SEED, TORCH_THREADS, VECTORIZATION
+from rlox.options import BACKEND, DEVICE, ENV_BACKEND, SEED, TORCH_THREADS, VECTORIZATION
 
 __all__ = ["DDPGConfig", "DQNConfig", "ReplayConfig", "SACConfig", "TD3Config"]
 
@@ -93,6 +93,7 @@ class ReplayConfig(Config):
     save_replay_buffer: bool = flag(
         False, help="checkpoints hold the replay buffer, so that resuming is exact", source="rlox"
     )
+    backend: str = BACKEND
     env_backend: str = ENV_BACKEND
     vectorization: Literal["sync", "async"] = VECTORIZATION
     device: str = DEVICE

@@ -22,6 +22,7 @@ from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config import UNSET, Config, Unset
 from rlox.logging import LoggerCallback
+from rlox.replay_learners import ChosenReplayLearner
 from rlox.runner import Hooks
 from torch import nn
 
@@ -58,6 +59,7 @@ class DDPG(Algorithm):
 
     name: ClassVar[str] = "ddpg"
     config_class: ClassVar[type[Config]] = DDPGConfig
+    learner: ChosenReplayLearner
 
     def __init__(
         self,
@@ -91,6 +93,7 @@ class DDPG(Algorithm):
             target_noise=0.0,
             noise_clip=0.0,
         )
+        self.learner = self.actor_critic.learner
 
     def iterate(self, hooks: Hooks) -> TD3Metrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""

@@ -45,6 +45,7 @@ from rlox.nn import (
     parts_state,
     torch_threads,
 )
+from rlox.replay_learners import ChosenReplayLearner, ReplayTask, choose_replay_learner
 from rlox.runner import Hooks
 from rlox.schedules import Schedules
 from rlox.terms import mean_terms
@@ -105,6 +106,7 @@ class DQN(Algorithm):
 
     name: ClassVar[str] = "dqn"
     config_class: ClassVar[type[Config]] = DQNConfig
+    learner: ChosenReplayLearner
 
     def __init__(
         self,
@@ -157,6 +159,8 @@ class DQN(Algorithm):
             "optimizer": self.optimizer,
             "agent": self.agent,
         }
+        task = ReplayTask("dqn", cfg, self.agent, self._parts, {"values": self._learn})
+        self.learner = choose_replay_learner(cfg.backend, task)
 
     def iterate(self, hooks: Hooks) -> DQNMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
@@ -166,7 +170,7 @@ class DQN(Algorithm):
         collected: list[QTerms] = []
         with torch_threads(cfg.torch_threads), flush_denormals():
             for batch in self.agent.batches(self._act, hooks):
-                collected.append(self._learn(batch, rates["learning_rate"]))
+                collected.append(self.learner.step("values", batch, rates["learning_rate"]))
                 hooks.train_batch(lambda: mean_terms(QTerms, collected[-1:]))
                 if self.clock.gradient_steps % cfg.target_update_interval == 0:
                     polyak_update(self.network, self.target, cfg.tau)

@@ -45,6 +45,7 @@ from rlox.nn import (
     parts_state,
     torch_threads,
 )
+from rlox.replay_learners import ChosenReplayLearner, ReplayTask, choose_replay_learner
 from rlox.runner import Hooks
 from rlox.schedules import Schedules
 from rlox.terms import mean_terms
@@ -138,6 +139,7 @@ class SAC(Algorithm):
 
     name: ClassVar[str] = "sac"
     config_class: ClassVar[type[Config]] = SACConfig
+    learner: ChosenReplayLearner
 
     def __init__(
         self,
@@ -195,6 +197,8 @@ class SAC(Algorithm):
             "exploration": self.exploration,
             "agent": self.agent,
         }
+        task = ReplayTask("sac", cfg, self.agent, self._parts, {"all": self._learn})
+        self.learner = choose_replay_learner(cfg.backend, task)
 
     def iterate(self, hooks: Hooks) -> SACMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
@@ -203,7 +207,7 @@ class SAC(Algorithm):
         collected: list[SACTerms] = []
         with torch_threads(self.config.torch_threads), flush_denormals():
             for batch in self.agent.batches(self._act, hooks):
-                collected.append(self._learn(batch, rates["learning_rate"]))
+                collected.append(self.learner.step("all", batch, rates["learning_rate"]))
                 hooks.train_batch(lambda: mean_terms(SACTerms, collected[-1:]))
         statistics = self.agent.collector.statistics
         return SACMetrics(

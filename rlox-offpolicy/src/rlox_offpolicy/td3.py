@@ -43,6 +43,7 @@ from rlox.nn import (
     parts_state,
     torch_threads,
 )
+from rlox.replay_learners import ChosenReplayLearner, ReplayTask, choose_replay_learner
 from rlox.runner import Hooks
 from rlox.schedules import Schedules
 from rlox.terms import mean_terms
@@ -138,6 +139,10 @@ class DeterministicActorCritic:
             "exploration": self.exploration,
             "agent": self.agent,
         }
+        steps = {"values": self.learn_values, "policy": self.learn_policy}
+        streams = {"target noise": self._noise}
+        task = ReplayTask(algorithm.name, cfg, self.agent, self._parts, steps, streams)
+        self.learner = choose_replay_learner(cfg.backend, task)
 
     def iterate(self, hooks: Hooks) -> TD3Metrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
@@ -148,10 +153,10 @@ class DeterministicActorCritic:
         policy_terms: list[PolicyTerms] = []
         with torch_threads(self.config.torch_threads), flush_denormals():
             for batch in self.agent.batches(self._act, hooks):
-                q_terms.append(self.learn_values(batch, learning_rate))
+                q_terms.append(self.learner.step("values", batch, learning_rate))
                 hooks.train_batch(lambda: mean_terms(QTerms, q_terms[-1:]))
                 if self.clock.gradient_steps % self.policy_delay == 0:
-                    policy_terms.append(self.learn_policy(batch, learning_rate))
+                    policy_terms.append(self.learner.step("policy", batch, learning_rate))
         statistics = self.agent.collector.statistics
         return TD3Metrics(
             mean_reward=statistics.mean_return,
@@ -240,6 +245,7 @@ class TD3(Algorithm):
 
     name: ClassVar[str] = "td3"
     config_class: ClassVar[type[Config]] = TD3Config
+    learner: ChosenReplayLearner
 
     def __init__(
         self,
@@ -273,6 +279,7 @@ class TD3(Algorithm):
             target_noise=self.config.target_noise,
             noise_clip=self.config.noise_clip,
         )
+        self.learner = self.actor_critic.learner
 
     def iterate(self, hooks: Hooks) -> TD3Metrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""

@@ -1,0 +1,105 @@
+"""Learner backends of the off-policy algorithms: what takes a gradient step on a batch.
+
+They are chosen as those of :mod:`rlox.learners` are, from the same registered backends. The
+``torch`` backend calls the steps that the algorithm wrote down; others do what they recognise,
+faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from rlox.batch import TransitionBatch
+from rlox.config import Config
+from rlox.learners import find_learner
+from rlox.off_policy import ReplayAgent
+
+__all__ = [
+    "ChosenReplayLearner",
+    "ReplayLearner",
+    "ReplayTask",
+    "Step",
+    "TorchReplayLearner",
+    "choose_replay_learner",
+]
+
+Step = Callable[[TransitionBatch, float], Any]
+"""Learns from a batch at a learning rate; returns a dataclass of scalar tensors."""
+
+
+@dataclass(frozen=True)
+class ReplayTask:
+    """What an off-policy algorithm learns from every batch, told so that any backend can do it."""
+
+    algorithm: str
+    """Registered name; together with ``config`` it says what ``steps`` compute."""
+    config: Config
+    agent: ReplayAgent
+    """Is told the TD errors of every batch, as new priorities."""
+    parts: Mapping[str, Any]
+    """The networks and optimisers, by their names in checkpoints."""
+    steps: Mapping[str, Step]
+    """What the algorithm does with a batch, by name."""
+    streams: Mapping[str, torch.Generator] = field(default_factory=dict)
+    """Sources of the noise that the steps draw, by what it is for."""
+
+
+class ReplayLearner(Protocol):
+    """Takes gradient steps on batches of transitions."""
+
+    def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
+        """Do one of the task's steps.
+
+        Args:
+            name: of the step.
+            batch: B transitions.
+            learning_rate: of every optimiser that takes part.
+
+        Returns:
+            What the task's own step returns.
+        """
+
+
+@dataclass(frozen=True)
+class ChosenReplayLearner:
+    """A learner, with the name of its backend and why it was taken."""
+
+    learner: ReplayLearner
+    backend: str
+    reason: str
+
+    def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
+        """Do one of the task's steps; see :class:`ReplayLearner`."""
+        return self.learner.step(name, batch, learning_rate)
+
+    def __str__(self) -> str:
+        return f"{self.backend} ({self.reason})"
+
+
+def choose_replay_learner(backend: str, task: ReplayTask) -> ChosenReplayLearner:
+    """Return a learner of the backend called ``backend``; see :func:`rlox.learners.find_learner`.
+
+    Raises:
+        UnknownNameError: no such backend is registered.
+        BackendError: the backend cannot do the task; the text says why.
+    """
+    return ChosenReplayLearner(*find_learner(backend, task))
+
+
+class TorchReplayLearner:
+    """Calls the algorithm's own steps.
+
+    Args:
+        task: what is to be learnt.
+    """
+
+    def __init__(self, task: ReplayTask) -> None:
+        self._steps = task.steps
+
+    def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
+        """Do one of the task's steps; see :class:`ReplayLearner`."""
+        return self._steps[name](batch, learning_rate)
