@@ -137,7 +137,8 @@ def integration(session: nox.Session) -> None:
     sync(session, "--group", "test", "--group", "benchmark")
     session.run(
         "pytest", "tests/test_plugins.py", "tests/test_kernels_agree.py",
-        "tests/test_resume.py", "tests/test_bench.py",
+        "tests/test_resume.py", "tests/test_sweep_in_threads.py", "tests/test_bench.py",
+        "tests/test_native_learner.py", "tests/test_native_rollouts.py",
         "tests/test_ppo_against_stable_baselines3.py",
         "tests/test_offline_against_d3rlpy.py",
         "tests/test_offline_to_online.py",

@@ -98,22 +98,39 @@ def test_drawn_seeds_differ() -> None:
 @pytest.mark.parametrize(
     ("text", "seeds"),
     [
-        ("0..4", (0, 1, 2, 3, 4)), ("0,3,7", (0, 3, 7)), ("5", (5,)), ("3..3", (3,)),
-        ("0..2, 9,4..5", (0, 1, 2, 9, 4, 5)), ("4294967295", (4294967295,)),
+        ("0..4", (0, 1, 2, 3, 4)), ("0,3,7", (0, 3, 7)), ("3", (0, 1, 2)), ("3..3", (3,)),
+        ("0..2, 9,4..5", (0, 1, 2, 9, 4, 5)), ("4294967295..4294967295", (4294967295,)),
     ],
 )  # fmt: skip
 def test_seeds_are_ranges_and_numbers(text: str, seeds: tuple[int, ...]) -> None:
-    """Ranges include both ends, and the order is kept."""
+    """A number alone is a count; ranges include both ends, and the order is kept."""
     assert parse_seeds(text) == seeds
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "a", "1.5", "0..", "..3", "3..1", "0...4", "-1", "0,", "0..1e3", "0..10000", "9" * 11],
+    [
+        "",
+        "a",
+        "1.5",
+        "0..",
+        "..3",
+        "3..1",
+        "0...4",
+        "-1",
+        "0,",
+        "0..1e3",
+        "0..10000",
+        "9" * 11,
+        "10001",
+        "0",
+        "0x",
+        "0 1",
+    ],
 )
 def test_other_texts_are_no_seeds(text: str) -> None:
     """The error shows the form and the text."""
-    with pytest.raises(ConfigError, match=r"^seeds must look like 0\.\.4 or 0,3,7") as caught:
+    with pytest.raises(ConfigError, match=r"^seeds must look like 5, 0\.\.4 or 0,3,7") as caught:
         parse_seeds(text)
     assert repr(text) in str(caught.value)
 

@@ -155,6 +155,8 @@ class ActorCritic:
         if getattr(self.policy, "generator", ...) is None:
             setattr(self.policy, "generator", streams.torch("policy"))  # noqa: B010
         self.policy.to(self.device)
+        # asked once: the protocol's answer takes a sixth of a prediction
+        self._has_memory = isinstance(self.policy, RecurrentActor)
         self.optimizer = FlatOptimizer(self.policy, make_optimizer, max_grad_norm=max_grad_norm)
 
     def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
@@ -208,7 +210,7 @@ class ActorCritic:
         }
         asked = (self.policy, env.observation_space, env.action_space, obs, deterministic)
         with torch_threads(self.threads):
-            if isinstance(self.policy, RecurrentActor):
+            if self._has_memory:
                 actions, following["memory"] = predict_with_memory(
                     *asked, state=before.get("memory"), episode_start=episode_start, **common
                 )

@@ -74,6 +74,13 @@ class LearningTask:
 class Learner(Protocol):
     """Does an iteration's work: acting in the envs, and the gradient steps."""
 
+    @property
+    def releases_gil(self) -> bool:
+        """Whether nearly all of an iteration runs without Python's global interpreter lock.
+
+        A sweep then trains in threads of one process, which use as many cores.
+        """
+
     def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
         """Step every env ``n_steps`` times with the policy and report the rollout.
 
@@ -104,6 +111,11 @@ class ChosenLearner:
     learner: Learner
     backend: str
     reason: str
+
+    @property
+    def releases_gil(self) -> bool:
+        """Whether trainings run in threads; see :class:`Learner`."""
+        return self.learner.releases_gil
 
     def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
         """Step the envs; see :class:`Learner`."""
@@ -176,6 +188,8 @@ class TorchLearner:
     Args:
         task: what is to be learnt.
     """
+
+    releases_gil = False
 
     def __init__(self, task: LearningTask) -> None:
         self._task = task

@@ -32,21 +32,24 @@ MAX_SEEDS = 10_000
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """Return the seeds that a text such as ``"0..4"``, ``"0,3,7"`` or ``"0..2,9"`` names.
+    """Return the seeds that a text such as ``"5"``, ``"0..4"``, ``"0,3,7"`` or ``"0..2,9"`` names.
 
     Args:
-        text: seeds, and ranges that include both ends, separated by commas.
+        text: how many seeds, from 0 on; or seeds, and ranges that include both ends, separated by
+            commas.
 
     Raises:
         ConfigError: the text has another form, or names a seed twice.
     """
+    count = re.fullmatch(r"\s*(\d{1,10})\s*", text)
+    listed = f"0..{int(count[1]) - 1}" if count else text
     seeds: list[int] = []
-    for part in text.split(","):
+    for part in listed.split(","):
         match = re.fullmatch(r"\s*(\d{1,10})(?:\.\.(\d{1,10}))?\s*", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if last < first or last - first >= MAX_SEEDS:
             raise ConfigError(
-                f"seeds must look like 0..4 or 0,3,7 (at most {MAX_SEEDS:,}), got {text!r}"
+                f"seeds must look like 5, 0..4 or 0,3,7 (at most {MAX_SEEDS:,}), got {text!r}"
             )
         seeds += range(first, last + 1)
     repeated = sorted({seed for seed in seeds if seeds.count(seed) > 1})

@@ -62,7 +62,7 @@ def test_sweep_is_a_run_per_seed_and_a_table(run: Callable[..., Any]) -> None:
     assert result.code == 0, result.err
     names = sorted(path.name for path in Path("sweep").iterdir())
     runs, logs = [f"seed-{i}" for i in range(3)], [f"seed-{i}.log" for i in range(3)]
-    assert names == sorted(["config.yaml", "sweep.json", *runs, *logs])
+    assert names == sorted(["config.yaml", "curves.csv", "sweep.json", *runs, *logs])
     alone = run(*TRAIN, "--total-timesteps", 40, "--n-steps", 5, "--seed", 2, "--run-dir", "alone",
                 "--checkpoint-freq", 16, "--logger", "csv")  # fmt: skip
     assert alone.code == 0, alone.err
@@ -83,7 +83,7 @@ def test_sweep_is_a_run_per_seed_and_a_table(run: Callable[..., Any]) -> None:
 
 def test_sweep_folder_has_a_name_of_its_own(run: Callable[..., Any]) -> None:
     """Without --run-dir all runs lie under one folder in ``runs``; --quiet leaves the table."""
-    result = run(*TRAIN, "--total-timesteps", 8, "--seeds", "7", "--quiet")
+    result = run(*TRAIN, "--total-timesteps", 8, "--seeds", "7..7", "--quiet")
     assert result.code == 0, result.err
     [folder] = Path("runs").iterdir()
     assert re.fullmatch(r"counting-CartPole-v1-sweep-\d{8}-\d{6}", folder.name)
@@ -146,8 +146,8 @@ def test_ctrl_c_stops_all_runs_and_resume_finishes_them(
     [
         (("--seeds", "0..4", "--seed", "1"), "--seed and --seeds contradict each other"),
         (("--jobs", "2"), "--jobs is for a sweep; pass --seeds too"),
-        (("--seeds", "4..0"), "seeds must look like 0..4 or 0,3,7 (at most 10,000), got '4..0'"),
-        (("--seeds", "0..999999999"), "seeds must look like 0..4 or 0,3,7"),
+        (("--seeds", "4..0"), "seeds must look like 5, 0..4 or 0,3,7 (at most 10,000), got '4..0'"),
+        (("--seeds", "0..999999999"), "seeds must look like 5, 0..4 or 0,3,7"),
         (("--seeds", "-1"), "seeds must look like"),
         (("--seeds", ""), "seeds must look like"),
         (("--seeds", "0,1,0"), "each seed may be named once, got 0 twice in '0,1,0'"),

@@ -18,6 +18,8 @@ TASK: Any = "a task"
 class Eager:
     """Does everything."""
 
+    releases_gil = True
+
     def __init__(self, task: Any) -> None:
         self.task = task
 

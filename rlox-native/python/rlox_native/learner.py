@@ -60,6 +60,11 @@ class NativeLearner:
             act_dim = len(policy.log_std) if isinstance(policy, ContinuousPolicy) else None
             self._rollouts = NativeRollouts(task, self._learner, act_dim)
 
+    @property
+    def releases_gil(self) -> bool:
+        """Whether the envs are stepped in Rust too; see ``rlox.learners.Learner``."""
+        return self._rollouts is not None
+
     def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
         """Step native envs in Rust and others with torch; see ``rlox.learners.Learner``."""
         collector = self._task.agent if self._rollouts is None else self._rollouts

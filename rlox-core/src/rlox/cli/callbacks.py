@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 from rlox.callbacks import Callback
 
@@ -18,16 +18,21 @@ class Interruption(Callback):
     A context manager: while it is entered, the first signal during training stops it at the end of
     the present iteration, where a checkpoint resumes exactly; a second one, and any outside
     training, raises ``KeyboardInterrupt``.
+
+    Args:
+        catch: whether to catch the signals, which only the main thread can; where not, somebody
+            else sets :attr:`signal`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, catch: bool = True) -> None:
         self.signal: int | None = None
         """The signal that came, if any did."""
+        self._caught = (signal.SIGINT, signal.SIGTERM) if catch else ()
         self._training = False
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in self._caught:
             self._previous[number] = signal.signal(number, self._handle)
         return self
 
@@ -59,9 +64,14 @@ class Interruption(Callback):
 
 
 class ProgressLines(Callback):
-    """About ten lines over the training, for output that is no terminal."""
+    """About ten lines over the training, for output that is no terminal.
 
-    def __init__(self) -> None:
+    Args:
+        file: where they go; none: stdout.
+    """
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        self._file = file
         self._next = 0
 
     def on_iteration_end(self, **kwargs: Any) -> None:
@@ -77,5 +87,6 @@ class ProgressLines(Callback):
         speed = f"{step:,}/{target:,} {unit}, {metrics[f'{clock.unit}_per_second']:,.0f} {unit}/s"
         print(
             f"{speed}, {shown}" if clock.unit == "env_steps" else speed,
+            file=self._file,
             flush=True,
         )

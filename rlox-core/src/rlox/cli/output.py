@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TextIO
 
 from rich import box
 from rich.console import Console
@@ -16,15 +17,15 @@ PIPE_WIDTH = 240
 """Columns when stdout is no terminal: rows stay on one line, for grep."""
 
 
-def console() -> Console:
-    """Return a console on the present stdout."""
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
-    return Console(highlight=False, width=width)
+def console(file: TextIO | None = None) -> Console:
+    """Return a console on a file; none: the present stdout."""
+    width = None if (file or sys.stdout).isatty() else PIPE_WIDTH
+    return Console(file=file, highlight=False, width=width)
 
 
-def print_pairs(pairs: Mapping[str, str]) -> None:
+def print_pairs(pairs: Mapping[str, str], file: TextIO | None = None) -> None:
     """Print names and values in two columns; long values are not cut."""
-    out, width = console(), max(map(len, pairs))
+    out, width = console(file), max(map(len, pairs))
     for name, value in pairs.items():
         out.print(f"[dim]{name:<{width}}[/]  {escape(value)}", soft_wrap=True)
 
@@ -51,6 +52,6 @@ def print_table(
     console().print(table)
 
 
-def print_warning(message: str) -> None:
-    """Print a warning as one line on stderr."""
-    print(f"warning: {message}", file=sys.stderr)
+def print_warning(message: str, file: TextIO | None = None) -> None:
+    """Print a warning as one line on a file; none: stderr."""
+    print(f"warning: {message}", file=file or sys.stderr)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from rlox.cli.output import print_pairs, print_table
+from rlox.cli.sweep import set_of
 from rlox.learning_curves import XAxis, find_runs, group_runs
 
 __all__ = ["plot_command"]
@@ -24,7 +25,7 @@ def plot_command(
         list[str],
         typer.Argument(
             help="Run folders, sweeps, or folders of them; LABEL=FOLDER names what is in it, else "
-            "the algorithm does."
+            "its options in the sweep do, or the algorithm."
         ),
     ],
     metric: Annotated[
@@ -62,4 +63,4 @@ def _labelled(arguments: Sequence[str]) -> Iterator[tuple[str | None, Path]]:
         label, equals, folder = argument.partition("=")
         labelled = bool(equals and label) and not Path(argument).exists()
         for run in find_runs(Path(folder if labelled else argument)):
-            yield (label if labelled else None), run
+            yield (label if labelled else set_of(run)), run

@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["Job", "run_jobs", "usable_cores"]
+__all__ = ["Job", "handling_signals", "run_in_processes", "usable_cores"]
 
 POLL_SECONDS = 0.05
 
@@ -35,7 +36,22 @@ class Job:
     """File for its standard output and errors, appended to."""
 
 
-def run_jobs(
+@contextmanager
+def handling_signals(handle: Callable[[int], None]) -> Iterator[None]:
+    """Call ``handle`` in the block when SIGINT or SIGTERM comes, as often as it comes."""
+
+    def handler(number: int, _frame: FrameType | None) -> None:
+        handle(number)
+
+    previous = {s: signal.signal(s, handler) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)
+
+
+def run_in_processes(
     jobs: Sequence[Job],
     at_once: int,
     on_start: Callable[[Job], None],
@@ -54,35 +70,32 @@ def run_jobs(
         on_end: called with its exit code; negative: the signal that killed it.
     """
     waiting, running = list(jobs), dict[Job, subprocess.Popen[bytes]]()
-    interrupted: int | None = None
+    signals: list[int] = []
 
-    def pass_on(number: int, _frame: FrameType | None) -> None:
-        nonlocal interrupted
-        interrupted = number
-        waiting.clear()
+    def pass_on(number: int) -> None:
+        signals.append(number)
         for process in running.values():
             process.send_signal(number)
 
-    previous = {s: signal.signal(s, pass_on) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
-        while waiting or running:
-            while waiting and len(running) < at_once:
-                job = waiting.pop(0)
-                on_start(job)
-                running[job] = _started(job)
-                if interrupted is not None:  # between the two lines above
-                    running[job].send_signal(interrupted)
-            time.sleep(POLL_SECONDS)
-            for job, process in [pair for pair in running.items() if pair[1].poll() is not None]:
-                del running[job]
-                on_end(job, process.returncode)
+        with handling_signals(pass_on):
+            while running or (waiting and not signals):
+                while waiting and not signals and len(running) < at_once:
+                    job = waiting.pop(0)
+                    on_start(job)
+                    running[job] = _started(job)
+                    if signals:  # between the two lines above
+                        running[job].send_signal(signals[-1])
+                time.sleep(POLL_SECONDS)
+                ended = [pair for pair in running.items() if pair[1].poll() is not None]
+                for job, process in ended:
+                    del running[job]
+                    on_end(job, process.returncode)
     finally:
         for process in running.values():
             process.kill()
             process.wait()
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-    return interrupted
+    return signals[-1] if signals else None
 
 
 def _started(job: Job) -> subprocess.Popen[bytes]:

@@ -32,9 +32,10 @@ def resume_command(
 ) -> None:
     """Finish an interrupted training in its run folder, as if nothing had happened."""
     from rlox.cli.session import resume_in_folder
-    from rlox.cli.sweeping import is_sweep, resume_sweep
+    from rlox.cli.sweep import Sweep
+    from rlox.cli.sweeping import resume_sweep
 
-    if is_sweep(run):
+    if Sweep.is_in(run):
         raise typer.Exit(resume_sweep(run, jobs=jobs, env=env, quiet=quiet))
     if jobs is not None:
         raise ConfigError(f"--jobs is for a sweep, and '{run}' is none")

@@ -11,7 +11,7 @@ from rlox.errors import ConfigError
 
 __all__ = ["RunOptions"]
 
-NOT_RESUMED = ("config", "run_dir", "seeds", "jobs", "quiet")
+NOT_RESUMED = ("config", "run_dir", "seeds", "sweep", "jobs", "quiet")
 """Run options that say nothing about the training."""
 
 
@@ -65,8 +65,16 @@ class RunOptions:
     seeds: Annotated[
         str | None,
         typer.Option(
-            help="seeds of a sweep, 0..4 or 0,3,7: one run each, in a process each",
+            help="seeds of a sweep, one run each: 16 for 0 to 15, 0..4, or 0,3,7",
             metavar="SEEDS",
+        ),
+    ] = None
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="values of an option, learning_rate=1e-3,3e-4, each for every seed; repeatable: "
+            "all combinations",
+            metavar="OPTION=VALUES",
         ),
     ] = None
     jobs: Annotated[

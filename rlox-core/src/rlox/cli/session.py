@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rlox import checkpoint, registry
 from rlox.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressCallback
@@ -26,8 +26,22 @@ if TYPE_CHECKING:
 __all__ = ["resume_in_folder", "train_in_folder"]
 
 
-def train_in_folder(name: str, config: Config, options: RunOptions) -> int:
+def train_in_folder(
+    name: str,
+    config: Config,
+    options: RunOptions,
+    *,
+    interruption: Interruption | None = None,
+    log: TextIO | None = None,
+) -> int:
     """Train the algorithm ``name`` and return the exit code.
+
+    Args:
+        name: registered name.
+        config: its options.
+        options: of the run.
+        interruption: says when to stop; none: SIGINT and SIGTERM do.
+        log: where to print; none: on stdout and stderr.
 
     Raises:
         RloxError: a name, the env or the run folder cannot be used; no training was done.
@@ -45,22 +59,30 @@ def train_in_folder(name: str, config: Config, options: RunOptions) -> int:
         options.run_dir or RunFolder.default_path(name, options.env, what=algorithm.streams.seed)
     )
     require_unused(folder.path)
-    interruption = Interruption()
-    algorithm.callbacks.callbacks += _callbacks(folder, options, interruption)
+    session = Session(folder, options, interruption or Interruption(), log)
+    algorithm.callbacks.callbacks += session.callbacks()
     with folder.lock():
         algorithm.logger = registry.make_logger(options.loggers, folder.path)
         folder.start(algorithm, options)
-        learn = partial(algorithm.train, options.total_timesteps)
-        return _run(algorithm, learn, folder, options, interruption)
+        return session.run(algorithm, partial(algorithm.train, options.total_timesteps))
 
 
-def resume_in_folder(run: Path, *, env: str | None, quiet: bool) -> int:
+def resume_in_folder(
+    run: Path,
+    *,
+    env: str | None,
+    quiet: bool,
+    interruption: Interruption | None = None,
+    log: TextIO | None = None,
+) -> int:
     """Finish an interrupted run and return the exit code.
 
     Args:
         run: a run folder, or one of its checkpoints to go back to.
         env: env to train on; none: the checkpoint's.
         quiet: show no progress.
+        interruption: see :func:`train_in_folder`.
+        log: see there.
 
     Raises:
         ConfigError: there is no run, it is finished or under way.
@@ -75,30 +97,25 @@ def resume_in_folder(run: Path, *, env: str | None, quiet: bool) -> int:
             "checkpoint in Python: from_checkpoint(path).train(env_steps)"
         )
     algorithm_class = registry.algorithm_class(str(record.get("algorithm")))
-    interruption = Interruption()
+    session = Session(folder, options, interruption or Interruption(), log)
     with folder.lock():
-        saved = _checkpoint_to_resume(run)
+        saved = _checkpoint_to_resume(run, log)
         algorithm = algorithm_class.from_checkpoint(
-            saved.path,
-            env,
-            callbacks=_callbacks(folder, options, interruption),
-            **options.needs,
+            saved.path, env, callbacks=session.callbacks(), **options.needs
         )
         algorithm.logger = registry.make_logger(options.loggers, folder.path)
         if algorithm.logger is not None:
             algorithm.logger.rewind(saved.steps)
         folder.go_back_to(saved)
         learned = saved.path.stem == "final" or not algorithm.clock.remaining
-        return _run(
-            algorithm, _nothing if learned else algorithm.train, folder, options, interruption
-        )
+        return session.run(algorithm, _nothing if learned else algorithm.train)
 
 
 def _nothing() -> None:
     """Learn nothing: what was interrupted is the evaluation at the end."""
 
 
-def _checkpoint_to_resume(run: Path) -> SavedState:
+def _checkpoint_to_resume(run: Path, log: TextIO | None) -> SavedState:
     """Return the checkpoint that ``run`` is, or the latest undamaged one of the folder ``run``."""
     if run.is_file():
         return SavedState(checkpoint.steps_of(run), run)
@@ -111,7 +128,7 @@ def _checkpoint_to_resume(run: Path) -> SavedState:
             problems.append(str(error))
             continue
         for problem in problems:
-            print_warning(f"{problem}; it is passed over")
+            print_warning(f"{problem}; it is passed over", log)
         return saved
     raise CheckpointError(
         "; ".join(
@@ -124,96 +141,99 @@ def _checkpoint_to_resume(run: Path) -> SavedState:
     )
 
 
-def _callbacks(
-    folder: RunFolder, options: RunOptions, interruption: Interruption
-) -> list[Callback]:
-    callbacks = registry.make_callbacks(options.callbacks, folder.path)
-    if options.eval_freq:
-        callbacks.append(
-            EvalCallback(
-                eval_freq=options.eval_freq,
-                n_eval_episodes=options.eval_episodes,
-                best_model_path=folder.checkpoint("best"),
-                verbose=not options.quiet,
+@dataclasses.dataclass(frozen=True)
+class Session:
+    """A training in its run folder, from its first step to its record."""
+
+    folder: RunFolder
+    options: RunOptions
+    interruption: Interruption
+    log: TextIO | None
+    """Where to print; none: on stdout and stderr."""
+
+    def callbacks(self) -> list[Callback]:
+        """Return the callbacks that the options ask for, the interruption last."""
+        folder, options = self.folder, self.options
+        callbacks = registry.make_callbacks(options.callbacks, folder.path)
+        if options.eval_freq:
+            callbacks.append(
+                EvalCallback(
+                    eval_freq=options.eval_freq,
+                    n_eval_episodes=options.eval_episodes,
+                    best_model_path=folder.checkpoint("best"),
+                    verbose=not options.quiet and self.log is None,
+                )
             )
-        )
-    if options.checkpoint_freq:
-        callbacks.append(
-            CheckpointCallback(options.checkpoint_freq, folder.checkpoints, verbose=False)
-        )
-    # two bars cannot share a terminal
-    if not options.quiet and "progress" not in options.callbacks:
-        callbacks.append(ProgressCallback() if sys.stdout.isatty() else ProgressLines())
-    return [*callbacks, interruption]
+        if options.checkpoint_freq:
+            callbacks.append(
+                CheckpointCallback(options.checkpoint_freq, folder.checkpoints, verbose=False)
+            )
+        # two bars cannot share a terminal
+        if not options.quiet and "progress" not in options.callbacks:
+            bar = self.log is None and sys.stdout.isatty()
+            callbacks.append(ProgressCallback() if bar else ProgressLines(self.log))
+        return [*callbacks, self.interruption]
 
+    def run(self, algorithm: Algorithm, learn: Callable[[], Any]) -> int:
+        """Call ``learn``, save, evaluate and record, and return the exit code."""
+        with self.interruption:
+            try:
+                return self._train(algorithm, learn)
+            except KeyboardInterrupt:
+                self.folder.end("interrupted", **algorithm.clock.progress())
+                self._complain(f"interrupted; what was saved is in {self.folder.path}")
+                return self.interruption.exit_code
+            except BaseException:
+                self.folder.end("failed", **algorithm.clock.progress())
+                raise
+            finally:
+                algorithm.close()
 
-def _run(
-    algorithm: Algorithm,
-    learn: Callable[[], Any],
-    folder: RunFolder,
-    options: RunOptions,
-    interruption: Interruption,
-) -> int:
-    with interruption:
-        try:
-            return _train(algorithm, learn, folder, options, interruption)
-        except KeyboardInterrupt:
-            folder.end("interrupted", **algorithm.clock.progress())
-            print(f"interrupted; what was saved is in {folder.path}", file=sys.stderr)
-            return interruption.exit_code
-        except BaseException:
-            folder.end("failed", **algorithm.clock.progress())
-            raise
-        finally:
-            algorithm.close()
-
-
-def _train(
-    algorithm: Algorithm,
-    learn: Callable[[], Any],
-    folder: RunFolder,
-    options: RunOptions,
-    interruption: Interruption,
-) -> int:
-    clock = algorithm.clock
-    started, steps_before = time.perf_counter(), clock.steps
-    learn()
-    seconds = time.perf_counter() - started
-    if interruption.signal is not None:
-        path = folder.checkpoint("interrupted")
-        algorithm.save(path)
-        folder.end("interrupted", **clock.progress())
-        print(
-            f"interrupted at {clock.steps:,} {clock.unit_text}; saved {path}; "
-            f"to finish: rlox resume {shlex.quote(str(folder.path))}",
-            file=sys.stderr,
+    def _train(self, algorithm: Algorithm, learn: Callable[[], Any]) -> int:
+        folder, options, clock = self.folder, self.options, algorithm.clock
+        started, steps_before = time.perf_counter(), clock.steps
+        learn()
+        seconds = time.perf_counter() - started
+        if self.interruption.signal is not None:
+            path = folder.checkpoint("interrupted")
+            algorithm.save(path)
+            folder.end("interrupted", **clock.progress())
+            self._complain(
+                f"interrupted at {clock.steps:,} {clock.unit_text}; saved {path}; "
+                f"to finish: rlox resume {shlex.quote(str(folder.path))}"
+            )
+            return self.interruption.exit_code
+        # before the evaluation, which may fail or be interrupted
+        algorithm.save(folder.checkpoint("final"))
+        result = algorithm.evaluate(n_episodes=options.eval_episodes)
+        mean, std, length = result.mean_return, result.std_return, float(result.lengths.mean())
+        if algorithm.logger is not None:
+            algorithm.logger.on_eval(
+                clock.steps,
+                {"mean_reward": mean, "std_reward": std, "mean_episode_length": length},
+            )
+        folder.end(
+            "finished",
+            **clock.progress(),
+            training_seconds=round(seconds, 3),
+            evaluation={"mean": mean, "std": std, "n_episodes": options.eval_episodes},
         )
-        return interruption.exit_code
-    # before the evaluation, which may fail or be interrupted
-    algorithm.save(folder.checkpoint("final"))
-    result = algorithm.evaluate(n_episodes=options.eval_episodes)
-    mean, std, length = result.mean_return, result.std_return, float(result.lengths.mean())
-    if algorithm.logger is not None:
-        algorithm.logger.on_eval(
-            clock.steps, {"mean_reward": mean, "std_reward": std, "mean_episode_length": length}
+        episodes = options.eval_episodes
+        print_pairs(
+            {
+                "evaluation return": f"{mean:.1f} ± {std:.1f} over {episodes} episodes",
+                clock.unit_text: f"{clock.steps:,}",
+                **({} if algorithm.learner is None else {"learner": str(algorithm.learner)}),
+                "wall time": _duration(seconds),
+                f"{clock.unit_text}/s": f"{(clock.steps - steps_before) / seconds:,.0f}",
+                "run folder": str(folder.path),
+            },
+            self.log,
         )
-    folder.end(
-        "finished",
-        **clock.progress(),
-        training_seconds=round(seconds, 3),
-        evaluation={"mean": mean, "std": std, "n_episodes": options.eval_episodes},
-    )
-    print_pairs(
-        {
-            "evaluation return": f"{mean:.1f} ± {std:.1f} over {options.eval_episodes} episodes",
-            clock.unit_text: f"{clock.steps:,}",
-            **({} if algorithm.learner is None else {"learner": str(algorithm.learner)}),
-            "wall time": _duration(seconds),
-            f"{clock.unit_text}/s": f"{(clock.steps - steps_before) / seconds:,.0f}",
-            "run folder": str(folder.path),
-        }
-    )
-    return 0
+        return 0
+
+    def _complain(self, message: str) -> None:
+        print(message, file=self.log or sys.stderr)
 
 
 def _duration(seconds: float) -> str:

@@ -1,115 +1,66 @@
-"""``--seeds``: several runs of one training, each in a process and a folder of its own."""
+"""``--seeds`` and ``--sweep``: many runs of one training, each with a folder of its own.
+
+Where a run is Rust's work nearly all the time, they are threads of this process, which starts
+once; else each has a process.
+"""
 
 from __future__ import annotations
 
-import json
-import math
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TextIO
 
 from rlox import registry
-from rlox.cli.output import print_pairs, print_table
-from rlox.cli.processes import Job, run_jobs, usable_cores
-from rlox.cli.run_folder import RunFolder, checkpoints_in, require_unused
+from rlox.cli.callbacks import Interruption
+from rlox.cli.flags import given_options
+from rlox.cli.processes import Job, run_in_processes, usable_cores
+from rlox.cli.run_folder import RunFolder, require_unused
 from rlox.cli.run_options import RunOptions
+from rlox.cli.session import resume_in_folder, train_in_folder
+from rlox.cli.sweep import Member, Sweep, parse_sets
+from rlox.cli.sweep_results import print_results
+from rlox.cli.threads import Training, run_in_threads
 from rlox.errors import ConfigError
 from rlox.seeding import parse_seeds
-from rlox.statistics import bootstrap_iqm
 
 if TYPE_CHECKING:
+    from rlox.algorithm import Algorithm
     from rlox.config import Config
 
-__all__ = ["is_sweep", "resume_sweep", "runs_of_sweep", "train_sweep"]
+__all__ = ["resume_sweep", "train_sweep"]
 
-
-@dataclass(frozen=True)
-class Sweep:
-    """A folder with ``sweep.json``, ``config.yaml`` and a run folder for each seed."""
-
-    path: Path
-    algorithm: str
-    seeds: tuple[int, ...]
-    options: RunOptions
-
-    def run(self, seed: int) -> RunFolder:
-        """Return the run folder of a seed."""
-        return RunFolder(self.path / f"seed-{seed}")
-
-    def start(self) -> None:
-        """Write ``sweep.json``."""
-        record = {
-            "algorithm": self.algorithm,
-            "env": self.options.env,
-            "seeds": self.seeds,
-            "command": shlex.join(["rlox", *sys.argv[1:]]),
-            "options": self.options.to_dict(),
-        }
-        text = json.dumps(record, indent=2) + "\n"
-        (self.path / "sweep.json").write_text(text, encoding="utf-8")
-
-    @staticmethod
-    def read(path: Path) -> Sweep:
-        """Return the sweep in a folder.
-
-        Raises:
-            ConfigError: it is damaged.
-        """
-        try:
-            record = json.loads((path / "sweep.json").read_text(encoding="utf-8"))
-            seeds = tuple(int(seed) for seed in record["seeds"])
-            options = RunOptions.from_dict(record["options"])
-            return Sweep(path, str(record["algorithm"]), seeds, options)
-        except (ValueError, LookupError, TypeError) as error:
-            raise ConfigError(f"'{path / 'sweep.json'}' is damaged: {error}") from None
-
-    def job(self, seed: int, extra: Sequence[str] = ()) -> Job | None:
-        """Return what is left to do for a seed; none: it is finished.
-
-        Args:
-            seed: of the run.
-            extra: further flags for a run that is resumed.
-        """
-        folder = self.run(seed)
-        output = self.path / f"seed-{seed}.log"
-        name = f"seed {seed}"
-        if (folder.path / "run.json").is_file():
-            if folder.read()["status"] == "finished":
-                return None
-            if any(saved.path.stem != "best" for saved in checkpoints_in(folder.path)[0]):
-                return Job(name, ("resume", str(folder.path), *extra), output)
-        if folder.path.exists():  # it ended before anything was saved
-            folder.path.rename(f"{folder.path}.superseded")
-        config = str(self.path / "config.yaml")
-        arguments = ["train", self.algorithm, *self.options.to_flags(), "--config", config]
-        arguments += ["--seed", str(seed), "--run-dir", str(folder.path)]
-        return Job(name, tuple(arguments), output)
+THREAD_SAFE_LOGGERS = {"jsonl", "csv"}
+"""Loggers whose only state is a file of the run."""
 
 
 def train_sweep(name: str, config: Config, options: RunOptions) -> int:
-    """Train the algorithm ``name`` once per seed and return the exit code.
+    """Train the algorithm ``name`` once per seed and set of options, and return the exit code.
 
     Raises:
         RloxError: a name, the env, the seeds or the folder cannot be used; nothing was started.
     """
-    seeds = parse_seeds(str(options.seeds))
     if "seed" not in type(config).model_fields:
         raise ConfigError(f"the algorithm '{name}' has no option 'seed', which --seeds would set")
+    own_seed = getattr(config, "seed", None) or 0
+    seeds = (own_seed,) if options.seeds is None else parse_seeds(options.seeds)
+    sets = parse_sets(options.sweep or [])
     for each in options.loggers:
         registry.get_registry().get("rlox_loggers", each)
     path = options.run_dir or RunFolder.default_path(name, options.env, "sweep")
     require_unused(path)
+    configs = [_with_settings(config, settings) for settings in sets]
     # what is wrong with the options, the env or a callback is so for all seeds
-    registry.make(name, options.env, config=config, callbacks=options.callbacks).close()
-    path.mkdir(parents=True, exist_ok=True)
-    config.dump(path / "config.yaml")
-    sweep = Sweep(path, name, seeds, options)
+    reasons = [_reason_for_processes(name, each, options) for each in configs]
+    sweep = Sweep(path, name, seeds, sets, options)
+    for settings, config_of_set in zip(sets, configs, strict=True):
+        sweep.folder_of(settings).mkdir(parents=True, exist_ok=True)
+        config_of_set.dump(sweep.folder_of(settings) / "config.yaml")
     sweep.start()
-    return _run(sweep, [sweep.job(seed) for seed in seeds], options.jobs, quiet=options.quiet)
+    return _run(sweep, next(filter(None, reasons), None), options.jobs, quiet=options.quiet)
 
 
 def resume_sweep(path: Path, *, jobs: int | None, env: str | None, quiet: bool) -> int:
@@ -119,39 +70,81 @@ def resume_sweep(path: Path, *, jobs: int | None, env: str | None, quiet: bool) 
         ConfigError: the sweep's record is damaged, or all its runs are finished.
     """
     sweep = Sweep.read(path)
-    extra = [] if env is None else ["--env", env]
-    todo = [sweep.job(seed, extra) for seed in sweep.seeds]
-    if not any(todo):
+    todo = [member for member in sweep.members() if not member.finished()]
+    if not todo:
         raise ConfigError(f"the sweep '{path}' is finished")
-    return _run(sweep, todo, jobs, quiet=quiet)
+    options = sweep.options if env is None else replace(sweep.options, env=env)
+    config_class = registry.config_class(sweep.algorithm)
+    reasons = [
+        _reason_for_processes(sweep.algorithm, config_class.load(each), options)
+        for each in dict.fromkeys(member.config for member in todo)
+    ]
+    return _run(sweep, next(filter(None, reasons), None), jobs, env=env, quiet=quiet)
 
 
-def is_sweep(path: Path) -> bool:
-    """Return whether a folder is a sweep's."""
-    return (path / "sweep.json").is_file()
+def _with_settings(config: Config, settings: Mapping[str, str]) -> Config:
+    """Return the config with a set's options.
+
+    Raises:
+        ConfigError: an option is unknown, is the seed, or has no such value.
+    """
+    if "seed" in settings:
+        raise ConfigError("--sweep cannot set the seed; --seeds does")
+    known = {name: v for name, v in settings.items() if name in type(config).model_fields}
+    return config.replace(**{**settings, **given_options(type(config), known)})
 
 
-def runs_of_sweep(path: Path) -> list[Path]:
-    """Return the run folders of a sweep that were begun, by seed."""
-    sweep = Sweep.read(path)
-    runs = [sweep.run(seed).path for seed in sweep.seeds]
-    return [run for run in runs if (run / "run.json").is_file()]
+def _reason_for_processes(name: str, config: Config, options: RunOptions) -> str | None:
+    """Return why runs need a process each; none: threads of one process will do.
+
+    Raises:
+        RloxError: the algorithm cannot be made.
+    """
+    with registry.make(
+        name, options.env, config=config, callbacks=options.callbacks, **options.needs
+    ) as algorithm:
+        if not _is_in_rust(algorithm):
+            return "the interpreter has a part in every step"
+    if options.callbacks:
+        return "there are callbacks"
+    if not THREAD_SAFE_LOGGERS.issuperset(options.loggers):
+        return f"loggers other than {' and '.join(sorted(THREAD_SAFE_LOGGERS))}"
+    return None
 
 
-def _run(sweep: Sweep, todo: Sequence[Job | None], at_once: int | None, *, quiet: bool) -> int:
-    jobs = [job for job in todo if job is not None]
-    at_once = at_once or usable_cores()
+def _is_in_rust(algorithm: Algorithm) -> bool:
+    return algorithm.learner is not None and algorithm.learner.releases_gil
+
+
+def _run(
+    sweep: Sweep,
+    reason_for_processes: str | None,
+    at_once: int | None,
+    *,
+    env: str | None = None,
+    quiet: bool,
+) -> int:
+    todo = [member for member in sweep.members() if not member.finished()]
+    at_once = min(at_once or usable_cores(), len(todo))
     tell = _silent if quiet else partial(print, flush=True)
     codes: list[int] = []
 
-    def on_end(job: Job, code: int) -> None:
+    def on_start(job: Job | Training) -> None:
+        tell(f"{job.name}: started")
+
+    def on_end(job: Job | Training, code: int) -> None:
         codes.append(code)
         outcome = "finished" if code == 0 else f"ended with exit code {code}; see {job.output}"
-        tell(f"{job.name}: {outcome} ({len(codes)}/{len(jobs)})")
+        tell(f"{job.name}: {outcome} ({len(codes)}/{len(todo)})")
 
-    tell(f"{len(jobs)} runs in {sweep.path}, {min(at_once, len(jobs))} at once")
-    signal = run_jobs(jobs, at_once, lambda job: tell(f"{job.name}: started"), on_end)
-    _print_results(sweep)
+    where = "threads" if reason_for_processes is None else f"processes: {reason_for_processes}"
+    tell(f"{len(todo)} runs in {sweep.path}, {at_once} at once, in {where}")
+    if reason_for_processes is None:
+        signal = _run_in_threads(sweep, todo, at_once, env, on_start, on_end)
+    else:
+        jobs = [Job(m.name, _arguments(sweep, m, env), m.output) for m in todo]
+        signal = run_in_processes(jobs, at_once, on_start, on_end)
+    print_results(sweep)
     if signal is not None:
         command = f"rlox resume {shlex.quote(str(sweep.path))}"
         print(f"interrupted; to finish: {command}", file=sys.stderr)
@@ -163,36 +156,38 @@ def _silent(_text: str) -> None:
     """Print nothing."""
 
 
-def _print_results(sweep: Sweep) -> None:
-    rows, means = [], []
-    for seed in sweep.seeds:
-        record = _record(sweep.run(seed))
-        result = record.get("evaluation") or {}
-        mean, std = (float(result.get(key, math.nan)) for key in ("mean", "std"))
-        seconds = record.get("training_seconds")
-        if math.isfinite(mean):
-            means.append(mean)
-        rows.append(
-            (
-                str(seed),
-                record.get("status", "not begun"),
-                f"{mean:.1f} ± {std:.1f}" if math.isfinite(mean) else "-",
-                f"{record.get('gradient_steps', record.get('env_steps', 0)):,}",
-                "-" if seconds is None else f"{seconds:.1f} s",
-            )
-        )
-    print_table(("seed", "status", "return", "steps", "wall time"), rows, whole=("seed",))
-    pairs = {"sweep folder": str(sweep.path)}
-    if means:
-        found = bootstrap_iqm([means])
-        pairs = {
-            "interquartile mean": f"{found.value:.1f} [{found.low:.1f}, {found.high:.1f}] over "
-            f"{len(means)} seeds (95 % bootstrap interval)",
-            **pairs,
-        }
-    print_pairs(pairs)
+def _run_in_threads(
+    sweep: Sweep,
+    todo: Sequence[Member],
+    at_once: int,
+    env: str | None,
+    on_start: Callable[[Training], None],
+    on_end: Callable[[Training, int], None],
+) -> int | None:
+    from rlox.nn import torch_threads
+
+    trainings = [Training(m.name, partial(_train, sweep, m, env), m.output) for m in todo]
+    with torch_threads(1):  # the setting is the process's
+        return run_in_threads(trainings, at_once, on_start, on_end)
 
 
-def _record(folder: RunFolder) -> dict[str, Any]:
-    """Return what is known of a run, which may not have been begun."""
-    return folder.read() if (folder.path / "run.json").is_file() else {}
+def _train(
+    sweep: Sweep, member: Member, env: str | None, interruption: Interruption, log: TextIO
+) -> int:
+    """Train a member in this thread, from where it stopped."""
+    folder, how = member.folder.path, {"interruption": interruption, "log": log}
+    if member.resumable():
+        return resume_in_folder(folder, env=env, quiet=False, **how)  # type: ignore[arg-type]
+    config = registry.config_class(sweep.algorithm).load(member.config).replace(seed=member.seed)
+    options = replace(sweep.options, run_dir=folder, env=env or sweep.options.env)
+    return train_in_folder(sweep.algorithm, config, options, **how)  # type: ignore[arg-type]
+
+
+def _arguments(sweep: Sweep, member: Member, env: str | None) -> tuple[str, ...]:
+    """Return the command line, without ``rlox``, that trains a member from where it stopped."""
+    folder = str(member.folder.path)
+    if member.resumable():
+        return ("resume", folder, *(() if env is None else ("--env", env)))
+    options = sweep.options if env is None else replace(sweep.options, env=env)
+    common = ("--config", str(member.config), "--seed", str(member.seed), "--run-dir", folder)
+    return ("train", sweep.algorithm, *options.to_flags(), *common)

@@ -98,14 +98,15 @@ def train_function(name: str) -> Callable[..., None]:
         from rlox.cli.sweeping import train_sweep
 
         options = RunOptions(**{p.name: arguments.pop(p.name) for p in run_parameters})
+        sweeps = options.seeds is not None or options.sweep
         if options.seeds is not None and arguments.get("seed") is not None:
             raise ConfigError("--seed and --seeds contradict each other; pass one of them")
-        if options.jobs is not None and options.seeds is None:
-            raise ConfigError("--jobs is for a sweep; pass --seeds too, such as --seeds 0..4")
+        if options.jobs is not None and not sweeps:
+            raise ConfigError("--jobs is for a sweep; pass --seeds too, such as --seeds 5")
         config = resolve_config(
             config_class, options.config, **given_options(config_class, arguments)
         )
-        train = train_in_folder if options.seeds is None else train_sweep
+        train = train_sweep if sweeps else train_in_folder
         raise typer.Exit(train(name, config, options))
 
     parameters = [*run_parameters, *flags]

@@ -1,0 +1,234 @@
+"""Sweeps in threads of one process: what Rust does nearly alone, to the same bits as alone."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from rlox import checkpoint, cli
+from rlox.learning_curves import find_runs
+from rlox_onpolicy.ppo import PPO
+
+TRAIN = ("train", "ppo", "--env", "CartPole-v1", "--n-envs", 4, "--n-steps", 32, "--batch-size", 64,
+         "--hidden", 16, "--eval-episodes", 2)  # fmt: skip
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return a function that calls the command line here: exit code, output and errors."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["rlox", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        return int(exit_.value.code or 0), *capsys.readouterr()
+
+    return run
+
+
+def contents(folder: str | Path) -> tuple[Any, list[dict[str, Any]]]:
+    """Return what a run left behind: its state with arrays as bytes, and its log without times."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: plain(each) for key, each in value.items()}
+        return value.tobytes() if isinstance(value, np.ndarray) else value
+
+    final = checkpoint.read(Path(folder, "checkpoints/final.safetensors"))
+    del final["state"]["callbacks"]  # with --quiet there is one less
+    lines = Path(folder, "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    timed = ("env_steps_per_second", "time")
+    return plain(final["state"]), [{k: v for k, v in row.items() if k not in timed} for row in rows]
+
+
+def record(folder: str | Path) -> dict[str, Any]:
+    """Return ``run.json``."""
+    return json.loads(Path(folder, "run.json").read_text(encoding="utf-8"))
+
+
+def test_every_seed_equals_its_run_alone(run: Run) -> None:
+    """Side by side in threads, in processes or alone: the same weights, streams and log."""
+    arguments = (*TRAIN, "--total-timesteps", 3_000, "--eval-freq", 1_000)
+    code, out, err = run(*arguments, "--seeds", 4, "--jobs", 3, "--run-dir", "threads")
+    assert code == 0, err
+    assert out.startswith("4 runs in threads, 3 at once, in threads\n")
+    code, out, err = run(*arguments, "--seeds", "1..2", "--run-dir", "processes",
+                         "--logger", "jsonl", "--logger", "console")  # fmt: skip
+    assert code == 0, err
+    assert "in processes: loggers other than csv and jsonl" in out
+    for seed in range(4):
+        assert run(*arguments, "--seed", seed, "--run-dir", f"alone-{seed}", "--quiet")[0] == 0
+        assert contents(f"threads/seed-{seed}") == contents(f"alone-{seed}")
+        assert record(f"threads/seed-{seed}")["evaluation"] == record(f"alone-{seed}")["evaluation"]
+    assert contents("processes/seed-2") == contents("alone-2")
+    assert contents("threads/seed-1") != contents("threads/seed-2")
+    log = Path("threads/seed-3.log").read_text(encoding="utf-8")
+    assert "evaluation return" in log
+    assert "3,072/3,000 env steps" in log
+
+
+def test_curves_have_an_interval_over_the_seeds(run: Run) -> None:
+    """``curves.csv`` holds the interquartile mean of what the runs logged."""
+    assert run(*TRAIN, "--total-timesteps", 2_000, "--seeds", 3, "--run-dir", "sweep")[0] == 0
+    with Path("sweep/curves.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    last = [contents(f"sweep/seed-{seed}")[1][-2]["mean_reward"] for seed in range(3)]
+    assert float(rows[-1]["env_steps"]) == 2_048
+    assert float(rows[-1]["interquartile_mean"]) == pytest.approx(np.mean(last), abs=1e-3)
+    assert float(rows[-1]["low"]) == pytest.approx(min(last), abs=1e-3)
+    assert float(rows[-1]["high"]) == pytest.approx(max(last), abs=1e-3)
+
+
+def test_failing_seed_leaves_the_others_and_is_resumed(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log has the traceback, its record says so, and the exit code is its."""
+    iterate = PPO.iterate
+
+    def failing(self: PPO, hooks: Any) -> Any:
+        if self.config.seed == 1 and self.clock.iterations == 2:
+            raise ArithmeticError("seed 1")
+        return iterate(self, hooks)
+
+    monkeypatch.setattr(PPO, "iterate", failing)
+    arguments = (*TRAIN, "--total-timesteps", 600, "--checkpoint-freq", 128)
+    code, out, _ = run(*arguments, "--seeds", 3, "--run-dir", "sweep")
+    assert code == 1
+    assert "seed 1: ended with exit code 1; see sweep/seed-1.log" in out
+    assert "ArithmeticError: seed 1" in Path("sweep/seed-1.log").read_text(encoding="utf-8")
+    assert [record(f"sweep/seed-{s}")["status"] for s in range(3)] == [
+        "finished", "failed", "finished",
+    ]  # fmt: skip
+    monkeypatch.setattr(PPO, "iterate", iterate)
+    code, out, err = run("resume", "sweep")
+    assert code == 0, err
+    assert out.startswith("1 runs in sweep, 1 at once, in threads\n")
+    assert run(*arguments, "--seed", 1, "--run-dir", "alone")[0] == 0
+    assert contents("sweep/seed-1")[0]["algorithm"] == contents("alone")[0]["algorithm"]
+
+
+def test_ctrl_c_saves_every_run_and_resume_finishes_them() -> None:
+    """Those under way end their iteration, those not begun begin later; all as if uninterrupted."""
+    arguments = (*TRAIN, "--total-timesteps", 60_000, "--seeds", 3, "--jobs", 2)
+
+    # a shell's background job ignores it
+    main = "import signal, rlox.cli; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    main += "rlox.cli.main()"
+
+    def start(*arguments: object) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", main, *map(str, arguments)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    process = start(*arguments, "--run-dir", "sweep")
+    try:
+        logs = [Path(f"sweep/seed-{seed}/metrics.jsonl") for seed in (0, 1)]
+        deadline = time.monotonic() + 60
+        while not all(log.exists() and log.stat().st_size for log in logs):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130, err
+    assert err == "interrupted; to finish: rlox resume sweep\n"
+    assert [record(f"sweep/seed-{seed}")["status"] for seed in (0, 1)] == ["interrupted"] * 2
+    assert "not begun" in out
+    for call in (("resume", "sweep"), (*arguments, "--run-dir", "whole")):
+        process = start(*call)
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+    for seed in range(3):
+        resumed, whole = (contents(f"{folder}/seed-{seed}") for folder in ("sweep", "whole"))
+        assert resumed[0]["algorithm"] == whole[0]["algorithm"]
+        assert resumed[1] == whole[1]
+
+
+def test_sets_of_options_are_combined_and_told_apart(run: Run) -> None:
+    """Each set has a folder, a config, an interval and a label of its own."""
+    code, out, err = run(*TRAIN, "--total-timesteps", 512, "--seeds", 2, "--run-dir", "sweep",
+                         "--sweep", "learning-rate=1e-3,linear(3e-4, 0)",
+                         "--sweep", "gamma=0.9,0.99")  # fmt: skip
+    assert code == 0, err
+    sets = ["learning_rate=1e-3,gamma=0.9", "learning_rate=1e-3,gamma=0.99",
+            "learning_rate=linear(3e-4,_0),gamma=0.9",
+            "learning_rate=linear(3e-4,_0),gamma=0.99"]  # fmt: skip
+    assert sorted(path.name for path in Path("sweep").iterdir() if path.is_dir()) == sorted(sets)
+    for name in sets:
+        config = yaml.safe_load(Path("sweep", name, "config.yaml").read_text(encoding="utf-8"))
+        assert (config["gamma"] == 0.9) == name.endswith("gamma=0.9")
+        assert (config["learning_rate"] == 1e-3) == name.startswith("learning_rate=1e-3")
+        assert f"interquartile mean {name}  " in out
+    assert len(find_runs(Path("sweep"))) == 8
+    with Path("sweep/curves.csv").open(encoding="utf-8", newline="") as file:
+        assert {row["label"] for row in csv.DictReader(file)} == set(sets)
+    alone = run(*TRAIN, "--total-timesteps", 512, "--seed", 1, "--gamma", 0.9, "--learning-rate",
+                "1e-3", "--run-dir", "alone")  # fmt: skip
+    assert alone[0] == 0
+    assert contents(f"sweep/{sets[0]}/seed-1")[0]["algorithm"] == contents("alone")[0]["algorithm"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--backend", "torch"), "the interpreter has a part in every step"),
+        (("--env-backend", "gymnasium"), "the interpreter has a part in every step"),
+        (("--callback", "timing"), "there are callbacks"),
+        (("--logger", "console"), "loggers other than csv and jsonl"),
+        (("--sweep", "backend=native,torch"), "the interpreter has a part in every step"),
+    ],
+)
+def test_what_is_not_rusts_work_has_processes(
+    run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], reason: str
+) -> None:
+    """And the output says why."""
+    monkeypatch.setattr("rlox.cli.sweeping.run_in_processes", lambda *_: None)
+    code, out, err = run(*TRAIN, "--total-timesteps", 128, "--seeds", 1, "--run-dir", "sweep",
+                         *arguments)  # fmt: skip
+    assert code == 0, err
+    assert f"in processes: {reason}\n" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--sweep", "learning_rat=1,2"), "did you mean 'learning_rate'"),
+        (("--sweep", "gamma=0.9,2"), "gamma"),
+        (("--sweep", "gamma"), "--sweep must look like learning_rate=1e-3,3e-4"),
+        (("--sweep", "gamma=0.9,"), "--sweep must look like learning_rate=1e-3,3e-4"),
+        (("--sweep", "gamma=0.9,0.9"), "--sweep names an option or a value twice"),
+        (("--sweep", "gamma=0.9", "--sweep", "gamma=0.8"), "--sweep names an option or a value"),
+        (("--sweep", "seed=1,2"), "--sweep cannot set the seed; --seeds does"),
+        (("--seeds", "0"), "seeds"),
+    ],
+)
+def test_wrong_sweep_is_told_before_any_work(
+    run: Run, arguments: tuple[str, ...], message: str
+) -> None:
+    """One line, and no folder."""
+    code, out, err = run(*TRAIN, *arguments)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert message in err
+    assert not list(Path.cwd().iterdir())
