@@ -9,9 +9,10 @@ import pytest
 import torch
 from rlox.batch import RolloutBatch
 from rlox.callbacks import Callback
+from rlox.policies import DiscretePolicy
 from rlox.runner import Hooks
 from rlox.seeding import SeedStreams
-from rlox_native import VecEnv, compute_gae_time_major
+from rlox_native import ActorCriticLearner, VecEnv, compute_gae_time_major
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.ppo import PPO
 
@@ -131,9 +132,63 @@ def test_a_rollout_ended_by_a_callback_counts_its_episodes() -> None:
     assert ppo.clock.gradient_steps == 0
 
 
-def test_gymnasium_envs_are_stepped_by_the_torch_policy() -> None:
-    """The update is native all the same."""
-    a2c = A2C("CartPole-v1", env_backend="gymnasium", n_envs=2, n_steps=4)
-    assert a2c.learner.backend == "native"
-    a2c.train(16)
-    assert a2c.clock.gradient_steps == 2
+@pytest.mark.parametrize("algorithm", [PPO, A2C])
+@pytest.mark.parametrize("env", ["CartPole-v1", "Acrobot-v1", "MountainCarContinuous-v0"])
+def test_gymnasium_envs_get_the_same_actions(algorithm: Any, env: str) -> None:
+    """Envs that answer alike are learnt alike, to the bit, whoever steps them."""
+    runs = {
+        backend: algorithm(env, backend="native", env_backend=backend, n_envs=3, seed=4)
+        for backend in ("native", "gymnasium")
+    }
+    for run in runs.values():
+        run.train(600)
+    native, gymnasium = runs.values()
+    for name, value in native.collector.statistics.state_dict().items():
+        np.testing.assert_array_equal(gymnasium.collector.statistics.state_dict()[name], value)
+    assert torch.equal(gymnasium.optimizer.parameters, native.optimizer.parameters)
+
+
+def test_an_ended_rollout_keeps_the_stream_of_actions() -> None:
+    """After a callback ended a rollout, the next one draws on from there."""
+    counting = Counting(last=7)
+    ppo = make("Pendulum-v1", env_backend="gymnasium", callbacks=[counting])
+    ppo.train(N_ENVS * N_STEPS)
+    stream = SeedStreams(4).numpy("native actions")
+    stream.random(2 * 7 * N_ENVS)
+    assert ppo.learner.learner._task.actions.random() == stream.random()
+
+
+def test_masked_actions_are_drawn_from_the_others() -> None:
+    """Probabilities are those of the masked distribution; a mask that allows none is refused."""
+    learner = ActorCriticLearner(2, [8], n_actions=3)
+    rng = np.random.default_rng(0)
+    parameters = rng.normal(size=learner.n_parameters).astype(np.float32)
+    obs = rng.normal(size=(700, 2)).astype(np.float32)
+    masks = rng.random((700, 3)) < 0.6
+    masks[np.arange(700), rng.integers(3, size=700)] = True
+    state = np.array([1, 2, 3, 5], np.uint64)
+    actions, log_probs = learner.act(parameters, state.copy(), obs, action_masks=masks)
+    assert masks[np.arange(700), actions].all()
+    assert set(actions) == {0, 1, 2}
+    policy = DiscretePolicy(2, 3, hidden=8)
+    policy.actor.layers, policy.critic.layers = policy.actor.layers[::2], policy.critic.layers[::2]
+    torch.nn.utils.vector_to_parameters(torch.from_numpy(parameters), policy.parameters())
+    expected, _ = policy.get_logprob_and_entropy(
+        *map(torch.from_numpy, (obs, actions)), torch.from_numpy(masks)
+    )
+    np.testing.assert_allclose(log_probs, expected.detach(), rtol=1e-5, atol=1e-5)
+    masks[500] = False
+    with pytest.raises(ValueError, match=r"action_masks\[500\] allows no action"):
+        learner.act(parameters, state, obs, action_masks=masks)
+
+
+def test_normalised_observations_reach_the_native_policy() -> None:
+    """It acts on what the torch policy would see."""
+    ppo = make("Pendulum-v1", normalize_observations=True, normalize_rewards=True, frame_stack=2)
+    batch = ppo.learner.collect(N_STEPS, Hooks(ppo))
+    assert batch.obs.shape == (N_STEPS * N_ENVS, 6)
+    with torch.no_grad():
+        log_probs, _ = ppo.policy.get_logprob_and_entropy(batch.obs, batch.actions)
+        values = ppo.policy.get_value(batch.obs)
+    torch.testing.assert_close(batch.log_probs, log_probs, rtol=1e-5, atol=2e-5)
+    torch.testing.assert_close(batch.values, values, rtol=1e-5, atol=1e-5)

@@ -159,9 +159,15 @@ class ActorCritic:
         self._has_memory = isinstance(self.policy, RecurrentActor)
         self.optimizer = FlatOptimizer(self.policy, make_optimizer, max_grad_norm=max_grad_norm)
 
-    def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
-        """Step every env ``n_steps`` times with the policy; see ``RolloutCollector.collect``."""
-        batch = self.collector.collect(self.policy, n_steps, hooks.env_step)
+    def collect(self, n_steps: int, hooks: Hooks, actor: Any = None) -> RolloutBatch:
+        """Step every env ``n_steps`` times; see ``RolloutCollector.collect``.
+
+        Args:
+            n_steps: steps T per env.
+            hooks: to be told of every vector step, and of the rollout's end.
+            actor: what acts in place of the policy, with the policy's parameters; none: the policy.
+        """
+        batch = self.collector.collect(actor or self.policy, n_steps, hooks.env_step)
         hooks.rollout_end(batch)
         return batch
 

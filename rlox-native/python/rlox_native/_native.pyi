@@ -1699,10 +1699,8 @@ class ActorCriticLearner:
     ) -> None:
         """Step native envs with actions drawn from the policy until the arrays are full.
 
-        In each step, every env in turn draws from the stream. A categorical policy takes one
-        number u in [0, 1) and the first action whose cumulative probability exceeds u. A Gaussian
-        one takes two, u and v, for each component: its noise is √(-2 ln(1 - u)) cos 2πv. The envs
-        get continuous actions clipped to their bounds; the array has them as sampled.
+        Actions are drawn as by :meth:`act`. The envs get continuous actions clipped to their
+        bounds; the array has them as sampled.
 
         Args:
             envs: N envs that have been reset.
@@ -1723,6 +1721,37 @@ class ActorCriticLearner:
                 the policy.
             TypeError: an array has another dtype, or the learner is not float32.
             RuntimeError: the envs have not been reset.
+        """
+
+    def act(
+        self,
+        parameters: NDArray[np.float32],
+        stream: NDArray[np.uint64],
+        obs: ArrayLike,
+        *,
+        action_masks: ArrayLike | None = None,
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """Draw an action for each observation.
+
+        Every row in turn draws from the stream. A categorical policy takes one number u in [0, 1)
+        and the first action whose cumulative probability exceeds u. A Gaussian one takes two, u
+        and v, for each component: its noise is √(-2 ln(1 - u)) cos 2πv.
+
+        Args:
+            parameters: shape ``(P,)``.
+            stream: the state of a NumPy ``PCG64``, shape ``(4,)``: high and low word of the state,
+                then of the increment; advanced. Its numbers are those of ``Generator.random``.
+            obs: shape ``(R, obs_dim)``.
+            action_masks: for a categorical policy, shape ``(R, n_actions)``, False where an action
+                must not be taken; None where all may.
+
+        Returns:
+            Actions as sampled, ``(R,)`` int64 or ``(R, act_dim)`` float32, and log π(a|s),
+            ``(R,)``.
+
+        Raises:
+            ValueError: a shape does not fit, or a row of masks allows no action.
+            TypeError: an array has another dtype, or the learner is not float32.
         """
 
     def values(

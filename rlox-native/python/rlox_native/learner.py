@@ -17,6 +17,7 @@ from rlox.errors import BackendError
 from rlox.policies import ContinuousPolicy, DiscretePolicy
 
 from rlox_native._native import ActorCriticLearner
+from rlox_native.acting import NativeActor, can_act
 from rlox_native.rollouts import NativeRollouts
 
 if TYPE_CHECKING:
@@ -54,11 +55,13 @@ class NativeLearner:
         self._optimizer = task.agent.optimizer
         self._learner = _make_learner(task)
         self._rule = _step_rule(self._optimizer.torch_optimizer)
-        self._rollouts = None
+        self._collector: Any = task.agent
         if NativeRollouts.can_step(task):
             policy = task.agent.policy
             act_dim = len(policy.log_std) if isinstance(policy, ContinuousPolicy) else None
-            self._rollouts = NativeRollouts(task, self._learner, act_dim)
+            self._collector = NativeRollouts(task, self._learner, act_dim)
+        elif can_act(task):
+            self._collector = NativeActor(task, self._learner)
 
     @property
     def releases_gil(self) -> bool:
@@ -66,9 +69,9 @@ class NativeLearner:
         return self._rollouts is not None
 
     def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
-        """Step native envs in Rust and others with torch; see ``rlox.learners.Learner``."""
-        collector = self._task.agent if self._rollouts is None else self._rollouts
-        return collector.collect(n_steps, hooks)
+        """Act in Rust, and step native envs there too; see ``rlox.learners.Learner``."""
+        batch: RolloutBatch = self._collector.collect(n_steps, hooks)
+        return batch
 
     def update(
         self, batch: RolloutBatch, rates: Mapping[str, float], hooks: Hooks

@@ -8,17 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.batch import RolloutBatch
-from rlox.collectors import RolloutCollector
 
 from rlox_native._native import ActorCriticLearner, VecEnv, compute_gae_time_major
+from rlox_native.acting import can_act, lent_state
 
 if TYPE_CHECKING:
     from rlox.learners import LearningTask
     from rlox.runner import Hooks
 
 __all__ = ["NativeRollouts"]
-
-WORD = 2**64
 
 
 class NativeRollouts:
@@ -42,15 +40,13 @@ class NativeRollouts:
 
     @staticmethod
     def can_step(task: LearningTask) -> bool:
-        """Return whether envs are native, unprocessed, and the policy is in single precision."""
+        """Return whether the policy can act in Rust and envs are native and unprocessed."""
         collector: Any = task.agent.collector
         return (
-            task.actions is not None
-            and type(collector) is RolloutCollector
+            can_act(task)
             and isinstance(collector.env, VecEnv)
             and collector.preprocessor is None
             and collector.reward_scaler is None
-            and task.agent.optimizer.parameters.dtype == torch.float32
         )
 
     def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
@@ -88,19 +84,15 @@ class NativeRollouts:
 
     def _step(self, next_obs: npt.NDArray[np.float32], rows: dict[str, npt.NDArray[Any]]) -> None:
         """Fill ``rows`` and ``next_obs``, and advance the stream."""
-        state: Any = self._stream.state
         env: Any = self._agent.collector.env
-        words = [*divmod(state["state"]["state"], WORD), *divmod(state["state"]["inc"], WORD)]
-        stream = np.array(words, np.uint64)
-        self._learner.collect(
-            envs=env,
-            parameters=self._agent.optimizer.parameters.numpy(),
-            stream=stream,
-            next_obs=next_obs,
-            **rows,
-        )
-        state["state"]["state"] = int(stream[0]) * WORD + int(stream[1])
-        self._stream.state = state
+        with lent_state(self._stream) as state:
+            self._learner.collect(
+                envs=env,
+                parameters=self._agent.optimizer.parameters.numpy(),
+                stream=state,
+                next_obs=next_obs,
+                **rows,
+            )
 
     def _batch(
         self, next_obs: npt.NDArray[np.float32], rows: dict[str, npt.NDArray[Any]]

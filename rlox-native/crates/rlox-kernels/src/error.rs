@@ -106,6 +106,12 @@ pub enum KernelError {
         /// The action that was given.
         value: i64,
     },
+    /// An action mask allows no action.
+    #[error("action_masks[{row}] allows no action")]
+    NoChoice {
+        /// The first such row.
+        row: usize,
+    },
     /// Discrete actions were given to a continuous env, or the reverse.
     #[error("{env_id} takes {expected} actions, got {got}")]
     ActionKind {

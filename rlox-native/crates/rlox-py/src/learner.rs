@@ -182,6 +182,19 @@ impl ActorCriticLearner {
         learner_rollout::collect(py, self.single()?, shape, envs, &arrays)
     }
 
+    /// Draw an action for each row of `obs`; return actions (R, ...) and log-probabilities (R,).
+    #[pyo3(signature = (parameters, stream, obs, *, action_masks=None))]
+    fn act<'py>(
+        &self,
+        parameters: &Bound<'py, PyAny>,
+        stream: &Bound<'py, PyAny>,
+        obs: &Bound<'py, PyAny>,
+        action_masks: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>)> {
+        let shape = (self.shape.obs_dim(), self.shape.head());
+        learner_rollout::act(self.single()?, shape, parameters, stream, obs, action_masks)
+    }
+
     /// Return V of each row of `obs`, (R,).
     fn values<'py>(
         &self,

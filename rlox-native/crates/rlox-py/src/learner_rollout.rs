@@ -1,13 +1,13 @@
-//! Rollouts of the learner's policy.
+//! Actions, rollouts and values of the learner's policy.
 
 use std::sync::{Mutex, PoisonError};
 
-use numpy::{Ix1, Ix2, Ix3, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
+use numpy::{Ix1, Ix2, Ix3, PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use rlox_kernels::learner::{ActionBuffer, Head, Learner, Rollout};
+use rlox_kernels::learner::{ActionBuffer, ActionRequest, Head, Learner, Rollout};
 use rlox_kernels::rng::Pcg64;
 
-use crate::convert::{clear, output_array, real_array};
+use crate::convert::{check_shape, clear, mask_array, output_array, real_array};
 use crate::env::VecEnv;
 use crate::errors::raise;
 
@@ -70,9 +70,7 @@ pub(crate) fn collect(
         final_values: final_values.as_slice_mut()?,
     };
     let stream = stream.as_slice_mut()?;
-    let mut words = [0; 4];
-    words.copy_from_slice(stream);
-    let mut rng = Pcg64::from_words(words).map_err(raise)?;
+    let mut rng = generator(stream)?;
     let (parameters, next_obs) = (parameters.as_slice()?, next_obs.as_slice_mut()?);
     py.detach(|| {
         let mut learner = learner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,6 +79,67 @@ pub(crate) fn collect(
     .map_err(raise)?;
     stream.copy_from_slice(&rng.to_words());
     Ok(())
+}
+
+/// Draws an action for each row of `obs` without the interpreter lock; returns actions and
+/// log-probabilities.
+pub(crate) fn act<'py>(
+    learner: &Mutex<Learner<f32>>,
+    shape: (usize, Head),
+    parameters: &Bound<'py, PyAny>,
+    stream: &Bound<'py, PyAny>,
+    obs: &Bound<'py, PyAny>,
+    masks: Option<&Bound<'py, PyAny>>,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>)> {
+    let (py, (obs_dim, head)) = (obs.py(), shape);
+    let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
+    let mut stream = output_array::<u64, Ix1>(stream, "stream", &[4])?;
+    let obs = real_array::<f32, Ix2>(obs, "obs")?;
+    let rows = obs.shape().first().copied().unwrap_or(0);
+    check_shape("obs", obs.shape(), "the networks", &[rows, obs_dim])?;
+    let masks = masks.map(|masks| mask_array::<Ix2>(masks, "action_masks")).transpose()?;
+    if let Some(masks) = &masks {
+        check_shape("action_masks", masks.shape(), "obs and actions", &[rows, head.width()])?;
+    }
+    let log_probs = PyArray1::zeros(py, rows, false);
+    let stream = stream.as_slice_mut()?;
+    let mut rng = generator(stream)?;
+    let mut draw = |actions: ActionBuffer<'_>| {
+        let mut log_probs = log_probs.try_readwrite()?;
+        let mut request = ActionRequest {
+            obs: obs.as_slice()?,
+            masks: masks.as_ref().map(|masks| masks.as_slice()).transpose()?,
+            actions,
+            log_probs: log_probs.as_slice_mut()?,
+        };
+        let parameters = parameters.as_slice()?;
+        py.detach(|| {
+            let mut learner = learner.lock().unwrap_or_else(PoisonError::into_inner);
+            learner.act(parameters, &mut rng, &mut request)
+        })
+        .map_err(raise)
+    };
+    let actions = match head {
+        Head::Categorical(_) => {
+            let actions = PyArray1::zeros(py, rows, false);
+            draw(ActionBuffer::Discrete(actions.try_readwrite()?.as_slice_mut()?))?;
+            actions.into_any()
+        }
+        Head::Gaussian(width) => {
+            let actions = PyArray2::zeros(py, [rows, width], false);
+            draw(ActionBuffer::Continuous(actions.try_readwrite()?.as_slice_mut()?))?;
+            actions.into_any()
+        }
+    };
+    stream.copy_from_slice(&rng.to_words());
+    Ok((actions, log_probs))
+}
+
+/// The generator in the state of four words.
+fn generator(stream: &[u64]) -> PyResult<Pcg64> {
+    let mut words = [0; 4];
+    words.copy_from_slice(stream);
+    Pcg64::from_words(words).map_err(raise)
 }
 
 /// V of each row of `obs`.

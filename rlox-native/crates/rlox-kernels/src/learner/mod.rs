@@ -2,7 +2,8 @@
 //!
 //! [`Learner::update`] takes every gradient step of an iteration: forward, loss, backward, clipping
 //! of the gradient's norm, and optimiser, minibatch after minibatch, on parameters that stay where
-//! the caller keeps them. [`Learner::collect`] steps environments with the policy.
+//! the caller keeps them. [`Learner::collect`] steps native environments with the policy, and [`Learner::act`] draws
+//! actions for others.
 //!
 //! There are no threads: a gradient step of the usual networks takes a fifth of a millisecond
 //! (`benches/learner.rs`), and other cores are for other trainings.
@@ -12,6 +13,7 @@
     reason = "an instruction set is chosen at run time for a whole update, and reaches only what is inlined"
 )]
 
+mod acting;
 mod actor_critic;
 mod block;
 mod distribution;
@@ -24,9 +26,10 @@ mod real;
 mod rollout;
 mod update;
 
+pub use acting::{ActionBuffer, ActionRequest};
 pub use actor_critic::{ActionRows, ActorCritic, Head};
 pub use objective::{Loss, Objective, Terms};
 pub use optimizer::{Moments, Optimizer};
 pub use real::Real;
-pub use rollout::{ActionBuffer, Rollout};
+pub use rollout::Rollout;
 pub use update::{Batch, Learner, Plan, Progress};

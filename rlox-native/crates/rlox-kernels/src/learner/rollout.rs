@@ -3,23 +3,13 @@
 use pulp::{Arch, Simd, WithSimd};
 
 use super::Real;
+use super::acting::ActionBuffer;
 use super::actor_critic::Head;
-use super::block::Block;
-use super::distribution::gaussian_log_prob;
 use super::network::{BLOCK_ROWS, forward};
 use super::update::Learner;
 use crate::env::{ActionSpace, Actions, StepBuffers, VectorEnv};
 use crate::error::{KernelError, Result, check_len};
 use crate::rng::Pcg64;
-
-/// Where the actions of a rollout of T steps of N envs go.
-#[derive(Debug)]
-pub enum ActionBuffer<'a> {
-    /// T × N.
-    Discrete(&'a mut [i64]),
-    /// T × N × `act_dim`, as sampled: the envs get them clipped to their bounds.
-    Continuous(&'a mut [f32]),
-}
 
 /// Where a rollout of T steps of N envs goes, one row of envs after the other.
 #[derive(Debug)]
@@ -43,9 +33,7 @@ pub struct Rollout<'a> {
 impl Learner<f32> {
     /// Steps every env of `envs` with actions drawn from the policy until `rollout` is full.
     ///
-    /// In each step, every env in turn draws from `rng`. A categorical policy takes one number u in
-    /// [0, 1) and the first action whose cumulative probability exceeds u. A Gaussian one takes
-    /// two, u and v, for each component: √(-2 ln(1 - u)) cos 2πv, by Box and Muller 1958.
+    /// Actions are drawn as by [`Learner::act`].
     ///
     /// # Errors
     /// [`KernelError`] where a length or a kind of action does not fit; nothing has changed then.
@@ -171,7 +159,7 @@ impl WithSimd for Collect<'_, '_> {
             let actions = match &mut rollout.actions {
                 ActionBuffer::Discrete(actions) => {
                     let actions = &mut actions[at.clone()];
-                    learner.choose(simd, rng, obs, actions, log_probs);
+                    learner.choose(simd, rng, obs, None, actions, log_probs);
                     Actions::Discrete(actions)
                 }
                 ActionBuffer::Continuous(actions) => {
@@ -208,91 +196,6 @@ impl WithSimd for Collect<'_, '_> {
         }
         Ok(())
     }
-}
-
-impl Learner<f32> {
-    /// Draws an action for each row of `obs` from the categorical policy.
-    #[inline(always)]
-    fn choose<S: Simd>(
-        &mut self,
-        simd: S,
-        rng: &mut Pcg64,
-        obs: &[f32],
-        actions: &mut [i64],
-        log_probs: &mut [f32],
-    ) {
-        let Self { shape, packed, block, .. } = self;
-        let Block { actor, distribution, chosen, .. } = block;
-        chosen.possible.fill(true);
-        let rows = obs.chunks(BLOCK_ROWS * shape.obs_dim);
-        let results = actions.chunks_mut(BLOCK_ROWS).zip(log_probs.chunks_mut(BLOCK_ROWS));
-        for (obs, (actions, log_probs)) in rows.zip(results) {
-            forward(simd, &shape.actor, &packed.actor, obs, actions.len(), actor);
-            let stride = shape.actor.output_stride();
-            distribution.normalise(simd, actor.output(), stride, actions.len(), &chosen.possible);
-            let results = actions.iter_mut().zip(log_probs);
-            for ((action, log_prob), (probabilities, table)) in results.zip(distribution.rows()) {
-                let chosen = draw(probabilities, rng.next_double());
-                *action = i64::try_from(chosen).unwrap_or(i64::MAX);
-                *log_prob = table[chosen];
-            }
-        }
-    }
-
-    /// Draws an action for each row of `obs` from the Gaussian policy.
-    #[inline(always)]
-    fn perturb<S: Simd>(
-        &mut self,
-        simd: S,
-        rng: &mut Pcg64,
-        obs: &[f32],
-        actions: &mut [f32],
-        log_probs: &mut [f32],
-    ) {
-        let Self { shape, packed, block, .. } = self;
-        let actor = &mut block.actor;
-        let width = shape.head.width();
-        let rows = obs.chunks(BLOCK_ROWS * shape.obs_dim);
-        let results = actions.chunks_mut(BLOCK_ROWS * width).zip(log_probs.chunks_mut(BLOCK_ROWS));
-        for (obs, (actions, log_probs)) in rows.zip(results) {
-            forward(simd, &shape.actor, &packed.actor, obs, log_probs.len(), actor);
-            let means = actor.output().chunks_exact(shape.actor.output_stride());
-            for ((actions, log_prob), means) in
-                actions.chunks_exact_mut(width).zip(log_probs).zip(means)
-            {
-                *log_prob = 0.0;
-                let components = actions.iter_mut().zip(means).zip(&packed.log_std);
-                for ((action, &mean), &log_std) in components {
-                    let noise = f32::of(normal(rng));
-                    *action = mean + log_std.exp() * noise;
-                    *log_prob += gaussian_log_prob(noise, log_std);
-                }
-            }
-        }
-    }
-}
-
-/// The first action whose cumulative probability exceeds `u`; where rounding leaves none, the last
-/// one that is possible.
-fn draw(probabilities: &[f32], u: f64) -> usize {
-    let mut sum = 0.0;
-    let mut last = 0;
-    for (action, &p) in probabilities.iter().enumerate() {
-        sum += f64::from(p);
-        if p > 0.0 {
-            last = action;
-        }
-        if u < sum {
-            return action;
-        }
-    }
-    last
-}
-
-/// A number from the standard normal distribution.
-fn normal(rng: &mut Pcg64) -> f64 {
-    let radius = (-2.0 * (1.0 - rng.next_double()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * rng.next_double()).cos()
 }
 
 /// Writes `actions` held between the bounds of `space` into `clipped`.
