@@ -62,6 +62,7 @@ TORCH_FREE = [
     "rlox_onpolicy.configs",
     "rlox_offpolicy.plugin",
     "rlox_offpolicy.configs",
+    "rlox_offpolicy.replay_config",
     "rlox_native",
 ]
 

@@ -112,6 +112,47 @@ def test_dqn_updates_agree() -> None:
     assert_moved_alike(pairs, before)
 
 
+def test_qr_dqn_updates_agree() -> None:
+    """Quantile targets and loss with sb3-contrib's QRDQN: three steps.
+
+    Its last layer gives all actions of a quantile together, ours all quantiles of an action.
+    """
+    contrib = pytest.importorskip("sb3_contrib")
+    n_quantiles, n_actions = 11, 2
+    theirs = contrib.QRDQN(
+        "MlpPolicy", "CartPole-v1", policy_kwargs={"n_quantiles": n_quantiles}, **THEIRS
+    )
+    eps = theirs.policy.optimizer.param_groups[0]["eps"]
+    ours = DQN(
+        "CartPole-v1", hidden=64, learning_rate=RATE, distributional="qr-dqn", adam_eps=eps,
+        n_quantiles=n_quantiles, max_grad_norm=None, **OURS,
+    )  # fmt: skip
+
+    def by_quantile(layer: Any, name: str) -> Tensor:
+        parameter = getattr(layer, name).detach()
+        return parameter.view(n_actions, n_quantiles, -1).transpose(0, 1)
+
+    def pairs(network: Any, theirs: Any) -> list[tuple[Tensor, Tensor]]:
+        hidden, last = linear_pairs(network, theirs)[:-2], network.layers[-1]
+        head = [layer for layer in theirs if isinstance(layer, nn.Linear)][-1]
+        return hidden + [
+            (by_quantile(last, name), getattr(head, name).view(n_quantiles, n_actions, -1))
+            for name in ("weight", "bias")
+        ]
+
+    learning = pairs(ours.network.net, theirs.quantile_net.quantile_net)
+    before = copied(learning)
+    with torch.no_grad():
+        for target in theirs.quantile_net_target.parameters():
+            target.add_(0.1 * torch.randn(target.shape))
+    copied(pairs(ours.target.net, theirs.quantile_net_target.quantile_net))
+    given = batches(3, 4, n_actions)
+    train_theirs(theirs, given)
+    for batch in given:
+        ours._learn(batch, RATE)
+    assert_moved_alike(learning, before)
+
+
 def critic_pairs(ours: Any, theirs: Any) -> list[tuple[Tensor, Tensor]]:
     """Return the parameters of our critics, member by member, and theirs."""
     pairs = []

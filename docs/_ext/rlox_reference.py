@@ -116,9 +116,11 @@ API = {
     "rlox_offpolicy.td3": "TD3",
     "rlox_offpolicy.terms": "what gradient steps report",
     "rlox_offpolicy.targets": "the targets of Q-learning and its relatives",
+    "rlox_offpolicy.action_values": "what DQN learns of an action",
     "rlox_offpolicy.exploration": "noise on actions",
     "rlox_offpolicy.agent": "what the off-policy algorithms build alike",
     "rlox_offpolicy.configs": "configs of the off-policy algorithms",
+    "rlox_offpolicy.replay_config": "the options of every off-policy algorithm",
 }
 """The modules with an API page of their own, and what each is about."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,6 +33,8 @@ def make_q_network(
     *,
     dueling: bool,
     hidden: int,
+    n_atoms: int | None = None,
+    noisy_std: float | None = None,
     generator: torch.Generator | None = None,
 ) -> nn.Module:
     """Return action values of all discrete actions; images are encoded by convolutions first.
@@ -41,6 +44,8 @@ def make_q_network(
         n_actions: number of actions.
         dueling: separate streams for value and advantages.
         hidden: width of the two hidden layers.
+        n_atoms: numbers for each action, see :class:`rlox.networks.DiscreteQNetwork`.
+        noisy_std: σ₀ of noisy layers, likewise; convolutions have no noise.
         generator: source of the weights; none: torch's global one.
 
     Raises:
@@ -51,12 +56,18 @@ def make_q_network(
             f"the default networks take observations of a Box, got {observation_space}; wrap the "
             "env or pass a network of your own"
         )
-    network = DuelingQNetwork if dueling else DiscreteQNetwork
+    make = partial(
+        DuelingQNetwork if dueling else DiscreteQNetwork,
+        n_actions=n_actions,
+        hidden=hidden,
+        n_atoms=n_atoms,
+        noisy_std=noisy_std,
+        generator=generator,
+    )
     if len(observation_space.shape) == 1:
-        return network(observation_space.shape[0], n_actions, hidden, generator=generator)
+        return make(observation_space.shape[0])
     encoder = make_encoder(observation_space, generator=generator)
-    features = int(encoder.output_size)  # type: ignore[arg-type]
-    return nn.Sequential(encoder, network(features, n_actions, hidden, generator=generator))
+    return nn.Sequential(encoder, make(int(encoder.output_size)))  # type: ignore[arg-type]
 
 
 def make_critics(

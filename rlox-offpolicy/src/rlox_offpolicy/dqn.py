@@ -10,9 +10,12 @@ where Q' is a lagging copy of Q, and γ is 0 where the task ended.
 Deviations from the paper:
     1. several gradient steps follow several env steps, as both frequencies are options;
     2. Adam instead of RMSprop, and the gradient's norm is clipped;
-    3. optional: double Q-learning, y = r + γ Q'(s', argmax over a of Q(s', a)) (van Hasselt et al.
-       2016), dueling networks (Wang et al. 2016), prioritized replay with its weights w (Schaul et
-       al. 2016; w = 1 otherwise), targets of several steps, Σ γⁱ r_i + γᵏ max Q' (Sutton 1988);
+    3. optional, all of Rainbow (Hessel et al. 2018): double Q-learning, y = r + γ Q'(s', argmax
+       over a of Q(s', a)) (van Hasselt et al. 2016), dueling networks (Wang et al. 2016),
+       prioritized replay with its weights w (Schaul et al. 2016; w = 1 otherwise), targets of
+       several steps, Σ γⁱ r_i + γᵏ max Q' (Sutton 1988), noisy networks (Fortunato et al. 2018)
+       and, in the place of Q, the distribution of returns whose mean it is: C51 (Bellemare et al.
+       2017) or QR-DQN (Dabney et al. 2018);
     4. a value is bootstrapped from the true final observation where an episode was truncated.
 """
 
@@ -28,7 +31,6 @@ from typing import Any, ClassVar, final
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from gymnasium import spaces
 from rlox.algorithm import Algorithm
 from rlox.batch import TransitionBatch
@@ -40,9 +42,12 @@ from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
 from rlox.nn import (
     FlatOptimizer,
+    NoisyLinear,
+    draw_noise,
     flush_denormals,
     load_parts_state,
     parts_state,
+    silence,
     torch_threads,
 )
 from rlox.replay_learners import ChosenReplayLearner, ReplayTask, choose_replay_learner
@@ -51,10 +56,11 @@ from rlox.schedules import Schedules
 from rlox.terms import mean_terms
 from torch import Tensor, nn
 
+from rlox_offpolicy.action_values import make_action_values
 from rlox_offpolicy.agent import make_agent, resolve
 from rlox_offpolicy.configs import DQNConfig
 from rlox_offpolicy.exploration import EpsilonGreedy
-from rlox_offpolicy.targets import double_values, max_values, td_targets
+from rlox_offpolicy.targets import at_actions
 from rlox_offpolicy.terms import QTerms
 
 __all__ = ["DQN", "DQNMetrics"]
@@ -86,8 +92,9 @@ class DQN(Algorithm):
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
         seed: fixes every random draw; none: drawn from entropy.
-        network: a ``torch.nn.Module`` from observations (B, *shape) to action values (B, A). None:
-            an MLP that fits the env's spaces.
+        network: a ``torch.nn.Module`` from observations (B, *shape) to action values (B, A), or to
+            (B, A, n) logits of atoms or quantiles with ``distributional``; with ``noisy``, it has
+            layers :class:`rlox.nn.NoisyLinear`. None: an MLP that fits the env's spaces.
         buffer: a registered name, or an object with the methods of
             :class:`rlox.protocols.ReplayBuffer`.
         prioritized: the introduction's word for ``buffer="prioritized"``.
@@ -139,13 +146,21 @@ class DQN(Algorithm):
         if not isinstance(env.action_space, spaces.Discrete):
             raise SpaceError(f"DQN needs Discrete actions, got {env.action_space}; SAC takes a Box")
         self._n_actions = int(env.action_space.n)
+        self.action_values = make_action_values(cfg, self.agent.device)
         self.network: Any = network or make_q_network(
             env.observation_space,
             self._n_actions,
             dueling=cfg.dueling,
             hidden=cfg.hidden,
+            n_atoms=self.action_values.n_atoms,
+            noisy_std=cfg.noisy_std if cfg.noisy else None,
             generator=self.streams.torch("policy"),
         )
+        if cfg.noisy and not any(isinstance(m, NoisyLinear) for m in self.network.modules()):
+            raise ConfigError(
+                "noisy=True needs a network with layers rlox.nn.NoisyLinear, and yours has none; "
+                "give it some or leave noisy out"
+            )
         self.network.to(self.agent.device)
         self.target = copy.deepcopy(self.network).requires_grad_(False)
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
@@ -184,47 +199,61 @@ class DQN(Algorithm):
             **mean_terms(QTerms, collected),
         )
 
-    def _greedy(self, obs: Tensor) -> npt.NDArray[Any]:
-        return self.network(obs).argmax(-1).cpu().numpy()  # type: ignore[no-any-return]
+    def _outputs(self, network: Any, obs: Tensor, stream: str = "noise") -> Tensor:
+        """Return a network's outputs, with noise of its own where it has noise."""
+        if self.config.noisy:
+            draw_noise(network, self.streams.torch(stream))
+        return network(obs)  # type: ignore[no-any-return]
+
+    def _greedy(self, outputs: Tensor) -> npt.NDArray[Any]:
+        return self.action_values.values(outputs).argmax(-1).cpu().numpy()
 
     def _act(self, obs: Tensor) -> npt.NDArray[Any]:
+        actions = self._greedy(self._outputs(self.network, obs))
         starts = self.agent.collector.episode_start
-        return self.exploration.explore(self._greedy(obs), starts, self.clock.env_steps)
+        return self.exploration.explore(actions, starts, self.clock.env_steps)
 
     def _epsilon(self, env_steps: int) -> float:
         return self.schedules.at(env_steps, self.clock.target_env_steps)["epsilon"]
 
     def _learn(self, batch: TransitionBatch, learning_rate: float) -> QTerms:
-        cfg: DQNConfig = self.config
+        of = self.action_values
         with torch.no_grad():
-            next_q = self.target(batch.next_obs)
-            if cfg.double_dqn:
-                next_values = double_values(self.network(batch.next_obs), next_q)
-            else:
-                next_values = max_values(next_q)
-            targets = td_targets(batch.rewards, batch.discounts, next_values)
-        q = self.network(batch.obs).gather(-1, batch.actions).squeeze(-1)
-        elementwise = F.smooth_l1_loss if cfg.loss == "huber" else F.mse_loss
-        loss = (batch.weights * elementwise(q, targets, reduction="none")).mean()
+            judged = self._outputs(self.target, batch.next_obs)
+            chooser = judged
+            if self.config.double_dqn:
+                chooser = self._outputs(self.network, batch.next_obs)
+            next_actions = of.values(chooser).argmax(-1, keepdim=True)
+            next_outputs = at_actions(judged, next_actions)
+            targets = of.targets(next_outputs, batch.rewards, batch.discounts)
+        outputs = at_actions(self._outputs(self.network, batch.obs), batch.actions)
+        losses, errors = of.losses(outputs, targets)
+        loss = (batch.weights * losses).mean()
         self.optimizer.step(loss, learning_rate)
-        self.agent.set_priorities(q - targets)
-        return QTerms(q_loss=loss.detach(), q_value=q.detach().mean())
+        self.agent.set_priorities(errors)
+        return QTerms(q_loss=loss.detach(), q_value=of.values(outputs.detach()).mean())
 
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return an action for one observation, or actions for a batch; see ``Algorithm``.
 
         Args:
             obs: one observation or a batch (B, *shape).
-            deterministic: the action of the highest value; else, with the present probability ε, a
-                uniform one.
+            deterministic: the action of the highest value, without noise; else with noise, where
+                the network has it, and with the present probability ε a uniform one.
         """
         if deterministic:
-            return self.agent.predict(self._greedy, obs)
+            silence(self.network)
+            return self.agent.predict(lambda rows: self._greedy(self.network(rows)), obs)
         explore = EpsilonGreedy(
             self._epsilon, self._n_actions, self.streams.numpy("predict")
         ).explore
         step, starts = self.clock.env_steps, np.ones(1, np.bool_)
-        return self.agent.predict(lambda rows: explore(self._greedy(rows), starts, step), obs)
+
+        def choose(rows: Tensor) -> npt.NDArray[Any]:
+            actions = self._greedy(self._outputs(self.network, rows, "predict"))
+            return explore(actions, starts, step)
+
+        return self.agent.predict(choose, obs)
 
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimiser and agent."""

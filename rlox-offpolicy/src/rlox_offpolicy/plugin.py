@@ -11,7 +11,7 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     """Register DDPG, DQN, SAC and TD3."""
     yield AlgorithmSpec(
         name="dqn",
-        summary="Deep Q-learning, with double, dueling and prioritized variants.",
+        summary="Deep Q-learning, with all of Rainbow, C51 and QR-DQN as options.",
         config="rlox_offpolicy.configs:DQNConfig",
         factory="rlox_offpolicy.dqn:DQN",
         paper="https://www.nature.com/articles/nature14236",

@@ -1,6 +1,6 @@
-"""The targets of Q-learning and its relatives, as pure functions of tensors without gradient.
+"""The targets of Q-learning and its relatives, as pure functions of tensors.
 
-Every algorithm here regresses Q(s, a) on
+Every algorithm here regresses Q(s, a), or the distribution whose mean it is, on
 
     y = r + γ V̂(s')
 
@@ -11,12 +11,14 @@ no value is taken beyond a termination while one is beyond a truncation.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from torch import Tensor
 
 __all__ = [
+    "at_actions",
+    "categorical_projection",
     "clipped_double_values",
-    "double_values",
-    "max_values",
+    "quantile_huber_loss",
     "smoothed_actions",
     "soft_values",
     "td_targets",
@@ -28,35 +30,76 @@ def td_targets(rewards: Tensor, discounts: Tensor, next_values: Tensor) -> Tenso
     return torch.addcmul(rewards, discounts, next_values)
 
 
-def max_values(next_q: Tensor) -> Tensor:
-    """Return V̂(s') = max over a of Q'(s', a).
+def at_actions(outputs: Tensor, actions: Tensor) -> Tensor:
+    """Return what a network says of one action for each observation.
+
+    With Q' for ``outputs`` and argmax over a of Q' for ``actions`` that is max over a of Q' (Mnih
+    et al. 2015, algorithm 1); with the argmax of Q, the value of double Q-learning (van Hasselt et
+    al. 2016, eq. 4).
 
     Args:
-        next_q: (B, A) of the target network.
+        outputs: (B, A), or (B, A, n) of distributions.
+        actions: (B, 1) int64.
+
+    Returns:
+        (B,), or (B, n).
+    """
+    index = actions
+    if outputs.dim() == 3:
+        index = actions.unsqueeze(-1).expand(-1, -1, outputs.shape[-1])
+    return outputs.gather(1, index).squeeze(1)
+
+
+def categorical_projection(
+    next_probs: Tensor, rewards: Tensor, discounts: Tensor, support: Tensor
+) -> Tensor:
+    """Return the distribution of r + γ Z(s'), projected onto the atoms of ``support``.
+
+        m_i = Σ over j of [1 - abs(clip(r + γ z_j) - z_i) / Δz] clipped to [0, 1], times p_j
+
+    Args:
+        next_probs: (B, n) probabilities p_j of the atoms in s'.
+        rewards: (B,)
+        discounts: (B,)
+        support: (n,) atoms z, rising by Δz from the least return to the greatest, to which
+            r + γ z_j is clipped.
+
+    Returns:
+        (B, n) probabilities m_i.
+
+    Source:
+        Bellemare et al. 2017, "A distributional perspective on reinforcement learning", eq. 7.
+    """
+    moved = td_targets(rewards.unsqueeze(-1), discounts.unsqueeze(-1), support)
+    moved = moved.clamp(support[0], support[-1])
+    spacing = (support[-1] - support[0]) / (len(support) - 1)
+    distances = (moved.unsqueeze(1) - support.unsqueeze(-1)).abs_()  # (B, i, j)
+    shares = distances.div_(spacing).neg_().add_(1).clamp_(min=0)
+    return torch.bmm(shares, next_probs.unsqueeze(-1)).squeeze(-1)
+
+
+def quantile_huber_loss(quantiles: Tensor, targets: Tensor) -> Tensor:
+    """Return Σ over i of mean over j of abs(τ_i - 1{u < 0}) L(u), with u = target_j - quantile_i.
+
+    L is the Huber loss, ½ u² up to 1 and abs(u) - ½ beyond; τ_i = (i - ½)/n.
+
+    Args:
+        quantiles: (B, n) estimates θ_i.
+        targets: (B, m) r + γ θ'_j.
 
     Returns:
         (B,)
 
     Source:
-        Mnih et al. 2015, algorithm 1.
+        Dabney et al. 2018, "Distributional reinforcement learning with quantile regression", eq. 9
+        and 10 and algorithm 1, with κ = 1.
     """
-    return next_q.amax(-1)
-
-
-def double_values(online_q: Tensor, next_q: Tensor) -> Tensor:
-    """Return V̂(s') = Q'(s', argmax over a of Q(s', a)).
-
-    Args:
-        online_q: (B, A) of the learning network, which chooses.
-        next_q: (B, A) of the target network, which judges.
-
-    Returns:
-        (B,)
-
-    Source:
-        van Hasselt et al. 2016, "Deep reinforcement learning with double Q-learning", eq. 4.
-    """
-    return next_q.gather(-1, online_q.argmax(-1, keepdim=True)).squeeze(-1)
+    n, device = quantiles.shape[-1], quantiles.device
+    midpoints = (torch.arange(n, device=device) + 0.5).unsqueeze(-1) / n
+    estimates = quantiles.unsqueeze(-1).expand(-1, -1, targets.shape[-1])
+    goals = targets.unsqueeze(-2).expand_as(estimates)
+    weights = torch.where(goals < estimates, 1 - midpoints, midpoints)  # (B, i, j)
+    return (weights * F.huber_loss(estimates, goals, reduction="none")).mean(-1).sum(-1)
 
 
 def clipped_double_values(next_q: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from rlox.nn.flat import FlatOptimizer
 from rlox.nn.heads import ActionHead
 from rlox.nn.memory import Memory, MemoryKind
 from rlox.nn.mlp import TanhMLP, orthogonal
+from rlox.nn.noisy import NoisyLinear, draw_noise, silence
 from rlox.nn.relu import EnsembleMLP, ReluMLP
 from rlox.nn.state import (
     frozen,
@@ -31,10 +32,12 @@ __all__ = [
     "FlatOptimizer",
     "Memory",
     "MemoryKind",
+    "NoisyLinear",
     "OneHotEncoder",
     "ReluMLP",
     "TanhMLP",
     "VectorEncoder",
+    "draw_noise",
     "find_device",
     "flush_denormals",
     "frozen",
@@ -44,5 +47,6 @@ __all__ = [
     "module_state",
     "orthogonal",
     "parts_state",
+    "silence",
     "torch_threads",
 ]

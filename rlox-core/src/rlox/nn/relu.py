@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from torch import Tensor, nn
 
+from rlox.nn.noisy import NoisyLinear
+
 __all__ = ["EnsembleMLP", "ReluMLP"]
 
 
@@ -23,23 +25,37 @@ def _uniform(parameter: Tensor, fan_in: int, generator: torch.Generator | None) 
     nn.init.uniform_(parameter, -bound, bound, generator=generator)
 
 
+def _linear(n_in: int, n_out: int, generator: torch.Generator | None) -> nn.Linear:
+    # skip_init: the default initialisation would draw from torch's global generator
+    layer: nn.Linear = nn.utils.skip_init(nn.Linear, n_in, n_out)  # type: ignore[no-untyped-call]
+    _uniform(layer.weight, n_in, generator)
+    _uniform(layer.bias, n_in, generator)
+    return layer
+
+
 class ReluMLP(nn.Module):
     """Linear layers with ReLU between them.
 
     Args:
         sizes: input size, hidden sizes, output size.
+        noisy_std: σ₀ of the layers, which are :class:`rlox.nn.NoisyLinear`; none: of no noise.
         generator: source of the weights; none: torch's global one.
     """
 
-    def __init__(self, sizes: Sequence[int], *, generator: torch.Generator | None = None) -> None:
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        *,
+        noisy_std: float | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
         super().__init__()
         self.layers = nn.ModuleList()
         for n_in, n_out in pairwise(sizes):
-            # skip_init: the default initialisation would draw from torch's global generator
-            layer = nn.utils.skip_init(nn.Linear, n_in, n_out)  # type: ignore[no-untyped-call]
-            _uniform(layer.weight, n_in, generator)
-            _uniform(layer.bias, n_in, generator)
-            self.layers.append(layer)
+            if noisy_std is None:
+                self.layers.append(_linear(n_in, n_out, generator))
+            else:
+                self.layers.append(NoisyLinear(n_in, n_out, std=noisy_std, generator=generator))
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return outputs (B, n_out) of inputs (B, n_in)."""

@@ -1,0 +1,253 @@
+"""DQN's further options: distributions of returns, noisy networks, and all of them together."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rlox
+import torch
+from rlox.batch import TransitionBatch
+from rlox.errors import ConfigError
+from rlox.nn import NoisyLinear, ReluMLP
+from rlox.testing import check_algorithm
+from rlox_offpolicy.configs import DQNConfig
+from rlox_offpolicy.dqn import DQN
+from torch import nn
+
+SMALL: dict[str, Any] = {
+    "hidden": 8,
+    "buffer_size": 200,
+    "learning_starts": 8,
+    "train_freq": 4,
+    "gradient_steps": 2,
+    "batch_size": 16,
+    "steps_per_iteration": 16,
+    "env_backend": "gymnasium",
+}
+C51: dict[str, Any] = {"distributional": "c51", "v_min": 0, "v_max": 20, "n_atoms": 11}
+QR: dict[str, Any] = {"distributional": "qr-dqn", "n_quantiles": 5}
+RAINBOW: dict[str, Any] = {
+    **C51, "noisy": True, "double_dqn": True, "dueling": True, "n_step": 3, "buffer": "prioritized",
+}  # fmt: skip
+
+
+def make(**options: Any) -> DQN:
+    """Return a small DQN."""
+    return DQN("CartPole-v1", **{"seed": 0, **SMALL, **options})
+
+
+def batch(size: int = 6) -> TransitionBatch:
+    """Return random transitions of CartPole's shapes, with weights."""
+    generator = torch.Generator().manual_seed(0)
+    return TransitionBatch(
+        obs=torch.randn(size, 4, generator=generator),
+        actions=torch.randint(2, (size, 1), generator=generator),
+        rewards=torch.randn(size, generator=generator),
+        next_obs=torch.randn(size, 4, generator=generator),
+        discounts=torch.tensor([0.9, 0.0, 0.9, 0.81, 0.9, 0.0])[:size],
+        weights=torch.rand(size, generator=generator),
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [RAINBOW, {**RAINBOW, **C51, **{"n_envs": 3}}, {**QR, "noisy": True, "n_envs": 2}],
+    ids=["rainbow", "rainbow-envs", "qr-dqn-noisy"],
+)
+def test_passes_the_conformance_suite(options: dict[str, Any]) -> None:
+    """Every promise of rlox.testing, exact resuming of noise and distributions included."""
+    arguments = {**SMALL, "save_replay_buffer": True, **options}
+    assert check_algorithm("dqn", env="CartPole-v1", **arguments) == {}
+
+
+@pytest.mark.parametrize(
+    ("distribution", "noisy", "double", "dueling"),
+    list(itertools.product(({}, C51, QR), (False, True), (False, True), (False, True))),
+)
+def test_every_combination_learns(
+    distribution: dict[str, Any], noisy: bool, double: bool, dueling: bool
+) -> None:
+    """All parameters move, deviations of the noise included; metrics are finite."""
+    buffer = "prioritized" if dueling else "uniform"
+    dqn = make(**distribution, noisy=noisy, double_dqn=double, dueling=dueling, buffer=buffer)
+    before = copy.deepcopy(dict(dqn.network.named_parameters()))
+    metrics = dqn.train(32)
+    assert np.isfinite([metrics["q_loss"], metrics["q_value"]]).all()
+    for name, parameter in dqn.network.named_parameters():
+        assert not torch.equal(parameter, before[name]), name
+    assert any(name.endswith("weight_std") for name in before) is noisy
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_an_update_of_c51_equals_the_paper_written_out(double: bool) -> None:
+    """Cross-entropy against algorithm 1's projection, atom by atom, and Adam by torch."""
+    dqn = make(**C51, double_dqn=double, buffer="prioritized", max_grad_norm=None)
+    with torch.no_grad():
+        for parameter in dqn.target.parameters():
+            parameter.add_(torch.randn(parameter.shape) * 0.3)
+    network, target, given = copy.deepcopy(dqn.network), dqn.target, batch()
+    support = [2.0 * i for i in range(11)]
+    loss = torch.zeros(())
+    for b in range(6):
+        with torch.no_grad():
+            chooser = network if double else target
+            probs = chooser(given.next_obs[b : b + 1])[0].softmax(-1)
+            best = int((probs @ torch.tensor(support)).argmax())
+            judged = target(given.next_obs[b : b + 1])[0, best].softmax(-1)
+            goal = torch.zeros(11)
+            for p, z in zip(judged, support, strict=True):
+                moved = min(max(float(given.rewards[b] + given.discounts[b] * z), 0.0), 20.0)
+                place = moved / 2
+                lower = min(int(place), 9)
+                goal[lower] += p * (lower + 1 - place)
+                goal[lower + 1] += p * (place - lower)
+        logits = network(given.obs[b : b + 1])[0, given.actions[b, 0]]
+        loss = loss - given.weights[b] * (goal * logits.log_softmax(-1)).sum() / 6
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+    dqn._learn(given, 1e-2)
+    torch.testing.assert_close(dqn.network.state_dict(), network.state_dict(), atol=2e-6, rtol=1e-4)
+
+
+def test_priorities_are_the_distributional_losses() -> None:
+    """Of C51 the KL divergence, of QR-DQN the quantile Huber loss, never negative."""
+    for options in (C51, QR):
+        dqn, given = make(**options, buffer="prioritized", learning_starts=17), []
+        dqn.train(16)
+        dqn.agent.set_priorities = given.append  # type: ignore[method-assign]
+        drawn = dqn.agent._draw()
+        terms = dqn._learn(drawn, 0.0)
+        (errors,) = given
+        assert errors.shape == (16,)
+        errors = errors.detach()
+        assert (errors >= -1e-6).all()
+        assert float((drawn.weights * errors).mean()) == pytest.approx(float(terms.q_loss))
+
+
+def test_the_loss_of_c51_is_zero_at_its_target() -> None:
+    """KL(target, prediction) vanishes where both are one, unlike a cross-entropy."""
+    values = make(**C51).action_values
+    logits = torch.randn(4, 11, generator=torch.Generator().manual_seed(0))
+    losses, errors = values.losses(logits, logits.softmax(-1))
+    torch.testing.assert_close(losses, torch.zeros(4), atol=1e-6, rtol=0)
+    assert errors is losses
+
+
+def test_values_are_means_of_the_distributions() -> None:
+    """Σ p z of atoms, the mean of quantiles."""
+    c51, qr = make(**C51).action_values, make(**QR).action_values
+    certain = torch.full((1, 11), -40.0)
+    certain[0, 3] = 40.0
+    assert float(c51.values(certain)) == pytest.approx(6.0)
+    assert float(qr.values(torch.tensor([[1.0, 2.0, 3.0, 4.0, 10.0]]))) == 4.0
+
+
+def test_networks_have_noise_of_their_own() -> None:
+    """Target, chooser and learner draw each their noise; of one gradient step no two agree."""
+    dqn = make(noisy=True, double_dqn=True)
+    seen = []
+    layer = dqn.network.net.layers[0]
+    target = dqn.target.net.layers[0]
+    for module, of in ((dqn.network, layer), (dqn.target, target)):
+        module.register_forward_pre_hook(lambda *_, of=of: seen.append(of.noise_in.clone()))
+    dqn._learn(batch(), 1e-3)
+    assert len(seen) == 3
+    assert not any(torch.equal(a, b) for a, b in itertools.combinations(seen, 2))
+
+
+def test_noise_explores_and_predictions_have_none() -> None:
+    """ε is 0; acting varies with the noise, deterministic prediction does not and disturbs none."""
+    dqn = make(noisy=True, noisy_std=20.0, learning_starts=0, train_freq=1000)
+    assert dqn.config.epsilon == 0.0
+    obs = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
+    tensor = torch.from_numpy(obs)
+    acted = [dqn._act(tensor) for _ in range(4)]
+    assert any(not np.array_equal(acted[0], other) for other in acted[1:])
+    assert np.array_equal(dqn.predict(obs), dqn.predict(obs))
+    drawn = [dqn.predict(obs, deterministic=False) for _ in range(4)]
+    assert any(not np.array_equal(drawn[0], other) for other in drawn[1:])
+
+
+def test_predicting_changes_no_training() -> None:
+    """Its noise is of another stream, and the training draws its own before each use."""
+    first, second = make(**RAINBOW), make(**RAINBOW)
+    for dqn in (first, second):
+        dqn.train(32)
+        if dqn is second:
+            dqn.predict(np.zeros(4))
+            dqn.predict(np.zeros(4), deterministic=False)
+        dqn.train(32)
+    assert torch.equal(first.optimizer.parameters, second.optimizer.parameters)
+
+
+def test_a_networks_own_noisy_layers_are_drawn() -> None:
+    """Any module with NoisyLinear will do; one without is refused."""
+    network = ReluMLP((4, 8, 2), noisy_std=0.5)
+    dqn = make(noisy=True, network=network)
+    dqn.train(32)
+    assert isinstance(network.layers[0], NoisyLinear)
+    assert network.layers[0].noise_in.any()
+    with pytest.raises(ConfigError, match=r"noisy=True needs a network with layers rlox\.nn"):
+        make(noisy=True, network=nn.Linear(4, 2))
+
+
+@pytest.mark.parametrize("options", [C51, QR, {"noisy": True}, RAINBOW])
+def test_backends_leave_what_they_cannot_do_to_torch(options: dict[str, Any]) -> None:
+    """Whatever is installed, the fastest that can do it is torch."""
+    assert make(**options).learner.backend == "torch"
+
+
+def test_epsilon_is_zero_beside_noise_unless_it_is_given() -> None:
+    """The resolved config says so, and reads back equal."""
+    assert DQNConfig(noisy=True).epsilon == 0.0
+    assert DQNConfig(noisy=True, epsilon=0.1).epsilon == 0.1
+    assert str(DQNConfig().epsilon) == "linear(1.0, 0.04, 8000)"
+    config = DQNConfig(noisy=True)
+    assert DQNConfig(**config.to_dict()) == config
+
+
+def test_the_example_is_all_of_rainbow() -> None:
+    """examples/rainbow-cartpole.yaml turns on every part, and trains."""
+    path = Path(__file__).parents[2] / "examples" / "rainbow-cartpole.yaml"
+    config = DQNConfig.load(path)
+    assert (config.double_dqn, config.dueling, config.noisy) == (True, True, True)
+    assert (config.buffer, config.distributional) == ("prioritized", "c51")
+    assert config.n_step > 1
+    dqn = rlox.make("dqn", env="CartPole-v1", config=path, learning_starts=64, gradient_steps=1)
+    assert np.isfinite(dqn.train(512)["q_loss"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"distributional": "c51"}, "needs v_min < v_max, .* got v_min=None and v_max=None"),
+        ({**C51, "v_min": 20}, "needs v_min < v_max, .* got v_min=20.0 and v_max=20.0"),
+        ({**C51, "n_atoms": 1}, "n_atoms: expected .* got 1"),
+        ({"v_max": 10}, "v_max needs distributional='c51', got distributional='none'"),
+        ({**QR, "n_atoms": 21}, "n_atoms needs distributional='c51', got .*'qr-dqn'"),
+        ({**C51, "n_quantiles": 7}, "n_quantiles needs distributional='qr-dqn', got .*'c51'"),
+        ({**QR, "n_quantiles": 0}, "n_quantiles: expected .* got 0"),
+        ({**QR, "loss": "mse"}, "loss='mse' is of TD errors, .* distributional='none'"),
+        ({"noisy_std": 0.1}, "noisy_std needs noisy=True, got noisy=False"),
+        ({"noisy": True, "noisy_std": 0.0}, "noisy_std: expected .* got 0"),
+        ({"distributional": "c52"}, "distributional: expected 'none', 'c51' or 'qr-dqn'"),
+    ],
+)
+def test_impossible_combinations_are_refused(options: dict[str, Any], message: str) -> None:
+    """The error names the values, what they need and the remedy."""
+    with pytest.raises(ConfigError, match=message):
+        make(**options)
+
+
+def test_noise_needs_no_global_stream() -> None:
+    """Training with noise leaves torch's global stream alone."""
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    make(**RAINBOW).train(48)
+    assert torch.equal(torch.get_rng_state(), before)
