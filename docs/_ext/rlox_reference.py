@@ -74,6 +74,7 @@ API = {
     "rlox.actor_critic": "policy, envs and optimiser together",
     "rlox.off_policy": "envs, replay buffer and their rhythm together",
     "rlox.replay_collector": "from envs to replay buffers",
+    "rlox.replay_observations": "observations as replay buffers keep them",
     "rlox.replay_actions": "actions as replay buffers keep them",
     "rlox.buffers": "replay buffers by name",
     "rlox.default_networks": "networks that fit an env's spaces",

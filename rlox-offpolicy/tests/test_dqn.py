@@ -330,16 +330,6 @@ def test_images_stay_uint8_up_to_the_convolutions(dueling: bool) -> None:
     assert dqn.predict(dqn.agent.env.observation_space.sample()) in (5, 6)
 
 
-def test_other_observations_are_refused() -> None:
-    """Replay buffers hold arrays of one kind; the error says what to do."""
-
-    class Numbered(Scripted):
-        observation_space = spaces.Discrete(5)  # type: ignore[assignment]
-
-    with pytest.raises(SpaceError, match=r"observations must be a Box, got Discrete\(5\); .*wrap"):
-        make(Numbered())
-
-
 def test_action_masks_are_refused_rather_than_ignored() -> None:
     """A buffer does not keep them, so targets would take values of impossible actions."""
 

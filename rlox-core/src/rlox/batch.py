@@ -131,14 +131,15 @@ class RolloutBatch:
 class TransitionBatch:
     """B transitions drawn from a replay buffer."""
 
-    obs: Tensor
-    """(B, *shape) float32, or uint8 for images."""
+    obs: Any
+    """(B, *shape) float32, uint8 for images or int64 for whole numbers; of a nested space a dict of
+    such tensors by leaf name."""
     actions: Tensor
     """(B, 1) int64, or (B, act_dim) float32 in [-1, 1]."""
     rewards: Tensor
     """(B,) rewards; after k steps Σ γⁱ r_i."""
-    next_obs: Tensor
-    """(B, *shape) what the last of the k steps led to, never another episode's."""
+    next_obs: Any
+    """In the form of ``obs``: what the last of the k steps led to, never another episode's."""
     discounts: Tensor
     """(B,) what the value of ``next_obs`` counts: γᵏ, and 0 where the task ended."""
     weights: Tensor

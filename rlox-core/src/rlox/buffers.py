@@ -23,7 +23,8 @@ class BufferOptions:
     obs_shape: tuple[int, ...]
     """Of one observation."""
     obs_dtype: str
-    """``"float32"``, or ``"uint8"`` for images."""
+    """``"float32"``; ``"uint8"`` for images and for the bytes of nested observations, see
+    :mod:`rlox.replay_observations`; ``"int64"`` for discrete ones."""
     act_shape: tuple[int, ...]
     """Of one action; (1,) for a discrete one."""
     act_dtype: str

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from gymnasium import spaces
-from torch import nn
+from torch import Tensor, nn
 
-from rlox.errors import SpaceError
 from rlox.networks import (
     DeterministicPolicy,
     DiscreteQNetwork,
@@ -20,6 +20,8 @@ from rlox.networks import (
 from rlox.nn.encoders import make_encoder
 
 __all__ = [
+    "EncodedCritics",
+    "EncodedPolicy",
     "make_critics",
     "make_deterministic_policy",
     "make_q_network",
@@ -49,13 +51,8 @@ def make_q_network(
         generator: source of the weights; none: torch's global one.
 
     Raises:
-        SpaceError: the observations are no Box.
+        SpaceError: the observations have no encoder.
     """
-    if not isinstance(observation_space, spaces.Box):
-        raise SpaceError(
-            f"the default networks take observations of a Box, got {observation_space}; wrap the "
-            "env or pass a network of your own"
-        )
     make = partial(
         DuelingQNetwork if dueling else DiscreteQNetwork,
         n_actions=n_actions,
@@ -64,10 +61,8 @@ def make_q_network(
         noisy_std=noisy_std,
         generator=generator,
     )
-    if len(observation_space.shape) == 1:
-        return make(observation_space.shape[0])
-    encoder = make_encoder(observation_space, generator=generator)
-    return nn.Sequential(encoder, make(int(encoder.output_size)))  # type: ignore[arg-type]
+    encoder, size = _encoder(observation_space, generator)
+    return make(size) if encoder is None else nn.Sequential(encoder, make(size))
 
 
 def make_critics(
@@ -77,8 +72,8 @@ def make_critics(
     n_critics: int,
     hidden: int,
     generator: torch.Generator | None = None,
-) -> TwinQNetwork:
-    """Return values of continuous actions, of several critics.
+) -> nn.Module:
+    """Return values of continuous actions, of several critics with one encoder.
 
     Args:
         observation_space: of one env.
@@ -88,10 +83,11 @@ def make_critics(
         generator: source of the weights; none: torch's global one.
 
     Raises:
-        SpaceError: the observations are no vectors.
+        SpaceError: the observations have no encoder.
     """
-    size = _vector_size(observation_space)
-    return TwinQNetwork(size, act_dim, hidden, n_critics=n_critics, generator=generator)
+    encoder, size = _encoder(observation_space, generator)
+    critics = TwinQNetwork(size, act_dim, hidden, n_critics=n_critics, generator=generator)
+    return critics if encoder is None else EncodedCritics(encoder, critics)
 
 
 def make_squashed_gaussian(
@@ -100,14 +96,15 @@ def make_squashed_gaussian(
     *,
     hidden: int,
     generator: torch.Generator | None = None,
-) -> SquashedGaussianPolicy:
+) -> nn.Module:
     """Return a stochastic policy for continuous actions; arguments as of :func:`make_critics`.
 
     Raises:
-        SpaceError: the observations are no vectors.
+        SpaceError: the observations have no encoder.
     """
-    size = _vector_size(observation_space)
-    return SquashedGaussianPolicy(size, act_dim, hidden, generator=generator)
+    encoder, size = _encoder(observation_space, generator)
+    policy = SquashedGaussianPolicy(size, act_dim, hidden, generator=generator)
+    return policy if encoder is None else EncodedPolicy(encoder, policy)
 
 
 def make_deterministic_policy(
@@ -116,20 +113,73 @@ def make_deterministic_policy(
     *,
     hidden: int,
     generator: torch.Generator | None = None,
-) -> DeterministicPolicy:
+) -> nn.Module:
     """Return a deterministic policy for continuous actions; arguments as of :func:`make_critics`.
 
     Raises:
-        SpaceError: the observations are no vectors.
+        SpaceError: the observations have no encoder.
     """
-    size = _vector_size(observation_space)
-    return DeterministicPolicy(size, act_dim, hidden, generator=generator)
+    encoder, size = _encoder(observation_space, generator)
+    policy = DeterministicPolicy(size, act_dim, hidden, generator=generator)
+    return policy if encoder is None else EncodedPolicy(encoder, policy)
 
 
-def _vector_size(space: spaces.Space[Any]) -> int:
-    if not isinstance(space, spaces.Box) or len(space.shape) != 1:
-        raise SpaceError(
-            f"the default networks take observations of a one-dimensional Box, got {space}; wrap "
-            "the env or pass networks of your own"
-        )
-    return int(space.shape[0])
+def _encoder(
+    space: spaces.Space[Any], generator: torch.Generator | None
+) -> tuple[nn.Module | None, int]:
+    """Return an encoder and how many features it makes; vectors are features already."""
+    if isinstance(space, spaces.Box) and len(space.shape) == 1 and space.dtype != np.uint8:
+        return None, int(space.shape[0])
+    encoder = make_encoder(space, generator=generator)
+    return encoder, int(encoder.output_size)  # type: ignore[arg-type]
+
+
+class EncodedCritics(nn.Module):
+    """Critics of features, with the encoder that makes them of observations.
+
+    Args:
+        encoder: from observations to features (B, n).
+        critics: from features and actions (B, act_dim) to values (K, B).
+    """
+
+    def __init__(self, encoder: nn.Module, critics: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.critics = critics
+
+    def forward(self, obs: Any, actions: Tensor) -> Tensor:
+        """Return values (K, B) of observations (B, *shape) and actions (B, act_dim)."""
+        return self.critics(self.encoder(obs), actions)  # type: ignore[no-any-return]
+
+
+class EncodedPolicy(nn.Module):
+    """A policy of features, with the encoder that makes them of observations.
+
+    Args:
+        encoder: from observations to features (B, n).
+        policy: one of :mod:`rlox.networks`.
+    """
+
+    def __init__(
+        self, encoder: nn.Module, policy: SquashedGaussianPolicy | DeterministicPolicy
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.policy: Any = policy
+
+    @property
+    def generator(self) -> torch.Generator | None:
+        """Source of the sampled actions."""
+        return getattr(self.policy, "generator", None)
+
+    @generator.setter
+    def generator(self, generator: torch.Generator | None) -> None:
+        self.policy.generator = generator
+
+    def get_action_and_logprob(self, obs: Any) -> tuple[Tensor, Tensor]:
+        """Sample actions (B, act_dim) for observations (B, *shape), with log-probabilities (B,)."""
+        return self.policy.get_action_and_logprob(self.encoder(obs))  # type: ignore[no-any-return]
+
+    def deterministic(self, obs: Any) -> Tensor:
+        """Return the policy's actions (B, act_dim) without noise."""
+        return self.policy.deterministic(self.encoder(obs))  # type: ignore[no-any-return]

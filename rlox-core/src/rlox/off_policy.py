@@ -8,7 +8,6 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from rlox.acting import predict
@@ -17,22 +16,25 @@ from rlox.buffers import BufferOptions, make_buffer
 from rlox.clock import Clock
 from rlox.config import Config
 from rlox.envs import fixed_env_count
-from rlox.errors import CheckpointError, ConfigError, SpaceError
+from rlox.errors import CheckpointError, ConfigError
 from rlox.gym_vec_env import Vectorization
 from rlox.nn import find_device, torch_threads
 from rlox.protocols import OnPolicyActor, PrioritizedBuffer, StatefulBuffer
 from rlox.replay_actions import BoxActions, DiscreteActions, make_actions
 from rlox.replay_collector import ReplayCollector
+from rlox.replay_observations import ReplayObservations
 from rlox.runner import Hooks
 from rlox.seeding import SeedStreams
 from rlox.session import EnvSession
+from rlox.spaces import map_leaves
 
 __all__ = ["Choose", "ReplayAgent", "fit_to_env"]
 
 ConfigT = TypeVar("ConfigT", bound=Config)
 
-Choose = Callable[[Tensor], npt.NDArray[Any]]
-"""From (N, *shape) observations to (N,) or (N, act_dim) actions as the buffer stores them."""
+Choose = Callable[[Any], npt.NDArray[Any]]
+"""From (N, *shape) observations, of a nested space a dict of them by leaf name, to (N,) or
+(N, act_dim) actions as the buffer stores them."""
 
 
 class ReplayAgent:
@@ -68,7 +70,7 @@ class ReplayAgent:
         ConfigError: the buffer has not the methods it needs, or there is no such device.
         EnvError: the env cannot be built.
         SpaceError: the env's actions are neither discrete nor a bounded box, or its observations
-            are no box.
+            have no arrays of one shape.
     """
 
     def __init__(
@@ -111,18 +113,13 @@ class ReplayAgent:
         self.env = session.env
         self.actions: DiscreteActions | BoxActions = make_actions(self.env.action_space)
         self._vector_steps = -(-steps_per_iteration // self.env.n_envs)
-        space = self.env.observation_space
-        if not isinstance(space, spaces.Box):
-            raise SpaceError(
-                f"observations must be a Box, got {space}; replay buffers hold one array of them; "
-                "wrap the env with gymnasium.wrappers.FlattenObservation"
-            )
+        self.observations = ReplayObservations(self.env.observation_space)
         self.buffer = make_buffer(
             buffer,
             BufferOptions(
                 capacity=buffer_size,
-                obs_shape=space.shape,
-                obs_dtype="uint8" if space.dtype == np.uint8 else "float32",
+                obs_shape=self.observations.shape,
+                obs_dtype=self.observations.dtype,
                 act_shape=self.actions.shape,
                 act_dtype=self.actions.dtype,
                 n_envs=self.env.n_envs,
@@ -139,7 +136,7 @@ class ReplayAgent:
                 f"save_replay_buffer needs a buffer with state and set_state, "
                 f"{type(self.buffer).__name__} has not both; turn it off"
             )
-        self.collector = ReplayCollector(session, self.buffer)
+        self.collector = ReplayCollector(session, self.buffer, self.observations)
         self._streams = streams
         self._clock = clock
         self._stored = 0
@@ -174,7 +171,7 @@ class ReplayAgent:
         if self._clock.env_steps < self.learning_starts:
             actions = self.actions.random(self._streams.numpy("warm-up"), self.env.n_envs)
         else:
-            actions = choose(torch.from_numpy(obs).to(self.device))
+            actions = choose(map_leaves(self._tensor, obs))
         self.collector.step(obs, actions, self.actions.to_env(actions))
         self._stored += self.env.n_envs
 
@@ -185,12 +182,13 @@ class ReplayAgent:
             discounts = drawn["discounts"]
         else:
             discounts = np.where(drawn["terminated"], np.float32(0), np.float32(self.gamma))
+        unpack = self.observations.unpack
         weights = drawn["weights"] if "weights" in drawn else np.ones((), np.float32)
         return TransitionBatch(
-            obs=self._tensor(drawn["obs"]),
+            obs=map_leaves(self._tensor, unpack(drawn["obs"])),
             actions=self._tensor(drawn["actions"]),
             rewards=self._tensor(drawn["rewards"]),
-            next_obs=self._tensor(drawn["next_obs"]),
+            next_obs=map_leaves(self._tensor, unpack(drawn["next_obs"])),
             discounts=self._tensor(discounts),
             weights=self._tensor(weights),
         )

@@ -144,7 +144,8 @@ class ReplayBuffer(Protocol):
         """Store one vector step: row i of every array is env i's.
 
         Args:
-            obs: (N, *shape) observations acted on.
+            obs: (N, *shape) observations acted on; of a nested space the rows of
+                :mod:`rlox.replay_observations`.
             actions: (N,) int64, or (N, act_dim) float32 in [-1, 1].
             rewards: (N,)
             terminated: (N,) bool, the task itself ended.

@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 from rlox.errors import EnvError, SpaceError
 from rlox.protocols import MaskingVecEnv, ReplayBuffer
+from rlox.replay_observations import ReplayObservations
 from rlox.session import EnvSession
+from rlox.spaces import map_leaves
 
 __all__ = ["ReplayCollector"]
 
@@ -21,10 +23,17 @@ class ReplayCollector:
     Args:
         session: the envs.
         buffer: where transitions go.
+        observations: how it keeps them; none: as they fit the envs' space.
     """
 
-    def __init__(self, session: EnvSession, buffer: ReplayBuffer) -> None:
+    def __init__(
+        self,
+        session: EnvSession,
+        buffer: ReplayBuffer,
+        observations: ReplayObservations | None = None,
+    ) -> None:
         self.env = session.env
+        self.observations = observations or ReplayObservations(session.env.observation_space)
         self.buffer = buffer
         self.statistics = session.statistics
         self.episode_start = np.ones(self.env.n_envs, np.bool_)
@@ -33,16 +42,13 @@ class ReplayCollector:
         self._masking = self.env if isinstance(self.env, MaskingVecEnv) else None
         self._rewards: list[npt.NDArray[np.float64]] = []
         self._ended: list[npt.NDArray[np.bool_]] = []
-        self._obs_dtype = (
-            np.uint8 if session.env.observation_space.dtype == np.uint8 else np.float32
-        )
 
     @property
-    def obs(self) -> npt.NDArray[Any]:
-        """A copy of the (N, *shape) observations to act on."""
-        return np.array(self._session.obs, self._obs_dtype)
+    def obs(self) -> Any:
+        """A copy of the (N, *shape) observations to act on, of a nested space a dict of them."""
+        return self.observations.copy(self._session.obs)
 
-    def step(self, obs: npt.NDArray[Any], actions: Any, env_actions: Any) -> None:
+    def step(self, obs: Any, actions: Any, env_actions: Any) -> None:
         """Step every env once.
 
         Args:
@@ -64,11 +70,15 @@ class ReplayCollector:
         if not np.isfinite(rewards).all():
             i = int(np.flatnonzero(~np.isfinite(rewards))[0])
             raise EnvError(f"env {i} returned the reward {rewards[i]}; rewards must be finite")
-        if not np.isfinite(step["final_obs"]).all():
-            i = int(np.argwhere(~np.isfinite(step["final_obs"]))[0][0])
-            raise EnvError(f"env {i} returned an observation that is not finite")
+        map_leaves(_require_finite, step["final_obs"])
+        pack = self.observations.pack
         self.buffer.push_batch(
-            obs, actions, rewards, step["terminated"], step["truncated"], step["final_obs"]
+            pack(obs),
+            actions,
+            rewards,
+            step["terminated"],
+            step["truncated"],
+            pack(step["final_obs"]),
         )
         self.episode_start = step["terminated"] | step["truncated"]
         self._rewards.append(rewards)
@@ -96,3 +106,10 @@ class ReplayCollector:
         started = np.array(state["episode_start"], np.bool_)
         self.episode_start = started if exact else np.ones_like(started)
         self._rewards, self._ended = [], []
+
+
+def _require_finite(leaf: npt.NDArray[Any]) -> None:
+    finite = np.isfinite(leaf)
+    if not finite.all():
+        i = int(np.argwhere(~finite)[0][0])
+        raise EnvError(f"env {i} returned an observation that is not finite")

@@ -54,7 +54,8 @@ class DDPG(Algorithm):
     Raises:
         ConfigError: an option is unknown or out of range.
         EnvError: the env cannot be built.
-        SpaceError: the actions are no bounded box, or the observations need networks of your own.
+        SpaceError: the actions are no bounded box, or the observations have no
+            encoder.
     """
 
     name: ClassVar[str] = "ddpg"

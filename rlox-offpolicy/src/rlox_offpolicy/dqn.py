@@ -94,7 +94,7 @@ class DQN(Algorithm):
         seed: fixes every random draw; none: drawn from entropy.
         network: a ``torch.nn.Module`` from observations (B, *shape) to action values (B, A), or to
             (B, A, n) logits of atoms or quantiles with ``distributional``; with ``noisy``, it has
-            layers :class:`rlox.nn.NoisyLinear`. None: an MLP that fits the env's spaces.
+            layers :class:`rlox.nn.NoisyLinear`. None: one that fits the env's spaces.
         buffer: a registered name, or an object with the methods of
             :class:`rlox.protocols.ReplayBuffer`.
         prioritized: the introduction's word for ``buffer="prioritized"``.
@@ -108,7 +108,7 @@ class DQN(Algorithm):
     Raises:
         ConfigError: an option is unknown or out of range.
         EnvError: the env cannot be built.
-        SpaceError: the actions are not discrete, or the observations need a ``network``.
+        SpaceError: the actions are not discrete, or the observations have no encoder.
     """
 
     name: ClassVar[str] = "dqn"

@@ -117,7 +117,7 @@ class SAC(Algorithm):
         policy: a ``torch.nn.Module`` with the methods ``get_action_and_logprob`` and
             ``deterministic`` of :class:`rlox.networks.SquashedGaussianPolicy`, actions in [-1, 1];
             if it has an attribute ``generator`` that is none, it gets the run's random stream.
-            None: an MLP that fits the env's spaces.
+            None: one that fits the env's spaces.
         critic: a ``torch.nn.Module`` from observations (B, *shape) and actions (B, act_dim) to
             values (K, B) of K critics. None: two MLPs.
         buffer: a registered name, or an object with the methods of
@@ -134,7 +134,8 @@ class SAC(Algorithm):
     Raises:
         ConfigError: an option is unknown or out of range.
         EnvError: the env cannot be built.
-        SpaceError: the actions are no bounded box, or the observations need networks of your own.
+        SpaceError: the actions are no bounded box, or the observations have no
+            encoder.
     """
 
     name: ClassVar[str] = "sac"

@@ -223,7 +223,7 @@ class TD3(Algorithm):
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
         seed: fixes every random draw; none: drawn from entropy.
         policy: a ``torch.nn.Module`` with a method ``deterministic`` from observations (B, *shape)
-            to actions (B, act_dim) in [-1, 1]. None: an MLP that fits the env's spaces.
+            to actions (B, act_dim) in [-1, 1]. None: one that fits the env's spaces.
         critic: a ``torch.nn.Module`` from observations (B, *shape) and actions (B, act_dim) to
             values (K, B) of K critics. None: two MLPs.
         buffer: a registered name, or an object with the methods of
@@ -240,7 +240,8 @@ class TD3(Algorithm):
     Raises:
         ConfigError: an option is unknown or out of range.
         EnvError: the env cannot be built.
-        SpaceError: the actions are no bounded box, or the observations need networks of your own.
+        SpaceError: the actions are no bounded box, or the observations have no
+            encoder.
     """
 
     name: ClassVar[str] = "td3"
