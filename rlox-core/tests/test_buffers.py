@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rlox.buffers import BufferOptions, make_buffer
+from rlox.buffers import BufferOptions, GoalOptions, make_buffer
 from rlox.errors import ConfigError, UnknownNameError
 from rlox.protocols import PrioritizedBuffer, ReplayBuffer, StatefulBuffer
 
@@ -74,3 +74,36 @@ def test_an_unknown_name_is_told_the_nearest() -> None:
     """As for every other kind of registered name."""
     with pytest.raises(UnknownNameError, match="unknown buffer 'unifrom'; did you mean 'uniform'"):
         make_buffer("unifrom", OPTIONS)
+
+
+def test_goals_make_a_hindsight_buffer() -> None:
+    """Where they lie, what they are worth and how they are chosen comes from the options."""
+    goals = GoalOptions(
+        size=1, achieved=2, desired=0, compute_reward=lambda a, d, info: 10 * a[:, 0] + d[:, 0],
+        compute_terminated=lambda a, d, info: a[:, 0] == d[:, 0], n_sampled_goal=10**9,
+        goal_selection_strategy="final",
+    )  # fmt: skip
+    options = dataclasses.replace(OPTIONS, obs_shape=(3,), n_step=1, goals=goals)
+    buffer = make_buffer("her", options)
+    assert isinstance(buffer, StatefulBuffer)
+    for step in range(2):
+        obs = np.array([[9, 0, step], [9, 0, step + 5]], np.uint8)
+        ends = np.zeros(2, np.bool_)
+        next_obs = obs + np.array([0, 0, 1])
+        buffer.push_batch(obs, np.array([0, 1]), np.ones(2), ends, ends, next_obs)
+    batch = buffer.sample(100)
+    drawn = {tuple(map(int, row)) for row in np.c_[batch["obs"], batch["rewards"]]}
+    assert drawn == {(2, 0, 0, 12), (2, 0, 1, 22), (7, 0, 5, 67), (7, 0, 6, 77)}
+    assert set(batch["obs"][batch["terminated"], 2]) == {1, 6}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({}, "needs an env with goals"), ({"n_step": 3}, "got n_step=3; set n_step=1")],
+)
+def test_hindsight_needs_goals_and_single_steps(change: dict[str, Any], message: str) -> None:
+    """What is missing is named before anything is made."""
+    goals = GoalOptions(size=1, achieved=0, desired=1, compute_reward=lambda a, d, info: a[:, 0])
+    options = dataclasses.replace(OPTIONS, obs_shape=(3,), n_step=1)
+    with pytest.raises(ConfigError, match=message):
+        make_buffer("her", dataclasses.replace(options, goals=goals if change else None, **change))

@@ -16,9 +16,9 @@ from rlox.kernels import backend
 
 PUBLIC = [
     "Algorithm", "AlgorithmSpec", "BufferSpec", "CallbackSpec", "CandleCollector", "CartPole",
-    "CommandSpec", "Config", "DPOPair", "EnvBackendSpec", "LearnerBackendSpec", "LoggerSpec",
-    "MmapReplayBuffer", "OfflineDatasetBuffer", "PrioritizedReplayBuffer", "ReplayBuffer",
-    "RunningMeanStd", "VecEnv",
+    "CommandSpec", "Config", "DPOPair", "EnvBackendSpec", "HerReplayBuffer", "LearnerBackendSpec",
+    "LoggerSpec", "MmapReplayBuffer", "OfflineDatasetBuffer", "PrioritizedReplayBuffer",
+    "ReplayBuffer", "RunningMeanStd", "VecEnv",
     "compute_batch_group_advantages", "compute_batch_token_kl", "compute_batch_token_kl_schulman",
     "compute_discounted_returns", "compute_gae", "compute_gae_batched", "compute_gae_batched_f32",
     "compute_group_advantages", "compute_lambda_returns", "compute_n_step_returns",
@@ -30,7 +30,8 @@ RUST = {
     "VecEnv": "native",
 }  # fmt: skip
 KERNELS = [
-    "OfflineDatasetBuffer", "PrioritizedReplayBuffer", "ReplayBuffer", "RunningMeanStd",
+    "HerReplayBuffer", "OfflineDatasetBuffer", "PrioritizedReplayBuffer", "ReplayBuffer",
+    "RunningMeanStd",
     "compute_batch_group_advantages", "compute_batch_token_kl", "compute_batch_token_kl_schulman",
     "compute_discounted_returns", "compute_gae", "compute_gae_batched", "compute_gae_batched_f32",
     "compute_group_advantages", "compute_lambda_returns", "compute_n_step_returns",

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from rlox_native import (
+    HerReplayBuffer,
     MmapReplayBuffer,
     OfflineDatasetBuffer,
     PrioritizedReplayBuffer,
@@ -58,6 +59,14 @@ ANYTHING = st.one_of(
 OBS = hnp.arrays(np.float32, (3,), elements=st.floats(-9, 9, width=32)) | ANYTHING
 
 
+def hindsight(capacity, obs_dim, act_dim, **options):
+    """A hindsight buffer whose goals are the first two numbers of an observation."""
+    return HerReplayBuffer(capacity, obs_dim, act_dim, 1, distance_threshold=1.0, **options)
+
+
+BUFFERS = [ReplayBuffer, PrioritizedReplayBuffer, hindsight]
+
+
 def assert_whole(buffer):
     """The buffer still works, and what it holds is finite."""
     assert len(buffer) == 0 or np.isfinite(buffer.sample(5)["obs"]).all()
@@ -91,10 +100,13 @@ def attack(buffer, data):
 @given(st.data())
 def test_any_object_is_stored_or_refused(data):
     """In memory; by push, push_batch, sample and out."""
-    cls = data.draw(st.sampled_from([ReplayBuffer, PrioritizedReplayBuffer]))
+    cls = data.draw(st.sampled_from(BUFFERS))
     buffer = cls(4, 3, 1, seed=0)
     attack(buffer, data)
-    attempt(buffer.sample_sequences, data.draw(ANYTHING), data.draw(ANYTHING))
+    if cls is hindsight:
+        buffer.truncate_episodes()
+    else:
+        attempt(buffer.sample_sequences, data.draw(ANYTHING), data.draw(ANYTHING))
     if cls is PrioritizedReplayBuffer:
         attempt(buffer.update_priorities, data.draw(ANYTHING), data.draw(ANYTHING))
         attempt(buffer.set_beta, data.draw(ANYTHING))
@@ -134,8 +146,7 @@ def test_any_objects_are_a_dataset_or_refused(data):
 @given(st.data())
 def test_any_state_is_restored_or_refused_whole(data):
     """A state with any of its parts replaced, or left out."""
-    cls = data.draw(st.sampled_from([ReplayBuffer, PrioritizedReplayBuffer]))
-    buffer = cls(4, 3, 1, seed=0)
+    buffer = data.draw(st.sampled_from(BUFFERS))(4, 3, 1, seed=0)
     for k in range(6):
         buffer.push(np.full(3, k), k, k, False, k == 3, np.full(3, k))
     state = buffer.state()
@@ -161,9 +172,46 @@ def test_any_size_makes_a_buffer_or_is_refused(sizes, options):
     attempt(cls.memory_bytes, *sizes)
 
 
-@pytest.mark.parametrize("cls", [ReplayBuffer, PrioritizedReplayBuffer])
+@settings(deadline=None)
+@given(st.data())
+def test_any_function_of_goals_is_believed_or_refused(data):
+    """What it is, what it gives back, and every option of goals."""
+    names = [
+        "compute_terminated", "distance_threshold", "n_sampled_goal", "goal_selection_strategy",
+        "achieved_goal", "desired_goal", "n_envs", "capacity",
+    ]  # fmt: skip
+    options = {name: data.draw(ANYTHING) for name in names if data.draw(st.integers(0, 7)) == 0}
+    reward = data.draw(ANYTHING) if data.draw(st.integers(0, 7)) == 0 else lambda *_: result
+    result = data.draw(ANYTHING)
+    try:
+        buffer = HerReplayBuffer(options.pop("capacity", 4), 3, 1, 1, reward, **options)
+    except EXPECTED:
+        return
+    attempt(buffer.push, np.zeros(3), 0, 0, False, False, np.ones(3))
+    attempt(buffer.sample, data.draw(st.integers(1, 9)))
+    assert len(buffer.state()["rewards"]) == len(buffer)
+
+
+def test_a_function_of_goals_may_use_the_buffer_and_fail():
+    """No lock is held while it runs, and its own error comes through."""
+
+    def reward(achieved, desired, info):
+        buffer.push(np.ones(3), 0, 0, False, True, np.ones(3))
+        if len(buffer) == 4:
+            raise KeyError("mine")
+        return buffer.sample(len(achieved), 0)["rewards"] * 0
+
+    buffer = HerReplayBuffer(4, 3, 1, 1, reward)
+    buffer.push(np.zeros(3), 0, 0, False, False, np.ones(3))
+    with pytest.raises(KeyError, match="mine"):
+        buffer.sample(20)
+    assert len(buffer) == 4
+
+
+@pytest.mark.parametrize("cls", BUFFERS)
 def test_threads_do_everything_at_once(cls):
     """Draws, sequences, pushes, states and restores; every batch is whole."""
+    sequences = cls is not hindsight
     buffer, stop = cls(32, 3, 1, seed=0), threading.Event()
 
     def push(k):
@@ -182,11 +230,13 @@ def test_threads_do_everything_at_once(cls):
             elif worker == 1:
                 buffer.set_state(state if turns % 2 else buffer.state())
             else:
-                shape = (16,) if worker == 2 else (4, 4)
-                batch = buffer.sample(16) if worker == 2 else buffer.sample_sequences(4, 4)
-                there = batch.get("mask", np.ones(shape, bool))
-                np.testing.assert_array_equal(batch["obs"][..., :1], batch["actions"])
-                np.testing.assert_array_equal(batch["next_obs"][there], batch["obs"][there] + 1)
+                pieces = worker == 3 and sequences
+                batch = buffer.sample_sequences(4, 4) if pieces else buffer.sample(16)
+                there = batch.get("mask", np.ones(batch["rewards"].shape, bool))
+                # the last number, which no goal replaces
+                obs, next_obs = batch["obs"][..., 2:], batch["next_obs"][..., 2:]
+                np.testing.assert_array_equal(obs, batch["actions"])
+                np.testing.assert_array_equal(next_obs[there], obs[there] + 1)
         return worker
 
     try:

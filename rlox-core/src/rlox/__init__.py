@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rlox.hookspecs import hookimpl
     from rlox.preferences import DPOPair
     from rlox.reference import (
+        HerReplayBuffer,
         OfflineDatasetBuffer,
         PrioritizedReplayBuffer,
         ReplayBuffer,
@@ -77,6 +78,7 @@ _SUBMODULES = (
 """Submodules that the documents use as attributes."""
 
 _KERNELS = (
+    "HerReplayBuffer",
     "OfflineDatasetBuffer",
     "PrioritizedReplayBuffer",
     "ReplayBuffer",
@@ -118,6 +120,7 @@ __all__ = [
     "Config",
     "DPOPair",
     "EnvBackendSpec",
+    "HerReplayBuffer",
     "LearnerBackendSpec",
     "LoggerSpec",
     "MmapReplayBuffer",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -11,7 +12,38 @@ from rlox.protocols import ReplayBuffer
 from rlox.registry import get_registry
 from rlox.specs import BufferSpec, resolve
 
-__all__ = ["BufferOptions", "make_buffer", "prioritized_buffer", "uniform_buffer"]
+__all__ = [
+    "BufferOptions",
+    "GoalOptions",
+    "her_buffer",
+    "make_buffer",
+    "prioritized_buffer",
+    "uniform_buffer",
+]
+
+
+@dataclass(frozen=True)
+class GoalOptions:
+    """Goals as parts of flat observations, and what reaching one is worth.
+
+    The functions are those of gymnasium-robotics' ``GoalEnv``, for M transitions at once: they get
+    achieved goals (M, size), desired goals (M, size) and an empty dict.
+    """
+
+    size: int
+    """Numbers of a goal."""
+    achieved: int
+    """Place of the first number of the achieved goal in an observation."""
+    desired: int
+    """Place of the first number of the desired goal."""
+    compute_reward: Callable[..., Any]
+    """Returns rewards (M,)."""
+    compute_terminated: Callable[..., Any] | None = None
+    """Returns whether the task has ended, (M,); none: goals change nothing about that."""
+    n_sampled_goal: int = 4
+    """Transitions that get another goal for each that keeps its own."""
+    goal_selection_strategy: str = "future"
+    """``"future"``, ``"final"`` or ``"episode"``."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +71,8 @@ class BufferOptions:
     """Exponent α of priorities."""
     seed: int
     """Fixes the buffer's draws."""
+    goals: GoalOptions | None = None
+    """Of an env with goals, whose observations are flat then."""
 
 
 def uniform_buffer(options: BufferOptions) -> ReplayBuffer:
@@ -69,6 +103,42 @@ def prioritized_buffer(options: BufferOptions) -> ReplayBuffer:
         n_envs=options.n_envs,
         n_step=options.n_step,
         gamma=options.gamma,
+        seed=options.seed,
+    )
+    return cast("ReplayBuffer", made)
+
+
+def her_buffer(options: BufferOptions) -> ReplayBuffer:
+    """Return a ``rlox.HerReplayBuffer``.
+
+    Raises:
+        ConfigError: the env has no goals, or transitions are to span several steps.
+    """
+    goals = options.goals
+    if goals is None:
+        raise ConfigError(
+            "buffer 'her' needs an env with goals: observations that are a Dict of observation, "
+            "achieved_goal and desired_goal, and a method compute_reward"
+        )
+    if options.n_step != 1:
+        raise ConfigError(
+            f"buffer 'her' gives transitions of one step other goals, got n_step={options.n_step}; "
+            "set n_step=1"
+        )
+    made = kernels.backend().HerReplayBuffer(
+        options.capacity,
+        options.obs_shape[0],
+        options.act_shape,
+        goals.size,
+        goals.compute_reward,
+        compute_terminated=goals.compute_terminated,
+        n_sampled_goal=goals.n_sampled_goal,
+        goal_selection_strategy=goals.goal_selection_strategy,
+        achieved_goal=goals.achieved,
+        desired_goal=goals.desired,
+        obs_dtype=options.obs_dtype,
+        act_dtype=options.act_dtype,
+        n_envs=options.n_envs,
         seed=options.seed,
     )
     return cast("ReplayBuffer", made)

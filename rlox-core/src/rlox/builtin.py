@@ -76,6 +76,11 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
 def rlox_buffers() -> Iterable[BufferSpec]:
     """Register the replay buffers of :mod:`rlox.buffers`."""
     yield BufferSpec(
+        "her",
+        "Draws all alike, most with goals that their episodes reached later.",
+        "rlox.buffers:her_buffer",
+    )
+    yield BufferSpec(
         "prioritized",
         "Draws in proportion to the last absolute TD errors.",
         "rlox.buffers:prioritized_buffer",

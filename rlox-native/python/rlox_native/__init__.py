@@ -3,6 +3,7 @@
 from rlox_native._native import (
     ActorCriticLearner,
     CartPole,
+    HerReplayBuffer,
     MmapReplayBuffer,
     OfflineDatasetBuffer,
     PackedSequences,
@@ -33,6 +34,7 @@ from rlox_native._native import (
 __all__ = [
     "ActorCriticLearner",
     "CartPole",
+    "HerReplayBuffer",
     "MmapReplayBuffer",
     "OfflineDatasetBuffer",
     "PackedSequences",

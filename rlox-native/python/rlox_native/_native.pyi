@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from typing import (
     Any,
@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 __all__ = [
     "ActorCriticLearner",
     "CartPole",
+    "HerReplayBuffer",
     "MmapReplayBuffer",
     "OfflineDatasetBuffer",
     "PackedSequences",
@@ -1565,6 +1566,169 @@ class PrioritizedReplayBuffer:
 
         Raises:
             ValueError: as :meth:`ReplayBuffer.set_state`, or α differs.
+            TypeError: as there.
+        """
+
+@final
+class HerReplayBuffer:
+    """The last ``capacity`` transitions of episodes with goals, drawn with goals reached later.
+
+    An observation is a vector of which some numbers are the goal that the policy is to reach and
+    others the goal that has been reached, as in gymnasium-robotics. Of k + 1 drawn transitions, k =
+    ``n_sampled_goal``, k get a goal that their own episode has reached in place of the one they
+    were pushed with, in ``obs`` and in ``next_obs``; the reward is that of the new goal, and so is
+    ``terminated`` with ``compute_terminated``.
+
+    Rows of :meth:`push_batch` are steps of ``n_envs`` envs in turn, and a termination or a
+    truncation tells one episode of an env from the next. An episode is what is stored of it: one
+    that goes on ends with its newest step, and of one that is being overwritten the rest remains.
+
+    A call releases the interpreter lock, but not where it calls a function of the caller's; calls
+    from several threads are done one after the other, and the functions may be called from several
+    threads at once. They may use the buffer.
+
+    Args:
+        capacity: how many transitions fit, at least 1 and less than 2**32.
+        obs_dim: the length of an observation, goals included.
+        act_dim: the shape of an action.
+        goal_dim: the length of a goal.
+        compute_reward: from achieved goals ``(M, goal_dim)``, desired goals ``(M, goal_dim)`` and
+            an empty dict to rewards ``(M,)``, as gymnasium-robotics' ``GoalEnv.compute_reward``.
+        compute_terminated: likewise, to whether the task has ended ``(M,)``; ``None`` keeps what
+            was pushed.
+        distance_threshold: in place of ``compute_reward``: the reward is 0 where the Euclidean
+            distance of the two goals is at most this, and -1 elsewhere; computed in Rust.
+        n_sampled_goal: k; the chance of another goal is k / (k + 1).
+        goal_selection_strategy: whose achieved goal a transition gets: that of a step of its
+            episode from itself on (``"future"``), of the last one (``"final"``), or of any one
+            (``"episode"``).
+        achieved_goal: place of the first number of the achieved goal in an observation.
+        desired_goal: place of the first number of the desired goal; ``None``: right after the
+            achieved goal, as ``gymnasium.wrappers.FlattenObservation`` has it.
+        obs_dtype: uint8, int32, int64, float32 or float64.
+        act_dtype: float32 or int64.
+        n_envs: how many envs are pushed in turn, as :meth:`push_batch` gets their steps.
+        seed: seed of the buffer's own random stream, an integer in [0, 2**64), or ``None`` for one
+            from the operating system.
+
+    Raises:
+        ValueError: a size, place, type, strategy or seed is out of range, the goals overlap, or
+            there is not exactly one of ``compute_reward`` and ``distance_threshold``.
+        TypeError: a size or seed is no integer, or a function is not callable.
+        MemoryError: the machine has less memory available than the full buffer takes.
+
+    Source:
+        Andrychowicz et al., "Hindsight Experience Replay", 2017: algorithm 1, and section 4.5 for
+        the strategies. Deviations: (1) goals are replaced as transitions are drawn, by chance, not
+        k times as they are stored; (2) episodes that have not ended take part.
+
+    Example:
+        >>> buffer = HerReplayBuffer(100, obs_dim=3, act_dim=1, goal_dim=1, distance_threshold=0.1)
+        >>> for x in range(5):
+        ...     buffer.push([x, 9, 0], 1, -1, False, x == 4, [x + 1, 9, 0])
+        >>> sorted(set(buffer.sample(100, seed=0)["obs"][:, 1].tolist()))
+        [1.0, 2.0, 3.0, 4.0, 5.0, 9.0]
+    """
+
+    def __new__(
+        cls,
+        capacity: SupportsIndex,
+        obs_dim: SupportsIndex,
+        act_dim: SupportsIndex | Sequence[SupportsIndex],
+        goal_dim: SupportsIndex,
+        compute_reward: Callable[[NDArray[Any], NDArray[Any], dict[str, Any]], ArrayLike]
+        | None = None,
+        *,
+        compute_terminated: Callable[[NDArray[Any], NDArray[Any], dict[str, Any]], ArrayLike]
+        | None = None,
+        distance_threshold: float | None = None,
+        n_sampled_goal: SupportsIndex = 4,
+        goal_selection_strategy: Literal["future", "final", "episode"] = "future",
+        achieved_goal: SupportsIndex = 0,
+        desired_goal: SupportsIndex | None = None,
+        obs_dtype: DTypeLike = "float32",
+        act_dtype: DTypeLike = "float32",
+        n_envs: SupportsIndex = 1,
+        seed: SupportsIndex | None = None,
+    ) -> HerReplayBuffer: ...
+    @property
+    def capacity(self) -> int:
+        """How many transitions fit."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the buffer takes when it is full."""
+
+    def __len__(self) -> int:
+        """Return how many transitions are stored."""
+
+    def push(
+        self,
+        obs: ArrayLike,
+        action: ArrayLike,
+        reward: SupportsFloat,
+        terminated: SupportsFloat,
+        truncated: SupportsFloat,
+        next_obs: ArrayLike,
+    ) -> None:
+        """Store one transition, as :meth:`ReplayBuffer.push` does; ``next_obs`` is needed."""
+
+    def push_batch(
+        self,
+        obs: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike,
+    ) -> None:
+        """Store n transitions, as :meth:`ReplayBuffer.push_batch` does; ``next_obs`` is needed."""
+
+    def truncate_episodes(self) -> None:
+        """Cut the episodes that go on, as where the envs are reset: their newest step is the last.
+
+        The transitions count as truncated where their episode had not ended.
+        """
+
+    def sample(
+        self,
+        batch_size: SupportsIndex,
+        seed: SupportsIndex | None = None,
+        *,
+        out: dict[str, NDArray[Any]] | None = None,
+    ) -> dict[str, NDArray[Any]]:
+        """Draw transitions uniformly with replacement, and give most of them other goals.
+
+        Args:
+            batch_size: how many, B; at least 1, and as many as you like.
+            seed: makes the call reproducible: with ``rng = numpy.random.default_rng(seed)`` the
+                rows are ``rng.integers(len(buffer), size=B)``, those get another goal for which
+                ``rng.random(B)`` is less than the chance, and ``rng.random(B)`` once more says
+                which of the goals there are. ``None`` goes on with the buffer's own stream.
+            out: C-contiguous arrays to write into, with the keys, shapes and types of the result.
+
+        Returns:
+            ``obs`` and ``next_obs`` ``(B, obs_dim)``, ``actions`` ``(B, *act_dim)``, ``rewards``
+            ``(B,)`` float32, ``terminated`` and ``truncated`` ``(B,)`` bool; ``out`` where it is
+            given.
+
+        Raises:
+            RuntimeError: the buffer is empty.
+            ValueError: ``batch_size`` or ``seed`` is out of range, ``out`` does not fit, or a
+                function of goals gave something of another shape, or rewards that are not finite.
+            TypeError: ``batch_size`` or ``seed`` is no integer, ``out`` holds other types, or a
+                function of goals gave no real numbers.
+            MemoryError: there is no room for such a batch.
+        """
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return a copy of all that decides how the buffer goes on, as a uniform buffer does."""
+
+    def set_state(self, state: dict[str, NDArray[Any]]) -> None:
+        """Go on exactly from a :meth:`state`, also that of a :class:`ReplayBuffer`.
+
+        Raises:
+            ValueError: as :meth:`ReplayBuffer.set_state`, or a transition has no next observation.
             TypeError: as there.
         """
 

@@ -17,6 +17,7 @@ from rlox.reference.groups import (
     compute_group_advantages,
     normalize_advantages,
 )
+from rlox.reference.her_replay import HerReplayBuffer
 from rlox.reference.offline import OfflineDatasetBuffer
 from rlox.reference.packing import PackedSequences, pack_sequences
 from rlox.reference.prioritized_replay import PrioritizedReplayBuffer
@@ -30,6 +31,7 @@ from rlox.reference.running import RunningMeanStd
 from rlox.reference.vtrace import compute_vtrace
 
 __all__ = [
+    "HerReplayBuffer",
     "OfflineDatasetBuffer",
     "PackedSequences",
     "PrioritizedReplayBuffer",

@@ -105,6 +105,8 @@ class Ring:
             raise ValueError("there are more transitions than the capacity")
         if not 0 <= position < self.capacity or (n < self.capacity and position != n):
             raise ValueError("the next slot follows the last one, or lies in a full ring")
+        if n < self.capacity and n % self.steps.n_envs:
+            raise ValueError("there are steps of some envs without those of the others")
         if np.shape(state["has_next_obs"]) != (n,):
             raise ValueError(f"has_next_obs must have shape {(n,)}")
         self.len = self.position = 0

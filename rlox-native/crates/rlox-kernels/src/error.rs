@@ -87,6 +87,19 @@ pub enum KernelError {
         /// How many transitions were pushed.
         got: usize,
     },
+    /// Two goals lie in the same numbers of an observation.
+    #[error(
+        "achieved_goal and desired_goal must not overlap, got goals of {len} numbers at {achieved} \
+         and {desired}"
+    )]
+    GoalsOverlap {
+        /// Where the reached goal begins.
+        achieved: usize,
+        /// Where the goal begins that is to be reached.
+        desired: usize,
+        /// How many numbers a goal has.
+        len: usize,
+    },
     /// A recording stops within an episode.
     #[error(
         "the last transition, {last}, ends no episode; set truncated[{last}] where the recording \

@@ -53,7 +53,8 @@ mod _native {
     use super::packing::{PackedSequences, pack_sequences};
     #[pymodule_export]
     use super::replay::{
-        MmapReplayBuffer, OfflineDatasetBuffer, PrioritizedReplayBuffer, ReplayBuffer,
+        HerReplayBuffer, MmapReplayBuffer, OfflineDatasetBuffer, PrioritizedReplayBuffer,
+        ReplayBuffer,
     };
     #[pymodule_export]
     use super::returns::{

@@ -6,6 +6,7 @@
 //! those of NumPy's `Generator`, so that the reference in Python draws the same batches.
 
 mod batch;
+mod hindsight;
 mod layout;
 mod normalizer;
 mod offline;
@@ -19,6 +20,7 @@ mod uniform;
 mod values;
 
 pub use batch::{Batch, Sequences, Transitions};
+pub use hindsight::{Goals, Hindsight, HindsightReplay, Selection};
 pub use layout::{Field, Layout, NStep};
 pub use normalizer::{NORMALIZER_EPSILON, Normalizer};
 pub use offline::{OfflineDataset, Trajectories};

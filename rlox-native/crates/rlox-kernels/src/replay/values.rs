@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use bytemuck::{cast_slice, cast_slice_mut};
+use bytemuck::{cast_slice, cast_slice_mut, pod_read_unaligned};
 
 /// The type of the elements of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,20 @@ impl DType {
             Self::I64 => "int64",
             Self::F32 => "float32",
             Self::F64 => "float64",
+        }
+    }
+}
+
+impl DType {
+    /// The element in some bytes, as many as there are of one.
+    #[expect(clippy::cast_precision_loss, reason = "for distances")]
+    pub(super) fn to_f64(self, bytes: &[u8]) -> f64 {
+        match self {
+            Self::U8 => bytes[0].into(),
+            Self::I32 => pod_read_unaligned::<i32>(bytes).into(),
+            Self::I64 => pod_read_unaligned::<i64>(bytes) as f64,
+            Self::F32 => pod_read_unaligned::<f32>(bytes).into(),
+            Self::F64 => pod_read_unaligned(bytes),
         }
     }
 }

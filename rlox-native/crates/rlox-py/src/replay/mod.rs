@@ -3,17 +3,20 @@
 mod arrays;
 mod batch;
 mod fields;
+mod her;
 mod mmap;
 mod numbers;
 mod offline;
 mod options;
 mod prioritized;
 mod recording;
+mod relabelling;
 mod sampling;
 mod sequences;
 mod state;
 mod uniform;
 
+pub(crate) use her::HerReplayBuffer;
 pub(crate) use mmap::MmapReplayBuffer;
 pub(crate) use offline::OfflineDatasetBuffer;
 pub(crate) use prioritized::PrioritizedReplayBuffer;

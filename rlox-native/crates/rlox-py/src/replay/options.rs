@@ -36,9 +36,7 @@ impl Options {
         for (name, value) in given.into_iter().flatten() {
             let name = name.extract::<&str>()?;
             if !known.contains(&name) {
-                let known = known.join(", ");
-                let text = format!("there is no option '{name}'; the options are {known}");
-                return Err(PyTypeError::new_err(text));
+                return Err(unknown_option(name, known));
             }
             match name {
                 "obs_dtype" => options.obs_dtype = parse_dtype(&value, "obs_dtype", OBS_DTYPES)?,
@@ -56,6 +54,12 @@ impl Options {
     pub(super) fn stream(&self) -> PyResult<Stream> {
         parse_stream(self.seed)
     }
+}
+
+/// The error for an option that there is not.
+pub(super) fn unknown_option(name: &str, known: &[&str]) -> PyErr {
+    let known = known.join(", ");
+    PyTypeError::new_err(format!("there is no option '{name}'; the options are {known}"))
 }
 
 /// The stream of a seed, or one of its own.

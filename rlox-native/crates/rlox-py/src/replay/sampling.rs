@@ -5,7 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_kernels::replay::{Batch, OfflineDataset, PrioritizedReplay, TieredReplay, UniformReplay};
+use rlox_kernels::replay::{
+    Batch, HindsightReplay, OfflineDataset, PrioritizedReplay, TieredReplay, UniformReplay,
+};
 
 use super::batch::{BatchArrays, parse_out};
 use super::fields::Fields;
@@ -35,7 +37,7 @@ macro_rules! drawn {
     )*};
 }
 
-drawn!(UniformReplay => ring, PrioritizedReplay => ring, OfflineDataset => ring, TieredReplay =>);
+drawn!(UniformReplay => ring, HindsightReplay => ring, PrioritizedReplay => ring, OfflineDataset => ring, TieredReplay =>);
 
 /// The buffer, for the caller alone. To be called with the interpreter lock released only, so that
 /// whoever holds the buffer needs nothing else.

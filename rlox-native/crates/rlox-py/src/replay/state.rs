@@ -6,7 +6,7 @@ use numpy::{PyArrayMethods, PyUntypedArray};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_kernels::replay::{PrioritizedReplay, Ring, Stream, UniformReplay};
+use rlox_kernels::replay::{HindsightReplay, PrioritizedReplay, Ring, Stream, UniformReplay};
 
 use super::arrays::{Expected, read, vector, zeros};
 use super::batch::{BatchArrays, item};
@@ -15,7 +15,7 @@ use super::numbers::Number;
 use super::sampling::lock;
 use crate::errors::raise;
 
-/// The entries of a state that both buffers have.
+/// The entries of a state that all buffers over a ring have.
 pub(super) const KEYS: &[&str] = &[
     "obs",
     "next_obs",
@@ -34,25 +34,21 @@ pub(super) trait Stored: Send {
     fn stream(&self) -> &Stream;
 }
 
-impl Stored for UniformReplay {
-    fn ring(&self) -> &Ring {
-        self.ring()
-    }
+macro_rules! stored {
+    ($($buffer:ty),*) => {$(
+        impl Stored for $buffer {
+            fn ring(&self) -> &Ring {
+                self.ring()
+            }
 
-    fn stream(&self) -> &Stream {
-        self.stream()
-    }
+            fn stream(&self) -> &Stream {
+                self.stream()
+            }
+        }
+    )*};
 }
 
-impl Stored for PrioritizedReplay {
-    fn ring(&self) -> &Ring {
-        self.ring()
-    }
-
-    fn stream(&self) -> &Stream {
-        self.stream()
-    }
-}
+stored!(UniformReplay, PrioritizedReplay, HindsightReplay);
 
 /// The state of `buffer`, and what `more` takes from it at the same moment.
 pub(super) fn export<'py, B: Stored, R: Send>(
@@ -88,7 +84,7 @@ pub(super) fn export<'py, B: Stored, R: Send>(
     }
 }
 
-/// The part of a state that both buffers have.
+/// The part of a state that all buffers over a ring have.
 pub(super) struct Saved<'py> {
     pub(super) rows: Rows<'py>,
     pub(super) has_next_obs: Vec<bool>,

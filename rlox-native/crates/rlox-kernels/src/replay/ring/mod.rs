@@ -179,6 +179,17 @@ impl Ring {
         self.n_without_next += usize::from(!self.has_next_obs(slot));
     }
 
+    /// Cuts the newest step of every env, where it has not ended its episode.
+    pub(super) fn truncate_newest(&mut self) {
+        let flags = self.parts.payload() - 1;
+        for age in 1..=self.len.min(self.layout.n_step.n_envs) {
+            let slot = self.after(self.position, self.layout.capacity - age);
+            if !self.ends_episode(slot) {
+                self.record_mut(slot)[flags] |= TRUNCATED;
+            }
+        }
+    }
+
     /// How many transitions have been stored after the one in `slot`.
     pub(super) fn newer(&self, slot: usize) -> usize {
         if slot < self.position {
@@ -241,7 +252,7 @@ impl Ring {
     ) {
         (self.len, self.position, self.n_without_next) = (0, 0, 0);
         self.write(rows, |_| ());
-        let flags = 2 * self.parts.obs + self.parts.action + TAIL - 1;
+        let flags = self.parts.payload() - 1;
         for (slot, _) in has_next_obs.iter().enumerate().filter(|(_, known)| !**known) {
             self.record_mut(slot)[flags] |= NO_NEXT_OBS;
             self.n_without_next += 1;

@@ -41,6 +41,9 @@ impl Ring {
             return corrupt("rewards", "there are more transitions than the capacity");
         }
         let full = n == self.layout().capacity;
+        if !full && !n.is_multiple_of(self.layout().n_step.n_envs) {
+            return corrupt("rewards", "there are steps of some envs without those of the others");
+        }
         if position >= self.layout().capacity || !(full || position == n) {
             return corrupt(
                 "position",

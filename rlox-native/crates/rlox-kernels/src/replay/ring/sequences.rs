@@ -78,11 +78,11 @@ impl Ring {
         }
     }
 
-    fn oldest(&self) -> usize {
+    pub(in crate::replay) fn oldest(&self) -> usize {
         if self.len() < self.layout().capacity { 0 } else { self.position() }
     }
 
-    fn ends_episode(&self, slot: usize) -> bool {
+    pub(in crate::replay) fn ends_episode(&self, slot: usize) -> bool {
         self.reward_and_flags(slot).1 & (TERMINATED | TRUNCATED) != 0
     }
 

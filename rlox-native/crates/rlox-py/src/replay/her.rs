@@ -1,0 +1,180 @@
+//! The buffer that replays transitions with other goals.
+
+use std::sync::Mutex;
+
+use numpy::PyArrayMethods;
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_kernels::replay::{Batch, HindsightReplay};
+
+use super::arrays::zeros;
+use super::batch::{BatchArrays, parse_dict, parse_out};
+use super::fields::{Fields, Rows, raise_for_one};
+use super::options::Options;
+use super::relabelling::{Relabelling, describe, parse_hindsight};
+use super::sampling::{BATCH_KEYS, lock, sample_into, sample_new};
+use super::state::{KEYS, Saved, export};
+use crate::convert::{parse_seed, parse_size};
+use crate::errors::raise;
+use crate::memory::check_memory;
+
+/// The options that say what transitions are.
+const ONE_STEP: &[&str] = &["obs_dtype", "act_dtype", "n_envs", "seed"];
+
+/// Transitions of episodes with goals, drawn with goals that were reached later (HER).
+///
+/// Calls from several threads are done one after the other.
+#[pyclass(frozen, module = "rlox_native")]
+pub(crate) struct HerReplayBuffer {
+    buffer: Mutex<HindsightReplay>,
+    fields: Fields,
+    relabelling: Relabelling,
+    description: String,
+}
+
+#[pymethods]
+impl HerReplayBuffer {
+    #[new]
+    #[pyo3(
+        signature = (capacity, obs_dim, act_dim, goal_dim, compute_reward=None, **options),
+        text_signature = "(capacity, obs_dim, act_dim, goal_dim, compute_reward=None, *, \
+                          compute_terminated=None, distance_threshold=None, n_sampled_goal=4, \
+                          goal_selection_strategy='future', achieved_goal=0, desired_goal=None, \
+                          obs_dtype='float32', act_dtype='float32', n_envs=1, seed=None)"
+    )]
+    fn new(
+        capacity: &Bound<'_, PyAny>,
+        obs_dim: &Bound<'_, PyAny>,
+        act_dim: &Bound<'_, PyAny>,
+        goal_dim: &Bound<'_, PyAny>,
+        compute_reward: Option<&Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        // A vector: the goals are parts of it.
+        parse_size(obs_dim, "obs_dim")?;
+        let (hindsight, relabelling, others) =
+            parse_hindsight(goal_dim, compute_reward, options, ONE_STEP)?;
+        let options = Options::parse(Some(&others), ONE_STEP)?;
+        let fields = Fields::parse(capacity, obs_dim, act_dim, &options)?;
+        let bytes = HindsightReplay::memory_bytes(&fields.layout).map_err(raise)?;
+        check_memory(fields.layout.capacity, bytes)?;
+        let buffer = HindsightReplay::new(fields.layout, hindsight, options.stream()?);
+        let buffer = Mutex::new(buffer.map_err(raise)?);
+        let description = fields.describe("HerReplayBuffer", &describe(&hindsight));
+        Ok(Self { buffer, fields, relabelling, description })
+    }
+
+    /// Show the functions of the caller's to the collector of cycles.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.relabelling.traverse(&visit)
+    }
+
+    /// How many transitions fit.
+    #[getter]
+    fn capacity(&self) -> usize {
+        self.fields.layout.capacity
+    }
+
+    /// Bytes of memory that the buffer takes when it is full.
+    #[getter]
+    fn nbytes(&self) -> PyResult<usize> {
+        HindsightReplay::memory_bytes(&self.fields.layout).map_err(raise)
+    }
+
+    fn __len__(&self, py: Python<'_>) -> usize {
+        py.detach(|| lock(&self.buffer).ring().len())
+    }
+
+    /// Store one transition, in the place of the oldest where the buffer is full.
+    #[pyo3(signature = (obs, action, reward, terminated, truncated, next_obs))]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a transition")]
+    fn push<'py>(
+        &self,
+        py: Python<'py>,
+        obs: &Bound<'py, PyAny>,
+        action: &Bound<'py, PyAny>,
+        reward: &Bound<'py, PyAny>,
+        terminated: &Bound<'py, PyAny>,
+        truncated: &Bound<'py, PyAny>,
+        next_obs: &Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        let next_obs = Some(next_obs);
+        let row = Rows::one(&self.fields, obs, action, reward, terminated, truncated, next_obs)?;
+        let row = row.transitions()?;
+        py.detach(|| lock(&self.buffer).push(&row)).map_err(raise_for_one)
+    }
+
+    /// Store several transitions, the rows of arrays.
+    #[pyo3(signature = (obs, actions, rewards, terminated, truncated, next_obs))]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a transition")]
+    fn push_batch<'py>(
+        &self,
+        py: Python<'py>,
+        obs: &Bound<'py, PyAny>,
+        actions: &Bound<'py, PyAny>,
+        rewards: &Bound<'py, PyAny>,
+        terminated: &Bound<'py, PyAny>,
+        truncated: &Bound<'py, PyAny>,
+        next_obs: &Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        let next_obs = Some(next_obs);
+        let rows =
+            Rows::many(&self.fields, obs, actions, rewards, terminated, truncated, next_obs)?;
+        let rows = rows.transitions()?;
+        py.detach(|| lock(&self.buffer).push(&rows)).map_err(raise)
+    }
+
+    /// Cut the episodes that go on, as where the envs are reset.
+    fn truncate_episodes(&self, py: Python<'_>) {
+        py.detach(|| lock(&self.buffer).truncate_episodes());
+    }
+
+    /// Draw transitions uniformly with replacement, most with other goals; return a dict of arrays.
+    #[pyo3(signature = (batch_size, seed=None, *, out=None))]
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: &Bound<'py, PyAny>,
+        seed: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let n = parse_size(batch_size, "batch_size")?;
+        let seed = seed.map(parse_seed).transpose()?;
+        let out = out.map(|out| parse_out(out, &self.fields, BATCH_KEYS)).transpose()?;
+        let relabelled = zeros::<bool>(py, &[n])?;
+        let batch = {
+            let mut rows = relabelled.try_readwrite()?;
+            let rows = rows.as_slice_mut()?;
+            let draw = |buffer: &mut HindsightReplay, batch: &mut Batch<'_>| {
+                buffer.sample(seed, batch, rows)
+            };
+            if let Some(out) = out {
+                sample_into(out, BatchArrays::of(out, &self.fields, n)?, &self.buffer, draw)?;
+                out.clone()
+            } else {
+                sample_new(py, BatchArrays::drawn(py, &self.fields, n)?, &self.buffer, draw)?
+            }
+        };
+        self.relabelling.recompute(&batch, &relabelled)?;
+        Ok(batch)
+    }
+
+    /// Return a copy of all that decides how the buffer goes on, as a dict of arrays.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        export(py, &self.fields, &self.buffer, |_| ()).map(|(state, ())| state)
+    }
+
+    /// Go on exactly from a `state()`; what is no state is refused and changes nothing.
+    fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
+        let state = parse_dict(state, "state", KEYS, None)?;
+        let Saved { rows, has_next_obs, position, stream } = Saved::parse(state, &self.fields)?;
+        let rows = rows.transitions()?;
+        py.detach(|| lock(&self.buffer).restore(&rows, &has_next_obs, position, stream))
+            .map_err(raise)
+    }
+
+    fn __repr__(&self) -> &str {
+        &self.description
+    }
+}
