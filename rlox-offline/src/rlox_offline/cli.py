@@ -11,12 +11,12 @@ from rlox.cli.output import print_pairs
 from rlox.config import read_mapping
 from rlox.errors import ConfigError, import_extra
 
-from rlox_offline.datasets import Dataset, load_dataset, save_dataset
+from rlox_offline.datasets import Dataset, StreamedDataset, open_dataset, save_dataset
 from rlox_offline.datasets.storage import require_format
 
 __all__ = ["dataset_app"]
 
-DATASET = "a file (.npz, .hdf5, .parquet, .arrow), or minari:<id>"
+DATASET = "a file (.npz, .hdf5, .parquet, .arrow), or minari:<id>; stream: before it spares memory"
 
 
 def dataset_app() -> typer.Typer:
@@ -44,22 +44,22 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the size of a dataset, its returns and its bounds; what is wrong with it is an error."""
-    found = load_dataset(dataset)
+    found: Any = open_dataset(dataset)
     if plot is not None:
         _draw_returns(found, dataset, plot)
     if as_json:
         typer.echo(json.dumps({**found.stats(), **found.metadata()}, indent=2))
         return
-    stats, columns = found.stats(), found.columns
+    stats, first = found.stats(), found.first
     rows = {
         "dataset": dataset,
         "env": found.env_id or "unknown",
         "transitions": f"{len(found):,}",
-        "episodes": f"{found.n_episodes():,} ({int(columns['terminated'].sum()):,} terminated)",
+        "episodes": f"{found.n_episodes():,} ({found.n_terminated:,} terminated)",
         "return": f"{stats['mean_return']:.1f} ± {stats['std_return']:.1f}, "
         f"{stats['min_return']:.1f} to {stats['max_return']:.1f}",
         "length": f"{stats['mean_episode_length']:.1f} env steps",
-        "observations": f"{columns['obs'].shape[1:]} {columns['obs'].dtype}",
+        "observations": f"{first['obs'].shape} {first['obs'].dtype}",
         "actions": _actions_text(found),
     }
     if found.random_return is not None and found.expert_return is not None:
@@ -67,16 +67,16 @@ def info(
     print_pairs(rows)
 
 
-def _actions_text(dataset: Dataset) -> str:
+def _actions_text(dataset: Dataset | StreamedDataset) -> str:
     if dataset.n_actions is not None:
         return f"{dataset.n_actions} discrete"
-    shape = str(dataset.columns["actions"].shape[1:])
+    shape = str(dataset.first["actions"].shape)
     if dataset.act_low is None or dataset.act_high is None:
         return f"{shape} of unknown bounds"
     return f"{shape} in [{dataset.act_low.min():g}, {dataset.act_high.max():g}]"
 
 
-def _draw_returns(dataset: Dataset, name: str, path: Path) -> None:
+def _draw_returns(dataset: Dataset | StreamedDataset, name: str, path: Path) -> None:
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise ConfigError(f"--plot must end in .png, .svg or .pdf, got '{path}'")
     figures: Any = import_extra("matplotlib.figure", "rlox dataset info --plot", "plot")

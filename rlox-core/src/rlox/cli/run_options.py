@@ -38,7 +38,8 @@ class RunOptions:
     dataset: Annotated[
         str | None,
         typer.Option(
-            help="dataset to learn from, for algorithms that need one: a file or minari:<id>",
+            help="dataset to learn from, for algorithms that need one: a file or minari:<id>; "
+            "stream: before it keeps it out of memory",
             metavar="NAME",
         ),
     ] = None

@@ -3,16 +3,24 @@
 from rlox_offline.datasets.collection import KINDS, record_sets
 from rlox_offline.datasets.dataset import Dataset
 from rlox_offline.datasets.recording import RandomPolicy, RecordingVecEnv, record
-from rlox_offline.datasets.storage import load_dataset, open_dataset, save_dataset
+from rlox_offline.datasets.storage import (
+    load_dataset,
+    open_dataset,
+    save_dataset,
+    stream_dataset,
+)
+from rlox_offline.datasets.streamed import StreamedDataset
 
 __all__ = [
     "KINDS",
     "Dataset",
     "RandomPolicy",
     "RecordingVecEnv",
+    "StreamedDataset",
     "load_dataset",
     "open_dataset",
     "record",
     "record_sets",
     "save_dataset",
+    "stream_dataset",
 ]

@@ -15,9 +15,19 @@ from rlox.offline.dataset import check_actions
 
 from rlox_offline.datasets.columns import Columns, complete
 
-__all__ = ["Dataset"]
+__all__ = ["Dataset", "metadata_of", "require_metadata"]
 
 Array = npt.NDArray[Any]
+
+METADATA: dict[str, tuple[type, ...]] = {
+    "act_low": (int, float, list),
+    "act_high": (int, float, list),
+    "n_actions": (int,),
+    "env_id": (str,),
+    "random_return": (int, float),
+    "expert_return": (int, float),
+}
+"""What may be known beyond the transitions, and the types that it has in files."""
 
 
 class Dataset:
@@ -105,6 +115,16 @@ class Dataset:
         """Draw pieces of episodes; see :meth:`rlox.OfflineDatasetBuffer.sample_trajectories`."""
         return self._buffer.sample_trajectories(batch_size, seq_len, seed)
 
+    @property
+    def first(self) -> Columns:
+        """The first transition, not normalised."""
+        return {name: column[0] for name, column in self.columns.items()}
+
+    @property
+    def n_terminated(self) -> int:
+        """How many episodes reached a terminal state."""
+        return int(self.columns["terminated"].sum())
+
     def n_episodes(self) -> int:
         """Return the number of episodes."""
         return len(self._starts)
@@ -145,15 +165,17 @@ class Dataset:
 
     def metadata(self) -> dict[str, Any]:
         """Return what is known beyond the arrays, as JSON-able keyword arguments of this class."""
-        values = {
-            "act_low": None if self.act_low is None else self.act_low.tolist(),
-            "act_high": None if self.act_high is None else self.act_high.tolist(),
-            "n_actions": self.n_actions,
-            "env_id": self.env_id,
-            "random_return": self.random_return,
-            "expert_return": self.expert_return,
-        }
-        return {name: value for name, value in values.items() if value is not None}
+        return metadata_of(self)
+
+
+def metadata_of(dataset: Any) -> dict[str, Any]:
+    """Return what a dataset knows beyond its transitions."""
+    values = {name: getattr(dataset, name) for name in METADATA}
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def require_metadata(values: object) -> dict[str, Any]:
@@ -162,17 +184,9 @@ def require_metadata(values: object) -> dict[str, Any]:
     Raises:
         DatasetError: it is not.
     """
-    kinds: dict[str, tuple[type, ...]] = {
-        "act_low": (int, float, list),
-        "act_high": (int, float, list),
-        "n_actions": (int,),
-        "env_id": (str,),
-        "random_return": (int, float),
-        "expert_return": (int, float),
-    }
     if not isinstance(values, dict):
         raise DatasetError(f"the metadata must be a mapping, got {type(values).__name__}")
     for name, value in values.items():
-        if not isinstance(value, kinds.get(name, ())):
+        if not isinstance(value, METADATA.get(name, ())):
             raise DatasetError(f"the metadata has an unexpected {name} = {value!r}")
     return values

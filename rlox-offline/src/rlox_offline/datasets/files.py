@@ -18,7 +18,7 @@ from rlox.errors import import_extra
 
 from rlox_offline.datasets.columns import Columns, known_columns
 
-__all__ = ["FORMATS", "FileFormat"]
+__all__ = ["FORMATS", "KEY", "FileFormat", "columns_of_table"]
 
 KEY = "rlox"
 """Name of the metadata in every format."""
@@ -68,12 +68,14 @@ def _write_hdf5(path: Path, columns: Columns, metadata: Mapping[str, Any]) -> No
 
 
 def _from_table(table: Any) -> tuple[Columns, Any]:
-    columns = {}
-    for name in known_columns(table.column_names):
-        column = table[name].combine_chunks()
-        columns[name] = _rows(column)
     text = (table.schema.metadata or {}).get(KEY.encode(), b"{}")
-    return columns, json.loads(text)
+    return columns_of_table(table), json.loads(text)
+
+
+def columns_of_table(table: Any) -> Columns:
+    """Return the columns of an Arrow table that have a meaning, by our names."""
+    names = known_columns(table.column_names)
+    return {ours: _rows(table[name].combine_chunks()) for name, ours in names.items()}
 
 
 def _rows(column: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -12,7 +13,7 @@ from rlox.errors import DatasetError, import_extra
 from rlox_offline.datasets.columns import Columns
 from rlox_offline.datasets.dataset import Dataset
 
-__all__ = ["read_minari", "write_minari"]
+__all__ = ["minari_pieces", "read_minari", "write_minari"]
 
 
 def read_minari(dataset_id: str) -> tuple[Columns, dict[str, Any]]:
@@ -20,6 +21,18 @@ def read_minari(dataset_id: str) -> tuple[Columns, dict[str, Any]]:
 
     Args:
         dataset_id: such as ``"pendulum/medium-v0"``; ``minari download`` brings others here.
+
+    Raises:
+        DatasetError: there is none of that name, or its observations or actions are no arrays.
+        MissingDependencyError: minari is not installed.
+    """
+    metadata, pieces = minari_pieces(dataset_id)
+    episodes = list(pieces)
+    return {name: np.concatenate([e[name] for e in episodes]) for name in episodes[0]}, metadata
+
+
+def minari_pieces(dataset_id: str) -> tuple[dict[str, Any], Iterator[Columns]]:
+    """Return the metadata and the columns of each episode of a local Minari dataset.
 
     Raises:
         DatasetError: there is none of that name, or its observations or actions are no arrays.
@@ -35,16 +48,18 @@ def read_minari(dataset_id: str) -> tuple[Columns, dict[str, Any]]:
     source = minari.load_dataset(dataset_id)
     _require_flat("observations", source.spec.observation_space, (spaces.Box, spaces.Discrete))
     _require_flat("actions", source.spec.action_space, (spaces.Box, spaces.Discrete))
-    episodes = list(source.iterate_episodes())
-    columns = {
-        "obs": np.concatenate([e.observations[:-1] for e in episodes]),
-        "next_obs": np.concatenate([e.observations[1:] for e in episodes]),
-        "actions": np.concatenate([e.actions for e in episodes]),
-        "rewards": np.concatenate([e.rewards for e in episodes]),
-        "terminated": np.concatenate([e.terminations for e in episodes]),
-        "truncated": np.concatenate([_cut_at_the_end(e) for e in episodes]),
+    return _metadata(source), (_columns(episode) for episode in source.iterate_episodes())
+
+
+def _columns(episode: Any) -> Columns:
+    return {
+        "obs": episode.observations[:-1],
+        "next_obs": episode.observations[1:],
+        "actions": episode.actions,
+        "rewards": episode.rewards,
+        "terminated": episode.terminations,
+        "truncated": _cut_at_the_end(episode),
     }
-    return columns, _metadata(source)
 
 
 def _cut_at_the_end(episode: Any) -> Any:

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 from rlox.errors import DatasetError, suggest
 from rlox.offline.dataset import OfflineDataset
 
 from rlox_offline.datasets.dataset import Dataset, require_metadata
 from rlox_offline.datasets.files import FORMATS, FileFormat
-from rlox_offline.datasets.minari import read_minari, write_minari
+from rlox_offline.datasets.minari import minari_pieces, read_minari, write_minari
+from rlox_offline.datasets.pieces import PIECES
+from rlox_offline.datasets.streamed import PIECE_ROWS, StreamedDataset
 
-__all__ = ["MINARI", "load_dataset", "open_dataset", "require_format", "save_dataset"]
+__all__ = [
+    "MINARI",
+    "STREAM",
+    "load_dataset",
+    "open_dataset",
+    "require_format",
+    "save_dataset",
+    "stream_dataset",
+]
 
 MINARI = "minari:"
 """What the name of a Minari dataset begins with."""
+
+STREAM = "stream:"
+"""What stands before the name of a dataset that is not to be loaded into memory."""
 
 
 def load_dataset(source: str | Path, *, normalize: bool = True, **known: Any) -> Dataset:
@@ -51,6 +66,42 @@ def load_dataset(source: str | Path, *, normalize: bool = True, **known: Any) ->
         raise DatasetError(f"dataset '{name}': {error}") from None
 
 
+def stream_dataset(
+    source: str | Path, *, folder: str | Path | None = None, **options: Any
+) -> StreamedDataset:
+    """Open a dataset that need not fit into memory.
+
+    Args:
+        source: a file or ``"minari:<id>"``, as in :func:`load_dataset`.
+        folder: where the transitions go meanwhile, which take about as much room as the arrays do
+            in memory; none: the system's folder for temporary files.
+        options: of :class:`StreamedDataset`; they win over what the file knows.
+
+    Raises:
+        DatasetError: there is no such dataset, or it is damaged or cannot be learnt from.
+        MissingDependencyError: the library that reads the format is not installed.
+        OSError: the disk is full.
+    """
+    name = str(source)
+    try:
+        if name.startswith(MINARI):
+            metadata, pieces = minari_pieces(name.removeprefix(MINARI))
+        else:
+            path = Path(source)
+            _format_of(path)
+            if not path.is_file():
+                raise DatasetError(f"dataset '{path}' does not exist")
+            metadata, pieces = PIECES[path.suffix](path, PIECE_ROWS)
+        known = {**require_metadata(metadata), **options}
+        return StreamedDataset(pieces, folder=folder, **known)
+    except DatasetError as error:
+        raise DatasetError(f"dataset '{name}': {error}") from None
+    except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
+        if getattr(error, "errno", None) == errno.ENOSPC:
+            raise
+        raise DatasetError(f"dataset '{name}' cannot be read: {error}") from None
+
+
 def save_dataset(dataset: Dataset, target: str | Path) -> None:
     """Write a dataset with its metadata; :func:`load_dataset` reads it back equal.
 
@@ -72,8 +123,16 @@ def save_dataset(dataset: Dataset, target: str | Path) -> None:
 
 
 def open_dataset(dataset: OfflineDataset | str | Path | None) -> OfflineDataset | None:
-    """Return the dataset of that name, or what is one already."""
-    return load_dataset(dataset) if isinstance(dataset, (str, Path)) else dataset
+    """Return the dataset of that name, or what is one already.
+
+    A name that begins with ``"stream:"`` is opened by :func:`stream_dataset`.
+    """
+    if not isinstance(dataset, (str, Path)):
+        return dataset
+    name = str(dataset)
+    if name.startswith(STREAM):
+        return stream_dataset(name.removeprefix(STREAM))
+    return load_dataset(dataset)
 
 
 def require_format(name: str) -> None:

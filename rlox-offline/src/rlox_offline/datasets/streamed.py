@@ -1,0 +1,226 @@
+"""Datasets that need not fit into memory."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import rlox
+from gymnasium import spaces
+from rlox.errors import DatasetError
+from rlox.offline.dataset import check_actions
+
+from rlox_offline.datasets.columns import Columns
+from rlox_offline.datasets.dataset import metadata_of
+from rlox_offline.datasets.episodes import EpisodeStatistics, whole_episodes
+from rlox_offline.datasets.pieces import Pieces
+
+__all__ = ["PIECE_ROWS", "StreamedDataset"]
+
+Array = npt.NDArray[Any]
+
+PIECE_ROWS = 16_384
+"""Rows that are read at a time."""
+
+MEMORY = 256 * 2**20
+"""Bytes of transitions that are kept in memory."""
+
+LARGEST = 2**40
+"""Transitions: more than any disk has."""
+
+
+class StreamedDataset:
+    """Recorded transitions in a temporary file, from which minibatches are drawn.
+
+    Satisfies :class:`rlox.offline.base.OfflineDataset`. The transitions go through memory once,
+    piece by piece, into a :class:`rlox.MmapReplayBuffer`, which keeps the last of them in memory.
+    What :meth:`sample` draws is what a :class:`~rlox_offline.datasets.Dataset` of the same columns
+    draws; pieces of trajectories there are none. The file goes with the object, or with
+    :meth:`close`.
+
+    Args:
+        pieces: columns of consecutive transitions, as a :class:`~rlox_offline.datasets.Dataset`
+            takes them. An episode may go on from one to the next.
+        folder: where the file lies; none: the system's folder for temporary files.
+        memory: bytes of transitions that are kept in memory.
+        normalize: whether samples hold (obs - mean) / (std + 0.001) of all observations.
+        act_low: lower bounds of continuous actions, broadcast to (act_dim,).
+        act_high: upper bounds, likewise.
+        n_actions: number of discrete actions; none: the largest recorded one plus 1.
+        env_id: gymnasium id of the env they were recorded in.
+        random_return: mean return of a random policy, for normalised scores.
+        expert_return: mean return of an expert, likewise.
+
+    Raises:
+        DatasetError: a column is missing, a shape is wrong, a value is not finite, or an action is
+            out of bounds.
+        OSError: the disk is full.
+    """
+
+    def __init__(
+        self,
+        pieces: Pieces,
+        *,
+        folder: str | Path | None = None,
+        memory: int = MEMORY,
+        normalize: bool = True,
+        act_low: npt.ArrayLike | None = None,
+        act_high: npt.ArrayLike | None = None,
+        n_actions: int | None = None,
+        env_id: str | None = None,
+        random_return: float | None = None,
+        expert_return: float | None = None,
+    ) -> None:
+        self.env_id = env_id
+        self.random_return = random_return
+        self.expert_return = expert_return
+        self.n_actions = n_actions
+        self.act_low: Array | None = None
+        self.act_high: Array | None = None
+        self._bounds = act_low, act_high
+        if memory < 1:
+            raise DatasetError(f"memory must be a positive number of bytes, got {memory}")
+        self._folder = Path(tempfile.mkdtemp(prefix="rlox-dataset-", dir=folder))
+        self._delete = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._memory = memory
+        self._episodes = EpisodeStatistics()
+        self._moments: rlox.RunningMeanStd | None = None
+        self._buffer: Any = None
+        self._largest_action = 0
+        self.obs_mean: Array | None = None
+        """(obs_dim,) what samples' observations have subtracted; none without ``normalize``."""
+        self.obs_std: Array | None = None
+        """(obs_dim,) what they are then divided by, likewise."""
+        try:
+            for piece in whole_episodes(pieces):
+                self._add(piece)
+            self._finish(normalize)
+        except BaseException:
+            self.close()
+            raise
+
+    def _add(self, piece: Columns) -> None:
+        if self._buffer is None:
+            self._begin(piece)
+        actions = piece["actions"]
+        if self.discrete:
+            self._largest_action = max(self._largest_action, int(actions.max()))
+            check_actions(actions, spaces.Discrete(self.n_actions or self._largest_action + 1))
+        elif self.act_low is not None and self.act_high is not None:
+            check_actions(actions, spaces.Box(self.act_low, self.act_high))
+        self._buffer.push_batch(
+            piece["obs"],
+            actions,
+            piece["rewards"],
+            piece["terminated"],
+            piece["truncated"],
+            piece["next_obs"],
+        )
+        if self._moments is not None:
+            self._moments.update(piece["obs"])
+        self._episodes.add(piece)
+
+    def _begin(self, piece: Columns) -> None:
+        """Open the buffer, whose rows are those of the first piece."""
+        self.first = {name: column[0] for name, column in piece.items()}
+        """The first transition, not normalised."""
+        self.discrete = piece["actions"].dtype.kind == "i"
+        """Whether actions are integers."""
+        obs, actions = piece["obs"], piece["actions"]
+        low, high = self._bounds
+        if low is not None and high is not None and not self.discrete:
+            shape = actions.shape[1:]
+            self.act_low = np.broadcast_to(np.asarray(low, np.float32), shape)
+            self.act_high = np.broadcast_to(np.asarray(high, np.float32), shape)
+        row_bytes = 2 * obs[0].nbytes + actions[:1].nbytes + 8
+        if obs.dtype.kind == "f":
+            self._moments = rlox.RunningMeanStd(obs.shape[1:])
+        self._buffer = rlox.MmapReplayBuffer(
+            max(self._memory // row_bytes, 1),
+            LARGEST,
+            obs.shape[1:],
+            actions.shape[1:] or 1,
+            self._folder / "transitions",
+            obs_dtype=obs.dtype,
+            act_dtype=actions.dtype,
+            seed=0,
+        )
+
+    def _finish(self, normalize: bool) -> None:
+        """Look at all that was added."""
+        if self._buffer is None:
+            raise DatasetError("the dataset holds no transitions whose next one is known")
+        if self.discrete and self.n_actions is None:
+            self.n_actions = self._largest_action + 1
+        if not normalize:
+            return
+        if self._moments is None:
+            raise DatasetError("observations of integers cannot be normalised; normalize=False")
+        self.obs_mean = np.asarray(self._moments.mean, np.float32)
+        self.obs_std = np.sqrt(np.asarray(self._moments.var)).astype(np.float32) + np.float32(1e-3)
+
+    def __len__(self) -> int:
+        """Return the number of transitions."""
+        return len(self._buffer)
+
+    def sample(self, batch_size: int, seed: int | None = None) -> dict[str, Array]:
+        """Draw transitions; see :meth:`rlox.OfflineDatasetBuffer.sample`."""
+        rows: dict[str, Array] = self._buffer.sample(batch_size, seed)
+        if self.obs_mean is not None and self.obs_std is not None:
+            for name in ("obs", "next_obs"):
+                rows[name] = (rows[name] - self.obs_mean) / self.obs_std
+        return rows
+
+    def n_episodes(self) -> int:
+        """Return the number of episodes."""
+        return len(self._episodes.lengths)
+
+    def stats(self) -> dict[str, float]:
+        """Return sizes, and statistics of the episodes' returns and lengths."""
+        sizes = {
+            "n_transitions": len(self),
+            "n_episodes": self.n_episodes(),
+            "obs_dim": self.first["obs"].size,
+            "act_dim": self.first["actions"].size,
+        }
+        quantities = {"return": self.episode_returns, "episode_length": self.episode_lengths}
+        return sizes | {
+            f"{function.__name__}_{name}": function(values).item()
+            for name, values in quantities.items()
+            for function in (np.mean, np.std, np.min, np.max)
+        }
+
+    @property
+    def n_terminated(self) -> int:
+        """How many episodes reached a terminal state."""
+        return self._episodes.terminated
+
+    @property
+    def episode_returns(self) -> npt.NDArray[np.float64]:
+        """(n_episodes,) undiscounted returns."""
+        return np.array(self._episodes.returns)
+
+    @property
+    def episode_lengths(self) -> npt.NDArray[np.int64]:
+        """(n_episodes,) in env steps."""
+        return np.array(self._episodes.lengths)
+
+    @property
+    def initial_obs(self) -> Array:
+        """(n_episodes, ...) first observations, not normalised."""
+        return np.stack(self._episodes.initial_obs)
+
+    def metadata(self) -> dict[str, Any]:
+        """Return what is known beyond the transitions, as JSON-able keyword arguments."""
+        return metadata_of(self)
+
+    def close(self) -> None:
+        """Delete the file."""
+        if self._buffer is not None:
+            self._buffer.close()
+        self._delete()

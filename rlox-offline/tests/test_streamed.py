@@ -1,0 +1,164 @@
+"""A dataset in a file draws what the same dataset in memory draws."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import data
+import numpy as np
+import pytest
+import rlox
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rlox.errors import DatasetError
+from rlox_offline.datasets import Dataset, StreamedDataset, save_dataset, stream_dataset
+from rlox_offline.datasets.columns import complete
+from rlox_offline.datasets.episodes import whole_episodes
+from rlox_offline.datasets.files import FORMATS
+from rlox_offline.datasets.pieces import PIECES
+
+pytest.importorskip("rlox_native", reason="the transitions go through the native buffer")
+
+
+def require_same(streamed: StreamedDataset, dataset: Dataset) -> None:
+    """Compare draws, statistics and metadata."""
+    assert len(streamed) == len(dataset)
+    assert streamed.metadata() == dataset.metadata()
+    assert streamed.n_terminated == dataset.n_terminated
+    assert streamed.stats() == pytest.approx(dataset.stats())
+    for name in ("episode_returns", "episode_lengths", "initial_obs", "obs_mean", "obs_std"):
+        np.testing.assert_allclose(getattr(streamed, name), getattr(dataset, name), rtol=1e-6)
+    ours, theirs = streamed.sample(300, seed=3), dataset.sample(300, seed=3)
+    assert ours.keys() == theirs.keys()
+    for name, column in ours.items():
+        assert column.dtype == theirs[name].dtype
+        np.testing.assert_allclose(column, theirs[name], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("make", [data.continuous, data.discrete])
+def test_every_format_streams(suffix: str, make: Any, tmp_path: Path) -> None:
+    """With a memory of a few transitions, so that nearly all draws come from the file."""
+    dataset = make(env_id="Pendulum-v1", random_return=-1200.0, expert_return=-150)
+    save_dataset(dataset, tmp_path / f"data{suffix}")
+    streamed = stream_dataset(tmp_path / f"data{suffix}", folder=tmp_path, memory=300)
+    assert len(list(tmp_path.iterdir())) == 2
+    require_same(streamed, dataset)
+    streamed.close()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_minari_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Episode by episode."""
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    columns = data.columns(act_dim=1)
+    ends = columns["terminated"] | columns["truncated"]
+    follows = np.concatenate([columns["obs"][1:], columns["obs"][-1:]])
+    columns["next_obs"] = np.where(ends[:, None], columns["next_obs"], follows)
+    dataset = Dataset(columns, act_low=-2.0, act_high=2.0, env_id="Pendulum-v1")
+    save_dataset(dataset, "minari:pendulum/streamed-v0")
+    require_same(stream_dataset("minari:pendulum/streamed-v0"), dataset)
+
+
+def pieces_of(columns: dict[str, Any], sizes: list[int]) -> Iterator[dict[str, Any]]:
+    """Yield pieces of the sizes, and the rest."""
+    edges = np.cumsum([0, *sizes])
+    for start, end in zip(edges, [*edges[1:], None], strict=True):
+        piece = {name: column[start:end] for name, column in columns.items()}
+        if len(piece["rewards"]):
+            yield piece
+
+
+@given(
+    st.lists(st.sampled_from(["on", "on", "terminated", "truncated"]), min_size=1, max_size=25),
+    st.lists(st.integers(1, 8), max_size=6),
+    st.booleans(),
+    st.booleans(),
+)
+@settings(max_examples=200, deadline=None)
+def test_pieces_come_to_the_whole(
+    kinds: list[str], sizes: list[int], with_next: bool, with_truncated: bool
+) -> None:
+    """However a recording is cut, its columns are those of all of it at once."""
+    n = len(kinds)
+    columns: dict[str, Any] = {
+        "obs": np.arange(n, dtype=np.float32)[:, None],
+        "actions": np.zeros((n, 1), np.float32),
+        "rewards": np.arange(n, dtype=np.float32),
+        "terminated": np.array([kind == "terminated" for kind in kinds]),
+    }
+    if with_truncated:
+        columns["truncated"] = np.array([kind == "truncated" for kind in kinds])
+    if with_next:
+        columns["next_obs"] = columns["obs"] + 0.5
+    try:
+        expected = complete(columns)
+    except DatasetError:
+        expected = None
+    try:
+        found = list(whole_episodes(pieces_of(columns, sizes)))
+    except DatasetError:
+        found = []
+    assert bool(found) == (expected is not None)
+    for name, column in (expected or {}).items():
+        np.testing.assert_array_equal(np.concatenate([f[name] for f in found]), column)
+
+
+def test_training_on_a_stream_is_training_on_the_dataset(tmp_path: Path) -> None:
+    """The same minibatches to rounding, through the name that the command line takes."""
+    dataset = data.continuous()
+    save_dataset(dataset, tmp_path / "data.parquet")
+    metrics = []
+    for source in (f"stream:{tmp_path}/data.parquet", dataset):
+        algorithm = rlox.make("td3_bc", dataset=source, seed=0, hidden=8, batch_size=16)
+        metrics.append(algorithm.train(20))
+        del metrics[-1]["gradient_steps_per_second"]
+    assert metrics[0] == pytest.approx(metrics[1], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"rewards": None}, "the column 'rewards' is missing"),
+        ({"obs": np.full((120, 3), np.nan)}, r"obs holds values that are not .*\(in rows 0 to "),
+        ({"actions": np.full((120, 2), 2.5)}, r"the action 2\.5, which is not in Box\(-2"),
+        ({"actions": np.zeros((119, 2))}, "rows, but rewards has"),
+        ({"terminated": np.zeros(120), "truncated": None, "next_obs": None}, "no transition ends"),
+    ],
+)
+def test_bad_columns_are_refused(change: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    """As in memory, and the temporary file is gone."""
+    columns = {k: v for k, v in {**data.columns(), **change}.items() if v is not None}
+    np.savez(tmp_path / "bad.npz", **columns)
+    with pytest.raises(DatasetError, match=reason):
+        stream_dataset(tmp_path / "bad.npz", folder=tmp_path, act_low=-2.0, act_high=2.0)
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.npz"]
+
+
+@pytest.mark.parametrize("suffix", PIECES)
+def test_damaged_files_are_refused(suffix: str, tmp_path: Path) -> None:
+    """Whatever the reader says, the error names the dataset."""
+    (tmp_path / f"damaged{suffix}").write_bytes(b"no dataset")
+    with pytest.raises(DatasetError, match=f"damaged{suffix}.* cannot be read"):
+        stream_dataset(tmp_path / f"damaged{suffix}")
+
+
+def test_info_of_a_stream(tmp_path: Path) -> None:
+    """The command line shows the same of both."""
+    save_dataset(data.continuous(), tmp_path / "data.npz")
+    shown = [
+        subprocess.run(
+            [sys.executable, "-m", "rlox", "dataset", "info", f"{prefix}{tmp_path}/data.npz"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.replace("stream:", "")
+        for prefix in ("", "stream:")
+    ]
+    assert shown[0] == shown[1]
+    assert "(6 terminated)" in shown[0]
