@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,34 +40,16 @@ TASKS: list[Any] = [
 @pytest.mark.learn
 @pytest.mark.parametrize(("name", "env_id", "env_steps", "threshold", "config"), TASKS)
 def test_every_seed_reaches_the_threshold(
-    name: str, env_id: str, env_steps: int, threshold: float, config: str | None
+    score_seeds: Callable[..., list[float]],
+    name: str,
+    env_id: str,
+    env_steps: int,
+    threshold: float,
+    config: str | None,
 ) -> None:
     """The worst of five seeds passes; scores and seconds go to ``scores/``."""
-    runs = []
-    for seed in range(5):
-        started = time.perf_counter()
-        algorithm = rlox.make(name, env=env_id, seed=seed, config=config and ROOT / config)
-        algorithm.train(env_steps)
-        seconds = time.perf_counter() - started
-        result = algorithm.evaluate(n_episodes=100)
-        runs.append(
-            {
-                "seed": seed,
-                "mean_return": result.mean_return,
-                "std_return": result.std_return,
-                "train_seconds": round(seconds, 1),
-            }
-        )
-        print(name, env_id, runs[-1])
-    scores = {
-        "algorithm": name,
-        "env": env_id,
-        "env_steps": env_steps,
-        "config": algorithm.config.to_dict() | {"seed": None},
-        "threshold": threshold,
-        "episodes": 100,
-        "runs": runs,
-    }
-    path = ROOT / "scores" / f"{name}-{env_id}.json"
-    path.write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
-    assert min(run["mean_return"] for run in runs) >= threshold
+
+    def make(seed: int) -> rlox.Algorithm:
+        return rlox.make(name, env=env_id, seed=seed, config=config and ROOT / config)
+
+    assert min(score_seeds(make, f"{name}-{env_id}", env_steps, threshold)) >= threshold
