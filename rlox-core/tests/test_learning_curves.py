@@ -138,3 +138,14 @@ def test_runs_without_a_common_span_are_told() -> None:
         RunError, match=r"^run 'run' ends at 5, before all others have begun at 10$"
     ):
         aggregate([curve([0, 5], [0, 0]), curve([10, 20], [0, 0])])
+
+
+def test_a_training_without_env_runs_over_gradient_steps(tmp_path: Path) -> None:
+    """The unit is the one that its speed was logged in, for seconds too."""
+    log = JsonlLogger(tmp_path)
+    log.on_train_step(50, {"loss": 2.0, "gradient_steps_per_second": 10.0})
+    log.on_train_step(100, {"loss": 1.0, "gradient_steps_per_second": 50.0})
+    log.close()
+    curve = read_curve(tmp_path, "loss")
+    assert (curve.unit, curve.x.tolist()) == ("gradient_steps", [50, 100])
+    assert read_curve(tmp_path, "loss", "seconds").x.tolist() == [5, 6]

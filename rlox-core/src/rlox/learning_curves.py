@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from rlox.clock import StepUnit
 from rlox.errors import RunError, suggest
 from rlox.statistics import IntervalEstimate, bootstrap_iqm
 
@@ -20,8 +21,9 @@ __all__ = ["Curve", "Group", "XAxis", "aggregate", "find_runs", "group_runs", "r
 
 Floats = npt.NDArray[np.float64]
 
-XAxis = Literal["env_steps", "seconds"]
-"""What a curve runs over; seconds are those of collecting and learning, without evaluations."""
+XAxis = Literal["steps", "seconds"]
+"""What a curve runs over: the run's env steps, or gradient steps where it learns from a dataset; or
+seconds of collecting and learning, without evaluations."""
 
 GRID_POINTS = 200
 
@@ -32,9 +34,11 @@ class Curve:
 
     run: Path
     x: Floats
-    """(P,) increasing, in env steps or seconds."""
+    """(P,) increasing, in steps or seconds."""
     y: Floats
     """(P,) finite."""
+    unit: StepUnit = "env_steps"
+    """What the run's steps are."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ def find_runs(path: Path) -> list[Path]:
     return runs
 
 
-def read_curve(run: Path, metric: str = "mean_reward", x: XAxis = "env_steps") -> Curve:
+def read_curve(run: Path, metric: str = "mean_reward", x: XAxis = "steps") -> Curve:
     """Return a metric of a run from its ``metrics.jsonl``, else from its CSV tables.
 
     Args:
@@ -93,11 +97,16 @@ def read_curve(run: Path, metric: str = "mean_reward", x: XAxis = "env_steps") -
         raise RunError(f"the metric '{metric}' of run '{run}' has no value yet")
     steps = np.array(sorted(points), np.float64)
     values = np.array([points[step] for step in sorted(points)], np.float64)
-    return Curve(run, steps if x == "env_steps" else _seconds_at(steps, rows, run), values)
+    unit: StepUnit = "env_steps"
+    if any("gradient_steps_per_second" in row for row in rows):
+        unit = "gradient_steps"
+    if x == "seconds":
+        return Curve(run, _seconds_at(steps, rows, run, unit), values, unit)
+    return Curve(run, steps, values, unit)
 
 
 def group_runs(
-    runs: Iterable[tuple[str | None, Path]], metric: str = "mean_reward", x: XAxis = "env_steps"
+    runs: Iterable[tuple[str | None, Path]], metric: str = "mean_reward", x: XAxis = "steps"
 ) -> list[Group]:
     """Return the runs' curves by env, algorithm and label, in the order in which they come.
 
@@ -180,15 +189,16 @@ def _finite(value: Any) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
 
 
-def _seconds_at(steps: Floats, rows: Iterable[Mapping[str, Any]], run: Path) -> Floats:
+def _seconds_at(
+    steps: Floats, rows: Iterable[Mapping[str, Any]], run: Path, unit: StepUnit
+) -> Floats:
     """Return when the run was at ``steps``, from the speed that each iteration logged."""
+    name = f"{unit}_per_second"
     speeds = {
-        row["step"]: row["env_steps_per_second"]
-        for row in rows
-        if row["kind"] == "train" and _finite(row.get("env_steps_per_second"))
+        row["step"]: row[name] for row in rows if row["kind"] == "train" and _finite(row.get(name))
     }
     if not speeds:
-        raise RunError(f"run '{run}' has no env_steps_per_second, which x = seconds is made of")
+        raise RunError(f"run '{run}' has no {name}, which x = seconds is made of")
     ends = np.array([0, *sorted(speeds)], np.float64)
     durations = np.diff(ends) / [speeds[end] for end in sorted(speeds)]
     seconds: Floats = np.interp(steps, ends, np.array([0.0, *durations.cumsum()]))

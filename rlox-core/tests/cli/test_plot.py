@@ -65,7 +65,7 @@ def test_plot_draws_other_metrics_over_time(run: Callable[..., Any]) -> None:
         (("label=none",), "'none' is no folder"),
         (("sweep", "--metric", "mean_rewrd"), "has no metric 'mean_rewrd'; did you mean 'mean_rew"),
         (("sweep", "--out", "curves.gif"), "a plot is written as .png, .svg, .pdf, .html, got"),
-        (("sweep", "--x", "steps"), "invalid value for '--x'"),
+        (("sweep", "--x", "days"), "invalid value for '--x'"),
     ],
 )
 @pytest.mark.usefixtures("trained")

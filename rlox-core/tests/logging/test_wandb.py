@@ -86,9 +86,9 @@ def test_rows_are_in_the_runs_file(tmp_path: Path, write: Write) -> None:
     """Every finite value under its kind, with its env step."""
     write(WandbLogger(dir=str(tmp_path)))
     assert rows(tmp_path) == [
-        {"env_steps": 8, "train/loss": 0.5},
-        {"env_steps": 8, "eval/mean_reward": 12.0},
-        {"env_steps": 16, "train/mean_reward": 3.25, "train/loss": 0.25},
+        {"global_step": 8, "train/loss": 0.5},
+        {"global_step": 8, "eval/mean_reward": 12.0},
+        {"global_step": 16, "train/mean_reward": 3.25, "train/loss": 0.25},
     ]
 
 
@@ -104,7 +104,7 @@ def test_run_is_what_init_says(tmp_path: Path) -> None:
     assert (run.project, run.display_name) == ("cart", "first")
     assert {item.key: item.value_json for item in run.config.update}["gamma"] == "0.98"
     metrics = [record.metric for record in found if record.HasField("metric")]
-    assert "env_steps" in {metric.step_metric for metric in metrics}
+    assert "global_step" in {metric.step_metric for metric in metrics}
 
 
 @needs_wandb
@@ -117,7 +117,7 @@ def test_two_loggers_are_two_runs(tmp_path: Path) -> None:
         logger.on_train_step(step, {"loss": 0.5})
         logger.close()
     for step, name in enumerate("ab"):
-        assert [row["env_steps"] for row in rows(tmp_path / name)] == [step]
+        assert [row["global_step"] for row in rows(tmp_path / name)] == [step]
 
 
 @needs_wandb

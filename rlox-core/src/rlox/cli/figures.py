@@ -21,7 +21,6 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 INK, MUTED, GRID = "#222222", "#6b6b6b", "#e6e6e6"
 
-AXES = {"env_steps": "env steps", "seconds": "seconds of training"}
 
 STYLE = {
     "font.family": ["DejaVu Sans"],
@@ -96,14 +95,21 @@ def _draw_panel(panel: Any, groups: Sequence[Group], colours: dict[str, int], x:
             grid, estimate.value, color=colour, linewidth=2, zorder=3,
             label=f"{group.label} ({runs})", solid_capstyle="round",
         )  # fmt: skip
-    panel.set_xlabel(AXES[x])
+    panel.set_xlabel(_x_label(groups, x))
     panel.xaxis.set_major_locator(MaxNLocator(6))
-    if x == "env_steps":
+    if x == "steps":
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
     panel.grid(axis="y", color=GRID, linewidth=0.8)
     panel.set_axisbelow(True)
     panel.margins(x=0.01)
     panel.legend(loc="best", fontsize=9)
+
+
+def _x_label(groups: Sequence[Group], x: XAxis) -> str:
+    if x == "seconds":
+        return "seconds of training"
+    units = dict.fromkeys(curve.unit for group in groups for curve in group.curves)
+    return " or ".join(unit.replace("_", " ") for unit in units)
 
 
 def final_scores(groups: Sequence[Group]) -> list[tuple[str, str, str, str, str]]:

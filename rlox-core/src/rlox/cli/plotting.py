@@ -32,7 +32,7 @@ def plot_command(
         str,
         typer.Option(help="What to draw, as eval/mean_reward for the evaluations.", metavar="NAME"),
     ] = "mean_reward",
-    x: Annotated[XAxis, typer.Option(help="What to draw it over.")] = "env_steps",
+    x: Annotated[XAxis, typer.Option(help="What to draw it over.")] = "steps",
     out: Annotated[
         list[Path] | None,
         typer.Option(

@@ -14,7 +14,7 @@ __all__ = ["MLflowLogger"]
 
 
 class MLflowLogger(LoggerCallback):
-    """An MLflow run with the metrics ``train/<metric>`` and ``eval/<metric>`` over env steps.
+    """An MLflow run with the metrics ``train/<metric>`` and ``eval/<metric>`` over steps.
 
     It goes through a client of its own and leaves MLflow's active run alone. Values that are not
     finite are left out.

@@ -14,7 +14,7 @@ __all__ = ["WandbLogger"]
 class WandbLogger(LoggerCallback):
     """A Weights & Biases run with the metrics ``train/<metric>`` and ``eval/<metric>``.
 
-    Their x axis is the metric ``env_steps``, so that a resumed run, whose env steps go back to the
+    Their x axis is the metric ``global_step``, so that a resumed run, whose steps go back to the
     checkpoint's, loses no rows. Values that are not finite are left out.
 
     Args:
@@ -31,8 +31,8 @@ class WandbLogger(LoggerCallback):
         wandb = import_extra("wandb", "WandbLogger", "wandb")
         self.run: Any = wandb.init(project=project, **{"reinit": "create_new", **init})
         """The run, for what a logger does not do: ``logger.run.log_artifact(...)``."""
-        self.run.define_metric("env_steps")
-        self.run.define_metric("*", step_metric="env_steps")
+        self.run.define_metric("global_step")
+        self.run.define_metric("*", step_metric="global_step")
 
     def on_train_step(self, step: int, metrics: Metrics) -> None:
         """Log a row of ``train`` metrics."""
@@ -44,7 +44,7 @@ class WandbLogger(LoggerCallback):
 
     def _log(self, kind: str, step: int, metrics: Metrics) -> None:
         values = {f"{kind}/{name}": v for name, v in metrics.items() if math.isfinite(v)}
-        self.run.log({"env_steps": step, **values})
+        self.run.log({"global_step": step, **values})
 
     def close(self) -> None:
         """Finish the run: upload what is pending."""
