@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 
@@ -71,6 +71,9 @@ class ChosenReplayLearner:
     learner: ReplayLearner
     backend: str
     reason: str
+
+    releases_gil: ClassVar[bool] = False
+    """Between the steps, acting and storing transitions are Python's work."""
 
     def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
         """Do one of the task's steps; see :class:`ReplayLearner`."""

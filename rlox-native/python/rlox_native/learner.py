@@ -66,7 +66,7 @@ class NativeLearner:
     @property
     def releases_gil(self) -> bool:
         """Whether the envs are stepped in Rust too; see ``rlox.learners.Learner``."""
-        return self._rollouts is not None
+        return isinstance(self._collector, NativeRollouts)
 
     def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
         """Act in Rust, and step native envs there too; see ``rlox.learners.Learner``."""
