@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from rlox import cli
 from rlox.batch import RolloutBatch
 from rlox.callbacks import Callback
 from rlox.errors import BackendError
@@ -238,3 +241,29 @@ def test_native_refuses_what_it_cannot_do() -> None:
     frozen.critic.requires_grad_(False)
     with pytest.raises(BackendError, match="some are frozen"):
         PPO("CartPole-v1", policy=frozen, backend="native")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("", "native (the fastest there is)"),
+        ("recurrent: lstm", "torch (not native: it learns the default MLP policies"),
+        ("backend: torch", "torch (as configured)"),
+    ],
+)
+def test_explain_tells_which_backend_learns_and_why(
+    options: str,
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """For an env and a config file, without training."""
+    config = tmp_path / "config.yaml"
+    config.write_text(options or "{}", encoding="utf-8")
+    arguments = ["explain", "ppo", "--env", "CartPole-v1", "--config", str(config)]
+    monkeypatch.setattr(sys, "argv", ["rlox", *arguments])
+    with pytest.raises(SystemExit):
+        cli.main()
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("learner ")]
+    assert line.removeprefix("learner").strip().startswith(reason)

@@ -188,6 +188,7 @@ def write_reference() -> None:
         "cli-eval": table(("flag", "default", "meaning"), command_flags("eval")),
         "cli-plot": table(("flag", "default", "meaning"), command_flags("plot")),
         "cli-bench": table(("flag", "default", "meaning"), command_flags("bench")),
+        "cli-explain": table(("flag", "default", "meaning"), command_flags("explain")),
         "cli-list": table(("flag", "default", "meaning"), command_flags("list")),
     }
     fragments |= {f"config-{name}": config_table(name) for name in list_algorithms()}

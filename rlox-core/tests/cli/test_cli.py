@@ -463,6 +463,14 @@ def test_explain_shows_paper_distribution_and_every_option(run: Run, counting: M
     )
 
 
+def test_explain_tells_the_learner_for_an_env(run: Run) -> None:
+    """The line is there for an env only, and options without one are refused."""
+    shown = run("explain", "counting", "--env", "CartPole-v1").out.splitlines()
+    assert "learner there is no choice" in [" ".join(line.split()) for line in shown]
+    assert "learner" not in run("explain", "counting").out
+    assert "pass --env too" in run("explain", "counting", "--config", "a.yaml").err
+
+
 def test_version(run: Run) -> None:
     """--version prints the version of rlox."""
     assert run("--version") == (0, f"rlox {rlox.__version__}\n", "")

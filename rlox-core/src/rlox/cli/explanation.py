@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from rlox import registry
 from rlox.cli.flags import default_text, documentation
 from rlox.cli.output import console, print_pairs, print_table
+from rlox.errors import ConfigError
 
 __all__ = ["explain_command"]
 
@@ -18,8 +20,18 @@ WIDE = 140
 
 def explain_command(
     algorithm: Annotated[str, typer.Argument(help="A name that `rlox list` shows.")],
+    env: Annotated[
+        str | None,
+        typer.Option(help="Id of an env: show what would learn there, and why.", metavar="ID"),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="With --env, YAML or JSON file with options.", metavar="FILE"),
+    ] = None,
 ) -> None:
     """Show an algorithm's paper, its distribution and all its options."""
+    if config is not None and env is None:
+        raise ConfigError("--config says how to train on an env; pass --env too")
     spec = registry.spec(algorithm)
     registration = registry.get_registry().get("rlox_algorithms", algorithm)
     print_pairs(
@@ -28,6 +40,7 @@ def explain_command(
             "paper": spec.paper or "-",
             "distribution": registration.distribution,
             "needs": ", ".join(spec.needs),
+            **({} if env is None else {"learner": _learner(algorithm, env, config)}),
         }
     )
     options = {
@@ -52,3 +65,9 @@ def explain_command(
             ],
             whole=("option", "default"),
         )
+
+
+def _learner(algorithm: str, env: str, config: Path | None) -> str:
+    """Return the learner backend that a training on ``env`` takes, and the reason."""
+    with registry.make(algorithm, env, config=config) as made:
+        return "there is no choice" if made.learner is None else str(made.learner)
