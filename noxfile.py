@@ -135,15 +135,10 @@ def architecture(session: nox.Session) -> None:
 def integration(session: nox.Session) -> None:
     """All distributions together: plugins, Rust kernels against NumPy's, the peers' numbers."""
     sync(session, "--group", "test", "--group", "benchmark")
+    elsewhere = ("learning", "test_architecture.py", "test_docs.py")
     session.run(
-        "pytest", "tests/test_plugins.py", "tests/test_kernels_agree.py",
-        "tests/test_resume.py", "tests/test_sweep_in_threads.py", "tests/test_bench.py",
-        "tests/test_native_learner.py", "tests/test_native_rollouts.py",
-        "tests/test_ppo_against_stable_baselines3.py",
-        "tests/test_offline_against_d3rlpy.py",
-        "tests/test_offline_to_online.py",
-        "tests/test_offpolicy_against_stable_baselines3.py",
-        "tests/test_preprocessing_against_stable_baselines3.py", *session.posargs,
+        "pytest", "tests", *(f"--ignore=tests/{name}" for name in elsewhere),
+        "rlox-offline/tests/test_streamed.py", *session.posargs,
     )  # fmt: skip
 
 

@@ -12,6 +12,8 @@ import rlox
 from gymnasium.wrappers import TransformObservation
 
 ENV_STEPS = 200_000
+OPTIONS = {"normalize_observations": True}
+"""Angles are small beside the inputs that the weights are made for."""
 SEEN = [0, 2]
 """Position of the cart and angle of the pole; their velocities are hidden."""
 
@@ -32,7 +34,8 @@ def test_a_recurrent_policy_balances_without_velocities(
     """Every seed reaches 450."""
 
     def make(seed: int) -> rlox.Algorithm:
-        return rlox.make("ppo", env=cartpole_without_velocities, seed=seed, recurrent=recurrent)
+        env = cartpole_without_velocities
+        return rlox.make("ppo", env=env, seed=seed, recurrent=recurrent, **OPTIONS)
 
     label = f"ppo_{recurrent}-CartPole-v1-without-velocities"
     assert min(score_seeds(make, label, ENV_STEPS, 450.0)) >= 450
@@ -43,6 +46,6 @@ def test_a_policy_without_memory_does_not(score_seeds: Callable[..., list[float]
     """No seed reaches 200: what the pole does next cannot be told from its angle."""
 
     def make(seed: int) -> rlox.Algorithm:
-        return rlox.make("ppo", env=cartpole_without_velocities, seed=seed)
+        return rlox.make("ppo", env=cartpole_without_velocities, seed=seed, **OPTIONS)
 
     assert max(score_seeds(make, "ppo-CartPole-v1-without-velocities", ENV_STEPS, 200.0)) < 200
