@@ -37,6 +37,7 @@ FACADES = {
     ("rlox", "rlox_onpolicy"): {f"algorithms/{name}.py" for name in ("a2c", "hybrid_ppo", "ppo")},
     ("rlox", "rlox_offpolicy"): {
         "algorithms/ddpg.py",
+        "algorithms/discrete_sac.py",
         "algorithms/dqn.py",
         "algorithms/sac.py",
         "algorithms/td3.py",

@@ -155,6 +155,7 @@ def test_unknown_algorithm_class_is_an_attribute_error() -> None:
         "CQL",
         "DDPG",
         "DQN",
+        "DiscreteSAC",
         "FQE",
         "HybridPPO",
         "IQL",

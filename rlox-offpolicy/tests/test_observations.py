@@ -12,6 +12,7 @@ from gymnasium import spaces
 from rlox.errors import SpaceError
 from rlox.spaces import map_leaves
 from rlox_offpolicy.ddpg import DDPG
+from rlox_offpolicy.discrete_sac import DiscreteSAC
 from rlox_offpolicy.dqn import DQN
 from rlox_offpolicy.sac import SAC
 from rlox_offpolicy.td3 import TD3
@@ -41,7 +42,8 @@ SPACES = {
     "number": spaces.Discrete(5, start=2),
     "pair": spaces.Tuple([spaces.Discrete(3), spaces.Box(-1, 1, (2,))]),
 }
-ALGORITHMS = [DQN, SAC, TD3, DDPG]
+ALGORITHMS = [DQN, DiscreteSAC, SAC, TD3, DDPG]
+DISCRETE = (DQN, DiscreteSAC)
 
 
 class Random(gymnasium.Env[Any, Any]):
@@ -70,7 +72,7 @@ class Random(gymnasium.Env[Any, Any]):
 
 def make(algorithm: Any, space: Any, **options: Any) -> Any:
     """Return a small algorithm over envs of a space."""
-    discrete = algorithm is DQN
+    discrete = algorithm in DISCRETE
     return algorithm(lambda: Random(space, discrete), **{**SMALL, **options})
 
 
@@ -90,9 +92,9 @@ def test_learns_from_any_space(algorithm: Any, space: Any) -> None:
     metrics = made.train(48)
     assert np.isfinite(metrics["q_loss"])
     assert all(not torch.equal(a, b) for a, b in zip(before, nets(made), strict=True))
-    env = Random(space, algorithm is DQN)
+    env = Random(space, algorithm in DISCRETE)
     action = made.predict(space.sample())
-    assert env.action_space.contains(action if algorithm is DQN else action.astype(np.float32))
+    assert env.action_space.contains(action if algorithm in DISCRETE else action.astype(np.float32))
     assert made.evaluate(n_episodes=2).mean_return == 5.0
 
 
@@ -126,7 +128,7 @@ def test_nested_observations_resume_exactly(algorithm: Any, tmp_path: Any) -> No
     made.train(32)
     made.save(tmp_path / "a.safetensors")
     restored = algorithm.from_checkpoint(
-        tmp_path / "a.safetensors", lambda: Random(ROBOT, algorithm is DQN)
+        tmp_path / "a.safetensors", lambda: Random(ROBOT, algorithm in DISCRETE)
     )
     assert all(torch.equal(a, b) for a, b in zip(nets(made), nets(restored), strict=True))
     rows = [

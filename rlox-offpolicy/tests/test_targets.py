@@ -12,6 +12,7 @@ from rlox_offpolicy.targets import (
     at_actions,
     categorical_projection,
     clipped_double_values,
+    expected_soft_values,
     quantile_huber_loss,
     smoothed_actions,
     soft_values,
@@ -146,6 +147,14 @@ def test_soft_values_pay_for_entropy() -> None:
     next_q = torch.tensor([[1.0, 5.0], [2.0, -3.0]])
     log_probs = torch.tensor([-2.0, 4.0])
     close(soft_values(next_q, log_probs, torch.tensor(0.5)), [1.0 + 1.0, -3.0 - 2.0])
+
+
+def test_expected_soft_values_are_sums_over_actions() -> None:
+    """Christodoulou 2019: probabilities ¼ and ¾, minima 1 and 2, α = 2."""
+    next_q = torch.tensor([[[1.0, 4.0]], [[3.0, 2.0]]])
+    log_probs = torch.tensor([[0.25, 0.75]]).log()
+    expected = 0.25 * (1 - 2 * math.log(0.25)) + 0.75 * (2 - 2 * math.log(0.75))
+    close(expected_soft_values(next_q, log_probs, torch.tensor(2.0)), [expected])
 
 
 def test_smoothed_actions_clip_the_noise_and_then_the_action() -> None:

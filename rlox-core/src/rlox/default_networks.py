@@ -18,12 +18,15 @@ from rlox.networks import (
     TwinQNetwork,
 )
 from rlox.nn.encoders import make_encoder
+from rlox.nn.relu import EnsembleMLP, ReluMLP
 
 __all__ = [
     "EncodedCritics",
     "EncodedPolicy",
     "make_critics",
     "make_deterministic_policy",
+    "make_discrete_critics",
+    "make_logits",
     "make_q_network",
     "make_squashed_gaussian",
 ]
@@ -88,6 +91,54 @@ def make_critics(
     encoder, size = _encoder(observation_space, generator)
     critics = TwinQNetwork(size, act_dim, hidden, n_critics=n_critics, generator=generator)
     return critics if encoder is None else EncodedCritics(encoder, critics)
+
+
+def make_logits(
+    observation_space: spaces.Space[Any],
+    n_actions: int,
+    *,
+    hidden: int,
+    generator: torch.Generator | None = None,
+) -> nn.Module:
+    """Return logits (B, A) of a policy for discrete actions.
+
+    Args:
+        observation_space: of one env.
+        n_actions: number of actions A.
+        hidden: width of the two hidden layers.
+        generator: source of the weights; none: torch's global one.
+
+    Raises:
+        SpaceError: the observations have no encoder.
+    """
+    encoder, size = _encoder(observation_space, generator)
+    logits = ReluMLP((size, hidden, hidden, n_actions), generator=generator)
+    return logits if encoder is None else nn.Sequential(encoder, logits)
+
+
+def make_discrete_critics(
+    observation_space: spaces.Space[Any],
+    n_actions: int,
+    *,
+    n_critics: int,
+    hidden: int,
+    generator: torch.Generator | None = None,
+) -> nn.Module:
+    """Return values (K, B, A) of all discrete actions, of K critics with one encoder.
+
+    Args:
+        observation_space: of one env.
+        n_actions: number of actions A.
+        n_critics: number of critics K.
+        hidden: width of the two hidden layers.
+        generator: source of the weights; none: torch's global one.
+
+    Raises:
+        SpaceError: the observations have no encoder.
+    """
+    encoder, size = _encoder(observation_space, generator)
+    critics = EnsembleMLP(n_critics, (size, hidden, hidden, n_actions), generator=generator)
+    return critics if encoder is None else nn.Sequential(encoder, critics)
 
 
 def make_squashed_gaussian(

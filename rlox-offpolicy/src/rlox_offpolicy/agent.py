@@ -10,7 +10,7 @@ from rlox.algorithm import Algorithm
 from rlox.config import UNSET, Config, resolve_config
 from rlox.errors import ConfigError, SpaceError
 from rlox.off_policy import ReplayAgent, fit_to_env
-from rlox.replay_actions import BoxActions
+from rlox.replay_actions import BoxActions, DiscreteActions
 
 from rlox_offpolicy.exploration import (
     Exploration,
@@ -19,7 +19,7 @@ from rlox_offpolicy.exploration import (
     OrnsteinUhlenbeckNoise,
 )
 
-__all__ = ["make_agent", "make_exploration", "require_box", "resolve"]
+__all__ = ["make_agent", "make_exploration", "require_box", "require_discrete", "resolve"]
 
 ConfigT = TypeVar("ConfigT", bound=Config)
 
@@ -123,7 +123,20 @@ def require_box(agent: ReplayAgent, name: str) -> int:
     """
     if not isinstance(agent.actions, BoxActions):
         raise SpaceError(
-            f"{name} needs continuous actions, a Box, got {agent.env.action_space}; DQN takes "
-            "Discrete ones"
+            f"{name} needs continuous actions, a Box, got {agent.env.action_space}; DQN and "
+            "discrete_sac take Discrete ones"
         )
     return int(agent.actions.shape[0])
+
+
+def require_discrete(agent: ReplayAgent, name: str) -> int:
+    """Return the number of actions of the agent's env.
+
+    Raises:
+        SpaceError: the actions are continuous.
+    """
+    if not isinstance(agent.actions, DiscreteActions):
+        raise SpaceError(
+            f"{name} needs Discrete actions, got {agent.env.action_space}; SAC takes a Box"
+        )
+    return agent.actions.count

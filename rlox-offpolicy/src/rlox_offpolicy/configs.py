@@ -19,9 +19,10 @@ from rlox.config import (
 
 from rlox_offpolicy.replay_config import ReplayConfig, changed
 
-__all__ = ["DDPGConfig", "DQNConfig", "SACConfig", "TD3Config"]
+__all__ = ["DDPGConfig", "DQNConfig", "DiscreteSACConfig", "SACConfig", "TD3Config"]
 
 BELLEMARE = "Bellemare et al. 2017"
+CHRISTODOULOU = "Christodoulou 2019"
 DABNEY = "Dabney et al. 2018"
 FUJIMOTO = "Fujimoto et al. 2018"
 HAARNOJA = "Haarnoja et al. 2018b"
@@ -41,6 +42,11 @@ def _refuse_noise_std_without_noise(config: Any) -> None:
         raise ValueError(
             "noise_std needs exploration='gaussian' or 'ornstein-uhlenbeck', got exploration='none'"
         )
+
+
+def _refuse_target_entropy_that_is_not_kept(config: Any) -> None:
+    if not config.auto_entropy and config.target_entropy is not None:
+        raise ValueError("target_entropy needs auto_entropy=True, got auto_entropy=False")
 
 
 class DQNConfig(ReplayConfig):
@@ -180,8 +186,43 @@ class SACConfig(ReplayConfig):
     @model_validator(mode="after")
     def _check_options(self) -> SACConfig:
         _refuse_noise_std_without_noise(self)
-        if not self.auto_entropy and self.target_entropy is not None:
-            raise ValueError("target_entropy needs auto_entropy=True, got auto_entropy=False")
+        _refuse_target_entropy_that_is_not_kept(self)
+        return self
+
+
+class DiscreteSACConfig(ReplayConfig):
+    """Options of SAC for discrete actions."""
+
+    train_freq: int = count(
+        4, unit="env steps", help="env steps between learning, all envs counted",
+        source=f"{CHRISTODOULOU}, appendix",
+    )  # fmt: skip
+    batch_size: int = count(
+        64, unit="transitions", help="size of a batch", source=f"{CHRISTODOULOU}, appendix"
+    )
+    learning_rate: ScheduleValue = schedule(
+        3e-4, help="Adam's step size, of policy, critics and temperature",
+        source=f"{CHRISTODOULOU}, appendix",
+    )  # fmt: skip
+    tau: float = probability(
+        0.005, help="share of the critics in their targets' update", source=f"{HAARNOJA}, table 1"
+    )
+    alpha: float = positive(
+        1.0, help="temperature, or its initial value where it is learnt", unit="return/nats",
+        source="the author's code",
+    )  # fmt: skip
+    auto_entropy: bool = flag(
+        True, help="learn the temperature for the target entropy",
+        source=f"{CHRISTODOULOU}, eq. 11",
+    )  # fmt: skip
+    target_entropy: float | None = coefficient(
+        None, help="entropy to keep; none: 0.98 of log A, the most there is", unit="nats",
+        source="the author's code",
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _check_options(self) -> DiscreteSACConfig:
+        _refuse_target_entropy_that_is_not_kept(self)
         return self
 
 

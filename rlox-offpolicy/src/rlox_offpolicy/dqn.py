@@ -31,13 +31,12 @@ from typing import Any, ClassVar, final
 import numpy as np
 import numpy.typing as npt
 import torch
-from gymnasium import spaces
 from rlox.algorithm import Algorithm
 from rlox.batch import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config import UNSET, Config, Unset
 from rlox.default_networks import make_q_network
-from rlox.errors import ConfigError, SpaceError
+from rlox.errors import ConfigError
 from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
 from rlox.nn import (
@@ -57,7 +56,7 @@ from rlox.terms import mean_terms
 from torch import Tensor, nn
 
 from rlox_offpolicy.action_values import make_action_values
-from rlox_offpolicy.agent import make_agent, resolve
+from rlox_offpolicy.agent import make_agent, require_discrete, resolve
 from rlox_offpolicy.configs import DQNConfig
 from rlox_offpolicy.exploration import EpsilonGreedy
 from rlox_offpolicy.targets import at_actions
@@ -143,9 +142,7 @@ class DQN(Algorithm):
         self.schedules = Schedules(cfg, names, schedules)
         self.agent = make_agent(self, parts["buffer"])
         env = self.agent.env
-        if not isinstance(env.action_space, spaces.Discrete):
-            raise SpaceError(f"DQN needs Discrete actions, got {env.action_space}; SAC takes a Box")
-        self._n_actions = int(env.action_space.n)
+        self._n_actions = require_discrete(self.agent, "DQN")
         self.action_values = make_action_values(cfg, self.agent.device)
         self.network: Any = network or make_q_network(
             env.observation_space,

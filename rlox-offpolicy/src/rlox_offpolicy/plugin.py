@@ -8,7 +8,7 @@ from rlox.specs import AlgorithmSpec
 
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
-    """Register DDPG, DQN, SAC and TD3."""
+    """Register DDPG, discrete SAC, DQN, SAC and TD3."""
     yield AlgorithmSpec(
         name="dqn",
         summary="Deep Q-learning, with all of Rainbow, C51 and QR-DQN as options.",
@@ -22,6 +22,13 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         config="rlox_offpolicy.configs:SACConfig",
         factory="rlox_offpolicy.sac:SAC",
         paper="https://arxiv.org/abs/1812.05905",
+    )
+    yield AlgorithmSpec(
+        name="discrete_sac",
+        summary="Soft actor-critic for discrete actions.",
+        config="rlox_offpolicy.configs:DiscreteSACConfig",
+        factory="rlox_offpolicy.discrete_sac:DiscreteSAC",
+        paper="https://arxiv.org/abs/1910.07207",
     )
     yield AlgorithmSpec(
         name="td3",

@@ -84,7 +84,7 @@ class SACMetrics:
     """Mean Q(s, a) of the batches."""
     policy_loss: float
     entropy: float
-    """In nats, of actions in [-1, 1]: the mean of -log π(a|s)."""
+    """In nats: the mean of -log π(a|s), of continuous actions in [-1, 1]."""
     alpha: float
     """Temperature."""
     learning_rate: float

@@ -18,6 +18,7 @@ __all__ = [
     "at_actions",
     "categorical_projection",
     "clipped_double_values",
+    "expected_soft_values",
     "quantile_huber_loss",
     "smoothed_actions",
     "soft_values",
@@ -121,17 +122,34 @@ def soft_values(next_q: Tensor, log_probs: Tensor, alpha: Tensor) -> Tensor:
     """Return V̂(s') = min over k of Q'_k(s', a') - α log π(a' | s'), for a' ~ π.
 
     Args:
-        next_q: (K, B) of K target critics.
-        log_probs: (B,) log π(a' | s').
+        next_q: (K, B) of K target critics; (K, B, A) where that is wanted of every action.
+        log_probs: (B,) or (B, A) log π(a' | s').
+        alpha: () temperature.
+
+    Returns:
+        (B,) or (B, A).
+
+    Source:
+        Haarnoja et al. 2018b, "Soft actor-critic algorithms and applications", eq. 3 and sec. 5.
+    """
+    return next_q.amin(0) - alpha * log_probs
+
+
+def expected_soft_values(next_q: Tensor, log_probs: Tensor, alpha: Tensor) -> Tensor:
+    """Return V̂(s') = Σ over a of π(a | s') (min over k of Q'_k(s', a) - α log π(a | s')).
+
+    Args:
+        next_q: (K, B, A) of K target critics.
+        log_probs: (B, A) log π(a | s').
         alpha: () temperature.
 
     Returns:
         (B,)
 
     Source:
-        Haarnoja et al. 2018b, "Soft actor-critic algorithms and applications", eq. 3 and sec. 5.
+        Christodoulou 2019, "Soft actor-critic for discrete action settings", eq. 10.
     """
-    return next_q.amin(0) - alpha * log_probs
+    return (log_probs.exp() * soft_values(next_q, log_probs, alpha)).sum(-1)
 
 
 def smoothed_actions(actions: Tensor, noise: Tensor, clip: float) -> Tensor:

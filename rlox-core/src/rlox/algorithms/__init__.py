@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rlox.algorithms.bc import BC
     from rlox.algorithms.cql import CQL
     from rlox.algorithms.ddpg import DDPG
+    from rlox.algorithms.discrete_sac import DiscreteSAC
     from rlox.algorithms.dqn import DQN
     from rlox.algorithms.fqe import FQE
     from rlox.algorithms.hybrid_ppo import HybridPPO
@@ -33,6 +34,7 @@ __all__ = [
     "SAC",
     "TD3",
     "TD3BC",
+    "DiscreteSAC",
     "HybridPPO",
 ]
 
@@ -42,6 +44,7 @@ _MODULES = {
     "CQL": "rlox.algorithms.cql",
     "DDPG": "rlox.algorithms.ddpg",
     "DQN": "rlox.algorithms.dqn",
+    "DiscreteSAC": "rlox.algorithms.discrete_sac",
     "FQE": "rlox.algorithms.fqe",
     "HybridPPO": "rlox.algorithms.hybrid_ppo",
     "IQL": "rlox.algorithms.iql",

@@ -1,0 +1,226 @@
+"""Soft actor-critic for discrete actions (Christodoulou 2019, algorithm 1; arXiv 1910.07207).
+
+What :mod:`rlox_offpolicy.sac` estimates with one sampled action is a sum over all of them here.
+Each gradient step takes a batch from the replay buffer and, with π(s) and Q(s) as vectors,
+
+    V(s') = π(s')ᵀ (min over k of Q'_k(s') - α log π(s'))                  eq. 10
+    y     = r + γ V(s')
+    J_Q   = Σ over k of mean ½ (Q_k(s, a_data) - y)²                       eq. 4
+    J_π   = mean π(s)ᵀ (α log π(s) - min over k of Q_k(s))                 eq. 12
+    J_α   = -mean log α (π(s)ᵀ log π(s) + H̄)                               eq. 11
+
+and moves the lagging critics Q' towards Q. γ is 0 where the task ended.
+
+Deviations from the paper:
+    1. log α is learnt, with log α in the place of α in J_α, as in :mod:`rlox_offpolicy.sac`;
+    2. the lagging critics move by τ each gradient step, where the paper copies every 8000;
+    3. before ``learning_starts`` actions are uniform (the author's code);
+    4. optional: prioritized replay, targets of several steps;
+    5. a value is bootstrapped from the true final observation where an episode was truncated.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy.typing as npt
+import torch
+from rlox.algorithm import Algorithm
+from rlox.batch import TransitionBatch
+from rlox.callbacks import Callback
+from rlox.config import UNSET, Config, Unset
+from rlox.default_networks import make_discrete_critics, make_logits
+from rlox.distributions import Categorical
+from rlox.logging import LoggerCallback
+from rlox.networks import polyak_update
+from rlox.nn import (
+    FlatOptimizer,
+    flush_denormals,
+    load_parts_state,
+    parts_state,
+    torch_threads,
+)
+from rlox.replay_learners import ChosenReplayLearner, ReplayTask, choose_replay_learner
+from rlox.runner import Hooks
+from rlox.schedules import Schedules
+from rlox.terms import mean_terms
+from torch import Tensor, nn
+
+from rlox_offpolicy.agent import make_agent, require_discrete, resolve
+from rlox_offpolicy.configs import DiscreteSACConfig
+from rlox_offpolicy.sac import SACMetrics, SACTerms, Temperature
+from rlox_offpolicy.targets import expected_soft_values, td_targets
+
+__all__ = ["DiscreteSAC"]
+
+
+@final
+class DiscreteSAC(Algorithm):
+    """Soft actor-critic for discrete actions.
+
+    Args:
+        env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
+        n_envs: number of envs stepped together; an env that cannot be copied brings its own.
+        seed: fixes every random draw; none: drawn from entropy.
+        policy: a ``torch.nn.Module`` from observations (B, *shape) to logits (B, A). None: one that
+            fits the env's spaces.
+        critic: a ``torch.nn.Module`` from observations (B, *shape) to action values (K, B, A) of K
+            critics. None: two that fit.
+        buffer: a registered name, or an object with the methods of
+            :class:`rlox.protocols.ReplayBuffer`.
+        logger: receives the metrics of every iteration.
+        callbacks: hooks into training.
+        config: a :class:`DiscreteSACConfig`, a mapping, or the path of a YAML or JSON file.
+        schedules: callables ``env_steps -> value`` for ``learning_rate`` or ``priority_beta``; they
+            win over the config and are not saved in checkpoints.
+        config_kwargs: options of :class:`DiscreteSACConfig`, which win over ``config``.
+
+    Raises:
+        ConfigError: an option is unknown or out of range.
+        EnvError: the env cannot be built.
+        SpaceError: the actions are not discrete, or the observations have no encoder.
+    """
+
+    name: ClassVar[str] = "discrete_sac"
+    config_class: ClassVar[type[Config]] = DiscreteSACConfig
+    learner: ChosenReplayLearner
+
+    def __init__(
+        self,
+        env_id: Any,
+        n_envs: int | Unset = UNSET,
+        seed: int | Unset | None = UNSET,
+        policy: nn.Module | None = None,
+        critic: nn.Module | None = None,
+        buffer: Any = UNSET,
+        logger: LoggerCallback | None = None,
+        callbacks: Iterable[Callback] | None = None,
+        *,
+        config: DiscreteSACConfig | Mapping[str, Any] | str | Path | None = None,
+        schedules: Mapping[str, Callable[[int], float]] | None = None,
+        **config_kwargs: Any,
+    ) -> None:
+        resolved, parts = resolve(
+            DiscreteSACConfig, config, env_id, {"buffer": buffer}, n_envs=n_envs, seed=seed,
+            **config_kwargs,
+        )  # fmt: skip
+        super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
+        cfg: DiscreteSACConfig = self.config
+        self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
+        self.agent = make_agent(self, parts["buffer"])
+        space, n_actions = self.agent.env.observation_space, require_discrete(self.agent, self.name)
+        sizes: Any = {"hidden": cfg.hidden, "generator": self.streams.torch("policy")}
+        self.policy: Any = policy or make_logits(space, n_actions, **sizes)
+        self.critic: Any = critic or make_discrete_critics(space, n_actions, n_critics=2, **sizes)
+        device = self.agent.device
+        self.policy.to(device)
+        self.critic.to(device)
+        self.target = copy.deepcopy(self.critic).requires_grad_(False)
+        self.temperature = Temperature(cfg.alpha).to(device)
+        self.target_entropy = (
+            0.98 * math.log(n_actions) if cfg.target_entropy is None else cfg.target_entropy
+        )
+        adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
+        self.policy_optimizer = FlatOptimizer(self.policy, adam)
+        self.critic_optimizer = FlatOptimizer(self.critic, adam)
+        self.alpha_optimizer = FlatOptimizer(self.temperature, adam)
+        self._parts = {
+            "policy": self.policy,
+            "critic": self.critic,
+            "target": self.target,
+            "temperature": self.temperature,
+            "policy_optimizer": self.policy_optimizer,
+            "critic_optimizer": self.critic_optimizer,
+            "alpha_optimizer": self.alpha_optimizer,
+            "agent": self.agent,
+        }
+        task = ReplayTask(self.name, cfg, self.agent, self._parts, {"all": self._learn})
+        self.learner = choose_replay_learner(cfg.backend, task)
+
+    def iterate(self, hooks: Hooks) -> SACMetrics:
+        """Step the envs for one iteration and learn whenever gradient steps are due."""
+        rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
+        self.agent.set_beta(rates["priority_beta"])
+        collected: list[SACTerms] = []
+        with torch_threads(self.config.torch_threads), flush_denormals():
+            for batch in self.agent.batches(self._act, hooks):
+                collected.append(self.learner.step("all", batch, rates["learning_rate"]))
+                hooks.train_batch(lambda: mean_terms(SACTerms, collected[-1:]))
+        statistics = self.agent.collector.statistics
+        return SACMetrics(
+            mean_reward=statistics.mean_return,
+            mean_episode_length=statistics.mean_length,
+            episodes=float(statistics.finished),
+            learning_rate=rates["learning_rate"],
+            **mean_terms(SACTerms, collected),
+        )
+
+    def _learn(self, batch: TransitionBatch, learning_rate: float) -> SACTerms:
+        cfg: DiscreteSACConfig = self.config
+        alpha = self.temperature.value()
+
+        with torch.no_grad():
+            next_log_probs = self.policy(batch.next_obs).log_softmax(-1)
+            next_values = expected_soft_values(self.target(batch.next_obs), next_log_probs, alpha)
+            targets = td_targets(batch.rewards, batch.discounts, next_values)
+        all_q = self.critic(batch.obs)
+        q = all_q.gather(-1, batch.actions.expand(len(all_q), -1, -1)).squeeze(-1)
+        errors = q - targets
+        q_loss = 0.5 * (batch.weights * errors.square()).mean(-1).sum()
+        self.critic_optimizer.step(q_loss, learning_rate)
+
+        log_probs = self.policy(batch.obs).log_softmax(-1)
+        probs = log_probs.exp()
+        with torch.no_grad():
+            values = self.critic(batch.obs).amin(0)
+        policy_loss = (probs * (alpha * log_probs - values)).sum(-1).mean()
+        self.policy_optimizer.step(policy_loss, learning_rate)
+
+        entropy = -(probs * log_probs).detach().sum(-1).mean()
+        if cfg.auto_entropy:
+            alpha_loss = self.temperature.log_alpha * (entropy - self.target_entropy)
+            self.alpha_optimizer.step(alpha_loss, learning_rate)
+
+        polyak_update(self.critic, self.target, cfg.tau)
+        self.agent.set_priorities(errors)
+        return SACTerms(
+            q_loss=q_loss.detach(),
+            q_value=q.detach().mean(),
+            policy_loss=policy_loss.detach(),
+            entropy=entropy,
+            alpha=alpha,
+        )
+
+    def _act(self, obs: Any) -> npt.NDArray[Any]:
+        return self._sample(obs, "actions")
+
+    def _sample(self, obs: Any, stream: str) -> npt.NDArray[Any]:
+        actions, _ = Categorical(self.policy(obs)).sample(self.streams.torch(stream))
+        return actions.cpu().numpy()
+
+    def _mode(self, obs: Any) -> npt.NDArray[Any]:
+        logits: Tensor = self.policy(obs)
+        return logits.argmax(-1).cpu().numpy()
+
+    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
+        """Return an action for one observation, or actions for a batch; see ``Algorithm``.
+
+        Args:
+            obs: one observation or a batch (B, *shape).
+            deterministic: the most probable action; else a sample of the policy.
+        """
+        choose = self._mode if deterministic else partial(self._sample, stream="predict")
+        return self.agent.predict(choose, obs)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return networks, optimisers and agent."""
+        return parts_state(self._parts)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore networks, optimisers and agent."""
+        load_parts_state(self._parts, state)
