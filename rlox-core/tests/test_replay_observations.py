@@ -60,6 +60,20 @@ def test_plain_observations_are_their_own_rows() -> None:
     assert [(o.shape, o.dtype) for o in made] == expected
 
 
+def test_leaves_of_one_dtype_share_it() -> None:
+    """Vectors lie side by side as float32, images as uint8; a part is where its leaf is."""
+    goals = ReplayObservations(spaces.Dict({"a": LEAVES[0], "b": LEAVES[6], "c": LEAVES[1]}))
+    assert (goals.shape, goals.dtype) == ((8,), "float32")
+    assert [goals.part(name) for name in "abc"] == [slice(0, 3), slice(3, 7), slice(7, 8)]
+    images = ReplayObservations(spaces.Tuple([LEAVES[2], LEAVES[3]]))
+    assert (images.shape, images.dtype) == ((63,), "uint8")
+    mixed = ReplayObservations(spaces.Dict({"a": LEAVES[0], "b": LEAVES[4], "c": LEAVES[3]}))
+    assert (mixed.shape, mixed.dtype) == ((12 + 8 + 3,), "uint8")
+    assert mixed.part("b") == slice(12, 20)
+    with pytest.raises(KeyError, match="'d'"):
+        goals.part("d")
+
+
 def test_copies_do_not_change_with_their_source() -> None:
     """What an env writes into its arrays later is not in them."""
     space = spaces.Dict({"a": LEAVES[0], "b": LEAVES[2]})

@@ -55,7 +55,7 @@ class BufferOptions:
     obs_shape: tuple[int, ...]
     """Of one observation."""
     obs_dtype: str
-    """``"float32"``; ``"uint8"`` for images and for the bytes of nested observations, see
+    """``"float32"``; ``"uint8"`` for images and for nested observations of several dtypes, see
     :mod:`rlox.replay_observations`; ``"int64"`` for discrete ones."""
     act_shape: tuple[int, ...]
     """Of one action; (1,) for a discrete one."""
