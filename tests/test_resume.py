@@ -31,8 +31,12 @@ ENVS = ("CartPole-v1", "Pendulum-v1")
 
 REPLAY = ("--hidden", 8, "--train-freq", 64, "--gradient-steps", 4, "--save-replay-buffer")
 
+QUANTILES = ("--distributional", "qr-dqn", "--n-quantiles", 5)
+
 RUNS = [(algorithm, env, options) for algorithm, options in OPTIONS.items() for env in ENVS] + [
     ("dqn", "CartPole-v1", (*REPLAY, "--buffer", "prioritized", "--n-step", 3)),
+    ("dqn", "CartPole-v1", (*REPLAY, "--noisy", *QUANTILES)),
+    ("discrete_sac", "CartPole-v1", REPLAY),
     ("sac", "Pendulum-v1", REPLAY),
     ("td3", "Pendulum-v1", (*REPLAY, "--n-envs", 2)),
     ("ddpg", "Pendulum-v1", REPLAY),
@@ -116,7 +120,9 @@ def scalars(folder: str) -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "env", "options"), RUNS, ids=[f"{run[0]}-{run[1]}" for run in RUNS]
+    ("algorithm", "env", "options"),
+    RUNS,
+    ids=[f"{run[0]}-{run[1]}-{i}" for i, run in enumerate(RUNS)],
 )
 def test_killed_and_resumed_run_equals_the_uninterrupted_one(
     algorithm: str, env: str, options: tuple[Any, ...], processes: list[subprocess.Popen[str]]
@@ -128,6 +134,36 @@ def test_killed_and_resumed_run_equals_the_uninterrupted_one(
         "--logger", "jsonl", "--logger", "csv",
         *(("--logger", "tensorboard") if env == ENVS[0] else ()),
     )  # fmt: skip
+    kill_at_random(command, processes)
+    finish_both(command, processes)
+    assert result("cut") == result("whole")
+
+
+@pytest.mark.parametrize(("algorithm", "env"), [("dqn", ENVS[0]), ("sac", ENVS[1])])
+def test_without_its_buffer_a_killed_run_loses_nothing_before_its_checkpoint(
+    algorithm: str, env: str, processes: list[subprocess.Popen[str]]
+) -> None:
+    """Up to there the logs are the uninterrupted run's; what follows learns from a new buffer."""
+    options = [option for option in REPLAY if option != "--save-replay-buffer"]
+    command = (
+        "train", algorithm, "--env", env, *options, "--learning-starts", 200,
+        "--total-timesteps", 8_000, "--checkpoint-freq", 1_000, "--quiet", "--logger", "jsonl",
+    )  # fmt: skip
+    kill_at_random(command, processes)
+    saved = max(checkpoint.steps_of(path) for path in Path("cut").glob("checkpoints/step-*"))
+    assert 1_000 <= saved < 8_000
+    finish_both(command, processes)
+    cut, whole = metrics("cut"), metrics("whole")
+    before = [row for row in whole if row["step"] <= saved]
+    assert cut[: len(before)] == before
+    assert [row["step"] for row in cut] == [row["step"] for row in whole]
+    assert [row["q_loss"] is None for row in cut] == [row["q_loss"] is None for row in whole]
+    assert cut[-1]["q_loss"] is not None
+    assert json.loads(Path("cut/run.json").read_text())["status"] == "finished"
+
+
+def kill_at_random(command: tuple[object, ...], processes: list[subprocess.Popen[str]]) -> None:
+    """Start a run in the folder ``cut`` and kill it at a random moment after a checkpoint."""
     killed = start(*command, "--run-dir", "cut")
     processes.append(killed)
     deadline = time.monotonic() + 100
@@ -139,11 +175,25 @@ def test_killed_and_resumed_run_equals_the_uninterrupted_one(
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     assert json.loads(Path("cut/run.json").read_text())["status"] == "running"
+
+
+def finish_both(command: tuple[object, ...], processes: list[subprocess.Popen[str]]) -> None:
+    """Resume the killed run, and do the same without interruption in the folder ``whole``."""
     for arguments in (("resume", "cut", "--quiet"), (*command, "--run-dir", "whole")):
         process = start(*arguments)
         processes.append(process)
         finish(process)
-    assert result("cut") == result("whole")
+
+
+def metrics(folder: str) -> list[dict[str, Any]]:
+    """Return a run's rows of training metrics without the columns of time."""
+    lines = Path(folder, "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    return [
+        {k: v for k, v in row.items() if k != "env_steps_per_second"}
+        for row in rows
+        if row["kind"] == "train"
+    ]
 
 
 def test_threads_outside_of_training_change_nothing() -> None:
