@@ -76,6 +76,7 @@ API = {
     "rlox.replay_collector": "from envs to replay buffers",
     "rlox.replay_observations": "observations as replay buffers keep them",
     "rlox.replay_actions": "actions as replay buffers keep them",
+    "rlox.goals": "envs that ask for goals",
     "rlox.buffers": "replay buffers by name",
     "rlox.default_networks": "networks that fit an env's spaces",
     "rlox.terms": "from gradient steps to metrics",

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+
 from rlox import kernels
 from rlox.errors import ConfigError
 from rlox.protocols import ReplayBuffer
@@ -15,6 +17,7 @@ from rlox.specs import BufferSpec, resolve
 __all__ = [
     "BufferOptions",
     "GoalOptions",
+    "cut_episodes",
     "her_buffer",
     "make_buffer",
     "prioritized_buffer",
@@ -142,6 +145,23 @@ def her_buffer(options: BufferOptions) -> ReplayBuffer:
         seed=options.seed,
     )
     return cast("ReplayBuffer", made)
+
+
+def cut_episodes(state: dict[str, Any], n_envs: int) -> dict[str, Any]:
+    """Return a saved buffer whose episodes under way are truncated at their newest steps.
+
+    Args:
+        state: what a buffer of rlox, or one with the same keys, returned; of others it stays as it
+            is.
+        n_envs: envs that were pushed in turn.
+    """
+    if not {"terminated", "truncated", "position"} <= state.keys() or not len(state["truncated"]):
+        return state
+    count = len(state["truncated"])
+    newest = (int(state["position"][0]) - 1 - np.arange(min(n_envs, count))) % count
+    truncated = np.array(state["truncated"], np.bool_)
+    truncated[newest] |= ~np.asarray(state["terminated"], np.bool_)[newest]
+    return {**state, "truncated": truncated}
 
 
 def make_buffer(buffer: Any, options: BufferOptions) -> ReplayBuffer:

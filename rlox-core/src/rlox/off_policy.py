@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar, cast
+from contextlib import ExitStack
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +13,10 @@ from torch import Tensor
 
 from rlox.acting import predict
 from rlox.batch import TransitionBatch
-from rlox.buffers import BufferOptions, make_buffer
+from rlox.buffers import BufferOptions, cut_episodes, make_buffer
 from rlox.clock import Clock
-from rlox.config import Config
-from rlox.envs import fixed_env_count
 from rlox.errors import CheckpointError, ConfigError
+from rlox.goals import find_goals
 from rlox.gym_vec_env import Vectorization
 from rlox.nn import find_device, torch_threads
 from rlox.protocols import OnPolicyActor, PrioritizedBuffer, StatefulBuffer
@@ -28,9 +28,7 @@ from rlox.seeding import SeedStreams
 from rlox.session import EnvSession
 from rlox.spaces import map_leaves
 
-__all__ = ["Choose", "ReplayAgent", "fit_to_env"]
-
-ConfigT = TypeVar("ConfigT", bound=Config)
+__all__ = ["Choose", "ReplayAgent"]
 
 Choose = Callable[[Any], npt.NDArray[Any]]
 """From (N, *shape) observations, of a nested space a dict of them by leaf name, to (N,) or
@@ -54,6 +52,8 @@ class ReplayAgent:
         priority_alpha: exponent α of a prioritized buffer.
         n_step: steps that a transition of a buffer made here spans.
         gamma: discount in [0, 1].
+        n_sampled_goal: of a buffer ``"her"``, see :mod:`rlox.goals`.
+        goal_selection_strategy: likewise.
         batch_size: transitions B in a batch.
         learning_starts: transitions to store before the first batch, in env steps.
         train_freq: env steps between learning.
@@ -84,6 +84,8 @@ class ReplayAgent:
         priority_alpha: float = 0.6,
         n_step: int = 1,
         gamma: float = 0.99,
+        n_sampled_goal: int = 4,
+        goal_selection_strategy: str = "future",
         batch_size: int = 256,
         learning_starts: int = 1_000,
         train_freq: int = 1,
@@ -114,6 +116,16 @@ class ReplayAgent:
         self.actions: DiscreteActions | BoxActions = make_actions(self.env.action_space)
         self._vector_steps = -(-steps_per_iteration // self.env.n_envs)
         self.observations = ReplayObservations(self.env.observation_space)
+        self._resources = ExitStack()
+        goals = None
+        if buffer == "her":
+            goals = find_goals(
+                env,
+                self.env.observation_space,
+                n_sampled_goal=n_sampled_goal,
+                goal_selection_strategy=goal_selection_strategy,
+                resources=self._resources,
+            )
         self.buffer = make_buffer(
             buffer,
             BufferOptions(
@@ -127,6 +139,7 @@ class ReplayAgent:
                 gamma=gamma,
                 priority_alpha=priority_alpha,
                 seed=streams.seeds("replay", 1)[0],
+                goals=goals,
             ),
         )
         self.prioritized = isinstance(self.buffer, PrioritizedBuffer)
@@ -234,6 +247,7 @@ class ReplayAgent:
     def close(self) -> None:
         """Free the resources of the envs that were made here."""
         self.collector.close()
+        self._resources.close()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the collector and, where it is to be saved, the buffer."""
@@ -247,12 +261,13 @@ class ReplayAgent:
         """Restore the collector and the buffer.
 
         Without a saved buffer, learning goes on once ``learning_starts`` new transitions are
-        stored; the policy collects them.
+        stored; the policy collects them. With one, the episodes that were under way are cut where
+        the envs begin new ones.
 
         Raises:
             CheckpointError: the buffer was saved and this one cannot take it over.
         """
-        self.collector.load_state_dict(state["collector"])
+        exact = self.collector.load_state_dict(state["collector"])
         if state["buffer"] is None:
             return
         if not isinstance(self.buffer, StatefulBuffer):
@@ -260,7 +275,8 @@ class ReplayAgent:
                 "the checkpoint holds a replay buffer, which needs a buffer with set_state, got "
                 f"{type(self.buffer).__name__}"
             )
-        self.buffer.set_state(dict(state["buffer"]))
+        stored = dict(state["buffer"])
+        self.buffer.set_state(stored if exact else cut_episodes(stored, self.env.n_envs))
         self._stored = int(state["stored"])
 
 
@@ -276,16 +292,3 @@ class _InEnvUnits:
         if isinstance(self._actions, BoxActions):
             actions = self._actions.to_env(actions)
         return torch.from_numpy(actions)
-
-
-def fit_to_env(config: ConfigT, env: Any) -> ConfigT:
-    """Return the config with the number of envs that ``env`` is, where it cannot be copied.
-
-    Args:
-        config: has the field ``n_envs``.
-        env: what the user passed as env.
-    """
-    count = fixed_env_count(env)
-    if count is None or "n_envs" in config.model_fields_set:
-        return config
-    return config.replace(n_envs=count)

@@ -100,12 +100,17 @@ class ReplayCollector:
         self.count_episodes()
         return {**self._session.state_dict(), "episode_start": self.episode_start.copy()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state; an env without one starts new episodes at the next step."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> bool:
+        """Restore the state; an env without one starts new episodes at the next step.
+
+        Returns:
+            Whether the envs go on exactly where they were.
+        """
         exact = self._session.load_state_dict(state)
         started = np.array(state["episode_start"], np.bool_)
         self.episode_start = started if exact else np.ones_like(started)
         self._rewards, self._ended = [], []
+        return exact
 
 
 def _require_finite(leaf: npt.NDArray[Any]) -> None:

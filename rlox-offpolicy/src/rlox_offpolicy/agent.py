@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from rlox.algorithm import Algorithm
 from rlox.config import UNSET, Config, resolve_config
+from rlox.envs import fixed_env_count
 from rlox.errors import ConfigError, SpaceError
-from rlox.off_policy import ReplayAgent, fit_to_env
+from rlox.off_policy import ReplayAgent
 from rlox.replay_actions import BoxActions, DiscreteActions
 
 from rlox_offpolicy.exploration import (
@@ -47,7 +48,15 @@ def resolve(
     objects = {
         name: None if name in names or part is UNSET else part for name, part in parts.items()
     }
-    return fit_to_env(resolve_config(cls, config, **options, **names), env), objects
+    return _fit_to_env(resolve_config(cls, config, **options, **names), env), objects
+
+
+def _fit_to_env(config: ConfigT, env: Any) -> ConfigT:
+    """Return the config with the number of envs that ``env`` is, where it cannot be copied."""
+    count = fixed_env_count(env)
+    if count is None or "n_envs" in config.model_fields_set:
+        return config
+    return config.replace(n_envs=count)
 
 
 def make_agent(algorithm: Algorithm, buffer: Any = None) -> ReplayAgent:
@@ -76,6 +85,8 @@ def make_agent(algorithm: Algorithm, buffer: Any = None) -> ReplayAgent:
         priority_alpha=cfg.priority_alpha,
         n_step=cfg.n_step,
         gamma=cfg.gamma,
+        n_sampled_goal=cfg.n_sampled_goal,
+        goal_selection_strategy=cfg.goal_selection_strategy,
         batch_size=cfg.batch_size,
         learning_starts=cfg.learning_starts,
         train_freq=cfg.train_freq,

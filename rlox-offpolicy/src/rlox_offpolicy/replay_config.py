@@ -9,6 +9,7 @@ from pydantic import model_validator
 from rlox.config import (
     Config,
     ScheduleValue,
+    choice,
     count,
     discount,
     flag,
@@ -21,6 +22,7 @@ from rlox.options import BACKEND, DEVICE, ENV_BACKEND, SEED, TORCH_THREADS, VECT
 
 __all__ = ["ReplayConfig", "changed"]
 
+ANDRYCHOWICZ = "Andrychowicz et al. 2017"
 HAARNOJA = "Haarnoja et al. 2018b"
 LILLICRAP = "Lillicrap et al. 2016"
 MNIH = "Mnih et al. 2015"
@@ -53,6 +55,14 @@ class ReplayConfig(Config):
     priority_beta: ScheduleValue = schedule(
         "linear(0.4, 1.0)", help="exponent β of the weights of a prioritized buffer",
         source=f"{SCHAUL}, table 3",
+    )  # fmt: skip
+    n_sampled_goal: int = count(
+        4, unit="transitions", source=f"{ANDRYCHOWICZ}, sec. 4.5",
+        help="transitions that buffer='her' gives another goal, for each that keeps its own",
+    )  # fmt: skip
+    goal_selection_strategy: Literal["future", "final", "episode"] = choice(
+        "future", help="which goal that its episode reached a transition of buffer='her' gets",
+        source=f"{ANDRYCHOWICZ}, sec. 4.5",
     )  # fmt: skip
     learning_starts: int = count(
         1_000, ge=0, unit="env steps", source="softlearning",
@@ -104,10 +114,16 @@ class ReplayConfig(Config):
                 f"learning_starts {self.learning_starts} exceeds buffer_size {self.buffer_size}: "
                 "the first transitions would be lost unseen; lower it or enlarge the buffer"
             )
-        if self.buffer == "uniform":
-            for name in ("priority_alpha", "priority_beta"):
-                if changed(self, name):
-                    raise ValueError(f"{name} needs buffer='prioritized', got buffer='uniform'")
+        owners = {"priority_alpha": "prioritized", "priority_beta": "prioritized"}
+        owners |= {"n_sampled_goal": "her", "goal_selection_strategy": "her"}
+        for name, owner in owners.items():
+            if self.buffer in {"uniform", *owners.values()} - {owner} and changed(self, name):
+                raise ValueError(f"{name} needs buffer='{owner}', got buffer='{self.buffer}'")
+        if self.buffer == "her" and self.n_step > 1:
+            raise ValueError(
+                f"buffer='her' gives transitions of one step other goals, got n_step={self.n_step}"
+                "; set n_step=1"
+            )
         return self
 
 
