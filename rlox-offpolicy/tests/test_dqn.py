@@ -269,6 +269,28 @@ def test_resuming_without_the_buffer_fills_it_anew(tmp_path: Path) -> None:
     assert restored.clock.gradient_steps > steps
 
 
+def test_targets_of_several_steps_end_where_a_resumed_run_begins_anew(tmp_path: Path) -> None:
+    """Gymnasium envs cannot tell their state: no target reaches from before into a new episode."""
+    options: dict[str, Any] = {"n_step": 3, "gamma": 0.5, "save_replay_buffer": True}
+    dqn = make(Scripted, **options, steps_per_iteration=8)
+    dqn.train(8)
+    dqn.save(tmp_path / "dqn.safetensors")
+
+    class Later(Scripted):
+        count = 1_000
+
+    restored = DQN.from_checkpoint(tmp_path / "dqn.safetensors", Later)
+    restored.train(8)
+    last = dqn.agent.buffer.state()["obs"][-1, 0]
+    assert restored.agent.buffer.state()["truncated"][7]
+    restored.agent.batch_size = 200
+    batch = restored.agent._draw()
+    rows = [i for i in range(200) if float(batch.obs[i, 0]) == last]
+    assert rows
+    assert all(float(batch.next_obs[i, 0]) == last + 1 for i in rows)
+    assert all(float(batch.discounts[i]) == 0.5 for i in rows)
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

@@ -29,6 +29,14 @@ TASKS: list[Any] = [
     pytest.param("a2c", "CartPole-v1", 500_000, 450.0, None, id="a2c-CartPole-v1"),
     pytest.param("dqn", "CartPole-v1", 50_000, 475.0, None, id="dqn-CartPole-v1"),
     pytest.param(
+        "discrete_sac",
+        "CartPole-v1",
+        50_000,
+        475.0,
+        "examples/discrete-sac-cartpole.yaml",
+        id="discrete_sac-CartPole-v1",
+    ),
+    pytest.param(
         "sac", "Pendulum-v1", 20_000, -200.0, "examples/sac-pendulum.yaml", id="sac-Pendulum-v1"
     ),
     pytest.param(

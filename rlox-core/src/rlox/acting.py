@@ -20,9 +20,11 @@ from rlox.errors import SpaceError
 from rlox.masks import MASK_KEY
 from rlox.observations import ObservationRows
 from rlox.protocols import OnPolicyActor, RecurrentActor
+from rlox.replay_actions import BoxActions, DiscreteActions
 from rlox.spaces import map_leaves
 
 __all__ = [
+    "InEnvUnits",
     "drawing_from",
     "evaluate_actions",
     "predict",
@@ -216,3 +218,23 @@ def drawing_from(generator: torch.Generator | None, policy: Any) -> Iterator[Non
         yield
     finally:
         policy.generator = before
+
+
+class InEnvUnits:
+    """A policy as :func:`predict` takes them: continuous actions in the env's own units.
+
+    Args:
+        choose: from observations to actions as replay buffers keep them.
+        actions: how they are kept.
+    """
+
+    def __init__(self, choose: Callable[[Any], Any], actions: DiscreteActions | BoxActions) -> None:
+        self._choose = choose
+        self._actions = actions
+
+    def deterministic(self, obs: Any) -> Tensor:
+        """Return the chosen actions, discrete ones counted from 0."""
+        actions = self._choose(obs)
+        if isinstance(self._actions, BoxActions):
+            actions = self._actions.to_env(actions)
+        return torch.from_numpy(actions)

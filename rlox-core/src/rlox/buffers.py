@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -20,6 +22,7 @@ __all__ = [
     "cut_episodes",
     "her_buffer",
     "make_buffer",
+    "mmap_buffer",
     "prioritized_buffer",
     "uniform_buffer",
 ]
@@ -76,6 +79,10 @@ class BufferOptions:
     """Fixes the buffer's draws."""
     goals: GoalOptions | None = None
     """Of an env with goals, whose observations are flat then."""
+    hot_capacity: int = 100_000
+    """Transitions in memory of a buffer that keeps the others in a file."""
+    folder: str | None = None
+    """Where such a buffer has its file; none: the system's folder for temporary files."""
 
 
 def uniform_buffer(options: BufferOptions) -> ReplayBuffer:
@@ -142,6 +149,39 @@ def her_buffer(options: BufferOptions) -> ReplayBuffer:
         obs_dtype=options.obs_dtype,
         act_dtype=options.act_dtype,
         n_envs=options.n_envs,
+        seed=options.seed,
+    )
+    return cast("ReplayBuffer", made)
+
+
+def mmap_buffer(options: BufferOptions) -> ReplayBuffer:
+    """Return a ``rlox.MmapReplayBuffer`` over a new file, which goes when the buffer is closed.
+
+    Raises:
+        ConfigError: transitions are to span several steps, or the folder cannot be written to.
+    """
+    if options.n_step != 1:
+        raise ConfigError(
+            f"buffer 'mmap' keeps transitions of one step, got n_step={options.n_step}; set "
+            "n_step=1"
+        )
+    import rlox
+
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="replay-", suffix=".rlox", dir=options.folder)
+    except OSError as error:
+        raise ConfigError(
+            f"buffer 'mmap' needs a folder to write to, got {options.folder!r}: {error}"
+        ) from None
+    os.close(descriptor)
+    made = rlox.MmapReplayBuffer(
+        min(options.hot_capacity, options.capacity),
+        options.capacity,
+        options.obs_shape,
+        options.act_shape,
+        path,
+        obs_dtype=options.obs_dtype,
+        act_dtype=options.act_dtype,
         seed=options.seed,
     )
     return cast("ReplayBuffer", made)

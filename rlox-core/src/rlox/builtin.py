@@ -81,6 +81,11 @@ def rlox_buffers() -> Iterable[BufferSpec]:
         "rlox.buffers:her_buffer",
     )
     yield BufferSpec(
+        "mmap",
+        "Draws all alike; keeps the older transitions in a file (rlox-native).",
+        "rlox.buffers:mmap_buffer",
+    )
+    yield BufferSpec(
         "prioritized",
         "Draws in proportion to the last absolute TD errors.",
         "rlox.buffers:prioritized_buffer",

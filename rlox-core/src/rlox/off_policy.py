@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from rlox.acting import predict
+from rlox.acting import InEnvUnits, predict
 from rlox.batch import TransitionBatch
 from rlox.buffers import BufferOptions, cut_episodes, make_buffer
 from rlox.clock import Clock
@@ -54,6 +54,8 @@ class ReplayAgent:
         gamma: discount in [0, 1].
         n_sampled_goal: of a buffer ``"her"``, see :mod:`rlox.goals`.
         goal_selection_strategy: likewise.
+        hot_capacity: of a buffer ``"mmap"``, see :class:`rlox.buffers.BufferOptions`.
+        buffer_folder: likewise.
         batch_size: transitions B in a batch.
         learning_starts: transitions to store before the first batch, in env steps.
         train_freq: env steps between learning.
@@ -86,6 +88,8 @@ class ReplayAgent:
         gamma: float = 0.99,
         n_sampled_goal: int = 4,
         goal_selection_strategy: str = "future",
+        hot_capacity: int = 100_000,
+        buffer_folder: str | None = None,
         batch_size: int = 256,
         learning_starts: int = 1_000,
         train_freq: int = 1,
@@ -140,8 +144,12 @@ class ReplayAgent:
                 priority_alpha=priority_alpha,
                 seed=streams.seeds("replay", 1)[0],
                 goals=goals,
+                hot_capacity=hot_capacity,
+                folder=buffer_folder,
             ),
         )
+        if isinstance(buffer, str) and hasattr(self.buffer, "close"):
+            self._resources.callback(self.buffer.close)
         self.prioritized = isinstance(self.buffer, PrioritizedBuffer)
         self._saves_buffer = save_replay_buffer
         if save_replay_buffer and not isinstance(self.buffer, StatefulBuffer):
@@ -236,7 +244,7 @@ class ReplayAgent:
         """
         with torch_threads(self.threads):
             return predict(
-                cast("OnPolicyActor", _InEnvUnits(choose, self.actions)),
+                cast("OnPolicyActor", InEnvUnits(choose, self.actions)),
                 self.env.observation_space,
                 self.env.action_space,
                 obs,
@@ -245,7 +253,7 @@ class ReplayAgent:
             )
 
     def close(self) -> None:
-        """Free the resources of the envs that were made here."""
+        """Free the resources of the envs and of the buffer that were made here."""
         self.collector.close()
         self._resources.close()
 
@@ -278,17 +286,3 @@ class ReplayAgent:
         stored = dict(state["buffer"])
         self.buffer.set_state(stored if exact else cut_episodes(stored, self.env.n_envs))
         self._stored = int(state["stored"])
-
-
-class _InEnvUnits:
-    """A policy as ``acting.predict`` takes them: it scales actions, and counts them from 0."""
-
-    def __init__(self, choose: Choose, actions: DiscreteActions | BoxActions) -> None:
-        self._choose = choose
-        self._actions = actions
-
-    def deterministic(self, obs: Tensor) -> Tensor:
-        actions = self._choose(obs)
-        if isinstance(self._actions, BoxActions):
-            actions = self._actions.to_env(actions)
-        return torch.from_numpy(actions)

@@ -64,6 +64,14 @@ class ReplayConfig(Config):
         "future", help="which goal that its episode reached a transition of buffer='her' gets",
         source=f"{ANDRYCHOWICZ}, sec. 4.5",
     )  # fmt: skip
+    hot_capacity: int = count(
+        100_000, unit="transitions", help="transitions of buffer='mmap' that lie in memory",
+        source="rlox",
+    )  # fmt: skip
+    buffer_folder: str | None = option(
+        None, help="where buffer='mmap' has its file; none: the folder of temporary files",
+        unit="path", source="rlox",
+    )  # fmt: skip
     learning_starts: int = count(
         1_000, ge=0, unit="env steps", source="softlearning",
         help="uniform actions and no learning until so many transitions are stored",
@@ -116,13 +124,14 @@ class ReplayConfig(Config):
             )
         owners = {"priority_alpha": "prioritized", "priority_beta": "prioritized"}
         owners |= {"n_sampled_goal": "her", "goal_selection_strategy": "her"}
+        owners |= {"hot_capacity": "mmap", "buffer_folder": "mmap"}
         for name, owner in owners.items():
             if self.buffer in {"uniform", *owners.values()} - {owner} and changed(self, name):
                 raise ValueError(f"{name} needs buffer='{owner}', got buffer='{self.buffer}'")
-        if self.buffer == "her" and self.n_step > 1:
+        if self.buffer in ("her", "mmap") and self.n_step > 1:
             raise ValueError(
-                f"buffer='her' gives transitions of one step other goals, got n_step={self.n_step}"
-                "; set n_step=1"
+                f"buffer='{self.buffer}' has transitions of one step, got n_step={self.n_step}; "
+                "set n_step=1"
             )
         return self
 

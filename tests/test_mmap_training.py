@@ -1,0 +1,57 @@
+"""Learning from a replay buffer that lies in a file mostly, as an option of the algorithms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rlox
+import torch
+from rlox.errors import ConfigError
+from rlox_offpolicy.dqn import DQN
+
+SMALL: dict[str, Any] = {
+    "hidden": 8,
+    "buffer_size": 200,
+    "learning_starts": 16,
+    "train_freq": 4,
+    "batch_size": 16,
+    "steps_per_iteration": 16,
+    "seed": 0,
+    "n_envs": 2,
+}
+
+
+def make(**options: Any) -> DQN:
+    """Return a small DQN."""
+    return rlox.make("dqn", env="CartPole-v1", **{**SMALL, **options})  # type: ignore[no-any-return]
+
+
+def test_learns_the_same_as_from_memory_and_leaves_no_file(tmp_path: Path) -> None:
+    """Same seed, same bits as buffer='uniform', past the buffer's size; the file goes with it."""
+    with make(buffer="mmap", hot_capacity=20, buffer_folder=str(tmp_path)) as mapped:
+        mapped.train(480)
+        (file,) = tmp_path.iterdir()
+        assert file.stat().st_size > 0
+        assert len(mapped.agent.buffer) == 200
+    assert not list(tmp_path.iterdir())
+    uniform = make()
+    uniform.train(480)
+    assert torch.equal(mapped.optimizer.parameters, uniform.optimizer.parameters)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"buffer_folder": "/no/such/folder"}, "needs a folder to write to, got '/no/such/folder'"),
+        ({"n_step": 2}, "buffer='mmap' has transitions of one step, got n_step=2; set n_step=1"),
+        ({"save_replay_buffer": True}, "needs a buffer with state and set_state, MmapReplayBuffer"),
+        ({"buffer": "uniform", "hot_capacity": 5}, "hot_capacity needs buffer='mmap'"),
+        ({"buffer": "her", "buffer_folder": "."}, "buffer_folder needs buffer='mmap'"),
+    ],
+)
+def test_bad_input_is_named(options: dict[str, Any], message: str) -> None:
+    """The error names the option, what it needs and the remedy."""
+    with pytest.raises(ConfigError, match=message):
+        make(**{"buffer": "mmap", **options})
