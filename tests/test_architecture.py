@@ -32,7 +32,7 @@ FACADES = {
     ("rlox", "rlox_native"): {"__init__.py"},
     ("rlox", "rlox_candle"): {"__init__.py"},
     ("rlox", "rlox_offline"): {
-        f"algorithms/{name}.py" for name in ("bc", "cql", "fqe", "iql", "td3_bc")
+        f"algorithms/{name}.py" for name in ("awac", "bc", "cql", "fqe", "iql", "td3_bc")
     },
     ("rlox", "rlox_onpolicy"): {f"algorithms/{name}.py" for name in ("a2c", "hybrid_ppo", "ppo")},
     ("rlox", "rlox_offpolicy"): {

@@ -17,6 +17,7 @@ import typer
 from rlox import hookspecs
 from rlox.cli.app import build_app
 from rlox.plugins import HOOKS
+from rlox_offline.awac import AWACMetrics
 from rlox_offline.bc import BCMetrics
 from rlox_offline.cql import CQLMetrics
 from rlox_offline.fqe import FQEMetrics
@@ -31,8 +32,8 @@ DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = DOCS / "reference"
 PACKAGES = ("rlox", "rlox_native", "rlox_offline", "rlox_onpolicy", "rlox_offpolicy")
 METRICS = (
-    BCMetrics, CQLMetrics, FQEMetrics, IQLMetrics, TD3BCMetrics, DQNMetrics, SACMetrics,
-    TD3Metrics, HybridPPOMetrics,
+    AWACMetrics, BCMetrics, CQLMetrics, FQEMetrics, IQLMetrics, TD3BCMetrics, DQNMetrics,
+    SACMetrics, TD3Metrics, HybridPPOMetrics,
 )  # fmt: skip
 
 

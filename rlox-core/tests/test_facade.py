@@ -151,6 +151,7 @@ def test_unknown_algorithm_class_is_an_attribute_error() -> None:
         _ = algorithms.XYZ
     assert dir(algorithms) == [
         "A2C",
+        "AWAC",
         "BC",
         "CQL",
         "DDPG",

@@ -23,6 +23,7 @@ CASES: list[Any] = [
     pytest.param("bc", {}, id="bc"),
     pytest.param("bc", {"stochastic": True}, id="bc-stochastic"),
     pytest.param("td3_bc", {}, id="td3_bc"),
+    pytest.param("awac", {}, id="awac"),
     pytest.param("iql", {}, id="iql"),
     pytest.param("cql", {"bc_steps": 3}, id="cql"),
     pytest.param("cql", {"auto_alpha": True, "auto_entropy": False}, id="cql-lagrange"),

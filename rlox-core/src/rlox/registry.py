@@ -35,6 +35,7 @@ __all__ = [
 
 EXTRAS = {
     "a2c": "onpolicy",
+    "awac": "offline",
     "bc": "offline",
     "cql": "offline",
     "ddpg": "offpolicy",

@@ -5,11 +5,12 @@ from __future__ import annotations
 from rlox.config import coefficient, count, discount, flag, option, positive
 from rlox.offline.config import OfflineConfig
 
-__all__ = ["BCConfig", "CQLConfig", "FQEConfig", "IQLConfig", "TD3BCConfig"]
+__all__ = ["AWACConfig", "BCConfig", "CQLConfig", "FQEConfig", "IQLConfig", "TD3BCConfig"]
 
 FUJIMOTO = "Fujimoto and Gu 2021"
 KOSTRIKOV = "Kostrikov et al. 2022"
 KUMAR = "Kumar et al. 2020"
+NAIR = "Nair et al. 2020"
 
 HIDDEN = count(
     256, unit="units", help="width of the two hidden layers", source=f"{FUJIMOTO}, table 3"
@@ -82,6 +83,22 @@ class IQLConfig(OfflineConfig):
         help="gradient steps over which the policy's step size falls to 0 along a cosine; none: to "
         "the end of the training",
     )  # fmt: skip
+    tau: float = TAU
+    gamma: float = GAMMA
+
+
+class AWACConfig(OfflineConfig):
+    """Options of AWAC."""
+
+    awac_lambda: float = positive(
+        1.0, help="multiplier λ that advantages are divided by; large: cloning", unit="return",
+        source=f"{NAIR}, table 2",
+    )  # fmt: skip
+    max_weight: float = positive(
+        100.0, help="bound of the weights exp(A / λ)", source="ikostrikov/implicit_q_learning"
+    )
+    hidden: int = HIDDEN
+    learning_rate: float = LEARNING_RATE
     tau: float = TAU
     gamma: float = GAMMA
 

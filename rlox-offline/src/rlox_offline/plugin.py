@@ -8,7 +8,7 @@ from rlox.specs import AlgorithmSpec, CommandSpec
 
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
-    """Register BC, TD3+BC, IQL, CQL and FQE."""
+    """Register BC, TD3+BC, AWAC, IQL, CQL and FQE."""
     yield AlgorithmSpec(
         name="bc",
         summary="Behavioural cloning: supervised learning of a dataset's actions.",
@@ -23,6 +23,14 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         config="rlox_offline.configs:TD3BCConfig",
         factory="rlox_offline.td3_bc:TD3BC",
         paper="https://arxiv.org/abs/2106.06860",
+        needs=("dataset",),
+    )
+    yield AlgorithmSpec(
+        name="awac",
+        summary="Advantage-weighted actor-critic: actions imitated by their advantage.",
+        config="rlox_offline.configs:AWACConfig",
+        factory="rlox_offline.awac:AWAC",
+        paper="https://arxiv.org/abs/2006.09359",
         needs=("dataset",),
     )
     yield AlgorithmSpec(

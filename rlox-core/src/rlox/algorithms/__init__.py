@@ -9,6 +9,7 @@ from rlox.errors import suggest
 
 if TYPE_CHECKING:
     from rlox.algorithms.a2c import A2C
+    from rlox.algorithms.awac import AWAC
     from rlox.algorithms.bc import BC
     from rlox.algorithms.cql import CQL
     from rlox.algorithms.ddpg import DDPG
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "A2C",
+    "AWAC",
     "BC",
     "CQL",
     "DDPG",
@@ -40,6 +42,7 @@ __all__ = [
 
 _MODULES = {
     "A2C": "rlox.algorithms.a2c",
+    "AWAC": "rlox.algorithms.awac",
     "BC": "rlox.algorithms.bc",
     "CQL": "rlox.algorithms.cql",
     "DDPG": "rlox.algorithms.ddpg",
