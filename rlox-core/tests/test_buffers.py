@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rlox import kernels
 from rlox.buffers import BufferOptions, GoalOptions, make_buffer
 from rlox.errors import ConfigError, UnknownNameError
 from rlox.protocols import PrioritizedBuffer, ReplayBuffer, StatefulBuffer
@@ -40,6 +41,23 @@ def test_a_name_makes_a_buffer_of_the_options(name: str) -> None:
     assert set(batch["discounts"]) == {0.5, 0.25, 0.125}
     if isinstance(buffer, PrioritizedBuffer):
         assert buffer.alpha == 0.25  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["ReplayBuffer", "PrioritizedReplayBuffer"])
+def test_images_share_their_frames(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backend is asked for it where channels come first, and may be frames, and only there."""
+    shared = {}
+    real = getattr(kernels.backend(), name)
+
+    def make(capacity: int, obs_dim: Any, *sizes: Any, **options: Any) -> Any:
+        shared[obs_dim] = options.get("share_frames", False)
+        return real(capacity, obs_dim, *sizes, **options)
+
+    monkeypatch.setattr(kernels.backend(), name, make)
+    for obs_shape in ((4, 84, 84), (84, 84, 3), (9,)):
+        options = dataclasses.replace(OPTIONS, obs_shape=obs_shape)
+        make_buffer("uniform" if name == "ReplayBuffer" else "prioritized", options)
+    assert shared == {(4, 84, 84): True, (84, 84, 3): False, (9,): False}
 
 
 @pytest.mark.parametrize("name", ["uniform", "prioritized"])

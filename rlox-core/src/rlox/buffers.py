@@ -14,6 +14,7 @@ from rlox import kernels
 from rlox.errors import ConfigError
 from rlox.protocols import ReplayBuffer
 from rlox.registry import get_registry
+from rlox.spaces import channels_first
 from rlox.specs import BufferSpec, resolve
 
 __all__ = [
@@ -85,6 +86,12 @@ class BufferOptions:
     """Where such a buffer has its file; none: the system's folder for temporary files."""
 
 
+def _frame_options(options: BufferOptions) -> dict[str, bool]:
+    """Return the option to store frames once, for images, whose channels may be a stack of them."""
+    images = options.obs_dtype == "uint8" and channels_first(options.obs_shape)
+    return {"share_frames": True} if images else {}
+
+
 def uniform_buffer(options: BufferOptions) -> ReplayBuffer:
     """Return a ``rlox.ReplayBuffer``."""
     made = kernels.backend().ReplayBuffer(
@@ -97,6 +104,7 @@ def uniform_buffer(options: BufferOptions) -> ReplayBuffer:
         n_step=options.n_step,
         gamma=options.gamma,
         seed=options.seed,
+        **_frame_options(options),
     )
     return cast("ReplayBuffer", made)
 
@@ -114,6 +122,7 @@ def prioritized_buffer(options: BufferOptions) -> ReplayBuffer:
         n_step=options.n_step,
         gamma=options.gamma,
         seed=options.seed,
+        **_frame_options(options),
     )
     return cast("ReplayBuffer", made)
 

@@ -1145,6 +1145,9 @@ class ReplayBuffer:
         n_envs: how many envs are pushed in turn, as :meth:`push_batch` gets their steps.
         n_step: how many steps of its env a drawn transition spans, where there are as many.
         gamma: γ, the discount factor of a step, for ``n_step`` > 1.
+        share_frames: whether observations are stacks of frames along their first axis, each frame
+            of which is stored once, however many observations it is in. What is drawn is the same
+            for any observations; only stacks of consecutive frames save memory.
         seed: seed of the buffer's own random stream, an integer in [0, 2**64), or ``None`` for one
             from the operating system.
 
@@ -1175,6 +1178,7 @@ class ReplayBuffer:
         n_envs: SupportsIndex = 1,
         n_step: SupportsIndex = 1,
         gamma: float = 0.99,
+        share_frames: bool = False,
         seed: SupportsIndex | None = None,
     ) -> ReplayBuffer: ...
     @staticmethod
@@ -1185,8 +1189,12 @@ class ReplayBuffer:
         *,
         obs_dtype: DTypeLike = "float32",
         act_dtype: DTypeLike = "float32",
+        share_frames: bool = False,
     ) -> int:
         """Return the bytes of memory that such a buffer takes when it is full.
+
+        With ``share_frames`` where every transition brings one new frame; the first of an episode
+        brings more.
 
         Raises:
             MemoryError: no address space could hold it.
@@ -1359,6 +1367,7 @@ class PrioritizedReplayBuffer:
         n_step: how many steps of its env a drawn transition spans, where there are as many. It has
             one priority, in the slot of its first step.
         gamma: γ, the discount factor of a step, for ``n_step`` > 1.
+        share_frames: as in :class:`ReplayBuffer`.
         seed: seed of the buffer's own random stream, or ``None`` for one from the operating system.
 
     Raises:
@@ -1391,6 +1400,7 @@ class PrioritizedReplayBuffer:
         n_envs: SupportsIndex = 1,
         n_step: SupportsIndex = 1,
         gamma: float = 0.99,
+        share_frames: bool = False,
         seed: SupportsIndex | None = None,
     ) -> PrioritizedReplayBuffer: ...
     @staticmethod
@@ -1401,6 +1411,7 @@ class PrioritizedReplayBuffer:
         *,
         obs_dtype: DTypeLike = "float32",
         act_dtype: DTypeLike = "float32",
+        share_frames: bool = False,
     ) -> int:
         """Return the bytes of memory that such a buffer takes when it is full.
 

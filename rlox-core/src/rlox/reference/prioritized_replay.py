@@ -46,9 +46,10 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         beta: β in [0, 1]; 1 corrects in full.
         obs_dtype: uint8, int32, int64, float32 or float64.
         act_dtype: float32 or int64.
-        n_envs: as in :class:`ReplayBuffer`, like the next two.
+        n_envs: as in :class:`ReplayBuffer`, like the next three.
         n_step: a transition of several steps has one priority, in the slot of its first.
         gamma: the discount factor of a step.
+        share_frames: that observations are stacks of frames.
         seed: seed of the buffer's own random stream, or ``None`` for one from the operating system.
 
     Raises:
@@ -74,6 +75,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         n_envs: int = 1,
         n_step: int = 1,
         gamma: float = 0.99,
+        share_frames: bool = False,
         seed: int | None = None,
     ) -> None:
         super().__init__(
@@ -85,6 +87,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             n_envs=n_envs,
             n_step=n_step,
             gamma=gamma,
+            share_frames=share_frames,
             seed=seed,
         )
         self._alpha, self._beta = _check_exponent("alpha", alpha), _check_exponent("beta", beta)

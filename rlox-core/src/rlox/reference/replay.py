@@ -43,6 +43,8 @@ class ReplayBuffer:
         n_envs: how many envs are pushed in turn, as ``push_batch`` gets their steps.
         n_step: how many steps of its env a drawn transition spans, where there are as many.
         gamma: the discount factor of a step, for ``n_step`` > 1.
+        share_frames: that observations are stacks of frames along their first axis; the Rust buffer
+            stores each frame once, this one does not.
         seed: seed of the buffer's own random stream, or ``None`` for one from the operating system.
 
     Raises:
@@ -68,11 +70,18 @@ class ReplayBuffer:
         n_envs: int = 1,
         n_step: int = 1,
         gamma: float = 0.99,
+        share_frames: bool = False,
         seed: int | None = None,
     ) -> None:
+        obs_shape = parse_shape("obs_dim", obs_dim)
+        if share_frames and len(obs_shape) < 2:
+            raise ValueError(
+                "share_frames takes observations that are stacks of frames, frames first, got "
+                f"obs_dim {list(obs_shape)}"
+            )
         self._ring = Ring(
             parse_size("capacity", capacity),
-            parse_shape("obs_dim", obs_dim),
+            obs_shape,
             parse_shape("act_dim", act_dim),
             parse_dtype("obs_dtype", obs_dtype, OBS_DTYPES),
             parse_dtype("act_dtype", act_dtype, ACT_DTYPES),

@@ -52,8 +52,13 @@ fn sample(c: &mut Criterion) {
     for (name, obs, action) in [("CartPole", 4, 1), ("MuJoCo", 17, 6)] {
         let field = |len| Field { dtype: DType::F32, len };
         let (obs_field, action_field) = (field(obs), field(action));
-        let layout =
-            Layout { capacity: CAPACITY, obs: obs_field, action: action_field, n_step: NStep::ONE };
+        let layout = Layout {
+            capacity: CAPACITY,
+            obs: obs_field,
+            action: action_field,
+            n_step: NStep::ONE,
+            frames: 0,
+        };
         let mut buffer = UniformReplay::new(layout, Stream::from_seed(0)).unwrap();
         let from = Arrays::new(CAPACITY, obs, action);
         buffer

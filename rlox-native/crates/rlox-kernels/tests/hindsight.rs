@@ -24,6 +24,7 @@ fn layout(capacity: usize, n_envs: usize) -> Layout {
         obs: Field { dtype: DType::F32, len: 2 },
         action: Field { dtype: DType::F32, len: 1 },
         n_step: NStep { n_envs, n_step: 1, gamma: 1.0 },
+        frames: 0,
     }
 }
 

@@ -14,6 +14,7 @@ const LAYOUT: Layout = Layout {
     obs: Field { dtype: DType::F64, len: 1 },
     action: Field { dtype: DType::I64, len: 1 },
     n_step: NStep::ONE,
+    frames: 0,
 };
 
 /// Transition k has observation k, next observation k + 1, action k and reward k.

@@ -18,6 +18,7 @@ const fn layout(capacity: usize, obs_len: usize) -> Layout {
         obs: Field { dtype: DType::F32, len: obs_len },
         action: Field { dtype: DType::I64, len: 1 },
         n_step: NStep::ONE,
+        frames: 0,
     }
 }
 

@@ -14,7 +14,7 @@ use rlox_kernels::replay::{
 
 const fn layout(capacity: usize) -> Layout {
     let field = Field { dtype: DType::F32, len: 1 };
-    Layout { capacity, obs: field, action: field, n_step: NStep::ONE }
+    Layout { capacity, obs: field, action: field, n_step: NStep::ONE, frames: 0 }
 }
 
 /// A path that no other test has.

@@ -1,5 +1,6 @@
 //! What a buffer holds, and where the parts of a transition lie.
 
+use super::ring::frames::NUMBER;
 use super::ring::{NO_NEXT_OBS, TAIL};
 use super::values::{DType, Values};
 use crate::error::{KernelError, Result, check_len, check_range};
@@ -78,10 +79,19 @@ pub struct Layout {
     pub action: Field,
     /// The steps that a drawn transition spans.
     pub n_step: NStep,
+    /// How many frames an observation is a stack of, each of which is stored once however many
+    /// observations it is in; 0 where observations are stored whole.
+    pub frames: usize,
 }
 
 impl Layout {
-    /// Bytes of memory that a buffer of this layout takes when it is full.
+    /// The same without frames that are stored once: for buffers that keep observations whole.
+    pub(super) const fn whole(self) -> Self {
+        Self { frames: 0, ..self }
+    }
+
+    /// Bytes of memory that a buffer of this layout takes when it is full; where frames are stored
+    /// once, with one new frame per transition.
     ///
     /// # Errors
     /// [`KernelError::Range`] for a size of 0, [`KernelError::OutOfMemory`] where no address space
@@ -89,7 +99,8 @@ impl Layout {
     pub fn memory_bytes(&self) -> Result<usize> {
         let too_much = KernelError::OutOfMemory { name: "capacity", requested: self.capacity };
         let parts = Parts::new(self)?;
-        let bytes = parts.stride.checked_mul(self.capacity);
+        let frame = self.obs.size().checked_div(self.frames).unwrap_or(0);
+        let bytes = parts.stride.checked_add(frame).and_then(|n| n.checked_mul(self.capacity));
         bytes.filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or(too_much)
     }
 }
@@ -98,7 +109,10 @@ impl Layout {
 /// observation, next observation, action, reward (4 bytes), flags (1 byte), padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Parts {
+    /// Bytes of an observation, or of the numbers of its frames.
     pub(super) obs: usize,
+    /// Bytes of an observation outside of the record.
+    pub(super) obs_row: usize,
     pub(super) action: usize,
     /// Bytes from one record to the next.
     pub(super) stride: usize,
@@ -117,9 +131,18 @@ impl Parts {
             }
         }
         layout.n_step.check(layout.capacity)?;
+        if layout.frames > 0 {
+            let whole = layout.obs.len - layout.obs.len % layout.frames;
+            check_len("obs_dim", layout.obs.len, "whole frames", whole)?;
+        }
         let bytes = |field: Field| field.dtype.size().checked_mul(field.len);
+        let obs_part = || match layout.frames {
+            0 => bytes(layout.obs),
+            frames => frames.checked_mul(NUMBER),
+        };
         let stride = || {
-            let obs = bytes(layout.obs)?.checked_mul(2)?;
+            bytes(layout.obs)?.checked_mul(2)?;
+            let obs = obs_part()?.checked_mul(2)?;
             let record = obs.checked_add(bytes(layout.action)?)?.checked_add(TAIL)?;
             // One miss of the cache for a small record, and no half line more than needed for others.
             if record <= LINE {
@@ -130,7 +153,9 @@ impl Parts {
         };
         let out_of_memory = |name, requested| KernelError::OutOfMemory { name, requested };
         let stride = stride().ok_or(out_of_memory("obs_dim", layout.obs.len))?;
-        Ok(Self { obs: layout.obs.size(), action: layout.action.size(), stride })
+        let obs_row = layout.obs.size();
+        let obs = if layout.frames == 0 { obs_row } else { layout.frames * NUMBER };
+        Ok(Self { obs, obs_row, action: layout.action.size(), stride })
     }
 
     /// Whether a record has its next observation.

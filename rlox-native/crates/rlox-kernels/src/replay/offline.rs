@@ -50,7 +50,7 @@ impl OfflineDataset {
         stream: Stream,
     ) -> Result<Self> {
         layout.capacity = rows.rewards.len();
-        let mut ring = Ring::new(layout)?;
+        let mut ring = Ring::new(layout.whole())?;
         let n = ring.check(rows)?;
         let ends = || rows.terminated.iter().zip(rows.truncated).map(|(&a, &b)| a || b);
         if !ends().next_back().unwrap_or_default() {

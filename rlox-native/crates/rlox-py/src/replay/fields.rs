@@ -34,11 +34,13 @@ impl Fields {
         let capacity = parse_size(capacity, "capacity")?;
         let (obs, obs_len) = parse_axes(obs_dim, "obs_dim")?;
         let (action, act_len) = parse_axes(act_dim, "act_dim")?;
+        let frames = if options.share_frames { count_frames(&obs)? } else { 0 };
         let layout = Layout {
             capacity,
             obs: Field { dtype: options.obs_dtype, len: obs_len },
             action: Field { dtype: options.act_dtype, len: act_len },
             n_step: options.n_step,
+            frames,
         };
         Ok(Self { layout, obs, action })
     }
@@ -62,15 +64,27 @@ impl Fields {
             (_, 1) => format!(", n_envs={n_envs}"),
             _ => format!(", n_envs={n_envs}, n_step={n_step}, gamma={gamma}"),
         };
+        let frames = if self.layout.frames > 0 { ", share_frames=True" } else { "" };
         format!(
             "{class}(capacity={}, obs_dim={}, act_dim={}, obs_dtype='{}', \
-             act_dtype='{}'{steps}{options})",
+             act_dtype='{}'{steps}{frames}{options})",
             self.layout.capacity,
             axes(&self.obs),
             axes(&self.action),
             self.layout.obs.dtype.name(),
             self.layout.action.dtype.name(),
         )
+    }
+}
+
+/// How many frames observations of a shape are stacks of.
+fn count_frames(obs: &[usize]) -> PyResult<usize> {
+    match obs {
+        &[frames, _, ..] => Ok(frames),
+        _ => Err(PyValueError::new_err(format!(
+            "share_frames takes observations that are stacks of frames, frames first, got obs_dim \
+             {obs:?}"
+        ))),
     }
 }
 

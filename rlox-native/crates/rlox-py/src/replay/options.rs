@@ -14,13 +14,16 @@ use crate::errors::raise;
 pub(super) const ONE_STEP: &[&str] = &["obs_dtype", "act_dtype", "seed"];
 
 /// The options of a buffer whose transitions may span several steps.
-pub(super) const N_STEP: &[&str] = &["obs_dtype", "act_dtype", "n_envs", "n_step", "gamma", "seed"];
+pub(super) const N_STEP: &[&str] =
+    &["obs_dtype", "act_dtype", "n_envs", "n_step", "gamma", "share_frames", "seed"];
 
 /// What a buffer can be told besides its sizes.
 pub(super) struct Options {
     pub(super) obs_dtype: DType,
     pub(super) act_dtype: DType,
     pub(super) n_step: NStep,
+    /// Whether observations are stacks of frames, each of which is stored once.
+    pub(super) share_frames: bool,
     seed: Option<u64>,
 }
 
@@ -31,6 +34,7 @@ impl Options {
             obs_dtype: DType::F32,
             act_dtype: DType::F32,
             n_step: NStep { n_envs: 1, n_step: 1, gamma: 0.99 },
+            share_frames: false,
             seed: None,
         };
         for (name, value) in given.into_iter().flatten() {
@@ -43,6 +47,7 @@ impl Options {
                 "act_dtype" => options.act_dtype = parse_dtype(&value, "act_dtype", ACT_DTYPES)?,
                 "n_envs" => options.n_step.n_envs = parse_size(&value, "n_envs")?,
                 "n_step" => options.n_step.n_step = parse_size(&value, "n_step")?,
+                "share_frames" => options.share_frames = value.extract()?,
                 "gamma" => options.n_step.gamma = parse_real(&value, "gamma")?,
                 _ => options.seed = (!value.is_none()).then(|| parse_seed(&value)).transpose()?,
             }

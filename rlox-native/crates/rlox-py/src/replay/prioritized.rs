@@ -40,7 +40,8 @@ impl PrioritizedReplayBuffer {
     #[pyo3(
         signature = (capacity, obs_dim, act_dim, alpha=0.6, beta=0.4, **options),
         text_signature = "(capacity, obs_dim, act_dim, alpha=0.6, beta=0.4, *, obs_dtype='float32', \
-                          act_dtype='float32', n_envs=1, n_step=1, gamma=0.99, seed=None)"
+                          act_dtype='float32', n_envs=1, n_step=1, gamma=0.99, share_frames=False, \
+                          seed=None)"
     )]
     fn new(
         capacity: &Bound<'_, PyAny>,
@@ -66,7 +67,7 @@ impl PrioritizedReplayBuffer {
     #[pyo3(
         signature = (capacity, obs_dim, act_dim, **options),
         text_signature = "(capacity, obs_dim, act_dim, *, obs_dtype='float32', \
-                          act_dtype='float32')"
+                          act_dtype='float32', share_frames=False)"
     )]
     fn memory_bytes(
         capacity: &Bound<'_, PyAny>,

@@ -61,6 +61,7 @@ impl<'py> Recording<'_, 'py> {
                 obs: field(obs_dtype, &obs_shape),
                 action: field(act_dtype, &act_shape),
                 n_step: NStep::ONE,
+                frames: 0,
             },
             obs: obs_shape,
             action: act_shape,

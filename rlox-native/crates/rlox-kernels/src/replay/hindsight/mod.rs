@@ -37,7 +37,7 @@ impl HindsightReplay {
     /// negative threshold; [`KernelError::GoalsOverlap`]; [`KernelError::OutOfMemory`].
     pub fn new(layout: Layout, hindsight: Hindsight, stream: Stream) -> Result<Self> {
         hindsight.check(&layout)?;
-        let ring = Ring::new(layout)?;
+        let ring = Ring::new(layout.whole())?;
         let episodes = Episodes::new(layout.capacity, layout.n_step.n_envs)?;
         let (slots, goal_slots) = (Vec::new(), Vec::new());
         Ok(Self { ring, stream, episodes, hindsight, slots, goal_slots })

@@ -46,19 +46,24 @@ impl Ring {
         slots: impl Iterator<Item = usize>,
         out: &mut Batch<'_>,
     ) {
-        copy_records(self.parts, slots.map(|slot| self.record(slot)), out);
+        let records = slots.map(|slot| self.record(slot));
+        match &self.frames {
+            None => copy_records(self.parts, records, out, copy_row),
+            Some(frames) => copy_records(self.parts, records, out, |to, obs| frames.copy(to, obs)),
+        }
     }
 }
 
-/// Copies records into the rows of `out`.
+/// Copies records into the rows of `out`, observations by `copy_obs`.
 pub(in crate::replay) fn copy_records<'r>(
     parts: Parts,
     records: impl Iterator<Item = &'r [u8]>,
     out: &mut Batch<'_>,
+    copy_obs: impl Fn(&mut [u8], &[u8]),
 ) {
     let mut next_obs =
-        out.next_obs.as_mut().map(|values| values.bytes().chunks_exact_mut(parts.obs));
-    let obs = out.obs.bytes().chunks_exact_mut(parts.obs);
+        out.next_obs.as_mut().map(|values| values.bytes().chunks_exact_mut(parts.obs_row));
+    let obs = out.obs.bytes().chunks_exact_mut(parts.obs_row);
     let actions = out.actions.bytes().chunks_exact_mut(parts.action);
     let ends = out.terminated.iter_mut().zip(out.truncated.iter_mut());
     for ((((record, to_obs), to_action), to_reward), (to_terminated, to_truncated)) in
@@ -67,9 +72,9 @@ pub(in crate::replay) fn copy_records<'r>(
         let (obs, record) = record.split_at(parts.obs);
         let (next, record) = record.split_at(parts.obs);
         let (action, record) = record.split_at(parts.action);
-        copy_row(to_obs, obs);
+        copy_obs(to_obs, obs);
         if let Some(to_next) = next_obs.as_mut().and_then(Iterator::next) {
-            copy_row(to_next, next);
+            copy_obs(to_next, next);
         }
         copy_row(to_action, action);
         if let Some(&[a, b, c, d, flags]) = record.first_chunk::<TAIL>() {
@@ -82,7 +87,7 @@ pub(in crate::replay) fn copy_records<'r>(
 
 /// Copies a row; the lengths of small vectors without the call of `memcpy` that others take.
 #[inline]
-fn copy_row(to: &mut [u8], from: &[u8]) {
+pub(in crate::replay) fn copy_row(to: &mut [u8], from: &[u8]) {
     fn fixed<const N: usize>(to: &mut [u8], from: &[u8]) {
         if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk::<N>()) {
             *to = *from;

@@ -1,5 +1,6 @@
 //! The memory of a buffer: a ring of records.
 
+pub(super) mod frames;
 pub(super) mod gather;
 mod n_step;
 mod saved;
@@ -10,6 +11,7 @@ use crate::replay::batch::{Batch, Transitions};
 use crate::replay::layout::{Field, Layout, Parts};
 use crate::replay::pages::Pages;
 use crate::replay::values::{Values, ValuesMut};
+use frames::Frames;
 
 pub(super) const TERMINATED: u8 = 1;
 pub(super) const TRUNCATED: u8 = 2;
@@ -30,6 +32,8 @@ pub struct Ring {
     parts: Parts,
     /// The records of all slots.
     bytes: Pages<u8>,
+    /// What the numbers in the records stand for, where frames are stored once.
+    frames: Option<Frames>,
     len: usize,
     /// The slot that the next transition goes to.
     position: usize,
@@ -39,9 +43,11 @@ pub struct Ring {
 
 impl Ring {
     pub(super) fn new(layout: Layout) -> Result<Self> {
-        let bytes = Pages::new(layout.memory_bytes()?, "capacity", layout.capacity)?;
+        layout.memory_bytes()?;
         let parts = Parts::new(&layout)?;
-        Ok(Self { layout, parts, bytes, len: 0, position: 0, n_without_next: 0 })
+        let bytes = Pages::new(parts.stride * layout.capacity, "capacity", layout.capacity)?;
+        let frames = Frames::new(&layout);
+        Ok(Self { layout, parts, bytes, frames, len: 0, position: 0, n_without_next: 0 })
     }
 
     /// What the buffer holds.
@@ -74,10 +80,15 @@ impl Ring {
         self.n_without_next == 0
     }
 
-    /// Checks what is pushed: one step of every env, or several; gives the number of transitions.
-    pub(super) fn check_push(&self, rows: &Transitions<'_>) -> Result<usize> {
+    /// Checks what is pushed: one step of every env, or several; makes room for its frames, and gives
+    /// the number of transitions.
+    pub(super) fn check_push(&mut self, rows: &Transitions<'_>) -> Result<usize> {
         let (n, n_envs) = (self.check(rows)?, self.layout.n_step.n_envs);
-        if n.is_multiple_of(n_envs) { Ok(n) } else { Err(KernelError::Envs { n_envs, got: n }) }
+        if !n.is_multiple_of(n_envs) {
+            return Err(KernelError::Envs { n_envs, got: n });
+        }
+        self.reserve_frames(n)?;
+        Ok(n)
     }
 
     /// Checks lengths, types and that all numbers are finite; gives the number of transitions.
@@ -99,12 +110,12 @@ impl Ring {
         Ok(n)
     }
 
-    /// Stores transitions that have passed [`Ring::check`], and calls `on_slot` with each one's slot.
+    /// Stores transitions that have passed [`Ring::check_push`], and calls `on_slot` with each one's slot.
     pub(super) fn write(&mut self, rows: &Transitions<'_>, mut on_slot: impl FnMut(usize)) {
         let parts = self.parts;
-        let obs = rows.obs.bytes().chunks_exact(parts.obs);
+        let obs = rows.obs.bytes().chunks_exact(parts.obs_row);
         let actions = rows.actions.bytes().chunks_exact(parts.action);
-        let mut next_obs = rows.next_obs.map(|values| values.bytes().chunks_exact(parts.obs));
+        let mut next_obs = rows.next_obs.map(|values| values.bytes().chunks_exact(parts.obs_row));
         let ends = rows.terminated.iter().zip(rows.truncated);
         for (((obs, action), reward), (&terminated, &truncated)) in
             obs.zip(actions).zip(rows.rewards).zip(ends)
@@ -113,15 +124,20 @@ impl Ring {
             let flags = (if terminated { TERMINATED } else { 0 })
                 | (if truncated { TRUNCATED } else { 0 })
                 | (if next_obs.is_none() { NO_NEXT_OBS } else { 0 });
+            let shares = self.frames.is_some();
+            self.take_frames(obs, next_obs);
             let slot = self.claim_slot();
+            self.write_numbers(slot);
             let record = self.record_mut(slot);
             let (to_obs, record) = record.split_at_mut(parts.obs);
             let (to_next_obs, record) = record.split_at_mut(parts.obs);
             let (to_action, record) = record.split_at_mut(parts.action);
-            to_obs.copy_from_slice(obs);
-            match next_obs {
-                Some(next_obs) => to_next_obs.copy_from_slice(next_obs),
-                None => to_next_obs.fill(0),
+            if !shares {
+                to_obs.copy_from_slice(obs);
+                match next_obs {
+                    Some(next_obs) => to_next_obs.copy_from_slice(next_obs),
+                    None => to_next_obs.fill(0),
+                }
             }
             to_action.copy_from_slice(action);
             let [a, b, c, d] = reward.to_ne_bytes();
@@ -155,6 +171,7 @@ impl Ring {
         self.parts.has_next_obs(self.record(slot))
     }
 
+    /// The next observation of the transition in `slot`, or the numbers of its frames.
     pub(super) fn next_obs(&self, slot: usize) -> &[u8] {
         &self.record(slot)[self.parts.obs..2 * self.parts.obs]
     }
@@ -164,6 +181,14 @@ impl Ring {
         tail.first_chunk().map_or((0.0, 0), |&[a, b, c, d, flags]: &[u8; TAIL]| {
             (f32::from_ne_bytes([a, b, c, d]), flags)
         })
+    }
+
+    /// Writes the next observation of the transition in `slot`.
+    fn copy_next_obs(&self, slot: usize, to: &mut [u8]) {
+        match &self.frames {
+            None => to.copy_from_slice(self.next_obs(slot)),
+            Some(frames) => frames.copy(to, self.next_obs(slot)),
+        }
     }
 
     /// The record in `slot`, without its padding.
@@ -227,10 +252,10 @@ impl Ring {
         let clear = |values: &mut ValuesMut<'_>, size: usize| {
             values.bytes()[row * size..][..size].fill(0);
         };
-        clear(&mut out.obs, self.parts.obs);
+        clear(&mut out.obs, self.parts.obs_row);
         clear(&mut out.actions, self.parts.action);
         if let Some(next_obs) = &mut out.next_obs {
-            clear(next_obs, self.parts.obs);
+            clear(next_obs, self.parts.obs_row);
         }
         (out.rewards[row], out.terminated[row], out.truncated[row]) = (0.0, false, false);
     }
@@ -251,6 +276,7 @@ impl Ring {
         position: usize,
     ) {
         (self.len, self.position, self.n_without_next) = (0, 0, 0);
+        self.clear_frames();
         self.write(rows, |_| ());
         let flags = self.parts.payload() - 1;
         for (slot, _) in has_next_obs.iter().enumerate().filter(|(_, known)| !**known) {

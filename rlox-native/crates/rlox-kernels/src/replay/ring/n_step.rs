@@ -39,8 +39,8 @@ impl Ring {
                 discounts[row] = span.discount;
             }
             if let Some(next_obs) = &mut next_obs {
-                let from = self.next_obs(span.last);
-                next_obs.bytes()[row * from.len()..][..from.len()].copy_from_slice(from);
+                let size = self.parts.obs_row;
+                self.copy_next_obs(span.last, &mut next_obs.bytes()[row * size..][..size]);
             }
         }
         out.next_obs = next_obs;

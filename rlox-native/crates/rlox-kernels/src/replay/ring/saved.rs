@@ -27,9 +27,9 @@ impl Ring {
         Ok(())
     }
 
-    /// Checks that [`Ring::import`] can take these.
+    /// Checks that [`Ring::import`] can take these, and makes room for their frames.
     pub(in crate::replay) fn check_import(
-        &self,
+        &mut self,
         rows: &Transitions<'_>,
         has_next_obs: &[bool],
         position: usize,
@@ -50,6 +50,6 @@ impl Ring {
                 "the next slot follows the last one, or lies in a full ring",
             );
         }
-        Ok(())
+        self.reserve_frames(n)
     }
 }

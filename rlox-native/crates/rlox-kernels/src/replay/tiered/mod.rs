@@ -10,7 +10,7 @@ use self::file::{ColdFile, Commit};
 use super::batch::{Batch, Transitions};
 use super::layout::{Layout, Parts};
 use super::ring::Ring;
-use super::ring::gather::copy_records;
+use super::ring::gather::{copy_records, copy_row};
 use super::stream::Stream;
 use super::uniform::reserve;
 use crate::error::{KernelError, Result, StateError};
@@ -65,6 +65,7 @@ impl TieredReplay {
             let (high, value) = (layout.capacity as f64, hot as f64);
             return Err(KernelError::Range { name: "hot_capacity", low: 1.0, high, value });
         }
+        let layout = layout.whole();
         let ring = Ring::new(Layout { capacity: hot, ..layout })?;
         let parts = Parts::new(&layout)?;
         // Room for what is pushed between two commits: it takes no place of what was committed.
@@ -263,7 +264,7 @@ impl TieredReplay {
             #[expect(clippy::cast_possible_truncation, reason = "less than the ring's capacity")]
             self.hot.payload(((number - base) % hot) as usize)
         });
-        copy_records(self.parts, records, out);
+        copy_records(self.parts, records, out, copy_row);
         Ok(())
     }
 }

@@ -1,0 +1,202 @@
+//! Observations that are stacks of frames, of which each is stored once.
+//!
+//! A frame is shared where it is found again: in the env's observation before, one place further on, or
+//! twice in one stack, as where an episode begins. Nothing is assumed of the stacks, so nothing is lost
+//! where they are none.
+
+use super::Ring;
+use crate::error::{KernelError, Result};
+use crate::replay::layout::Layout;
+use crate::replay::pages::Pages;
+
+/// Bytes of the number of a frame, which stands for it in a record.
+pub(in crate::replay) const NUMBER: usize = size_of::<u32>();
+
+/// The number of no frame, that of an observation which is not known.
+const NOTHING: u32 = u32::MAX;
+
+/// Frames, and bytes, that the system is asked for at once, whichever is less; a frame at least.
+const CHUNK: (u32, usize) = (1024, 1 << 22);
+
+/// Frames by number, each as long as an observation has it.
+#[derive(Debug)]
+pub(super) struct Frames {
+    /// Bytes of a frame.
+    size: usize,
+    /// Frames of an observation.
+    per_obs: usize,
+    /// Frames of a chunk.
+    per_chunk: u32,
+    chunks: Vec<Pages<u8>>,
+    /// By number, in how many places of stored observations a frame is.
+    uses: Vec<u32>,
+    /// The numbers of frames that are in none.
+    free: Vec<u32>,
+    /// The numbers of the transition that is being stored: its observation's, then the next one's.
+    numbers: Vec<u32>,
+}
+
+impl Frames {
+    pub(super) fn new(layout: &Layout) -> Option<Self> {
+        let per_obs = layout.frames;
+        let size = layout.obs.size().checked_div(per_obs)?;
+        Some(Self {
+            size,
+            per_obs,
+            per_chunk: u32::try_from(CHUNK.1 / size).map_or(1, |frames| frames.clamp(1, CHUNK.0)),
+            chunks: Vec::new(),
+            uses: Vec::new(),
+            free: Vec::new(),
+            numbers: vec![NOTHING; 2 * per_obs],
+        })
+    }
+
+    /// Makes room for the frames of `n` transitions. Memory is taken as it is first written.
+    pub(super) fn reserve(&mut self, n: usize) -> Result<()> {
+        let needed = n.saturating_mul(2 * self.per_obs);
+        let out_of_memory = KernelError::OutOfMemory { name: "frames", requested: needed };
+        while self.free.len() < needed {
+            let end =
+                u32::try_from(self.uses.len()).ok().and_then(|n| n.checked_add(self.per_chunk));
+            let Some(end) = end else { return Err(out_of_memory) };
+            let frames = self.per_chunk as usize;
+            self.chunks.push(Pages::new(frames * self.size, "frames", needed)?);
+            self.uses.resize(end as usize, 0);
+            self.free.extend((end - self.per_chunk..end).rev());
+        }
+        Ok(())
+    }
+
+    /// The chunk that a frame is in, and where it begins there.
+    fn place(&self, number: u32) -> (usize, usize) {
+        let (chunk, nth) = (number / self.per_chunk, number % self.per_chunk);
+        (chunk as usize, nth as usize * self.size)
+    }
+
+    fn frame(&self, number: u32) -> &[u8] {
+        let (chunk, begin) = self.place(number);
+        &self.chunks[chunk][begin..][..self.size]
+    }
+
+    /// Finds or stores the frames of a transition. `before` are the numbers of what the env's
+    /// transition before has led to, if there is one.
+    fn take(&mut self, obs: &[u8], next_obs: Option<&[u8]>, before: Option<&[u8]>) {
+        let mut numbers = std::mem::take(&mut self.numbers);
+        numbers.fill(NOTHING);
+        let (first, second) = numbers.split_at_mut(self.per_obs);
+        for (k, frame) in obs.chunks_exact(self.size).enumerate() {
+            let same = before.map_or(NOTHING, |before| number(before, k));
+            first[k] =
+                self.find_or_store(frame, [same, if k > 0 { first[k - 1] } else { NOTHING }]);
+        }
+        let size = self.size;
+        for (k, frame) in next_obs.unwrap_or_default().chunks_exact(size).enumerate() {
+            let shifted = first.get(k + 1).copied().unwrap_or(first[k]);
+            let last = if k > 0 { second[k - 1] } else { first[0] };
+            second[k] = self.find_or_store(frame, [shifted, last]);
+        }
+        self.numbers = numbers;
+    }
+
+    /// The number of a frame: a candidate's that is the same, or that of a new one.
+    fn find_or_store(&mut self, frame: &[u8], candidates: [u32; 2]) -> u32 {
+        let is_same = |number: &u32| *number != NOTHING && self.frame(*number) == frame;
+        let found = candidates.into_iter().find(is_same);
+        // There is room: it has been reserved.
+        let Some(number) = found.or_else(|| self.free.pop()) else { return NOTHING };
+        self.uses[number as usize] += 1;
+        if found.is_none() {
+            let (chunk, begin) = self.place(number);
+            self.chunks[chunk][begin..][..self.size].copy_from_slice(frame);
+        }
+        number
+    }
+
+    /// Gives back the frames of a record that is overwritten.
+    fn release(&mut self, numbers: &[u8]) {
+        for k in 0..2 * self.per_obs {
+            let number = number(numbers, k);
+            if number == NOTHING {
+                continue;
+            }
+            let uses = &mut self.uses[number as usize];
+            *uses -= 1;
+            if *uses == 0 {
+                self.free.push(number);
+            }
+        }
+    }
+
+    /// Forgets all frames.
+    fn clear(&mut self) {
+        self.uses.fill(0);
+        self.free.clear();
+        // As many as there are have numbers of 32 bits.
+        let end = u32::try_from(self.uses.len()).unwrap_or(NOTHING);
+        self.free.extend((0..end).rev());
+    }
+
+    /// Writes the observation whose numbers these are; zeros for one that is not known.
+    pub(super) fn copy(&self, to: &mut [u8], numbers: &[u8]) {
+        for (k, to) in to.chunks_exact_mut(self.size).enumerate() {
+            match number(numbers, k) {
+                NOTHING => to.fill(0),
+                number => to.copy_from_slice(self.frame(number)),
+            }
+        }
+    }
+
+    /// How many frames are stored.
+    fn len(&self) -> usize {
+        self.uses.len() - self.free.len()
+    }
+}
+
+/// The k-th of the numbers in some bytes of a record.
+fn number(bytes: &[u8], k: usize) -> u32 {
+    bytes[k * NUMBER..].first_chunk().map_or(NOTHING, |bytes| u32::from_ne_bytes(*bytes))
+}
+
+impl Ring {
+    /// How many frames are stored, where they are stored once each; 0 where they are not.
+    #[must_use]
+    pub fn n_frames(&self) -> usize {
+        self.frames.as_ref().map_or(0, Frames::len)
+    }
+
+    /// Finds or stores the frames of the transition that is to be stored next, and gives back those of
+    /// the one whose place it takes.
+    pub(super) fn take_frames(&mut self, obs: &[u8], next_obs: Option<&[u8]>) {
+        let Some(mut frames) = self.frames.take() else { return };
+        let (capacity, n_envs) = (self.layout.capacity, self.layout.n_step.n_envs);
+        let before = (self.len >= n_envs).then(|| self.after(self.position, capacity - n_envs));
+        let obs_part = self.parts.obs;
+        frames.take(obs, next_obs, before.map(|slot| &self.record(slot)[obs_part..2 * obs_part]));
+        if self.len == capacity {
+            frames.release(&self.record(self.position)[..2 * obs_part]);
+        }
+        self.frames = Some(frames);
+    }
+
+    /// Writes the numbers of the frames that were taken into the record in `slot`.
+    pub(super) fn write_numbers(&mut self, slot: usize) {
+        let Some(frames) = self.frames.take() else { return };
+        let places = self.record_mut(slot).chunks_exact_mut(NUMBER);
+        for (place, number) in places.zip(&frames.numbers) {
+            place.copy_from_slice(&number.to_ne_bytes());
+        }
+        self.frames = Some(frames);
+    }
+
+    /// Makes room for the frames of `n` transitions.
+    pub(in crate::replay) fn reserve_frames(&mut self, n: usize) -> Result<()> {
+        self.frames.as_mut().map_or(Ok(()), |frames| frames.reserve(n))
+    }
+
+    /// Forgets all frames, as the ring is filled anew.
+    pub(super) fn clear_frames(&mut self) {
+        if let Some(frames) = &mut self.frames {
+            frames.clear();
+        }
+    }
+}
