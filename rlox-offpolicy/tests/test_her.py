@@ -149,6 +149,21 @@ def test_bits_are_flipped_with_hindsight_and_not_without() -> None:
     assert returns["uniform"] < -9
 
 
+def test_goals_in_a_square_are_reached_with_hindsight_and_not_without() -> None:
+    """Continuous actions, 4000 env steps of TD3: within reach from the fourth step on, or never."""
+    options: dict[str, Any] = {
+        "hidden": 64, "learning_starts": 500, "train_freq": 2, "gamma": 0.95, "noise_std": 0.2,
+        "learning_rate": 1e-3, "batch_size": 128, "seed": 0,
+    }  # fmt: skip
+    returns = {}
+    for buffer in ("her", "uniform"):
+        td3 = rlox.make("td3", env=Reach, buffer=buffer, **options)
+        td3.train(4_000)
+        returns[buffer] = td3.evaluate(n_episodes=100).mean_return
+    assert returns["her"] > -8
+    assert returns["uniform"] < -20
+
+
 def test_strategy_and_count_reach_the_buffer() -> None:
     """The options are those of rlox.HerReplayBuffer."""
     dqn = DQN(BitFlip, n_sampled_goal=9, goal_selection_strategy="final", **SMALL)
