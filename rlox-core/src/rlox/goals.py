@@ -16,11 +16,13 @@ import numpy.typing as npt
 from rlox.buffers import GoalOptions
 from rlox.errors import ConfigError
 from rlox.replay_observations import ReplayObservations
-from rlox.spaces import is_nested, leaf_spaces
+from rlox.spaces import leaf_spaces
 
 __all__ = ["find_goals"]
 
 Array = npt.NDArray[Any]
+
+GOALS = {"achieved_goal", "desired_goal"}
 
 
 def find_goals(
@@ -47,46 +49,54 @@ def find_goals(
     Raises:
         ConfigError: the env has no goals, or not as vectors of floats.
     """
-    leaves = leaf_spaces(space)
-    wanted = {"achieved_goal", "desired_goal"}
-    shapes = {name: leaves[name].shape for name in wanted & set(leaves)}
-    if not is_nested(space) or len(shapes) < 2 or len(set(shapes.values())) > 1:
-        raise ConfigError(
-            "buffer='her' needs observations that are a Dict of observation, achieved_goal and "
-            f"desired_goal, the goals of one shape, got {space}; take buffer='uniform'"
-        )
-    rows = ReplayObservations(space)
-    shape = shapes["achieved_goal"]
-    if rows.dtype != "float32" or shape is None or len(shape) != 1:
-        raise ConfigError(
-            "buffer='her' needs goals that are vectors, and observations of floats alone, got "
-            f"{space}; wrap the env with gymnasium.wrappers.TransformObservation"
-        )
+    rows, size = ReplayObservations(space), _goal_size(space)
     env = _one_env(source, resources)
-    if not env.has_wrapper_attr("compute_reward"):
-        raise ConfigError(
-            f"buffer='her' needs an env with compute_reward(achieved_goal, desired_goal, info), "
-            f"which {type(env.unwrapped).__name__} has not"
-        )
-    compute_reward = env.get_wrapper_attr("compute_reward")
-    none = np.zeros((2, *shape), np.float32)
-    if np.shape(compute_reward(none, none, {})) != (2,):
-        raise ConfigError(
-            f"compute_reward must return (M,) rewards of goals (M, {shape[0]}), got shape "
-            f"{np.shape(compute_reward(none, none, {}))} for 2; norms need axis=-1"
-        )
     compute_terminated = None
     if env.has_wrapper_attr("compute_terminated"):
         compute_terminated = _one_by_one(env.get_wrapper_attr("compute_terminated"))
     return GoalOptions(
-        size=shape[0],
+        size=size,
         achieved=rows.part("achieved_goal").start,
         desired=rows.part("desired_goal").start,
-        compute_reward=compute_reward,
+        compute_reward=_reward_function(env, size),
         compute_terminated=compute_terminated,
         n_sampled_goal=n_sampled_goal,
         goal_selection_strategy=goal_selection_strategy,
     )
+
+
+def _goal_size(space: gymnasium.Space[Any]) -> int:
+    leaves = leaf_spaces(space)
+    shapes = {leaves[name].shape for name in GOALS & set(leaves)}
+    if not leaves.keys() >= GOALS or len(shapes) > 1:
+        raise ConfigError(
+            "buffer='her' needs observations that are a Dict of observation, achieved_goal and "
+            f"desired_goal, the goals of one shape, got {space}; take buffer='uniform'"
+        )
+    (shape,) = shapes
+    if ReplayObservations(space).dtype != "float32" or shape is None or len(shape) != 1:
+        raise ConfigError(
+            "buffer='her' needs goals that are vectors, and observations of floats alone, got "
+            f"{space}; wrap the env with gymnasium.wrappers.TransformObservation"
+        )
+    return shape[0]
+
+
+def _reward_function(env: gymnasium.Env[Any, Any], size: int) -> Any:
+    if not env.has_wrapper_attr("compute_reward"):
+        raise ConfigError(
+            "buffer='her' needs an env with compute_reward(achieved_goal, desired_goal, info), "
+            f"which {type(env.unwrapped).__name__} has not"
+        )
+    compute_reward = env.get_wrapper_attr("compute_reward")
+    goals = np.zeros((2, size), np.float32)
+    shape = np.shape(compute_reward(goals, goals, {}))
+    if shape != (2,):
+        raise ConfigError(
+            f"compute_reward must return (M,) rewards of goals (M, {size}), got shape {shape} for "
+            "2; norms need axis=-1"
+        )
+    return compute_reward
 
 
 def _one_env(source: Any, resources: ExitStack) -> gymnasium.Env[Any, Any]:
