@@ -164,6 +164,14 @@ def test_goals_in_a_square_are_reached_with_hindsight_and_not_without() -> None:
     assert returns["uniform"] < -20
 
 
+def test_the_example_is_of_td3() -> None:
+    """examples/td3-her-fetch-reach.yaml loads, and trains in another env with goals."""
+    path = Path(__file__).parents[2] / "examples" / "td3-her-fetch-reach.yaml"
+    td3 = rlox.make("td3", env=Reach, config=path, learning_starts=64, steps_per_iteration=80)
+    assert td3.config.buffer == "her"
+    assert np.isfinite(td3.train(80)["q_loss"])
+
+
 def test_strategy_and_count_reach_the_buffer() -> None:
     """The options are those of rlox.HerReplayBuffer."""
     dqn = DQN(BitFlip, n_sampled_goal=9, goal_selection_strategy="final", **SMALL)
