@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+import torch
 from rlox.algorithm import Algorithm
 from rlox.config import UNSET, Config, resolve_config
 from rlox.envs import fixed_env_count
 from rlox.errors import ConfigError, SpaceError
 from rlox.off_policy import ReplayAgent
 from rlox.replay_actions import BoxActions, DiscreteActions
+from rlox.spaces import map_leaves, split
+from torch import nn
 
 from rlox_offpolicy.exploration import (
     Exploration,
@@ -20,7 +25,14 @@ from rlox_offpolicy.exploration import (
     OrnsteinUhlenbeckNoise,
 )
 
-__all__ = ["make_agent", "make_exploration", "require_box", "require_discrete", "resolve"]
+__all__ = [
+    "make_agent",
+    "make_exploration",
+    "require_box",
+    "require_discrete",
+    "require_outputs",
+    "resolve",
+]
 
 ConfigT = TypeVar("ConfigT", bound=Config)
 
@@ -153,3 +165,33 @@ def require_discrete(agent: ReplayAgent, name: str) -> int:
             f"{name} needs Discrete actions, got {agent.env.action_space}; SAC takes a Box"
         )
     return agent.actions.count
+
+
+def require_outputs(
+    network: nn.Module, agent: ReplayAgent, name: str, shape: tuple[int | None, ...]
+) -> None:
+    """Try a network that the caller brought on two observations of the agent's env.
+
+    Args:
+        network: from observations (2, *shape).
+        agent: whose env it is for.
+        name: what the caller called it.
+        shape: of the outputs; none: any size.
+
+    Raises:
+        ConfigError: the outputs have another shape.
+    """
+    space = copy.deepcopy(agent.env.observation_space)
+    space.seed(0)
+    pair = map_leaves(lambda leaf: np.stack([leaf, leaf]), split(space, space.sample()))
+    stored = agent.observations.copy(pair)
+    obs = map_leaves(lambda leaf: torch.from_numpy(leaf).to(agent.device), stored)
+    trains = network.training
+    with torch.no_grad():
+        got = tuple(network.eval()(obs).shape)
+    network.train(trains)
+    if len(got) != len(shape) or any(s not in (None, g) for s, g in zip(shape, got, strict=True)):
+        expected = ", ".join("any" if s is None else str(s) for s in shape)
+        raise ConfigError(
+            f"{name} must return ({expected}) for 2 observations of {space}, got {got}"
+        )

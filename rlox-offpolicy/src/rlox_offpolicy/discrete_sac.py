@@ -51,7 +51,7 @@ from rlox.schedules import Schedules
 from rlox.terms import mean_terms
 from torch import Tensor, nn
 
-from rlox_offpolicy.agent import make_agent, require_discrete, resolve
+from rlox_offpolicy.agent import make_agent, require_discrete, require_outputs, resolve
 from rlox_offpolicy.configs import DiscreteSACConfig
 from rlox_offpolicy.sac import SACMetrics, SACTerms, Temperature
 from rlox_offpolicy.targets import expected_soft_values, td_targets
@@ -120,6 +120,10 @@ class DiscreteSAC(Algorithm):
         device = self.agent.device
         self.policy.to(device)
         self.critic.to(device)
+        if policy is not None:
+            require_outputs(policy, self.agent, "policy", (2, n_actions))
+        if critic is not None:
+            require_outputs(critic, self.agent, "critic", (None, 2, n_actions))
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
         self.temperature = Temperature(cfg.alpha).to(device)
         self.target_entropy = (

@@ -56,7 +56,7 @@ from rlox.terms import mean_terms
 from torch import Tensor, nn
 
 from rlox_offpolicy.action_values import make_action_values
-from rlox_offpolicy.agent import make_agent, require_discrete, resolve
+from rlox_offpolicy.agent import make_agent, require_discrete, require_outputs, resolve
 from rlox_offpolicy.configs import DQNConfig
 from rlox_offpolicy.exploration import EpsilonGreedy
 from rlox_offpolicy.targets import at_actions
@@ -159,6 +159,10 @@ class DQN(Algorithm):
                 "give it some or leave noisy out"
             )
         self.network.to(self.agent.device)
+        if network is not None:
+            n_atoms = self.action_values.n_atoms
+            atoms = () if n_atoms is None else (n_atoms,)
+            require_outputs(network, self.agent, "network", (2, self._n_actions, *atoms))
         self.target = copy.deepcopy(self.network).requires_grad_(False)
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
         self.optimizer = FlatOptimizer(self.network, adam, max_grad_norm=cfg.max_grad_norm)
