@@ -86,6 +86,14 @@ def candle(session: nox.Session) -> None:
         session.run("cargo", "test", "--locked", "--release", external=True)
 
 
+@nox.session(default=False)
+def soak(session: nox.Session) -> None:
+    """Start, use and drop collecting threads for ten minutes; memory and threads must not grow."""
+    sync(session, "--extra", "candle", "--group", "test")
+    with session.chdir("rlox-candle"):
+        session.run("pytest", "-m", "soak", "-s", "--timeout=0", *session.posargs)
+
+
 @nox.session
 def onpolicy(session: nox.Session) -> None:
     """rlox-onpolicy with core and torch, no Rust."""
