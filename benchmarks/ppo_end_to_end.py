@@ -1,16 +1,18 @@
 """PPO on CartPole-v1, env steps per second with learning: rlox, Stable-Baselines3 and sbx.
 
-Equal hyperparameters, one thread each, all in one process and in turn, so that a busy machine slows
-all alike. rlox runs with either learner backend, and with gymnasium's env, which is what the others
-step. sbx, which is Stable-Baselines3 in JAX, takes part where it is installed.
+Equal hyperparameters, all in one process and in turn, so that a busy machine slows all alike. Each
+runs with one thread or with one per core, whichever was faster in a short run before. rlox
+runs with either learner backend, and with gymnasium's env, which is what the others step. sbx,
+which is Stable-Baselines3 in JAX, takes part where it is installed.
 
-    python benchmarks/ppo_end_to_end.py [--rounds 15] [--iterations 8]
+    python benchmarks/ppo_end_to_end.py [--rounds 9] [--envs 8]
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +20,8 @@ from typing import Any
 
 import torch
 from measure import interleave, machine, ratio_summary, summary, write
+from rlox.cli.processes import usable_cores
+from rlox.nn import torch_threads
 from rlox.runner import Hooks
 from rlox_onpolicy.ppo import PPO
 from rlox_onpolicy.ppo_update import minibatch_loss
@@ -38,79 +42,129 @@ SETTINGS: dict[str, Any] = {
 """Common to both; both have two 64×64 tanh networks and Adam."""
 
 
+ITERATIONS = {8: 8, 64: 1}
+"""Rollouts per run, by the number of envs."""
+
+
 def main() -> None:
-    """Measure and write ``benchmarks/results/ppo_end_to_end.json``."""
+    """Measure and write ``benchmarks/results/ppo_*.json``."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--iterations", type=int, default=8, help="rollouts per run")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--envs", type=int, choices=ITERATIONS, help="only with so many")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    rows = []
     where = machine(
         ["rlox-core", "rlox-native", "stable-baselines3", "sbx-rl", "jax", "torch", "gymnasium"]
     )
-    for n_envs in (8, 64):
-        env_steps = n_envs * SETTINGS["n_steps"] * arguments.iterations
-        contenders = contenders_for(n_envs, env_steps)
-        interleave(contenders, 1)
-        seconds = interleave(contenders, arguments.rounds)
-        speeds = {name: [env_steps / s for s in runs] for name, runs in seconds.items()}
-        for name, values in speeds.items():
-            ratio = ratio_summary(values, speeds["stable-baselines3"])
-            row = {
-                "contender": name,
-                "n_envs": n_envs,
-                "env_steps_per_second": summary(values),
-                "ratio_to_stable_baselines3": ratio,
-            }
-            if "sbx" in speeds:
-                row["ratio_to_sbx"] = ratio_summary(values, speeds["sbx"])
-            rows.append(row)
-            print(
-                f"{n_envs:3d} envs  {name:36s} {summary(values)['median']:9,.0f} env steps/s  "
-                f"{ratio['median']:5.2f}x ({ratio['min']:.2f}-{ratio['max']:.2f})"
-            )
+    for n_envs in [arguments.envs] if arguments.envs else ITERATIONS:
+        result = {
+            "settings": SETTINGS,
+            "rounds": arguments.rounds,
+            "machine": where,
+            "rows": compare(n_envs, arguments.rounds),
+        }
+        print(write(f"ppo_end_to_end_{n_envs}", result))
     breakdown = where_time_goes()
     shares = native_share_of_peak()
     print(shares)
     for part, milliseconds in breakdown.items():
         print(f"{part:30s} {milliseconds:7.2f} ms per iteration")
-    path = write(
-        "ppo_end_to_end",
-        {
-            "settings": SETTINGS,
-            "rounds": arguments.rounds,
-            "machine": where,
-            "rows": rows,
-            "torch_learner_milliseconds_per_iteration_of_1024_env_steps": breakdown,
-            "native_learner": shares,
-        },
-    )
-    print(path)
-
-
-def contenders_for(n_envs: int, env_steps: int) -> dict[str, Callable[[], Any]]:
-    """Return the runs of ``env_steps`` env steps each."""
-    sb3 = SB3PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs, seed=0), device="cpu", **SETTINGS)
-    backends = {
-        "rlox, native learner": ("native", "native"),
-        "rlox, native learner, gymnasium env": ("native", "gymnasium"),
-        "rlox, torch learner": ("torch", "native"),
-        "rlox, torch learner, gymnasium env": ("torch", "gymnasium"),
+    result = {
+        "settings": SETTINGS,
+        "machine": where,
+        "torch_learner_milliseconds_per_iteration_of_1024_env_steps": breakdown,
+        "native_learner": shares,
     }
-    contenders: dict[str, Callable[[], Any]] = {
-        "stable-baselines3": lambda: sb3.learn(env_steps, reset_num_timesteps=False)
+    print(write("ppo_where_time_goes", result))
+
+
+def compare(n_envs: int, rounds: int) -> list[dict[str, Any]]:
+    """Return the speed of every contender at its best, and its ratios to the peers."""
+    rollout = n_envs * SETTINGS["n_steps"]
+    runs = runs_for(n_envs)
+    tried = interleave({key: partial(run, rollout) for key, run in runs.items()}, 2)
+    trial = {key: summary([rollout / s for s in seconds[1:]]) for key, seconds in tried.items()}
+    best = {
+        name: max((key for key in runs if key[0] == name), key=lambda key: trial[key]["median"])
+        for name, _ in runs
+    }
+    env_steps = rollout * ITERATIONS[n_envs]
+    seconds = interleave(
+        {name: partial(runs[key], env_steps) for name, key in best.items()}, rounds
+    )
+    speeds = {name: [env_steps / s for s in each] for name, each in seconds.items()}
+    rows = []
+    for name, values in speeds.items():
+        row: dict[str, Any] = {
+            "contender": name,
+            "n_envs": n_envs,
+            "threads": best[name][1],
+            "env_steps_per_second": summary(values),
+            "env_steps_per_second_in_trials_by_threads": {
+                threads: figures for (other, threads), figures in trial.items() if other == name
+            },
+        }
+        for peer in filter(speeds.__contains__, ("stable-baselines3", "sbx")):
+            row[f"ratio_to_{peer.replace('-', '_')}"] = ratio_summary(values, speeds[peer])
+        rows.append(row)
+        ratios = "  ".join(
+            f"{figures['median']:6.2f}x ({figures['min']:.2f}-{figures['max']:.2f})"
+            for key, figures in row.items()
+            if key.startswith("ratio")
+        )
+        speed = row["env_steps_per_second"]["median"]
+        print(f"{n_envs:3d} envs  {name:36s} {speed:9,.0f} env steps/s {ratios}", flush=True)
+    return rows
+
+
+def runs_for(n_envs: int) -> dict[tuple[str, int], Callable[[int], Any]]:
+    """Return functions that train for a number of env steps, by contender and threads."""
+    sb3 = SB3PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs, seed=0), device="cpu", **SETTINGS)
+
+    def learn(threads: int, env_steps: int) -> None:
+        with torch_threads(threads):
+            sb3.learn(env_steps, reset_num_timesteps=False)
+
+    settings = sorted({1, usable_cores()})
+    runs: dict[tuple[str, int], Callable[[int], Any]] = {
+        ("stable-baselines3", threads): partial(learn, threads) for threads in settings
     }
     if importlib.util.find_spec("sbx") is not None:
-        contenders["sbx"] = sbx_contender(n_envs, env_steps)
-    for name, (learner, env) in backends.items():
-        ppo = PPO("CartPole-v1", n_envs=n_envs, backend=learner, env_backend=env, **SETTINGS)
-        contenders[name] = partial(ppo.train, env_steps)
-    return contenders
+        sbx = sbx_run(n_envs)
+        runs["sbx", 1] = lambda env_steps: on_one_core(partial(sbx, env_steps))
+        runs["sbx", usable_cores()] = sbx
+    for learner in ("native", "torch"):
+        for env, suffix in (("native", ""), ("gymnasium", ", gymnasium env")):
+            for threads in settings if learner == "torch" else [1]:
+                ppo = PPO(
+                    "CartPole-v1",
+                    n_envs=n_envs,
+                    backend=learner,
+                    env_backend=env,
+                    torch_threads=threads,
+                    **SETTINGS,
+                )
+                runs[f"rlox, {learner} learner{suffix}", threads] = ppo.train
+    return runs
 
 
-def sbx_contender(n_envs: int, env_steps: int) -> Callable[[], Any]:
-    """Return sbx's run; its networks are made equal to the others'."""
+def on_one_core(run: Callable[[], Any]) -> None:
+    """Run with every thread of this process on one core: the number of JAX's threads is fixed."""
+    cores = os.sched_getaffinity(0)
+
+    def keep_to(allowed: set[int]) -> None:
+        for thread in os.listdir("/proc/self/task"):
+            os.sched_setaffinity(int(thread), allowed)
+
+    keep_to({min(cores)})
+    try:
+        run()
+    finally:
+        keep_to(cores)
+
+
+def sbx_run(n_envs: int) -> Callable[[int], Any]:
+    """Return sbx's training; its networks are made equal to the others'."""
     import flax.linen as nn
     import sbx
 
@@ -120,7 +174,7 @@ def sbx_contender(n_envs: int, env_steps: int) -> Callable[[], Any]:
         policy_kwargs={"net_arch": [64, 64], "activation_fn": nn.tanh},
         **SETTINGS,
     )
-    return lambda: model.learn(env_steps, reset_num_timesteps=False)
+    return lambda env_steps: model.learn(env_steps, reset_num_timesteps=False)
 
 
 def native_share_of_peak(repeats: int = 50) -> dict[str, float]:
