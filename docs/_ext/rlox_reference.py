@@ -90,6 +90,8 @@ API = {
     "rlox.reference": "the NumPy kernels and buffers",
     "rlox_native": "the Rust kernels, buffers and envs",
     "rlox_native.learner": "the native learner backend",
+    "rlox_native.replay_learner": "the same for off-policy algorithms",
+    "rlox_native.optimizers": "torch's optimisers as it takes them",
     "rlox_native.rollouts": "its rollouts",
     "rlox.offline.base": "what every offline algorithm has",
     "rlox.offline.config": "the options of every offline algorithm",

@@ -245,7 +245,8 @@ class SquashedGaussianPolicy(nn.Module):
         mean, log_std = self._mean_and_log_std(obs)
         shape = mean.shape if n_samples is None else (n_samples, *mean.shape)
         device = mean.device if self.generator is None else self.generator.device
-        noise = torch.randn(shape, generator=self.generator, device=device).to(mean.device)
+        noise = torch.randn(shape, generator=self.generator, device=device, dtype=mean.dtype)
+        noise = noise.to(mean.device)
         pre_tanh = mean + log_std.exp() * noise
         return pre_tanh.tanh(), _squashed_log_prob(noise, log_std, pre_tanh)
 

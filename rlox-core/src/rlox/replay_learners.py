@@ -27,8 +27,15 @@ __all__ = [
     "choose_replay_learner",
 ]
 
-Step = Callable[[TransitionBatch, float], Any]
-"""Learns from a batch at a learning rate; returns a dataclass of scalar tensors."""
+
+@dataclass(frozen=True)
+class Step:
+    """One of the things that an algorithm does with a batch."""
+
+    learn: Callable[[TransitionBatch, float], Any]
+    """Learns from a batch at a learning rate; returns ``terms``."""
+    terms: type[Any]
+    """A dataclass of scalar tensors without gradient, made with keywords."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,8 @@ class ReplayTask:
     """What the algorithm does with a batch, by name."""
     streams: Mapping[str, torch.Generator] = field(default_factory=dict)
     """Sources of the noise that the steps draw, by what it is for."""
+    constants: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that the steps depend on and that ``config`` does not have as they use them."""
 
 
 class ReplayLearner(Protocol):
@@ -105,4 +114,4 @@ class TorchReplayLearner:
 
     def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
         """Do one of the task's steps; see :class:`ReplayLearner`."""
-        return self._steps[name](batch, learning_rate)
+        return self._steps[name].learn(batch, learning_rate)

@@ -10,7 +10,7 @@ from rlox.errors import BackendError
 from rlox.learners import LearningTask, TorchLearner, make_torch_learner
 from rlox.plugins import Registration
 from rlox.registry import Registry
-from rlox.replay_learners import ReplayTask, TorchReplayLearner, choose_replay_learner
+from rlox.replay_learners import ReplayTask, Step, TorchReplayLearner, choose_replay_learner
 from rlox.specs import LearnerBackendSpec
 
 NOTHING: Any = None
@@ -20,7 +20,10 @@ TASK = ReplayTask(
     NOTHING,
     NOTHING,
     {},
-    {"values": lambda batch, rate: (batch, rate), "policy": lambda batch, rate: -rate},
+    {
+        "values": Step(lambda batch, rate: (batch, rate), tuple),
+        "policy": Step(lambda batch, rate: -rate, float),
+    },
 )
 
 

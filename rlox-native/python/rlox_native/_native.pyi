@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import (
     Any,
@@ -18,11 +18,13 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 __all__ = [
     "ActorCriticLearner",
     "CartPole",
+    "ContinuousLearner",
     "HerReplayBuffer",
     "MmapReplayBuffer",
     "OfflineDatasetBuffer",
     "PackedSequences",
     "PrioritizedReplayBuffer",
+    "QLearner",
     "ReplayBuffer",
     "RunningMeanStd",
     "VecEnv",
@@ -1742,6 +1744,210 @@ class HerReplayBuffer:
             ValueError: as :meth:`ReplayBuffer.set_state`, or a transition has no next observation.
             TypeError: as there.
         """
+
+@final
+class QLearner:
+    """Gradient steps of DQN on an MLP with ReLU, plain or dueling.
+
+    All P parameters lie in one array, layer by layer, weights (n_out, n_in) before biases, in the
+    order of ``rlox.networks``' modules. The object holds nothing but working memory; it may be used
+    from several threads, and calls are done one after the other.
+
+    Args:
+        obs_dim: size of an observation.
+        hidden: widths of the hidden layers; of a dueling network the one width.
+        n_actions: number of actions A.
+        dueling: whether two streams for value and advantages share the first layer.
+        dtype: ``"float32"`` or ``"float64"``, of parameters, moments and arithmetic.
+
+    Raises:
+        ValueError: a size lies outside [1, 16384], or ``dtype`` is another.
+
+    Example:
+        >>> QLearner(4, [64, 64], 2).n_parameters
+        4610
+    """
+
+    def __new__(
+        cls,
+        obs_dim: SupportsIndex,
+        hidden: Sequence[SupportsIndex],
+        n_actions: SupportsIndex,
+        *,
+        dueling: bool = False,
+        dtype: str = "float32",
+    ) -> QLearner: ...
+    @property
+    def n_parameters(self) -> int:
+        """P."""
+
+    def step(
+        self,
+        learnt: Mapping[str, Any],
+        target: ArrayLike,
+        batch: Mapping[str, Any],
+        *,
+        learning_rate: float,
+        double: bool,
+        huber: bool,
+    ) -> tuple[float, float, NDArray[Any]]:
+        """Take one gradient step, on parameters and moments in place; without the interpreter lock.
+
+        Args:
+            learnt: ``parameters``, ``first_moments`` and ``second_moments``, shape ``(P,)`` each,
+                of the learner's dtype, contiguous, changed; ``step``, the gradient steps taken
+                before; ``betas``, ``eps`` and ``max_grad_norm``, the bound of the gradient's
+                Euclidean norm or ``None``.
+            target: parameters of the lagging network, shape ``(P,)``.
+            batch: ``obs`` and ``next_obs``, shape ``(B, obs_dim)``; ``actions``, integers of shape
+                ``(B, 1)``; ``rewards`` and ``discounts``, shape ``(B,)``; ``weights`` of the rows'
+                losses, likewise or ``None``.
+            learning_rate: step size.
+            double: the learning network chooses the action that the lagging one judges.
+            huber: the loss of TD errors is linear beyond 1, else squared.
+
+        Returns:
+            The loss, the mean value of the batch's actions, and the TD errors, shape ``(B,)``.
+
+        Raises:
+            ValueError: a shape does not fit, an action does not exist, or an array cannot be
+                written to; nothing has changed.
+            TypeError: an array has another dtype.
+            KeyError: an entry is missing.
+        """
+
+    def values(self, parameters: ArrayLike, obs: ArrayLike) -> NDArray[Any]:
+        """Return the values of all actions, shape ``(R, A)``.
+
+        Args:
+            parameters: shape ``(P,)``.
+            obs: shape ``(R, obs_dim)``.
+        """
+
+    def gradients(self) -> NDArray[Any]:
+        """Return the clipped gradient of the last step, shape ``(P,)``."""
+
+@final
+class ContinuousLearner:
+    """Gradient steps of SAC, TD3 or DDPG on MLPs with ReLU: a policy and K critics.
+
+    The policy's P parameters lie in one array as those of ``rlox.nn.ReluMLP``, the critics' Q as
+    those of ``rlox.nn.EnsembleMLP``. The object holds nothing but working memory; it may be used
+    from several threads, and calls are done one after the other.
+
+    Args:
+        obs_dim: size of an observation.
+        act_dim: size of an action.
+        hidden: widths of the hidden layers of all networks.
+        n_critics: K.
+        log_std_bounds: for a squashed Gaussian policy, what the logarithmic deviations are clipped
+            to; ``None``: the policy is tanh of its network.
+        dtype: ``"float32"`` or ``"float64"``, of parameters, moments and arithmetic.
+
+    Raises:
+        ValueError: a size lies outside [1, 16384], or ``dtype`` is another.
+
+    Example:
+        >>> learner = ContinuousLearner(3, 1, [64, 64], 2)
+        >>> learner.n_policy_parameters, learner.n_critic_parameters
+        (4481, 9090)
+    """
+
+    def __new__(
+        cls,
+        obs_dim: SupportsIndex,
+        act_dim: SupportsIndex,
+        hidden: Sequence[SupportsIndex],
+        n_critics: SupportsIndex,
+        *,
+        log_std_bounds: tuple[float, float] | None = None,
+        dtype: str = "float32",
+    ) -> ContinuousLearner: ...
+    @property
+    def n_policy_parameters(self) -> int:
+        """P."""
+
+    @property
+    def n_critic_parameters(self) -> int:
+        """Q."""
+
+    def step_values(
+        self,
+        critics: Mapping[str, Any],
+        target: ArrayLike,
+        policy: ArrayLike,
+        batch: Mapping[str, Any],
+        noise: ArrayLike | None,
+        *,
+        learning_rate: float,
+        alpha: float,
+        scale: float,
+    ) -> tuple[float, float, NDArray[Any]]:
+        """Take one gradient step of the critics, in place; without the interpreter lock.
+
+        Args:
+            critics: as ``learnt`` of :meth:`QLearner.step`, with Q for P.
+            target: parameters of the lagging critics, shape ``(Q,)``.
+            policy: parameters of the policy that chooses the next actions, shape ``(P,)``.
+            batch: as of :meth:`QLearner.step`, ``actions`` being ``(B, act_dim)`` in [-1, 1].
+            noise: shape ``(B, act_dim)``; a Gaussian policy's is standard normal, what a
+                deterministic one's actions are shifted by may be ``None``.
+            learning_rate: step size.
+            alpha: temperature of the next actions' entropy, return/nats; 0 for none.
+            scale: what a squared TD error counts in the loss.
+
+        Returns:
+            The loss, the mean value of the batch's actions, and the TD errors, shape ``(K, B)``.
+
+        Raises:
+            ValueError: a shape does not fit, or an array cannot be written to; nothing has changed.
+            TypeError: an array has another dtype.
+            KeyError: an entry is missing.
+        """
+
+    def step_policy(
+        self,
+        policy: Mapping[str, Any],
+        critics: ArrayLike,
+        obs: ArrayLike,
+        noise: ArrayLike | None,
+        *,
+        learning_rate: float,
+        alpha: float,
+    ) -> tuple[float, float]:
+        """Take one gradient step of the policy, in place; without the interpreter lock.
+
+        The loss is the mean of α log π(a|s) - min over k of Q_k(s, a) for a Gaussian policy, and of
+        -Q_1(s, μ(s)) for a deterministic one.
+
+        Args:
+            policy: as ``learnt`` of :meth:`QLearner.step`.
+            critics: their parameters, shape ``(Q,)``.
+            obs: shape ``(B, obs_dim)``.
+            noise: standard normal, shape ``(B, act_dim)``; ``None`` for a deterministic policy.
+            learning_rate: step size.
+            alpha: temperature α, return/nats.
+
+        Returns:
+            The loss, and the mean of -log π(a|s), 0 for a deterministic policy.
+
+        Raises:
+            ValueError: a shape does not fit, or an array cannot be written to; nothing has changed.
+            TypeError: an array has another dtype.
+            KeyError: an entry is missing.
+        """
+
+    def act(self, policy: ArrayLike, obs: ArrayLike, noise: ArrayLike | None) -> NDArray[Any]:
+        """Return actions of observations, shape ``(R, act_dim)``, in [-1, 1].
+
+        Args:
+            policy: its parameters, shape ``(P,)``.
+            obs: shape ``(R, obs_dim)``.
+            noise: as of :meth:`step_policy`.
+        """
+
+    def gradients(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the clipped gradients of the last steps of policy and critics."""
 
 @final
 class ActorCriticLearner:

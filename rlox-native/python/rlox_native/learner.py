@@ -12,28 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from rlox.errors import BackendError
 from rlox.policies import ContinuousPolicy, DiscretePolicy
 
 from rlox_native._native import ActorCriticLearner
 from rlox_native.acting import NativeActor, can_act
+from rlox_native.optimizers import DTYPES, step_rule
 from rlox_native.rollouts import NativeRollouts
 
 if TYPE_CHECKING:
     from rlox.batch import RolloutBatch
-    from rlox.learners import LearningTask
+    from rlox.learners import Learner, LearningTask
+    from rlox.replay_learners import ReplayLearner, ReplayTask
     from rlox.runner import Hooks
 
-__all__ = ["NativeLearner"]
+__all__ = ["NativeLearner", "make_learner"]
 
 TERMS = {
     "ppo": ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction"),
     "a2c": ("policy_loss", "value_loss", "entropy"),
 }
 """The losses there are, by algorithm, and the terms that each reports."""
-
-DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 
 
 class NativeLearner:
@@ -54,7 +53,7 @@ class NativeLearner:
         self._task = task
         self._optimizer = task.agent.optimizer
         self._learner = _make_learner(task)
-        self._rule = _step_rule(self._optimizer.torch_optimizer)
+        self._rule = step_rule(self._optimizer.torch_optimizer)
         self._collector: Any = task.agent
         if NativeRollouts.can_step(task):
             policy = task.agent.policy
@@ -175,15 +174,14 @@ def _make_learner(task: LearningTask) -> ActorCriticLearner:
     return learner
 
 
-def _step_rule(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return the optimiser's constants as the Rust learner takes them."""
-    options = optimizer.param_groups[0]
-    plain = {"weight_decay", "amsgrad", "maximize", "momentum", "centered"}
-    used = [name for name in sorted(plain & options.keys()) if options[name]]
-    if used:
-        raise BackendError(f"its optimisers have no {', '.join(used)}")
-    if type(optimizer) is torch.optim.Adam:
-        return {"betas": options["betas"], "eps": options["eps"]}
-    if type(optimizer) is torch.optim.RMSprop:
-        return {"alpha": options["alpha"], "eps": options["eps"]}
-    raise BackendError(f"its optimisers are Adam and RMSprop, not {type(optimizer).__name__}")
+def make_learner(task: LearningTask | ReplayTask) -> Learner | ReplayLearner:
+    """Return what learns the task in Rust, be it from rollouts or from batches of transitions.
+
+    Raises:
+        BackendError: it cannot be learnt here; the text says why.
+    """
+    from rlox.replay_learners import ReplayTask
+
+    from rlox_native.replay_learner import make_replay_learner
+
+    return make_replay_learner(task) if isinstance(task, ReplayTask) else NativeLearner(task)

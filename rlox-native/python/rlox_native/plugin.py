@@ -22,10 +22,10 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
 
 @hookimpl
 def rlox_learner_backends() -> Iterable[LearnerBackendSpec]:
-    """Offer the fused update, ahead of torch: it learns the same up to rounding."""
+    """Offer the fused updates, ahead of torch: they learn the same up to rounding."""
     yield LearnerBackendSpec(
         name="native",
-        summary="The whole update of PPO or A2C in one Rust call, for the default MLPs on a CPU.",
-        factory="rlox_native.learner:NativeLearner",
+        summary="Whole updates in one Rust call each, for default MLPs on a CPU.",
+        factory="rlox_native.learner:make_learner",
         priority=100,
     )

@@ -15,6 +15,7 @@ from rlox.envs import fixed_env_count
 from rlox.errors import ConfigError, SpaceError
 from rlox.off_policy import ReplayAgent
 from rlox.replay_actions import BoxActions, DiscreteActions
+from rlox.replay_learners import ChosenReplayLearner, ReplayTask, Step, choose_replay_learner
 from rlox.spaces import map_leaves, split
 from torch import nn
 
@@ -28,6 +29,7 @@ from rlox_offpolicy.exploration import (
 __all__ = [
     "make_agent",
     "make_exploration",
+    "make_learner",
     "require_box",
     "require_discrete",
     "require_outputs",
@@ -115,6 +117,33 @@ def make_agent(algorithm: Algorithm, buffer: Any = None) -> ReplayAgent:
     )
     algorithm.resources.callback(agent.close)
     return agent
+
+
+def make_learner(
+    algorithm: Algorithm,
+    agent: ReplayAgent,
+    parts: Mapping[str, Any],
+    steps: Mapping[str, Step],
+    streams: Mapping[str, torch.Generator] | None = None,
+    constants: Mapping[str, float] | None = None,
+) -> ChosenReplayLearner:
+    """Return what takes an algorithm's gradient steps.
+
+    Args:
+        algorithm: its config has the field ``backend``.
+        agent: the algorithm's.
+        parts: see :class:`rlox.replay_learners.ReplayTask`.
+        steps: likewise.
+        streams: likewise; none: the steps draw no noise of their own.
+        constants: likewise; none: the config has all.
+
+    Raises:
+        BackendError: the backend that the config names cannot take these steps.
+    """
+    task = ReplayTask(
+        algorithm.name, algorithm.config, agent, parts, steps, streams or {}, constants or {}
+    )
+    return choose_replay_learner(algorithm.config.backend, task)
 
 
 def make_exploration(algorithm: Algorithm, exploration: Any = None) -> Exploration:

@@ -45,13 +45,19 @@ from rlox.nn import (
     parts_state,
     torch_threads,
 )
-from rlox.replay_learners import ChosenReplayLearner, ReplayTask, choose_replay_learner
+from rlox.replay_learners import ChosenReplayLearner, Step
 from rlox.runner import Hooks
 from rlox.schedules import Schedules
 from rlox.terms import mean_terms
 from torch import Tensor, nn
 
-from rlox_offpolicy.agent import make_agent, require_discrete, require_outputs, resolve
+from rlox_offpolicy.agent import (
+    make_agent,
+    make_learner,
+    require_discrete,
+    require_outputs,
+    resolve,
+)
 from rlox_offpolicy.configs import DiscreteSACConfig
 from rlox_offpolicy.sac import SACMetrics, SACTerms, Temperature
 from rlox_offpolicy.targets import expected_soft_values, td_targets
@@ -143,8 +149,8 @@ class DiscreteSAC(Algorithm):
             "alpha_optimizer": self.alpha_optimizer,
             "agent": self.agent,
         }
-        task = ReplayTask(self.name, cfg, self.agent, self._parts, {"all": self._learn})
-        self.learner = choose_replay_learner(cfg.backend, task)
+        steps = {"all": Step(self._learn, SACTerms)}
+        self.learner = make_learner(self, self.agent, self._parts, steps)
 
     def iterate(self, hooks: Hooks) -> SACMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""

@@ -49,14 +49,20 @@ from rlox.nn import (
     silence,
     torch_threads,
 )
-from rlox.replay_learners import ChosenReplayLearner, ReplayTask, choose_replay_learner
+from rlox.replay_learners import ChosenReplayLearner, Step
 from rlox.runner import Hooks
 from rlox.schedules import Schedules
 from rlox.terms import mean_terms
 from torch import Tensor, nn
 
 from rlox_offpolicy.action_values import make_action_values
-from rlox_offpolicy.agent import make_agent, require_discrete, require_outputs, resolve
+from rlox_offpolicy.agent import (
+    make_agent,
+    make_learner,
+    require_discrete,
+    require_outputs,
+    resolve,
+)
 from rlox_offpolicy.configs import DQNConfig
 from rlox_offpolicy.exploration import EpsilonGreedy
 from rlox_offpolicy.targets import at_actions
@@ -175,8 +181,8 @@ class DQN(Algorithm):
             "optimizer": self.optimizer,
             "agent": self.agent,
         }
-        task = ReplayTask("dqn", cfg, self.agent, self._parts, {"values": self._learn})
-        self.learner = choose_replay_learner(cfg.backend, task)
+        steps = {"values": Step(self._learn, QTerms)}
+        self.learner = make_learner(self, self.agent, self._parts, steps)
 
     def iterate(self, hooks: Hooks) -> DQNMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""

@@ -45,13 +45,13 @@ from rlox.nn import (
     parts_state,
     torch_threads,
 )
-from rlox.replay_learners import ChosenReplayLearner, ReplayTask, choose_replay_learner
+from rlox.replay_learners import ChosenReplayLearner, Step
 from rlox.runner import Hooks
 from rlox.schedules import Schedules
 from rlox.terms import mean_terms
 from torch import Tensor, nn
 
-from rlox_offpolicy.agent import make_agent, make_exploration, require_box, resolve
+from rlox_offpolicy.agent import make_agent, make_exploration, make_learner, require_box, resolve
 from rlox_offpolicy.configs import SACConfig
 from rlox_offpolicy.targets import soft_values, td_targets
 
@@ -198,8 +198,9 @@ class SAC(Algorithm):
             "exploration": self.exploration,
             "agent": self.agent,
         }
-        task = ReplayTask("sac", cfg, self.agent, self._parts, {"all": self._learn})
-        self.learner = choose_replay_learner(cfg.backend, task)
+        steps = {"all": Step(self._learn, SACTerms)}
+        constants = {"target_entropy": self.target_entropy}
+        self.learner = make_learner(self, self.agent, self._parts, steps, {}, constants)
 
     def iterate(self, hooks: Hooks) -> SACMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""

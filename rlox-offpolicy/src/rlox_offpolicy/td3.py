@@ -43,13 +43,13 @@ from rlox.nn import (
     parts_state,
     torch_threads,
 )
-from rlox.replay_learners import ChosenReplayLearner, ReplayTask, choose_replay_learner
+from rlox.replay_learners import ChosenReplayLearner, Step
 from rlox.runner import Hooks
 from rlox.schedules import Schedules
 from rlox.terms import mean_terms
 from torch import Tensor, nn
 
-from rlox_offpolicy.agent import make_agent, make_exploration, require_box, resolve
+from rlox_offpolicy.agent import make_agent, make_exploration, make_learner, require_box, resolve
 from rlox_offpolicy.configs import TD3Config
 from rlox_offpolicy.targets import clipped_double_values, smoothed_actions, td_targets
 from rlox_offpolicy.terms import PolicyTerms, QTerms
@@ -107,8 +107,7 @@ class DeterministicActorCritic:
         cfg = self.config = algorithm.config
         self.clock = algorithm.clock
         self.policy_delay = policy_delay
-        self.target_noise = target_noise
-        self.noise_clip = noise_clip
+        self._smoothing = {"target_noise": target_noise, "noise_clip": noise_clip}
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
         self.agent = make_agent(algorithm, buffer)
         self.exploration = make_exploration(algorithm, exploration)
@@ -121,8 +120,8 @@ class DeterministicActorCritic:
         self.critic: Any = critic or make_critics(
             space, act_dim, n_critics=n_critics, hidden=cfg.hidden, generator=stream
         )
-        self.policy.to(self.agent.device)
-        self.critic.to(self.agent.device)
+        for network in (self.policy, self.critic):
+            network.to(self.agent.device)
         self.policy_target: Any = copy.deepcopy(self.policy).requires_grad_(False)
         self.critic_target: Any = copy.deepcopy(self.critic).requires_grad_(False)
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
@@ -139,10 +138,10 @@ class DeterministicActorCritic:
             "exploration": self.exploration,
             "agent": self.agent,
         }
-        steps = {"values": self.learn_values, "policy": self.learn_policy}
-        streams = {"target noise": self._noise}
-        task = ReplayTask(algorithm.name, cfg, self.agent, self._parts, steps, streams)
-        self.learner = choose_replay_learner(cfg.backend, task)
+        values, policy_step = Step(self.learn_values, QTerms), Step(self.learn_policy, PolicyTerms)
+        steps = {"values": values, "policy": policy_step}
+        parts, streams = self._parts, {"target noise": self._noise}
+        self.learner = make_learner(algorithm, self.agent, parts, steps, streams, self._smoothing)
 
     def iterate(self, hooks: Hooks) -> TD3Metrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
@@ -178,10 +177,12 @@ class DeterministicActorCritic:
         """Take a gradient step of the critics."""
         with torch.no_grad():
             next_actions = self.policy_target.deterministic(batch.next_obs)
-            if self.target_noise > 0:
-                noise = torch.randn(next_actions.shape, generator=self._noise)
-                noise = noise.mul_(self.target_noise).to(next_actions.device)
-                next_actions = smoothed_actions(next_actions, noise, self.noise_clip)
+            if (deviation := self._smoothing["target_noise"]) > 0:
+                noise = torch.randn(
+                    next_actions.shape, generator=self._noise, dtype=next_actions.dtype
+                ).mul_(deviation)
+                noise, clip = noise.to(next_actions.device), self._smoothing["noise_clip"]
+                next_actions = smoothed_actions(next_actions, noise, clip)
             next_values = clipped_double_values(self.critic_target(batch.next_obs, next_actions))
             targets = td_targets(batch.rewards, batch.discounts, next_values)
         q = self.critic(batch.obs, batch.actions)

@@ -9,7 +9,7 @@ from rlox.nn.encoders import (
     VectorEncoder,
     make_encoder,
 )
-from rlox.nn.flat import FlatOptimizer
+from rlox.nn.flat import FlatOptimizer, flatten_parameters
 from rlox.nn.heads import ActionHead
 from rlox.nn.memory import Memory, MemoryKind
 from rlox.nn.mlp import TanhMLP, orthogonal
@@ -39,6 +39,7 @@ __all__ = [
     "VectorEncoder",
     "draw_noise",
     "find_device",
+    "flatten_parameters",
     "flush_denormals",
     "frozen",
     "load_module_state",

@@ -7,7 +7,7 @@ so a step is one norm, one scale and one update, whatever the module.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,36 @@ from torch import Tensor, nn
 
 from rlox.errors import CheckpointError
 
-__all__ = ["FlatOptimizer"]
+__all__ = ["FlatOptimizer", "flatten_parameters"]
+
+
+def flatten_parameters(module: nn.Module) -> Tensor:
+    """Make all parameters of a module views of one flat tensor, and return it.
+
+    Afterwards do not move the module to another device.
+
+    Args:
+        module: its parameters must share one dtype and device.
+
+    Returns:
+        (P,) the parameters in the module's order.
+
+    Raises:
+        ValueError: the parameters differ in dtype or device, or there are none.
+    """
+    return _flatten(list(module.parameters()))
+
+
+def _flatten(parameters: Sequence[nn.Parameter]) -> Tensor:
+    kinds = {(p.dtype, p.device) for p in parameters}
+    if len(kinds) != 1:
+        raise ValueError(
+            f"the parameters must share one dtype and device, got {sorted(map(str, kinds))}"
+        )
+    flat = torch.cat([p.detach().flatten() for p in parameters])
+    for p, part in zip(parameters, torch.split(flat, [p.numel() for p in parameters]), strict=True):
+        p.data = part.view(p.shape)
+    return flat
 
 
 class FlatOptimizer:
@@ -44,12 +73,7 @@ class FlatOptimizer:
         max_grad_norm: float | None = None,
     ) -> None:
         parameters = [p for p in module.parameters() if p.requires_grad]
-        kinds = {(p.dtype, p.device) for p in parameters}
-        if len(kinds) != 1:
-            raise ValueError(
-                f"the parameters must share one dtype and device, got {sorted(map(str, kinds))}"
-            )
-        self.parameters = torch.cat([p.detach().flatten() for p in parameters])
+        self.parameters = _flatten(parameters)
         """(P,) all trainable parameters, in the module's order."""
         self.gradients = torch.zeros_like(self.parameters)
         """(P,) their gradients."""
@@ -57,7 +81,6 @@ class FlatOptimizer:
         offset = 0
         for p in parameters:
             span = slice(offset, offset + p.numel())
-            p.data = self.parameters[span].view(p.shape)
             p.grad = self.gradients[span].view(p.shape)
             offset += p.numel()
         self.parameters.grad = self.gradients
@@ -83,6 +106,19 @@ class FlatOptimizer:
                 "a parameter's gradient was replaced; call FlatOptimizer.step instead of "
                 "optimizer.zero_grad() and step()"
             )
+        self._take_step(learning_rate)
+
+    def step_down(self, gradients: Tensor, learning_rate: float) -> None:
+        """Take one step down gradients (P,) that are known.
+
+        Args:
+            gradients: (P,) of the parameters.
+            learning_rate: step size.
+        """
+        self.gradients.copy_(gradients)
+        self._take_step(learning_rate)
+
+    def _take_step(self, learning_rate: float) -> None:
         if self.max_grad_norm is not None:
             norm = torch.linalg.vector_norm(self.gradients)
             self.gradients.mul_(torch.clamp(self.max_grad_norm / (norm + 1e-6), max=1.0))

@@ -19,6 +19,7 @@ mod learner;
 mod learner_rollout;
 mod memory;
 mod moments;
+mod off_policy;
 mod output;
 mod packing;
 mod replay;
@@ -49,6 +50,8 @@ mod _native {
     use super::learner::ActorCriticLearner;
     #[pymodule_export]
     use super::moments::{RunningMeanStd, normalize_advantages};
+    #[pymodule_export]
+    use super::off_policy::{ContinuousLearner, QLearner};
     #[pymodule_export]
     use super::packing::{PackedSequences, pack_sequences};
     #[pymodule_export]

@@ -81,7 +81,7 @@ impl ActorCritic {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "only for the message")]
-fn check_width(name: &'static str, width: usize) -> Result<()> {
+pub(super) fn check_width(name: &'static str, width: usize) -> Result<()> {
     check_range(name, width as f64, 1.0, MAX_WIDTH as f64)
 }
 

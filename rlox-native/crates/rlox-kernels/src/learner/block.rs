@@ -4,7 +4,7 @@ use pulp::Simd;
 
 use super::actor_critic::{ActionRows, ActorCritic, Head};
 use super::distribution::{Chosen, Distribution};
-use super::network::{BLOCK_ROWS, Packed, Workspace, backward, forward};
+use super::network::{BLOCK_ROWS, Gradients, Packed, Workspace, backward, forward};
 use super::objective::{Loss, Row, Terms};
 use super::real::padded;
 use super::{Batch, Real};
@@ -109,9 +109,9 @@ impl<F: Real> Block<F> {
             let stride = shape.actor.output_stride();
             self.distribution.evaluate(simd, self.actor.output(), stride, n, &self.chosen);
             self.differentiate(simd, shape, minibatch, rows);
-            let inputs = &self.inputs;
-            backward(simd, &shape.actor, &packed.actor, inputs, n, &mut self.actor);
-            backward(simd, &shape.critic, &packed.critic, inputs, n, &mut self.critic);
+            let (inputs, learn) = (&self.inputs, || Gradients::Parameters);
+            backward(simd, &shape.actor, &packed.actor, inputs, n, &mut self.actor, learn());
+            backward(simd, &shape.critic, &packed.critic, inputs, n, &mut self.critic, learn());
         }
         self.terms
     }

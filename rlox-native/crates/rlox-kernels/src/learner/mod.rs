@@ -1,9 +1,10 @@
-//! The whole update of an on-policy algorithm for small networks on a CPU, in one call.
+//! The updates of algorithms for small networks on a CPU, in one call each.
 //!
 //! [`Learner::update`] takes every gradient step of an iteration: forward, loss, backward, clipping
 //! of the gradient's norm, and optimiser, minibatch after minibatch, on parameters that stay where
-//! the caller keeps them. [`Learner::collect`] steps native environments with the policy, and [`Learner::act`] draws
-//! actions for others.
+//! the caller keeps them. [`Learner::collect`] steps native environments with the policy, and
+//! [`Learner::act`] draws actions for others. [`off_policy`] takes the gradient steps of algorithms
+//! with replay buffers.
 //!
 //! There are no threads: a gradient step of the usual networks takes a fifth of a millisecond
 //! (`benches/learner.rs`), and other cores are for other trainings.
@@ -18,8 +19,10 @@ mod actor_critic;
 mod block;
 mod distribution;
 mod functions;
+mod layer;
 mod network;
 mod objective;
+pub mod off_policy;
 mod optimizer;
 mod product;
 mod real;

@@ -1,52 +1,78 @@
-//! A multi-layer perceptron with tanh between its layers, forwards and backwards over a block of
-//! rows.
+//! A multi-layer perceptron, forwards and backwards over a block of rows.
 
 use pulp::Simd;
 
 use super::Real;
+use super::layer::{Layer, PackedLayer};
 use super::product::{Left, Start, product};
-use super::real::padded;
+use super::real::row_stride;
 
-/// Rows that go through the network together: their activations stay in the first-level cache.
+/// Rows that go through the network together: their activations stay in the caches.
 pub(super) const BLOCK_ROWS: usize = 64;
 
-/// One linear layer and where its parameters are in the flat array: weights `outputs` × `inputs`,
-/// then biases.
+/// What is applied to every hidden output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Layer {
-    inputs: usize,
-    outputs: usize,
-    offset: usize,
+pub(super) enum Activation {
+    Tanh,
+    Relu,
 }
 
-impl Layer {
-    fn bias(self) -> usize {
-        self.offset + self.inputs * self.outputs
+impl Activation {
+    #[inline(always)]
+    fn apply<F: Real, S: Simd>(self, simd: S, values: &mut [F]) {
+        match self {
+            Self::Tanh => F::tanh_all(simd, values),
+            Self::Relu => {
+                for value in values {
+                    // What is no number stays none, as it does in torch.
+                    *value = if *value < F::zero() { F::zero() } else { *value };
+                }
+            }
+        }
     }
 
-    fn end(self) -> usize {
-        self.bias() + self.outputs
+    /// Multiplies gradients with respect to the outputs `y` by the derivative.
+    #[inline(always)]
+    fn differentiate<F: Real>(self, gradients: &mut [F], outputs: &[F]) {
+        let pairs = gradients.iter_mut().zip(outputs);
+        match self {
+            Self::Tanh => {
+                for (gradient, &y) in pairs {
+                    *gradient = *gradient * (F::one() - y * y);
+                }
+            }
+            Self::Relu => {
+                for (gradient, &y) in pairs {
+                    *gradient = if y > F::zero() { *gradient } else { F::zero() };
+                }
+            }
+        }
     }
 }
 
 /// The shape of a network, and where its parameters are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Network {
-    layers: Vec<Layer>,
+    pub(super) layers: Vec<Layer>,
+    pub(super) activation: Activation,
+    /// Whether the last layer's outputs are activated too.
+    pub(super) activates_last: bool,
+    /// Elements from one row of inputs to the next.
+    pub(super) input_stride: usize,
 }
 
 impl Network {
-    /// A network with layers of these sizes, inputs first, whose parameters begin at `offset`.
-    pub(super) fn new(sizes: &[usize], mut offset: usize) -> Self {
-        let layers = sizes
-            .windows(2)
-            .map(|pair| {
-                let layer = Layer { inputs: pair[0], outputs: pair[1], offset };
-                offset = layer.end();
-                layer
-            })
-            .collect();
-        Self { layers }
+    /// Layers of `torch.nn.Linear` of these sizes, inputs first, with tanh between them, whose
+    /// parameters begin at `offset`.
+    pub(super) fn new(sizes: &[usize], offset: usize) -> Self {
+        let layers = Layer::linear(sizes, offset);
+        Self { activation: Activation::Tanh, ..Self::relu(layers) }
+    }
+
+    /// Layers with `ReLU` between them.
+    pub(super) fn relu(layers: Vec<Layer>) -> Self {
+        let input_stride = layers.first().map_or(0, |layer| layer.inputs);
+        Self { layers, activation: Activation::Relu, activates_last: false, input_stride }
     }
 
     /// Where the parameters end.
@@ -56,18 +82,12 @@ impl Network {
 
     /// Elements from one row of outputs to the next.
     pub(super) fn output_stride(&self) -> usize {
-        self.layers.last().map_or(0, |layer| padded(layer.outputs))
+        self.layers.last().map_or(0, |layer| row_stride(layer.outputs))
     }
-}
 
-/// The parameters of a layer in the order in which products read them, padded with zeros.
-#[derive(Debug, Clone)]
-struct PackedLayer<F> {
-    /// `inputs` × `outputs`.
-    forward: Vec<F>,
-    /// `outputs` × `inputs`; empty for the first layer, through which no gradient goes.
-    backward: Vec<F>,
-    bias: Vec<F>,
+    fn activates(&self, l: usize) -> bool {
+        self.activates_last || l + 1 < self.layers.len()
+    }
 }
 
 /// The parameters of a network in the order in which products read them.
@@ -77,31 +97,29 @@ pub(super) struct Packed<F> {
 }
 
 impl<F: Real> Packed<F> {
+    /// For both directions, not as far as the inputs.
     pub(super) fn new(network: &Network) -> Self {
-        let zeros = |n| vec![F::zero(); n];
-        let layers = network.layers.iter().enumerate().map(|(l, layer)| PackedLayer {
-            forward: zeros(layer.inputs * padded(layer.outputs)),
-            backward: zeros(if l == 0 { 0 } else { layer.outputs * padded(layer.inputs) }),
-            bias: zeros(padded(layer.outputs)),
-        });
-        Self { layers: layers.collect() }
+        let layers = network.layers.iter().enumerate();
+        Self { layers: layers.map(|(l, &layer)| PackedLayer::new(layer, l > 0)).collect() }
+    }
+
+    /// For both directions, the inputs' gradients included.
+    pub(super) fn to_inputs(network: &Network) -> Self {
+        Self { layers: network.layers.iter().map(|&layer| PackedLayer::new(layer, true)).collect() }
+    }
+
+    /// For [`forward`] alone.
+    pub(super) fn forward_only(network: &Network) -> Self {
+        Self {
+            layers: network.layers.iter().map(|&layer| PackedLayer::new(layer, false)).collect(),
+        }
     }
 
     /// Copies the network's part of `parameters`.
+    #[inline(always)]
     pub(super) fn load(&mut self, network: &Network, parameters: &[F]) {
-        for (packed, layer) in self.layers.iter_mut().zip(&network.layers) {
-            let weights = &parameters[layer.offset..layer.bias()];
-            let stride = padded(layer.outputs);
-            for (j, row) in weights.chunks_exact(layer.inputs).enumerate() {
-                for (k, &weight) in row.iter().enumerate() {
-                    packed.forward[k * stride + j] = weight;
-                }
-            }
-            let rows = packed.backward.chunks_exact_mut(padded(layer.inputs));
-            for (to, from) in rows.zip(weights.chunks_exact(layer.inputs)) {
-                to[..layer.inputs].copy_from_slice(from);
-            }
-            packed.bias[..layer.outputs].copy_from_slice(&parameters[layer.bias()..layer.end()]);
+        for (packed, &layer) in self.layers.iter_mut().zip(&network.layers) {
+            packed.load(layer, parameters);
         }
     }
 }
@@ -109,35 +127,30 @@ impl<F: Real> Packed<F> {
 /// What one block of rows leaves behind on its way through a network.
 #[derive(Debug, Clone)]
 pub(super) struct Workspace<F> {
-    /// Per layer, [`BLOCK_ROWS`] × its padded outputs; of all but the last after the tanh.
+    /// Per layer, [`BLOCK_ROWS`] rows of its outputs, after the activation.
     outputs: Vec<Vec<F>>,
     /// Gradients with respect to `outputs`.
     deltas: Vec<Vec<F>>,
-    /// Per layer: gradients of the weights, `inputs` × padded `outputs` for the first layer, which
-    /// is narrow at its inputs, `outputs` × padded `inputs` for the others.
+    /// Per layer: gradients of the weights, as [`Layer::gradient_shape`] has them.
     weight_gradients: Vec<Vec<F>>,
-    /// Per layer: gradients of the biases, padded.
+    /// Per layer: gradients of the biases.
     bias_gradients: Vec<Vec<F>>,
 }
 
 impl<F: Real> Workspace<F> {
     pub(super) fn new(network: &Network) -> Self {
-        let of_layers = |size: &dyn Fn(usize, &Layer) -> usize| -> Vec<Vec<F>> {
-            let layers = network.layers.iter().enumerate();
-            layers.map(|(l, layer)| vec![F::zero(); size(l, layer)]).collect()
+        let of_layers = |size: &dyn Fn(&Layer) -> usize| -> Vec<Vec<F>> {
+            network.layers.iter().map(|layer| vec![F::zero(); size(layer)]).collect()
         };
-        let block = |_, layer: &Layer| BLOCK_ROWS * padded(layer.outputs);
+        let block = |layer: &Layer| BLOCK_ROWS * row_stride(layer.outputs);
         Self {
             outputs: of_layers(&block),
             deltas: of_layers(&block),
-            weight_gradients: of_layers(&|l, layer| {
-                if l == 0 {
-                    layer.inputs * padded(layer.outputs)
-                } else {
-                    layer.outputs * padded(layer.inputs)
-                }
+            weight_gradients: of_layers(&|layer| {
+                let (rows, columns) = layer.gradient_shape();
+                rows * row_stride(columns)
             }),
-            bias_gradients: of_layers(&|_, layer| padded(layer.outputs)),
+            bias_gradients: of_layers(&|layer| row_stride(layer.outputs)),
         }
     }
 
@@ -151,6 +164,14 @@ impl<F: Real> Workspace<F> {
         self.deltas.last_mut().map_or(&mut [], |last| last)
     }
 
+    /// `n` outputs of the last [`forward`] from `at` on, and where their gradients go.
+    pub(super) fn output_and_gradient(&mut self, at: usize, n: usize) -> (&[F], &mut [F]) {
+        match (self.outputs.last(), self.deltas.last_mut()) {
+            (Some(outputs), Some(deltas)) => (&outputs[at..][..n], &mut deltas[at..][..n]),
+            _ => (&[], &mut []),
+        }
+    }
+
     /// Forgets the gradients gathered so far.
     pub(super) fn clear_gradients(&mut self) {
         for part in self.weight_gradients.iter_mut().chain(&mut self.bias_gradients) {
@@ -159,29 +180,11 @@ impl<F: Real> Workspace<F> {
     }
 
     /// Adds the gradients gathered so far to the network's part of `gradients`.
+    #[inline(always)]
     pub(super) fn add_gradients(&self, network: &Network, gradients: &mut [F]) {
         for (l, layer) in network.layers.iter().enumerate() {
-            let (weights, biases) =
-                gradients[layer.offset..layer.end()].split_at_mut(layer.inputs * layer.outputs);
-            let own = &self.weight_gradients[l];
-            for (j, row) in weights.chunks_exact_mut(layer.inputs).enumerate() {
-                if l == 0 {
-                    for (k, weight) in row.iter_mut().enumerate() {
-                        *weight = *weight + own[k * padded(layer.outputs) + j];
-                    }
-                } else {
-                    add(row, &own[j * padded(layer.inputs)..]);
-                }
-            }
-            add(biases, &self.bias_gradients[l]);
+            layer.add_gradients(&self.weight_gradients[l], &self.bias_gradients[l], gradients);
         }
-    }
-}
-
-/// Adds as many elements as `sums` has.
-fn add<F: Real>(sums: &mut [F], values: &[F]) {
-    for (sum, &value) in sums.iter_mut().zip(values) {
-        *sum = *sum + value;
     }
 }
 
@@ -195,23 +198,32 @@ pub(super) fn forward<F: Real, S: Simd>(
     rows: usize,
     workspace: &mut Workspace<F>,
 ) {
-    let last = network.layers.len() - 1;
     for (l, (layer, packed)) in network.layers.iter().zip(&packed.layers).enumerate() {
-        let width = padded(layer.outputs);
         let (before, after) = workspace.outputs.split_at_mut(l);
         let left = match before.last() {
-            None => Left::rows(inputs, rows, layer.inputs, layer.inputs),
-            Some(hidden) => Left::rows(hidden, rows, layer.inputs, padded(layer.inputs)),
+            None => Left::rows(inputs, rows, layer.inputs, network.input_stride),
+            Some(hidden) => Left::rows(hidden, rows, layer.inputs, row_stride(layer.inputs)),
         };
-        let out = &mut after[0][..rows * width];
-        product(simd, left, &packed.forward, width, Start::Row(&packed.bias), out);
-        if l < last {
-            F::tanh_all(simd, out);
+        let out = &mut after[0][..rows * row_stride(layer.outputs)];
+        product(simd, left, &packed.forward, layer.outputs, Start::Row(&packed.bias), out);
+        if network.activates(l) {
+            network.activation.apply(simd, out);
         }
     }
 }
 
-/// Adds the gradient of the rows last passed to [`forward`], given their
+/// Which gradients [`backward`] computes besides those of the hidden outputs.
+#[derive(Debug)]
+pub(super) enum Gradients<'a, F> {
+    /// The parameters', added to the workspace's.
+    Parameters,
+    /// The inputs', into rows of [`row_stride`].
+    Inputs(&'a mut [F]),
+    /// Both.
+    All(&'a mut [F]),
+}
+
+/// Goes back through the network with the rows last passed to [`forward`], given their
 /// [`Workspace::output_gradient`].
 #[inline(always)]
 pub(super) fn backward<F: Real, S: Simd>(
@@ -221,37 +233,47 @@ pub(super) fn backward<F: Real, S: Simd>(
     inputs: &[F],
     rows: usize,
     workspace: &mut Workspace<F>,
+    gradients: Gradients<'_, F>,
 ) {
+    let (learns, mut input_gradients) = match gradients {
+        Gradients::Parameters => (true, None),
+        Gradients::Inputs(out) => (false, Some(out)),
+        Gradients::All(out) => (true, Some(out)),
+    };
     let Workspace { outputs, deltas, weight_gradients, bias_gradients } = workspace;
     for (l, layer) in network.layers.iter().enumerate().rev() {
-        let width = padded(layer.outputs);
+        let width = row_stride(layer.outputs);
         let (before, after) = deltas.split_at_mut(l);
-        let delta = &after[0][..rows * width];
-        sum_rows(simd, delta, &mut bias_gradients[l]);
-        let gradient = &mut weight_gradients[l];
-        let (Some(hidden), Some(before)) =
-            (l.checked_sub(1).map(|k| &outputs[k]), before.last_mut())
-        else {
-            let left = Left::columns(inputs, layer.inputs, rows, layer.inputs);
-            product(simd, left, delta, width, Start::Output, gradient);
-            continue;
+        let delta = &mut after[0][..rows * width];
+        if network.activates(l) {
+            network.activation.differentiate(delta, &outputs[l]);
+        }
+        let delta = &*delta;
+        let hidden = l.checked_sub(1).map(|k| outputs[k].as_slice());
+        if learns {
+            let (values, stride) = match hidden {
+                Some(hidden) => (hidden, row_stride(layer.inputs)),
+                None => (inputs, network.input_stride),
+            };
+            sum_rows(simd, delta, &mut bias_gradients[l]);
+            let gradient = &mut weight_gradients[l];
+            if layer.gradient_by_inputs() {
+                let left = Left::columns(values, layer.inputs, rows, stride);
+                product(simd, left, delta, layer.outputs, Start::Output, gradient);
+            } else {
+                let left = Left::columns(delta, layer.outputs, rows, width);
+                product(simd, left, values, layer.inputs, Start::Output, gradient);
+            }
+        }
+        let out = match before.last_mut() {
+            Some(before) => before.as_mut_slice(),
+            None => match input_gradients.take() {
+                Some(out) => out,
+                None => return,
+            },
         };
-        let stride = padded(layer.inputs);
-        let hidden = &hidden[..rows * stride];
-        let left = Left::columns(delta, layer.outputs, rows, width);
-        product(simd, left, hidden, stride, Start::Output, gradient);
-        let before = &mut before[..rows * stride];
         let left = Left::rows(delta, rows, layer.outputs, width);
-        product(simd, left, &packed.layers[l].backward, stride, Start::Zero, before);
-        through_tanh(before, hidden);
-    }
-}
-
-/// Multiplies gradients with respect to `y = tanh x` by the derivative 1 - y².
-#[inline(always)]
-fn through_tanh<F: Real>(gradients: &mut [F], outputs: &[F]) {
-    for (gradient, &y) in gradients.iter_mut().zip(outputs) {
-        *gradient = *gradient * (F::one() - y * y);
+        product(simd, left, &packed.layers[l].backward, layer.inputs, Start::Zero, out);
     }
 }
 

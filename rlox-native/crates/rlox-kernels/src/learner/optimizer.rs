@@ -71,7 +71,7 @@ impl Optimizer {
             Self::Adam { betas: [beta_1, beta_2], eps } => {
                 #[expect(clippy::cast_precision_loss, reason = "steps are far below 2^53")]
                 let step = moments.step as f64;
-                let root = F::of((1.0 - beta_2.powf(step)).sqrt());
+                let inverse_root = F::of(1.0 / (1.0 - beta_2.powf(step)).sqrt());
                 let size = F::of(learning_rate / (1.0 - beta_1.powf(step)));
                 let (keep_1, take_1) = (F::of(beta_1), F::of(1.0 - beta_1));
                 let (keep_2, take_2) = (F::of(beta_2), F::of(1.0 - beta_2));
@@ -82,7 +82,7 @@ impl Optimizer {
                 {
                     *first = keep_1 * *first + take_1 * g;
                     *second = keep_2 * *second + take_2 * g * g;
-                    *parameter = *parameter - size * *first / (second.sqrt() / root + eps);
+                    *parameter = *parameter - size * *first / (second.sqrt() * inverse_root + eps);
                 }
             }
             Self::RmsProp { alpha, eps } => {

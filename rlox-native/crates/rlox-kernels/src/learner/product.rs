@@ -1,11 +1,16 @@
 //! Products of small matrices, in tiles that stay in registers.
 //!
 //! A minibatch of an RL network is too small for a general matrix product to pay for copying its
-//! operands into blocks: here the operands are in the first-level cache already.
+//! operands into blocks: here they are in the second-level cache already, and what a tile reads of
+//! them over [`BLOCK_DEPTH`] steps fits into the first.
 
-use pulp::Simd;
+use pulp::{Simd, WithSimd};
 
 use super::Real;
+use super::real::{padded, row_stride};
+
+/// Terms of the sums that are added up for all tiles before the next ones.
+const BLOCK_DEPTH: usize = 64;
 
 /// What a product is added to.
 #[derive(Clone, Copy)]
@@ -38,10 +43,19 @@ impl<'a, F> Left<'a, F> {
     pub(super) fn columns(elements: &'a [F], rows: usize, depth: usize, stride: usize) -> Self {
         Self { elements, rows, depth, row_stride: 1, column_stride: stride }
     }
+
+    /// Its next [`BLOCK_DEPTH`] columns from `first` on.
+    fn after(self, first: usize) -> Self {
+        Self {
+            elements: &self.elements[first * self.column_stride..],
+            depth: BLOCK_DEPTH.min(self.depth - first),
+            ..self
+        }
+    }
 }
 
 /// `out = start + left · right`; `right` is `depth` × `width` and `out` is `rows` × `width`, both
-/// in whole rows, `width` a multiple of [`PAD`](super::real::PAD).
+/// in rows of [`row_stride`].
 #[inline(always)]
 pub(super) fn product<F: Real, S: Simd>(
     simd: S,
@@ -51,24 +65,58 @@ pub(super) fn product<F: Real, S: Simd>(
     start: Start<'_, F>,
     out: &mut [F],
 ) {
-    let lanes = size_of::<F::Vector<S>>() / size_of::<F>();
-    let job = Job { simd, left, right: F::vectors::<S>(right), width: width / lanes, start };
-    let out = F::vectors_mut::<S>(out);
-    // As many sums as fit into the registers beside the operands, enough to hide the latency.
-    let column = if S::REGISTER_COUNT >= 32 {
-        job.columns::<8, 2>(0, out)
-    } else {
-        job.columns::<4, 2>(0, out)
-    };
-    job.columns::<8, 1>(column, out);
+    // One function for all callers: its tiles are a lot of code to have in each.
+    simd.vectorize(Product { left, right, width, start, out });
 }
 
-/// The arguments of [`product`], in vectors.
+/// The arguments of [`product`].
+struct Product<'a, F> {
+    left: Left<'a, F>,
+    right: &'a [F],
+    width: usize,
+    start: Start<'a, F>,
+    out: &'a mut [F],
+}
+
+impl<F: Real> WithSimd for Product<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let lanes = size_of::<F::Vector<S>>() / size_of::<F>();
+        let stride = row_stride(self.width);
+        let out = F::vectors_mut::<S>(self.out);
+        let mut start = self.start;
+        for first in (0..self.left.depth).step_by(BLOCK_DEPTH) {
+            let job = Job {
+                simd,
+                left: self.left.after(first),
+                right: F::vectors::<S>(&self.right[first * stride..]),
+                width: padded(self.width) / lanes,
+                stride: stride / lanes,
+                start,
+            };
+            // As many sums as fit into the registers beside the operands, to hide the latency.
+            let mut column = 0;
+            if S::REGISTER_COUNT >= 32 {
+                column = job.columns::<6, 4>(column, out);
+                column = job.columns::<8, 2>(column, out);
+            } else {
+                column = job.columns::<4, 2>(column, out);
+            }
+            job.columns::<8, 1>(column, out);
+            start = Start::Output;
+        }
+    }
+}
+
+/// A product of at most [`BLOCK_DEPTH`] terms a sum, in vectors.
 struct Job<'a, F: Real, S: Simd> {
     simd: S,
     left: Left<'a, F>,
     right: &'a [F::Vector<S>],
     width: usize,
+    stride: usize,
     start: Start<'a, F>,
 }
 
@@ -83,7 +131,6 @@ impl<F: Real, S: Simd> Job<'_, F, S> {
         while column + C <= self.width {
             let row = self.rows::<R, C>(0, column, out);
             let row = self.rows::<4, C>(row, column, out);
-            let row = self.rows::<2, C>(row, column, out);
             self.rows::<1, C>(row, column, out);
             column += C;
         }
@@ -118,12 +165,12 @@ impl<F: Real, S: Simd> Job<'_, F, S> {
                 Start::Zero => {}
                 Start::Row(start) => sums.copy_from_slice(&F::vectors::<S>(start)[column..][..C]),
                 Start::Output => {
-                    sums.copy_from_slice(&out[(row + i) * self.width + column..][..C]);
+                    sums.copy_from_slice(&out[(row + i) * self.stride + column..][..C]);
                 }
             }
         }
         let Left { elements, depth, row_stride, column_stride, .. } = self.left;
-        let right = self.right.chunks_exact(self.width).map(|right| &right[column..][..C]);
+        let right = self.right.chunks_exact(self.stride).map(|right| &right[column..][..C]);
         if column_stride == 1 {
             let lefts: [&[F]; R] =
                 std::array::from_fn(|i| &elements[(row + i) * row_stride..][..depth]);
@@ -137,7 +184,7 @@ impl<F: Real, S: Simd> Job<'_, F, S> {
             }
         }
         for (i, sums) in sums.iter().enumerate() {
-            out[(row + i) * self.width + column..][..C].copy_from_slice(sums);
+            out[(row + i) * self.stride + column..][..C].copy_from_slice(sums);
         }
     }
 
@@ -159,10 +206,9 @@ impl<F: Real, S: Simd> Job<'_, F, S> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::real::padded;
     use super::*;
     use crate::rng::Pcg64;
-    use pulp::{Arch, WithSimd};
+    use pulp::Arch;
 
     struct Call<'a>(Left<'a, f64>, &'a [f64], usize, Start<'a, f64>, &'a mut [f64]);
 
@@ -181,13 +227,14 @@ mod tests {
     #[test]
     fn every_tile_equals_the_naive_sum() {
         let mut rng = Pcg64::from_seed(0);
-        for (rows, depth, width) in [(1, 1, 1), (3, 5, 16), (8, 4, 33), (15, 64, 64), (64, 7, 50)] {
-            let width = padded(width);
+        let sizes = [(1, 1, 1), (3, 5, 16), (8, 4, 33), (15, 64, 64), (64, 7, 50), (13, 130, 128)];
+        for (rows, depth, width) in sizes {
+            let stride = row_stride(width);
             let a = numbers(&mut rng, rows * depth);
             let transposed: Vec<f64> =
                 (0..depth * rows).map(|i| a[(i % rows) * depth + i / rows]).collect();
-            let (b, bias) = (numbers(&mut rng, depth * width), numbers(&mut rng, width));
-            let before = numbers(&mut rng, rows * width);
+            let (b, bias) = (numbers(&mut rng, depth * stride), numbers(&mut rng, stride));
+            let before = numbers(&mut rng, rows * stride);
             for left in
                 [Left::rows(&a, rows, depth, depth), Left::columns(&transposed, rows, depth, rows)]
             {
@@ -195,14 +242,18 @@ mod tests {
                     let mut out = before.clone();
                     Arch::new().dispatch(Call(left, &b, width, start, &mut out));
                     for (at, &got) in out.iter().enumerate() {
-                        let (i, j) = (at / width, at % width);
+                        let (i, j) = (at / stride, at % stride);
+                        if j >= padded(width) {
+                            assert_eq!(got, before[at]);
+                            continue;
+                        }
                         let first = match start {
                             Start::Zero => 0.0,
                             Start::Row(row) => row[j],
                             Start::Output => before[at],
                         };
                         let sum: f64 =
-                            (0..depth).map(|p| a[i * depth + p] * b[p * width + j]).sum();
+                            (0..depth).map(|p| a[i * depth + p] * b[p * stride + j]).sum();
                         assert!((got - first - sum).abs() < 1e-13, "{rows} {depth} {width}");
                     }
                 }

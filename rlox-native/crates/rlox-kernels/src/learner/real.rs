@@ -14,6 +14,15 @@ pub(super) const fn padded(n: usize) -> usize {
     n.next_multiple_of(PAD)
 }
 
+/// Elements from one row of a matrix with `n` columns to the next.
+///
+/// Rows a large power of two apart would share a few sets of the first-level cache and displace one
+/// another; one vector more puts the rows of a tile into different ones.
+pub(super) const fn row_stride(n: usize) -> usize {
+    let width = padded(n);
+    if width.is_multiple_of(128) { width + PAD } else { width }
+}
+
 /// The arithmetic type of a learner: `f32` or `f64`.
 pub trait Real: num_traits::Float + Default + Pod + Send + Sync + std::fmt::Debug {
     /// As many numbers as one instruction works on.

@@ -1,0 +1,151 @@
+//! K critics of continuous actions, Q(s, a), of one size.
+
+use pulp::Simd;
+
+use super::super::Real;
+use super::super::layer::{Layer, Order};
+use super::super::network::{BLOCK_ROWS, Gradients, Network, Packed, Workspace, backward, forward};
+use super::super::real::row_stride;
+
+/// K networks with `ReLU` whose parameters lie as in `rlox.nn.EnsembleMLP`: layer by layer the weights
+/// of all, `inputs` × `outputs` each; then layer by layer the biases of all.
+pub(super) fn ensemble(sizes: &[usize], n_members: usize) -> Vec<Network> {
+    let pairs = || sizes.windows(2).map(|pair| (pair[0], pair[1]));
+    let all_weights: usize = pairs().map(|(inputs, outputs)| n_members * inputs * outputs).sum();
+    let member = |k: usize| {
+        let (mut weights, mut biases) = (0, all_weights);
+        let layer = |(l, (inputs, outputs)): (usize, (usize, usize))| {
+            let layer = Layer {
+                inputs,
+                outputs,
+                weights: weights + k * inputs * outputs,
+                bias: biases + k * outputs,
+                order: Order::ByInputs,
+                first: l == 0,
+            };
+            weights += n_members * inputs * outputs;
+            biases += n_members * outputs;
+            layer
+        };
+        Network::relu(pairs().enumerate().map(layer).collect())
+    };
+    (0..n_members).map(member).collect()
+}
+
+/// Critics' parameters as products read them, and memory for a block of rows.
+#[derive(Debug)]
+pub(super) struct Critics<F> {
+    packed: Vec<Packed<F>>,
+    workspaces: Vec<Workspace<F>>,
+    /// [`BLOCK_ROWS`] × (`obs_dim` + `act_dim`).
+    inputs: Vec<F>,
+    input_gradients: Vec<F>,
+}
+
+impl<F: Real> Critics<F> {
+    /// For [`Critics::forward`] alone, or for both directions.
+    pub(super) fn new(networks: &[Network], learns: bool) -> Self {
+        let pack = if learns { Packed::to_inputs } else { Packed::forward_only };
+        let width = networks.first().map_or(0, |network| network.input_stride);
+        Self {
+            packed: networks.iter().map(pack).collect(),
+            workspaces: networks.iter().map(Workspace::new).collect(),
+            inputs: vec![F::zero(); BLOCK_ROWS * width],
+            input_gradients: vec![F::zero(); BLOCK_ROWS * row_stride(width)],
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn load(&mut self, networks: &[Network], parameters: &[F]) {
+        for (packed, network) in self.packed.iter_mut().zip(networks) {
+            packed.load(network, parameters);
+        }
+    }
+
+    /// Evaluates the first `used` critics at the actions, a row of `act_dim` each.
+    #[inline(always)]
+    pub(super) fn forward<S: Simd>(
+        &mut self,
+        simd: S,
+        networks: &[Network],
+        used: usize,
+        obs: &[F],
+        actions: &[F],
+        rows: usize,
+    ) {
+        let (obs_dim, act_dim) = (obs.len() / rows, actions.len() / rows);
+        let parts = obs.chunks_exact(obs_dim).zip(actions.chunks_exact(act_dim));
+        for (input, (obs, action)) in self.inputs.chunks_exact_mut(obs_dim + act_dim).zip(parts) {
+            input[..obs_dim].copy_from_slice(obs);
+            input[obs_dim..].copy_from_slice(action);
+        }
+        let members = networks.iter().zip(&self.packed).zip(&mut self.workspaces);
+        for ((network, packed), workspace) in members.take(used) {
+            forward(simd, network, packed, &self.inputs, rows, workspace);
+        }
+    }
+
+    /// The value of a row by critic `k`.
+    pub(super) fn value(&self, networks: &[Network], k: usize, row: usize) -> F {
+        self.workspaces[k].output()[row * networks[k].output_stride()]
+    }
+
+    /// The smallest of all critics' values of a row (Fujimoto et al. 2018, equation 10).
+    pub(super) fn smallest(&self, networks: &[Network], row: usize) -> F {
+        let values = (0..networks.len()).map(|k| self.value(networks, k, row));
+        // Not `min`, which would hide what is no number.
+        values.fold(F::infinity(), |least, value| if value >= least { least } else { value })
+    }
+
+    /// Sets the gradient with respect to the value of a row by critic `k`.
+    pub(super) fn set_gradient(&mut self, networks: &[Network], k: usize, row: usize, gradient: F) {
+        let stride = networks[k].output_stride();
+        self.workspaces[k].output_gradient()[row * stride] = gradient;
+    }
+
+    /// Adds the parameters' gradients of the rows of the last [`Critics::forward`].
+    #[inline(always)]
+    pub(super) fn backward<S: Simd>(&mut self, simd: S, networks: &[Network], rows: usize) {
+        let members = networks.iter().zip(&self.packed).zip(&mut self.workspaces);
+        for ((network, packed), workspace) in members {
+            let inputs = &self.inputs;
+            backward(simd, network, packed, inputs, rows, workspace, Gradients::Parameters);
+        }
+    }
+
+    /// Adds the gradients through the first `used` critics with respect to the actions.
+    #[inline(always)]
+    pub(super) fn backward_to_actions<S: Simd>(
+        &mut self,
+        simd: S,
+        networks: &[Network],
+        used: usize,
+        rows: usize,
+        gradients: &mut [F],
+    ) {
+        let act_dim = gradients.len() / rows;
+        let members = networks.iter().zip(&self.packed).zip(&mut self.workspaces);
+        for ((network, packed), workspace) in members.take(used) {
+            let out = Gradients::Inputs(&mut self.input_gradients);
+            backward(simd, network, packed, &self.inputs, rows, workspace, out);
+            let width = network.input_stride;
+            let of_inputs = self.input_gradients.chunks_exact(row_stride(width));
+            for (sums, of_inputs) in gradients.chunks_exact_mut(act_dim).zip(of_inputs) {
+                for (sum, &gradient) in sums.iter_mut().zip(&of_inputs[width - act_dim..]) {
+                    *sum = *sum + gradient;
+                }
+            }
+        }
+    }
+
+    pub(super) fn clear_gradients(&mut self) {
+        self.workspaces.iter_mut().for_each(Workspace::clear_gradients);
+    }
+
+    #[inline(always)]
+    pub(super) fn add_gradients(&self, networks: &[Network], gradients: &mut [F]) {
+        for (workspace, network) in self.workspaces.iter().zip(networks) {
+            workspace.add_gradients(network, gradients);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Gradient steps of off-policy algorithms on a batch of transitions.
+
+mod continuous;
+mod critics;
+mod q_learner;
+mod q_network;
+mod squashed;
+
+pub use continuous::{Actor, ContinuousLearner, PolicyTerms, ValueStep};
+pub use q_learner::{ElementLoss, QLearner, QStep};
+pub use q_network::QNetwork;
+
+use super::Real;
+use super::optimizer::{Moments, Optimizer, clip_norm};
+use crate::error::{KernelError, Result, check_len};
+
+/// B transitions, each field in rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Transitions<'a, F> {
+    /// Observations, B × `obs_dim`.
+    pub obs: &'a [F],
+    /// What the steps led to, B × `obs_dim`.
+    pub next_obs: &'a [F],
+    /// Rewards, B.
+    pub rewards: &'a [F],
+    /// What the values of `next_obs` count, B: 0 where the task ended.
+    pub discounts: &'a [F],
+    /// Of the rows' losses, B; `None` where all count alike.
+    pub weights: Option<&'a [F]>,
+}
+
+impl<F: Real> Transitions<'_, F> {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rewards.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rewards.is_empty()
+    }
+
+    fn check(&self, obs_dim: usize) -> Result<()> {
+        let rows = self.len();
+        if rows == 0 {
+            let (low, high) = (1.0, f64::INFINITY);
+            return Err(KernelError::Range { name: "batch_size", low, high, value: 0.0 });
+        }
+        check_len("obs", self.obs.len(), "rewards * obs_dim", rows * obs_dim)?;
+        check_len("next_obs", self.next_obs.len(), "rewards * obs_dim", rows * obs_dim)?;
+        check_len("discounts", self.discounts.len(), "rewards", rows)?;
+        check_len("weights", self.weights.map_or(rows, <[F]>::len), "rewards", rows)
+    }
+
+    /// The weight of a row's loss.
+    fn weight(&self, row: usize) -> F {
+        self.weights.map_or(F::one(), |weights| weights[row])
+    }
+}
+
+/// How parameters move down a gradient.
+#[derive(Debug, Clone, Copy)]
+pub struct StepRule {
+    /// The optimiser.
+    pub optimizer: Optimizer,
+    /// Step size.
+    pub learning_rate: f64,
+    /// Bound of the gradient's Euclidean norm; `None`: not bounded.
+    pub max_grad_norm: Option<f64>,
+}
+
+impl StepRule {
+    fn check<F>(&self, moments: &Moments<'_, F>, n_parameters: usize) -> Result<()> {
+        self.optimizer.check()?;
+        moments.check(self.optimizer, n_parameters)
+    }
+
+    /// Takes a step of `parameters` down `gradients`, which are clipped.
+    #[inline(always)]
+    fn step<F: Real>(
+        &self,
+        parameters: &mut [F],
+        gradients: &mut [F],
+        moments: &mut Moments<'_, F>,
+    ) {
+        if let Some(largest) = self.max_grad_norm {
+            clip_norm(gradients, largest);
+        }
+        self.optimizer.step(parameters, gradients, moments, self.learning_rate);
+    }
+}
+
+/// What a gradient step of action values reports.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ValueTerms {
+    /// The loss.
+    pub loss: f64,
+    /// Mean of the chosen actions' values.
+    pub value: f64,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a batch is far below 2^53 rows")]
+fn mean_of(sum: f64, n: usize) -> f64 {
+    sum / n as f64
+}

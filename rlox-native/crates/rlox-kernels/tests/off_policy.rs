@@ -1,0 +1,108 @@
+//! What the learners of off-policy algorithms refuse; what they compute is compared with torch's
+//! autograd from Python.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use rlox_kernels::KernelError;
+use rlox_kernels::learner::off_policy::{
+    Actor, ContinuousLearner, ElementLoss, QLearner, QNetwork, QStep, StepRule, Transitions,
+    ValueStep,
+};
+use rlox_kernels::learner::{Moments, Optimizer};
+
+const RULE: StepRule = StepRule {
+    optimizer: Optimizer::Adam { betas: [0.9, 0.999], eps: 1e-8 },
+    learning_rate: 1e-3,
+    max_grad_norm: None,
+};
+
+fn batch(values: &[f64], rows: usize, obs_dim: usize) -> Transitions<'_, f64> {
+    Transitions {
+        obs: &values[..rows * obs_dim],
+        next_obs: &values[..rows * obs_dim],
+        rewards: &values[..rows],
+        discounts: &values[..rows],
+        weights: None,
+    }
+}
+
+/// Steps a network of 4 observations and 2 actions; the result, and whether parameters changed.
+fn step_values(rows: usize, obs_dim: usize, actions: &[i64]) -> (Result<f64, KernelError>, bool) {
+    let shape = QNetwork::plain(4, &[8], 2).unwrap();
+    let mut parameters = vec![0.1; shape.n_parameters()];
+    let before = parameters.clone();
+    let (mut first, mut second) = (vec![0.0; parameters.len()], vec![0.0; parameters.len()]);
+    let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+    let values = [0.5; 64];
+    let mut errors = vec![0.0; actions.len()];
+    let step = QStep { double: true, loss: ElementLoss::Huber, rule: RULE };
+    let terms = QLearner::new(shape).step(
+        &mut parameters,
+        &before,
+        &mut moments,
+        batch(&values, rows, obs_dim),
+        actions,
+        step,
+        &mut errors,
+    );
+    (terms.map(|terms| terms.loss), parameters != before)
+}
+
+#[test]
+fn a_step_moves_the_parameters() {
+    let (loss, moved) = step_values(3, 4, &[0, 1, 1]);
+    assert!(loss.unwrap() > 0.0);
+    assert!(moved);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_any_change() {
+    let action = KernelError::Action { index: Some(2), n_actions: 2, value: 2 };
+    assert_eq!(step_values(3, 4, &[0, 1, 2]), (Err(action), false));
+    let action = KernelError::Action { index: Some(0), n_actions: 2, value: -1 };
+    assert_eq!(step_values(1, 4, &[-1]), (Err(action), false));
+    for (rows, obs_dim, actions) in [(3, 3, 3), (3, 4, 2), (0, 4, 0)] {
+        let (result, moved) = step_values(rows, obs_dim, &vec![0; actions]);
+        assert!(result.is_err() && !moved, "{rows} {obs_dim} {actions}");
+    }
+}
+
+#[test]
+fn sizes_out_of_range_are_refused() {
+    assert!(QNetwork::plain(4, &[0], 2).is_err());
+    assert!(QNetwork::dueling(4, 1 << 15, 2).is_err());
+    let actor = Actor::SquashedGaussian { log_std_bounds: [-20.0, 2.0] };
+    assert!(ContinuousLearner::<f32>::new(3, 0, &[8], actor, 2).is_err());
+    assert!(ContinuousLearner::<f32>::new(3, 1, &[8], actor, 0).is_err());
+}
+
+#[test]
+fn a_gaussian_policy_needs_noise_and_a_deterministic_one_does_not() {
+    for (actor, fine) in [
+        (Actor::Deterministic, true),
+        (Actor::SquashedGaussian { log_std_bounds: [-20.0, 2.0] }, false),
+    ] {
+        let mut learner = ContinuousLearner::<f64>::new(3, 1, &[8], actor, 2).unwrap();
+        let policy = vec![0.1; learner.n_policy_parameters()];
+        let mut critics = vec![0.1; learner.n_critic_parameters()];
+        let target = critics.clone();
+        let (mut first, mut second) = (vec![0.0; critics.len()], vec![0.0; critics.len()]);
+        let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+        let (values, mut errors) = ([0.5; 16], [0.0; 10]);
+        let result = learner.step_values(
+            &mut critics,
+            &target,
+            &policy,
+            &mut moments,
+            batch(&values, 5, 3),
+            &values[..5],
+            &[],
+            ValueStep { alpha: 0.1, scale: 0.5, rule: RULE },
+            &mut errors,
+        );
+        assert_eq!(result.is_ok(), fine);
+        assert_eq!(critics != target, fine);
+        // Critics that start alike err alike.
+        assert_eq!(errors[..5], errors[5..]);
+    }
+}

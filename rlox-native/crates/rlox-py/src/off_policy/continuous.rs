@@ -1,0 +1,260 @@
+//! SAC, TD3 and DDPG.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use numpy::{Element, Ix1, Ix2, PyArray1, PyArrayMethods, PyReadonlyArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use rlox_kernels::learner::Real;
+use rlox_kernels::learner::off_policy::{self as kernels, Actor, PolicyTerms, ValueStep};
+
+use super::{Adam, BatchArrays, Precise, of_dtype};
+use crate::convert::real_array;
+use crate::errors::raise;
+
+type Learners =
+    Precise<Mutex<kernels::ContinuousLearner<f32>>, Mutex<kernels::ContinuousLearner<f64>>>;
+
+/// Takes gradient steps of a policy and its critics on arrays that the caller keeps.
+#[pyclass(frozen, module = "rlox_native")]
+pub(crate) struct ContinuousLearner {
+    learner: Learners,
+    n_critics: usize,
+    act_dim: usize,
+}
+
+#[pymethods]
+impl ContinuousLearner {
+    #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
+    #[pyo3(signature = (
+        obs_dim, act_dim, hidden, n_critics, *, log_std_bounds=None, dtype="float32"
+    ))]
+    fn new(
+        obs_dim: usize,
+        act_dim: usize,
+        hidden: Vec<usize>,
+        n_critics: usize,
+        log_std_bounds: Option<[f64; 2]>,
+        dtype: &str,
+    ) -> PyResult<Self> {
+        let actor = match log_std_bounds {
+            Some(log_std_bounds) => Actor::SquashedGaussian { log_std_bounds },
+            None => Actor::Deterministic,
+        };
+        let learner = match of_dtype(
+            dtype,
+            || kernels::ContinuousLearner::new(obs_dim, act_dim, &hidden, actor, n_critics),
+            || kernels::ContinuousLearner::new(obs_dim, act_dim, &hidden, actor, n_critics),
+        )? {
+            Precise::Single(learner) => Precise::Single(Mutex::new(learner.map_err(raise)?)),
+            Precise::Double(learner) => Precise::Double(Mutex::new(learner.map_err(raise)?)),
+        };
+        Ok(Self { learner, n_critics, act_dim })
+    }
+
+    /// How many parameters the policy has.
+    #[getter]
+    fn n_policy_parameters(&self) -> usize {
+        match &self.learner {
+            Precise::Single(learner) => lock(learner).n_policy_parameters(),
+            Precise::Double(learner) => lock(learner).n_policy_parameters(),
+        }
+    }
+
+    /// How many parameters the critics have.
+    #[getter]
+    fn n_critic_parameters(&self) -> usize {
+        match &self.learner {
+            Precise::Single(learner) => lock(learner).n_critic_parameters(),
+            Precise::Double(learner) => lock(learner).n_critic_parameters(),
+        }
+    }
+
+    /// Take a gradient step of the critics; return the loss, the mean value and the TD errors.
+    #[pyo3(signature = (critics, target, policy, batch, noise, *, learning_rate, alpha, scale))]
+    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
+    fn step_values(
+        &self,
+        py: Python<'_>,
+        critics: Adam<'_>,
+        target: &Bound<'_, PyAny>,
+        policy: &Bound<'_, PyAny>,
+        batch: BatchArrays<'_>,
+        noise: Option<&Bound<'_, PyAny>>,
+        learning_rate: f64,
+        alpha: f64,
+        scale: f64,
+    ) -> PyResult<(f64, f64, Py<PyAny>)> {
+        let step = ValueStep { alpha, scale, rule: critics.rule(learning_rate) };
+        let others = [target, policy];
+        match &self.learner {
+            Precise::Single(learner) => {
+                self.run_values(py, learner, &critics, others, &batch, noise, step)
+            }
+            Precise::Double(learner) => {
+                self.run_values(py, learner, &critics, others, &batch, noise, step)
+            }
+        }
+    }
+
+    /// Take a gradient step of the policy; return the loss and the mean entropy.
+    #[pyo3(signature = (policy, critics, obs, noise, *, learning_rate, alpha))]
+    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
+    fn step_policy(
+        &self,
+        py: Python<'_>,
+        policy: Adam<'_>,
+        critics: &Bound<'_, PyAny>,
+        obs: &Bound<'_, PyAny>,
+        noise: Option<&Bound<'_, PyAny>>,
+        learning_rate: f64,
+        alpha: f64,
+    ) -> PyResult<(f64, f64)> {
+        let rates = (alpha, learning_rate);
+        let terms = match &self.learner {
+            Precise::Single(learner) => {
+                run_policy(py, learner, &policy, critics, obs, noise, rates)
+            }
+            Precise::Double(learner) => {
+                run_policy(py, learner, &policy, critics, obs, noise, rates)
+            }
+        }?;
+        Ok((terms.loss, terms.entropy))
+    }
+
+    /// Return actions `(R, act_dim)` for observations `(R, obs_dim)`.
+    fn act(
+        &self,
+        py: Python<'_>,
+        policy: &Bound<'_, PyAny>,
+        obs: &Bound<'_, PyAny>,
+        noise: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        match &self.learner {
+            Precise::Single(learner) => self.run_act(py, learner, policy, obs, noise),
+            Precise::Double(learner) => self.run_act(py, learner, policy, obs, noise),
+        }
+    }
+
+    /// The gradients of the last steps of the policy and of the critics.
+    fn gradients(&self, py: Python<'_>) -> (Py<PyAny>, Py<PyAny>) {
+        match &self.learner {
+            Precise::Single(learner) => copied(py, learner),
+            Precise::Double(learner) => copied(py, learner),
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("ContinuousLearner(act_dim={}, n_critics={})", self.act_dim, self.n_critics)
+    }
+}
+
+impl ContinuousLearner {
+    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
+    fn run_values<F: Real + Element>(
+        &self,
+        py: Python<'_>,
+        learner: &Mutex<kernels::ContinuousLearner<F>>,
+        critics: &Adam<'_>,
+        [target, policy]: [&Bound<'_, PyAny>; 2],
+        batch: &BatchArrays<'_>,
+        noise: Option<&Bound<'_, PyAny>>,
+        step: ValueStep,
+    ) -> PyResult<(f64, f64, Py<PyAny>)> {
+        let mut borrowed = critics.borrow::<F>()?;
+        let (parameters, mut moments) = borrowed.view()?;
+        let target = real_array::<F, Ix1>(target, "target")?;
+        let policy = real_array::<F, Ix1>(policy, "policy")?;
+        let actions = real_array::<F, Ix2>(&batch.actions, "actions")?;
+        let noise = noise_array::<F>(noise)?;
+        let rows = batch.borrow::<F>()?;
+        let mut errors = vec![F::zero(); self.n_critics * rows.len()];
+        let (target, policy) = (target.as_slice()?, policy.as_slice()?);
+        let (actions, noise, batch) = (actions.as_slice()?, view(noise.as_ref())?, rows.view()?);
+        let terms = py
+            .detach(|| {
+                let errors = &mut errors;
+                lock(learner).step_values(
+                    parameters,
+                    target,
+                    policy,
+                    &mut moments,
+                    batch,
+                    actions,
+                    noise,
+                    step,
+                    errors,
+                )
+            })
+            .map_err(raise)?;
+        let errors = PyArray1::from_vec(py, errors).reshape([self.n_critics, rows.len()])?;
+        Ok((terms.loss, terms.value, errors.into_any().unbind()))
+    }
+
+    fn run_act<F: Real + Element>(
+        &self,
+        py: Python<'_>,
+        learner: &Mutex<kernels::ContinuousLearner<F>>,
+        policy: &Bound<'_, PyAny>,
+        obs: &Bound<'_, PyAny>,
+        noise: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let policy = real_array::<F, Ix1>(policy, "policy")?;
+        let obs = real_array::<F, Ix2>(obs, "obs")?;
+        let noise = noise_array::<F>(noise)?;
+        let rows = obs.shape()[0];
+        let mut actions = vec![F::zero(); rows * self.act_dim];
+        lock(learner)
+            .act(policy.as_slice()?, obs.as_slice()?, view(noise.as_ref())?, &mut actions)
+            .map_err(raise)?;
+        let actions = PyArray1::from_vec(py, actions).reshape([rows, self.act_dim])?;
+        Ok(actions.into_any().unbind())
+    }
+}
+
+fn run_policy<F: Real + Element>(
+    py: Python<'_>,
+    learner: &Mutex<kernels::ContinuousLearner<F>>,
+    policy: &Adam<'_>,
+    critics: &Bound<'_, PyAny>,
+    obs: &Bound<'_, PyAny>,
+    noise: Option<&Bound<'_, PyAny>>,
+    (alpha, learning_rate): (f64, f64),
+) -> PyResult<PolicyTerms> {
+    let mut borrowed = policy.borrow::<F>()?;
+    let (parameters, mut moments) = borrowed.view()?;
+    let critics = real_array::<F, Ix1>(critics, "critics")?;
+    let obs = real_array::<F, Ix2>(obs, "obs")?;
+    let noise = noise_array::<F>(noise)?;
+    let rule = policy.rule(learning_rate);
+    let (critics, obs, noise) = (critics.as_slice()?, obs.as_slice()?, view(noise.as_ref())?);
+    py.detach(|| {
+        lock(learner).step_policy(parameters, critics, &mut moments, obs, noise, alpha, rule)
+    })
+    .map_err(raise)
+}
+
+fn noise_array<'py, F: Element>(
+    noise: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Option<PyReadonlyArray<'py, F, Ix2>>> {
+    noise.map(|noise| real_array(noise, "noise")).transpose()
+}
+
+fn view<'a, F: Element>(noise: Option<&'a PyReadonlyArray<'_, F, Ix2>>) -> PyResult<&'a [F]> {
+    Ok(noise.map(|noise| noise.as_slice()).transpose()?.unwrap_or(&[]))
+}
+
+fn lock<F>(
+    learner: &Mutex<kernels::ContinuousLearner<F>>,
+) -> MutexGuard<'_, kernels::ContinuousLearner<F>> {
+    learner.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn copied<F: Real + Element>(
+    py: Python<'_>,
+    learner: &Mutex<kernels::ContinuousLearner<F>>,
+) -> (Py<PyAny>, Py<PyAny>) {
+    let learner = lock(learner);
+    let array = |values: &[F]| PyArray1::from_slice(py, values).into_any().unbind();
+    (array(learner.policy_gradients()), array(learner.critic_gradients()))
+}

@@ -1,0 +1,156 @@
+//! Deep Q-learning.
+
+use std::sync::{Mutex, PoisonError};
+
+use numpy::{Element, Ix1, Ix2, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use rlox_kernels::learner::Real;
+use rlox_kernels::learner::off_policy::{self as kernels, ElementLoss, QNetwork, QStep};
+
+use super::{Adam, BatchArrays, Precise, of_dtype};
+use crate::convert::real_array;
+use crate::errors::raise;
+
+/// Takes gradient steps of action values on arrays that the caller keeps.
+#[pyclass(frozen, module = "rlox_native")]
+pub(crate) struct QLearner {
+    learner: Precise<Mutex<kernels::QLearner<f32>>, Mutex<kernels::QLearner<f64>>>,
+    shape: QNetwork,
+}
+
+#[pymethods]
+impl QLearner {
+    #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
+    #[pyo3(signature = (obs_dim, hidden, n_actions, *, dueling=false, dtype="float32"))]
+    fn new(
+        obs_dim: usize,
+        hidden: Vec<usize>,
+        n_actions: usize,
+        dueling: bool,
+        dtype: &str,
+    ) -> PyResult<Self> {
+        let shape = match (dueling, hidden.as_slice()) {
+            (true, &[width]) => QNetwork::dueling(obs_dim, width, n_actions),
+            (true, _) => {
+                let text = format!("a dueling network has one width, got {hidden:?}");
+                return Err(pyo3::exceptions::PyValueError::new_err(text));
+            }
+            (false, hidden) => QNetwork::plain(obs_dim, hidden, n_actions),
+        }
+        .map_err(raise)?;
+        let learner = of_dtype(
+            dtype,
+            || Mutex::new(kernels::QLearner::new(shape.clone())),
+            || Mutex::new(kernels::QLearner::new(shape.clone())),
+        )?;
+        Ok(Self { learner, shape })
+    }
+
+    /// How many parameters the network has.
+    #[getter]
+    fn n_parameters(&self) -> usize {
+        self.shape.n_parameters()
+    }
+
+    /// Take one gradient step; return the loss, the mean value and the TD errors.
+    #[pyo3(signature = (learnt, target, batch, *, learning_rate, double, huber))]
+    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
+    fn step(
+        &self,
+        py: Python<'_>,
+        learnt: Adam<'_>,
+        target: &Bound<'_, PyAny>,
+        batch: BatchArrays<'_>,
+        learning_rate: f64,
+        double: bool,
+        huber: bool,
+    ) -> PyResult<(f64, f64, Py<PyAny>)> {
+        let loss = if huber { ElementLoss::Huber } else { ElementLoss::Squared };
+        let step = QStep { double, loss, rule: learnt.rule(learning_rate) };
+        match &self.learner {
+            Precise::Single(learner) => run(py, learner, &learnt, target, &batch, step),
+            Precise::Double(learner) => run(py, learner, &learnt, target, &batch, step),
+        }
+    }
+
+    /// Return the values of all actions, `(R, n_actions)`, for observations `(R, obs_dim)`.
+    fn values(
+        &self,
+        py: Python<'_>,
+        parameters: &Bound<'_, PyAny>,
+        obs: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyAny>> {
+        match &self.learner {
+            Precise::Single(learner) => self.evaluate(py, learner, parameters, obs),
+            Precise::Double(learner) => self.evaluate(py, learner, parameters, obs),
+        }
+    }
+
+    /// The clipped gradient of the last step, `(n_parameters,)`.
+    fn gradients(&self, py: Python<'_>) -> Py<PyAny> {
+        match &self.learner {
+            Precise::Single(learner) => copied(py, learner),
+            Precise::Double(learner) => copied(py, learner),
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        let Self { shape, .. } = self;
+        format!("QLearner(obs_dim={}, n_actions={})", shape.obs_dim(), shape.n_actions())
+    }
+}
+
+impl QLearner {
+    fn evaluate<F: Real + Element>(
+        &self,
+        py: Python<'_>,
+        learner: &Mutex<kernels::QLearner<F>>,
+        parameters: &Bound<'_, PyAny>,
+        obs: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyAny>> {
+        let parameters = real_array::<F, Ix1>(parameters, "parameters")?;
+        let obs = real_array::<F, Ix2>(obs, "obs")?;
+        let (rows, width) = (obs.shape()[0], self.shape.n_actions());
+        let mut values = vec![F::zero(); rows * width];
+        lock(learner)
+            .values(parameters.as_slice()?, obs.as_slice()?, &mut values)
+            .map_err(raise)?;
+        Ok(PyArray1::from_vec(py, values).reshape([rows, width])?.into_any().unbind())
+    }
+}
+
+/// Borrows the arrays and takes the step without the interpreter lock.
+fn run<F: Real + Element>(
+    py: Python<'_>,
+    learner: &Mutex<kernels::QLearner<F>>,
+    learnt: &Adam<'_>,
+    target: &Bound<'_, PyAny>,
+    batch: &BatchArrays<'_>,
+    step: QStep,
+) -> PyResult<(f64, f64, Py<PyAny>)> {
+    let mut borrowed = learnt.borrow::<F>()?;
+    let (parameters, mut moments) = borrowed.view()?;
+    let target = real_array::<F, Ix1>(target, "target")?;
+    let actions = real_array::<i64, Ix2>(&batch.actions, "actions")?;
+    let rows = batch.borrow::<F>()?;
+    let mut errors = vec![F::zero(); rows.len()];
+    let (target, actions, batch) = (target.as_slice()?, actions.as_slice()?, rows.view()?);
+    let terms = py
+        .detach(|| {
+            let errors = &mut errors;
+            lock(learner).step(parameters, target, &mut moments, batch, actions, step, errors)
+        })
+        .map_err(raise)?;
+    Ok((terms.loss, terms.value, PyArray1::from_vec(py, errors).into_any().unbind()))
+}
+
+fn lock<F>(
+    learner: &Mutex<kernels::QLearner<F>>,
+) -> std::sync::MutexGuard<'_, kernels::QLearner<F>> {
+    learner.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn copied<F: Real + Element>(py: Python<'_>, learner: &Mutex<kernels::QLearner<F>>) -> Py<PyAny> {
+    PyArray1::from_slice(py, lock(learner).gradients()).into_any().unbind()
+}

@@ -1,0 +1,72 @@
+"""Torch's optimisers as the Rust learners take them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from rlox.errors import BackendError
+
+if TYPE_CHECKING:
+    from rlox.nn import FlatOptimizer
+
+__all__ = ["DTYPES", "Adam", "step_rule"]
+
+DTYPES = {torch.float32: "float32", torch.float64: "float64"}
+"""What the Rust learners compute in."""
+
+
+def step_rule(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Return the optimiser's constants as the Rust learners take them.
+
+    Raises:
+        BackendError: it is neither Adam nor RMSprop, or has options that they do not know.
+    """
+    options = optimizer.param_groups[0]
+    plain = {"weight_decay", "amsgrad", "maximize", "momentum", "centered"}
+    used = [name for name in sorted(plain & options.keys()) if options[name]]
+    if used:
+        raise BackendError(f"its optimisers have no {', '.join(used)}")
+    if type(optimizer) is torch.optim.Adam:
+        return {"betas": options["betas"], "eps": options["eps"]}
+    if type(optimizer) is torch.optim.RMSprop:
+        return {"alpha": options["alpha"], "eps": options["eps"]}
+    raise BackendError(f"its optimisers are Adam and RMSprop, not {type(optimizer).__name__}")
+
+
+class Adam:
+    """Parameters and moments that a Rust learner moves in the place of torch's Adam.
+
+    Args:
+        optimizer: of all parameters of a network.
+        n_parameters: how many the learner knows.
+
+    Raises:
+        BackendError: the optimiser is another, or the parameters are.
+    """
+
+    def __init__(self, optimizer: FlatOptimizer, n_parameters: int) -> None:
+        if len(optimizer.parameters) != n_parameters:
+            raise BackendError("it learns all of a network's parameters; some are frozen or added")
+        rule = step_rule(optimizer.torch_optimizer)
+        if "betas" not in rule:
+            raise BackendError("its optimiser of networks with a replay buffer is Adam")
+        self._optimizer = optimizer
+        self.parameters = optimizer.parameters.numpy()
+        """(P,)"""
+        self._constants = {**rule, "max_grad_norm": optimizer.max_grad_norm}
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the argument ``learnt`` of a Rust learner's step."""
+        state = self._optimizer.state()
+        return {
+            "parameters": self.parameters,
+            "first_moments": state["exp_avg"].numpy(),
+            "second_moments": state["exp_avg_sq"].numpy(),
+            "step": int(state["step"]),
+            **self._constants,
+        }
+
+    def count(self) -> None:
+        """Count a step that the learner took."""
+        self._optimizer.state()["step"] += 1

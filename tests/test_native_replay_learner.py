@@ -1,0 +1,319 @@
+"""The native learner backend of off-policy algorithms against torch's, autograd on their steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rlox.batch import TransitionBatch
+from rlox.errors import BackendError
+from rlox.networks import (
+    DeterministicPolicy,
+    DiscreteQNetwork,
+    DuelingQNetwork,
+    SquashedGaussianPolicy,
+    TwinQNetwork,
+)
+from rlox_offpolicy.ddpg import DDPG
+from rlox_offpolicy.dqn import DQN
+from rlox_offpolicy.sac import SAC
+from rlox_offpolicy.td3 import TD3
+
+SMALL: dict[str, Any] = {
+    "seed": 3,
+    "n_envs": 2,
+    "hidden": 32,
+    "batch_size": 40,
+    "buffer_size": 500,
+    "learning_starts": 64,
+    "steps_per_iteration": 64,
+}
+
+CONTINUOUS: dict[str, Any] = {"env_id": "Pendulum-v1", **SMALL}
+DISCRETE: dict[str, Any] = {
+    "env_id": "CartPole-v1",
+    **SMALL,
+    "train_freq": 4,
+    "gradient_steps": 2,
+    "target_update_interval": 8,
+}
+
+CASES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "dqn": (DQN, DISCRETE),
+    "dqn, double, dueling, n-step, prioritized": (
+        DQN,
+        {
+            **DISCRETE,
+            "double_dqn": True,
+            "dueling": True,
+            "n_step": 3,
+            "buffer": "prioritized",
+            "priority_beta": 0.5,
+        },
+    ),
+    "dqn, squared, unclipped, lagging": (
+        DQN,
+        {**DISCRETE, "loss": "mse", "max_grad_norm": None, "tau": 0.3, "hidden": 128},
+    ),
+    "sac": (SAC, CONTINUOUS),
+    "sac, prioritized, fixed temperature": (
+        SAC,
+        {
+            **CONTINUOUS,
+            "auto_entropy": False,
+            "alpha": 0.3,
+            "buffer": "prioritized",
+            "priority_beta": 0.5,
+            "n_step": 3,
+        },
+    ),
+    "td3": (TD3, CONTINUOUS),
+    "td3, prioritized, no smoothing": (
+        TD3,
+        {
+            **CONTINUOUS,
+            "buffer": "prioritized",
+            "priority_beta": 0.5,
+            "target_noise": 0.0,
+            "policy_delay": 3,
+        },
+    ),
+    "ddpg": (DDPG, CONTINUOUS),
+}
+"""Every branch of the steps."""
+
+cases = pytest.mark.parametrize("case", CASES)
+
+
+def parts_of(algorithm: Any) -> dict[str, Any]:
+    """Return the networks and optimisers by name."""
+    return getattr(algorithm, "actor_critic", algorithm)._parts  # type: ignore[no-any-return]
+
+
+def parameters_of(algorithm: Any) -> dict[str, torch.Tensor]:
+    """Return every network's parameters, lagging ones and the temperature included."""
+    return {
+        f"{part}.{name}": value.detach().clone()
+        for part, module in parts_of(algorithm).items()
+        if isinstance(module, torch.nn.Module)
+        for name, value in module.state_dict().items()
+    }
+
+
+def moments_of(algorithm: Any) -> dict[str, torch.Tensor]:
+    """Return what every optimiser keeps."""
+    return {
+        f"{part}.{name}": torch.as_tensor(value)
+        for part, optimizer in parts_of(algorithm).items()
+        if part.endswith("optimizer")
+        for name, value in optimizer.state_dict().items()
+    }
+
+
+def relative_error(ours: Any, reference: Any) -> float:
+    """Return the largest difference, relative to the largest of the references."""
+    ours, reference = np.asarray(ours, np.float64), np.asarray(reference, np.float64)
+    return float(np.abs(ours - reference).max() / max(np.abs(reference).max(), 1e-30))
+
+
+def assert_alike(
+    ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor], tolerance: float
+) -> None:
+    """Every tensor is the same up to rounding."""
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        assert relative_error(ours[name], value) < tolerance, name
+
+
+def pair(case: str, **options: Any) -> tuple[Any, Any]:
+    """Return the algorithm with either backend, native first."""
+    kind, settings = CASES[case]
+    made = [kind(**settings, backend=b, **options) for b in ("native", "torch")]
+    return made[0], made[1]
+
+
+@cases
+def test_a_training_is_the_one_that_torch_makes(case: str) -> None:
+    """After each of ten gradient steps parameters, moments, metrics and priorities are torch's.
+
+    Envs, buffers and noise have the same streams: the same transitions are drawn, and rounding is
+    all that differs.
+    """
+    native, torch_ = pair(case)
+    assert native.learner.backend == "native"
+    metrics = [algorithm.train(64 + 20) for algorithm in (native, torch_)]
+    for speed in metrics:
+        del speed["env_steps_per_second"]
+    assert native.clock.gradient_steps == torch_.clock.gradient_steps >= 10
+    assert_alike(parameters_of(native), parameters_of(torch_), 1e-5)
+    assert_alike(moments_of(native), moments_of(torch_), 1e-4)
+    assert metrics[0] == pytest.approx(metrics[1], rel=1e-4, nan_ok=True)
+    buffers = [getattr(a, "actor_critic", a).agent.buffer.state() for a in (native, torch_)]
+    for name in buffers[0].keys() & {"priorities", "rewards"}:
+        np.testing.assert_allclose(buffers[0][name], buffers[1][name], rtol=1e-3, atol=1e-6)
+
+
+DTYPES = [(torch.float32, 1e-5), (torch.float64, 1e-10)]
+
+Networks = Callable[[torch.dtype], dict[str, Any]]
+
+
+def q_network(dueling: bool) -> Networks:
+    """Return a maker of a network for CartPole whose outputs are of size 1."""
+
+    def make(dtype: torch.dtype) -> dict[str, Any]:
+        generator = torch.Generator().manual_seed(1)
+        kind = DuelingQNetwork if dueling else DiscreteQNetwork
+        return {"network": kind(4, 2, 48, generator=generator).to(dtype)}
+
+    return make
+
+
+def actor_and_critic(squashed: bool, n_critics: int) -> Networks:
+    """Return a maker of a policy and critics for Pendulum."""
+
+    def make(dtype: torch.dtype) -> dict[str, Any]:
+        generator = torch.Generator().manual_seed(1)
+        kind = SquashedGaussianPolicy if squashed else DeterministicPolicy
+        policy: Any = kind(3, 1, 48, generator=generator).to(dtype)
+        policy.generator = None
+        critic = TwinQNetwork(3, 1, 48, n_critics=n_critics, generator=generator).to(dtype)
+        return {"policy": policy, "critic": critic}
+
+    return make
+
+
+STEPS: dict[str, tuple[Any, dict[str, Any], Networks]] = {
+    "dqn": (DQN, {"double_dqn": True}, q_network(False)),
+    "dueling": (DQN, {"max_grad_norm": 0.01}, q_network(True)),
+    "sac": (SAC, {"auto_entropy": False, "alpha": 0.4}, actor_and_critic(True, 3)),
+    "td3": (TD3, {}, actor_and_critic(False, 2)),
+    "ddpg": (DDPG, {}, actor_and_critic(False, 1)),
+}
+
+
+def random_batch(dtype: torch.dtype, n: int, discrete: bool) -> TransitionBatch:
+    """Return transitions at random, of which some end, with weights."""
+    generator = torch.Generator().manual_seed(7)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+
+    obs_dim = 4 if discrete else 3
+    return TransitionBatch(
+        obs=normal(n, obs_dim),
+        actions=torch.randint(2, (n, 1), generator=generator) if discrete else normal(n, 1).tanh(),
+        rewards=2 * normal(n),
+        next_obs=normal(n, obs_dim),
+        discounts=0.9 * (torch.rand(n, generator=generator) < 0.8).to(dtype),
+        weights=normal(n).abs(),
+    )
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), DTYPES, ids=["f32", "f64"])
+@pytest.mark.parametrize("name", STEPS)
+def test_gradients_and_parameters_equal_autograd(
+    name: str, dtype: torch.dtype, tolerance: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After one step and after six on batches that are no multiple of a block of rows."""
+    # envs are single precision, and a network is tried on what they observe
+    monkeypatch.setattr("rlox_offpolicy.dqn.require_outputs", lambda *arguments: None)
+    kind, options, networks = STEPS[name]
+    settings = DISCRETE if kind is DQN else CONTINUOUS
+    made = [
+        kind(**settings, backend=backend, **options, **networks(dtype))
+        for backend in ("native", "torch")
+    ]
+    steps = 6
+    for taken in range(1, steps + 1):
+        batch = random_batch(dtype, 100 + taken, kind is DQN)
+        for algorithm in made:
+            learner = algorithm.learner
+            policy = parts_of(algorithm).get("policy")
+            if getattr(policy, "generator", None) is not None:
+                policy.generator.manual_seed(taken)
+            for step in ("values", "policy") if kind in (TD3, DDPG) else ("values",):
+                learner.step("all" if kind is SAC else step, batch, 1e-3)
+        if taken in (1, steps):
+            assert_alike(parameters_of(made[0]), parameters_of(made[1]), tolerance)
+            ours = made[0].learner.learner.gradients()
+            parts = parts_of(made[1])
+            names = ["optimizer"] if kind is DQN else ["policy_optimizer", "critic_optimizer"]
+            for gradients, of in zip(
+                [ours] if kind is DQN else ours, [parts[n] for n in names], strict=True
+            ):
+                assert relative_error(gradients, of.gradients) < 10 * tolerance
+
+
+@cases
+def test_the_same_seed_gives_the_same_bits(case: str) -> None:
+    """Two runs of the native backend."""
+    kind, settings = CASES[case]
+    runs = [kind(**settings, backend="native") for _ in range(2)]
+    for run in runs:
+        run.train(128)
+    first, second = (parameters_of(run) for run in runs)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@cases
+def test_runs_are_exact_across_a_checkpoint(case: str, tmp_path: Any) -> None:
+    """2N env steps are N, a checkpoint, and N more, to the bit."""
+    kind, settings = CASES[case]
+    settings = {**settings, "save_replay_buffer": True}
+    whole = kind(**settings, backend="native")
+    whole.train(256)
+    half = kind(**settings, backend="native")
+    half.train(128)
+    half.save(tmp_path / "half.safetensors")
+    rest = kind.from_checkpoint(tmp_path / "half.safetensors")
+    assert rest.learner.backend == "native"
+    rest.train(128)
+    first, second = parameters_of(whole), parameters_of(rest)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@cases
+@pytest.mark.parametrize("backends", [("native", "torch"), ("torch", "native")])
+def test_a_checkpoint_resumes_with_the_other_backend(
+    case: str, backends: tuple[str, str], tmp_path: Any
+) -> None:
+    """After a switch the training goes on as it would have gone on without, but for rounding."""
+    before, after = backends
+    kind, settings = CASES[case]
+    run = kind(**settings, backend=before, save_replay_buffer=True)
+    run.train(128)
+    run.save(tmp_path / "run.safetensors")
+    switched = kind.from_checkpoint(tmp_path / "run.safetensors", backend=after)
+    assert switched.learner.backend == after
+    for algorithm in (run, switched):
+        algorithm.train(8)
+    assert_alike(parameters_of(switched), parameters_of(run), 1e-4)
+
+
+def test_auto_takes_native_and_says_why_it_does_not() -> None:
+    """The default networks are learnt natively, others by torch, with the reason."""
+    assert str(SAC("Pendulum-v1").learner) == "native (the fastest there is)"
+    mine = torch.nn.Linear(4, 2)
+    learner = DQN("CartPole-v1", network=mine).learner
+    assert str(learner) == "torch (not native: it learns the default networks, not a Linear)"
+    assert str(DQN("CartPole-v1", backend="torch").learner) == "torch (as configured)"
+
+
+def test_native_refuses_what_it_cannot_do() -> None:
+    """Asked for by name, the reason is an error before any work."""
+    with pytest.raises(BackendError, match="learns the default networks, not a Linear"):
+        DQN("CartPole-v1", network=torch.nn.Linear(4, 2), backend="native")
+    with pytest.raises(BackendError, match="not the distributions of returns"):
+        DQN("CartPole-v1", distributional="qr-dqn", backend="native")
+    with pytest.raises(BackendError, match="plain linear layers"):
+        DQN("CartPole-v1", noisy=True, backend="native")
+    with pytest.raises(BackendError, match="the same widths"):
+        SAC("Pendulum-v1", critic=TwinQNetwork(3, 1, 64), backend="native")
+    frozen = SquashedGaussianPolicy(3, 1)
+    frozen.net.layers[0].bias.requires_grad_(False)
+    with pytest.raises(BackendError, match="some are frozen"):
+        SAC("Pendulum-v1", policy=frozen, backend="native")
