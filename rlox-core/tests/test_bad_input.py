@@ -223,7 +223,7 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda c: c("X").save("bad.json/c.rlox"), OSError, "[Errno ...'bad.json'"),
     # statistics and plots
     (lambda c: parse_seeds("4..0"), ConfigError,
-     "seeds must look like 0..4 or 0,3,7 (at most 10,000), got '4..0'"),
+     "seeds must look like 5, 0..4 or 0,3,7 (at most 10,000), got '4..0'"),
     (lambda c: bootstrap_iqm([[1.0, INF]]), ValueError, "scores must be finite"),
     (lambda c: find_runs(Path("folder")), rlox.errors.RunError,
      "folder 'folder' holds no run: there is no run.json in it"),
