@@ -1,7 +1,7 @@
 """Every check of the repository, one session each; ``nox -l`` lists them.
 
-The sessions of the default run are fast enough for every change; ``learn`` and ``benchmarks`` take
-minutes to hours and are run by name.
+The sessions of the default run are fast enough for every change; ``fuzz``, ``learn`` and
+``benchmarks`` take minutes to hours and are run by name.
 """
 
 from __future__ import annotations
@@ -180,6 +180,23 @@ def types(session: nox.Session) -> None:
     session.run("mypy", *PUBLIC_PACKAGES)
     for module in ("rlox_native._native", "rlox_candle._candle"):
         session.run("python", "-m", "mypy.stubtest", module)
+
+
+@nox.session(venv_backend="none", default=False)
+def fuzz(session: nox.Session) -> None:
+    """Fuzz the kernels, the buffers and their file for a minute each; ``-- 600`` for ten.
+
+    Needs a nightly toolchain and ``cargo install cargo-fuzz``.
+    """
+    seconds = session.posargs[0] if session.posargs else "60"
+    with session.chdir(NATIVE):
+        for target in ("kernels", "replay", "cold_file"):
+            folders = [f"fuzz/corpus/{target}", f"fuzz/seeds/{target}"]
+            Path(folders[0]).mkdir(parents=True, exist_ok=True)
+            session.run(
+                "cargo", "+nightly", "fuzz", "run", target, *folders, "--",
+                f"-max_total_time={seconds}", "-max_len=4096", external=True,
+            )  # fmt: skip
 
 
 @nox.session(venv_backend="none")

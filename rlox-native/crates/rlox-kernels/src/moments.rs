@@ -109,7 +109,7 @@ impl RunningMoments {
     #[expect(clippy::cast_precision_loss, reason = "no stream has 2^53 vectors")]
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         check_len("other", other.mean.len(), "this", self.mean.len())?;
-        let count = self.count + other.count;
+        let count = self.count.saturating_add(other.count);
         if other.count == 0 {
             return Ok(());
         }

@@ -11,6 +11,9 @@ pub struct Packing {
     pub rows: Vec<usize>,
     /// How many rows there are.
     pub n_rows: usize,
+    /// What was packed.
+    lengths: Vec<usize>,
+    max_len: usize,
 }
 
 /// Packs sequences of the given lengths into rows of `max_len` by first-fit decreasing: the longest
@@ -36,7 +39,7 @@ pub fn pack(lengths: &[usize], max_len: usize) -> Result<Packing> {
     placed.sort_by_key(|&(row, _)| row);
     let (rows, order): (Vec<usize>, Vec<usize>) = placed.into_iter().unzip();
     let n_rows = rows.last().map_or(0, |&last| last + 1);
-    Ok(Packing { order, rows, n_rows })
+    Ok(Packing { order, rows, n_rows, lengths: lengths.to_vec(), max_len })
 }
 
 /// The room left in each row, as a binary tree of maxima: the first row with room for a sequence is
@@ -86,8 +89,8 @@ pub struct Rows {
 }
 
 impl Packing {
-    /// The rows of `max_len` of the sequences that were packed: `token(sequence, position)` is what
-    /// they hold, and `padding` the rest.
+    /// The rows of the sequences that were packed: `token(sequence, position)` is what they hold, and
+    /// `padding` the rest.
     ///
     /// # Errors
     /// [`KernelError::OutOfMemory`] for more places than 32-bit offsets reach.
@@ -96,13 +99,8 @@ impl Packing {
         clippy::cast_possible_wrap,
         reason = "checked first"
     )]
-    pub fn lay_out(
-        &self,
-        lengths: &[usize],
-        max_len: usize,
-        padding: i64,
-        token: impl Fn(usize, usize) -> i64,
-    ) -> Result<Rows> {
+    pub fn lay_out(&self, padding: i64, token: impl Fn(usize, usize) -> i64) -> Result<Rows> {
+        let (lengths, max_len) = (&self.lengths, self.max_len);
         let size = self.n_rows.checked_mul(max_len).filter(|&size| i32::try_from(size).is_ok());
         let Some(size) = size else {
             return Err(KernelError::OutOfMemory { name: "max_len", requested: max_len });

@@ -102,7 +102,7 @@ proptest! {
     fn rows_hold_what_the_packing_says(lengths in prop::collection::vec(1_usize..10, 0..40)) {
         let packing = pack(&lengths, 11).unwrap();
         let token = |sequence: usize, position: usize| (100 * sequence + position) as i64;
-        let rows = packing.lay_out(&lengths, 11, -1, token).unwrap();
+        let rows = packing.lay_out(-1, token).unwrap();
         let mut taken: Vec<i64> = rows.packed.iter().copied().filter(|&t| t >= 0).collect();
         taken.sort_unstable();
         let mut expected: Vec<i64> = (0..lengths.len())

@@ -1,4 +1,4 @@
-//! Whether what a buffer will take is there, asked before it is reserved.
+//! Whether what an object will take is there, asked before it is reserved.
 //!
 //! The system promises more memory than it has, and ends the process when the promises are called
 //! in: hours into a training, as the buffer fills.
@@ -6,6 +6,20 @@
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use sysinfo::System;
+
+/// Refuses what an argument makes so large that the machine, or the container, has no room for it.
+pub(crate) fn check_room(name: &str, value: &dyn std::fmt::Debug, bytes: usize) -> PyResult<()> {
+    let available = available();
+    if (bytes as u64) <= available {
+        return Ok(());
+    }
+    let text = format!(
+        "not enough memory for {name} = {value:?}: it would take {}, and {} are available",
+        gib(bytes as u64),
+        gib(available)
+    );
+    Err(PyMemoryError::new_err(text))
+}
 
 /// Refuses a buffer of `bytes` that the machine, or the container, does not have.
 pub(crate) fn check_memory(capacity: usize, bytes: usize) -> PyResult<()> {

@@ -11,6 +11,7 @@ use rlox_kernels::moments::{RunningMoments, standardize};
 
 use crate::convert::{check_shape, parse_size, real_array};
 use crate::errors::raise;
+use crate::memory::check_room;
 use crate::output::filled;
 use crate::rollout::is_single;
 
@@ -72,6 +73,8 @@ impl RunningMeanStd {
         let Some(dim) = dim.filter(|&dim| isize::try_from(dim.saturating_mul(8)).is_ok()) else {
             return Err(PyValueError::new_err("shape has too many elements"));
         };
+        // Mean and squares, and once more those of a batch.
+        check_room("shape", &shape, dim.saturating_mul(4 * 8))?;
         Ok(Self { shape, moments: Mutex::new(RunningMoments::new(dim)) })
     }
 

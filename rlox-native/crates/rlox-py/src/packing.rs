@@ -12,6 +12,7 @@ use rlox_kernels::packing::pack;
 
 use crate::convert::{as_real_array, parse_size, real_array};
 use crate::errors::raise;
+use crate::memory::check_room;
 
 /// Sequences packed into rows; unpacks as `packed, masks, positions`.
 #[pyclass(frozen, module = "rlox_native")]
@@ -69,22 +70,22 @@ pub(crate) fn pack_sequences(
     };
     let tokens: Vec<&[i64]> =
         tokens.iter().map(|tokens| tokens.as_slice()).collect::<Result<_, _>>()?;
-    let (packing, rows) = py
-        .detach(|| {
-            let packing = pack(&lengths, max_len)?;
-            let rows = if has_tokens {
-                packing.lay_out(&lengths, max_len, 0, |sequence, position| {
-                    tokens.get(sequence).and_then(|t| t.get(position)).copied().unwrap_or_default()
-                })?
-            } else {
-                let starts = starts(&lengths);
-                packing.lay_out(&lengths, max_len, -1, |sequence, position| {
-                    starts.get(sequence).copied().unwrap_or_default() + signed(position)
-                })?
-            };
-            Ok((packing, rows))
+    let packing = py.detach(|| pack(&lengths, max_len)).map_err(raise)?;
+    // A place is a token, a flag and a position.
+    let places = packing.n_rows.saturating_mul(max_len);
+    check_room("max_len", &max_len, places.saturating_mul(8 + 1 + 8))?;
+    let rows = py.detach(|| {
+        if has_tokens {
+            return packing.lay_out(0, |sequence, position| {
+                tokens.get(sequence).and_then(|t| t.get(position)).copied().unwrap_or_default()
+            });
+        }
+        let starts = starts(&lengths);
+        packing.lay_out(-1, |sequence, position| {
+            starts.get(sequence).copied().unwrap_or_default() + signed(position)
         })
-        .map_err(raise)?;
+    });
+    let rows = rows.map_err(raise)?;
     let shape = [packing.n_rows, max_len];
     let places = |places: Vec<usize>| places.into_iter().map(signed).collect::<Vec<i64>>();
     Ok(PackedSequences {
@@ -120,8 +121,10 @@ fn starts(lengths: &[usize]) -> Vec<i64> {
     lengths
         .iter()
         .map(|&length| {
-            end += signed(length);
-            end - signed(length)
+            let start = end;
+            // Too many are refused when they are laid out.
+            end = signed(length).saturating_add(end);
+            start
         })
         .collect()
 }

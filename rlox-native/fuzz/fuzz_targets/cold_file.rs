@@ -1,0 +1,72 @@
+//! Any damage to the file of a tiered buffer: refused, or everything in it is as it was.
+
+#![no_main]
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use rlox_kernels::replay::{
+    Batch, DType, Field, Layout, NStep, Stream, TieredReplay, Transitions, Values, ValuesMut,
+};
+
+const FIELD: Field = Field { dtype: DType::F32, len: 1 };
+const LAYOUT: Layout =
+    Layout { capacity: 9, obs: FIELD, action: FIELD, n_step: NStep::ONE, frames: 0 };
+
+static PATH: LazyLock<PathBuf> =
+    LazyLock::new(|| std::env::temp_dir().join(format!("rlox-fuzz-{}", std::process::id())));
+
+/// A file of nine transitions, of which each has one number everywhere.
+static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let numbers: Vec<f32> = (0_u8..9).map(f32::from).collect();
+    let mut buffer = open().unwrap();
+    let rows = Transitions {
+        obs: Values::F32(&numbers),
+        actions: Values::F32(&numbers),
+        rewards: &numbers,
+        terminated: &[false; 9],
+        truncated: &[false; 9],
+        next_obs: Some(Values::F32(&numbers)),
+    };
+    buffer.push(&rows).unwrap();
+    buffer.close().unwrap();
+    std::fs::read(&*PATH).unwrap()
+});
+
+fn open() -> rlox_kernels::Result<TieredReplay> {
+    TieredReplay::open(LAYOUT, 2, &PATH, true, Stream::from_seed(0))
+}
+
+// Bytes to change, at places in the file, and to what length it is cut.
+fuzz_target!(|input: (Vec<(u16, u8)>, Option<u16>)| {
+    let (changes, length) = input;
+    let mut file = WHOLE.clone();
+    for (place, byte) in changes {
+        let place = usize::from(place) % file.len();
+        file[place] = byte;
+    }
+    file.truncate(length.map_or(file.len(), usize::from));
+    std::fs::write(&*PATH, file).unwrap();
+    let Ok(mut buffer) = open() else { return };
+    let mut arrays: [Vec<f32>; 4] = std::array::from_fn(|_| vec![f32::NAN; 16]);
+    let [obs, next_obs, actions, rewards] = &mut arrays;
+    let drawn = buffer.sample(
+        None,
+        &mut Batch {
+            obs: ValuesMut::F32(obs),
+            next_obs: Some(ValuesMut::F32(next_obs)),
+            actions: ValuesMut::F32(actions),
+            rewards,
+            terminated: &mut [true; 16],
+            truncated: &mut [true; 16],
+            discounts: None,
+        },
+    );
+    // A file that was cut to nothing is that of a new buffer.
+    assert_eq!(drawn.is_ok(), !buffer.is_empty());
+    if drawn.is_ok() {
+        assert!(arrays.iter().all(|array| *array == arrays[0]));
+        assert!(arrays[0].iter().all(|&number| (0.0..9.0).contains(&number)));
+    }
+});

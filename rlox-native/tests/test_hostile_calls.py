@@ -1,0 +1,160 @@
+"""Whatever comes in from Python, every function and method takes it or refuses it as Python does.
+
+The attacks on buffers are in ``test_replay_hostile``. ``RLOX_FUZZ_EXAMPLES`` says how many calls
+each is given.
+"""
+
+import contextlib
+import inspect
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import rlox_native
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+# NumPy's word on numbers that single precision does not have
+pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in cast:RuntimeWarning")
+
+EXPECTED = (ValueError, TypeError, MemoryError, RuntimeError, OverflowError)
+"""And no other: no panic, no SystemError, no BufferError."""
+
+BUFFERS = [name for name in rlox_native.__all__ if name.endswith("Buffer")]
+FUNCTIONS = [name for name in rlox_native.__all__ if name.islower() and name != "__version__"]
+INSTANCES = {
+    "CartPole": lambda: rlox_native.CartPole(seed=0),
+    "VecEnv": lambda: rlox_native.VecEnv(2, seed=0),
+    "RunningMeanStd": lambda: rlox_native.RunningMeanStd((2,)),
+    "PackedSequences": lambda: rlox_native.pack_sequences([1, 2], 3),
+    "ActorCriticLearner": lambda: rlox_native.ActorCriticLearner(3, (4,), n_actions=2),
+}
+EXAMPLES = int(os.environ.get("RLOX_FUZZ_EXAMPLES", "100"))
+thorough = settings(deadline=None, max_examples=EXAMPLES)
+
+DTYPES = st.sampled_from(
+    ["?", "i1", "u1", "<i4", ">i8", "u8", "f2", "<f4", ">f4", "<f8", "g", "c8", "U3", "O", "M8[s]"]
+)
+LAYOUTS = st.sampled_from(["as is", "transposed", "reversed", "strided", "repeated", "read-only"])
+SIZES = st.integers(-2, 40) | st.sampled_from([2**31, 2**32, 2**62, 2**63, 2**64, 2**80])
+
+
+@st.composite
+def arrays(draw):
+    """Arrays of any type and layout, most of them of shapes that fit each other."""
+    shape = draw(st.sampled_from([(), (4,), (4,), (4, 2), (4, 2), (2,), (0,), (2, 0), (3, 4, 2)]))
+    dtype = np.dtype(draw(DTYPES | st.sampled_from(["<f4", "<f8"])))
+    array = np.zeros(shape, dtype) if dtype.kind in "OUM" else draw(hnp.arrays(dtype, shape))
+    layout = draw(LAYOUTS)
+    if layout == "transposed":
+        return array.T
+    if layout == "reversed" and array.ndim:
+        return array[::-1]
+    if layout == "strided" and array.ndim:
+        return np.repeat(array, 2, 0)[::2]
+    if layout == "repeated":
+        return np.broadcast_to(array, (2, *array.shape))
+    if layout == "read-only":
+        array.flags.writeable = False
+    return array
+
+
+ANYTHING = st.one_of(
+    arrays(),
+    st.none(),
+    st.booleans(),
+    SIZES,
+    st.floats(),
+    st.text(max_size=3),
+    st.lists(st.floats() | st.none() | SIZES, max_size=4),
+    st.tuples(arrays(), arrays()),
+    st.sampled_from([object(), {}, ..., np.float64("nan"), np.array(None), [[1], [2, 3]], b"x"]),
+)
+
+
+def names_of(function):
+    """The names of a function's parameters, without self."""
+    parameters = inspect.signature(function).parameters.values()
+    return [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and p.name != "self"]
+
+
+def attack(function, names, data):
+    """Call a function with anything for some of its parameters."""
+    arguments = {name: data.draw(ANYTHING, name) for name in names if data.draw(st.integers(0, 4))}
+    with contextlib.suppress(*EXPECTED):
+        function(**arguments)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@thorough
+@given(data=st.data())
+def test_any_object_is_computed_with_or_refused(name, data):
+    """By every function."""
+    function = getattr(rlox_native, name)
+    attack(function, names_of(function), data)
+
+
+@pytest.mark.parametrize("name", sorted(INSTANCES))
+@thorough
+@given(data=st.data())
+def test_any_object_makes_an_instance_or_is_refused(name, data):
+    """By every class but the buffers."""
+    cls = getattr(rlox_native, name)
+    if name != "PackedSequences":  # not to be made by hand
+        attack(cls, names_of(cls), data)
+
+
+@pytest.mark.parametrize("name", sorted(INSTANCES))
+@thorough
+@given(data=st.data())
+def test_any_call_of_a_method_is_carried_out_or_refused(name, data):
+    """One after the other on one instance, which stays usable."""
+    instance = INSTANCES[name]()
+    methods = [key for key in dir(type(instance)) if not key.startswith("_")]
+    for key in data.draw(st.lists(st.sampled_from(methods), max_size=4), "methods"):
+        method = getattr(instance, key)
+        if callable(method):
+            attack(method, names_of(method), data)
+    assert repr(instance)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: rlox_native.RunningMeanStd((2**40,)),
+        lambda: rlox_native.RunningMeanStd(2**50),
+        lambda: rlox_native.pack_sequences([2**30] * 99, 2**30),
+        lambda: rlox_native.pack_sequences([1], 2**62),
+    ],
+)
+def test_what_has_no_room_is_a_memory_error(call):
+    """And not the end of the process."""
+    with pytest.raises(MemoryError, match=r"not enough memory for (shape|max_len) = "):
+        call()
+
+
+def test_every_class_is_attacked():
+    """Nobody adds one without."""
+    classes = {n for n in rlox_native.__all__ if inspect.isclass(getattr(rlox_native, n))}
+    assert classes == {*INSTANCES, *BUFFERS}
+
+
+def test_threads_share_instances():
+    """Envs, moments and a learner used by four threads at once."""
+    envs, moments = rlox_native.VecEnv(3, seed=0), rlox_native.RunningMeanStd((2,))
+    envs.reset_all()
+
+    def work(worker):
+        for turn in range(200):
+            if worker % 2:
+                step = envs.step_all(np.ones(3, np.int64))
+                assert np.isfinite(step["obs"]).all()
+            else:
+                moments.update(np.full((4, 2), turn, np.float32))
+        return worker
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(work, range(4))) == [0, 1, 2, 3]
+    assert moments.count == 2 * 200 * 4
