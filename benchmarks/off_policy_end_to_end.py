@@ -1,9 +1,10 @@
 """SAC, TD3 and DQN, env steps per second with learning: rlox and Stable-Baselines3.
 
 Equal hyperparameters and networks, one torch thread each, all in one process and in turn, so that a
-busy machine slows all alike. rlox runs twice: with its Rust env and with gymnasium's, which is what
-Stable-Baselines3 steps. SAC and TD3 take a gradient step per env step on batches of 256, with two
-layers of 256; DQN has the settings of the Stable-Baselines3 zoo for CartPole.
+busy machine slows all alike. rlox runs three times: as it comes, with Rust env and learner; with
+gymnasium's env, which is what Stable-Baselines3 steps; and with the torch learner. SAC and TD3 take
+a gradient step per env step on batches of 256, with two layers of 256; DQN has the settings of the
+Stable-Baselines3 zoo for CartPole.
 
     python benchmarks/off_policy_end_to_end.py [--rounds 15]
 """
@@ -91,10 +92,15 @@ def contenders_for(name: str, env_steps: int) -> dict[str, Callable[[], Any]]:
         )
         for backend in ("native", "gymnasium")
     }  # fmt: skip
+    eager = {"SAC": SAC, "TD3": TD3, "DQN": DQN}[name](
+        env, buffer_size=100_000, env_backend="native", steps_per_iteration=env_steps,
+        backend="torch", **settings,
+    )  # fmt: skip
     return {
         "stable-baselines3": lambda: theirs.learn(env_steps, reset_num_timesteps=False),
-        "rlox, native env": lambda: ours["native"].train(env_steps),
+        "rlox": lambda: ours["native"].train(env_steps),
         "rlox, gymnasium env": lambda: ours["gymnasium"].train(env_steps),
+        "rlox, torch learner": lambda: eager.train(env_steps),
     }
 
 
@@ -123,7 +129,7 @@ def where_time_goes(repeats: int = 50) -> dict[str, float]:
             act = milliseconds(lambda: sac._act(obs))
         step = milliseconds(lambda: agent._step(sac._act))
         draw = milliseconds(agent._draw)
-        learn = milliseconds(lambda: sac._learn(batch, 1e-9))
+        learn = milliseconds(lambda: sac.learner.step("all", batch, 1e-9))
         floor = milliseconds(products)
     return {
         "act": act,
