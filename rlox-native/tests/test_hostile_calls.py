@@ -30,6 +30,8 @@ INSTANCES = {
     "RunningMeanStd": lambda: rlox_native.RunningMeanStd((2,)),
     "PackedSequences": lambda: rlox_native.pack_sequences([1, 2], 3),
     "ActorCriticLearner": lambda: rlox_native.ActorCriticLearner(3, (4,), n_actions=2),
+    "QLearner": lambda: rlox_native.QLearner(3, (4,), 2),
+    "ContinuousLearner": lambda: rlox_native.ContinuousLearner(3, 1, (4,), 2),
 }
 EXAMPLES = int(os.environ.get("RLOX_FUZZ_EXAMPLES", "100"))
 thorough = settings(deadline=None, max_examples=EXAMPLES)
