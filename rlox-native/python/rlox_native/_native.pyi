@@ -1816,14 +1816,6 @@ class QLearner:
             KeyError: an entry is missing.
         """
 
-    def values(self, parameters: ArrayLike, obs: ArrayLike) -> NDArray[Any]:
-        """Return the values of all actions, shape ``(R, A)``.
-
-        Args:
-            parameters: shape ``(P,)``.
-            obs: shape ``(R, obs_dim)``.
-        """
-
     def gradients(self) -> NDArray[Any]:
         """Return the clipped gradient of the last step, shape ``(P,)``."""
 
@@ -1935,15 +1927,6 @@ class ContinuousLearner:
             ValueError: a shape does not fit, or an array cannot be written to; nothing has changed.
             TypeError: an array has another dtype.
             KeyError: an entry is missing.
-        """
-
-    def act(self, policy: ArrayLike, obs: ArrayLike, noise: ArrayLike | None) -> NDArray[Any]:
-        """Return actions of observations, shape ``(R, act_dim)``, in [-1, 1].
-
-        Args:
-            policy: its parameters, shape ``(P,)``.
-            obs: shape ``(R, obs_dim)``.
-            noise: as of :meth:`step_policy`.
         """
 
     def gradients(self) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use numpy::{Element, Ix1, Ix2, PyArray1, PyArrayMethods, PyReadonlyArray, PyUntypedArrayMethods};
+use numpy::{Element, Ix1, Ix2, PyArray1, PyArrayMethods, PyReadonlyArray};
 use pyo3::prelude::*;
 use rlox_kernels::learner::Real;
 use rlox_kernels::learner::off_policy::{self as kernels, Actor, PolicyTerms, ValueStep};
@@ -72,7 +72,11 @@ impl ContinuousLearner {
 
     /// Take a gradient step of the critics; return the loss, the mean value and the TD errors.
     #[pyo3(signature = (critics, target, policy, batch, noise, *, learning_rate, alpha, scale))]
-    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
+    #[expect(
+        clippy::too_many_arguments,
+        clippy::needless_pass_by_value,
+        reason = "a gradient step has as many, and what Python gives is owned"
+    )]
     fn step_values(
         &self,
         py: Python<'_>,
@@ -99,7 +103,11 @@ impl ContinuousLearner {
 
     /// Take a gradient step of the policy; return the loss and the mean entropy.
     #[pyo3(signature = (policy, critics, obs, noise, *, learning_rate, alpha))]
-    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
+    #[expect(
+        clippy::too_many_arguments,
+        clippy::needless_pass_by_value,
+        reason = "a gradient step has as many, and what Python gives is owned"
+    )]
     fn step_policy(
         &self,
         py: Python<'_>,
@@ -120,20 +128,6 @@ impl ContinuousLearner {
             }
         }?;
         Ok((terms.loss, terms.entropy))
-    }
-
-    /// Return actions `(R, act_dim)` for observations `(R, obs_dim)`.
-    fn act(
-        &self,
-        py: Python<'_>,
-        policy: &Bound<'_, PyAny>,
-        obs: &Bound<'_, PyAny>,
-        noise: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Py<PyAny>> {
-        match &self.learner {
-            Precise::Single(learner) => self.run_act(py, learner, policy, obs, noise),
-            Precise::Double(learner) => self.run_act(py, learner, policy, obs, noise),
-        }
     }
 
     /// The gradients of the last steps of the policy and of the critics.
@@ -189,26 +183,6 @@ impl ContinuousLearner {
             .map_err(raise)?;
         let errors = PyArray1::from_vec(py, errors).reshape([self.n_critics, rows.len()])?;
         Ok((terms.loss, terms.value, errors.into_any().unbind()))
-    }
-
-    fn run_act<F: Real + Element>(
-        &self,
-        py: Python<'_>,
-        learner: &Mutex<kernels::ContinuousLearner<F>>,
-        policy: &Bound<'_, PyAny>,
-        obs: &Bound<'_, PyAny>,
-        noise: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Py<PyAny>> {
-        let policy = real_array::<F, Ix1>(policy, "policy")?;
-        let obs = real_array::<F, Ix2>(obs, "obs")?;
-        let noise = noise_array::<F>(noise)?;
-        let rows = obs.shape()[0];
-        let mut actions = vec![F::zero(); rows * self.act_dim];
-        lock(learner)
-            .act(policy.as_slice()?, obs.as_slice()?, view(noise.as_ref())?, &mut actions)
-            .map_err(raise)?;
-        let actions = PyArray1::from_vec(py, actions).reshape([rows, self.act_dim])?;
-        Ok(actions.into_any().unbind())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use numpy::{Element, Ix1, Ix2, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
+use numpy::{Element, Ix1, Ix2, PyArray1};
 use pyo3::prelude::*;
 use rlox_kernels::learner::Real;
 use rlox_kernels::learner::off_policy::{self as kernels, ElementLoss, QNetwork, QStep};
@@ -55,7 +55,11 @@ impl QLearner {
 
     /// Take one gradient step; return the loss, the mean value and the TD errors.
     #[pyo3(signature = (learnt, target, batch, *, learning_rate, double, huber))]
-    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
+    #[expect(
+        clippy::too_many_arguments,
+        clippy::needless_pass_by_value,
+        reason = "a gradient step has as many, and what Python gives is owned"
+    )]
     fn step(
         &self,
         py: Python<'_>,
@@ -74,19 +78,6 @@ impl QLearner {
         }
     }
 
-    /// Return the values of all actions, `(R, n_actions)`, for observations `(R, obs_dim)`.
-    fn values(
-        &self,
-        py: Python<'_>,
-        parameters: &Bound<'_, PyAny>,
-        obs: &Bound<'_, PyAny>,
-    ) -> PyResult<Py<PyAny>> {
-        match &self.learner {
-            Precise::Single(learner) => self.evaluate(py, learner, parameters, obs),
-            Precise::Double(learner) => self.evaluate(py, learner, parameters, obs),
-        }
-    }
-
     /// The clipped gradient of the last step, `(n_parameters,)`.
     fn gradients(&self, py: Python<'_>) -> Py<PyAny> {
         match &self.learner {
@@ -98,25 +89,6 @@ impl QLearner {
     fn __repr__(&self) -> String {
         let Self { shape, .. } = self;
         format!("QLearner(obs_dim={}, n_actions={})", shape.obs_dim(), shape.n_actions())
-    }
-}
-
-impl QLearner {
-    fn evaluate<F: Real + Element>(
-        &self,
-        py: Python<'_>,
-        learner: &Mutex<kernels::QLearner<F>>,
-        parameters: &Bound<'_, PyAny>,
-        obs: &Bound<'_, PyAny>,
-    ) -> PyResult<Py<PyAny>> {
-        let parameters = real_array::<F, Ix1>(parameters, "parameters")?;
-        let obs = real_array::<F, Ix2>(obs, "obs")?;
-        let (rows, width) = (obs.shape()[0], self.shape.n_actions());
-        let mut values = vec![F::zero(); rows * width];
-        lock(learner)
-            .values(parameters.as_slice()?, obs.as_slice()?, &mut values)
-            .map_err(raise)?;
-        Ok(PyArray1::from_vec(py, values).reshape([rows, width])?.into_any().unbind())
     }
 }
 

@@ -204,21 +204,6 @@ impl<F: Real> ContinuousLearner<F> {
         }))
     }
 
-    /// Writes actions, R × `act_dim`, for observations, R × `obs_dim`; a Gaussian's with `noise`,
-    /// which is standard normal, or zeros for tanh of the means.
-    ///
-    /// # Errors
-    /// [`KernelError::Shape`](crate::KernelError::Shape) for a length that does not fit.
-    pub fn act(&mut self, policy: &[F], obs: &[F], noise: &[F], actions: &mut [F]) -> Result<()> {
-        check_len("policy", policy.len(), "the policy", self.policy.end())?;
-        let rows = obs.len() / self.obs_dim;
-        check_len("obs", obs.len(), "rows * obs_dim", rows * self.obs_dim)?;
-        check_len("actions", actions.len(), "rows * act_dim", rows * self.act_dim)?;
-        self.check_noise(noise, rows)?;
-        Arch::new().dispatch(Act { learner: self, policy, obs, noise, actions });
-        Ok(())
-    }
-
     fn check_noise(&self, noise: &[F], rows: usize) -> Result<()> {
         let none = noise.is_empty() && self.actor == Actor::Deterministic;
         let expected = if none { 0 } else { rows * self.act_dim };
@@ -413,34 +398,6 @@ impl<F: Real> Policy<'_, '_, F> {
         }
         backward(simd, policy, packed_policy, obs, rows, policy_block, Gradients::Parameters);
         sums
-    }
-}
-
-/// The arguments of [`ContinuousLearner::act`].
-struct Act<'a, F> {
-    learner: &'a mut ContinuousLearner<F>,
-    policy: &'a [F],
-    obs: &'a [F],
-    noise: &'a [F],
-    actions: &'a mut [F],
-}
-
-impl<F: Real> WithSimd for Act<'_, F> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let ContinuousLearner { policy, packed_policy, obs_dim, act_dim, .. } = &mut *self.learner;
-        packed_policy.load(policy, self.policy);
-        let (obs_dim, act_dim) = (*obs_dim, *act_dim);
-        let n = self.obs.len() / obs_dim;
-        for first in (0..n).step_by(BLOCK_ROWS) {
-            let rows = BLOCK_ROWS.min(n - first);
-            let noise = part(self.noise, first, rows, act_dim);
-            self.learner.choose(simd, part(self.obs, first, rows, obs_dim), noise, rows);
-            self.actions[first * act_dim..][..rows * act_dim]
-                .copy_from_slice(&self.learner.actions[..rows * act_dim]);
-        }
     }
 }
 

@@ -102,43 +102,6 @@ impl<F: Real> QLearner<F> {
         let call = Step { learner, parameters, target, moments, batch, actions, plan, errors };
         Ok(Arch::new().dispatch(call))
     }
-
-    /// Writes the values of all actions, R × actions, of observations, R × `obs_dim`.
-    ///
-    /// # Errors
-    /// [`KernelError::Shape`] for a length that does not fit.
-    pub fn values(&mut self, parameters: &[F], obs: &[F], values: &mut [F]) -> Result<()> {
-        check_len("parameters", parameters.len(), "the network", self.shape.n_parameters())?;
-        let rows = values.len() / self.shape.n_actions();
-        check_len("values", values.len(), "obs * actions", rows * self.shape.n_actions())?;
-        check_len("obs", obs.len(), "values * obs_dim", rows * self.shape.obs_dim())?;
-        Arch::new().dispatch(Values { learner: self, parameters, obs, out: values });
-        Ok(())
-    }
-}
-
-/// The arguments of [`QLearner::values`].
-struct Values<'a, F> {
-    learner: &'a mut QLearner<F>,
-    parameters: &'a [F],
-    obs: &'a [F],
-    out: &'a mut [F],
-}
-
-impl<F: Real> WithSimd for Values<'_, F> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let QLearner { shape, online, .. } = self.learner;
-        online.load(shape, self.parameters);
-        let width = shape.n_actions();
-        let blocks = self.obs.chunks(BLOCK_ROWS * shape.obs_dim());
-        for (obs, values) in blocks.zip(self.out.chunks_mut(BLOCK_ROWS * width)) {
-            online.forward(simd, shape, obs, values.len() / width);
-            values.copy_from_slice(&online.values[..values.len()]);
-        }
-    }
 }
 
 /// The arguments of [`QLearner::step`].
