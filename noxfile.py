@@ -243,6 +243,8 @@ def benchmarks(session: nox.Session) -> None:
     sync(session, "--group", "benchmark")
     for script in (
         "ppo_end_to_end",
+        "ppo_scaling",
+        "time_to_solve",
         "off_policy_end_to_end",
         "offline",
         "kernels",

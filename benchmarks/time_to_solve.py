@@ -1,0 +1,127 @@
+"""From the start of a process to a solved CartPole-v1: rlox and Stable-Baselines3.
+
+Each contender is a fresh process that imports, trains PPO and evaluates ten episodes every 4096 env
+steps, until their mean return is at least 475. Hyperparameters are the same, those of RL Baselines3
+Zoo with constant rates. Processor seconds tell what the work takes where other programs share the
+machine, and wall-clock seconds how long it took there.
+
+    python benchmarks/time_to_solve.py [--seeds 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import time
+from typing import Any
+
+from measure import machine, ratio_summary, summary, write
+
+SETTINGS: dict[str, Any] = {
+    "n_steps": 32,
+    "n_epochs": 20,
+    "batch_size": 256,
+    "learning_rate": 1e-3,
+    "gamma": 0.98,
+    "gae_lambda": 0.8,
+    "ent_coef": 0.0,
+    "vf_coef": 0.5,
+    "max_grad_norm": 0.5,
+}
+
+ENVS, STEPS_BETWEEN, MOST_STEPS, EPISODES, SOLVED = 8, 4096, 200_000, 10, 475.0
+
+RLOX = """
+from rlox.algorithms import PPO
+
+ppo = PPO("CartPole-v1", n_envs=ENVS, seed=SEED, **SETTINGS)
+while ppo.clock.env_steps < MOST_STEPS:
+    ppo.train(STEPS_BETWEEN)
+    if ppo.evaluate(n_episodes=EPISODES).mean_return >= SOLVED:
+        break
+print(ppo.clock.env_steps)
+"""
+
+STABLE_BASELINES3 = """
+import torch
+
+torch.set_num_threads(1)
+from stable_baselines3 import PPO
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
+
+env = make_vec_env("CartPole-v1", ENVS, seed=SEED)
+test = make_vec_env("CartPole-v1", EPISODES, seed=SEED + 1000)
+ppo = PPO("MlpPolicy", env, device="cpu", seed=SEED, **SETTINGS)
+while ppo.num_timesteps < MOST_STEPS:
+    ppo.learn(STEPS_BETWEEN, reset_num_timesteps=False)
+    if evaluate_policy(ppo, test, EPISODES)[0] >= SOLVED:
+        break
+print(ppo.num_timesteps)
+"""
+
+CONTENDERS = {
+    "python, torch imported": "import torch; print(0)",
+    "rlox": RLOX,
+    "stable-baselines3": STABLE_BASELINES3,
+}
+
+
+def main() -> None:
+    """Measure and write ``benchmarks/results/time_to_solve.json``."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=5)
+    seeds = parser.parse_args().seeds
+    where = machine(["rlox-core", "rlox-native", "stable-baselines3", "torch", "gymnasium"])
+    for code in CONTENDERS.values():
+        run(code, 0)
+    runs: dict[str, list[tuple[float, float, int]]] = {name: [] for name in CONTENDERS}
+    for seed in range(seeds):
+        for name, code in CONTENDERS.items():
+            runs[name].append(run(code, seed))
+    rows = []
+    for name, figures in runs.items():
+        wall, processor, env_steps = zip(*figures, strict=True)
+        peer_wall, peer_processor, _ = zip(*runs["stable-baselines3"], strict=True)
+        row = {
+            "contender": name,
+            "wall_seconds": summary(wall),
+            "processor_seconds": summary(processor),
+            "env_steps": env_steps,
+            "times_as_fast_as_stable_baselines3": {
+                "wall": ratio_summary(peer_wall, wall),
+                "processor": ratio_summary(peer_processor, processor),
+            },
+        }
+        rows.append(row)
+        print(
+            f"{name:24s} {row['wall_seconds']['median']:7.2f} s, of the processor "
+            f"{row['processor_seconds']['median']:7.2f} s, env steps {env_steps}"
+        )
+    result = {"settings": SETTINGS, "n_envs": ENVS, "seeds": seeds, "machine": where, "rows": rows}
+    print(write("time_to_solve", result))
+
+
+def run(code: str, seed: int) -> tuple[float, float, int]:
+    """Return seconds of wall-clock and processor time, and the env steps that were needed."""
+    names = ("SETTINGS", "ENVS", "STEPS_BETWEEN", "MOST_STEPS", "EPISODES", "SOLVED")
+    constants = "".join(f"{name} = {globals()[name]!r}\n" for name in names)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    started = time.perf_counter()
+    process = subprocess.run(
+        [sys.executable, "-c", f"{constants}SEED = {seed}\n{code}"],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=True,
+    )
+    wall = time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
+    return wall, used, int(process.stdout.split()[-1])
+
+
+if __name__ == "__main__":
+    main()
