@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from typing import (
     Any,
@@ -1783,9 +1783,9 @@ class QLearner:
 
     def step(
         self,
-        learnt: Mapping[str, Any],
+        learnt: dict[str, Any],
         target: ArrayLike,
-        batch: Mapping[str, Any],
+        batch: dict[str, Any],
         *,
         learning_rate: float,
         double: bool,
@@ -1865,10 +1865,10 @@ class ContinuousLearner:
 
     def step_values(
         self,
-        critics: Mapping[str, Any],
+        critics: dict[str, Any],
         target: ArrayLike,
         policy: ArrayLike,
-        batch: Mapping[str, Any],
+        batch: dict[str, Any],
         noise: ArrayLike | None,
         *,
         learning_rate: float,
@@ -1899,7 +1899,7 @@ class ContinuousLearner:
 
     def step_policy(
         self,
-        policy: Mapping[str, Any],
+        policy: dict[str, Any],
         critics: ArrayLike,
         obs: ArrayLike,
         noise: ArrayLike | None,

@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numpy::{Element, Ix1, Ix2, PyArray1, PyArrayMethods, PyReadonlyArray};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use rlox_kernels::learner::Real;
 use rlox_kernels::learner::off_policy::{self as kernels, Actor, PolicyTerms, ValueStep};
 
@@ -72,23 +73,20 @@ impl ContinuousLearner {
 
     /// Take a gradient step of the critics; return the loss, the mean value and the TD errors.
     #[pyo3(signature = (critics, target, policy, batch, noise, *, learning_rate, alpha, scale))]
-    #[expect(
-        clippy::too_many_arguments,
-        clippy::needless_pass_by_value,
-        reason = "a gradient step has as many, and what Python gives is owned"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
     fn step_values(
         &self,
         py: Python<'_>,
-        critics: Adam<'_>,
+        critics: &Bound<'_, PyDict>,
         target: &Bound<'_, PyAny>,
         policy: &Bound<'_, PyAny>,
-        batch: BatchArrays<'_>,
+        batch: &Bound<'_, PyDict>,
         noise: Option<&Bound<'_, PyAny>>,
         learning_rate: f64,
         alpha: f64,
         scale: f64,
     ) -> PyResult<(f64, f64, Py<PyAny>)> {
+        let (critics, batch): (Adam<'_>, BatchArrays<'_>) = (critics.extract()?, batch.extract()?);
         let step = ValueStep { alpha, scale, rule: critics.rule(learning_rate) };
         let others = [target, policy];
         match &self.learner {
@@ -103,21 +101,18 @@ impl ContinuousLearner {
 
     /// Take a gradient step of the policy; return the loss and the mean entropy.
     #[pyo3(signature = (policy, critics, obs, noise, *, learning_rate, alpha))]
-    #[expect(
-        clippy::too_many_arguments,
-        clippy::needless_pass_by_value,
-        reason = "a gradient step has as many, and what Python gives is owned"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
     fn step_policy(
         &self,
         py: Python<'_>,
-        policy: Adam<'_>,
+        policy: &Bound<'_, PyDict>,
         critics: &Bound<'_, PyAny>,
         obs: &Bound<'_, PyAny>,
         noise: Option<&Bound<'_, PyAny>>,
         learning_rate: f64,
         alpha: f64,
     ) -> PyResult<(f64, f64)> {
+        let policy: Adam<'_> = policy.extract()?;
         let rates = (alpha, learning_rate);
         let terms = match &self.learner {
             Precise::Single(learner) => {

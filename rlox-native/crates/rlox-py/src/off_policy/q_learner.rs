@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use numpy::{Element, Ix1, Ix2, PyArray1};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use rlox_kernels::learner::Real;
 use rlox_kernels::learner::off_policy::{self as kernels, ElementLoss, QNetwork, QStep};
 
@@ -55,21 +56,18 @@ impl QLearner {
 
     /// Take one gradient step; return the loss, the mean value and the TD errors.
     #[pyo3(signature = (learnt, target, batch, *, learning_rate, double, huber))]
-    #[expect(
-        clippy::too_many_arguments,
-        clippy::needless_pass_by_value,
-        reason = "a gradient step has as many, and what Python gives is owned"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
     fn step(
         &self,
         py: Python<'_>,
-        learnt: Adam<'_>,
+        learnt: &Bound<'_, PyDict>,
         target: &Bound<'_, PyAny>,
-        batch: BatchArrays<'_>,
+        batch: &Bound<'_, PyDict>,
         learning_rate: f64,
         double: bool,
         huber: bool,
     ) -> PyResult<(f64, f64, Py<PyAny>)> {
+        let (learnt, batch): (Adam<'_>, BatchArrays<'_>) = (learnt.extract()?, batch.extract()?);
         let loss = if huber { ElementLoss::Huber } else { ElementLoss::Squared };
         let step = QStep { double, loss, rule: learnt.rule(learning_rate) };
         match &self.learner {
