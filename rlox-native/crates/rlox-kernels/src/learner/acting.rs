@@ -71,7 +71,7 @@ impl Learner<f32> {
                 return Err(KernelError::NoChoice { row });
             }
         }
-        self.packed.load(&self.shape, parameters);
+        self.packed.load_policy(&self.shape, parameters);
         Arch::new().dispatch(Act { learner: self, rng, request });
         Ok(())
     }

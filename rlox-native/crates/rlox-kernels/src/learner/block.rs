@@ -28,10 +28,15 @@ impl<F: Real> PackedParameters<F> {
     }
 
     pub(super) fn load(&mut self, shape: &ActorCritic, parameters: &[F]) {
+        self.load_policy(shape, parameters);
+        self.critic.load(&shape.critic, parameters);
+    }
+
+    /// Copies what actions are drawn from.
+    pub(super) fn load_policy(&mut self, shape: &ActorCritic, parameters: &[F]) {
         let deviations = self.log_std.len();
         self.log_std.copy_from_slice(&parameters[..deviations]);
         self.actor.load(&shape.actor, parameters);
-        self.critic.load(&shape.critic, parameters);
     }
 }
 
