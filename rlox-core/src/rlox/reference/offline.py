@@ -18,9 +18,10 @@ from rlox.reference.replay_parts import (
     stream_words,
 )
 
-__all__ = ["OfflineDatasetBuffer"]
+__all__ = ["EPSILON", "OfflineDatasetBuffer", "episode_statistics"]
 
 EPSILON = 1e-3
+"""Added to the deviations that observations are divided by."""
 
 
 class OfflineDatasetBuffer:
@@ -149,12 +150,7 @@ class OfflineDatasetBuffer:
         }
         episodes = zip(self._begins, self._ends, strict=True)
         returns = [self._sum(begin, end) for begin, end in episodes]
-        quantities = {"return": np.array(returns), "episode_length": self._ends - self._begins}
-        return sizes | {
-            f"{function.__name__}_{name}": function(values).item()
-            for name, values in quantities.items()
-            for function in (np.mean, np.std, np.min, np.max)
-        }
+        return sizes | episode_statistics(np.array(returns), self._ends - self._begins)
 
     def _sum(self, begin: Any, end: Any) -> float:
         """Return the sum of the rewards from one transition to before another, last one first."""
@@ -252,3 +248,18 @@ class OfflineDatasetBuffer:
         if state.keys() != {"rng"}:
             raise ValueError("state must have the key rng")
         self._rows.set_state(self._rows.state() | {"rng": stream_words(stream(state["rng"]))})
+
+
+def episode_statistics(
+    returns: npt.NDArray[Any], lengths: npt.NDArray[np.int64]
+) -> dict[str, float]:
+    """Return mean, population deviation and extremes of episodes' returns and lengths, (E,) each.
+
+    Names are those of :meth:`OfflineDatasetBuffer.stats`.
+    """
+    quantities = {"return": returns, "episode_length": lengths}
+    return {
+        f"{function.__name__}_{name}": function(values).item()
+        for name, values in quantities.items()
+        for function in (np.mean, np.std, np.min, np.max)
+    }

@@ -50,12 +50,9 @@ def load_dataset(source: str | Path, *, normalize: bool = True, **known: Any) ->
     if name.startswith(MINARI):
         columns, metadata = read_minari(name.removeprefix(MINARI))
     else:
-        path = Path(source)
-        file_format = _format_of(path)
-        if not path.is_file():
-            raise DatasetError(f"dataset '{path}' does not exist")
+        path = _existing(source)
         try:
-            columns, metadata = file_format.read(path)
+            columns, metadata = _format_of(path).read(path)
         except DatasetError:
             raise
         except (ValueError, KeyError, OSError, EOFError) as error:
@@ -87,10 +84,7 @@ def stream_dataset(
         if name.startswith(MINARI):
             metadata, pieces = minari_pieces(name.removeprefix(MINARI))
         else:
-            path = Path(source)
-            _format_of(path)
-            if not path.is_file():
-                raise DatasetError(f"dataset '{path}' does not exist")
+            path = _existing(source)
             metadata, pieces = PIECES[path.suffix](path, PIECE_ROWS)
         known = {**require_metadata(metadata), **options}
         return StreamedDataset(pieces, folder=folder, **known)
@@ -143,6 +137,15 @@ def require_format(name: str) -> None:
     """
     if not name.startswith(MINARI):
         _format_of(Path(name))
+
+
+def _existing(source: str | Path) -> Path:
+    """Return the path of a file that is there and of a known format."""
+    path = Path(source)
+    _format_of(path)
+    if not path.is_file():
+        raise DatasetError(f"dataset '{path}' does not exist")
+    return path
 
 
 def _format_of(path: Path) -> FileFormat:

@@ -14,6 +14,7 @@ import rlox
 from gymnasium import spaces
 from rlox.errors import DatasetError
 from rlox.offline.dataset import check_actions
+from rlox.reference.offline import EPSILON, episode_statistics
 
 from rlox_offline.datasets.columns import Columns
 from rlox_offline.datasets.dataset import metadata_of
@@ -162,7 +163,8 @@ class StreamedDataset:
         if self._moments is None:
             raise DatasetError("observations of integers cannot be normalised; normalize=False")
         self.obs_mean = np.asarray(self._moments.mean, np.float32)
-        self.obs_std = np.sqrt(np.asarray(self._moments.var)).astype(np.float32) + np.float32(1e-3)
+        deviations = np.sqrt(np.asarray(self._moments.var)).astype(np.float32)
+        self.obs_std = deviations + np.float32(EPSILON)
 
     def __len__(self) -> int:
         """Return the number of transitions."""
@@ -188,12 +190,7 @@ class StreamedDataset:
             "obs_dim": self.first["obs"].size,
             "act_dim": self.first["actions"].size,
         }
-        quantities = {"return": self.episode_returns, "episode_length": self.episode_lengths}
-        return sizes | {
-            f"{function.__name__}_{name}": function(values).item()
-            for name, values in quantities.items()
-            for function in (np.mean, np.std, np.min, np.max)
-        }
+        return sizes | episode_statistics(self.episode_returns, self.episode_lengths)
 
     @property
     def n_terminated(self) -> int:
