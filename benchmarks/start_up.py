@@ -1,4 +1,4 @@
-"""How long a user waits before anything happens.
+"""How long a user waits before anything happens, and how long the processor works meanwhile.
 
 python benchmarks/start_up.py [--rounds 15]
 """
@@ -6,11 +6,14 @@ python benchmarks/start_up.py [--rounds 15]
 from __future__ import annotations
 
 import argparse
+import os
+import resource
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Sequence
 
-from measure import interleave, machine, summary, write
+from measure import machine, summary, write
 
 COMMANDS = {
     "python, nothing imported": "pass",
@@ -19,6 +22,8 @@ COMMANDS = {
     "rlox list": "import sys; from rlox.cli import main; sys.argv = ['rlox', 'list']; main()",
     "import torch": "import torch",
     "rlox.algorithms.PPO": "from rlox.algorithms import PPO",
+    "rlox.make, PPO": "import rlox; rlox.make('ppo', env='CartPole-v1')",
+    "and 4096 env steps of it": "import rlox; rlox.make('ppo', env='CartPole-v1').train(4096)",
 }
 
 
@@ -27,20 +32,42 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
-    where = machine(["rlox-core", "torch"])
-
-    def process(code: str) -> Callable[[], object]:
-        return lambda: subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, check=False
-        )
-
-    contenders = {name: process(code) for name, code in COMMANDS.items()}
-    interleave(contenders, 1)
+    where = machine(["rlox-core", "rlox-native", "torch"])
+    runs: dict[str, list[tuple[float, float]]] = {
+        name: [run(code)] for name, code in COMMANDS.items()
+    }
+    for _ in range(rounds):
+        for name, code in COMMANDS.items():
+            runs[name].append(run(code))
     rows = {}
-    for name, seconds in interleave(contenders, rounds).items():
-        rows[name] = {k: round(v * 1e3, 1) for k, v in summary(seconds).items()}
-        print(f"{name:28s} {rows[name]['median']:8.1f} ms")
+    for name, figures in runs.items():
+        wall, processor = zip(*figures[1:], strict=True)
+        rows[name] = {"wall": in_milliseconds(wall), "processor": in_milliseconds(processor)}
+        print(
+            f"{name:28s} {rows[name]['wall']['median']:8.1f} ms, of the processor "
+            f"{rows[name]['processor']['median']:8.1f} ms"
+        )
     print(write("start_up", {"rounds": rounds, "machine": where, "milliseconds": rows}))
+
+
+def run(code: str) -> tuple[float, float]:
+    """Return the seconds of wall-clock and of processor time that a process takes."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    started = time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=True,
+    )
+    wall = time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
+
+
+def in_milliseconds(seconds: Sequence[float]) -> dict[str, float]:
+    """Return the median with its spread."""
+    return {name: round(value * 1e3, 1) for name, value in summary(seconds).items()}
 
 
 if __name__ == "__main__":

@@ -8,8 +8,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import gymnasium
 import numpy.typing as npt
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from rlox.acting import predict, predict_with_memory
 from rlox.batch import RolloutBatch
@@ -102,7 +101,7 @@ class ActorCritic:
         self,
         env: Any,
         streams: SeedStreams,
-        make_optimizer: Callable[[list[Tensor]], torch.optim.Optimizer],
+        make_optimizer: partial[Any],
         *,
         policy: nn.Module | PolicyMaker | None = None,
         collector: Collector | None = None,

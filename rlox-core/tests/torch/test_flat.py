@@ -186,3 +186,77 @@ def test_wrong_state_is_a_checkpoint_error(change: dict[str, Any], message: str)
     ours.step(loss_of(module, 0), 1e-2)
     with pytest.raises(CheckpointError, match=message):
         ours.load_state_dict({**ours.state_dict(), **change})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(torch.optim.Adam, eps=1e-5, fused=True),
+        partial(torch.optim.Adam, amsgrad=True),
+        partial(torch.optim.RMSprop, alpha=0.9),
+        partial(torch.optim.RMSprop, momentum=0.9, centered=True),
+        partial(torch.optim.Adagrad),
+    ],
+    ids=["adam", "amsgrad", "rmsprop", "momentum", "adagrad"],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_state_before_the_first_step_is_what_the_optimiser_keeps(
+    make: partial[Any], dtype: torch.dtype
+) -> None:
+    """A learner that steps by itself finds the names, shapes and dtypes that torch would make."""
+    stepped, module = network().to(dtype), network().to(dtype)
+    theirs = FlatOptimizer(stepped, make)
+    theirs.step(stepped(torch.ones(1, 3, dtype=dtype)).sum(), 1e-2)
+    ours = FlatOptimizer(module, make).state()
+    expected = theirs.state()
+    assert ours.keys() == expected.keys()
+    for name, value in ours.items():
+        assert (value.shape, value.dtype) == (expected[name].shape, expected[name].dtype)
+        assert not value.any()
+
+
+def test_steps_taken_elsewhere_are_gone_on_from() -> None:
+    """Torch's optimiser, made late, finds what a learner of its own left in the state."""
+    module = network()
+    twin = copy.deepcopy(module)
+    ours, theirs = flat_adam(module), flat_adam(twin)
+    theirs.step(loss_of(twin, 0), 1e-2)
+    for name, value in ours.state().items():
+        value.copy_(theirs.state()[name])
+    module.load_state_dict(twin.state_dict())
+    for step in range(1, 4):
+        ours.step(loss_of(module, step), 1e-2)
+        theirs.step(loss_of(twin, step), 1e-2)
+    assert torch.equal(ours.parameters, theirs.parameters)
+    assert torch.equal(ours.state()["exp_avg_sq"], theirs.state()["exp_avg_sq"])
+
+
+def test_loading_a_state_changes_the_next_step_of_torch() -> None:
+    """An optimiser that has stepped goes on from the state loaded, an empty one included."""
+    module = network()
+    ours, start = flat_adam(module), copy.deepcopy(module.state_dict())
+    empty = ours.state_dict()
+    ours.step(loss_of(module, 0), 1e-2)
+    first = ours.parameters.clone()
+    ours.step(loss_of(module, 1), 1e-2)
+    ours.load_state_dict(empty)
+    module.load_state_dict(start)
+    ours.step(loss_of(module, 0), 1e-2)
+    assert torch.equal(ours.parameters, first)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [torch.optim.Adam, lambda p: torch.optim.Adam(p, fused=True), partial(dict)],
+    ids=["class", "function", "other class"],
+)
+def test_other_makers_are_refused(make: Any) -> None:
+    """The class and its options are to be known before the optimiser is made."""
+    with pytest.raises(TypeError, match=r"must be a functools\.partial of an optimiser's class"):
+        FlatOptimizer(network(), make)
+
+
+def test_options_that_the_optimiser_lacks_are_refused_at_once() -> None:
+    """A misspelt option does not wait for the first step."""
+    with pytest.raises(ValueError, match="epsilon"):
+        FlatOptimizer(network(), partial(torch.optim.Adam, epsilon=1e-5))

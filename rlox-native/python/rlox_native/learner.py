@@ -53,7 +53,7 @@ class NativeLearner:
         self._task = task
         self._optimizer = task.agent.optimizer
         self._learner = _make_learner(task)
-        self._rule = step_rule(self._optimizer.torch_optimizer)
+        self._rule = step_rule(self._optimizer)
         self._collector: Any = task.agent
         if NativeRollouts.can_step(task):
             policy = task.agent.policy

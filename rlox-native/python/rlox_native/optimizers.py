@@ -16,22 +16,22 @@ DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 """What the Rust learners compute in."""
 
 
-def step_rule(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+def step_rule(optimizer: FlatOptimizer) -> dict[str, Any]:
     """Return the optimiser's constants as the Rust learners take them.
 
     Raises:
         BackendError: it is neither Adam nor RMSprop, or has options that they do not know.
     """
-    options = optimizer.param_groups[0]
+    options, kind = optimizer.options, optimizer.optimizer_class
     plain = {"weight_decay", "amsgrad", "maximize", "momentum", "centered"}
     used = [name for name in sorted(plain & options.keys()) if options[name]]
     if used:
         raise BackendError(f"its optimisers have no {', '.join(used)}")
-    if type(optimizer) is torch.optim.Adam:
+    if kind is torch.optim.Adam:
         return {"betas": options["betas"], "eps": options["eps"]}
-    if type(optimizer) is torch.optim.RMSprop:
+    if kind is torch.optim.RMSprop:
         return {"alpha": options["alpha"], "eps": options["eps"]}
-    raise BackendError(f"its optimisers are Adam and RMSprop, not {type(optimizer).__name__}")
+    raise BackendError(f"its optimisers are Adam and RMSprop, not {kind.__name__}")
 
 
 class Adam:
@@ -48,7 +48,7 @@ class Adam:
     def __init__(self, optimizer: FlatOptimizer, n_parameters: int) -> None:
         if len(optimizer.parameters) != n_parameters:
             raise BackendError("it learns all of a network's parameters; some are frozen or added")
-        rule = step_rule(optimizer.torch_optimizer)
+        rule = step_rule(optimizer)
         if "betas" not in rule:
             raise BackendError("its optimiser of networks with a replay buffer is Adam")
         self._optimizer = optimizer
@@ -70,3 +70,19 @@ class Adam:
     def count(self) -> None:
         """Count a step that the learner took."""
         self._optimizer.state()["step"] += 1
+
+    def step_down(self, gradients: torch.Tensor, learning_rate: float) -> None:
+        """Take one step down gradients (P,) of parameters that are too few for a learner in Rust.
+
+        Torch's own step imports its compiler the first time.
+
+        Source:
+            Kingma and Ba 2015, "Adam: a method for stochastic optimization", algorithm 1.
+        """
+        self.count()
+        state, (beta1, beta2) = self._optimizer.state(), self._constants["betas"]
+        step = int(state["step"])
+        first = state["exp_avg"].lerp_(gradients, 1 - beta1)
+        second = state["exp_avg_sq"].lerp_(gradients.square(), 1 - beta2)
+        spread = (second / (1 - beta2**step)).sqrt_().add_(self._constants["eps"])
+        self._optimizer.parameters.addcdiv_(first, spread, value=-learning_rate / (1 - beta1**step))

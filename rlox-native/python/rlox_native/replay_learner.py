@@ -105,6 +105,7 @@ class NativeActorCriticLearner:
         self._policy = Adam(parts["policy_optimizer"], self._learner.n_policy_parameters)
         self._critic = Adam(parts["critic_optimizer"], self._learner.n_critic_parameters)
         if policy is SquashedGaussianPolicy:
+            self._alpha = Adam(parts["alpha_optimizer"], 1)
             self._lagging = {"critic": flatten_parameters(parts["target"])}
             self._steps = {"all": self._learn_softly}
         else:
@@ -138,7 +139,7 @@ class NativeActorCriticLearner:
         if config.auto_entropy:
             # J_α is log α (H - H̄)
             slope = entropy - self._task.constants["target_entropy"]
-            parts["alpha_optimizer"].step_down(torch.tensor([slope]), learning_rate)
+            self._alpha.step_down(temperature.new_tensor([slope]), learning_rate)
         self._follow("critic", parts["critic_optimizer"].parameters)
         return {**terms, "policy_loss": policy_loss, "entropy": entropy, "alpha": temperature}
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
+from typing import Any
 
-import torch
 from rlox.actor_critic import ActorCritic, Collector, PolicyMaker
 from rlox.algorithm import Algorithm
-from torch import Tensor, nn
+from torch import nn
 
 __all__ = ["make_agent"]
 
 
 def make_agent(
     algorithm: Algorithm,
-    make_optimizer: Callable[[list[Tensor]], torch.optim.Optimizer],
+    make_optimizer: partial[Any],
     policy: nn.Module | PolicyMaker | None,
     collector: Collector | None = None,
 ) -> ActorCritic:

@@ -3,11 +3,17 @@
 For the small networks of RL most of an optimiser step is per-tensor overhead: a norm, a scale and
 an update for each of a dozen tensors. Here parameters and gradients are views of two flat tensors,
 so a step is one norm, one scale and one update, whatever the module.
+
+Torch's optimiser is made when it is first asked for: making one imports torch's compiler, which
+takes longer than a small training, and a learner that steps by itself needs no more than what the
+optimiser would keep.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +23,14 @@ from torch import Tensor, nn
 from rlox.errors import CheckpointError
 
 __all__ = ["FlatOptimizer", "flatten_parameters"]
+
+_MOMENTS: dict[Any, tuple[str, ...]] = {
+    torch.optim.Adam: ("exp_avg", "exp_avg_sq"),
+    torch.optim.RMSprop: ("square_avg",),
+}
+"""What these keep per element, unless one of the options below makes it more."""
+
+_MORE_MOMENTS = ("amsgrad", "centered", "momentum")
 
 
 def flatten_parameters(module: nn.Module) -> Tensor:
@@ -56,22 +70,25 @@ class FlatOptimizer:
 
     Args:
         module: its trainable parameters must share one dtype and device.
-        make_optimizer: from a list of tensors to their optimiser, one that treats every element
-            alike, such as ``functools.partial(torch.optim.Adam, eps=1e-5, fused=True)``.
+        make_optimizer: class and options of an optimiser that treats every element alike, such as
+            ``functools.partial(torch.optim.Adam, eps=1e-5, fused=True)``.
         max_grad_norm: the gradient is scaled down to this Euclidean norm when it is longer; none:
             it is taken as it is.
 
     Raises:
-        ValueError: the parameters differ in dtype or device, or there are none.
+        TypeError: ``make_optimizer`` is no partial of an optimiser's class.
+        ValueError: the parameters differ in dtype or device, or there are none; the optimiser has
+            no such option.
     """
 
     def __init__(
         self,
         module: nn.Module,
-        make_optimizer: Callable[[list[Tensor]], torch.optim.Optimizer],
+        make_optimizer: partial[Any],
         *,
         max_grad_norm: float | None = None,
     ) -> None:
+        self.optimizer_class, self.options = _class_and_options(make_optimizer)
         parameters = [p for p in module.parameters() if p.requires_grad]
         self.parameters = _flatten(parameters)
         """(P,) all trainable parameters, in the module's order."""
@@ -85,9 +102,16 @@ class FlatOptimizer:
             offset += p.numel()
         self.parameters.grad = self.gradients
         self.max_grad_norm = max_grad_norm
-        self.torch_optimizer = make_optimizer([self.parameters])
-        """The optimiser of :attr:`parameters`."""
-        self._state_template = _state_of_one_element(make_optimizer, self.parameters)
+        self._make_optimizer = make_optimizer
+        self._state: dict[str, Tensor] = {}  # the very dict that torch's optimiser fills
+
+    @cached_property
+    def torch_optimizer(self) -> torch.optim.Optimizer:
+        """The optimiser of :attr:`parameters`; loading a state replaces it."""
+        optimizer: torch.optim.Optimizer = self._make_optimizer([self.parameters])
+        optimizer.state[self.parameters].update(self._state)
+        self._state = optimizer.state[self.parameters]
+        return optimizer
 
     def step(self, loss: Tensor, learning_rate: float) -> None:
         """Take one step down the gradient of ``loss``.
@@ -106,19 +130,6 @@ class FlatOptimizer:
                 "a parameter's gradient was replaced; call FlatOptimizer.step instead of "
                 "optimizer.zero_grad() and step()"
             )
-        self._take_step(learning_rate)
-
-    def step_down(self, gradients: Tensor, learning_rate: float) -> None:
-        """Take one step down gradients (P,) that are known.
-
-        Args:
-            gradients: (P,) of the parameters.
-            learning_rate: step size.
-        """
-        self.gradients.copy_(gradients)
-        self._take_step(learning_rate)
-
-    def _take_step(self, learning_rate: float) -> None:
         if self.max_grad_norm is not None:
             norm = torch.linalg.vector_norm(self.gradients)
             self.gradients.mul_(torch.clamp(self.max_grad_norm / (norm + 1e-6), max=1.0))
@@ -127,18 +138,15 @@ class FlatOptimizer:
 
     def state(self) -> dict[str, Tensor]:
         """Return what the optimiser keeps, in its own tensors; before the first step all are 0."""
-        state = self.torch_optimizer.state
-        if not state[self.parameters]:
-            state[self.parameters] = {
-                name: torch.zeros_like(self.parameters if element.dim() else element)
-                for name, element in self._state_template.items()
-            }
-        return dict(state[self.parameters])
+        if not self._state:
+            for name, element in self._state_template.items():
+                like = self.parameters if element.dim() else element
+                self._state[name] = torch.zeros_like(like)
+        return dict(self._state)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the moments and the number of steps as arrays; nothing before the first step."""
-        state = self.torch_optimizer.state[self.parameters]
-        return {name: value.cpu().numpy().copy() for name, value in state.items()}
+        return {name: value.cpu().numpy().copy() for name, value in self._state.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the moments and the number of steps.
@@ -146,16 +154,14 @@ class FlatOptimizer:
         Raises:
             CheckpointError: the state is another optimiser's or of other parameters.
         """
-        if not state:
-            self.torch_optimizer.state.pop(self.parameters, None)
-            return
-        if set(state) != set(self._state_template):
+        if state and set(state) != set(self._state_template):
             raise CheckpointError(
                 f"the optimiser's state must hold {sorted(self._state_template)}, got "
                 f"{sorted(state)}"
             )
         restored = {}
-        for name, element in self._state_template.items():
+        for name in state:
+            element = self._state_template[name]
             shape = tuple(self.parameters.shape) if element.dim() else ()
             if np.shape(state[name]) != shape:
                 raise CheckpointError(
@@ -164,12 +170,35 @@ class FlatOptimizer:
             restored[name] = torch.tensor(
                 np.asarray(state[name]), dtype=element.dtype, device=element.device
             )
-        self.torch_optimizer.state[self.parameters] = restored
+        self._state = restored
+        self.__dict__.pop("torch_optimizer", None)
+
+    @cached_property
+    def _state_template(self) -> dict[str, Tensor]:
+        """What the optimiser keeps for one element, by name."""
+        moments = _MOMENTS.get(self.optimizer_class, ())
+        more = any(self.options.get(name) for name in _MORE_MOMENTS)
+        if not moments or more or self.parameters.device.type != "cpu":
+            return _state_of_one_element(self._make_optimizer, self.parameters)
+        element = torch.zeros(1, dtype=self.parameters.dtype)
+        return {"step": torch.zeros((), dtype=torch.float32), **dict.fromkeys(moments, element)}
 
 
-def _state_of_one_element(
-    make_optimizer: Callable[[list[Tensor]], torch.optim.Optimizer], like: Tensor
-) -> dict[str, Tensor]:
+def _class_and_options(
+    make_optimizer: partial[Any],
+) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
+    """Return the optimiser's class and all its options, with the defaults of those left out."""
+    made = getattr(make_optimizer, "func", None)
+    if not (isinstance(made, type) and issubclass(made, torch.optim.Optimizer)):
+        raise TypeError(
+            "make_optimizer must be a functools.partial of an optimiser's class, such as "
+            f"partial(torch.optim.Adam, eps=1e-5), got {make_optimizer!r}"
+        )
+    options = inspect.signature(make_optimizer).parameters.values()
+    return made, {o.name: o.default for o in options if o.default is not o.empty}
+
+
+def _state_of_one_element(make_optimizer: partial[Any], like: Tensor) -> dict[str, Tensor]:
     """Return what the optimiser keeps for one element, to know its state before the first step."""
     element = torch.zeros(1, dtype=like.dtype, device=like.device)
     element.grad = torch.zeros_like(element)

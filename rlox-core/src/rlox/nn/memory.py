@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rlox.nn.devices import torch_threads
+from rlox.nn.layers import empty_layer
 
 __all__ = ["Memory", "MemoryKind"]
 
@@ -41,8 +42,7 @@ class Memory(nn.Module):
     ) -> None:
         super().__init__()
         layer = nn.LSTM if kind == "lstm" else nn.GRU
-        # on "meta" nothing is drawn from torch's global generator
-        self.layer = layer(input_size, size, device="meta").to_empty(device="cpu")
+        self.layer = empty_layer(layer, input_size, size)
         for name, parameter in self.layer.named_parameters():
             if name.startswith("bias"):
                 nn.init.zeros_(parameter)

@@ -12,6 +12,7 @@ import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from torch import Tensor, nn
 
 from rlox.nn.devices import torch_threads
+from rlox.nn.layers import empty_layer
 
 __all__ = ["TanhMLP", "orthogonal"]
 
@@ -30,8 +31,7 @@ def orthogonal(
         gain: scale of the weights.
         generator: source of the weights; none: torch's global one.
     """
-    # skip_init: the default initialisation would draw from torch's global generator
-    layer: Any = nn.utils.skip_init(layer_class, *arguments)  # type: ignore[no-untyped-call]
+    layer: Any = empty_layer(layer_class, *arguments)
     with torch_threads(1):  # the QR decomposition rounds differently on several
         nn.init.orthogonal_(layer.weight, gain, generator)
     nn.init.zeros_(layer.bias)

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from torch import Tensor, nn
 
+from rlox.nn.layers import empty_layer
 from rlox.nn.noisy import NoisyLinear
 
 __all__ = ["EnsembleMLP", "ReluMLP"]
@@ -26,8 +27,7 @@ def _uniform(parameter: Tensor, fan_in: int, generator: torch.Generator | None) 
 
 
 def _linear(n_in: int, n_out: int, generator: torch.Generator | None) -> nn.Linear:
-    # skip_init: the default initialisation would draw from torch's global generator
-    layer: nn.Linear = nn.utils.skip_init(nn.Linear, n_in, n_out)  # type: ignore[no-untyped-call]
+    layer = empty_layer(nn.Linear, n_in, n_out)
     _uniform(layer.weight, n_in, generator)
     _uniform(layer.bias, n_in, generator)
     return layer

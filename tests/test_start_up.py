@@ -1,0 +1,45 @@
+"""Starting a training imports no compiler: neither torch's, nor the algebra system that it uses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+TRAININGS = """
+import sys
+import rlox
+
+def assert_light(when):
+    heavy = {"torch._dynamo", "torch._inductor", "sympy"} & set(sys.modules)
+    assert not heavy, f"{name} on {env}, {when}: {sorted(heavy)} imported"
+
+ROLLOUTS = {"n_envs": 2, "n_steps": 128}
+REPLAY = {"n_envs": 2, "learning_starts": 50, "batch_size": 16}
+for name, env, options in (
+    ("ppo", "CartPole-v1", ROLLOUTS),
+    ("ppo", "Pendulum-v1", ROLLOUTS),
+    ("a2c", "CartPole-v1", ROLLOUTS),
+    ("dqn", "CartPole-v1", REPLAY),
+    ("sac", "Pendulum-v1", REPLAY),
+    ("td3", "Pendulum-v1", REPLAY),
+):
+    algorithm = rlox.make(name, env=env, backend="native", **options)
+    assert_light("made")
+    algorithm.train(300)
+    algorithm.evaluate(n_episodes=1)
+    assert_light("trained and evaluated")
+    algorithm.save(sys.argv[1])
+    resumed = type(algorithm).from_checkpoint(sys.argv[1])
+    resumed.train(600)
+    assert_light("saved and resumed")
+    assert resumed.clock.env_steps >= 600
+print("light")
+"""
+
+
+def test_native_trainings_import_no_compiler(tmp_path: Path) -> None:
+    """Torch's compiler takes longer to import than a small training takes to run."""
+    command = [sys.executable, "-c", TRAININGS, str(tmp_path / "checkpoint")]
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    assert result.stdout == "light\n"
