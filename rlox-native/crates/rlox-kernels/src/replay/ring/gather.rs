@@ -1,37 +1,38 @@
 //! Copying records out of a ring.
 
+use std::iter;
+use std::ops::Range;
+
 use super::{Ring, TAIL, TERMINATED, TRUNCATED};
 use crate::replay::batch::Batch;
 use crate::replay::layout::{LINE, Parts};
 
-/// How many records are fetched at once: enough to keep the memory busy, few enough to stay cached.
+/// How many records are copied at once: enough to keep the memory busy, few enough to stay cached.
 const TOGETHER: usize = 32;
 
 /// Records from this size on are copied as they come.
 const LONG: usize = 16 * LINE;
 
 impl Ring {
-    /// Reads a byte of every cache line of some records, one right after the other, so that their
-    /// misses overlap; then copying them finds all in the cache. Long records are left to the
-    /// processor, which sees them coming.
-    fn touch(&self, slots: &[usize]) {
+    /// Asks the memory for some records, so that their misses of the cache overlap with each other and
+    /// with what is done meanwhile. Long records are left to the processor, which sees them coming.
+    fn prefetch(&self, slots: &[usize]) {
         if self.parts.stride > LONG {
             return;
         }
-        let mut bytes = 0;
-        for line in (0..self.parts.stride).step_by(LINE) {
-            for slot in slots {
-                bytes ^= self.bytes[slot * self.parts.stride + line];
-            }
+        for slot in slots {
+            self.record(*slot).iter().step_by(LINE).for_each(prefetch);
         }
-        std::hint::black_box(bytes);
     }
 
     /// Copies what is drawn where transitions begin in `slots`: one step each, or spans.
     pub(in crate::replay) fn draw(&self, slots: &[usize], out: &mut Batch<'_>) {
-        let slots = slots.chunks(TOGETHER).flat_map(|chunk| {
-            self.touch(chunk);
-            chunk.iter().copied()
+        let blocks = slots.chunks(TOGETHER);
+        let next_blocks = blocks.clone().skip(1).chain(iter::once(&[][..]));
+        self.prefetch(blocks.clone().next().unwrap_or_default());
+        let slots = blocks.zip(next_blocks).flat_map(|(block, next)| {
+            self.prefetch(next);
+            block.iter().copied()
         });
         if self.layout.n_step.n_step > 1 {
             self.gather_spans(slots, out);
@@ -47,59 +48,96 @@ impl Ring {
         out: &mut Batch<'_>,
     ) {
         let records = slots.map(|slot| self.record(slot));
-        match &self.frames {
-            None => copy_records(self.parts, records, out, copy_row),
-            Some(frames) => copy_records(self.parts, records, out, |to, obs| frames.copy(to, obs)),
-        }
+        let Some(frames) = &self.frames else {
+            return copy_records(self.parts, records, out, copy_column);
+        };
+        copy_records(self.parts, records, out, |to, records, begin, size| {
+            for (to, record) in to.chunks_exact_mut(size).zip(records) {
+                frames.copy(to, &record[begin..][..self.parts.obs]);
+            }
+        });
     }
 }
 
-/// Copies records into the rows of `out`, observations by `copy_obs`.
+/// Copies records into the rows of `out`, as many as it has. Rows of observations, so many bytes each
+/// and from so many bytes into the records on, are copied by `copy_obs`.
+///
+/// Field by field in blocks of records: so the length of a row is decided upon once a block.
 pub(in crate::replay) fn copy_records<'r>(
     parts: Parts,
     records: impl Iterator<Item = &'r [u8]>,
     out: &mut Batch<'_>,
-    copy_obs: impl Fn(&mut [u8], &[u8]),
+    copy_obs: impl Fn(&mut [u8], &[&'r [u8]], usize, usize),
 ) {
-    let mut next_obs =
-        out.next_obs.as_mut().map(|values| values.bytes().chunks_exact_mut(parts.obs_row));
-    let obs = out.obs.bytes().chunks_exact_mut(parts.obs_row);
-    let actions = out.actions.bytes().chunks_exact_mut(parts.action);
-    let ends = out.terminated.iter_mut().zip(out.truncated.iter_mut());
-    for ((((record, to_obs), to_action), to_reward), (to_terminated, to_truncated)) in
-        records.zip(obs).zip(actions).zip(out.rewards.iter_mut()).zip(ends)
-    {
-        let (obs, record) = record.split_at(parts.obs);
-        let (next, record) = record.split_at(parts.obs);
-        let (action, record) = record.split_at(parts.action);
-        copy_obs(to_obs, obs);
-        if let Some(to_next) = next_obs.as_mut().and_then(Iterator::next) {
-            copy_obs(to_next, next);
+    let mut records = records.take(out.rewards.len());
+    let mut block: [&[u8]; TOGETHER] = [&[]; TOGETHER];
+    let mut first = 0;
+    loop {
+        let n = block.iter_mut().zip(&mut records).map(|(place, record)| *place = record).count();
+        if n == 0 {
+            return;
         }
-        copy_row(to_action, action);
-        if let Some(&[a, b, c, d, flags]) = record.first_chunk::<TAIL>() {
-            *to_reward = f32::from_ne_bytes([a, b, c, d]);
-            *to_terminated = flags & TERMINATED != 0;
-            *to_truncated = flags & TRUNCATED != 0;
+        let (records, rows) = (&block[..n], first..first + n);
+        let (obs, actions) = (bytes_of(&rows, parts.obs_row), bytes_of(&rows, parts.action));
+        copy_obs(&mut out.obs.bytes()[obs.clone()], records, 0, parts.obs_row);
+        if let Some(next_obs) = &mut out.next_obs {
+            copy_obs(&mut next_obs.bytes()[obs], records, parts.obs, parts.obs_row);
+        }
+        copy_column(&mut out.actions.bytes()[actions], records, 2 * parts.obs, parts.action);
+        let ends = out.terminated[rows.clone()].iter_mut().zip(&mut out.truncated[rows.clone()]);
+        let tails = records.iter().map(|record| &record[2 * parts.obs + parts.action..]);
+        for ((tail, reward), (terminated, truncated)) in tails.zip(&mut out.rewards[rows]).zip(ends)
+        {
+            if let Some(&[a, b, c, d, flags]) = tail.first_chunk::<TAIL>() {
+                *reward = f32::from_ne_bytes([a, b, c, d]);
+                *terminated = flags & TERMINATED != 0;
+                *truncated = flags & TRUNCATED != 0;
+            }
+        }
+        first += n;
+    }
+}
+
+fn bytes_of(rows: &Range<usize>, size: usize) -> Range<usize> {
+    rows.start * size..rows.end * size
+}
+
+/// Copies `size` bytes of each record, from `begin` on; the lengths of small vectors without the calls
+/// of `memcpy` that others take.
+pub(in crate::replay) fn copy_column(to: &mut [u8], records: &[&[u8]], begin: usize, size: usize) {
+    fn fixed<const N: usize>(to: &mut [u8], records: &[&[u8]], begin: usize) {
+        for (to, record) in to.as_chunks_mut::<N>().0.iter_mut().zip(records) {
+            if let Some(from) = record[begin..].first_chunk() {
+                *to = *from;
+            }
+        }
+    }
+    match size {
+        4 => fixed::<4>(to, records, begin),
+        8 => fixed::<8>(to, records, begin),
+        12 => fixed::<12>(to, records, begin),
+        16 => fixed::<16>(to, records, begin),
+        24 => fixed::<24>(to, records, begin),
+        32 => fixed::<32>(to, records, begin),
+        _ => {
+            for (to, record) in to.chunks_exact_mut(size).zip(records) {
+                to.copy_from_slice(&record[begin..][..size]);
+            }
         }
     }
 }
 
-/// Copies a row; the lengths of small vectors without the call of `memcpy` that others take.
-#[inline]
-pub(in crate::replay) fn copy_row(to: &mut [u8], from: &[u8]) {
-    fn fixed<const N: usize>(to: &mut [u8], from: &[u8]) {
-        if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk::<N>()) {
-            *to = *from;
-        }
-    }
-    match from.len() {
-        4 => fixed::<4>(to, from),
-        8 => fixed::<8>(to, from),
-        12 => fixed::<12>(to, from),
-        16 => fixed::<16>(to, from),
-        24 => fixed::<24>(to, from),
-        32 => fixed::<32>(to, from),
-        _ => to.copy_from_slice(from),
-    }
+/// Asks the memory for a cache line.
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "prefetching has no safe name")]
+fn prefetch(byte: &u8) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: prefetching changes nothing, whatever the address, and every x86-64 processor can.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()) };
+}
+
+/// Asks the memory for a cache line by reading from it.
+#[cfg(not(target_arch = "x86_64"))]
+fn prefetch(byte: &u8) {
+    std::hint::black_box(*byte);
 }

@@ -10,7 +10,7 @@ use self::file::{ColdFile, Commit};
 use super::batch::{Batch, Transitions};
 use super::layout::{Layout, Parts};
 use super::ring::Ring;
-use super::ring::gather::{copy_records, copy_row};
+use super::ring::gather::{copy_column, copy_records};
 use super::stream::Stream;
 use super::uniform::reserve;
 use crate::error::{KernelError, Result, StateError};
@@ -264,7 +264,7 @@ impl TieredReplay {
             #[expect(clippy::cast_possible_truncation, reason = "less than the ring's capacity")]
             self.hot.payload(((number - base) % hot) as usize)
         });
-        copy_records(self.parts, records, out, copy_row);
+        copy_records(self.parts, records, out, copy_column);
         Ok(())
     }
 }
