@@ -7,6 +7,7 @@ The sessions of the default run are fast enough for every change; ``fuzz``, ``le
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import nox
@@ -18,6 +19,7 @@ nox.options.error_on_external_run = True
 
 ROOT = Path(__file__).parent
 NATIVE = ROOT / "rlox-native"
+FAMILIES = ["rlox-onpolicy", "rlox-offpolicy", "rlox-offline"]
 PUBLIC_PACKAGES = [
     "rlox-core/src/rlox",
     "rlox-offline/src/rlox_offline",
@@ -133,6 +135,30 @@ def native_env_template(session: nox.Session) -> None:
 
 
 @nox.session
+def wheels(session: nox.Session) -> None:
+    """Build source distributions, wheels from them, and train with those wheels alone.
+
+    Not rlox-candle, whose build takes minutes.
+    """
+    folder = Path(session.create_tmp()) / "wheels"
+    shutil.rmtree(folder, ignore_errors=True)
+    for distribution in ("rlox", "rlox-core", "rlox-native", *FAMILIES):
+        session.run_install(
+            "uv", "build", "--quiet", "--package", distribution, "--out-dir", str(folder)
+        )
+    built = [str(path) for path in folder.glob("*.whl")]
+    if not any("-abi3-" in name for name in built):
+        session.error(f"none is for CPython's stable ABI: {built}")
+    sync(session, "--extra", "all", "--no-install-workspace")
+    session.run_install("uv", "pip", "install", "--no-deps", "--reinstall", *built)
+    with session.chdir(folder):
+        session.run(
+            "rlox", "train", "ppo", "--env", "CartPole-v1", "--total-timesteps", "2048",
+            env={"RLOX_PLUGINS_STRICT": "1"},
+        )  # fmt: skip
+
+
+@nox.session
 def architecture(session: nox.Session) -> None:
     """Who may import whom and when, and that every public name is documented."""
     sync(session, "--group", "test")
@@ -156,8 +182,7 @@ def snippets(session: nox.Session) -> None:
     sync(session, "--group", "test", "--group", "docs")
     example = "examples/plugins/rlox-reinforce"
     session.run_install("uv", "pip", "install", "--no-sources", "--no-deps", example)
-    families = ("rlox-offline", "rlox-onpolicy", "rlox-offpolicy")
-    folders = (".", "rlox-core", "rlox-native", *families, example)
+    folders = (".", "rlox-core", "rlox-native", *FAMILIES, example)
     pages = [f"{folder}/README.md" for folder in folders]
     # an example's error is shown by its own traceback; sybil cannot filter all of pytest's
     session.run("pytest", "--tb=native", "docs", *pages, *session.posargs)
