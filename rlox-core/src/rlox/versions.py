@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from functools import cache
 from importlib import metadata
 
 __all__ = ["installed_versions"]
@@ -10,6 +11,11 @@ __all__ = ["installed_versions"]
 
 def installed_versions() -> dict[str, str]:
     """Return the versions of Python, of every rlox distribution, and of what results hang on."""
+    return dict(_read())
+
+
+@cache  # the metadata of hundreds of distributions takes a tenth of a second to read
+def _read() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for distribution in metadata.distributions():
         name = distribution.name or ""
