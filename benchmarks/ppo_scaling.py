@@ -1,22 +1,30 @@
 """How the native PPO learner scales: number of envs, width of the networks, trainings at once.
 
 Its arithmetic per second is set against that of a large matrix product on one core, measured in
-turn with it. Trainings at once are threads of one process, as in a sweep over seeds.
+turn with it. Trainings at once are threads of one process, first bare, then as the whole of
+``rlox train ppo --seeds``, with run folders, logs, checkpoints and evaluations.
 
-    python benchmarks/ppo_scaling.py [--rounds 7]
+Speeds in the picture are of the fastest turns: the slower ones measure what else ran. Needs Linux.
+
+    python benchmarks/ppo_scaling.py [--seconds 4]
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import statistics
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from measure import interleave, machine, ratio_summary, summary, write
+from measure import interleave, machine, summary, write
+from rlox.cli.app import build_app
 from rlox.cli.processes import usable_cores
 from rlox.nn import torch_threads
 from rlox.runner import Hooks
@@ -29,23 +37,32 @@ ENVS, WIDTHS = (8, 64, 256), (32, 64, 128, 256)
 AT_ONCE = {(8, 64): 20, (64, 64): 3, (64, 256): 1}
 """Iterations of each training, by envs and width, where several run beside each other."""
 
+FEWEST_ROUNDS, MOST_ROUNDS = 3, 40
+
 RATES = {"learning_rate": 1e-9, "clip_eps": 0.2, "ent_coef": 0.01}
 
-PICTURE = Path(__file__).parent / "results" / "ppo_scaling.png"
+SWEEP = ("train", "ppo", "--env", "CartPole-v1", "--seeds", "4", "--total-timesteps", "50000")
+
+PICTURE = Path(__file__).parents[1] / "docs" / "explanation" / "ppo-scaling.png"
 
 
 def main() -> None:
     """Measure, write ``benchmarks/results/ppo_scaling.json`` and draw it."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=7)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--seconds", type=float, default=4.0, help="to spend on each row")
+    seconds = parser.parse_args().seconds
     torch.set_num_threads(1)
     where = machine(["rlox-core", "rlox-native", "torch"])
-    rows = [measure_size(n_envs, width, rounds) for width in WIDTHS for n_envs in ENVS]
-    at_once = [measure_at_once(n_envs, width, rounds) for n_envs, width in AT_ONCE]
-    result = {"settings": SETTINGS, "rounds": rounds, "machine": where}
-    print(write("ppo_scaling", {**result, "rows": rows, "trainings_at_once": at_once}))
-    draw(rows, at_once)
+    at_once = [measure_at_once(n_envs, width, seconds) for n_envs, width in AT_ONCE]
+    result = {
+        "settings": SETTINGS,
+        "machine": where,
+        "trainings_at_once": at_once,
+        "sweep": measure_sweep(seconds),
+        "rows": [measure_size(n_envs, width, seconds) for width in WIDTHS for n_envs in ENVS],
+    }
+    print(write("ppo_scaling", result))
+    draw(result["rows"], at_once)
 
 
 def update_flop(rows: int, width: int, obs_dim: int = 4, n_actions: int = 2) -> float:
@@ -57,7 +74,16 @@ def update_flop(rows: int, width: int, obs_dim: int = 4, n_actions: int = 2) -> 
     return 2.0 * rows * (2 * first + 3 * second + 3 * last)
 
 
-def measure_size(n_envs: int, width: int, rounds: int) -> dict[str, Any]:
+def take_turns(contenders: dict[str, Any], seconds: float) -> dict[str, list[float]]:
+    """Return the seconds of each call, of as many rounds as fit into ``seconds``."""
+    interleave(contenders, 1)
+    first = interleave(contenders, 1)
+    rounds = int(seconds / sum(times[0] for times in first.values()))
+    others = interleave(contenders, max(FEWEST_ROUNDS, min(MOST_ROUNDS, rounds)) - 1)
+    return {name: [*times, *others[name]] for name, times in first.items()}
+
+
+def measure_size(n_envs: int, width: int, budget: float) -> dict[str, Any]:
     """Return the speed of an iteration and of its parts, and the share of the peak."""
     ppo = PPO("CartPole-v1", n_envs=n_envs, hidden=width, backend="native", **SETTINGS)
     hooks, n_steps = Hooks(ppo), SETTINGS["n_steps"]
@@ -69,70 +95,113 @@ def measure_size(n_envs: int, width: int, rounds: int) -> dict[str, Any]:
         "update": lambda: ppo.learner.update(batch, RATES, hooks),
         "product": lambda: square @ square,
     }
-    interleave(contenders, 1)
-    seconds = interleave(contenders, rounds)
+    seconds = take_turns(contenders, budget)
     flop = SETTINGS["n_epochs"] * update_flop(n_envs * n_steps, width)
-    shares = [
-        flop / update / (2 * 1024**3 / product)
-        for update, product in zip(seconds["update"], seconds["product"], strict=True)
-    ]
+    peak = 2 * 1024**3 / min(seconds["product"])
     row = {
         "n_envs": n_envs,
         "width": width,
         "env_steps_per_second": summary([n_envs * n_steps / s for s in seconds["iteration"]]),
         "update_gflop_per_second": summary([flop / s / 1e9 for s in seconds["update"]]),
-        "share_of_sgemm": summary(shares),
-        "milliseconds": {k: 1e3 * statistics.median(v) for k, v in seconds.items()},
+        "share_of_sgemm": flop / min(seconds["update"]) / peak,
+        "milliseconds": {k: summary([1e3 * s for s in v]) for k, v in seconds.items()},
     }
     ppo.close()
     print(
-        f"{n_envs:4d} envs, width {width:4d} {row['env_steps_per_second']['median']:9,.0f} env "
-        f"steps/s, {row['update_gflop_per_second']['median']:5.1f} GFLOP/s, "
-        f"{row['share_of_sgemm']['median']:.2f} of a large product",
+        f"{n_envs:4d} envs, width {width:4d} {row['env_steps_per_second']['max']:9,.0f} env "
+        f"steps/s, {row['update_gflop_per_second']['max']:5.1f} GFLOP/s, "
+        f"{row['share_of_sgemm']:.2f} of a large product",
         flush=True,
     )
     return row
 
 
-def measure_at_once(n_envs: int, width: int, rounds: int) -> dict[str, Any]:
-    """Return the speed of one training, of as many as there are cores, and of twice as many."""
+def measure_at_once(n_envs: int, width: int, budget: float) -> dict[str, Any]:
+    """Return what one training, as many as there are cores, and twice as many make of the cores.
+
+    Linux tells how long a thread ran and how long it waited for a core. The rest of the time it
+    waited for the other trainings, that is for Python's lock.
+    """
     counts = (1, usable_cores(), 2 * usable_cores())
     env_steps = AT_ONCE[n_envs, width] * n_envs * SETTINGS["n_steps"]
     trainings = [
         PPO("CartPole-v1", n_envs=n_envs, hidden=width, backend="native", seed=s, **SETTINGS)
         for s in range(max(counts))
     ]
-    speeds: dict[int, list[float]] = {count: [] for count in counts}
-    busy: dict[int, list[float]] = {count: [] for count in counts}
+    turns: dict[str, list[tuple[float, float]]] = {str(count): [] for count in counts}
     with torch_threads(1), ThreadPoolExecutor(max(counts)) as pool:
-        for _ in range(rounds + 1):
-            for count in counts:
-                wall, processor = time.perf_counter(), time.process_time()
-                list(pool.map(lambda ppo: ppo.train(env_steps), trainings[:count]))
-                wall = time.perf_counter() - wall
-                speeds[count].append(count * env_steps / wall)
-                busy[count].append((time.process_time() - processor) / wall)
-    row = {
-        "n_envs": n_envs,
-        "width": width,
-        "by_trainings": {
-            str(count): {
-                "env_steps_per_second": summary(speeds[count][1:]),
-                "times_one": ratio_summary(speeds[count][1:], speeds[1][1:]),
-                "cores_busy": summary(busy[count][1:]),
-            }
-            for count in counts
-        },
-    }
-    for count, figures in row["by_trainings"].items():
+
+        def train(ppo: PPO) -> tuple[float, float]:
+            before = running_and_ready()
+            ppo.train(env_steps)
+            return tuple(b - a for a, b in zip(before, running_and_ready(), strict=True))
+
+        def turn(count: int) -> None:
+            started = time.perf_counter()
+            running, ready = zip(*pool.map(train, trainings[:count]), strict=True)
+            wall = time.perf_counter() - started
+            asked = (sum(running) + sum(ready)) / wall
+            turns[str(count)].append((asked, count * env_steps / sum(running)))
+
+        seconds = take_turns({str(count): partial(turn, count) for count in counts}, budget)
+    row = {"n_envs": n_envs, "width": width, "by_trainings": {}}
+    for count, figures in seconds.items():
+        asked, per_second = zip(*turns[count][1:], strict=True)
+        row["by_trainings"][count] = {
+            "env_steps_per_second": summary([int(count) * env_steps / s for s in figures]),
+            "env_steps_per_processor_second": summary(per_second),
+            "cores_asked_for": summary(asked),
+        }
         print(
-            f"{n_envs:4d} envs, width {width:4d}, {count} trainings: "
-            f"{figures['env_steps_per_second']['median']:9,.0f} env steps/s in all, "
-            f"{figures['times_one']['median']:.2f} times one, "
-            f"{figures['cores_busy']['median']:.2f} cores busy",
+            f"{n_envs:4d} envs, width {width:4d}, {count} trainings at once ask for "
+            f"{statistics.median(asked):.2f} cores, {statistics.median(per_second):9,.0f} env "
+            "steps per processor second",
             flush=True,
         )
     return row
+
+
+def running_and_ready() -> tuple[float, float]:
+    """Return the seconds that this thread has run, and that it has waited for a core."""
+    running, ready, _ = Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()
+    return int(running) / 1e9, int(ready) / 1e9
+
+
+def measure_sweep(budget: float) -> dict[str, Any]:
+    """Return the runs per minute of a sweep in one thread and in as many as there are cores."""
+    counts = (1, usable_cores())
+    used: dict[str, list[float]] = {str(count): [] for count in counts}
+
+    def turn(count: int) -> None:
+        before = time.process_time()
+        sweep(count)
+        used[str(count)].append(time.process_time() - before)
+
+    seconds = take_turns({str(count): partial(turn, count) for count in counts}, budget)
+    n_runs = int(SWEEP[SWEEP.index("--seeds") + 1])
+    by_threads = {
+        count: {
+            "runs_per_minute": summary([60 * n_runs / s for s in figures]),
+            "processor_seconds_per_run": summary([s / n_runs for s in used[count][1:]]),
+        }
+        for count, figures in seconds.items()
+    }
+    for count, figures in by_threads.items():
+        print(
+            f"a sweep in {count} threads: {figures['runs_per_minute']['max']:.0f} runs a minute, "
+            f"{figures['processor_seconds_per_run']['median']:.2f} processor seconds each",
+            flush=True,
+        )
+    return {"command": " ".join(("rlox", *SWEEP)), "by_threads": by_threads}
+
+
+def sweep(n_threads: int) -> None:
+    """Train every seed of the sweep."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        options = ("--jobs", str(n_threads), "--run-dir", folder + "/sweep")
+        code = build_app()(args=[*SWEEP, *options], prog_name="rlox", standalone_mode=False)
+    if code:
+        raise RuntimeError(f"the sweep ended with exit code {code}")
 
 
 def draw(rows: list[dict[str, Any]], at_once: list[dict[str, Any]]) -> None:
@@ -144,8 +213,9 @@ def draw(rows: list[dict[str, Any]], at_once: list[dict[str, Any]]) -> None:
     for n_envs in ENVS:
         mine = [row for row in rows if row["n_envs"] == n_envs]
         widths = [row["width"] for row in mine]
-        for panel, key in ((speed, "env_steps_per_second"), (share, "share_of_sgemm")):
-            panel.plot(widths, [row[key]["median"] for row in mine], "o-", label=f"{n_envs} envs")
+        speeds = [row["env_steps_per_second"]["max"] for row in mine]
+        speed.plot(widths, speeds, "o-", label=f"{n_envs} envs")
+        share.plot(widths, [row["share_of_sgemm"] for row in mine], "o-", label=f"{n_envs} envs")
     for panel, title in ((speed, "env steps per second"), (share, "share of a large product")):
         panel.set_xscale("log", base=2)
         panel.set_xticks(WIDTHS, map(str, WIDTHS))
@@ -156,11 +226,13 @@ def draw(rows: list[dict[str, Any]], at_once: list[dict[str, Any]]) -> None:
     share.set_ylim(0, 1)
     for row in at_once:
         counts = [int(count) for count in row["by_trainings"]]
-        times = [figures["times_one"]["median"] for figures in row["by_trainings"].values()]
-        beside.plot(counts, times, "o-", label=f"{row['n_envs']} envs, width {row['width']}")
-    beside.plot([1, usable_cores()], [1, usable_cores()], ":", color="grey", label="all cores")
+        cores = [each["cores_asked_for"]["median"] for each in row["by_trainings"].values()]
+        beside.plot(counts, cores, "o-", label=f"{row['n_envs']} envs, width {row['width']}")
+    ends = [1, 2 * usable_cores()]
+    beside.plot(ends, ends, ":", color="grey", label="one each")
+    beside.set_xticks([1, usable_cores(), 2 * usable_cores()])
     beside.set_xlabel("trainings at once, in threads")
-    beside.set_title("speed of all, times one")
+    beside.set_title("cores that all together ask for")
     beside.legend()
     figure.savefig(PICTURE)
 
