@@ -106,3 +106,90 @@ fn a_gaussian_policy_needs_noise_and_a_deterministic_one_does_not() {
         assert_eq!(errors[..5], errors[5..]);
     }
 }
+
+const GAUSSIAN: Actor = Actor::SquashedGaussian { log_std_bounds: [-20.0, 2.0] };
+const ROWS: usize = 70;
+
+/// Numbers in [-0.5, 0.5) that look like chance.
+fn numbers(n: usize, seed: u64) -> Vec<f64> {
+    let mut rng = rlox_kernels::rng::Pcg64::from_seed(seed);
+    (0..n).map(|_| rng.uniform(-0.5, 0.5)).collect()
+}
+
+/// Steps the policy of 3 observations and 1 action once; the policy then, and the loss.
+fn step_policy(
+    learner: &mut ContinuousLearner<f64>,
+    policy: &[f64],
+    critics: &[f64],
+) -> (Vec<f64>, f64) {
+    let mut policy = policy.to_vec();
+    let (mut first, mut second) = (vec![0.0; policy.len()], vec![0.0; policy.len()]);
+    let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+    let (obs, noise) = (numbers(3 * ROWS, 1), numbers(ROWS, 2));
+    let terms =
+        learner.step_policy(&mut policy, critics, &mut moments, &obs, &noise, 0.1, RULE).unwrap();
+    (policy, terms.loss)
+}
+
+#[test]
+fn a_policy_learns_only_from_the_smallest_value() {
+    let new =
+        |n_critics| ContinuousLearner::<f64>::new(3, 1, &[20, 20], GAUSSIAN, n_critics).unwrap();
+    let (mut one, mut two) = (new(1), new(2));
+    let policy = numbers(one.n_policy_parameters(), 3);
+    let critic = numbers(one.n_critic_parameters(), 4);
+    // Twice the same critic, layer by layer, but for the last bias, which is at the end.
+    let sizes = [4 * 20, 20 * 20, 20, 20, 20, 1];
+    let mut rest = critic.as_slice();
+    let mut both = Vec::new();
+    for size in sizes {
+        let part;
+        (part, rest) = rest.split_at(size);
+        both.extend_from_slice(part);
+        both.extend_from_slice(part);
+    }
+    let alone = step_policy(&mut one, &policy, &critic);
+    for larger in [1, 2] {
+        let mut critics = both.clone();
+        let last = critics.len() - larger;
+        critics[last] += 100.0;
+        assert_eq!(step_policy(&mut two, &policy, &critics), alone);
+    }
+    // Where both are equal, each gets half of the gradient.
+    let (shared, _) = step_policy(&mut two, &policy, &both);
+    assert!(shared.iter().zip(&alone.0).all(|(a, b)| (a - b).abs() < 1e-9));
+}
+
+#[test]
+fn what_a_learner_did_before_does_not_matter() {
+    let new = || ContinuousLearner::<f64>::new(3, 1, &[20, 20], GAUSSIAN, 2).unwrap();
+    let mut used = new();
+    let mut policy = numbers(used.n_policy_parameters(), 3);
+    let mut critics = numbers(used.n_critic_parameters(), 4);
+    // One weight after the other changes: in each layer, and back to what it was.
+    for at in [0, 3 * 20 + 20 + 399, policy.len() - 3] {
+        for value in [policy[at] + 0.1, policy[at]] {
+            policy[at] = value;
+            let again = step_policy(&mut used, &policy, &critics);
+            assert_eq!(again, step_policy(&mut new(), &policy, &critics), "policy {at}");
+        }
+    }
+    for at in [0, 2 * 80 + 799, 2 * 80 + 800] {
+        critics[at] += 0.1;
+        let again = step_policy(&mut used, &policy, &critics);
+        assert_eq!(again, step_policy(&mut new(), &policy, &critics), "critics {at}");
+    }
+}
+
+#[test]
+fn a_critic_that_is_no_number_is_not_hidden_by_another() {
+    let mut learner = ContinuousLearner::<f64>::new(3, 1, &[20], GAUSSIAN, 2).unwrap();
+    let policy = numbers(learner.n_policy_parameters(), 3);
+    for lost in [1, 2] {
+        let mut critics = numbers(learner.n_critic_parameters(), 4);
+        let last = critics.len() - lost;
+        critics[last] = f64::NAN;
+        let (_, loss) = step_policy(&mut learner, &policy, &critics);
+        assert!(loss.is_nan(), "critic {lost}");
+    }
+}

@@ -10,7 +10,7 @@ use super::real::padded;
 use super::{Batch, Real};
 
 /// The parameters in the order in which products read them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct PackedParameters<F> {
     pub(super) actor: Packed<F>,
     pub(super) critic: Packed<F>,
@@ -52,7 +52,7 @@ pub(super) struct Minibatch<'a, F> {
 }
 
 /// Memory for a block of rows, and for the gradient gathered so far.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Block<F> {
     inputs: Vec<F>,
     pub(super) chosen: Chosen<F>,
@@ -203,13 +203,12 @@ impl<F: Real> Block<F> {
 }
 
 impl<F: Real> Block<F> {
-    /// Adds the gradients of the last [`Block::run`] to the flat array `gradients`.
-    pub(super) fn add_gradients(&self, shape: &ActorCritic, gradients: &mut [F]) {
-        for (sum, &g) in gradients.iter_mut().zip(&self.distribution.log_std_gradient) {
-            *sum = *sum + g;
-        }
-        self.actor.add_gradients(&shape.actor, gradients);
-        self.critic.add_gradients(&shape.critic, gradients);
+    /// Writes the gradients of the last [`Block::run`] to the flat array `gradients`.
+    pub(super) fn write_gradients(&self, shape: &ActorCritic, gradients: &mut [F]) {
+        let of_log_std = &self.distribution.log_std_gradient;
+        gradients[..of_log_std.len()].copy_from_slice(of_log_std);
+        self.actor.write_gradients(&shape.actor, gradients);
+        self.critic.write_gradients(&shape.critic, gradients);
     }
 }
 

@@ -1,7 +1,14 @@
 //! One linear layer: where its parameters are, and how products read them.
 
+use bytemuck::cast_slice;
+
 use super::Real;
+use super::aligned::Aligned;
 use super::real::row_stride;
+
+/// Up to so many columns, a product of rows with rows takes less time than one with whole vectors of
+/// columns, most of which are padding.
+const FEW: usize = 4;
 
 /// How a layer's weights lie in the flat array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,86 +69,99 @@ impl Layer {
             || (self.inputs == self.outputs && self.order == Order::ByInputs)
     }
 
-    /// Adds gathered gradients to the flat array `gradients`.
+    /// Whether products with so few columns are products of rows with rows.
+    ///
+    /// The rows of a network's inputs have no padding.
+    pub(super) fn has_few_outputs(self) -> bool {
+        !self.first && self.outputs <= FEW
+    }
+
+    /// Whether the gradients of its inputs are products of rows with rows.
+    pub(super) fn has_few_inputs(self) -> bool {
+        self.inputs <= FEW
+    }
+
+    /// Writes gathered gradients to the flat array `gradients`.
     #[inline(always)]
-    pub(super) fn add_gradients<F: Real>(self, weights: &[F], biases: &[F], gradients: &mut [F]) {
+    pub(super) fn write_gradients<F: Real>(self, weights: &[F], biases: &[F], gradients: &mut [F]) {
         let (rows, columns) = self.gradient_shape();
         let own = &mut gradients[self.weights..][..self.inputs * self.outputs];
         if self.gradient_by_inputs() == (self.order == Order::ByInputs) {
-            for (sums, values) in
+            for (to, from) in
                 own.chunks_exact_mut(columns).zip(weights.chunks_exact(row_stride(columns)))
             {
-                add(sums, values);
+                to.copy_from_slice(&from[..columns]);
             }
         } else {
-            transpose(weights, row_stride(columns), (rows, columns), own, rows, |sum, value| {
-                *sum = *sum + value;
-            });
+            transpose(weights, row_stride(columns), (rows, columns), own, rows);
         }
-        add(&mut gradients[self.bias..][..self.outputs], biases);
-    }
-}
-
-/// Adds as many elements as `sums` has.
-#[inline(always)]
-fn add<F: Real>(sums: &mut [F], values: &[F]) {
-    for (sum, &value) in sums.iter_mut().zip(values) {
-        *sum = *sum + value;
+        gradients[self.bias..self.end()].copy_from_slice(&biases[..self.outputs]);
     }
 }
 
 /// The parameters of a layer in the order in which products read them, padded with zeros.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct PackedLayer<F> {
-    /// `inputs` × `outputs`.
-    pub(super) forward: Vec<F>,
-    /// `outputs` × `inputs`; empty for a layer through which no gradient goes.
-    pub(super) backward: Vec<F>,
-    pub(super) bias: Vec<F>,
+    /// `inputs` × `outputs`; empty where [`Layer::has_few_outputs`].
+    pub(super) forward: Aligned<F>,
+    /// `outputs` × `inputs`; empty for a layer through which no gradient goes, unless
+    /// [`Layer::has_few_outputs`].
+    pub(super) backward: Aligned<F>,
+    pub(super) bias: Aligned<F>,
 }
 
 impl<F: Real> PackedLayer<F> {
     pub(super) fn new(layer: Layer, backward: bool) -> Self {
-        let zeros = |n| vec![F::zero(); n];
+        let zeros = Aligned::zeros;
+        let few = layer.has_few_outputs();
         Self {
-            forward: zeros(layer.inputs * row_stride(layer.outputs)),
-            backward: zeros(if backward { layer.outputs * row_stride(layer.inputs) } else { 0 }),
+            forward: zeros(if few { 0 } else { layer.inputs * row_stride(layer.outputs) }),
+            backward: zeros(if backward || few {
+                layer.outputs * row_stride(layer.inputs)
+            } else {
+                0
+            }),
             bias: zeros(row_stride(layer.outputs)),
         }
     }
 
-    /// Copies the layer's part of `parameters`.
+    /// Copies the layer's part of `parameters`; only compares weights that have not changed, which
+    /// takes less time than their other order.
     #[inline(always)]
     pub(super) fn load(&mut self, layer: Layer, parameters: &[F]) {
         let weights = &parameters[layer.weights..][..layer.inputs * layer.outputs];
         let (forward, backward) = (row_stride(layer.outputs), row_stride(layer.inputs));
         let ((straight, stride), (across, across_stride), rows, columns) = match layer.order {
             Order::ByInputs => (
-                (&mut self.forward, forward),
-                (&mut self.backward, backward),
+                (&mut *self.forward, forward),
+                (&mut *self.backward, backward),
                 layer.inputs,
                 layer.outputs,
             ),
             Order::ByOutputs => (
-                (&mut self.backward, backward),
-                (&mut self.forward, forward),
+                (&mut *self.backward, backward),
+                (&mut *self.forward, forward),
                 layer.outputs,
                 layer.inputs,
             ),
         };
+        let mut changed = straight.is_empty();
         for (to, from) in straight.chunks_exact_mut(stride).zip(weights.chunks_exact(columns)) {
-            to[..columns].copy_from_slice(from);
+            let to = &mut to[..columns];
+            // Bits, as 0 equals -0 and what is no number equals nothing.
+            if changed || cast_slice::<F, u8>(to) != cast_slice::<F, u8>(from) {
+                to.copy_from_slice(from);
+                changed = true;
+            }
         }
-        if !across.is_empty() {
-            transpose(weights, columns, (rows, columns), across, across_stride, |to, from| {
-                *to = from;
-            });
+        if changed && !across.is_empty() {
+            transpose(weights, columns, (rows, columns), across, across_stride);
         }
         self.bias[..layer.outputs].copy_from_slice(&parameters[layer.bias..layer.end()]);
     }
 }
 
-/// Combines every element of `from`, `rows` × `columns`, with that of `to` across the diagonal.
+/// Copies every element of `from`, `rows` × `columns`, to the place across the diagonal.
 #[inline(always)]
 fn transpose<F: Real>(
     from: &[F],
@@ -149,17 +169,25 @@ fn transpose<F: Real>(
     (rows, columns): (usize, usize),
     to: &mut [F],
     to_stride: usize,
-    combine: impl Fn(&mut F, F),
 ) {
-    /// Square whose rows and columns are a handful of cache lines.
-    const SIDE: usize = 16;
-    for first_row in (0..rows).step_by(SIDE) {
-        let last_row = rows.min(first_row + SIDE);
-        for first_column in (0..columns).step_by(SIDE) {
-            for column in first_column..columns.min(first_column + SIDE) {
-                let to = &mut to[column * to_stride..][first_row..last_row];
-                for (to, row) in to.iter_mut().zip(first_row..) {
-                    combine(to, from[row * from_stride + column]);
+    /// Square that fits into registers.
+    const SIDE: usize = 8;
+    for row in (0..rows).step_by(SIDE) {
+        for column in (0..columns).step_by(SIDE) {
+            if row + SIDE <= rows && column + SIDE <= columns {
+                let mut square = [[F::zero(); SIDE]; SIDE];
+                for (i, line) in square.iter_mut().enumerate() {
+                    line.copy_from_slice(&from[(row + i) * from_stride + column..][..SIDE]);
+                }
+                for j in 0..SIDE {
+                    let line: [F; SIDE] = std::array::from_fn(|i| square[i][j]);
+                    to[(column + j) * to_stride + row..][..SIDE].copy_from_slice(&line);
+                }
+                continue;
+            }
+            for i in row..rows.min(row + SIDE) {
+                for j in column..columns.min(column + SIDE) {
+                    to[j * to_stride + i] = from[i * from_stride + j];
                 }
             }
         }

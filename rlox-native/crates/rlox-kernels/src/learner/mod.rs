@@ -16,6 +16,7 @@
 
 mod acting;
 mod actor_critic;
+mod aligned;
 mod block;
 mod distribution;
 mod functions;
@@ -23,11 +24,14 @@ mod layer;
 mod network;
 mod objective;
 pub mod off_policy;
+mod operands;
 mod optimizer;
 mod product;
 mod real;
 mod rollout;
+mod row_products;
 mod update;
+mod workspace;
 
 pub use acting::{ActionBuffer, ActionRequest};
 pub use actor_critic::{ActionRows, ActorCritic, Head};

@@ -4,8 +4,11 @@ use pulp::Simd;
 
 use super::Real;
 use super::layer::{Layer, PackedLayer};
-use super::product::{Left, Start, product};
+use super::operands::{Finish, Left, Start};
+use super::product::product;
 use super::real::row_stride;
+use super::row_products::row_products;
+pub(super) use super::workspace::Workspace;
 
 /// Rows that go through the network together: their activations stay in the caches.
 pub(super) const BLOCK_ROWS: usize = 64;
@@ -91,7 +94,7 @@ impl Network {
 }
 
 /// The parameters of a network in the order in which products read them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Packed<F> {
     layers: Vec<PackedLayer<F>>,
 }
@@ -124,70 +127,6 @@ impl<F: Real> Packed<F> {
     }
 }
 
-/// What one block of rows leaves behind on its way through a network.
-#[derive(Debug, Clone)]
-pub(super) struct Workspace<F> {
-    /// Per layer, [`BLOCK_ROWS`] rows of its outputs, after the activation.
-    outputs: Vec<Vec<F>>,
-    /// Gradients with respect to `outputs`.
-    deltas: Vec<Vec<F>>,
-    /// Per layer: gradients of the weights, as [`Layer::gradient_shape`] has them.
-    weight_gradients: Vec<Vec<F>>,
-    /// Per layer: gradients of the biases.
-    bias_gradients: Vec<Vec<F>>,
-}
-
-impl<F: Real> Workspace<F> {
-    pub(super) fn new(network: &Network) -> Self {
-        let of_layers = |size: &dyn Fn(&Layer) -> usize| -> Vec<Vec<F>> {
-            network.layers.iter().map(|layer| vec![F::zero(); size(layer)]).collect()
-        };
-        let block = |layer: &Layer| BLOCK_ROWS * row_stride(layer.outputs);
-        Self {
-            outputs: of_layers(&block),
-            deltas: of_layers(&block),
-            weight_gradients: of_layers(&|layer| {
-                let (rows, columns) = layer.gradient_shape();
-                rows * row_stride(columns)
-            }),
-            bias_gradients: of_layers(&|layer| row_stride(layer.outputs)),
-        }
-    }
-
-    /// The outputs of the last [`forward`], in rows of [`Network::output_stride`].
-    pub(super) fn output(&self) -> &[F] {
-        self.outputs.last().map_or(&[], |last| last)
-    }
-
-    /// Where the gradient with respect to [`Workspace::output`] goes before [`backward`].
-    pub(super) fn output_gradient(&mut self) -> &mut [F] {
-        self.deltas.last_mut().map_or(&mut [], |last| last)
-    }
-
-    /// `n` outputs of the last [`forward`] from `at` on, and where their gradients go.
-    pub(super) fn output_and_gradient(&mut self, at: usize, n: usize) -> (&[F], &mut [F]) {
-        match (self.outputs.last(), self.deltas.last_mut()) {
-            (Some(outputs), Some(deltas)) => (&outputs[at..][..n], &mut deltas[at..][..n]),
-            _ => (&[], &mut []),
-        }
-    }
-
-    /// Forgets the gradients gathered so far.
-    pub(super) fn clear_gradients(&mut self) {
-        for part in self.weight_gradients.iter_mut().chain(&mut self.bias_gradients) {
-            part.fill(F::zero());
-        }
-    }
-
-    /// Adds the gradients gathered so far to the network's part of `gradients`.
-    #[inline(always)]
-    pub(super) fn add_gradients(&self, network: &Network, gradients: &mut [F]) {
-        for (l, layer) in network.layers.iter().enumerate() {
-            layer.add_gradients(&self.weight_gradients[l], &self.bias_gradients[l], gradients);
-        }
-    }
-}
-
 /// Computes the outputs of up to [`BLOCK_ROWS`] `rows` of `inputs`.
 #[inline(always)]
 pub(super) fn forward<F: Real, S: Simd>(
@@ -200,14 +139,28 @@ pub(super) fn forward<F: Real, S: Simd>(
 ) {
     for (l, (layer, packed)) in network.layers.iter().zip(&packed.layers).enumerate() {
         let (before, after) = workspace.outputs.split_at_mut(l);
-        let left = match before.last() {
-            None => Left::rows(inputs, rows, layer.inputs, network.input_stride),
-            Some(hidden) => Left::rows(hidden, rows, layer.inputs, row_stride(layer.inputs)),
-        };
         let out = &mut after[0][..rows * row_stride(layer.outputs)];
-        product(simd, left, &packed.forward, layer.outputs, Start::Row(&packed.bias), out);
-        if network.activates(l) {
-            network.activation.apply(simd, out);
+        let (values, stride) = match before.last() {
+            None => (inputs, network.input_stride),
+            Some(hidden) => (&hidden[..rows * row_stride(layer.inputs)], row_stride(layer.inputs)),
+        };
+        let activation = network.activates(l).then_some(network.activation);
+        if layer.has_few_outputs() {
+            let shape = (layer.inputs, layer.outputs);
+            row_products(simd, values, &packed.backward, shape, Some(&packed.bias), out);
+            if let Some(activation) = activation {
+                activation.apply(simd, out);
+            }
+            continue;
+        }
+        let left = Left::rows(values, rows, layer.inputs, stride);
+        let finish = match activation {
+            Some(Activation::Relu) => Finish::Rectify,
+            Some(Activation::Tanh) | None => Finish::Keep,
+        };
+        product(simd, left, &packed.forward, layer.outputs, Start::Row(&packed.bias), finish, out);
+        if activation == Some(Activation::Tanh) {
+            F::tanh_all(simd, out);
         }
     }
 }
@@ -240,50 +193,80 @@ pub(super) fn backward<F: Real, S: Simd>(
         Gradients::Inputs(out) => (false, Some(out)),
         Gradients::All(out) => (true, Some(out)),
     };
-    let Workspace { outputs, deltas, weight_gradients, bias_gradients } = workspace;
+    let Workspace { outputs, deltas, weight_gradients, bias_gradients, has_gradients } = workspace;
+    let start = if *has_gradients { Start::Output } else { Start::Zero };
+    if let (true, Some(delta), Some(outputs)) =
+        (network.activates_last, deltas.last_mut(), outputs.last())
+    {
+        network.activation.differentiate(delta, outputs);
+    }
     for (l, layer) in network.layers.iter().enumerate().rev() {
         let width = row_stride(layer.outputs);
         let (before, after) = deltas.split_at_mut(l);
-        let delta = &mut after[0][..rows * width];
-        if network.activates(l) {
-            network.activation.differentiate(delta, &outputs[l]);
-        }
-        let delta = &*delta;
-        let hidden = l.checked_sub(1).map(|k| outputs[k].as_slice());
+        let delta = &after[0][..rows * width];
+        let hidden = l.checked_sub(1).map(|k| &outputs[k][..rows * row_stride(layer.inputs)]);
         if learns {
             let (values, stride) = match hidden {
                 Some(hidden) => (hidden, row_stride(layer.inputs)),
                 None => (inputs, network.input_stride),
             };
-            sum_rows(simd, delta, &mut bias_gradients[l]);
+            sum_rows(simd, delta, *has_gradients, &mut bias_gradients[l]);
             let gradient = &mut weight_gradients[l];
             if layer.gradient_by_inputs() {
                 let left = Left::columns(values, layer.inputs, rows, stride);
-                product(simd, left, delta, layer.outputs, Start::Output, gradient);
+                product(simd, left, delta, layer.outputs, start, Finish::Keep, gradient);
             } else {
                 let left = Left::columns(delta, layer.outputs, rows, width);
-                product(simd, left, values, layer.inputs, Start::Output, gradient);
+                product(simd, left, values, layer.inputs, start, Finish::Keep, gradient);
             }
         }
-        let out = match before.last_mut() {
-            Some(before) => before.as_mut_slice(),
-            None => match input_gradients.take() {
-                Some(out) => out,
-                None => return,
-            },
-        };
         let left = Left::rows(delta, rows, layer.outputs, width);
-        product(simd, left, &packed.layers[l].backward, layer.inputs, Start::Zero, out);
+        let weights = &packed.layers[l];
+        if let (Some(hidden), Some(before)) = (hidden, before.last_mut()) {
+            let finish = match network.activation {
+                Activation::Relu => Finish::WherePositive(hidden),
+                Activation::Tanh => Finish::Keep,
+            };
+            product(simd, left, &weights.backward, layer.inputs, Start::Zero, finish, before);
+            if network.activation == Activation::Tanh {
+                network.activation.differentiate(before, hidden);
+            }
+        } else if let Some(out) = input_gradients.take() {
+            if layer.has_few_inputs() {
+                row_products(
+                    simd,
+                    delta,
+                    &weights.forward,
+                    (layer.outputs, layer.inputs),
+                    None,
+                    out,
+                );
+            } else {
+                let (width, start) = (layer.inputs, Start::Zero);
+                product(simd, left, &weights.backward, width, start, Finish::Keep, out);
+            }
+        }
     }
+    *has_gradients |= learns;
 }
 
-/// Adds every row of `matrix` to `sums`.
+/// Adds every row of `matrix` to `sums`, or to zero.
 #[inline(always)]
-fn sum_rows<F: Real, S: Simd>(simd: S, matrix: &[F], sums: &mut [F]) {
+fn sum_rows<F: Real, S: Simd>(simd: S, matrix: &[F], adds: bool, sums: &mut [F]) {
+    /// Sums at a time, which stay in registers.
+    const WIDTH: usize = 8;
     let sums = F::vectors_mut::<S>(sums);
-    for row in F::vectors::<S>(matrix).chunks_exact(sums.len()) {
-        for (sum, &value) in sums.iter_mut().zip(row) {
-            *sum = F::sum(simd, *sum, value);
+    let (stride, rows) = (sums.len(), F::vectors::<S>(matrix));
+    for (i, sums) in sums.chunks_mut(WIDTH).enumerate() {
+        let mut total = [F::splat(simd, F::zero()); WIDTH];
+        if adds {
+            total[..sums.len()].copy_from_slice(sums);
         }
+        for row in rows.chunks_exact(stride) {
+            for (total, &value) in total.iter_mut().zip(&row[i * WIDTH..][..sums.len()]) {
+                *total = F::sum(simd, *total, value);
+            }
+        }
+        sums.copy_from_slice(&total[..sums.len()]);
     }
 }

@@ -7,55 +7,14 @@
 use pulp::{Simd, WithSimd};
 
 use super::Real;
+use super::operands::{Finish, Left, Start};
 use super::real::{padded, row_stride};
 
 /// Terms of the sums that are added up for all tiles before the next ones.
-const BLOCK_DEPTH: usize = 64;
+const BLOCK_DEPTH: usize = 128;
 
-/// What a product is added to.
-#[derive(Clone, Copy)]
-pub(super) enum Start<'a, F> {
-    /// Zero.
-    Zero,
-    /// The same row under every row.
-    Row(&'a [F]),
-    /// What the output holds.
-    Output,
-}
-
-/// The left operand, `rows` × `depth`; element (i, p) is at `i * row_stride + p * column_stride`.
-#[derive(Clone, Copy)]
-pub(super) struct Left<'a, F> {
-    pub(super) elements: &'a [F],
-    pub(super) rows: usize,
-    pub(super) depth: usize,
-    pub(super) row_stride: usize,
-    pub(super) column_stride: usize,
-}
-
-impl<'a, F> Left<'a, F> {
-    /// The rows of a matrix with so many elements from row to row.
-    pub(super) fn rows(elements: &'a [F], rows: usize, depth: usize, stride: usize) -> Self {
-        Self { elements, rows, depth, row_stride: stride, column_stride: 1 }
-    }
-
-    /// The first `rows` columns of a matrix of `depth` rows, as rows.
-    pub(super) fn columns(elements: &'a [F], rows: usize, depth: usize, stride: usize) -> Self {
-        Self { elements, rows, depth, row_stride: 1, column_stride: stride }
-    }
-
-    /// Its next [`BLOCK_DEPTH`] columns from `first` on.
-    fn after(self, first: usize) -> Self {
-        Self {
-            elements: &self.elements[first * self.column_stride..],
-            depth: BLOCK_DEPTH.min(self.depth - first),
-            ..self
-        }
-    }
-}
-
-/// `out = start + left · right`; `right` is `depth` × `width` and `out` is `rows` × `width`, both
-/// in rows of [`row_stride`].
+/// `out = finish(start + left · right)`; `right` is `depth` × `width` and `out` is `rows` × `width`,
+/// both in rows of [`row_stride`].
 #[inline(always)]
 pub(super) fn product<F: Real, S: Simd>(
     simd: S,
@@ -63,10 +22,11 @@ pub(super) fn product<F: Real, S: Simd>(
     right: &[F],
     width: usize,
     start: Start<'_, F>,
+    finish: Finish<'_, F>,
     out: &mut [F],
 ) {
     // One function for all callers: its tiles are a lot of code to have in each.
-    simd.vectorize(Product { left, right, width, start, out });
+    simd.vectorize(Product { left, right, width, start, finish, out });
 }
 
 /// The arguments of [`product`].
@@ -75,6 +35,7 @@ struct Product<'a, F> {
     right: &'a [F],
     width: usize,
     start: Start<'a, F>,
+    finish: Finish<'a, F>,
     out: &'a mut [F],
 }
 
@@ -87,14 +48,16 @@ impl<F: Real> WithSimd for Product<'_, F> {
         let stride = row_stride(self.width);
         let out = F::vectors_mut::<S>(self.out);
         let mut start = self.start;
-        for first in (0..self.left.depth).step_by(BLOCK_DEPTH) {
+        let depth = self.left.depth;
+        for first in (0..depth).step_by(BLOCK_DEPTH) {
             let job = Job {
                 simd,
-                left: self.left.after(first),
+                left: self.left.after(first, BLOCK_DEPTH),
                 right: F::vectors::<S>(&self.right[first * stride..]),
                 width: padded(self.width) / lanes,
                 stride: stride / lanes,
                 start,
+                finish: if first + BLOCK_DEPTH < depth { Finish::Keep } else { self.finish },
             };
             // As many sums as fit into the registers beside the operands, to hide the latency.
             let mut column = 0;
@@ -118,6 +81,7 @@ struct Job<'a, F: Real, S: Simd> {
     width: usize,
     stride: usize,
     start: Start<'a, F>,
+    finish: Finish<'a, F>,
 }
 
 impl<F: Real, S: Simd> Job<'_, F, S> {
@@ -183,8 +147,22 @@ impl<F: Real, S: Simd> Job<'_, F, S> {
                 self.accumulate(&mut sums, std::array::from_fn(|i| left[i]), right);
             }
         }
-        for (i, sums) in sums.iter().enumerate() {
-            out[(row + i) * self.stride + column..][..C].copy_from_slice(sums);
+        // By value: sums whose address is taken do not stay in registers.
+        for (i, sums) in sums.into_iter().enumerate() {
+            let at = (row + i) * self.stride + column;
+            let out = &mut out[at..][..C];
+            match self.finish {
+                Finish::Keep => out.copy_from_slice(&sums),
+                Finish::Rectify => {
+                    out.copy_from_slice(&sums.map(|sum| F::rectify(self.simd, sum)));
+                }
+                Finish::WherePositive(signs) => {
+                    let signs = &F::vectors::<S>(signs)[at..][..C];
+                    for ((out, &sign), sum) in out.iter_mut().zip(signs).zip(sums) {
+                        *out = F::where_positive(self.simd, sign, sum);
+                    }
+                }
+            }
         }
     }
 
@@ -208,15 +186,32 @@ impl<F: Real, S: Simd> Job<'_, F, S> {
 mod tests {
     use super::*;
     use crate::rng::Pcg64;
-    use pulp::Arch;
+    use pulp::{Arch, Scalar};
 
-    struct Call<'a>(Left<'a, f64>, &'a [f64], usize, Start<'a, f64>, &'a mut [f64]);
+    struct Call<'a> {
+        left: Left<'a, f64>,
+        right: &'a [f64],
+        width: usize,
+        start: Start<'a, f64>,
+        finish: Finish<'a, f64>,
+        out: &'a mut [f64],
+    }
 
     impl WithSimd for Call<'_> {
         type Output = ();
 
         fn with_simd<S: Simd>(self, simd: S) {
-            product(simd, self.0, self.1, self.2, self.3, self.4);
+            product(simd, self.left, self.right, self.width, self.start, self.finish, self.out);
+        }
+    }
+
+    /// Instruction sets with 32 registers, 16 and none of vectors, where this machine has them.
+    fn on_every_machine(call: impl Fn(&dyn Fn(Call<'_>))) {
+        call(&|product| Arch::new().dispatch(product));
+        call(&|product| Simd::vectorize(Scalar::new(), product));
+        #[cfg(target_arch = "x86_64")]
+        if let Some(narrow) = pulp::x86::V3::try_new() {
+            call(&|product| Simd::vectorize(narrow, product));
         }
     }
 
@@ -226,21 +221,28 @@ mod tests {
 
     #[test]
     fn every_tile_equals_the_naive_sum() {
-        let mut rng = Pcg64::from_seed(0);
-        let sizes = [(1, 1, 1), (3, 5, 16), (8, 4, 33), (15, 64, 64), (64, 7, 50), (13, 130, 128)];
-        for (rows, depth, width) in sizes {
-            let stride = row_stride(width);
-            let a = numbers(&mut rng, rows * depth);
-            let transposed: Vec<f64> =
-                (0..depth * rows).map(|i| a[(i % rows) * depth + i / rows]).collect();
-            let (b, bias) = (numbers(&mut rng, depth * stride), numbers(&mut rng, stride));
-            let before = numbers(&mut rng, rows * stride);
-            for left in
-                [Left::rows(&a, rows, depth, depth), Left::columns(&transposed, rows, depth, rows)]
-            {
-                for start in [Start::Zero, Start::Row(&bias), Start::Output] {
+        on_every_machine(|run| {
+            let mut rng = Pcg64::from_seed(0);
+            let sizes =
+                [(1, 1, 1), (3, 5, 16), (8, 4, 33), (15, 64, 64), (64, 7, 50), (13, 300, 128)];
+            for (rows, depth, width) in sizes {
+                let stride = row_stride(width);
+                let a = numbers(&mut rng, rows * depth);
+                let transposed: Vec<f64> =
+                    (0..depth * rows).map(|i| a[(i % rows) * depth + i / rows]).collect();
+                let (b, bias) = (numbers(&mut rng, depth * stride), numbers(&mut rng, stride));
+                let (before, signs) =
+                    (numbers(&mut rng, rows * stride), numbers(&mut rng, rows * stride));
+                let lefts = [
+                    Left::rows(&a, rows, depth, depth),
+                    Left::columns(&transposed, rows, depth, rows),
+                ];
+                let starts = [Start::Zero, Start::Row(&bias), Start::Output];
+                let finishes = [Finish::Keep, Finish::Rectify, Finish::WherePositive(&signs)];
+                for (case, left) in (0..18).zip(lefts.into_iter().cycle()) {
+                    let (start, finish) = (starts[case % 3], finishes[case / 6]);
                     let mut out = before.clone();
-                    Arch::new().dispatch(Call(left, &b, width, start, &mut out));
+                    run(Call { left, right: &b, width, start, finish, out: &mut out });
                     for (at, &got) in out.iter().enumerate() {
                         let (i, j) = (at / stride, at % stride);
                         if j >= padded(width) {
@@ -252,12 +254,29 @@ mod tests {
                             Start::Row(row) => row[j],
                             Start::Output => before[at],
                         };
-                        let sum: f64 =
-                            (0..depth).map(|p| a[i * depth + p] * b[p * stride + j]).sum();
-                        assert!((got - first - sum).abs() < 1e-13, "{rows} {depth} {width}");
+                        let terms = (0..depth).map(|p| a[i * depth + p] * b[p * stride + j]);
+                        let sum = first + terms.sum::<f64>();
+                        let expected = match finish {
+                            Finish::Keep => sum,
+                            Finish::Rectify => sum.max(0.0),
+                            Finish::WherePositive(signs) if signs[at] > 0.0 => sum,
+                            Finish::WherePositive(_) => 0.0,
+                        };
+                        assert!((got - expected).abs() < 1e-13, "{rows} {depth} {width} {case}");
                     }
                 }
             }
-        }
+        });
+    }
+
+    #[test]
+    fn what_is_no_number_is_not_rectified() {
+        on_every_machine(|run| {
+            let (right, mut out) = ([f64::NAN; 16], [0.0; 16]);
+            let left = Left::rows(&[1.0], 1, 1, 1);
+            let (start, finish) = (Start::Zero, Finish::Rectify);
+            run(Call { left, right: &right, width: 16, start, finish, out: &mut out });
+            assert!(out.iter().all(|value| value.is_nan()));
+        });
     }
 }

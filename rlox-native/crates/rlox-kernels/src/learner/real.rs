@@ -54,6 +54,19 @@ pub trait Real: num_traits::Float + Default + Pod + Send + Sync + std::fmt::Debu
         c: Self::Vector<S>,
     ) -> Self::Vector<S>;
 
+    /// 0 where `value` is negative, else `value`: what is no number stays none, as it does in torch.
+    fn rectify<S: Simd>(simd: S, value: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// `value` where `sign` is positive, else 0.
+    fn where_positive<S: Simd>(
+        simd: S,
+        sign: Self::Vector<S>,
+        value: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+
+    /// The sum of the elements.
+    fn reduce<S: Simd>(simd: S, value: Self::Vector<S>) -> Self;
+
     /// Replaces every element by its hyperbolic tangent; the length is a multiple of 16.
     fn tanh_all<S: Simd>(simd: S, values: &mut [Self]);
 
@@ -96,6 +109,23 @@ impl Real for f32 {
     #[inline(always)]
     fn multiply_add<S: Simd>(simd: S, a: S::f32s, b: S::f32s, c: S::f32s) -> S::f32s {
         simd.mul_add_e_f32s(a, b, c)
+    }
+
+    #[inline(always)]
+    fn rectify<S: Simd>(simd: S, value: S::f32s) -> S::f32s {
+        let zero = simd.splat_f32s(0.0);
+        simd.select_f32s(simd.less_than_f32s(value, zero), zero, value)
+    }
+
+    #[inline(always)]
+    fn where_positive<S: Simd>(simd: S, sign: S::f32s, value: S::f32s) -> S::f32s {
+        let zero = simd.splat_f32s(0.0);
+        simd.select_f32s(simd.less_than_f32s(zero, sign), value, zero)
+    }
+
+    #[inline(always)]
+    fn reduce<S: Simd>(simd: S, value: S::f32s) -> Self {
+        simd.reduce_sum_f32s(value)
     }
 
     #[inline(always)]
@@ -148,6 +178,23 @@ impl Real for f64 {
     #[inline(always)]
     fn multiply_add<S: Simd>(simd: S, a: S::f64s, b: S::f64s, c: S::f64s) -> S::f64s {
         simd.mul_add_e_f64s(a, b, c)
+    }
+
+    #[inline(always)]
+    fn rectify<S: Simd>(simd: S, value: S::f64s) -> S::f64s {
+        let zero = simd.splat_f64s(0.0);
+        simd.select_f64s(simd.less_than_f64s(value, zero), zero, value)
+    }
+
+    #[inline(always)]
+    fn where_positive<S: Simd>(simd: S, sign: S::f64s, value: S::f64s) -> S::f64s {
+        let zero = simd.splat_f64s(0.0);
+        simd.select_f64s(simd.less_than_f64s(zero, sign), value, zero)
+    }
+
+    #[inline(always)]
+    fn reduce<S: Simd>(simd: S, value: S::f64s) -> Self {
+        simd.reduce_sum_f64s(value)
     }
 
     fn tanh_all<S: Simd>(_: S, values: &mut [Self]) {

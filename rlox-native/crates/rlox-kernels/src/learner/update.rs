@@ -204,8 +204,7 @@ impl<F: Real> Update<'_, '_, F> {
             loss: self.plan.loss,
         };
         let sums = block.run(simd, shape, packed, &minibatch, rows);
-        gradients.fill(F::zero());
-        block.add_gradients(shape, gradients);
+        block.write_gradients(shape, gradients);
         #[expect(clippy::cast_precision_loss, reason = "a minibatch is far below 2^53 rows")]
         let size = rows.len() as f64;
         sums.map2(sums, |sum, _| sum / size)

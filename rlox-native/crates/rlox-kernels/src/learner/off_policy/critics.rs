@@ -3,6 +3,7 @@
 use pulp::Simd;
 
 use super::super::Real;
+use super::super::aligned::Aligned;
 use super::super::layer::{Layer, Order};
 use super::super::network::{BLOCK_ROWS, Gradients, Network, Packed, Workspace, backward, forward};
 use super::super::real::row_stride;
@@ -39,7 +40,9 @@ pub(super) struct Critics<F> {
     workspaces: Vec<Workspace<F>>,
     /// [`BLOCK_ROWS`] × (`obs_dim` + `act_dim`).
     inputs: Vec<F>,
-    input_gradients: Vec<F>,
+    input_gradients: Aligned<F>,
+    /// Rows through which gradients go.
+    kept: Vec<usize>,
 }
 
 impl<F: Real> Critics<F> {
@@ -51,7 +54,8 @@ impl<F: Real> Critics<F> {
             packed: networks.iter().map(pack).collect(),
             workspaces: networks.iter().map(Workspace::new).collect(),
             inputs: vec![F::zero(); BLOCK_ROWS * width],
-            input_gradients: vec![F::zero(); BLOCK_ROWS * row_stride(width)],
+            input_gradients: Aligned::zeros(BLOCK_ROWS * row_stride(width)),
+            kept: Vec::with_capacity(BLOCK_ROWS),
         }
     }
 
@@ -94,7 +98,12 @@ impl<F: Real> Critics<F> {
     pub(super) fn smallest(&self, networks: &[Network], row: usize) -> F {
         let values = (0..networks.len()).map(|k| self.value(networks, k, row));
         // Not `min`, which would hide what is no number.
-        values.fold(F::infinity(), |least, value| if value >= least { least } else { value })
+        values.fold(
+            F::infinity(),
+            |least, value| {
+                if value >= least || least.is_nan() { least } else { value }
+            },
+        )
     }
 
     /// Sets the gradient with respect to the value of a row by critic `k`.
@@ -114,6 +123,9 @@ impl<F: Real> Critics<F> {
     }
 
     /// Adds the gradients through the first `used` critics with respect to the actions.
+    ///
+    /// Each critic goes back only through the rows whose value has a gradient: in SAC, where the
+    /// smaller value counts, about half of them. Afterwards the values are no longer there.
     #[inline(always)]
     pub(super) fn backward_to_actions<S: Simd>(
         &mut self,
@@ -124,13 +136,24 @@ impl<F: Real> Critics<F> {
         gradients: &mut [F],
     ) {
         let act_dim = gradients.len() / rows;
-        let members = networks.iter().zip(&self.packed).zip(&mut self.workspaces);
+        let Self { packed, workspaces, inputs, input_gradients, kept } = self;
+        let members = networks.iter().zip(packed).zip(workspaces);
         for ((network, packed), workspace) in members.take(used) {
-            let out = Gradients::Inputs(&mut self.input_gradients);
-            backward(simd, network, packed, &self.inputs, rows, workspace, out);
+            let of_values = workspace.output_gradient().chunks_exact(network.output_stride());
+            let has_gradient =
+                |(row, of_value): (usize, &[F])| (of_value[0] != F::zero()).then_some(row);
+            kept.clear();
+            kept.extend(of_values.take(rows).enumerate().filter_map(has_gradient));
+            if kept.is_empty() {
+                continue;
+            }
+            workspace.keep_rows(kept);
+            let out = Gradients::Inputs(input_gradients);
+            backward(simd, network, packed, inputs, kept.len(), workspace, out);
             let width = network.input_stride;
-            let of_inputs = self.input_gradients.chunks_exact(row_stride(width));
-            for (sums, of_inputs) in gradients.chunks_exact_mut(act_dim).zip(of_inputs) {
+            let of_inputs = input_gradients.chunks_exact(row_stride(width));
+            for (&row, of_inputs) in kept.iter().zip(of_inputs) {
+                let sums = &mut gradients[row * act_dim..][..act_dim];
                 for (sum, &gradient) in sums.iter_mut().zip(&of_inputs[width - act_dim..]) {
                     *sum = *sum + gradient;
                 }
@@ -143,9 +166,9 @@ impl<F: Real> Critics<F> {
     }
 
     #[inline(always)]
-    pub(super) fn add_gradients(&self, networks: &[Network], gradients: &mut [F]) {
+    pub(super) fn write_gradients(&self, networks: &[Network], gradients: &mut [F]) {
         for (workspace, network) in self.workspaces.iter().zip(networks) {
-            workspace.add_gradients(network, gradients);
+            workspace.write_gradients(network, gradients);
         }
     }
 }

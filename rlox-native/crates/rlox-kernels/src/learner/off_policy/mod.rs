@@ -2,9 +2,11 @@
 
 mod continuous;
 mod critics;
+mod policy_step;
 mod q_learner;
 mod q_network;
 mod squashed;
+mod value_step;
 
 pub use continuous::{Actor, ContinuousLearner, PolicyTerms, ValueStep};
 pub use q_learner::{ElementLoss, QLearner, QStep};

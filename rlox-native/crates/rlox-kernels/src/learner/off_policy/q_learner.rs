@@ -132,8 +132,7 @@ impl<F: Real> WithSimd for Step<'_, '_, F> {
             sums.value += terms.value;
         }
         let QLearner { shape, online, gradients, .. } = &mut *self.learner;
-        gradients.fill(F::zero());
-        online.add_gradients(shape, gradients);
+        online.write_gradients(shape, gradients);
         self.plan.rule.step(self.parameters, gradients, self.moments);
         let n = self.batch.len();
         ValueTerms { loss: mean_of(sums.loss, n), value: mean_of(sums.value, n) }

@@ -209,9 +209,9 @@ impl<F: Real> QBlock<F> {
     }
 
     #[inline(always)]
-    pub(super) fn add_gradients(&self, shape: &QNetwork, gradients: &mut [F]) {
+    pub(super) fn write_gradients(&self, shape: &QNetwork, gradients: &mut [F]) {
         for (workspace, network) in self.workspaces.iter().zip(shape.networks()) {
-            workspace.add_gradients(network, gradients);
+            workspace.write_gradients(network, gradients);
         }
     }
 }

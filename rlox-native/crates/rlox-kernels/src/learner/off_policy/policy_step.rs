@@ -1,0 +1,106 @@
+//! The step of the policy of continuous actions.
+
+use pulp::{Simd, WithSimd};
+
+use super::super::Real;
+use super::super::network::{BLOCK_ROWS, Gradients, backward};
+use super::super::optimizer::Moments;
+use super::continuous::{ContinuousLearner, PolicyTerms, part};
+use super::squashed::Actor;
+use super::{StepRule, mean_of};
+
+/// The arguments of [`ContinuousLearner::step_policy`].
+pub(super) struct Policy<'a, 'm, F> {
+    pub(super) learner: &'a mut ContinuousLearner<F>,
+    pub(super) parameters: &'a mut [F],
+    pub(super) critics: &'a [F],
+    pub(super) moments: &'a mut Moments<'m, F>,
+    pub(super) obs: &'a [F],
+    pub(super) noise: &'a [F],
+    pub(super) alpha: f64,
+    pub(super) rule: StepRule,
+}
+
+impl<F: Real> WithSimd for Policy<'_, '_, F> {
+    type Output = PolicyTerms;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) -> PolicyTerms {
+        let ContinuousLearner { policy, packed_policy, policy_block, critics, online, .. } =
+            &mut *self.learner;
+        packed_policy.load(policy, self.parameters);
+        online.load(critics, self.critics);
+        policy_block.clear_gradients();
+        let n = self.obs.len() / self.learner.obs_dim;
+        let mut sums = PolicyTerms::default();
+        for first in (0..n).step_by(BLOCK_ROWS) {
+            let terms = self.block(simd, first, BLOCK_ROWS.min(n - first), n);
+            sums.loss += terms.loss;
+            sums.entropy += terms.entropy;
+        }
+        let ContinuousLearner { policy, policy_block, policy_gradients, .. } = &mut *self.learner;
+        policy_block.write_gradients(policy, policy_gradients);
+        self.rule.step(self.parameters, policy_gradients, self.moments);
+        PolicyTerms { loss: mean_of(sums.loss, n), entropy: mean_of(sums.entropy, n) }
+    }
+}
+
+impl<F: Real> Policy<'_, '_, F> {
+    /// Gathers the gradients of `rows` of `n` rows from `first` on; returns sums over them.
+    #[inline(always)]
+    fn block<S: Simd>(&mut self, simd: S, first: usize, rows: usize, n: usize) -> PolicyTerms {
+        let Self { learner, alpha, .. } = self;
+        let (obs_dim, act_dim, actor) = (learner.obs_dim, learner.act_dim, learner.actor);
+        let obs = part(self.obs, first, rows, obs_dim);
+        let noise = part(self.noise, first, rows, act_dim);
+        learner.choose(simd, obs, noise, rows);
+        let ContinuousLearner {
+            policy,
+            packed_policy,
+            policy_block,
+            critics,
+            online,
+            actions,
+            action_gradients,
+            log_probs,
+            ..
+        } = &mut **learner;
+        let used = if actor == Actor::Deterministic { 1 } else { critics.len() };
+        let critics = &critics[..used];
+        let actions = &actions[..rows * act_dim];
+        online.forward(simd, critics, used, obs, actions, rows);
+        let share = F::of(mean_of(1.0, n));
+        let mut sums = PolicyTerms::default();
+        for (r, &log_prob) in log_probs.iter().enumerate().take(rows) {
+            let value = online.smallest(critics, r);
+            // Equal values share the gradient, as in torch; so do all where one is no number.
+            let larger = (0..used).filter(|&k| online.value(critics, k, r) > value).count();
+            let gradient = -share / count(used - larger);
+            for k in 0..used {
+                let passes = if online.value(critics, k, r) > value { F::zero() } else { gradient };
+                online.set_gradient(critics, k, r, passes);
+            }
+            sums.loss += *alpha * log_prob.widen() - value.widen();
+            sums.entropy -= log_prob.widen();
+        }
+        let of_actions = &mut action_gradients[..rows * act_dim];
+        of_actions.fill(F::zero());
+        online.backward_to_actions(simd, critics, used, rows, of_actions);
+        let of_log_prob = F::of(*alpha) * share;
+        let (stride, n_outputs) = (policy.output_stride(), actor.n_outputs(act_dim));
+        for r in 0..rows {
+            let (outputs, gradients) = policy_block.output_and_gradient(r * stride, n_outputs);
+            let noise = part(noise, r, 1, act_dim);
+            let of_action = &of_actions[r * act_dim..][..act_dim];
+            let action = &actions[r * act_dim..][..act_dim];
+            actor.differentiate(outputs, noise, action, of_action, of_log_prob, gradients);
+        }
+        backward(simd, policy, packed_policy, obs, rows, policy_block, Gradients::Parameters);
+        sums
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "critics are few")]
+fn count<F: Real>(n: usize) -> F {
+    F::of(n as f64)
+}
