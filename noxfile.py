@@ -96,6 +96,27 @@ def soak(session: nox.Session) -> None:
         session.run("pytest", "-m", "soak", "-s", "--timeout=0", *session.posargs)
 
 
+@nox.session(venv_backend="none", default=False)
+def thread_sanitizer(session: nox.Session) -> None:
+    """Look for data races of rlox-candle's thread; candle's instrumented build takes long.
+
+    Needs Linux on x86-64 and a nightly toolchain with ``rust-src``, for a standard library that
+    is instrumented too.
+    """
+    with session.chdir("rlox-candle"):
+        session.run(
+            "cargo", "+nightly", "test", "--locked", "-Zbuild-std",
+            "--target", "x86_64-unknown-linux-gnu", "--tests", *session.posargs,
+            env={
+                "RUSTFLAGS": "-Zsanitizer=thread",
+                "CARGO_TARGET_DIR": "target/thread-sanitizer",
+                "CARGO_PROFILE_DEV_OPT_LEVEL": "1",
+                "CARGO_PROFILE_DEV_DEBUG": "line-tables-only",
+            },
+            external=True,
+        )  # fmt: skip
+
+
 @nox.session
 def onpolicy(session: nox.Session) -> None:
     """rlox-onpolicy with core and torch, no Rust."""
