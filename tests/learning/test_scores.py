@@ -31,6 +31,14 @@ TASKS: list[Any] = [
         "dqn", "CartPole-v1", 50_000, 475.0, "examples/dqn-cartpole.yaml", id="dqn-CartPole-v1"
     ),
     pytest.param(
+        "dqn",
+        "MountainCar-v0",
+        120_000,
+        -115.0,
+        "examples/dqn-mountain-car.yaml",
+        id="dqn-MountainCar-v0",
+    ),
+    pytest.param(
         "discrete_sac",
         "CartPole-v1",
         50_000,
@@ -40,6 +48,14 @@ TASKS: list[Any] = [
     ),
     pytest.param(
         "sac", "Pendulum-v1", 20_000, -200.0, "examples/sac-pendulum.yaml", id="sac-Pendulum-v1"
+    ),
+    pytest.param(
+        "sac",
+        "MountainCarContinuous-v0",
+        50_000,
+        90.0,
+        "examples/sac-mountain-car-continuous.yaml",
+        id="sac-MountainCarContinuous-v0",
     ),
     pytest.param(
         "td3", "Pendulum-v1", 20_000, -200.0, "examples/td3-pendulum.yaml", id="td3-Pendulum-v1"
