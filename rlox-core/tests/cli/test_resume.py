@@ -178,6 +178,18 @@ def test_run_folder_is_not_shared(run: Callable[..., Any]) -> None:
     assert run("resume", "cut").code == 0
 
 
+@pytest.mark.usefixtures("whole")
+def test_what_a_killed_process_wrote_half_is_removed(run: Callable[..., Any]) -> None:
+    """Its temporary file is no checkpoint, and goes when the run is resumed."""
+    crash_after("cut", 48)
+    part = Path("cut/checkpoints/.step-64.safetensors.12345.tmp")
+    part.write_bytes(b"half of")
+    result = run("resume", "cut")
+    assert result.code == 0, result.err
+    assert not part.exists()
+    assert draws("cut") == draws("whole")
+
+
 def test_latest_checkpoint_is_the_one_of_most_env_steps(
     counting: ModuleType, tmp_path: Path
 ) -> None:

@@ -77,6 +77,9 @@ class RunFolder:
                     f"another process is training in the run folder '{self.path}'; wait for its "
                     "end or stop it"
                 ) from None
+            # of a process that was killed while it wrote a checkpoint
+            for part in self.path.glob("checkpoints/.*.tmp"):
+                part.unlink()
             try:
                 yield
             finally:
