@@ -38,7 +38,7 @@ def test_a_recurrent_policy_balances_without_velocities(
         env = cartpole_without_velocities
         return rlox.make("ppo", env=env, seed=seed, recurrent=recurrent, **OPTIONS)
 
-    label = f"ppo_{recurrent}-CartPole-v1-without-velocities"
+    label = f"ppo-CartPole-v1-without-velocities-{recurrent}"
     assert min(score_seeds(make, label, ENV_STEPS, 450.0)) >= 450
 
 
@@ -49,4 +49,5 @@ def test_a_policy_without_memory_does_not(score_seeds: Callable[..., list[float]
     def make(seed: int) -> rlox.Algorithm:
         return rlox.make("ppo", env=cartpole_without_velocities, seed=seed, **OPTIONS)
 
-    assert max(score_seeds(make, "ppo-CartPole-v1-without-velocities", ENV_STEPS, 200.0)) < 200
+    label = "ppo-CartPole-v1-without-velocities-no-memory"
+    assert max(score_seeds(make, label, ENV_STEPS, 200.0)) < 200
