@@ -1,9 +1,13 @@
-"""Shared by the benchmarks: what ``rlox bench`` measures with, and results by name and commit."""
+"""Shared by the benchmarks: what ``rlox bench`` measures with, processes, and results by name."""
 
 from __future__ import annotations
 
 import json
+import os
+import resource
 import subprocess
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,7 @@ from typing import Any
 from rlox import measure
 from rlox.measure import interleave, ratio_summary, summary
 
-__all__ = ["interleave", "machine", "ratio_summary", "summary", "write"]
+__all__ = ["interleave", "machine", "ratio_summary", "run_process", "summary", "write"]
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -22,6 +26,27 @@ def machine(packages: Sequence[str]) -> dict[str, Any]:
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
     return {**measure.machine(packages), "commit": commit}
+
+
+def run_process(code: str) -> tuple[float, float, str]:
+    """Run Python code in a process of its own, with one thread for each library's arithmetic.
+
+    Returns:
+        The seconds of wall-clock and of processor time that it took, and what it printed.
+    """
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    started = time.perf_counter()
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=True,
+    )
+    wall = time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
+    return wall, processor, process.stdout
 
 
 def write(name: str, result: Mapping[str, Any]) -> Path:

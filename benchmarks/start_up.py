@@ -6,14 +6,9 @@ python benchmarks/start_up.py [--rounds 15]
 from __future__ import annotations
 
 import argparse
-import os
-import resource
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 
-from measure import machine, summary, write
+from measure import machine, run_process, summary, write
 
 COMMANDS = {
     "python, nothing imported": "pass",
@@ -33,12 +28,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
     where = machine(["rlox-core", "rlox-native", "torch"])
-    runs: dict[str, list[tuple[float, float]]] = {
-        name: [run(code)] for name, code in COMMANDS.items()
-    }
-    for _ in range(rounds):
+    runs: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
+    for _ in range(rounds + 1):
         for name, code in COMMANDS.items():
-            runs[name].append(run(code))
+            wall_clock, used, _ = run_process(code)
+            runs[name].append((wall_clock, used))
     rows = {}
     for name, figures in runs.items():
         wall, processor = zip(*figures[1:], strict=True)
@@ -48,21 +42,6 @@ def main() -> None:
             f"{rows[name]['processor']['median']:8.1f} ms"
         )
     print(write("start_up", {"rounds": rounds, "machine": where, "milliseconds": rows}))
-
-
-def run(code: str) -> tuple[float, float]:
-    """Return the seconds of wall-clock and of processor time that a process takes."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    started = time.perf_counter()
-    subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=True,
-    )
-    wall = time.perf_counter() - started
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return wall, (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
 
 
 def in_milliseconds(seconds: Sequence[float]) -> dict[str, float]:

@@ -11,14 +11,9 @@ machine, and wall-clock seconds how long it took there.
 from __future__ import annotations
 
 import argparse
-import os
-import resource
-import subprocess
-import sys
-import time
 from typing import Any
 
-from measure import machine, ratio_summary, summary, write
+from measure import machine, ratio_summary, run_process, summary, write
 
 SETTINGS: dict[str, Any] = {
     "n_steps": 32,
@@ -109,18 +104,8 @@ def run(code: str, seed: int) -> tuple[float, float, int]:
     """Return seconds of wall-clock and processor time, and the env steps that were needed."""
     names = ("SETTINGS", "ENVS", "STEPS_BETWEEN", "MOST_STEPS", "EPISODES", "SOLVED")
     constants = "".join(f"{name} = {globals()[name]!r}\n" for name in names)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    started = time.perf_counter()
-    process = subprocess.run(
-        [sys.executable, "-c", f"{constants}SEED = {seed}\n{code}"],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=True,
-    )
-    wall = time.perf_counter() - started
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
-    return wall, used, int(process.stdout.split()[-1])
+    wall, processor, printed = run_process(f"{constants}SEED = {seed}\n{code}")
+    return wall, processor, int(printed.split()[-1])
 
 
 if __name__ == "__main__":
