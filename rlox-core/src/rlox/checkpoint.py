@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
     from rlox.config import Config
 
-__all__ = ["FORMAT_VERSION", "load", "read", "save", "steps_of"]
+__all__ = ["FORMAT_VERSION", "load", "read", "remove_parts", "save", "steps_of"]
 
 FORMAT_VERSION = 2
+_PART = ".{name}.{process}.tmp"
 
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
     # version 2 added the digest, beside the manifest
@@ -111,7 +112,7 @@ def save(algorithm: Algorithm, path: str | Path) -> None:
 
 def _write_atomically(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(_PART.format(name=path.name, process=os.getpid()))
     try:
         with temporary.open("wb") as file:
             file.write(data)
@@ -126,6 +127,16 @@ def _write_atomically(path: Path, data: bytes) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove what processes left in ``folder`` that were killed while they saved.
+
+    Args:
+        folder: no process may be saving into it; it need not exist.
+    """
+    for part in folder.glob(_PART.format(name="*", process="*")):
+        part.unlink()
 
 
 def read(path: str | Path) -> dict[str, Any]:

@@ -77,9 +77,7 @@ class RunFolder:
                     f"another process is training in the run folder '{self.path}'; wait for its "
                     "end or stop it"
                 ) from None
-            # of a process that was killed while it wrote a checkpoint
-            for part in self.path.glob("checkpoints/.*.tmp"):
-                part.unlink()
+            checkpoint.remove_parts(self.checkpoints)
             try:
                 yield
             finally:
