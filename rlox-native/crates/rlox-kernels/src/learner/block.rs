@@ -4,9 +4,10 @@ use pulp::Simd;
 
 use super::actor_critic::{ActionRows, ActorCritic, Head};
 use super::distribution::{Chosen, Distribution};
-use super::network::{BLOCK_ROWS, Gradients, Packed, Workspace, backward, forward};
+use super::network::{BLOCK_ROWS, Gradients, Packed, backward, forward};
 use super::objective::{Loss, Row, Terms};
 use super::real::padded;
+use super::workspace::Workspace;
 use super::{Batch, Real};
 
 /// The parameters in the order in which products read them.

@@ -8,7 +8,7 @@ use super::operands::{Finish, Left, Start};
 use super::product::product;
 use super::real::row_stride;
 use super::row_products::row_products;
-pub(super) use super::workspace::Workspace;
+use super::workspace::Workspace;
 
 /// Rows that go through the network together: their activations stay in the caches.
 pub(super) const BLOCK_ROWS: usize = 64;

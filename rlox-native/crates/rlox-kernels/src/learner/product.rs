@@ -188,25 +188,8 @@ mod tests {
     use crate::rng::Pcg64;
     use pulp::{Arch, Scalar};
 
-    struct Call<'a> {
-        left: Left<'a, f64>,
-        right: &'a [f64],
-        width: usize,
-        start: Start<'a, f64>,
-        finish: Finish<'a, f64>,
-        out: &'a mut [f64],
-    }
-
-    impl WithSimd for Call<'_> {
-        type Output = ();
-
-        fn with_simd<S: Simd>(self, simd: S) {
-            product(simd, self.left, self.right, self.width, self.start, self.finish, self.out);
-        }
-    }
-
     /// Instruction sets with 32 registers, 16 and none of vectors, where this machine has them.
-    fn on_every_machine(call: impl Fn(&dyn Fn(Call<'_>))) {
+    fn on_every_machine(call: impl Fn(&dyn Fn(Product<'_, f64>))) {
         call(&|product| Arch::new().dispatch(product));
         call(&|product| Simd::vectorize(Scalar::new(), product));
         #[cfg(target_arch = "x86_64")]
@@ -242,7 +225,7 @@ mod tests {
                 for (case, left) in (0..18).zip(lefts.into_iter().cycle()) {
                     let (start, finish) = (starts[case % 3], finishes[case / 6]);
                     let mut out = before.clone();
-                    run(Call { left, right: &b, width, start, finish, out: &mut out });
+                    run(Product { left, right: &b, width, start, finish, out: &mut out });
                     for (at, &got) in out.iter().enumerate() {
                         let (i, j) = (at / stride, at % stride);
                         if j >= padded(width) {
@@ -275,7 +258,7 @@ mod tests {
             let (right, mut out) = ([f64::NAN; 16], [0.0; 16]);
             let left = Left::rows(&[1.0], 1, 1, 1);
             let (start, finish) = (Start::Zero, Finish::Rectify);
-            run(Call { left, right: &right, width: 16, start, finish, out: &mut out });
+            run(Product { left, right: &right, width: 16, start, finish, out: &mut out });
             assert!(out.iter().all(|value| value.is_nan()));
         });
     }

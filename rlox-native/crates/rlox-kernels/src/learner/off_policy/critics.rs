@@ -5,8 +5,9 @@ use pulp::Simd;
 use super::super::Real;
 use super::super::aligned::Aligned;
 use super::super::layer::{Layer, Order};
-use super::super::network::{BLOCK_ROWS, Gradients, Network, Packed, Workspace, backward, forward};
+use super::super::network::{BLOCK_ROWS, Gradients, Network, Packed, backward, forward};
 use super::super::real::row_stride;
+use super::super::workspace::Workspace;
 
 /// K networks with `ReLU` whose parameters lie as in `rlox.nn.EnsembleMLP`: layer by layer the weights
 /// of all, `inputs` × `outputs` each; then layer by layer the biases of all.

@@ -5,7 +5,8 @@ use pulp::Simd;
 use super::super::Real;
 use super::super::actor_critic::check_width;
 use super::super::layer::Layer;
-use super::super::network::{BLOCK_ROWS, Gradients, Network, Packed, Workspace, backward, forward};
+use super::super::network::{BLOCK_ROWS, Gradients, Network, Packed, backward, forward};
+use super::super::workspace::Workspace;
 use crate::error::Result;
 
 /// The shape of a network from observations to the values of all actions, `ReLU` between its layers,
