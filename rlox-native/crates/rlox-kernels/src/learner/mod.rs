@@ -15,6 +15,7 @@
 )]
 
 mod acting;
+mod activation;
 mod actor_critic;
 mod aligned;
 mod block;

@@ -3,6 +3,7 @@
 use pulp::Simd;
 
 use super::Real;
+use super::activation::Activation;
 use super::layer::{Layer, PackedLayer};
 use super::operands::{Finish, Left, Start};
 use super::product::product;
@@ -12,46 +13,6 @@ use super::workspace::Workspace;
 
 /// Rows that go through the network together: their activations stay in the caches.
 pub(super) const BLOCK_ROWS: usize = 64;
-
-/// What is applied to every hidden output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Activation {
-    Tanh,
-    Relu,
-}
-
-impl Activation {
-    #[inline(always)]
-    fn apply<F: Real, S: Simd>(self, simd: S, values: &mut [F]) {
-        match self {
-            Self::Tanh => F::tanh_all(simd, values),
-            Self::Relu => {
-                for value in values {
-                    // What is no number stays none, as it does in torch.
-                    *value = if *value < F::zero() { F::zero() } else { *value };
-                }
-            }
-        }
-    }
-
-    /// Multiplies gradients with respect to the outputs `y` by the derivative.
-    #[inline(always)]
-    fn differentiate<F: Real>(self, gradients: &mut [F], outputs: &[F]) {
-        let pairs = gradients.iter_mut().zip(outputs);
-        match self {
-            Self::Tanh => {
-                for (gradient, &y) in pairs {
-                    *gradient = *gradient * (F::one() - y * y);
-                }
-            }
-            Self::Relu => {
-                for (gradient, &y) in pairs {
-                    *gradient = if y > F::zero() { *gradient } else { F::zero() };
-                }
-            }
-        }
-    }
-}
 
 /// The shape of a network, and where its parameters are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,6 +98,23 @@ pub(super) fn forward<F: Real, S: Simd>(
     rows: usize,
     workspace: &mut Workspace<F>,
 ) {
+    // One function for all callers: a network's products compiled into each would double the time
+    // that the crate takes to build.
+    simd.vectorize(
+        #[inline(always)]
+        || forward_layers(simd, network, packed, inputs, rows, workspace),
+    );
+}
+
+#[inline(always)]
+fn forward_layers<F: Real, S: Simd>(
+    simd: S,
+    network: &Network,
+    packed: &Packed<F>,
+    inputs: &[F],
+    rows: usize,
+    workspace: &mut Workspace<F>,
+) {
     for (l, (layer, packed)) in network.layers.iter().zip(&packed.layers).enumerate() {
         let (before, after) = workspace.outputs.split_at_mut(l);
         let out = &mut after[0][..rows * row_stride(layer.outputs)];
@@ -180,6 +158,22 @@ pub(super) enum Gradients<'a, F> {
 /// [`Workspace::output_gradient`].
 #[inline(always)]
 pub(super) fn backward<F: Real, S: Simd>(
+    simd: S,
+    network: &Network,
+    packed: &Packed<F>,
+    inputs: &[F],
+    rows: usize,
+    workspace: &mut Workspace<F>,
+    gradients: Gradients<'_, F>,
+) {
+    simd.vectorize(
+        #[inline(always)]
+        || backward_layers(simd, network, packed, inputs, rows, workspace, gradients),
+    );
+}
+
+#[inline(always)]
+fn backward_layers<F: Real, S: Simd>(
     simd: S,
     network: &Network,
     packed: &Packed<F>,
