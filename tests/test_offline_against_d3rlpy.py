@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rlox.networks import GaussianPolicy
 from rlox_offline import losses
-from rlox_offline.networks import GaussianPolicy
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -32,6 +32,7 @@ INSTANCES = {
     "ActorCriticLearner": lambda: rlox_native.ActorCriticLearner(3, (4,), n_actions=2),
     "QLearner": lambda: rlox_native.QLearner(3, (4,), 2),
     "ContinuousLearner": lambda: rlox_native.ContinuousLearner(3, 1, (4,), 2),
+    "ImplicitLearner": lambda: rlox_native.ImplicitLearner(3, 1, (4,), 2, log_std_bounds=(-5, 2)),
 }
 EXAMPLES = int(os.environ.get("RLOX_FUZZ_EXAMPLES", "100"))
 thorough = settings(deadline=None, max_examples=EXAMPLES)

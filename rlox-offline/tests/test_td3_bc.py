@@ -68,7 +68,7 @@ def test_target_noise_is_clipped() -> None:
     td3_bc = TD3BC(
         data.continuous(), hidden=8, batch_size=16, target_noise=100.0, noise_clip=1e-3, gamma=1.0
     )
-    rows = batch(td3_bc)
+    rows = batch(td3_bc).transitions(gamma=1.0)
     plain = TD3BC(data.continuous(), hidden=8, batch_size=16, target_noise=0.0, gamma=1.0)
     difference = (td3_bc._target(rows) - plain._target(rows)).abs()
     assert 0 < difference.max() < 5e-3

@@ -1,4 +1,4 @@
-"""Learner backends of the off-policy algorithms: what takes a gradient step on a batch.
+"""Learner backends of algorithms that learn from batches of transitions, as off-policy ones do.
 
 They are chosen as those of :mod:`rlox.learners` are, from the same registered backends. The
 ``torch`` backend calls the steps that the algorithm wrote down; others do what they recognise,
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import torch
+from torch import Tensor
 
 from rlox.batch import TransitionBatch
 from rlox.config import Config
 from rlox.learners import find_learner
-from rlox.off_policy import ReplayAgent
 
 __all__ = [
     "ChosenReplayLearner",
@@ -40,13 +40,13 @@ class Step:
 
 @dataclass(frozen=True)
 class ReplayTask:
-    """What an off-policy algorithm learns from every batch, told so that any backend can do it."""
+    """What an algorithm learns from every batch, told so that any backend can do it."""
 
     algorithm: str
     """Registered name; together with ``config`` it says what ``steps`` compute."""
     config: Config
-    agent: ReplayAgent
-    """Is told the TD errors of every batch, as new priorities."""
+    device: torch.device
+    """Where the networks and the batches are."""
     parts: Mapping[str, Any]
     """The networks and optimisers, by their names in checkpoints."""
     steps: Mapping[str, Step]
@@ -55,6 +55,8 @@ class ReplayTask:
     """Sources of the noise that the steps draw, by what it is for."""
     constants: Mapping[str, float] = field(default_factory=dict)
     """Numbers that the steps depend on and that ``config`` does not have as they use them."""
+    set_priorities: Callable[[Tensor], None] | None = None
+    """Is told the TD errors of every batch, (B,), or (K, B) of K critics; none: nobody asks."""
 
 
 class ReplayLearner(Protocol):
@@ -66,7 +68,7 @@ class ReplayLearner(Protocol):
         Args:
             name: of the step.
             batch: B transitions.
-            learning_rate: of every optimiser that takes part.
+            learning_rate: of every optimiser that takes part, or of those that the step says.
 
         Returns:
             What the task's own step returns.

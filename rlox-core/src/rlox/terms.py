@@ -1,15 +1,32 @@
-"""From the terms of many gradient steps to the metrics of one iteration."""
+"""What gradient steps report, and from many of them to the metrics of one iteration."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-__all__ = ["mean_terms"]
+__all__ = ["PolicyTerms", "QTerms", "mean_terms"]
+
+
+@dataclass(frozen=True)
+class QTerms:
+    """Of a gradient step of action values; scalars without gradient."""
+
+    q_loss: Tensor
+    q_value: Tensor
+    """Mean Q(s, a) of the batch."""
+
+
+@dataclass(frozen=True)
+class PolicyTerms:
+    """Of a gradient step of a policy that goes up action values; a scalar without gradient."""
+
+    policy_loss: Tensor
 
 
 def mean_terms(kind: type[Any], terms: Sequence[Any]) -> dict[str, float]:

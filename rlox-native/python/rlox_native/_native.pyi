@@ -20,6 +20,7 @@ __all__ = [
     "CartPole",
     "ContinuousLearner",
     "HerReplayBuffer",
+    "ImplicitLearner",
     "MmapReplayBuffer",
     "OfflineDatasetBuffer",
     "PackedSequences",
@@ -1906,11 +1907,14 @@ class ContinuousLearner:
         *,
         learning_rate: float,
         alpha: float,
+        cloning: tuple[ArrayLike, float] | None = None,
     ) -> tuple[float, float]:
         """Take one gradient step of the policy, in place; without the interpreter lock.
 
         The loss is the mean of α log π(a|s) - min over k of Q_k(s, a) for a Gaussian policy, and of
-        -Q_1(s, μ(s)) for a deterministic one.
+        -Q_1(s, μ(s)) for a deterministic one. With ``cloning`` these values are divided by the mean
+        of their sizes and multiplied by its weight, and the mean squared distance of the actions
+        from its own is added (Fujimoto and Gu 2021, equations 3 to 5).
 
         Args:
             policy: as ``learnt`` of :meth:`QLearner.step`.
@@ -1919,6 +1923,8 @@ class ContinuousLearner:
             noise: standard normal, shape ``(B, act_dim)``; ``None`` for a deterministic policy.
             learning_rate: step size.
             alpha: temperature α, return/nats.
+            cloning: actions to stay near, shape ``(B, act_dim)``, and the values' weight; ``None``:
+                the values are all that counts.
 
         Returns:
             The loss, and the mean of -log π(a|s), 0 for a deterministic policy.
@@ -1931,6 +1937,92 @@ class ContinuousLearner:
 
     def gradients(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the clipped gradients of the last steps of policy and critics."""
+
+@final
+class ImplicitLearner:
+    """Gradient steps of implicit Q-learning on MLPs with ReLU: a value, a policy and K critics.
+
+    The value's P_V parameters lie in one array as those of ``rlox.nn.ReluMLP``, the policy's P_π as
+    those of ``rlox.networks.GaussianPolicy``, the critics' Q as those of ``rlox.nn.EnsembleMLP``.
+    The object holds nothing but working memory; it may be used from several threads, and calls are
+    done one after the other.
+
+    Args:
+        obs_dim: size of an observation.
+        act_dim: size of an action.
+        hidden: widths of the hidden layers of all networks.
+        n_critics: K.
+        log_std_bounds: what the logarithmic deviations are clipped to.
+        dtype: ``"float32"`` or ``"float64"``, of parameters, moments and arithmetic.
+
+    Raises:
+        ValueError: a size lies outside [1, 16384], or ``dtype`` is another.
+
+    Example:
+        >>> learner = ImplicitLearner(3, 1, [64, 64], 2, log_std_bounds=(-5.0, 2.0))
+        >>> learner.n_parameters
+        [4481, 4482, 9090]
+    """
+
+    def __new__(
+        cls,
+        obs_dim: SupportsIndex,
+        act_dim: SupportsIndex,
+        hidden: Sequence[SupportsIndex],
+        n_critics: SupportsIndex,
+        *,
+        log_std_bounds: tuple[float, float],
+        dtype: str = "float32",
+    ) -> ImplicitLearner: ...
+    @property
+    def n_parameters(self) -> list[int]:
+        """P_V, P_π and Q."""
+
+    def step(
+        self,
+        value: dict[str, Any],
+        policy: dict[str, Any],
+        critics: dict[str, Any],
+        target: ArrayLike,
+        batch: dict[str, Any],
+        *,
+        learning_rate: float,
+        policy_learning_rate: float,
+        expectile: float,
+        temperature: float,
+        max_weight: float,
+    ) -> tuple[float, float, float, float, float]:
+        """Take one gradient step of all networks, in place; without the interpreter lock.
+
+        First of the value (Kostrikov et al. 2022, equation 5); with the new one, of the policy
+        (equation 7) and of the critics (equation 6).
+
+        Args:
+            value: as ``learnt`` of :meth:`QLearner.step`, with P_V for P.
+            policy: likewise, with P_π.
+            critics: likewise, with Q.
+            target: parameters of the lagging critics, shape ``(Q,)``.
+            batch: as of :meth:`QLearner.step`, ``actions`` being ``(B, act_dim)`` in [-1, 1];
+                ``weights`` are of the critics' errors.
+            learning_rate: step size of value and critics.
+            policy_learning_rate: step size of the policy.
+            expectile: τ in [0, 1].
+            temperature: inverse temperature β ≥ 0, 1/return.
+            max_weight: bound of exp(β A).
+
+        Returns:
+            The losses of value, critics (summed over them) and policy, the mean value of the
+            batch's actions, and the mean weight of their log-likelihoods.
+
+        Raises:
+            ValueError: a shape does not fit, a constant is out of range, or an array cannot be
+                written to; nothing has changed.
+            TypeError: an array has another dtype.
+            KeyError: an entry is missing.
+        """
+
+    def gradients(self) -> list[NDArray[Any]]:
+        """Return the clipped gradients of the last step of value, policy and critics."""
 
 @final
 class ActorCriticLearner:

@@ -30,7 +30,7 @@ import torch
 from rlox.callbacks import Callback
 from rlox.config import UNSET, Config, Unset, resolve_config
 from rlox.logging import LoggerCallback
-from rlox.networks import TwinQNetwork, polyak_update
+from rlox.networks import GaussianPolicy, TwinQNetwork, polyak_update
 from rlox.nn import FlatOptimizer
 from rlox.offline.base import OfflineAlgorithm, OfflineDataset
 from rlox.offline.batch import OfflineBatch
@@ -39,7 +39,6 @@ from torch import Tensor
 from rlox_offline.configs import AWACConfig
 from rlox_offline.datasets import open_dataset
 from rlox_offline.losses import advantage_weights, critic_loss, td_target
-from rlox_offline.networks import GaussianPolicy
 
 __all__ = ["AWAC", "AWACMetrics"]
 

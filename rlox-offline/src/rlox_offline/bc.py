@@ -18,7 +18,7 @@ import torch
 from rlox.callbacks import Callback
 from rlox.config import UNSET, Config, Unset, resolve_config
 from rlox.logging import LoggerCallback
-from rlox.networks import DeterministicPolicy
+from rlox.networks import DeterministicPolicy, GaussianPolicy
 from rlox.nn import FlatOptimizer
 from rlox.offline.base import OfflineAlgorithm, OfflineDataset
 from rlox.offline.batch import OfflineBatch
@@ -27,7 +27,7 @@ from torch import Tensor
 from rlox_offline.configs import BCConfig
 from rlox_offline.datasets import open_dataset
 from rlox_offline.losses import bc_loss, bc_nll
-from rlox_offline.networks import CategoricalPolicy, GaussianPolicy
+from rlox_offline.networks import CategoricalPolicy
 
 __all__ = ["BC", "BCMetrics"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlox.config import coefficient, count, discount, flag, option, positive
 from rlox.offline.config import OfflineConfig
+from rlox.options import BACKEND
 
 __all__ = ["AWACConfig", "BCConfig", "CQLConfig", "FQEConfig", "IQLConfig", "TD3BCConfig"]
 
@@ -60,6 +61,7 @@ class TD3BCConfig(OfflineConfig):
     noise_clip: float = coefficient(
         0.5, unit="act_high", help="bound of that noise", source=f"{FUJIMOTO}, table 3"
     )
+    backend: str = BACKEND
 
 
 class IQLConfig(OfflineConfig):
@@ -85,6 +87,7 @@ class IQLConfig(OfflineConfig):
     )  # fmt: skip
     tau: float = TAU
     gamma: float = GAMMA
+    backend: str = BACKEND
 
 
 class AWACConfig(OfflineConfig):

@@ -27,21 +27,35 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 import torch
+from rlox.batch import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config import UNSET, Config, Unset, resolve_config
 from rlox.logging import LoggerCallback
-from rlox.networks import TwinQNetwork, polyak_update
+from rlox.networks import GaussianPolicy, TwinQNetwork, ValueNetwork, polyak_update
 from rlox.nn import FlatOptimizer
 from rlox.offline.base import OfflineAlgorithm, OfflineDataset
 from rlox.offline.batch import OfflineBatch
+from rlox.replay_learners import ChosenReplayLearner, ReplayTask, Step, choose_replay_learner
 from torch import Tensor
 
 from rlox_offline.configs import IQLConfig
 from rlox_offline.datasets import open_dataset
-from rlox_offline.losses import advantage_weights, critic_loss, expectile_loss, td_target
-from rlox_offline.networks import GaussianPolicy, ValueNetwork
+from rlox_offline.losses import advantage_weights, critic_loss, expectile_loss
 
-__all__ = ["IQL", "IQLMetrics"]
+__all__ = ["IQL", "IQLMetrics", "IQLTerms"]
+
+
+@dataclass(frozen=True)
+class IQLTerms:
+    """What a gradient step reports; scalars without gradient."""
+
+    value_loss: Tensor
+    q_loss: Tensor
+    policy_loss: Tensor
+    q_value: Tensor
+    """Mean of both critics' values of the dataset's actions."""
+    weight: Tensor
+    """Mean of the log-likelihoods' weights."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +90,7 @@ class IQL(OfflineAlgorithm):
         config_kwargs: options of :class:`IQLConfig`, which win over ``config``.
 
     Raises:
+        BackendError: the backend that the config names cannot take these steps.
         ConfigError: an option is unknown or out of range, or contradicts the dataset.
         DatasetError: the dataset cannot be learnt from.
     """
@@ -83,6 +98,7 @@ class IQL(OfflineAlgorithm):
     name: ClassVar[str] = "iql"
     config_class: ClassVar[type[Config]] = IQLConfig
     metrics_class: ClassVar[type[Any]] = IQLMetrics
+    learner: ChosenReplayLearner
 
     def __init__(
         self,
@@ -121,8 +137,33 @@ class IQL(OfflineAlgorithm):
             for name in ("policy", "critics", "value")
         }
 
+        parts = {
+            "value": self.value,
+            "policy": self.policy,
+            "critic": self.critics,
+            "critic_target": self.target_critics,
+            "value_optimizer": self.optimizers["value"],
+            "policy_optimizer": self.optimizers["policy"],
+            "critic_optimizer": self.optimizers["critics"],
+        }
+        steps = {"all": Step(self._learn, IQLTerms)}
+        task = ReplayTask(self.name, cfg, self.device, parts, steps)
+        self.learner = choose_replay_learner(cfg.backend, task)
+
     def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
         """Take one step of the value, the policy and the critics."""
+        transitions = batch.transitions(self.config.gamma)
+        terms = self.learner.step("all", transitions, self._actor_learning_rate())
+        return {
+            "value_loss": terms.value_loss,
+            "critic_loss": terms.q_loss,
+            "actor_loss": terms.policy_loss,
+            "mean_q": terms.q_value,
+            "mean_weight": terms.weight,
+        }
+
+    def _learn(self, batch: TransitionBatch, actor_learning_rate: float) -> IQLTerms:
+        """Take a gradient step of every network, that of the policy at a rate of its own."""
         cfg: IQLConfig = self.config
         with torch.no_grad():
             target_q = self.target_critics(batch.obs, batch.actions).amin(0)
@@ -131,23 +172,22 @@ class IQL(OfflineAlgorithm):
 
         with torch.no_grad():
             advantages = target_q - self.value(batch.obs)
-            next_values = self.value(batch.next_obs)
+            targets = batch.rewards + batch.discounts * self.value(batch.next_obs)
         weights = advantage_weights(advantages, cfg.temperature, cfg.max_weight)
         actor_loss = -(weights * self.policy.log_prob(batch.obs, batch.actions)).mean()
-        self.optimizers["policy"].step(actor_loss, self._actor_learning_rate())
+        self.optimizers["policy"].step(actor_loss, actor_learning_rate)
 
-        target = td_target(batch.rewards, batch.terminated, next_values, cfg.gamma)
         q_values = self.critics(batch.obs, batch.actions)
-        loss = critic_loss(q_values, target)
+        loss = critic_loss(q_values, targets)
         self.optimizers["critics"].step(loss, cfg.learning_rate)
         polyak_update(self.critics, self.target_critics, cfg.tau)
-        return {
-            "value_loss": value_loss.detach(),
-            "critic_loss": loss.detach(),
-            "actor_loss": actor_loss.detach(),
-            "mean_q": q_values.detach().mean(),
-            "mean_weight": weights.mean(),
-        }
+        return IQLTerms(
+            value_loss=value_loss.detach(),
+            q_loss=loss.detach(),
+            policy_loss=actor_loss.detach(),
+            q_value=q_values.detach().mean(),
+            weight=weights.mean(),
+        )
 
     def _actor_learning_rate(self) -> float:
         cfg: IQLConfig = self.config

@@ -25,19 +25,21 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 import torch
+from rlox.batch import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config import UNSET, Config, Unset, resolve_config
 from rlox.logging import LoggerCallback
 from rlox.networks import DeterministicPolicy, TwinQNetwork, polyak_update
-from rlox.nn import FlatOptimizer, frozen
+from rlox.nn import FlatOptimizer, frozen, standard_normal
 from rlox.offline.base import OfflineAlgorithm, OfflineDataset
 from rlox.offline.batch import OfflineBatch
+from rlox.replay_learners import ChosenReplayLearner, ReplayTask, Step, choose_replay_learner
+from rlox.terms import PolicyTerms, QTerms
 from torch import Tensor
 
 from rlox_offline.configs import TD3BCConfig
 from rlox_offline.datasets import open_dataset
-from rlox_offline.losses import critic_loss, td3_bc_actor_loss, td_target
-from rlox_offline.networks import standard_normal
+from rlox_offline.losses import critic_loss, td3_bc_actor_loss
 
 __all__ = ["TD3BC", "TD3BCMetrics"]
 
@@ -70,6 +72,7 @@ class TD3BC(OfflineAlgorithm):
         config_kwargs: options of :class:`TD3BCConfig`, which win over ``config``.
 
     Raises:
+        BackendError: the backend that the config names cannot take these steps.
         ConfigError: an option is unknown or out of range, or contradicts the dataset.
         DatasetError: the dataset cannot be learnt from.
     """
@@ -77,6 +80,7 @@ class TD3BC(OfflineAlgorithm):
     name: ClassVar[str] = "td3_bc"
     config_class: ClassVar[type[Config]] = TD3BCConfig
     metrics_class: ClassVar[type[Any]] = TD3BCMetrics
+    learner: ChosenReplayLearner
 
     def __init__(
         self,
@@ -114,29 +118,66 @@ class TD3BC(OfflineAlgorithm):
             name: FlatOptimizer(self.networks[name], adam) for name in ("policy", "critics")
         }
 
+        self.learner = choose_replay_learner(cfg.backend, self._task())
+
+    def _task(self) -> ReplayTask:
+        """Return the two steps as learner backends take them, which know them from TD3."""
+        cfg: TD3BCConfig = self.config
+        return ReplayTask(
+            algorithm=self.name,
+            config=cfg,
+            device=self.device,
+            parts={
+                "policy": self.policy,
+                "critic": self.critics,
+                "policy_target": self.target_policy,
+                "critic_target": self.target_critics,
+                "policy_optimizer": self.optimizers["policy"],
+                "critic_optimizer": self.optimizers["critics"],
+            },
+            steps={
+                "values": Step(self._learn_values, QTerms),
+                "policy": Step(self._learn_policy, PolicyTerms),
+            },
+            streams={"target noise": self.streams.torch("noise")},
+            constants={"target_noise": cfg.target_noise, "noise_clip": cfg.noise_clip},
+        )
+
     def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
         """Take one step of the critics, and every ``policy_delay`` steps one of the policy."""
         cfg: TD3BCConfig = self.config
-        q_values = self.critics(batch.obs, batch.actions)
-        loss = critic_loss(q_values, self._target(batch))
-        self.optimizers["critics"].step(loss, cfg.learning_rate)
-        metrics = {"critic_loss": loss.detach(), "mean_q": q_values.detach().mean()}
+        transitions = batch.transitions(cfg.gamma)
+        values = self.learner.step("values", transitions, cfg.learning_rate)
+        metrics = {"critic_loss": values.q_loss, "mean_q": values.q_value}
         if (self.clock.gradient_steps + 1) % cfg.policy_delay:
             return metrics
+        policy = self.learner.step("policy", transitions, cfg.learning_rate)
+        return {**metrics, "actor_loss": policy.policy_loss}
+
+    def _learn_values(self, batch: TransitionBatch, learning_rate: float) -> QTerms:
+        """Take a gradient step of the critics."""
+        q_values = self.critics(batch.obs, batch.actions)
+        loss = critic_loss(q_values, self._target(batch))
+        self.optimizers["critics"].step(loss, learning_rate)
+        return QTerms(q_loss=loss.detach(), q_value=q_values.detach().mean())
+
+    def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> PolicyTerms:
+        """Take a gradient step of the policy, and move the target networks."""
+        cfg: TD3BCConfig = self.config
         with frozen(self.critics):
             actions = self.policy(batch.obs)
             q_of_policy = self.critics(batch.obs, actions)[0]
-            actor_loss = td3_bc_actor_loss(q_of_policy, actions, batch.actions, cfg.alpha)
-            self.optimizers["policy"].step(actor_loss, cfg.learning_rate)
+            loss = td3_bc_actor_loss(q_of_policy, actions, batch.actions, cfg.alpha)
+            self.optimizers["policy"].step(loss, learning_rate)
         polyak_update(self.policy, self.target_policy, cfg.tau)
         polyak_update(self.critics, self.target_critics, cfg.tau)
-        return {**metrics, "actor_loss": actor_loss.detach()}
+        return PolicyTerms(policy_loss=loss.detach())
 
     @torch.no_grad()
-    def _target(self, batch: OfflineBatch) -> Tensor:
+    def _target(self, batch: TransitionBatch) -> Tensor:
         cfg: TD3BCConfig = self.config
         noise = standard_normal(batch.actions, self.streams.torch("noise")) * cfg.target_noise
         noise = noise.clamp(-cfg.noise_clip, cfg.noise_clip)
         next_actions = (self.target_policy(batch.next_obs) + noise).clamp(-1, 1)
-        next_values = self.target_critics(batch.next_obs, next_actions).amin(0)
-        return td_target(batch.rewards, batch.terminated, next_values, cfg.gamma)
+        next_values: Tensor = self.target_critics(batch.next_obs, next_actions).amin(0)
+        return batch.rewards + batch.discounts * next_values

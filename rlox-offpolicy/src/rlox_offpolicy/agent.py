@@ -141,7 +141,14 @@ def make_learner(
         BackendError: the backend that the config names cannot take these steps.
     """
     task = ReplayTask(
-        algorithm.name, algorithm.config, agent, parts, steps, streams or {}, constants or {}
+        algorithm=algorithm.name,
+        config=algorithm.config,
+        device=agent.device,
+        parts=parts,
+        steps=steps,
+        streams=streams or {},
+        constants=constants or {},
+        set_priorities=agent.set_priorities,
     )
     return choose_replay_learner(algorithm.config.backend, task)
 

@@ -52,7 +52,7 @@ from rlox.nn import (
 from rlox.replay_learners import ChosenReplayLearner, Step
 from rlox.runner import Hooks
 from rlox.schedules import Schedules
-from rlox.terms import mean_terms
+from rlox.terms import QTerms, mean_terms
 from torch import Tensor, nn
 
 from rlox_offpolicy.action_values import make_action_values
@@ -66,7 +66,6 @@ from rlox_offpolicy.agent import (
 from rlox_offpolicy.configs import DQNConfig
 from rlox_offpolicy.exploration import EpsilonGreedy
 from rlox_offpolicy.targets import at_actions
-from rlox_offpolicy.terms import QTerms
 
 __all__ = ["DQN", "DQNMetrics"]
 
@@ -182,7 +181,8 @@ class DQN(Algorithm):
             "agent": self.agent,
         }
         steps = {"values": Step(self._learn, QTerms)}
-        self.learner = make_learner(self, self.agent, self._parts, steps)
+        constants = {"n_actions": float(self._n_actions)}
+        self.learner = make_learner(self, self.agent, self._parts, steps, constants=constants)
 
     def iterate(self, hooks: Hooks) -> DQNMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""

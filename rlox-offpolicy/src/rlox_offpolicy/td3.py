@@ -46,13 +46,12 @@ from rlox.nn import (
 from rlox.replay_learners import ChosenReplayLearner, Step
 from rlox.runner import Hooks
 from rlox.schedules import Schedules
-from rlox.terms import mean_terms
+from rlox.terms import PolicyTerms, QTerms, mean_terms
 from torch import Tensor, nn
 
 from rlox_offpolicy.agent import make_agent, make_exploration, make_learner, require_box, resolve
 from rlox_offpolicy.configs import TD3Config
 from rlox_offpolicy.targets import clipped_double_values, smoothed_actions, td_targets
-from rlox_offpolicy.terms import PolicyTerms, QTerms
 
 __all__ = ["TD3", "DeterministicActorCritic", "TD3Metrics"]
 

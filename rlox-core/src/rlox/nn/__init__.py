@@ -1,6 +1,6 @@
 """Torch parts that the algorithm families share (extra ``torch``)."""
 
-from rlox.nn.devices import find_device, flush_denormals, torch_threads
+from rlox.nn.devices import find_device, flush_denormals, standard_normal, torch_threads
 from rlox.nn.encoders import (
     CombinedEncoder,
     ConvolutionalEncoder,
@@ -49,5 +49,6 @@ __all__ = [
     "orthogonal",
     "parts_state",
     "silence",
+    "standard_normal",
     "torch_threads",
 ]

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 from rlox.errors import ConfigError
 
-__all__ = ["find_device", "flush_denormals", "torch_threads"]
+__all__ = ["find_device", "flush_denormals", "standard_normal", "torch_threads"]
 
 
 def find_device(name: str) -> torch.device:
@@ -59,3 +60,9 @@ def flush_denormals() -> Iterator[None]:
         yield
     finally:
         torch.set_flush_denormal(False)
+
+
+def standard_normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Return standard normal numbers, drawn where ``generator`` draws: one seed, any device."""
+    device = like.device if generator is None else generator.device
+    return torch.randn(like.shape, generator=generator, device=device).to(like.device)

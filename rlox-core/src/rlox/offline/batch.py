@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from rlox.batch import TransitionBatch
 from rlox.errors import CheckpointError
 
 __all__ = ["OfflineBatch", "Scaling"]
@@ -32,6 +33,21 @@ class OfflineBatch:
     """(B, obs_dim) float32."""
     terminated: Tensor
     """(B,) float32: 1 where the task ended and no value lies beyond, else 0."""
+
+    def transitions(self, gamma: float) -> TransitionBatch:
+        """Return it as a batch of a replay buffer, all transitions counting alike.
+
+        Args:
+            gamma: discount γ.
+        """
+        return TransitionBatch(
+            obs=self.obs,
+            actions=self.actions,
+            rewards=self.rewards,
+            next_obs=self.next_obs,
+            discounts=gamma * (1 - self.terminated),
+            weights=self.rewards.new_ones(()),
+        )
 
 
 class Scaling:

@@ -5,8 +5,8 @@
 
 use rlox_kernels::KernelError;
 use rlox_kernels::learner::off_policy::{
-    Actor, ContinuousLearner, ElementLoss, QLearner, QNetwork, QStep, StepRule, Transitions,
-    ValueStep,
+    Actor, ContinuousLearner, ElementLoss, ImplicitLearner, ImplicitLosses, ImplicitParts, Learnt,
+    PolicyStep, QLearner, QNetwork, QStep, StepRule, Transitions, ValueStep,
 };
 use rlox_kernels::learner::{Moments, Optimizer};
 
@@ -126,8 +126,9 @@ fn step_policy(
     let (mut first, mut second) = (vec![0.0; policy.len()], vec![0.0; policy.len()]);
     let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
     let (obs, noise) = (numbers(3 * ROWS, 1), numbers(ROWS, 2));
+    let step = PolicyStep { alpha: 0.1, cloning: None, rule: RULE };
     let terms =
-        learner.step_policy(&mut policy, critics, &mut moments, &obs, &noise, 0.1, RULE).unwrap();
+        learner.step_policy(&mut policy, critics, &mut moments, &obs, &noise, step).unwrap();
     (policy, terms.loss)
 }
 
@@ -191,5 +192,46 @@ fn a_critic_that_is_no_number_is_not_hidden_by_another() {
         critics[last] = f64::NAN;
         let (_, loss) = step_policy(&mut learner, &policy, &critics);
         assert!(loss.is_nan(), "critic {lost}");
+    }
+}
+
+#[test]
+fn implicit_q_learning_refuses_what_does_not_fit() {
+    assert!(ImplicitLearner::<f64>::new(3, 1, &[0], 2, [-5.0, 2.0]).is_err());
+    let fine = ImplicitLosses { expectile: 0.7, temperature: 3.0, max_weight: 100.0 };
+    let with = |change: fn(&mut ImplicitLosses)| {
+        let mut losses = fine;
+        change(&mut losses);
+        losses
+    };
+    for (losses, rows, n_actions, is_fine) in [
+        (fine, 70, 70, true),
+        (fine, 70, 69, false),
+        (fine, 0, 0, false),
+        (with(|losses| losses.expectile = 1.5), 70, 70, false),
+        (with(|losses| losses.temperature = f64::NAN), 70, 70, false),
+        (with(|losses| losses.max_weight = -1.0), 70, 70, false),
+    ] {
+        let mut learner = ImplicitLearner::<f64>::new(3, 1, &[20, 20], 2, [-5.0, 2.0]).unwrap();
+        let mut parameters = learner.n_parameters().map(|n| numbers(n, 1));
+        let before = parameters.clone();
+        let mut first = parameters.clone().map(|values| vec![0.0; values.len()]);
+        let mut second = first.clone();
+        let target = parameters[2].clone();
+        let mut parts = parameters.iter_mut().zip(&mut first).zip(&mut second).map(
+            |((parameters, first), second)| {
+                let moments = Moments { step: 0, first, second };
+                Learnt { parameters, moments, rule: RULE }
+            },
+        );
+        let mut next = || parts.next().unwrap();
+        let parts = ImplicitParts { value: next(), policy: next(), critics: next() };
+        let values = numbers(300, 2);
+        let batch = batch(&values, rows, 3);
+        let result = learner.step(parts, &target, batch, &values[..n_actions], losses);
+        assert_eq!(result.is_ok(), is_fine);
+        for (parameters, before) in parameters.iter().zip(&before) {
+            assert_eq!(parameters != before, is_fine);
+        }
     }
 }

@@ -51,7 +51,7 @@ mod _native {
     #[pymodule_export]
     use super::moments::{RunningMeanStd, normalize_advantages};
     #[pymodule_export]
-    use super::off_policy::{ContinuousLearner, QLearner};
+    use super::off_policy::{ContinuousLearner, ImplicitLearner, QLearner};
     #[pymodule_export]
     use super::packing::{PackedSequences, pack_sequences};
     #[pymodule_export]

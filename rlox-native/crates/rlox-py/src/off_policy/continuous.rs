@@ -6,7 +6,9 @@ use numpy::{Element, Ix1, Ix2, PyArray1, PyArrayMethods, PyReadonlyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_kernels::learner::Real;
-use rlox_kernels::learner::off_policy::{self as kernels, Actor, PolicyTerms, ValueStep};
+use rlox_kernels::learner::off_policy::{
+    self as kernels, Actor, Cloning, PolicyStep, PolicyTerms, ValueStep,
+};
 
 use super::{Adam, BatchArrays, Precise, of_dtype};
 use crate::convert::real_array;
@@ -100,7 +102,7 @@ impl ContinuousLearner {
     }
 
     /// Take a gradient step of the policy; return the loss and the mean entropy.
-    #[pyo3(signature = (policy, critics, obs, noise, *, learning_rate, alpha))]
+    #[pyo3(signature = (policy, critics, obs, noise, *, learning_rate, alpha, cloning=None))]
     #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
     fn step_policy(
         &self,
@@ -111,15 +113,16 @@ impl ContinuousLearner {
         noise: Option<&Bound<'_, PyAny>>,
         learning_rate: f64,
         alpha: f64,
+        cloning: Option<(Bound<'_, PyAny>, f64)>,
     ) -> PyResult<(f64, f64)> {
         let policy: Adam<'_> = policy.extract()?;
-        let rates = (alpha, learning_rate);
+        let (arrays, rates) = ([critics, obs], (alpha, learning_rate));
         let terms = match &self.learner {
             Precise::Single(learner) => {
-                run_policy(py, learner, &policy, critics, obs, noise, rates)
+                run_policy(py, learner, &policy, arrays, noise, cloning, rates)
             }
             Precise::Double(learner) => {
-                run_policy(py, learner, &policy, critics, obs, noise, rates)
+                run_policy(py, learner, &policy, arrays, noise, cloning, rates)
             }
         }?;
         Ok((terms.loss, terms.entropy))
@@ -185,9 +188,9 @@ fn run_policy<F: Real + Element>(
     py: Python<'_>,
     learner: &Mutex<kernels::ContinuousLearner<F>>,
     policy: &Adam<'_>,
-    critics: &Bound<'_, PyAny>,
-    obs: &Bound<'_, PyAny>,
+    [critics, obs]: [&Bound<'_, PyAny>; 2],
     noise: Option<&Bound<'_, PyAny>>,
+    cloning: Option<(Bound<'_, PyAny>, f64)>,
     (alpha, learning_rate): (f64, f64),
 ) -> PyResult<PolicyTerms> {
     let mut borrowed = policy.borrow::<F>()?;
@@ -195,12 +198,17 @@ fn run_policy<F: Real + Element>(
     let critics = real_array::<F, Ix1>(critics, "critics")?;
     let obs = real_array::<F, Ix2>(obs, "obs")?;
     let noise = noise_array::<F>(noise)?;
-    let rule = policy.rule(learning_rate);
+    let cloning = cloning
+        .map(|(actions, alpha)| Ok::<_, PyErr>((real_array::<F, Ix2>(&actions, "actions")?, alpha)))
+        .transpose()?;
+    let cloning = match &cloning {
+        Some((actions, alpha)) => Some(Cloning { actions: actions.as_slice()?, alpha: *alpha }),
+        None => None,
+    };
+    let step = PolicyStep { alpha, cloning, rule: policy.rule(learning_rate) };
     let (critics, obs, noise) = (critics.as_slice()?, obs.as_slice()?, view(noise.as_ref())?);
-    py.detach(|| {
-        lock(learner).step_policy(parameters, critics, &mut moments, obs, noise, alpha, rule)
-    })
-    .map_err(raise)
+    py.detach(|| lock(learner).step_policy(parameters, critics, &mut moments, obs, noise, step))
+        .map_err(raise)
 }
 
 fn noise_array<'py, F: Element>(

@@ -1,9 +1,11 @@
 //! The learners of off-policy algorithms.
 
 mod continuous;
+mod implicit;
 mod q_learner;
 
 pub(crate) use continuous::ContinuousLearner;
+pub(crate) use implicit::ImplicitLearner;
 pub(crate) use q_learner::QLearner;
 
 use numpy::{Element, Ix1, Ix2, PyReadonlyArray, PyReadwriteArray, PyUntypedArrayMethods};

@@ -26,6 +26,27 @@ pub struct ValueStep {
     pub rule: StepRule,
 }
 
+/// How a policy learns.
+#[derive(Debug, Clone, Copy)]
+pub struct PolicyStep<'a, F> {
+    /// Temperature α of the entropy; a deterministic policy has none.
+    pub alpha: f64,
+    /// What else the policy is drawn towards.
+    pub cloning: Option<Cloning<'a, F>>,
+    /// How parameters move.
+    pub rule: StepRule,
+}
+
+/// The term by which a policy stays near a dataset's actions (Fujimoto and Gu 2021, equations 3 to
+/// 5).
+#[derive(Debug, Clone, Copy)]
+pub struct Cloning<'a, F> {
+    /// The actions, B × `act_dim`.
+    pub actions: &'a [F],
+    /// What values count when the mean of their sizes is 1, beside the mean squared distance.
+    pub alpha: f64,
+}
+
 /// What a gradient step of a policy reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct PolicyTerms {
@@ -173,11 +194,12 @@ impl<F: Real> ContinuousLearner<F> {
     /// Takes one step of the policy `parameters` up the values of its actions.
     ///
     /// Its loss is the mean of `alpha` log π(a|s) - min over k of `Q_k(s, a)` for a Gaussian, and of
-    /// `-Q_1(s, μ(s))` for a deterministic one.
+    /// `-Q_1(s, μ(s))` for a deterministic one. With [`Cloning`] those values are divided by the mean
+    /// of their sizes and multiplied by its `alpha`, and the mean squared distance from its actions
+    /// is added.
     ///
     /// # Errors
     /// As [`ContinuousLearner::step_values`].
-    #[expect(clippy::too_many_arguments, reason = "what a gradient step takes and gives")]
     pub fn step_policy(
         &mut self,
         parameters: &mut [F],
@@ -185,26 +207,21 @@ impl<F: Real> ContinuousLearner<F> {
         moments: &mut Moments<'_, F>,
         obs: &[F],
         noise: &[F],
-        alpha: f64,
-        rule: StepRule,
+        step: PolicyStep<'_, F>,
     ) -> Result<PolicyTerms> {
         check_len("policy", parameters.len(), "the policy", self.policy.end())?;
         check_len("critics", critics.len(), "the critics", self.n_critic_parameters)?;
-        rule.check(moments, self.policy.end())?;
+        step.rule.check(moments, self.policy.end())?;
         let rows = obs.len() / self.obs_dim;
         check_len("obs", obs.len(), "rows * obs_dim", rows.max(1) * self.obs_dim)?;
         self.check_noise(noise, rows)?;
+        if let Some(cloning) = step.cloning {
+            let expected = rows * self.act_dim;
+            check_len("actions", cloning.actions.len(), "rows * act_dim", expected)?;
+        }
         let learner = self;
-        Ok(Arch::new().dispatch(Policy {
-            learner,
-            parameters,
-            critics,
-            moments,
-            obs,
-            noise,
-            alpha,
-            rule,
-        }))
+        let call = Policy { learner, parameters, critics, moments, obs, noise, step };
+        Ok(Arch::new().dispatch(call))
     }
 
     fn check_noise(&self, noise: &[F], rows: usize) -> Result<()> {

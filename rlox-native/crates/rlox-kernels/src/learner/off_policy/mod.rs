@@ -2,13 +2,16 @@
 
 mod continuous;
 mod critics;
+mod implicit;
+mod implicit_step;
 mod policy_step;
 mod q_learner;
 mod q_network;
 mod squashed;
 mod value_step;
 
-pub use continuous::{Actor, ContinuousLearner, PolicyTerms, ValueStep};
+pub use continuous::{Actor, Cloning, ContinuousLearner, PolicyStep, PolicyTerms, ValueStep};
+pub use implicit::{ImplicitLearner, ImplicitLosses, ImplicitParts, ImplicitTerms, Learnt};
 pub use q_learner::{ElementLoss, QLearner, QStep};
 pub use q_network::QNetwork;
 

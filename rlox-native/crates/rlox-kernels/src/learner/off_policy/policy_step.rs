@@ -5,9 +5,9 @@ use pulp::{Simd, WithSimd};
 use super::super::Real;
 use super::super::network::{BLOCK_ROWS, Gradients, backward};
 use super::super::optimizer::Moments;
-use super::continuous::{ContinuousLearner, PolicyTerms, part};
+use super::continuous::{Cloning, ContinuousLearner, PolicyStep, PolicyTerms, part};
+use super::mean_of;
 use super::squashed::Actor;
-use super::{StepRule, mean_of};
 
 /// The arguments of [`ContinuousLearner::step_policy`].
 pub(super) struct Policy<'a, 'm, F> {
@@ -17,8 +17,7 @@ pub(super) struct Policy<'a, 'm, F> {
     pub(super) moments: &'a mut Moments<'m, F>,
     pub(super) obs: &'a [F],
     pub(super) noise: &'a [F],
-    pub(super) alpha: f64,
-    pub(super) rule: StepRule,
+    pub(super) step: PolicyStep<'a, F>,
 }
 
 impl<F: Real> WithSimd for Policy<'_, '_, F> {
@@ -32,28 +31,67 @@ impl<F: Real> WithSimd for Policy<'_, '_, F> {
         online.load(critics, self.critics);
         policy_block.clear_gradients();
         let n = self.obs.len() / self.learner.obs_dim;
+        let value_weight = match self.step.cloning {
+            Some(cloning) => cloning.alpha / self.mean_size(simd, n),
+            None => 1.0,
+        };
         let mut sums = PolicyTerms::default();
         for first in (0..n).step_by(BLOCK_ROWS) {
-            let terms = self.block(simd, first, BLOCK_ROWS.min(n - first), n);
+            let terms = self.block(simd, first, BLOCK_ROWS.min(n - first), n, value_weight);
             sums.loss += terms.loss;
             sums.entropy += terms.entropy;
         }
         let ContinuousLearner { policy, policy_block, policy_gradients, .. } = &mut *self.learner;
         policy_block.write_gradients(policy, policy_gradients);
-        self.rule.step(self.parameters, policy_gradients, self.moments);
+        self.step.rule.step(self.parameters, policy_gradients, self.moments);
         PolicyTerms { loss: mean_of(sums.loss, n), entropy: mean_of(sums.entropy, n) }
     }
 }
 
 impl<F: Real> Policy<'_, '_, F> {
+    /// Chooses the actions of `rows` rows from `first` on and judges them; returns how many critics
+    /// did.
+    #[inline(always)]
+    fn judge<S: Simd>(&mut self, simd: S, first: usize, rows: usize) -> usize {
+        let Self { learner, .. } = self;
+        let (obs_dim, act_dim) = (learner.obs_dim, learner.act_dim);
+        let obs = part(self.obs, first, rows, obs_dim);
+        learner.choose(simd, obs, part(self.noise, first, rows, act_dim), rows);
+        let ContinuousLearner { actor, critics, online, actions, .. } = &mut **learner;
+        let used = if *actor == Actor::Deterministic { 1 } else { critics.len() };
+        online.forward(simd, critics, used, obs, &actions[..rows * act_dim], rows);
+        used
+    }
+
+    /// The mean of the sizes of the values of all `n` rows.
+    #[inline(always)]
+    fn mean_size<S: Simd>(&mut self, simd: S, n: usize) -> f64 {
+        let mut sum = 0.0;
+        for first in (0..n).step_by(BLOCK_ROWS) {
+            let rows = BLOCK_ROWS.min(n - first);
+            let used = self.judge(simd, first, rows);
+            let ContinuousLearner { critics, online, .. } = &*self.learner;
+            sum +=
+                (0..rows).map(|r| online.smallest(&critics[..used], r).abs().widen()).sum::<f64>();
+        }
+        mean_of(sum, n)
+    }
+
     /// Gathers the gradients of `rows` of `n` rows from `first` on; returns sums over them.
     #[inline(always)]
-    fn block<S: Simd>(&mut self, simd: S, first: usize, rows: usize, n: usize) -> PolicyTerms {
-        let Self { learner, alpha, .. } = self;
+    fn block<S: Simd>(
+        &mut self,
+        simd: S,
+        first: usize,
+        rows: usize,
+        n: usize,
+        value_weight: f64,
+    ) -> PolicyTerms {
+        let used = self.judge(simd, first, rows);
+        let Self { learner, step: PolicyStep { alpha, cloning, .. }, .. } = self;
         let (obs_dim, act_dim, actor) = (learner.obs_dim, learner.act_dim, learner.actor);
         let obs = part(self.obs, first, rows, obs_dim);
         let noise = part(self.noise, first, rows, act_dim);
-        learner.choose(simd, obs, noise, rows);
         let ContinuousLearner {
             policy,
             packed_policy,
@@ -65,27 +103,30 @@ impl<F: Real> Policy<'_, '_, F> {
             log_probs,
             ..
         } = &mut **learner;
-        let used = if actor == Actor::Deterministic { 1 } else { critics.len() };
         let critics = &critics[..used];
         let actions = &actions[..rows * act_dim];
-        online.forward(simd, critics, used, obs, actions, rows);
         let share = F::of(mean_of(1.0, n));
         let mut sums = PolicyTerms::default();
         for (r, &log_prob) in log_probs.iter().enumerate().take(rows) {
             let value = online.smallest(critics, r);
             // Equal values share the gradient, as in torch; so do all where one is no number.
             let larger = (0..used).filter(|&k| online.value(critics, k, r) > value).count();
-            let gradient = -share / count(used - larger);
+            let gradient = -share * F::of(value_weight) / count(used - larger);
             for k in 0..used {
                 let passes = if online.value(critics, k, r) > value { F::zero() } else { gradient };
                 online.set_gradient(critics, k, r, passes);
             }
-            sums.loss += *alpha * log_prob.widen() - value.widen();
+            sums.loss += *alpha * log_prob.widen() - value_weight * value.widen();
             sums.entropy -= log_prob.widen();
         }
         let of_actions = &mut action_gradients[..rows * act_dim];
         of_actions.fill(F::zero());
         online.backward_to_actions(simd, critics, used, rows, of_actions);
+        if let Some(Cloning { actions: wanted, .. }) = cloning {
+            let wanted = part(wanted, first, rows, act_dim);
+            sums.loss +=
+                add_distances(actions, wanted, n * act_dim, of_actions) * mean_of(1.0, act_dim);
+        }
         let of_log_prob = F::of(*alpha) * share;
         let (stride, n_outputs) = (policy.output_stride(), actor.n_outputs(act_dim));
         for r in 0..rows {
@@ -98,6 +139,20 @@ impl<F: Real> Policy<'_, '_, F> {
         backward(simd, policy, packed_policy, obs, rows, policy_block, Gradients::Parameters);
         sums
     }
+}
+
+/// Adds the gradients of the mean of `n` squared distances to `gradients`; returns the sum of those
+/// that are here.
+#[inline(always)]
+fn add_distances<F: Real>(actions: &[F], wanted: &[F], n: usize, gradients: &mut [F]) -> f64 {
+    let slope = F::of(mean_of(2.0, n));
+    let mut sum = 0.0;
+    for ((&action, &wanted), gradient) in actions.iter().zip(wanted).zip(gradients) {
+        let distance = action - wanted;
+        *gradient = *gradient + slope * distance;
+        sum += (distance * distance).widen();
+    }
+    sum
 }
 
 #[expect(clippy::cast_precision_loss, reason = "critics are few")]

@@ -1,0 +1,177 @@
+"""Policies of continuous actions in [-1, 1], for vector observations."""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import torch
+import torch.nn.functional as F  # noqa: N812  # the field's name for it
+from torch import Tensor, nn
+
+from rlox.nn.devices import standard_normal
+from rlox.nn.relu import ReluMLP
+
+__all__ = ["DeterministicPolicy", "GaussianPolicy", "SquashedGaussianPolicy"]
+
+
+class DeterministicPolicy(nn.Module):
+    """μ(s) = tanh of a network: one continuous action for each observation.
+
+    Args:
+        obs_dim: size of an observation.
+        act_dim: size of an action.
+        hidden: width of the two hidden layers.
+        generator: source of the weights; none: torch's global one.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        act_dim: int,
+        hidden: int = 256,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.net = ReluMLP((obs_dim, hidden, hidden, act_dim), generator=generator)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return actions (B, act_dim) in [-1, 1] for observations (B, obs_dim)."""
+        return self.net(obs).tanh()  # type: ignore[no-any-return]
+
+    def deterministic(self, obs: Tensor) -> Tensor:
+        """Return the same as calling the policy."""
+        return self(obs)  # type: ignore[no-any-return]
+
+
+class GaussianPolicy(nn.Module):
+    """a ~ N(tanh(f(s)), σ²), independent dimensions, σ the same in every state.
+
+    Samples may lie outside [-1, 1]; the mean does not.
+
+    Args:
+        obs_dim: size of an observation.
+        act_dim: size of an action.
+        hidden: width of the two hidden layers.
+        log_std_bounds: log σ is clipped to these.
+        generator: source of the weights and of the sampled actions; none: torch's global one.
+
+    Source:
+        Kostrikov et al. 2022, "Offline reinforcement learning with implicit Q-learning", the
+        authors' ``NormalTanhPolicy(state_dependent_std=False, tanh_squash_distribution=False)``.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        act_dim: int,
+        hidden: int = 256,
+        *,
+        log_std_bounds: tuple[float, float] = (-5.0, 2.0),
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.generator = generator
+        self.log_std_bounds = log_std_bounds
+        self.net = ReluMLP((obs_dim, hidden, hidden, act_dim), generator=generator)
+        self.log_std = nn.Parameter(torch.zeros(act_dim))
+
+    def deterministic(self, obs: Tensor) -> Tensor:
+        """Return the means (B, act_dim) for observations (B, obs_dim)."""
+        return cast("Tensor", self.net(obs)).tanh()
+
+    def log_prob(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Return log-densities (B,) of actions (B, act_dim)."""
+        log_std = self.log_std.clamp(*self.log_std_bounds)
+        standardised = (actions - self.deterministic(obs)) * torch.exp(-log_std)
+        per_dim = -0.5 * standardised.square() - log_std - 0.5 * math.log(2 * math.pi)
+        return per_dim.sum(-1)
+
+    def get_action_and_logprob(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Sample actions (B, act_dim) and return them with their log-densities (B,)."""
+        mean = self.deterministic(obs)
+        noise = standard_normal(mean, self.generator)
+        actions = mean + self.log_std.clamp(*self.log_std_bounds).exp() * noise
+        return actions, self.log_prob(obs, actions)
+
+
+class SquashedGaussianPolicy(nn.Module):
+    """a = tanh(u), u ~ N(μ(s), σ(s)²), independent dimensions.
+
+        log π(a|s) = Σ log N(u; μ, σ²) - Σ log(1 - tanh²(u))
+
+    The last logarithm is computed as 2 (log 2 - u - softplus(-2u)), which is the same and exact
+    where tanh saturates.
+
+    Args:
+        obs_dim: size of an observation.
+        act_dim: size of an action.
+        hidden: width of the two hidden layers.
+        log_std_bounds: log σ is clipped to these.
+        generator: source of the weights and of the sampled actions; none: torch's global one.
+
+    Source:
+        Haarnoja et al. 2018, "Soft actor-critic", appendix C, eq. 21; bounds: softlearning.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        act_dim: int,
+        hidden: int = 256,
+        *,
+        log_std_bounds: tuple[float, float] = (-20.0, 2.0),
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.generator = generator
+        self.log_std_bounds = log_std_bounds
+        self.net = ReluMLP((obs_dim, hidden, hidden, 2 * act_dim), generator=generator)
+
+    def _mean_and_log_std(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = self.net(obs).chunk(2, -1)
+        return mean, log_std.clamp(*self.log_std_bounds)
+
+    def get_action_and_logprob(
+        self, obs: Tensor, n_samples: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Sample actions, differentiable with respect to the weights.
+
+        Args:
+            obs: (B, obs_dim) float32.
+            n_samples: number n of actions for each observation, in a dimension before all others;
+                none: one, without that dimension.
+
+        Returns:
+            Actions (B, act_dim) in [-1, 1] and their log-probabilities (B,), or (n, B, act_dim)
+            and (n, B).
+        """
+        mean, log_std = self._mean_and_log_std(obs)
+        shape = mean.shape if n_samples is None else (n_samples, *mean.shape)
+        device = mean.device if self.generator is None else self.generator.device
+        noise = torch.randn(shape, generator=self.generator, device=device, dtype=mean.dtype)
+        noise = noise.to(mean.device)
+        pre_tanh = mean + log_std.exp() * noise
+        return pre_tanh.tanh(), _squashed_log_prob(noise, log_std, pre_tanh)
+
+    def log_prob(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Return log-probabilities (B,) of actions (B, act_dim), taken as at most 1 - 10⁻⁶."""
+        mean, log_std = self._mean_and_log_std(obs)
+        pre_tanh = actions.clamp(-1 + 1e-6, 1 - 1e-6).atanh()
+        return _squashed_log_prob((pre_tanh - mean) * torch.exp(-log_std), log_std, pre_tanh)
+
+    def sample(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the same as :meth:`get_action_and_logprob`, under the introduction's name."""
+        return self.get_action_and_logprob(obs)
+
+    def deterministic(self, obs: Tensor) -> Tensor:
+        """Return tanh(μ(s)), (B, act_dim)."""
+        return self._mean_and_log_std(obs)[0].tanh()
+
+
+def _squashed_log_prob(standardised: Tensor, log_std: Tensor, pre_tanh: Tensor) -> Tensor:
+    """Return log π of tanh(u) for u and (u - μ) / σ, summed over the dimensions."""
+    log_density = -0.5 * standardised.square() - log_std - 0.5 * math.log(2 * math.pi)
+    log_slope = 2 * (math.log(2) - pre_tanh - F.softplus(-2 * pre_tanh))
+    return (log_density - log_slope).sum(-1)

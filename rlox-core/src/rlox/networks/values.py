@@ -1,0 +1,168 @@
+"""Action values and state values of vector observations."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from rlox.nn.relu import EnsembleMLP, ReluMLP
+
+__all__ = ["DiscreteQNetwork", "DuelingQNetwork", "QNetwork", "TwinQNetwork", "ValueNetwork"]
+
+
+class QNetwork(nn.Module):
+    """Action value Q(s, a) of a continuous action.
+
+    Args:
+        obs_dim: size of an observation.
+        act_dim: size of an action.
+        hidden: width of the two hidden layers.
+        generator: source of the weights; none: torch's global one.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        act_dim: int,
+        hidden: int = 256,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.net = ReluMLP((obs_dim + act_dim, hidden, hidden, 1), generator=generator)
+
+    def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Return values (B, 1) of observations (B, obs_dim) and actions (B, act_dim)."""
+        return self.net(torch.cat((obs, actions), -1))  # type: ignore[no-any-return]
+
+
+class TwinQNetwork(nn.Module):
+    """Several independent action values of a continuous action, two for clipped double Q-learning.
+
+    Args:
+        obs_dim: size of an observation.
+        act_dim: size of an action.
+        hidden: width of the two hidden layers.
+        n_critics: number of critics K.
+        generator: source of the weights; none: torch's global one.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        act_dim: int,
+        hidden: int = 256,
+        *,
+        n_critics: int = 2,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        sizes = (obs_dim + act_dim, hidden, hidden, 1)
+        self.net = EnsembleMLP(n_critics, sizes, generator=generator)
+
+    def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Return values (K, B) of observations (B, obs_dim) and actions (B, act_dim)."""
+        return self.net(torch.cat((obs, actions), -1)).squeeze(-1)  # type: ignore[no-any-return]
+
+
+class DiscreteQNetwork(nn.Module):
+    """Action values Q(s, ·) of all discrete actions at once, or what their distributions need.
+
+    Args:
+        obs_dim: size of an observation.
+        n_actions: number of actions A.
+        hidden: width of the two hidden layers.
+        n_atoms: numbers n for each action, for the distribution of its return; none: its value,
+            without that dimension.
+        noisy_std: σ₀ of noisy layers, see :class:`rlox.nn.NoisyLinear`; none: no noise.
+        generator: source of the weights; none: torch's global one.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        n_actions: int,
+        hidden: int = 256,
+        *,
+        n_atoms: int | None = None,
+        noisy_std: float | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.n_atoms = n_atoms
+        sizes = (obs_dim, hidden, hidden, n_actions * (n_atoms or 1))
+        self.net = ReluMLP(sizes, noisy_std=noisy_std, generator=generator)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return values (B, A), or numbers (B, A, n), of observations (B, obs_dim)."""
+        outputs = self.net(obs)
+        return outputs if self.n_atoms is None else outputs.unflatten(-1, (-1, self.n_atoms))  # type: ignore[no-any-return]
+
+
+class DuelingQNetwork(nn.Module):
+    """Q(s, a) = V(s) + A(s, a) - mean over a' of A(s, a'), on a shared hidden layer.
+
+    With several numbers for each action, each of them is such a sum.
+
+    Args:
+        obs_dim: size of an observation.
+        n_actions: number of actions A.
+        hidden: width of the shared layer and of each stream's own.
+        n_atoms: as of :class:`DiscreteQNetwork`.
+        noisy_std: likewise.
+        generator: source of the weights; none: torch's global one.
+
+    Source:
+        Wang et al. 2016, "Dueling network architectures", eq. 9; Hessel et al. 2018, "Rainbow",
+        sec. "The integrated agent".
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        n_actions: int,
+        hidden: int = 256,
+        *,
+        n_atoms: int | None = None,
+        noisy_std: float | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.n_atoms = n_atoms
+        n = n_atoms or 1
+        self.shared = ReluMLP((obs_dim, hidden), noisy_std=noisy_std, generator=generator)
+        self.value = ReluMLP((hidden, hidden, n), noisy_std=noisy_std, generator=generator)
+        self.advantage = ReluMLP(
+            (hidden, hidden, n_actions * n), noisy_std=noisy_std, generator=generator
+        )
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return values (B, A), or numbers (B, A, n), of observations (B, obs_dim)."""
+        features = self.shared(obs).relu_()
+        value, advantages = self.value(features), self.advantage(features)
+        if self.n_atoms is None:
+            return value + advantages - advantages.mean(-1, keepdim=True)  # type: ignore[no-any-return]
+        advantages = advantages.unflatten(-1, (-1, self.n_atoms))
+        return value.unsqueeze(-2) + advantages - advantages.mean(-2, keepdim=True)  # type: ignore[no-any-return]
+
+
+class ValueNetwork(nn.Module):
+    """State value V(s).
+
+    Args:
+        obs_dim: size of an observation.
+        hidden: width of the two hidden layers.
+        generator: source of the weights; none: torch's global one.
+    """
+
+    def __init__(
+        self, obs_dim: int, hidden: int = 256, *, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        self.net = ReluMLP((obs_dim, hidden, hidden, 1), generator=generator)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return values (B,) of observations (B, obs_dim)."""
+        return cast("Tensor", self.net(obs)).squeeze(-1)

@@ -1,0 +1,183 @@
+"""The gradient steps of SAC, TD3, DDPG and TD3+BC in Rust."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+import torch
+from rlox.errors import BackendError
+from rlox.networks import DeterministicPolicy, SquashedGaussianPolicy, TwinQNetwork
+from rlox.nn import flatten_parameters
+from torch import nn
+
+from rlox_native._native import ContinuousLearner
+from rlox_native.optimizers import Adam
+from rlox_native.perceptrons import (
+    batch_arrays,
+    dtype_of,
+    report_errors,
+    require_types,
+    sizes_of,
+)
+
+if TYPE_CHECKING:
+    from rlox.batch import TransitionBatch
+    from rlox.replay_learners import ReplayTask
+
+__all__ = ["NativeActorCriticLearner"]
+
+
+class NativeActorCriticLearner:
+    """Takes the gradient steps of SAC, TD3, DDPG and TD3+BC.
+
+    Args:
+        task: what is to be learnt.
+
+    Raises:
+        BackendError: the networks are not the default ones.
+    """
+
+    def __init__(self, task: ReplayTask) -> None:
+        parts = task.parts
+        self._task = task
+        policy = DeterministicPolicy if "policy_target" in parts else SquashedGaussianPolicy
+        self._learner, self._act_dim = _actor_critic_learner(parts, policy)
+        self._policy = Adam(parts["policy_optimizer"], self._learner.n_policy_parameters)
+        self._critic = Adam(parts["critic_optimizer"], self._learner.n_critic_parameters)
+        if policy is SquashedGaussianPolicy:
+            self._alpha = Adam(parts["alpha_optimizer"], 1)
+            self._lagging = {"critic": flatten_parameters(parts["target"])}
+            self._steps = {"all": self._learn_softly}
+        else:
+            self._lagging = {
+                "critic": flatten_parameters(parts["critic_target"]),
+                "policy": flatten_parameters(parts["policy_target"]),
+            }
+            self._steps = {"values": self._learn_values, "policy": self._learn_policy}
+
+    def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
+        """Do one of the algorithm's steps; see ``rlox.replay_learners.ReplayLearner``."""
+        terms = self._steps[name](batch, learning_rate)
+        return self._task.steps[name].terms(
+            **{term: torch.as_tensor(value) for term, value in terms.items()}
+        )
+
+    def gradients(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return the gradients of the last steps of policy and critics, like their parameters."""
+        return self._learner.gradients()
+
+    def _learn_softly(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
+        """Take the steps of SAC: critics, policy, temperature, target."""
+        config: Any = self._task.config
+        parts, policy = self._task.parts, self._policy.parameters
+        temperature = parts["temperature"].value()
+        alpha = temperature.item()
+        noise = self._draw(batch, parts["policy"].generator).numpy()
+        terms = self._step_values(batch, policy, noise, learning_rate, alpha=alpha, scale=0.5)
+        noise = self._draw(batch, parts["policy"].generator).numpy()
+        policy_loss, entropy = self._step_policy(batch, noise, learning_rate, alpha=alpha)
+        if config.auto_entropy:
+            # J_α is log α (H - H̄)
+            slope = entropy - self._task.constants["target_entropy"]
+            self._alpha.step_down(temperature.new_tensor([slope]), learning_rate)
+        self._follow("critic", parts["critic_optimizer"].parameters)
+        return {**terms, "policy_loss": policy_loss, "entropy": entropy, "alpha": temperature}
+
+    def _learn_values(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
+        """Take TD3's step of the critics."""
+        constants, noise = self._task.constants, None
+        if constants["target_noise"] > 0:
+            drawn = self._draw(batch, self._task.streams["target noise"])
+            clip = constants["noise_clip"]
+            noise = drawn.mul_(constants["target_noise"]).clamp_(-clip, clip).numpy()
+        policy = self._lagging["policy"].numpy()
+        return self._step_values(batch, policy, noise, learning_rate, alpha=0.0, scale=1.0)
+
+    def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
+        """Take TD3's step of the policy, or TD3+BC's, and move the lagging networks."""
+        config: Any = self._task.config
+        clones = self._task.algorithm == "td3_bc"
+        cloning = (batch.actions.numpy(), config.alpha) if clones else None
+        policy_loss, _ = self._step_policy(batch, None, learning_rate, cloning=cloning)
+        for name in ("policy", "critic"):
+            self._follow(name, self._task.parts[f"{name}_optimizer"].parameters)
+        return {"policy_loss": policy_loss}
+
+    def _step_values(
+        self,
+        batch: TransitionBatch,
+        policy: Any,
+        noise: Any,
+        learning_rate: float,
+        **options: float,
+    ) -> dict[str, Any]:
+        loss, value, errors = self._learner.step_values(
+            self._critic.arguments(),
+            self._lagging["critic"].numpy(),
+            policy,
+            batch_arrays(batch),
+            noise,
+            learning_rate=learning_rate,
+            **options,
+        )
+        self._critic.count()
+        report_errors(self._task, errors)
+        return {"q_loss": loss, "q_value": value}
+
+    def _step_policy(
+        self,
+        batch: TransitionBatch,
+        noise: Any,
+        learning_rate: float,
+        *,
+        alpha: float = 0.0,
+        cloning: tuple[Any, float] | None = None,
+    ) -> tuple[float, float]:
+        terms = self._learner.step_policy(
+            self._policy.arguments(),
+            self._critic.parameters,
+            batch.obs.numpy(),
+            noise,
+            learning_rate=learning_rate,
+            alpha=alpha,
+            cloning=cloning,
+        )
+        self._policy.count()
+        return terms
+
+    def _draw(self, batch: TransitionBatch, generator: torch.Generator | None) -> torch.Tensor:
+        """Return standard normal noise (B, act_dim), as the torch code draws it."""
+        shape, dtype = (len(batch.rewards), self._act_dim), self._lagging["critic"].dtype
+        return torch.randn(shape, generator=generator, dtype=dtype)
+
+    def _follow(self, name: str, parameters: torch.Tensor) -> None:
+        """Move a lagging network, as ``rlox.networks.polyak_update`` does."""
+        config: Any = self._task.config
+        self._lagging[name].lerp_(parameters, config.tau)
+
+
+def _actor_critic_learner(parts: Any, kind: type[nn.Module]) -> tuple[ContinuousLearner, int]:
+    policy, critic = parts["policy"], parts["critic"]
+    require_types((policy, kind), (critic, TwinQNetwork))
+    obs_dim, *hidden, outputs = sizes_of(policy.net)
+    squashed = kind is SquashedGaussianPolicy
+    act_dim = outputs // 2 if squashed else outputs
+    sizes = [weight.shape[1] for weight in critic.net.weights] + [1]
+    if sizes != [obs_dim + act_dim, *hidden, 1]:
+        raise BackendError(
+            f"it learns policies and critics of the same widths, not {[obs_dim, *hidden]} "
+            f"and {sizes[:-1]}"
+        )
+    dtypes = [dtype_of(policy), dtype_of(critic)]
+    if dtypes[0] != dtypes[1]:
+        raise BackendError(f"the policy is {dtypes[0]} and the critics are {dtypes[1]}")
+    learner = ContinuousLearner(
+        obs_dim,
+        act_dim,
+        hidden,
+        critic.net.n_members,
+        log_std_bounds=policy.log_std_bounds if squashed else None,
+        dtype=dtypes[0],
+    )
+    return learner, act_dim

@@ -1,0 +1,88 @@
+"""The gradient step of IQL in Rust."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+import torch
+from rlox.errors import BackendError
+from rlox.networks import GaussianPolicy, TwinQNetwork, ValueNetwork
+from rlox.nn import flatten_parameters
+
+from rlox_native._native import ImplicitLearner
+from rlox_native.optimizers import Adam
+from rlox_native.perceptrons import batch_arrays, dtype_of, require_types, sizes_of
+
+if TYPE_CHECKING:
+    from rlox.batch import TransitionBatch
+    from rlox.replay_learners import ReplayTask
+
+__all__ = ["NativeImplicitLearner"]
+
+NETWORKS = ("value", "policy", "critic")
+
+
+class NativeImplicitLearner:
+    """Takes the gradient steps of IQL.
+
+    Args:
+        task: what is to be learnt.
+
+    Raises:
+        BackendError: the networks are not the default ones.
+    """
+
+    def __init__(self, task: ReplayTask) -> None:
+        config: Any = task.config
+        self._task = task
+        self._learner = _implicit_learner(task.parts)
+        self._adams = [
+            Adam(task.parts[f"{name}_optimizer"], n_parameters)
+            for name, n_parameters in zip(NETWORKS, self._learner.n_parameters, strict=True)
+        ]
+        self._target = flatten_parameters(task.parts["critic_target"])
+        names = ("expectile", "temperature", "max_weight")
+        self._losses = {name: getattr(config, name) for name in names}
+
+    def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
+        """Do the step ``all``; see ``rlox.replay_learners.ReplayLearner``."""
+        config: Any = self._task.config
+        value, policy, critics = (adam.arguments() for adam in self._adams)
+        terms = self._learner.step(
+            value,
+            policy,
+            critics,
+            self._target.numpy(),
+            batch_arrays(batch),
+            learning_rate=config.learning_rate,
+            policy_learning_rate=learning_rate,
+            **self._losses,
+        )
+        for adam in self._adams:
+            adam.count()
+        self._target.lerp_(self._task.parts["critic_optimizer"].parameters, config.tau)
+        names = ("value_loss", "q_loss", "policy_loss", "q_value", "weight")
+        values = (torch.tensor(term) for term in terms)
+        return self._task.steps[name].terms(**dict(zip(names, values, strict=True)))
+
+    def gradients(self) -> list[npt.NDArray[Any]]:
+        """Return the gradients of the last step of value, policy and critics."""
+        return self._learner.gradients()
+
+
+def _implicit_learner(parts: Any) -> ImplicitLearner:
+    value, policy, critic = (parts[name] for name in NETWORKS)
+    require_types((value, ValueNetwork), (policy, GaussianPolicy), (critic, TwinQNetwork))
+    obs_dim, *hidden, act_dim = sizes_of(policy.net)
+    of_critic = [weight.shape[1] for weight in critic.net.weights]
+    if sizes_of(value.net)[:-1] != [obs_dim, *hidden] or of_critic != [obs_dim + act_dim, *hidden]:
+        raise BackendError("it learns networks of the same widths")
+    return ImplicitLearner(
+        obs_dim,
+        act_dim,
+        hidden,
+        critic.net.n_members,
+        log_std_bounds=policy.log_std_bounds,
+        dtype=dtype_of(policy),
+    )

@@ -1,0 +1,82 @@
+"""The gradient steps of DQN in Rust."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+import torch
+from rlox.errors import BackendError
+from rlox.networks import DiscreteQNetwork, DuelingQNetwork
+from rlox.nn import flatten_parameters
+from torch import nn
+
+from rlox_native._native import QLearner
+from rlox_native.optimizers import Adam
+from rlox_native.perceptrons import batch_arrays, dtype_of, report_errors, sizes_of
+
+if TYPE_CHECKING:
+    from rlox.batch import TransitionBatch
+    from rlox.replay_learners import ReplayTask
+
+__all__ = ["NativeQLearner"]
+
+
+class NativeQLearner:
+    """Takes the gradient steps of DQN.
+
+    Args:
+        task: what is to be learnt.
+
+    Raises:
+        BackendError: the network is not a default one.
+    """
+
+    def __init__(self, task: ReplayTask) -> None:
+        config: Any = task.config
+        self._task = task
+        self._learner = _q_learner(task.parts["network"], int(task.constants["n_actions"]))
+        self._adam = Adam(task.parts["optimizer"], self._learner.n_parameters)
+        self._target = flatten_parameters(task.parts["target"]).numpy()
+        self._options = {"double": config.double_dqn, "huber": config.loss == "huber"}
+
+    def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
+        """Do the step ``values``; see ``rlox.replay_learners.ReplayLearner``."""
+        loss, value, errors = self._learner.step(
+            self._adam.arguments(),
+            self._target,
+            batch_arrays(batch),
+            learning_rate=learning_rate,
+            **self._options,
+        )
+        self._adam.count()
+        report_errors(self._task, errors)
+        return self._task.steps[name].terms(q_loss=torch.tensor(loss), q_value=torch.tensor(value))
+
+    def gradients(self) -> npt.NDArray[Any]:
+        """Return the clipped gradient of the last step, (P,) like the parameters."""
+        return self._learner.gradients()
+
+
+def _q_learner(network: nn.Module, n_actions: int) -> QLearner:
+    if getattr(network, "n_atoms", None) is not None:
+        raise BackendError("it learns values, not the distributions of returns")
+    if type(network) is DuelingQNetwork:
+        sizes = [sizes_of(part) for part in (network.shared, network.value, network.advantage)]
+        hidden = sizes[0][-1]
+        expected = [sizes[0], [hidden, hidden, 1], [hidden, hidden, n_actions]]
+    elif type(network) is DiscreteQNetwork:
+        sizes = [sizes_of(network.net)]
+        expected = [[*sizes[0][:-1], n_actions]]
+    else:
+        raise BackendError(f"it learns the default networks, not a {type(network).__name__}")
+    if sizes != expected:
+        raise BackendError(f"it learns networks of layers {expected}, not {sizes}")
+    dueling, widths = len(sizes) > 1, sizes[0]
+    return QLearner(
+        widths[0],
+        widths[1:] if dueling else widths[1:-1],
+        n_actions,
+        dueling=dueling,
+        dtype=dtype_of(network),
+    )
