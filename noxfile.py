@@ -20,6 +20,16 @@ nox.options.error_on_external_run = True
 ROOT = Path(__file__).parent
 NATIVE = ROOT / "rlox-native"
 FAMILIES = ["rlox-onpolicy", "rlox-offpolicy", "rlox-offline"]
+BENCHMARKS = [
+    "ppo_end_to_end",
+    "ppo_scaling",
+    "time_to_solve",
+    "off_policy_end_to_end",
+    "offline",
+    "kernels",
+    "replay",
+    "start_up",
+]
 PUBLIC_PACKAGES = [
     "rlox-core/src/rlox",
     "rlox-offline/src/rlox_offline",
@@ -285,16 +295,13 @@ def learn(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def benchmarks(session: nox.Session) -> None:
-    """Measure rlox and its peers side by side; results go to ``benchmarks/results``."""
+    """Measure rlox and its peers side by side; ``-- replay offline`` runs those scripts alone.
+
+    Results go to ``benchmarks/results``.
+    """
+    names = session.posargs or BENCHMARKS
+    if unknown := sorted(set(names) - set(BENCHMARKS)):
+        session.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
     sync(session, "--group", "benchmark")
-    for script in (
-        "ppo_end_to_end",
-        "ppo_scaling",
-        "time_to_solve",
-        "off_policy_end_to_end",
-        "offline",
-        "kernels",
-        "replay",
-        "start_up",
-    ):
-        session.run("python", f"benchmarks/{script}.py", *session.posargs)
+    for name in names:
+        session.run("python", f"benchmarks/{name}.py")
