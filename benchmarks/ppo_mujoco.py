@@ -154,11 +154,10 @@ def summarize() -> None:
     for axis, (env_id, contenders) in zip(axes[0], runs.items(), strict=True):
         for name, of_contender in contenders.items():
             finals = [run["final_return"] for run in of_contender]
-            mean, deviation = np.mean(finals), np.std(finals, ddof=len(finals) > 1)
-            minutes = np.median([run["processor_seconds"] for run in of_contender]) / 60
+            spread = f" ± {np.std(finals, ddof=1):,.0f}" if len(finals) > 1 else ""
             print(
-                f"| {env_id} | {name} | {len(finals)} | {mean:,.0f} ± {deviation:,.0f} | "
-                f"{min(finals):,.0f} to {max(finals):,.0f} | {minutes:.1f} |"
+                f"| {env_id} | {name} | {len(finals)} | {np.mean(finals):,.0f}{spread} | "
+                f"{', '.join(f'{final:,.0f}' for final in finals)} |"
             )
             steps = np.arange(EVERY, ENV_STEPS, EVERY)
             curves = [np.interp(steps, *np.transpose(run["curve"])) for run in of_contender]
