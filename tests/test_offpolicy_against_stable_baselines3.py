@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from rlox import networks
 from rlox.batch import TransitionBatch
 from rlox_offpolicy.ddpg import DDPG
 from rlox_offpolicy.dqn import DQN
@@ -209,7 +208,7 @@ def test_sac_updates_agree(auto_entropy: bool, monkeypatch: pytest.MonkeyPatch) 
     )
     train_theirs(theirs, given)
     queue = [noise[i] for i in (1, 0, 3, 2, 5, 4)]
-    monkeypatch.setattr(networks.torch, "randn", lambda *_, **__: queue.pop(0))
+    monkeypatch.setattr(torch, "randn", lambda *_, **__: queue.pop(0))
     for batch in given:
         ours._learn(batch, RATE)
     monkeypatch.undo()

@@ -185,8 +185,9 @@ def test_sac_maximises_reward_and_entropy_of_a_bandit() -> None:
 @pytest.mark.parametrize("algorithm", ALL)
 def test_takes_networks_noise_and_a_buffer_of_ones_own(algorithm: Any) -> None:
     """Modules with the documented methods, and objects with those of the protocols."""
-    policy = SquashedGaussianPolicy(2, 2, 4, generator=torch.Generator().manual_seed(0))
-    critic = TwinQNetwork(2, 2, 4, n_critics=5)
+    generator = torch.Generator().manual_seed(0)
+    policy = SquashedGaussianPolicy(2, 2, 16, generator=generator)
+    critic = TwinQNetwork(2, 2, 16, n_critics=5, generator=generator)
     noise = GaussianNoise(0.3, np.random.default_rng(0))
     buffer = rlox.ReplayBuffer(100, 2, 2)
     trained = algorithm(
