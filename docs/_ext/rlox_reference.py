@@ -204,8 +204,14 @@ def write_reference() -> None:
     fragments |= {f"scores-{name}": scores(name) for name in list_algorithms()}
     for name, text in fragments.items():
         _write(GENERATED / "fragments" / f"{name}.md", text)
+    for page in set((GENERATED / "api").glob("*.md")) - {_page(module) for module in API}:
+        page.unlink()  # of a module that is gone
     for module, about in API.items():
-        _write(GENERATED / "api" / f"{module}.md", api_page(module, about))
+        _write(_page(module), api_page(module, about))
+
+
+def _page(module: str) -> Path:
+    return GENERATED / "api" / f"{module}.md"
 
 
 def _write(path: Path, text: str) -> None:
