@@ -1,6 +1,6 @@
 //! The single env that is stepped by hand.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use numpy::PyArray1;
 use pyo3::intern;
@@ -12,6 +12,7 @@ use rlox_kernels::rng::Pcg64;
 use crate::actions::parse_action;
 use crate::convert::parse_seed;
 use crate::errors::raise;
+use crate::locks::lock;
 
 /// gymnasium's CartPole-v1, bit for bit: the same seed gives the same episode.
 #[pyclass(frozen, module = "rlox_native")]
@@ -44,7 +45,7 @@ impl CartPole {
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let rng = seed.map(parse_seed).transpose()?.map(Pcg64::from_seed);
         let mut obs = [0.0; 4];
-        self.episode.lock().unwrap_or_else(PoisonError::into_inner).reset(rng, &mut obs);
+        lock(&self.episode).reset(rng, &mut obs);
         Ok(PyArray1::from_slice(py, &obs))
     }
 
@@ -53,12 +54,7 @@ impl CartPole {
         let py = action.py();
         let action = parse_action(action, None)?;
         let mut obs = [0.0; 4];
-        let (outcome, truncated) = self
-            .episode
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .step(action, &mut obs)
-            .map_err(raise)?;
+        let (outcome, truncated) = lock(&self.episode).step(action, &mut obs).map_err(raise)?;
         let result = PyDict::new(py);
         result.set_item(intern!(py, "obs"), PyArray1::from_slice(py, &obs))?;
         result.set_item(intern!(py, "reward"), outcome.reward)?;

@@ -1,6 +1,6 @@
 //! The vector env.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use numpy::ndarray::{Dimension, Ix1, Ix2};
 use numpy::{
@@ -18,6 +18,7 @@ use crate::convert::{
     check_shape, clear, mask_array, output_array, parse_seeds, parse_size, real_array,
 };
 use crate::errors::raise;
+use crate::locks::lock;
 use crate::spaces;
 
 /// Return the ids that `VecEnv` builds.
@@ -51,7 +52,7 @@ impl VecEnv {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Box<dyn VectorEnv>> {
-        self.envs.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.envs)
     }
 
     fn parse_actions<'py>(&self, actions: &Bound<'py, PyAny>) -> PyResult<ActionArray<'py>> {

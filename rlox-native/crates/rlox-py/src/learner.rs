@@ -1,6 +1,6 @@
 //! The learner of small actor-critics.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use numpy::{Element, Ix1, Ix2, PyArray1, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -12,6 +12,7 @@ use rlox_kernels::learner::{
 
 use crate::convert::{check_shape, mask_array, output_array, real_array};
 use crate::errors::raise;
+use crate::locks::lock;
 use crate::{env::VecEnv, learner_rollout};
 
 /// A learner in either precision.
@@ -282,7 +283,7 @@ impl ActorCriticLearner {
         };
         let parameters = parameters.as_slice_mut()?;
         py.detach(|| {
-            let mut learner = learner.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut learner = lock(learner);
             learner.update(parameters, &mut moments, batch, plan)
         })
         .map_err(raise)
@@ -290,6 +291,6 @@ impl ActorCriticLearner {
 }
 
 fn copied<F: Real + Element>(py: Python<'_>, learner: &Mutex<Learner<F>>) -> Py<PyAny> {
-    let learner = learner.lock().unwrap_or_else(PoisonError::into_inner);
+    let learner = lock(learner);
     PyArray1::from_slice(py, learner.gradients()).into_any().unbind()
 }

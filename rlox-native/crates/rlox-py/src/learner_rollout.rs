@@ -1,6 +1,6 @@
 //! Actions, rollouts and values of the learner's policy.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use numpy::{Ix1, Ix2, Ix3, PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -10,6 +10,7 @@ use rlox_kernels::rng::Pcg64;
 use crate::convert::{check_shape, clear, mask_array, output_array, real_array};
 use crate::env::VecEnv;
 use crate::errors::raise;
+use crate::locks::lock;
 
 /// The arrays of a rollout, in the order of the method's arguments.
 pub(crate) struct Arrays<'a, 'py> {
@@ -73,7 +74,7 @@ pub(crate) fn collect(
     let mut rng = generator(stream)?;
     let (parameters, next_obs) = (parameters.as_slice()?, next_obs.as_slice_mut()?);
     py.detach(|| {
-        let mut learner = learner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut learner = lock(learner);
         learner.collect(parameters, &mut **envs.lock(), &mut rng, next_obs, &mut rollout)
     })
     .map_err(raise)?;
@@ -114,7 +115,7 @@ pub(crate) fn act<'py>(
         };
         let parameters = parameters.as_slice()?;
         py.detach(|| {
-            let mut learner = learner.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut learner = lock(learner);
             learner.act(parameters, &mut rng, &mut request)
         })
         .map_err(raise)
@@ -157,7 +158,7 @@ pub(crate) fn values<'py>(
         let (parameters, obs) = (parameters.as_slice()?, obs.as_slice()?);
         let values = values.as_slice_mut()?;
         py.detach(|| {
-            let mut learner = learner.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut learner = lock(learner);
             learner.values(parameters, obs, values)
         })
         .map_err(raise)?;

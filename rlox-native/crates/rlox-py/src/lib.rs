@@ -17,6 +17,7 @@ mod kernels;
 mod language;
 mod learner;
 mod learner_rollout;
+mod locks;
 mod memory;
 mod moments;
 mod off_policy;

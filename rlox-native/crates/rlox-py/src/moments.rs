@@ -1,6 +1,6 @@
 //! Running means and variances.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use numpy::ndarray::IxDyn;
 use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
@@ -11,6 +11,7 @@ use rlox_kernels::moments::{RunningMoments, standardize};
 
 use crate::convert::{check_shape, parse_size, real_array};
 use crate::errors::raise;
+use crate::locks::lock;
 use crate::memory::check_room;
 use crate::output::filled;
 use crate::rollout::is_single;
@@ -25,7 +26,7 @@ pub(crate) struct RunningMeanStd {
 
 impl RunningMeanStd {
     fn lock(&self) -> MutexGuard<'_, RunningMoments> {
-        self.moments.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.moments)
     }
 
     fn shaped<'py>(

@@ -1,6 +1,6 @@
 //! SAC, TD3 and DDPG.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use numpy::{Element, Ix1, Ix2, PyArray1, PyArrayMethods, PyReadonlyArray};
 use pyo3::prelude::*;
@@ -13,6 +13,7 @@ use rlox_kernels::learner::off_policy::{
 use super::{Adam, BatchArrays, Precise, of_dtype};
 use crate::convert::real_array;
 use crate::errors::raise;
+use crate::locks::lock;
 
 type Learners =
     Precise<Mutex<kernels::ContinuousLearner<f32>>, Mutex<kernels::ContinuousLearner<f64>>>;
@@ -219,12 +220,6 @@ fn noise_array<'py, F: Element>(
 
 fn view<'a, F: Element>(noise: Option<&'a PyReadonlyArray<'_, F, Ix2>>) -> PyResult<&'a [F]> {
     Ok(noise.map(|noise| noise.as_slice()).transpose()?.unwrap_or(&[]))
-}
-
-fn lock<F>(
-    learner: &Mutex<kernels::ContinuousLearner<F>>,
-) -> MutexGuard<'_, kernels::ContinuousLearner<F>> {
-    learner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn copied<F: Real + Element>(

@@ -1,6 +1,6 @@
 //! Implicit Q-learning.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use numpy::{Element, Ix1, Ix2, PyArray1};
 use pyo3::prelude::*;
@@ -13,6 +13,7 @@ use rlox_kernels::learner::off_policy::{
 use super::{Adam, BatchArrays, Precise, of_dtype};
 use crate::convert::real_array;
 use crate::errors::raise;
+use crate::locks::lock;
 
 type Learners = Precise<Mutex<Kernel<f32>>, Mutex<Kernel<f64>>>;
 
@@ -136,10 +137,6 @@ fn run<F: Real + Element>(
     let (target, actions, rows) = (target.as_slice()?, actions.as_slice()?, rows.view()?);
     let parts = ImplicitParts { value, policy, critics };
     py.detach(|| lock(learner).step(parts, target, rows, actions, losses)).map_err(raise)
-}
-
-fn lock<F>(learner: &Mutex<Kernel<F>>) -> MutexGuard<'_, Kernel<F>> {
-    learner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn copied<F: Real + Element>(py: Python<'_>, learner: &Mutex<Kernel<F>>) -> [Py<PyAny>; 3] {

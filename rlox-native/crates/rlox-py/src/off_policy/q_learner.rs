@@ -1,6 +1,6 @@
 //! Deep Q-learning.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use numpy::{Element, Ix1, Ix2, PyArray1};
 use pyo3::prelude::*;
@@ -11,6 +11,7 @@ use rlox_kernels::learner::off_policy::{self as kernels, ElementLoss, QNetwork, 
 use super::{Adam, BatchArrays, Precise, of_dtype};
 use crate::convert::real_array;
 use crate::errors::raise;
+use crate::locks::lock;
 
 /// Takes gradient steps of action values on arrays that the caller keeps.
 #[pyclass(frozen, module = "rlox_native")]
@@ -113,12 +114,6 @@ fn run<F: Real + Element>(
         })
         .map_err(raise)?;
     Ok((terms.loss, terms.value, PyArray1::from_vec(py, errors).into_any().unbind()))
-}
-
-fn lock<F>(
-    learner: &Mutex<kernels::QLearner<F>>,
-) -> std::sync::MutexGuard<'_, kernels::QLearner<F>> {
-    learner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn copied<F: Real + Element>(py: Python<'_>, learner: &Mutex<kernels::QLearner<F>>) -> Py<PyAny> {

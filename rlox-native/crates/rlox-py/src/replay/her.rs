@@ -13,10 +13,11 @@ use super::batch::{BatchArrays, parse_dict, parse_out};
 use super::fields::{Fields, Rows, raise_for_one};
 use super::options::Options;
 use super::relabelling::{Relabelling, describe, parse_hindsight};
-use super::sampling::{BATCH_KEYS, lock, sample_into, sample_new};
+use super::sampling::{BATCH_KEYS, sample_into, sample_new};
 use super::state::{KEYS, Saved, export};
 use crate::convert::{parse_seed, parse_size};
 use crate::errors::raise;
+use crate::locks::lock;
 use crate::memory::check_memory;
 
 /// The options that say what transitions are.

@@ -9,9 +9,10 @@ use rlox_kernels::replay::{Layout, TieredReplay};
 
 use super::fields::{Fields, Rows, raise_for_one};
 use super::options::{ONE_STEP, Options};
-use super::sampling::{lock, sample};
+use super::sampling::sample;
 use crate::convert::parse_size;
 use crate::errors::raise;
+use crate::locks::lock;
 use crate::memory::check_memory;
 
 /// Transitions drawn from uniformly with replacement, the newest in memory, the others in a file.

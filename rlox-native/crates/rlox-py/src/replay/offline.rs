@@ -14,10 +14,11 @@ use super::batch::{BatchArrays, item, parse_dict};
 use super::fields::Fields;
 use super::options::parse_stream;
 use super::recording::{Reading, Recording};
-use super::sampling::{lock, sample};
+use super::sampling::sample;
 use super::state::parse_words;
 use crate::convert::{numpy_call, parse_seed, parse_size};
 use crate::errors::raise;
+use crate::locks::lock;
 
 /// Recorded transitions, drawn from uniformly, one by one or in pieces of trajectories.
 ///

@@ -13,11 +13,12 @@ use super::arrays::{Cells, caller_array, parse_real, read_rows, vector, zeros};
 use super::batch::{BatchArrays, item, parse_dict, parse_out};
 use super::fields::{Fields, Rows, raise_for_one};
 use super::options::{N_STEP, Options};
-use super::sampling::{lock, sample_into, sample_new};
+use super::sampling::{sample_into, sample_new};
 use super::sequences::sample_sequences;
 use super::state::{KEYS, Saved, export, single};
 use crate::convert::{as_real_array, parse_seed, parse_size};
 use crate::errors::raise;
+use crate::locks::lock;
 use crate::memory::check_memory;
 
 /// The entries that the `out` of a sample must have.

@@ -1,6 +1,6 @@
 //! Drawing from a buffer, into new arrays or the caller's.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -13,6 +13,7 @@ use super::batch::{BatchArrays, parse_out};
 use super::fields::Fields;
 use crate::convert::{parse_seed, parse_size};
 use crate::errors::raise;
+use crate::locks::lock;
 
 /// The entries that the `out` of a sample must have.
 pub(super) const BATCH_KEYS: &[&str] = &["obs", "actions", "rewards", "terminated", "truncated"];
@@ -38,12 +39,6 @@ macro_rules! drawn {
 }
 
 drawn!(UniformReplay => ring, HindsightReplay => ring, PrioritizedReplay => ring, OfflineDataset => ring, TieredReplay =>);
-
-/// The buffer, for the caller alone. To be called with the interpreter lock released only, so that
-/// whoever holds the buffer needs nothing else.
-pub(super) fn lock<B>(buffer: &Mutex<B>) -> MutexGuard<'_, B> {
-    buffer.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The method `sample` of the buffers whose batches are transitions alone.
 pub(super) fn sample<'py, B: Drawn>(

@@ -11,9 +11,10 @@ use rlox_kernels::replay::Sequences;
 use super::arrays::zeros;
 use super::batch::BatchArrays;
 use super::fields::Fields;
-use super::sampling::{Drawn, lock};
+use super::sampling::Drawn;
 use crate::convert::{parse_seed, parse_size};
 use crate::errors::raise;
+use crate::locks::lock;
 
 /// What a buffer draws sequences with: seed, length, whether they cross episodes, and where to.
 type Draw<B> = fn(&mut B, Option<u64>, usize, bool, &mut Sequences<'_>) -> rlox_kernels::Result<()>;

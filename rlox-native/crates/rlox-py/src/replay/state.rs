@@ -12,8 +12,8 @@ use super::arrays::{Expected, read, vector, zeros};
 use super::batch::{BatchArrays, item};
 use super::fields::{Fields, Rows, flags};
 use super::numbers::Number;
-use super::sampling::lock;
 use crate::errors::raise;
+use crate::locks::lock;
 
 /// The entries of a state that all buffers over a ring have.
 pub(super) const KEYS: &[&str] = &[

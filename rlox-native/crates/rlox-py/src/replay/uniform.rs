@@ -9,10 +9,11 @@ use rlox_kernels::replay::UniformReplay;
 use super::batch::parse_dict;
 use super::fields::{Fields, Rows, raise_for_one};
 use super::options::{N_STEP, Options};
-use super::sampling::{lock, sample};
+use super::sampling::sample;
 use super::sequences::sample_sequences;
 use super::state::{KEYS, Saved, export};
 use crate::errors::raise;
+use crate::locks::lock;
 use crate::memory::check_memory;
 
 /// Transitions in a ring, drawn from uniformly with replacement.

@@ -1,0 +1,10 @@
+//! Waiting for an object that another thread uses.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What `mutex` guards, for the caller alone; as it is, if a thread that held it panicked.
+///
+/// Best called with the interpreter lock released, so that whoever holds it needs nothing else.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
