@@ -3,7 +3,6 @@
 use pulp::{Arch, Simd};
 
 use super::super::Real;
-use super::super::actor_critic::check_width;
 use super::super::layer::Layer;
 use super::super::network::{BLOCK_ROWS, Network, Packed, forward};
 use super::super::optimizer::Moments;
@@ -12,7 +11,7 @@ use super::critics::{Critics, ensemble};
 use super::policy_step::Policy;
 pub use super::squashed::Actor;
 use super::value_step::Values;
-use super::{StepRule, Transitions, ValueTerms};
+use super::{StepRule, Transitions, ValueTerms, check_sizes};
 use crate::error::{Result, check_len};
 
 /// How critics learn.
@@ -93,10 +92,7 @@ impl<F: Real> ContinuousLearner<F> {
         actor: Actor,
         n_critics: usize,
     ) -> Result<Self> {
-        for (name, width) in [("obs_dim", obs_dim), ("act_dim", act_dim), ("critics", n_critics)] {
-            check_width(name, width)?;
-        }
-        hidden.iter().try_for_each(|&width| check_width("hidden", width))?;
+        check_sizes(&[("obs_dim", obs_dim), ("act_dim", act_dim), ("critics", n_critics)], hidden)?;
         let sizes = [&[obs_dim], hidden, &[actor.n_outputs(act_dim)]].concat();
         let policy = Network::relu(Layer::linear(&sizes, 0));
         let critics = ensemble(&[&[obs_dim + act_dim], hidden, &[1]].concat(), n_critics);

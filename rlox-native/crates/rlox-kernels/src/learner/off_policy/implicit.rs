@@ -3,15 +3,14 @@
 use pulp::Arch;
 
 use super::super::Real;
-use super::super::actor_critic::check_width;
 use super::super::layer::Layer;
 use super::super::network::{Network, Packed};
 use super::super::optimizer::Moments;
 use super::super::workspace::Workspace;
 use super::critics::{Critics, ensemble};
 use super::implicit_step::Step;
-use super::{StepRule, Transitions};
-use crate::error::{KernelError, Result, check_len};
+use super::{StepRule, Transitions, check_sizes};
+use crate::error::{Result, check_len, check_range};
 
 /// Parameters that a step moves.
 #[derive(Debug)]
@@ -97,7 +96,7 @@ impl<F: Real> ImplicitLearner<F> {
     /// A learner of networks with hidden layers of these sizes.
     ///
     /// # Errors
-    /// [`KernelError::Range`] for a size outside `[1, 16384]`.
+    /// [`KernelError::Range`](crate::KernelError::Range) for a size outside `[1, 16384]`.
     pub fn new(
         obs_dim: usize,
         act_dim: usize,
@@ -105,10 +104,7 @@ impl<F: Real> ImplicitLearner<F> {
         n_critics: usize,
         log_std_bounds: [f64; 2],
     ) -> Result<Self> {
-        for (name, width) in [("obs_dim", obs_dim), ("act_dim", act_dim), ("critics", n_critics)] {
-            check_width(name, width)?;
-        }
-        hidden.iter().try_for_each(|&width| check_width("hidden", width))?;
+        check_sizes(&[("obs_dim", obs_dim), ("act_dim", act_dim), ("critics", n_critics)], hidden)?;
         let sizes = |inputs: usize, outputs: usize| [&[inputs], hidden, &[outputs]].concat();
         let value = Network::relu(Layer::linear(&sizes(obs_dim, 1), 0));
         let policy = Network::relu(Layer::linear(&sizes(obs_dim, act_dim), act_dim));
@@ -151,8 +147,8 @@ impl<F: Real> ImplicitLearner<F> {
     /// `target` judges the batch's actions.
     ///
     /// # Errors
-    /// [`KernelError`] for a length that does not fit and constants out of range; nothing has
-    /// changed then.
+    /// [`KernelError`](crate::KernelError) for a length that does not fit and constants out of
+    /// range; nothing has changed then.
     pub fn step(
         &mut self,
         parts: ImplicitParts<'_, F>,
@@ -169,15 +165,9 @@ impl<F: Real> ImplicitLearner<F> {
         batch.check(self.obs_dim)?;
         check_len("actions", actions.len(), "rewards * act_dim", batch.len() * self.act_dim)?;
         let ImplicitLosses { expectile, temperature, max_weight } = losses;
-        for (name, value, high) in [
-            ("expectile", expectile, 1.0),
-            ("temperature", temperature, f64::MAX),
-            ("max_weight", max_weight, f64::MAX),
-        ] {
-            if !(0.0..=high).contains(&value) {
-                return Err(KernelError::Range { name, low: 0.0, high, value });
-            }
-        }
+        check_range("expectile", expectile, 0.0, 1.0)?;
+        check_range("temperature", temperature, 0.0, f64::MAX)?;
+        check_range("max_weight", max_weight, 0.0, f64::MAX)?;
         self.smallest.resize(batch.len(), F::zero());
         let call = Step { learner: self, parts, target, batch, actions, losses };
         Ok(Arch::new().dispatch(call))

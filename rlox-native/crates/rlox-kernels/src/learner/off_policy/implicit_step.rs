@@ -7,6 +7,7 @@ use super::super::distribution::gaussian_log_prob;
 use super::super::network::{BLOCK_ROWS, Gradients, backward, forward};
 use super::continuous::part;
 use super::implicit::{ImplicitLearner, ImplicitLosses, ImplicitParts, ImplicitTerms, Learnt};
+use super::squashed::clip;
 use super::{Transitions, mean_of};
 
 /// The arguments of [`ImplicitLearner::step`].
@@ -151,13 +152,7 @@ impl<F: Real> Step<'_, '_, F> {
             let (outputs, gradients) = policy_block.output_and_gradient(at, *act_dim);
             let mut log_prob = F::zero();
             for (i, (&action, &raw)) in action.iter().zip(log_stds).enumerate() {
-                let log_std = if raw < low {
-                    low
-                } else if raw > high {
-                    high
-                } else {
-                    raw
-                };
+                let log_std = clip(raw, low, high);
                 let (mean, inverse_std) = (outputs[i].tanh(), (-log_std).exp());
                 let z = (action - mean) * inverse_std;
                 log_prob = log_prob + gaussian_log_prob(z, log_std);

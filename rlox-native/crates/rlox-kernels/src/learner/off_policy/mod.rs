@@ -16,6 +16,7 @@ pub use q_learner::{ElementLoss, QLearner, QStep};
 pub use q_network::QNetwork;
 
 use super::Real;
+use super::actor_critic::check_width;
 use super::optimizer::{Moments, Optimizer, clip_norm};
 use crate::error::{KernelError, Result, check_len};
 
@@ -104,6 +105,12 @@ pub struct ValueTerms {
     pub loss: f64,
     /// Mean of the chosen actions' values.
     pub value: f64,
+}
+
+/// Checks the widths of a network's layers, those with a name of their own and the hidden ones.
+fn check_sizes(named: &[(&'static str, usize)], hidden: &[usize]) -> Result<()> {
+    named.iter().try_for_each(|&(name, width)| check_width(name, width))?;
+    hidden.iter().try_for_each(|&width| check_width("hidden", width))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a batch is far below 2^53 rows")]

@@ -3,10 +3,10 @@
 use pulp::Simd;
 
 use super::super::Real;
-use super::super::actor_critic::check_width;
 use super::super::layer::Layer;
 use super::super::network::{BLOCK_ROWS, Gradients, Network, Packed, backward, forward};
 use super::super::workspace::Workspace;
+use super::check_sizes;
 use crate::error::Result;
 
 /// The shape of a network from observations to the values of all actions, `ReLU` between its layers,
@@ -36,7 +36,7 @@ impl QNetwork {
     /// # Errors
     /// [`KernelError::Range`](crate::KernelError::Range) for a size outside `[1, 16384]`.
     pub fn plain(obs_dim: usize, hidden: &[usize], n_actions: usize) -> Result<Self> {
-        check_sizes(obs_dim, hidden, n_actions)?;
+        check_sizes(&[("obs_dim", obs_dim), ("actions", n_actions)], hidden)?;
         let sizes = [&[obs_dim], hidden, &[n_actions]].concat();
         let kind = Kind::Plain(Network::relu(Layer::linear(&sizes, 0)));
         Ok(Self { obs_dim, n_actions, kind })
@@ -47,7 +47,7 @@ impl QNetwork {
     /// # Errors
     /// [`KernelError::Range`](crate::KernelError::Range) for a size outside `[1, 16384]`.
     pub fn dueling(obs_dim: usize, hidden: usize, n_actions: usize) -> Result<Self> {
-        check_sizes(obs_dim, &[hidden], n_actions)?;
+        check_sizes(&[("obs_dim", obs_dim), ("actions", n_actions)], &[hidden])?;
         let mut shared = Network::relu(Layer::linear(&[obs_dim, hidden], 0));
         shared.activates_last = true;
         let stream = |outputs, offset| {
@@ -84,12 +84,6 @@ impl QNetwork {
             Kind::Dueling { shared, value, advantage } => vec![shared, value, advantage],
         }
     }
-}
-
-fn check_sizes(obs_dim: usize, hidden: &[usize], n_actions: usize) -> Result<()> {
-    check_width("obs_dim", obs_dim)?;
-    check_width("actions", n_actions)?;
-    hidden.iter().try_for_each(|&width| check_width("hidden", width))
 }
 
 /// Parameters as products read them, and memory for a block of rows.

@@ -87,7 +87,7 @@ impl Actor {
 }
 
 /// Not `max` and `min`, which would hide what is no number.
-fn clip<F: Real>(value: F, low: F, high: F) -> F {
+pub(super) fn clip<F: Real>(value: F, low: F, high: F) -> F {
     if value < low {
         low
     } else if value > high {
