@@ -92,7 +92,7 @@ def test_a_training_is_the_one_that_torch_makes(case: str) -> None:
     assert largest_difference(native, torch_) < 1e-5
 
 
-def test_a_weight_or_a_deviation_out_of_bounds_has_no_gradient() -> None:
+def test_a_deviation_out_of_bounds_has_no_gradient() -> None:
     """Of IQL's policy: both backends leave such a deviation as it is."""
     for backend in ("native", "torch"):
         iql = make("iql", backend)
@@ -106,6 +106,11 @@ def test_a_weight_or_a_deviation_out_of_bounds_has_no_gradient() -> None:
 DTYPES = [(torch.float32, 1e-5), (torch.float64, 1e-10)]
 
 dtypes = pytest.mark.parametrize(("dtype", "tolerance"), DTYPES, ids=["f32", "f64"])
+
+
+def name_of(dtype: torch.dtype) -> str:
+    """Return what learners call a dtype."""
+    return str(dtype).removeprefix("torch.")
 
 
 def normal(generator: torch.Generator, dtype: torch.dtype, *shape: int) -> torch.Tensor:
@@ -151,7 +156,7 @@ def test_the_gradient_of_a_cloning_policy_equals_autograd(
     loss = td3_bc_actor_loss(critics(obs, chosen)[0], chosen, actions, 2.5)
     loss.backward()
 
-    learner = ContinuousLearner(5, 3, [48, 48], 2, dtype=str(dtype).removeprefix("torch."))
+    learner = ContinuousLearner(5, 3, [48, 48], 2, dtype=name_of(dtype))
     learnt = adam_of(policy)
     reported, _ = learner.step_policy(
         learnt,
@@ -202,7 +207,12 @@ def test_gradients_of_iql_equal_autograd(dtype: torch.dtype, tolerance: float) -
         gradients.append(gradient_of(network))
 
     learner = ImplicitLearner(
-        5, 3, [48, 48], 2, log_std_bounds=policy.log_std_bounds, dtype=str(dtype)[6:]
+        5,
+        3,
+        [48, 48],
+        2,
+        log_std_bounds=policy.log_std_bounds,
+        dtype=name_of(dtype),
     )
     batch = {"obs": obs, "actions": actions, "rewards": rewards, "next_obs": next_obs,
              "discounts": discounts}  # fmt: skip

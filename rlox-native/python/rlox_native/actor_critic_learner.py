@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from rlox.errors import BackendError
 from rlox.networks import DeterministicPolicy, SquashedGaussianPolicy, TwinQNetwork
-from rlox.nn import flatten_parameters
+from rlox.nn import flatten_parameters, standard_normal
 from torch import nn
 
 from rlox_native._native import ContinuousLearner
@@ -42,7 +42,7 @@ class NativeActorCriticLearner:
         parts = task.parts
         self._task = task
         policy = DeterministicPolicy if "policy_target" in parts else SquashedGaussianPolicy
-        self._learner, self._act_dim = _actor_critic_learner(parts, policy)
+        self._learner = _actor_critic_learner(parts, policy)
         self._policy = Adam(parts["policy_optimizer"], self._learner.n_policy_parameters)
         self._critic = Adam(parts["critic_optimizer"], self._learner.n_critic_parameters)
         if policy is SquashedGaussianPolicy:
@@ -73,9 +73,9 @@ class NativeActorCriticLearner:
         parts, policy = self._task.parts, self._policy.parameters
         temperature = parts["temperature"].value()
         alpha = temperature.item()
-        noise = self._draw(batch, parts["policy"].generator).numpy()
+        noise = standard_normal(batch.actions, parts["policy"].generator).numpy()
         terms = self._step_values(batch, policy, noise, learning_rate, alpha=alpha, scale=0.5)
-        noise = self._draw(batch, parts["policy"].generator).numpy()
+        noise = standard_normal(batch.actions, parts["policy"].generator).numpy()
         policy_loss, entropy = self._step_policy(batch, noise, learning_rate, alpha=alpha)
         if config.auto_entropy:
             # J_α is log α (H - H̄)
@@ -88,7 +88,7 @@ class NativeActorCriticLearner:
         """Take TD3's step of the critics."""
         constants, noise = self._task.constants, None
         if constants["target_noise"] > 0:
-            drawn = self._draw(batch, self._task.streams["target noise"])
+            drawn = standard_normal(batch.actions, self._task.streams["target noise"])
             clip = constants["noise_clip"]
             noise = drawn.mul_(constants["target_noise"]).clamp_(-clip, clip).numpy()
         policy = self._lagging["policy"].numpy()
@@ -146,18 +146,13 @@ class NativeActorCriticLearner:
         self._policy.count()
         return terms
 
-    def _draw(self, batch: TransitionBatch, generator: torch.Generator | None) -> torch.Tensor:
-        """Return standard normal noise (B, act_dim), as the torch code draws it."""
-        shape, dtype = (len(batch.rewards), self._act_dim), self._lagging["critic"].dtype
-        return torch.randn(shape, generator=generator, dtype=dtype)
-
     def _follow(self, name: str, parameters: torch.Tensor) -> None:
         """Move a lagging network, as ``rlox.networks.polyak_update`` does."""
         config: Any = self._task.config
         self._lagging[name].lerp_(parameters, config.tau)
 
 
-def _actor_critic_learner(parts: Any, kind: type[nn.Module]) -> tuple[ContinuousLearner, int]:
+def _actor_critic_learner(parts: Any, kind: type[nn.Module]) -> ContinuousLearner:
     policy, critic = parts["policy"], parts["critic"]
     require_types((policy, kind), (critic, TwinQNetwork))
     obs_dim, *hidden, outputs = sizes_of(policy.net)
@@ -172,7 +167,7 @@ def _actor_critic_learner(parts: Any, kind: type[nn.Module]) -> tuple[Continuous
     dtypes = [dtype_of(policy), dtype_of(critic)]
     if dtypes[0] != dtypes[1]:
         raise BackendError(f"the policy is {dtypes[0]} and the critics are {dtypes[1]}")
-    learner = ContinuousLearner(
+    return ContinuousLearner(
         obs_dim,
         act_dim,
         hidden,
@@ -180,4 +175,3 @@ def _actor_critic_learner(parts: Any, kind: type[nn.Module]) -> tuple[Continuous
         log_std_bounds=policy.log_std_bounds if squashed else None,
         dtype=dtypes[0],
     )
-    return learner, act_dim

@@ -41,6 +41,7 @@ from rlox.nn import (
     frozen,
     load_parts_state,
     parts_state,
+    standard_normal,
     torch_threads,
 )
 from rlox.replay_learners import ChosenReplayLearner, Step
@@ -177,10 +178,8 @@ class DeterministicActorCritic:
         with torch.no_grad():
             next_actions = self.policy_target.deterministic(batch.next_obs)
             if (deviation := self._smoothing["target_noise"]) > 0:
-                noise = torch.randn(
-                    next_actions.shape, generator=self._noise, dtype=next_actions.dtype
-                ).mul_(deviation)
-                noise, clip = noise.to(next_actions.device), self._smoothing["noise_clip"]
+                noise = standard_normal(next_actions, self._noise).mul_(deviation)
+                clip = self._smoothing["noise_clip"]
                 next_actions = smoothed_actions(next_actions, noise, clip)
             next_values = clipped_double_values(self.critic_target(batch.next_obs, next_actions))
             targets = td_targets(batch.rewards, batch.discounts, next_values)

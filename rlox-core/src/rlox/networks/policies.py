@@ -148,10 +148,8 @@ class SquashedGaussianPolicy(nn.Module):
             and (n, B).
         """
         mean, log_std = self._mean_and_log_std(obs)
-        shape = mean.shape if n_samples is None else (n_samples, *mean.shape)
-        device = mean.device if self.generator is None else self.generator.device
-        noise = torch.randn(shape, generator=self.generator, device=device, dtype=mean.dtype)
-        noise = noise.to(mean.device)
+        like = mean if n_samples is None else mean.expand(n_samples, *mean.shape)
+        noise = standard_normal(like, self.generator)
         pre_tanh = mean + log_std.exp() * noise
         return pre_tanh.tanh(), _squashed_log_prob(noise, log_std, pre_tanh)
 

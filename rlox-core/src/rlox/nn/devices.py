@@ -63,6 +63,10 @@ def flush_denormals() -> Iterator[None]:
 
 
 def standard_normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Return standard normal numbers, drawn where ``generator`` draws: one seed, any device."""
+    """Return standard normal numbers of the shape and type of ``like``.
+
+    They are drawn where ``generator`` draws: one seed, any device.
+    """
     device = like.device if generator is None else generator.device
-    return torch.randn(like.shape, generator=generator, device=device).to(like.device)
+    noise = torch.randn(like.shape, generator=generator, device=device, dtype=like.dtype)
+    return noise.to(like.device)
