@@ -1,0 +1,253 @@
+"""Learning curves of PPO and SAC on MuJoCo: rlox and Stable-Baselines3 at equal settings.
+
+One run per call, so that several can be made side by side. PPO has the settings of
+``examples/ppo-mujoco.yaml``, SAC its defaults. Every run adds a file to ``results/mujoco``, and
+``summarize`` prints what they come to and draws the curves: of PPO, the mean return of the last 100
+episodes; of SAC, which makes far fewer, that of deterministic episodes now and then.
+
+    python benchmarks/mujoco_curves.py run ppo rlox HalfCheetah-v5 0
+    python benchmarks/mujoco_curves.py run ppo stable-baselines3 HalfCheetah-v5 0
+    python benchmarks/mujoco_curves.py summarize ppo
+
+Needs gymnasium[mujoco].
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rlox
+import torch
+from measure import RESULTS, machine
+from rlox.callbacks import EvalCallback
+from rlox.logging import LoggerCallback, Metrics
+from rlox.statistics import bootstrap_iqm
+
+ROOT = Path(__file__).parents[1]
+PICTURES = ROOT / "docs" / "reference" / "algorithms"
+FOLDER = RESULTS / "mujoco"
+EPISODES = 20
+"""Deterministic ones after training."""
+EVALUATED = 5
+"""Episodes for a point of SAC's curves."""
+
+Curve = list[tuple[int, float]]
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long to train, and how far apart the points of a curve are, in env steps."""
+
+    env_steps: int
+    every: int
+
+
+LENGTHS = {
+    "ppo": defaultdict(lambda: Length(1_000_000, 10_240)),
+    "sac": {
+        "InvertedPendulum-v5": Length(10_000, 500),
+        "HalfCheetah-v5": Length(100_000, 5_000),
+    },
+}
+"""Of PPO a point every five rollouts."""
+
+
+def main() -> None:
+    """Make one run, or summarise those there are."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="train once")
+    run.add_argument("algorithm", choices=LENGTHS)
+    run.add_argument("contender", choices=["rlox", "stable-baselines3"])
+    run.add_argument("env")
+    run.add_argument("seed", type=int)
+    summary = commands.add_parser("summarize", help="print a table and draw the curves")
+    summary.add_argument("algorithm", choices=LENGTHS)
+    arguments = parser.parse_args()
+    if arguments.command == "summarize":
+        summarize(arguments.algorithm)
+        return
+    torch.set_num_threads(1)
+    algorithm, contender = arguments.algorithm, arguments.contender
+    train = TRAINERS[algorithm, contender]
+    started = time.process_time()
+    curve, returns = train(arguments.env, arguments.seed, LENGTHS[algorithm][arguments.env])
+    result = {
+        "algorithm": algorithm,
+        "contender": contender,
+        "env": arguments.env,
+        "seed": arguments.seed,
+        "processor_seconds": round(time.process_time() - started, 1),
+        "final_return": curve[-1][1],
+        "evaluation": {"mean": float(np.mean(returns)), "std": float(np.std(returns))},
+        "curve": curve,
+        "machine": machine(
+            ["rlox-core", "rlox-native", "stable-baselines3", "gymnasium", "mujoco", "torch"]
+        ),
+    }
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    path = FOLDER / f"{algorithm}-{contender}-{arguments.env}-{arguments.seed}.json"
+    path.write_text(json.dumps(result) + "\n", encoding="utf-8")
+    print(path, result["final_return"], result["evaluation"], flush=True)
+
+
+class CurveLogger(LoggerCallback):
+    """Keeps the mean return of the last 100 episodes."""
+
+    def __init__(self, length: Length) -> None:
+        self.length, self.curve = length, list[tuple[int, float]]()
+
+    def on_train_step(self, step: int, metrics: Metrics) -> None:
+        """Keep a point where one is due."""
+        due = step % self.length.every == 0 or step >= self.length.env_steps
+        if due and np.isfinite(metrics["mean_reward"]):
+            self.curve.append((step, round(metrics["mean_reward"], 2)))
+
+
+def train_ppo(env_id: str, seed: int, length: Length) -> tuple[Curve, list[float]]:
+    """Return the curve of rlox's PPO, and the returns of the evaluation."""
+    logger = CurveLogger(length)
+    config = ROOT / "examples" / "ppo-mujoco.yaml"
+    algorithm = rlox.make("ppo", env=env_id, seed=seed, config=config, logger=logger)
+    algorithm.train(length.env_steps)
+    return logger.curve, list(algorithm.evaluate(n_episodes=EPISODES).returns)
+
+
+def train_sac(env_id: str, seed: int, length: Length) -> tuple[Curve, list[float]]:
+    """Return the curve of rlox's SAC, and the returns of the evaluation."""
+    callback = EvalCallback(None, length.every, EVALUATED, verbose=False)
+    algorithm = rlox.make("sac", env=env_id, seed=seed, callbacks=[callback])
+    algorithm.train(length.env_steps)
+    return callback.eval_results, list(algorithm.evaluate(n_episodes=EPISODES).returns)
+
+
+def train_their_ppo(env_id: str, seed: int, length: Length) -> tuple[Curve, list[float]]:
+    """Return the curve of Stable-Baselines3's PPO, and the returns of the evaluation."""
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    class CurveCallback(BaseCallback):  # type: ignore[misc]  # the package has no types
+        def __init__(self) -> None:
+            super().__init__()
+            self.curve: Curve = []
+
+        def _on_step(self) -> bool:
+            return True
+
+        def _on_rollout_end(self) -> None:
+            episodes, step = self.model.ep_info_buffer, self.num_timesteps
+            if episodes and (step % length.every == 0 or step >= length.env_steps):
+                mean = np.mean([episode["r"] for episode in episodes])
+                self.curve.append((step, round(float(mean), 2)))
+
+    env = VecNormalize(make_vec_env(env_id, 1, seed=seed), gamma=0.99)
+    callback = CurveCallback()
+    model = PPO(
+        "MlpPolicy",
+        env,
+        seed=seed,
+        n_steps=2048,
+        batch_size=64,
+        n_epochs=10,
+        learning_rate=lambda remaining: 3e-4 * remaining,
+        gamma=0.99,
+        gae_lambda=0.95,
+        device="cpu",
+    )
+    model.learn(length.env_steps, callback=callback)
+    env.training = env.norm_reward = False
+    returns, _ = evaluate_policy(model, env, EPISODES, return_episode_rewards=True)
+    return callback.curve, returns
+
+
+def train_their_sac(env_id: str, seed: int, length: Length) -> tuple[Curve, list[float]]:
+    """Return the curve of Stable-Baselines3's SAC, and the returns of the evaluation."""
+    from rlox_offpolicy.configs import SACConfig
+    from stable_baselines3 import SAC
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.evaluation import evaluate_policy
+
+    class CurveCallback(BaseCallback):  # type: ignore[misc]  # the package has no types
+        def __init__(self) -> None:
+            super().__init__()
+            self.curve: Curve = []
+
+        def _on_step(self) -> bool:
+            if self.num_timesteps % length.every == 0:
+                mean, _ = evaluate_policy(self.model, eval_env, EVALUATED)
+                self.curve.append((self.num_timesteps, round(float(mean), 2)))
+            return True
+
+    config, callback = SACConfig(), CurveCallback()
+    env, eval_env = make_vec_env(env_id, 1, seed=seed), make_vec_env(env_id, 1, seed=0)
+    model = SAC(
+        "MlpPolicy",
+        env,
+        seed=seed,
+        learning_rate=config.learning_rate,
+        buffer_size=config.buffer_size,
+        learning_starts=config.learning_starts,
+        batch_size=config.batch_size,
+        tau=config.tau,
+        gamma=config.gamma,
+        train_freq=config.train_freq,
+        gradient_steps=config.gradient_steps,
+        policy_kwargs={"net_arch": [config.hidden] * 2},
+        device="cpu",
+    )
+    model.learn(length.env_steps, callback=callback)
+    returns, _ = evaluate_policy(model, eval_env, EPISODES, return_episode_rewards=True)
+    return callback.curve, returns
+
+
+TRAINERS: dict[tuple[str, str], Any] = {
+    ("ppo", "rlox"): train_ppo,
+    ("ppo", "stable-baselines3"): train_their_ppo,
+    ("sac", "rlox"): train_sac,
+    ("sac", "stable-baselines3"): train_their_sac,
+}
+
+
+def summarize(algorithm: str) -> None:
+    """Print final returns with their deviations, and draw all curves."""
+    import matplotlib.pyplot as plt
+
+    runs: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for path in sorted(FOLDER.glob(f"{algorithm}-*.json")):
+        run = json.loads(path.read_text(encoding="utf-8"))
+        runs[run["env"]][run["contender"]].append(run)
+    figure, axes = plt.subplots(1, len(runs), figsize=(4 * len(runs), 3.2), squeeze=False)
+    for axis, (env_id, contenders) in zip(axes[0], runs.items(), strict=True):
+        length = LENGTHS[algorithm][env_id]
+        for name, of_contender in contenders.items():
+            finals = [run["final_return"] for run in of_contender]
+            spread = f" ± {np.std(finals, ddof=1):,.0f}" if len(finals) > 1 else ""
+            print(
+                f"| {env_id} | {name} | {len(finals)} | {np.mean(finals):,.0f}{spread} | "
+                f"{', '.join(f'{final:,.0f}' for final in finals)} |"
+            )
+            steps = np.arange(length.every, length.env_steps, length.every)
+            curves = [np.interp(steps, *np.transpose(run["curve"])) for run in of_contender]
+            iqm = bootstrap_iqm([np.stack(curves)])
+            axis.plot(steps, iqm.value, label=name)
+            axis.fill_between(steps, iqm.low, iqm.high, alpha=0.2)
+        axis.set(title=env_id, xlabel="env steps")
+    axes[0][0].set_ylabel("mean return")
+    axes[0][0].legend()
+    figure.tight_layout()
+    figure.savefig(PICTURES / f"{algorithm}-mujoco.png", dpi=100)
+
+
+if __name__ == "__main__":
+    main()
