@@ -54,6 +54,7 @@ impl Pcg64 {
     }
 
     /// The next 64 random bits.
+    #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_mul(MULTIPLIER).wrapping_add(self.increment);
         let [low, high] = split(self.state);

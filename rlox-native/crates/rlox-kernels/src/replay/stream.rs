@@ -37,6 +37,7 @@ impl Stream {
         self.rng.next_double()
     }
 
+    #[inline]
     fn next_u32(&mut self) -> u32 {
         if let Some(spare) = self.spare.take() {
             return spare;
@@ -50,6 +51,7 @@ impl Stream {
     ///
     /// D. Lemire, "Fast Random Integer Generation in an Interval", 2019, with 32 random bits where
     /// they are enough.
+    #[inline]
     pub(super) fn below(&mut self, n: u64) -> u64 {
         match u32::try_from(n) {
             Ok(0 | 1) => 0,

@@ -134,10 +134,9 @@ fn caller_flags<'py>(
     n: usize,
 ) -> PyResult<PyReadwriteArrayDyn<'py, bool>> {
     let object = item(out, name)?;
-    // Checked before it is written to, and written to before it is read as bools of Rust.
-    drop(caller_array::<bool>(&object, name, &[n])?);
+    let flags = caller_array(&object, name, &[n])?;
     clear(&object)?;
-    caller_array(&object, name, &[n])
+    Ok(flags)
 }
 
 /// Checks that `out` is a dict with the keys of a batch.

@@ -1,6 +1,6 @@
 //! Copying records out of a ring.
 
-use std::iter;
+use std::mem::swap;
 use std::ops::Range;
 
 use super::{Ring, TAIL, TERMINATED, TRUNCATED};
@@ -10,34 +10,19 @@ use crate::replay::layout::{LINE, Parts};
 /// How many records are copied at once: enough to keep the memory busy, few enough to stay cached.
 const TOGETHER: usize = 32;
 
+/// Rows up to this size are copied without a call of `memcpy`.
+const MIDDLE: usize = 256;
+
 /// Records from this size on are copied as they come.
 const LONG: usize = 16 * LINE;
 
 impl Ring {
-    /// Asks the memory for some records, so that their misses of the cache overlap with each other and
-    /// with what is done meanwhile. Long records are left to the processor, which sees them coming.
-    fn prefetch(&self, slots: &[usize]) {
-        if self.parts.stride > LONG {
-            return;
-        }
-        for slot in slots {
-            self.record(*slot).iter().step_by(LINE).for_each(prefetch);
-        }
-    }
-
     /// Copies what is drawn where transitions begin in `slots`: one step each, or spans.
     pub(in crate::replay) fn draw(&self, slots: &[usize], out: &mut Batch<'_>) {
-        let blocks = slots.chunks(TOGETHER);
-        let next_blocks = blocks.clone().skip(1).chain(iter::once(&[][..]));
-        self.prefetch(blocks.clone().next().unwrap_or_default());
-        let slots = blocks.zip(next_blocks).flat_map(|(block, next)| {
-            self.prefetch(next);
-            block.iter().copied()
-        });
         if self.layout.n_step.n_step > 1 {
             self.gather_spans(slots, out);
         } else {
-            self.gather(slots, out);
+            self.gather(slots.iter().copied(), out);
         }
     }
 
@@ -62,7 +47,8 @@ impl Ring {
 /// Copies records into the rows of `out`, as many as it has. Rows of observations, so many bytes each
 /// and from so many bytes into the records on, are copied by `copy_obs`.
 ///
-/// Field by field in blocks of records: so the length of a row is decided upon once a block.
+/// Field by field in blocks of records: so the length of a row is decided upon once a block, and the
+/// memory has been asked for the next block meanwhile.
 pub(in crate::replay) fn copy_records<'r>(
     parts: Parts,
     records: impl Iterator<Item = &'r [u8]>,
@@ -70,13 +56,12 @@ pub(in crate::replay) fn copy_records<'r>(
     copy_obs: impl Fn(&mut [u8], &[&'r [u8]], usize, usize),
 ) {
     let mut records = records.take(out.rewards.len());
-    let mut block: [&[u8]; TOGETHER] = [&[]; TOGETHER];
+    let mut blocks: [[&[u8]; TOGETHER]; 2] = [[&[]; TOGETHER]; 2];
+    let [mut block, mut next] = blocks.each_mut();
+    let mut n = collect(&mut records, block);
     let mut first = 0;
-    loop {
-        let n = block.iter_mut().zip(&mut records).map(|(place, record)| *place = record).count();
-        if n == 0 {
-            return;
-        }
+    while n > 0 {
+        let n_next = collect(&mut records, next);
         let (records, rows) = (&block[..n], first..first + n);
         let (obs, actions) = (bytes_of(&rows, parts.obs_row), bytes_of(&rows, parts.action));
         copy_obs(&mut out.obs.bytes()[obs.clone()], records, 0, parts.obs_row);
@@ -95,7 +80,28 @@ pub(in crate::replay) fn copy_records<'r>(
             }
         }
         first += n;
+        n = n_next;
+        swap(&mut block, &mut next);
     }
+}
+
+/// Fills `block` as far as there are records, and asks the memory for them, so that their misses of
+/// the cache overlap with each other and with what is done meanwhile. Long records are left to the
+/// processor, which sees them coming.
+#[inline]
+fn collect<'r>(
+    records: &mut impl Iterator<Item = &'r [u8]>,
+    block: &mut [&'r [u8]; TOGETHER],
+) -> usize {
+    let mut n = 0;
+    for (place, record) in block.iter_mut().zip(records) {
+        *place = record;
+        n += 1;
+        if record.len() <= LONG {
+            record.iter().step_by(LINE).for_each(prefetch);
+        }
+    }
+    n
 }
 
 fn bytes_of(rows: &Range<usize>, size: usize) -> Range<usize> {
@@ -119,11 +125,27 @@ pub(in crate::replay) fn copy_column(to: &mut [u8], records: &[&[u8]], begin: us
         16 => fixed::<16>(to, records, begin),
         24 => fixed::<24>(to, records, begin),
         32 => fixed::<32>(to, records, begin),
+        33..=MIDDLE => {
+            for (to, record) in to.chunks_exact_mut(size).zip(records) {
+                copy_vectors(to, &record[begin..][..size]);
+            }
+        }
         _ => {
             for (to, record) in to.chunks_exact_mut(size).zip(records) {
                 to.copy_from_slice(&record[begin..][..size]);
             }
         }
+    }
+}
+
+/// Copies at least 32 bytes by as many at a time, the last of which may overlap with those before.
+#[inline]
+fn copy_vectors(to: &mut [u8], from: &[u8]) {
+    for (to, from) in to.as_chunks_mut::<32>().0.iter_mut().zip(from.as_chunks::<32>().0) {
+        *to = *from;
+    }
+    if let (Some(to), Some(from)) = (to.last_chunk_mut::<32>(), from.last_chunk::<32>()) {
+        *to = *from;
     }
 }
 
