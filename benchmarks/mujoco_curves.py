@@ -52,7 +52,7 @@ class Length:
 LENGTHS = {
     "ppo": defaultdict(lambda: Length(1_000_000, 10_240)),
     "sac": {
-        "InvertedPendulum-v5": Length(10_000, 500),
+        "InvertedPendulum-v5": Length(20_000, 1_000),
         "HalfCheetah-v5": Length(100_000, 5_000),
     },
 }
