@@ -104,7 +104,8 @@ def test_native_imports_core_in_what_it_registers_only() -> None:
     }
     on_policy = {"learner.py", "rollouts.py", "acting.py"}
     off_policy = {"replay_learner.py", "q_learner.py", "actor_critic_learner.py"}
-    learners = {*on_policy, *off_policy, "implicit_learner.py", "perceptrons.py", "optimizers.py"}
+    offline = {"implicit_learner.py", "conservative_learner.py"}
+    learners = {*on_policy, *off_policy, *offline, "perceptrons.py", "optimizers.py"}
     assert users <= {"plugin.py", *learners}
 
 

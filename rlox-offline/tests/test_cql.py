@@ -27,7 +27,7 @@ def test_penalty_is_that_of_actions_drawn_one_by_one() -> None:
             return torch.stack([obs.sum(-1), 0 * actions.sum(-1)])
 
     cql.critics = Known()
-    penalty = cql._penalty(rows, cql.critics(rows.obs, rows.actions))
+    penalty = cql._penalty(rows.transitions(0.99), cql.critics(rows.obs, rows.actions))
     # Q depends on s alone, so it cancels, and both critics have the same penalty
     assert penalty[0].item() == pytest.approx(penalty[1].item(), rel=1e-5)
 
@@ -79,6 +79,6 @@ def test_policy_step_does_not_reach_the_critics() -> None:
     cql = algorithm()
     rows = cql.scaling.batch(cql.dataset.sample(16, 0), continuous=True)
     before = copy.deepcopy(cql.critics.state_dict())
-    cql._update_policy(rows)
+    cql._learn_policy(rows.transitions(0.99), 1e-3)
     for name, tensor in cql.critics.state_dict().items():
         assert torch.equal(tensor, before[name])

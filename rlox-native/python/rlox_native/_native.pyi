@@ -1822,7 +1822,7 @@ class QLearner:
 
 @final
 class ContinuousLearner:
-    """Gradient steps of SAC, TD3 or DDPG on MLPs with ReLU: a policy and K critics.
+    """Gradient steps of SAC, TD3, DDPG or CQL on MLPs with ReLU: a policy and K critics.
 
     The policy's P parameters lie in one array as those of ``rlox.nn.ReluMLP``, the critics' Q as
     those of ``rlox.nn.EnsembleMLP``. The object holds nothing but working memory; it may be used
@@ -1875,6 +1875,7 @@ class ContinuousLearner:
         learning_rate: float,
         alpha: float,
         scale: float,
+        penalty_weight: float = 0.0,
     ) -> tuple[float, float, NDArray[Any]]:
         """Take one gradient step of the critics, in place; without the interpreter lock.
 
@@ -1888,12 +1889,14 @@ class ContinuousLearner:
             learning_rate: step size.
             alpha: temperature of the next actions' entropy, return/nats; 0 for none.
             scale: what a squared TD error counts in the loss.
+            penalty_weight: what the penalties of the last :meth:`penalize` count in it.
 
         Returns:
             The loss, the mean value of the batch's actions, and the TD errors, shape ``(K, B)``.
 
         Raises:
-            ValueError: a shape does not fit, or an array cannot be written to; nothing has changed.
+            ValueError: a shape does not fit, an array cannot be written to, or a penalty is to
+                count and there has been none; nothing has changed.
             TypeError: an array has another dtype.
             KeyError: an entry is missing.
         """
@@ -1933,6 +1936,48 @@ class ContinuousLearner:
             ValueError: a shape does not fit, or an array cannot be written to; nothing has changed.
             TypeError: an array has another dtype.
             KeyError: an entry is missing.
+        """
+
+    def penalize(
+        self,
+        critics: ArrayLike,
+        policy: ArrayLike,
+        batch: dict[str, Any],
+        random: ArrayLike,
+        here: ArrayLike,
+        there: ArrayLike,
+    ) -> list[float]:
+        """Return each critic's penalty, and keep its gradient for the next :meth:`step_values`.
+
+        A penalty is the mean of log Σ exp Q(s, a) - Q(s, a_data) over N actions each: uniform ones,
+        the policy's at s and the policy's at s', whose values count by the inverse of their
+        densities (Kumar et al. 2020, equation 4 and appendix F).
+
+        Args:
+            critics: their parameters, shape ``(Q,)``.
+            policy: parameters of a Gaussian policy, shape ``(P,)``.
+            batch: as of :meth:`step_values`.
+            random: actions uniform in [-1, 1], shape ``(N, B, act_dim)``, N at most 21.
+            here: standard normal noise of the policy's actions at s, likewise.
+            there: that of its actions at s', likewise.
+
+        Raises:
+            ValueError: a shape does not fit; nothing has changed.
+            TypeError: an array has another dtype.
+            KeyError: an entry is missing.
+        """
+
+    def entropy(self, policy: ArrayLike, obs: ArrayLike, noise: ArrayLike) -> float:
+        """Return the mean of -log π(a|s) of the actions that the policy makes of noise.
+
+        Args:
+            policy: its parameters, shape ``(P,)``.
+            obs: shape ``(B, obs_dim)``.
+            noise: standard normal, shape ``(B, act_dim)``.
+
+        Raises:
+            ValueError: a shape does not fit.
+            TypeError: an array has another dtype.
         """
 
     def gradients(self) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rlox.batch import TransitionBatch
     from rlox.replay_learners import ReplayTask
 
-__all__ = ["NativeActorCriticLearner"]
+__all__ = ["NativeActorCriticLearner", "actor_critic_learner"]
 
 
 class NativeActorCriticLearner:
@@ -42,7 +42,7 @@ class NativeActorCriticLearner:
         parts = task.parts
         self._task = task
         policy = DeterministicPolicy if "policy_target" in parts else SquashedGaussianPolicy
-        self._learner = _actor_critic_learner(parts, policy)
+        self._learner = actor_critic_learner(parts, policy)
         self._policy = Adam(parts["policy_optimizer"], self._learner.n_policy_parameters)
         self._critic = Adam(parts["critic_optimizer"], self._learner.n_critic_parameters)
         if policy is SquashedGaussianPolicy:
@@ -152,7 +152,12 @@ class NativeActorCriticLearner:
         self._lagging[name].lerp_(parameters, config.tau)
 
 
-def _actor_critic_learner(parts: Any, kind: type[nn.Module]) -> ContinuousLearner:
+def actor_critic_learner(parts: Any, kind: type[nn.Module]) -> ContinuousLearner:
+    """Return a Rust learner of the networks ``policy`` and ``critic``.
+
+    Raises:
+        BackendError: they are not the default ones, the policy not one of class ``kind``.
+    """
     policy, critic = parts["policy"], parts["critic"]
     require_types((policy, kind), (critic, TwinQNetwork))
     obs_dim, *hidden, outputs = sizes_of(policy.net)

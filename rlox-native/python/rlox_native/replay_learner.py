@@ -1,9 +1,9 @@
 """The learner backend ``native`` of algorithms that learn from batches of transitions.
 
-It does what the steps in dqn.py, sac.py, td3.py, td3_bc.py and iql.py do, in a Rust call each, to
-the same parameters up to rounding. Noise comes from the streams that torch would draw it from, and
-parameters and moments stay in torch's tensors, so that a training may change its backend at any
-checkpoint.
+It does what the steps in dqn.py, sac.py, td3.py, td3_bc.py, iql.py and cql.py do, in a Rust call or
+two each, to the same parameters up to rounding. Noise comes from the streams that torch would draw
+it from, and parameters and moments stay in torch's tensors, so that a training may change its
+backend at any checkpoint.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rlox.errors import BackendError
 
 from rlox_native.actor_critic_learner import NativeActorCriticLearner
+from rlox_native.conservative_learner import NativeConservativeLearner
 from rlox_native.implicit_learner import NativeImplicitLearner
 from rlox_native.q_learner import NativeQLearner
 
@@ -26,6 +27,7 @@ LEARNERS: dict[str, Callable[[ReplayTask], ReplayLearner]] = {
     "dqn": NativeQLearner,
     **dict.fromkeys(("sac", "td3", "ddpg", "td3_bc"), NativeActorCriticLearner),
     "iql": NativeImplicitLearner,
+    "cql": NativeConservativeLearner,
 }
 """By the algorithms whose steps there are in Rust."""
 

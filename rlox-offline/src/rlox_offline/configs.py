@@ -142,6 +142,7 @@ class CQLConfig(OfflineConfig):
     target_entropy: float | None = option(
         None, unit="nats", help="entropy to aim at; none: -act_dim", source="Haarnoja et al. 2018"
     )
+    backend: str = BACKEND
 
 
 class FQEConfig(OfflineConfig):

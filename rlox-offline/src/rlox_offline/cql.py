@@ -30,19 +30,27 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 import torch
+from rlox.batch import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config import UNSET, Config, Unset, resolve_config
 from rlox.logging import LoggerCallback
 from rlox.networks import SquashedGaussianPolicy, TwinQNetwork, polyak_update
-from rlox.nn import FlatOptimizer, frozen
+from rlox.nn import FlatOptimizer, frozen, uniform
 from rlox.offline.base import OfflineAlgorithm, OfflineDataset
 from rlox.offline.batch import OfflineBatch
+from rlox.replay_learners import (
+    ChosenReplayLearner,
+    ReplayTask,
+    Step,
+    choose_replay_learner,
+)
+from rlox.terms import PolicyTerms, QTerms
 from torch import Tensor
 
 from rlox_offline.configs import CQLConfig
 from rlox_offline.datasets import open_dataset
-from rlox_offline.losses import cql_penalty, critic_loss, td_target
-from rlox_offline.networks import LogScale, uniform
+from rlox_offline.losses import cql_penalty, critic_loss
+from rlox_offline.networks import LogScale
 
 __all__ = ["CQL", "CQLMetrics"]
 
@@ -67,6 +75,22 @@ class CQLMetrics:
     """Mean of both critics' values of the dataset's actions."""
 
 
+@dataclass(frozen=True)
+class CQLPolicyTerms(PolicyTerms):
+    """What a gradient step of the policy reports; scalars without gradient."""
+
+    entropy: Tensor
+    alpha: Tensor
+
+
+@dataclass(frozen=True)
+class CQLTerms(QTerms):
+    """What a gradient step of the critics reports; scalars without gradient."""
+
+    cql_loss: Tensor
+    cql_alpha: Tensor
+
+
 @final
 class CQL(OfflineAlgorithm):
     """Conservative Q-learning for continuous actions.
@@ -83,6 +107,7 @@ class CQL(OfflineAlgorithm):
         config_kwargs: options of :class:`CQLConfig`, which win over ``config``.
 
     Raises:
+        BackendError: the backend that the config names cannot take these steps.
         ConfigError: an option is unknown or out of range, or contradicts the dataset.
         DatasetError: the dataset cannot be learnt from.
     """
@@ -90,6 +115,7 @@ class CQL(OfflineAlgorithm):
     name: ClassVar[str] = "cql"
     config_class: ClassVar[type[Config]] = CQLConfig
     metrics_class: ClassVar[type[Any]] = CQLMetrics
+    learner: ChosenReplayLearner
 
     def __init__(
         self,
@@ -128,35 +154,82 @@ class CQL(OfflineAlgorithm):
             name: FlatOptimizer(self.networks[name], adam)
             for name in ("policy", "critics", "alpha", "multiplier")
         }
+        entropy = cfg.target_entropy
+        self._target_entropy = -float(sizes[1]) if entropy is None else entropy
+        self.learner = choose_replay_learner(cfg.backend, self._task())
+
+    def _task(self) -> ReplayTask:
+        """Return the steps as learner backends take them."""
+        return ReplayTask(
+            algorithm=self.name,
+            config=self.config,
+            device=self.device,
+            parts={
+                "policy": self.policy,
+                "critic": self.critics,
+                "target": self.target_critics,
+                "temperature": self.networks["alpha"],
+                "multiplier": self.networks["multiplier"],
+                "policy_optimizer": self.optimizers["policy"],
+                "critic_optimizer": self.optimizers["critics"],
+                "alpha_optimizer": self.optimizers["alpha"],
+                "multiplier_optimizer": self.optimizers["multiplier"],
+            },
+            steps={
+                "clone": Step(self._clone, CQLPolicyTerms),
+                "policy": Step(self._learn_policy, CQLPolicyTerms),
+                "values": Step(self._learn_values, CQLTerms),
+            },
+            streams={"random actions": self.streams.torch("random actions")},
+            constants={"target_entropy": self._target_entropy},
+        )
 
     def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
         """Take one step of the temperature, the policy, the multiplier and the critics."""
-        return {**self._update_policy(batch), **self._update_critics(batch)}
-
-    def _update_policy(self, batch: OfflineBatch) -> dict[str, Tensor]:
         cfg: CQLConfig = self.config
-        rate = cfg.actor_learning_rate
-        actions, log_probs = self.policy.get_action_and_logprob(batch.obs)
-        entropy = -log_probs.detach().mean()
-        if cfg.auto_entropy:
-            target = (
-                -float(self.scaling.act_low.size)
-                if cfg.target_entropy is None
-                else (cfg.target_entropy)
-            )
-            log_alpha = self.networks["alpha"].log_value
-            self.optimizers["alpha"].step(log_alpha * (entropy - target), rate)
-        alpha = self.networks["alpha"]().detach()
-        with frozen(self.critics):
-            if self.clock.gradient_steps < cfg.bc_steps:
-                attraction = self.policy.log_prob(batch.obs, batch.actions)
-            else:
-                attraction = self.critics(batch.obs, actions).amin(0)
-            loss = (alpha * log_probs - attraction).mean()
-            self.optimizers["policy"].step(loss, rate)
-        return {"actor_loss": loss.detach(), "alpha": alpha, "entropy": entropy}
+        transitions = batch.transitions(cfg.gamma)
+        step = "clone" if self.clock.gradient_steps < cfg.bc_steps else "policy"
+        policy = self.learner.step(step, transitions, cfg.actor_learning_rate)
+        values = self.learner.step("values", transitions, cfg.learning_rate)
+        return {
+            "critic_loss": values.q_loss,
+            "cql_loss": values.cql_loss,
+            "actor_loss": policy.policy_loss,
+            "alpha": policy.alpha,
+            "cql_alpha": values.cql_alpha,
+            "entropy": policy.entropy,
+            "mean_q": values.q_value,
+        }
 
-    def _update_critics(self, batch: OfflineBatch) -> dict[str, Tensor]:
+    def _clone(self, batch: TransitionBatch, learning_rate: float) -> CQLPolicyTerms:
+        """Take a gradient step of the policy up the likelihood of the dataset's actions."""
+        _, log_probs = self.policy.get_action_and_logprob(batch.obs)
+        attraction = self.policy.log_prob(batch.obs, batch.actions)
+        return self._step_policy(log_probs, attraction, learning_rate)
+
+    def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> CQLPolicyTerms:
+        """Take a gradient step of the policy up the values of its actions."""
+        actions, log_probs = self.policy.get_action_and_logprob(batch.obs)
+        with frozen(self.critics):
+            attraction = self.critics(batch.obs, actions).amin(0)
+            return self._step_policy(log_probs, attraction, learning_rate)
+
+    def _step_policy(
+        self, log_probs: Tensor, attraction: Tensor, learning_rate: float
+    ) -> CQLPolicyTerms:
+        entropy = -log_probs.detach().mean()
+        if self.config.auto_entropy:
+            log_alpha: Any = self.networks["alpha"].log_value
+            self.optimizers["alpha"].step(
+                log_alpha * (entropy - self._target_entropy), learning_rate
+            )
+        alpha = self.networks["alpha"]().detach()
+        loss = (alpha * log_probs - attraction).mean()
+        self.optimizers["policy"].step(loss, learning_rate)
+        return CQLPolicyTerms(policy_loss=loss.detach(), entropy=entropy, alpha=alpha)
+
+    def _learn_values(self, batch: TransitionBatch, learning_rate: float) -> CQLTerms:
+        """Take a gradient step of the multiplier and the critics, and move the lagging ones."""
         cfg: CQLConfig = self.config
         q_values = self.critics(batch.obs, batch.actions)
         bellman_loss = critic_loss(q_values, self._target(batch))
@@ -165,33 +238,34 @@ class CQL(OfflineAlgorithm):
             penalty = penalty - cfg.cql_target_value
             multiplier = self.networks["multiplier"]()
             self.optimizers["multiplier"].step(
-                -(multiplier * cfg.cql_alpha * penalty.detach()).mean(), cfg.learning_rate
+                -(multiplier * cfg.cql_alpha * penalty.detach()).mean(), learning_rate
             )
         weight = cfg.cql_alpha * self.networks["multiplier"]().detach().clamp(max=1e6)
         cql_loss = weight * penalty.sum()
-        self.optimizers["critics"].step(bellman_loss + cql_loss, cfg.learning_rate)
+        self.optimizers["critics"].step(bellman_loss + cql_loss, learning_rate)
         polyak_update(self.critics, self.target_critics, cfg.tau)
-        return {
-            "critic_loss": bellman_loss.detach(),
-            "cql_loss": cql_loss.detach(),
-            "cql_alpha": weight,
-            "mean_q": q_values.detach().mean(),
-        }
+        return CQLTerms(
+            q_loss=bellman_loss.detach(),
+            q_value=q_values.detach().mean(),
+            cql_loss=cql_loss.detach(),
+            cql_alpha=weight,
+        )
 
     @torch.no_grad()
-    def _target(self, batch: OfflineBatch) -> Tensor:
+    def _target(self, batch: TransitionBatch) -> Tensor:
         next_actions, _ = self.policy.get_action_and_logprob(batch.next_obs)
         next_values = self.target_critics(batch.next_obs, next_actions).amin(0)
-        return td_target(batch.rewards, batch.terminated, next_values, self.config.gamma)
+        targets: Tensor = batch.rewards + batch.discounts * next_values
+        return targets
 
-    def _penalty(self, batch: OfflineBatch, data_q: Tensor) -> Tensor:
+    def _penalty(self, batch: TransitionBatch, data_q: Tensor) -> Tensor:
         """Return the unweighted penalty of each critic, (K,)."""
         n, (size, act_dim) = self.config.n_random_actions, batch.actions.shape
         with torch.no_grad():
             here, here_log_probs = self.policy.get_action_and_logprob(batch.obs, n)
             there, there_log_probs = self.policy.get_action_and_logprob(batch.next_obs, n)
             log_probs = torch.cat((here_log_probs, there_log_probs))
-            random = uniform((n, size, act_dim), self.streams.torch("random actions"), here)
+            random = uniform(here, self.streams.torch("random actions"))
             actions = torch.cat((random, here, there))
         obs = batch.obs.expand(3 * n, -1, -1).reshape(3 * n * size, -1)
         q_values = self.critics(obs, actions.view(3 * n * size, act_dim)).view(-1, 3 * n, size)

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 __all__ = [
     "CategoricalPolicy",
     "LogScale",
-    "uniform",
 ]
 
 
@@ -53,12 +52,6 @@ class CategoricalPolicy(nn.Module):
         probabilities = log_probs.exp().to(device)
         actions = torch.multinomial(probabilities, 1, generator=self.generator).to(log_probs.device)
         return actions.squeeze(-1), log_probs.gather(-1, actions).squeeze(-1)
-
-
-def uniform(shape: tuple[int, ...], generator: torch.Generator, like: Tensor) -> Tensor:
-    """Return numbers uniform in [-1, 1] on the device and in the type of ``like``."""
-    drawn = torch.rand(shape, generator=generator, dtype=like.dtype, device=generator.device)
-    return drawn.mul_(2).sub_(1).to(like.device)
 
 
 class LogScale(nn.Module):

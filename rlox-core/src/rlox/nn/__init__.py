@@ -1,6 +1,6 @@
 """Torch parts that the algorithm families share (extra ``torch``)."""
 
-from rlox.nn.devices import find_device, flush_denormals, standard_normal, torch_threads
+from rlox.nn.devices import find_device, flush_denormals, standard_normal, torch_threads, uniform
 from rlox.nn.encoders import (
     CombinedEncoder,
     ConvolutionalEncoder,
@@ -51,4 +51,5 @@ __all__ = [
     "silence",
     "standard_normal",
     "torch_threads",
+    "uniform",
 ]

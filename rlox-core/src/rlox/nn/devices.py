@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rlox.errors import ConfigError
 
-__all__ = ["find_device", "flush_denormals", "standard_normal", "torch_threads"]
+__all__ = ["find_device", "flush_denormals", "standard_normal", "torch_threads", "uniform"]
 
 
 def find_device(name: str) -> torch.device:
@@ -70,3 +70,9 @@ def standard_normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
     device = like.device if generator is None else generator.device
     noise = torch.randn(like.shape, generator=generator, device=device, dtype=like.dtype)
     return noise.to(like.device)
+
+
+def uniform(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Return numbers uniform in [-1, 1], likewise."""
+    drawn = torch.rand(like.shape, generator=generator, device=generator.device, dtype=like.dtype)
+    return drawn.mul_(2).sub_(1).to(like.device)

@@ -97,7 +97,7 @@ fn a_gaussian_policy_needs_noise_and_a_deterministic_one_does_not() {
             batch(&values, 5, 3),
             &values[..5],
             &[],
-            ValueStep { alpha: 0.1, scale: 0.5, rule: RULE },
+            ValueStep { alpha: 0.1, scale: 0.5, penalty_weight: 0.0, rule: RULE },
             &mut errors,
         );
         assert_eq!(result.is_ok(), fine);

@@ -1,4 +1,4 @@
-//! SAC, TD3 and DDPG.
+//! SAC, TD3 and DDPG, and what conservative Q-learning adds.
 
 use std::sync::Mutex;
 
@@ -10,7 +10,7 @@ use rlox_kernels::learner::off_policy::{
     self as kernels, Actor, Cloning, PolicyStep, PolicyTerms, ValueStep,
 };
 
-use super::{Adam, BatchArrays, Precise, of_dtype};
+use super::{Adam, BatchArrays, Precise, of_dtype, penalty};
 use crate::convert::real_array;
 use crate::errors::raise;
 use crate::locks::lock;
@@ -75,7 +75,9 @@ impl ContinuousLearner {
     }
 
     /// Take a gradient step of the critics; return the loss, the mean value and the TD errors.
-    #[pyo3(signature = (critics, target, policy, batch, noise, *, learning_rate, alpha, scale))]
+    #[pyo3(signature = (
+        critics, target, policy, batch, noise, *, learning_rate, alpha, scale, penalty_weight=0.0
+    ))]
     #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
     fn step_values(
         &self,
@@ -88,9 +90,10 @@ impl ContinuousLearner {
         learning_rate: f64,
         alpha: f64,
         scale: f64,
+        penalty_weight: f64,
     ) -> PyResult<(f64, f64, Py<PyAny>)> {
         let (critics, batch): (Adam<'_>, BatchArrays<'_>) = (critics.extract()?, batch.extract()?);
-        let step = ValueStep { alpha, scale, rule: critics.rule(learning_rate) };
+        let step = ValueStep { alpha, scale, penalty_weight, rule: critics.rule(learning_rate) };
         let others = [target, policy];
         match &self.learner {
             Precise::Single(learner) => {
@@ -127,6 +130,40 @@ impl ContinuousLearner {
             }
         }?;
         Ok((terms.loss, terms.entropy))
+    }
+
+    /// Return the penalty of each critic, and keep its gradient for the next step of the critics.
+    #[expect(clippy::too_many_arguments, reason = "a penalty depends on as many")]
+    fn penalize(
+        &self,
+        py: Python<'_>,
+        critics: &Bound<'_, PyAny>,
+        policy: &Bound<'_, PyAny>,
+        batch: &Bound<'_, PyDict>,
+        random: &Bound<'_, PyAny>,
+        here: &Bound<'_, PyAny>,
+        there: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<f64>> {
+        let batch: BatchArrays<'_> = batch.extract()?;
+        let (networks, samples) = ([critics, policy], [random, here, there]);
+        match &self.learner {
+            Precise::Single(learner) => penalty::run(py, learner, networks, &batch, samples),
+            Precise::Double(learner) => penalty::run(py, learner, networks, &batch, samples),
+        }
+    }
+
+    /// Return the mean of -log π of the actions that the policy makes of noise.
+    fn entropy(
+        &self,
+        py: Python<'_>,
+        policy: &Bound<'_, PyAny>,
+        obs: &Bound<'_, PyAny>,
+        noise: &Bound<'_, PyAny>,
+    ) -> PyResult<f64> {
+        match &self.learner {
+            Precise::Single(learner) => penalty::run_entropy(py, learner, [policy, obs, noise]),
+            Precise::Double(learner) => penalty::run_entropy(py, learner, [policy, obs, noise]),
+        }
     }
 
     /// The gradients of the last steps of the policy and of the critics.

@@ -2,6 +2,7 @@
 
 mod continuous;
 mod implicit;
+mod penalty;
 mod q_learner;
 
 pub(crate) use continuous::ContinuousLearner;

@@ -21,6 +21,8 @@ pub struct ValueStep {
     pub alpha: f64,
     /// What a squared TD error counts in the loss.
     pub scale: f64,
+    /// What the penalties of the last [`ContinuousLearner::penalize`] count in the loss; 0 for none.
+    pub penalty_weight: f64,
     /// How parameters move.
     pub rule: StepRule,
 }
@@ -78,6 +80,8 @@ pub struct ContinuousLearner<F> {
     pub(super) log_probs: Vec<F>,
     pub(super) policy_gradients: Vec<F>,
     pub(super) critic_gradients: Vec<F>,
+    /// Of the last penalty; empty before the first.
+    pub(super) penalty_gradients: Vec<F>,
 }
 
 impl<F: Real> ContinuousLearner<F> {
@@ -112,6 +116,7 @@ impl<F: Real> ContinuousLearner<F> {
             log_probs: zeros(BLOCK_ROWS),
             policy_gradients: zeros(policy.end()),
             critic_gradients: zeros(n_critic_parameters),
+            penalty_gradients: Vec::new(),
             policy,
             critics,
         })
@@ -165,6 +170,9 @@ impl<F: Real> ContinuousLearner<F> {
         check_len("critics", parameters.len(), "the critics", self.n_critic_parameters)?;
         check_len("target", target.len(), "the critics", self.n_critic_parameters)?;
         check_len("policy", policy.len(), "the policy", self.policy.end())?;
+        if step.penalty_weight != 0.0 {
+            check_len("penalty", self.penalty_gradients.len(), "critics", parameters.len())?;
+        }
         step.rule.check(moments, self.n_critic_parameters)?;
         batch.check(self.obs_dim)?;
         let rows = batch.len();

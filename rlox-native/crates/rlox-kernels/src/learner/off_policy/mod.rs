@@ -4,6 +4,7 @@ mod continuous;
 mod critics;
 mod implicit;
 mod implicit_step;
+mod penalty_step;
 mod policy_step;
 mod q_learner;
 mod q_network;
@@ -12,6 +13,7 @@ mod value_step;
 
 pub use continuous::{Actor, Cloning, ContinuousLearner, PolicyStep, PolicyTerms, ValueStep};
 pub use implicit::{ImplicitLearner, ImplicitLosses, ImplicitParts, ImplicitTerms, Learnt};
+pub use penalty_step::Samples;
 pub use q_learner::{ElementLoss, QLearner, QStep};
 pub use q_network::QNetwork;
 

@@ -40,8 +40,15 @@ impl<F: Real> WithSimd for Values<'_, '_, F> {
             sums.loss += terms.loss;
             sums.value += terms.value;
         }
-        let ContinuousLearner { critics, online, critic_gradients, .. } = &mut *self.learner;
+        let ContinuousLearner { critics, online, critic_gradients, penalty_gradients, .. } =
+            &mut *self.learner;
         online.write_gradients(critics, critic_gradients);
+        let weight = F::of(self.step.penalty_weight);
+        if weight != F::zero() {
+            for (gradient, &of_penalty) in critic_gradients.iter_mut().zip(&*penalty_gradients) {
+                *gradient = *gradient + weight * of_penalty;
+            }
+        }
         self.step.rule.step(self.parameters, critic_gradients, self.moments);
         ValueTerms { loss: mean_of(sums.loss, n), value: mean_of(sums.value, n * critics.len()) }
     }
