@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["NativeConservativeLearner"]
 
 MOST_RANDOM_ACTIONS = 21
-"""Those of all three kinds and the dataset's action fit into a block of 64 rows."""
+"""As many of each of three kinds, and the dataset's action, fit into a block of 64 rows."""
 
 
 class NativeConservativeLearner:
