@@ -1,0 +1,163 @@
+"""Scores of the offline algorithms on recorded datasets: rlox and d3rlpy at equal settings.
+
+One run per call, so that several can be made side by side: two layers of 64, minibatches of 128,
+5000 gradient steps, the step sizes that rlox has by default. The datasets are SAC's, with names
+that begin with the env's:
+
+    rlox dataset record sac --env Pendulum-v1 --config examples/sac-pendulum.yaml
+        --total-timesteps 20000 --n-transitions 10000 --to 'datasets/Pendulum-v1-{kind}.npz'
+    python benchmarks/offline_scores.py run rlox iql datasets/Pendulum-v1-medium.npz 0
+    python benchmarks/offline_scores.py run d3rlpy iql datasets/Pendulum-v1-medium.npz 0
+    python benchmarks/offline_scores.py summarize
+
+Every run adds a file to ``results/offline_scores``; ``summarize`` prints a table of the scores,
+where 0 is a random policy's return and 100 the expert's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import rlox
+import torch
+from measure import RESULTS, machine
+from rlox_offline.configs import CQLConfig, IQLConfig
+from rlox_offline.datasets import load_dataset
+
+FOLDER = RESULTS / "offline_scores"
+ALGORITHMS = ("bc", "td3_bc", "iql", "cql")
+HIDDEN, BATCH, STEPS, EPISODES = 64, 128, 5_000, 20
+
+
+def main() -> None:
+    """Make one run, or print a table of those there are."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="train once")
+    run.add_argument("contender", choices=TRAINERS)
+    run.add_argument("algorithm", choices=ALGORITHMS)
+    run.add_argument("dataset", type=Path)
+    run.add_argument("seed", type=int)
+    commands.add_parser("summarize", help="print a table")
+    arguments = parser.parse_args()
+    if arguments.command == "summarize":
+        summarize()
+        return
+    torch.set_num_threads(1)
+    dataset = load_dataset(str(arguments.dataset))
+    env_id, _, kind = arguments.dataset.stem.rpartition("-")
+    train = TRAINERS[arguments.contender]
+    mean_return = train(arguments.algorithm, dataset, env_id, arguments.seed)
+    worst, best = dataset.random_return, dataset.expert_return
+    result = {
+        "contender": arguments.contender,
+        "algorithm": arguments.algorithm,
+        "env": env_id,
+        "kind": kind,
+        "seed": arguments.seed,
+        "mean_return": mean_return,
+        "score": 100 * (mean_return - worst) / (best - worst),
+        "transitions": len(dataset),
+        "machine": machine(["rlox-core", "rlox-native", "d3rlpy", "gymnasium", "torch"]),
+    }
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    name = "-".join(str(result[key]) for key in ("contender", "algorithm", "env", "kind", "seed"))
+    (FOLDER / f"{name}.json").write_text(json.dumps(result) + "\n", encoding="utf-8")
+    print(name, f"{mean_return:.1f}, score {result['score']:.1f}", flush=True)
+
+
+def train_ours(name: str, dataset: Any, env_id: str, seed: int) -> float:
+    """Return the mean return of rlox's policy."""
+    algorithm = rlox.make(name, dataset=dataset, hidden=HIDDEN, batch_size=BATCH, seed=seed)
+    algorithm.train(STEPS)
+    return float(algorithm.evaluate(env_id, n_episodes=EPISODES).mean_return)
+
+
+def train_theirs(name: str, dataset: Any, env_id: str, seed: int) -> float:
+    """Return the mean return of d3rlpy's policy."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import d3rlpy
+    from d3rlpy.optimizers import AdamFactory
+    from d3rlpy.optimizers.lr_schedulers import CosineAnnealingLRFactory
+
+    d3rlpy.seed(seed)
+    encoder = d3rlpy.models.VectorEncoderFactory([HIDDEN, HIDDEN])
+    of_critic = {"critic_encoder_factory": encoder, "actor_encoder_factory": encoder}
+    iql, cql = IQLConfig(), CQLConfig()
+    cosine = AdamFactory(lr_scheduler_factory=CosineAnnealingLRFactory(T_max=STEPS))
+    common: Any = {
+        "batch_size": BATCH,
+        "action_scaler": d3rlpy.preprocessing.MinMaxActionScaler(
+            minimum=dataset.act_low, maximum=dataset.act_high
+        ),
+    }
+    configs: dict[str, Any] = {
+        "bc": d3rlpy.algos.BCConfig(
+            learning_rate=iql.learning_rate, encoder_factory=encoder, **common
+        ),
+        "td3_bc": d3rlpy.algos.TD3PlusBCConfig(**of_critic, **common),
+        "iql": d3rlpy.algos.IQLConfig(
+            actor_optim_factory=cosine, value_encoder_factory=encoder, **of_critic, **common
+        ),
+        # without a rate for it, d3rlpy leaves the penalty's weight as it is, as rlox does
+        "cql": d3rlpy.algos.CQLConfig(
+            actor_learning_rate=cql.actor_learning_rate,
+            critic_learning_rate=cql.learning_rate,
+            temp_learning_rate=cql.actor_learning_rate,
+            alpha_learning_rate=0.0,
+            **of_critic,
+            **common,
+        ),
+    }
+    columns = dataset.columns
+    recorded = d3rlpy.dataset.MDPDataset(
+        *(columns[key] for key in ("obs", "actions", "rewards", "terminated", "truncated"))
+    )
+    algorithm = configs[name].create(device="cpu:0")
+    algorithm.build_with_dataset(recorded)
+    for _ in range(STEPS):
+        algorithm.update(recorded.sample_transition_batch(BATCH))
+    env, returns = gymnasium.make(env_id), []
+    for episode in range(EPISODES):
+        obs, _ = env.reset(seed=episode)
+        total, ended = 0.0, False
+        while not ended:
+            action = algorithm.predict(np.asarray(obs, np.float32)[None])[0]
+            obs, reward, terminated, truncated, _ = env.step(action)
+            total, ended = total + float(reward), terminated or truncated
+        returns.append(total)
+    return float(np.mean(returns))
+
+
+TRAINERS = {"rlox": train_ours, "d3rlpy": train_theirs}
+
+
+def summarize() -> None:
+    """Print mean and deviation of the scores, by dataset and algorithm."""
+    scores: dict[tuple[str, str, str], dict[str, list[float]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for path in sorted(FOLDER.glob("*.json")):
+        run = json.loads(path.read_text(encoding="utf-8"))
+        scores[run["env"], run["kind"], run["algorithm"]][run["contender"]].append(run["score"])
+    columns = ("env", "dataset", "algorithm", "rlox", "d3rlpy", "seeds")
+    print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
+    for (env_id, kind, algorithm), of_contenders in scores.items():
+        cells = [
+            f"{np.mean(values):.0f} ± {np.std(values, ddof=min(len(values) - 1, 1)):.0f}"
+            for values in (of_contenders["rlox"], of_contenders["d3rlpy"])
+        ]
+        counts = ", ".join(str(len(values)) for values in of_contenders.values())
+        print(f"| {env_id} | {kind} | {algorithm} | {' | '.join(cells)} | {counts} |")
+
+
+if __name__ == "__main__":
+    main()
