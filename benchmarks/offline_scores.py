@@ -1,8 +1,8 @@
 """Scores of the offline algorithms on recorded datasets: rlox and d3rlpy at equal settings.
 
 One run per call, so that several can be made side by side: two layers of 64, minibatches of 128,
-5000 gradient steps, the step sizes that rlox has by default. The datasets are SAC's, with names
-that begin with the env's:
+5000 gradient steps, the step sizes that rlox has by default, observations as they are. The datasets
+are SAC's, with names that begin with the env's:
 
     rlox dataset record sac --env Pendulum-v1 --config examples/sac-pendulum.yaml
         --total-timesteps 20000 --n-transitions 10000 --to 'datasets/Pendulum-v1-{kind}.npz'
@@ -51,7 +51,7 @@ def main() -> None:
         summarize()
         return
     torch.set_num_threads(1)
-    dataset = load_dataset(str(arguments.dataset))
+    dataset = load_dataset(str(arguments.dataset), normalize=False)
     env_id, _, kind = arguments.dataset.stem.rpartition("-")
     train = TRAINERS[arguments.contender]
     mean_return = train(arguments.algorithm, dataset, env_id, arguments.seed)

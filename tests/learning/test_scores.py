@@ -32,6 +32,14 @@ TASKS: list[Any] = [
     ),
     pytest.param(
         "dqn",
+        "CartPole-v1",
+        50_000,
+        475.0,
+        "examples/rainbow-cartpole.yaml",
+        id="dqn-CartPole-v1-rainbow",
+    ),
+    pytest.param(
+        "dqn",
         "MountainCar-v0",
         120_000,
         -115.0,
@@ -66,6 +74,7 @@ TASKS: list[Any] = [
 @pytest.mark.learn
 @pytest.mark.parametrize(("name", "env_id", "env_steps", "threshold", "config"), TASKS)
 def test_every_seed_reaches_the_threshold(
+    request: Any,
     score_seeds: Callable[..., list[float]],
     name: str,
     env_id: str,
@@ -78,4 +87,5 @@ def test_every_seed_reaches_the_threshold(
     def make(seed: int) -> rlox.Algorithm:
         return rlox.make(name, env=env_id, seed=seed, config=config and ROOT / config)
 
-    assert min(score_seeds(make, f"{name}-{env_id}", env_steps, threshold)) >= threshold
+    label = request.node.callspec.id
+    assert min(score_seeds(make, label, env_steps, threshold)) >= threshold
