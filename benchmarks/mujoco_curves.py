@@ -24,11 +24,17 @@ from typing import Any
 
 import numpy as np
 import rlox
+import stable_baselines3
 import torch
 from measure import RESULTS, machine
 from rlox.callbacks import EvalCallback
 from rlox.logging import LoggerCallback, Metrics
 from rlox.statistics import bootstrap_iqm
+from rlox_offpolicy.configs import SACConfig
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.vec_env import VecNormalize
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "reference" / "algorithms"
@@ -128,31 +134,47 @@ def train_sac(env_id: str, seed: int, length: Length) -> tuple[Curve, list[float
     return callback.eval_results, list(algorithm.evaluate(n_episodes=EPISODES).returns)
 
 
+class TheirCurve(BaseCallback):  # type: ignore[misc]  # the package has no types
+    """Keeps a curve of Stable-Baselines3's."""
+
+    def __init__(self, length: Length) -> None:
+        super().__init__()
+        self.length, self.curve = length, list[tuple[int, float]]()
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _keep(self, mean: Any) -> None:
+        self.curve.append((self.num_timesteps, round(float(mean), 2)))
+
+
+class EpisodesCurve(TheirCurve):
+    """Keeps the mean return of the last 100 episodes."""
+
+    def _on_rollout_end(self) -> None:
+        episodes, step = self.model.ep_info_buffer, self.num_timesteps
+        if episodes and (step % self.length.every == 0 or step >= self.length.env_steps):
+            self._keep(np.mean([episode["r"] for episode in episodes]))
+
+
+class EvaluationsCurve(TheirCurve):
+    """Keeps the mean return of deterministic episodes."""
+
+    def __init__(self, length: Length, env: Any) -> None:
+        super().__init__(length)
+        self.env = env
+
+    def _on_step(self) -> bool:
+        if self.num_timesteps % self.length.every == 0:
+            self._keep(evaluate_policy(self.model, self.env, EVALUATED)[0])
+        return True
+
+
 def train_their_ppo(env_id: str, seed: int, length: Length) -> tuple[Curve, list[float]]:
     """Return the curve of Stable-Baselines3's PPO, and the returns of the evaluation."""
-    from stable_baselines3 import PPO
-    from stable_baselines3.common.callbacks import BaseCallback
-    from stable_baselines3.common.env_util import make_vec_env
-    from stable_baselines3.common.evaluation import evaluate_policy
-    from stable_baselines3.common.vec_env import VecNormalize
-
-    class CurveCallback(BaseCallback):  # type: ignore[misc]  # the package has no types
-        def __init__(self) -> None:
-            super().__init__()
-            self.curve: Curve = []
-
-        def _on_step(self) -> bool:
-            return True
-
-        def _on_rollout_end(self) -> None:
-            episodes, step = self.model.ep_info_buffer, self.num_timesteps
-            if episodes and (step % length.every == 0 or step >= length.env_steps):
-                mean = np.mean([episode["r"] for episode in episodes])
-                self.curve.append((step, round(float(mean), 2)))
-
     env = VecNormalize(make_vec_env(env_id, 1, seed=seed), gamma=0.99)
-    callback = CurveCallback()
-    model = PPO(
+    callback = EpisodesCurve(length)
+    model = stable_baselines3.PPO(
         "MlpPolicy",
         env,
         seed=seed,
@@ -172,26 +194,10 @@ def train_their_ppo(env_id: str, seed: int, length: Length) -> tuple[Curve, list
 
 def train_their_sac(env_id: str, seed: int, length: Length) -> tuple[Curve, list[float]]:
     """Return the curve of Stable-Baselines3's SAC, and the returns of the evaluation."""
-    from rlox_offpolicy.configs import SACConfig
-    from stable_baselines3 import SAC
-    from stable_baselines3.common.callbacks import BaseCallback
-    from stable_baselines3.common.env_util import make_vec_env
-    from stable_baselines3.common.evaluation import evaluate_policy
-
-    class CurveCallback(BaseCallback):  # type: ignore[misc]  # the package has no types
-        def __init__(self) -> None:
-            super().__init__()
-            self.curve: Curve = []
-
-        def _on_step(self) -> bool:
-            if self.num_timesteps % length.every == 0:
-                mean, _ = evaluate_policy(self.model, eval_env, EVALUATED)
-                self.curve.append((self.num_timesteps, round(float(mean), 2)))
-            return True
-
-    config, callback = SACConfig(), CurveCallback()
+    config = SACConfig()
     env, eval_env = make_vec_env(env_id, 1, seed=seed), make_vec_env(env_id, 1, seed=0)
-    model = SAC(
+    callback = EvaluationsCurve(length, eval_env)
+    model = stable_baselines3.SAC(
         "MlpPolicy",
         env,
         seed=seed,
