@@ -17,6 +17,7 @@ from rlox_native.perceptrons import (
     batch_arrays,
     dtype_of,
     report_errors,
+    report_terms,
     require_types,
     sizes_of,
 )
@@ -58,10 +59,7 @@ class NativeActorCriticLearner:
 
     def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
         """Do one of the algorithm's steps; see ``rlox.replay_learners.ReplayLearner``."""
-        terms = self._steps[name](batch, learning_rate)
-        return self._task.steps[name].terms(
-            **{term: torch.as_tensor(value) for term, value in terms.items()}
-        )
+        return report_terms(self._task, name, **self._steps[name](batch, learning_rate))
 
     def gradients(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Return the gradients of the last steps of policy and critics, like their parameters."""

@@ -13,7 +13,7 @@ from rlox.nn import flatten_parameters, standard_normal, uniform
 
 from rlox_native.actor_critic_learner import actor_critic_learner
 from rlox_native.optimizers import Adam
-from rlox_native.perceptrons import batch_arrays
+from rlox_native.perceptrons import batch_arrays, report_terms
 
 if TYPE_CHECKING:
     from rlox.batch import TransitionBatch
@@ -57,10 +57,7 @@ class NativeConservativeLearner:
         if name not in self._steps:
             # Cloning is for the beginning of a training, and torch does it.
             return self._task.steps[name].learn(batch, learning_rate)
-        terms = self._steps[name](batch, learning_rate)
-        return self._task.steps[name].terms(
-            **{term: torch.as_tensor(value) for term, value in terms.items()}
-        )
+        return report_terms(self._task, name, **self._steps[name](batch, learning_rate))
 
     def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
         """Take the steps of the temperature and, with what it has become, of the policy."""

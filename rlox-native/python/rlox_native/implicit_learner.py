@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
-import torch
 from rlox.errors import BackendError
 from rlox.networks import GaussianPolicy, TwinQNetwork, ValueNetwork
 from rlox.nn import flatten_parameters
 
 from rlox_native._native import ImplicitLearner
 from rlox_native.optimizers import Adam
-from rlox_native.perceptrons import batch_arrays, dtype_of, require_types, sizes_of
+from rlox_native.perceptrons import (
+    batch_arrays,
+    dtype_of,
+    report_terms,
+    require_types,
+    sizes_of,
+)
 
 if TYPE_CHECKING:
     from rlox.batch import TransitionBatch
@@ -63,8 +68,7 @@ class NativeImplicitLearner:
             adam.count()
         self._target.lerp_(self._task.parts["critic_optimizer"].parameters, config.tau)
         names = ("value_loss", "q_loss", "policy_loss", "q_value", "weight")
-        values = (torch.tensor(term) for term in terms)
-        return self._task.steps[name].terms(**dict(zip(names, values, strict=True)))
+        return report_terms(self._task, name, **dict(zip(names, terms, strict=True)))
 
     def gradients(self) -> list[npt.NDArray[Any]]:
         """Return the gradients of the last step of value, policy and critics."""

@@ -16,13 +16,25 @@ if TYPE_CHECKING:
     from rlox.batch import TransitionBatch
     from rlox.replay_learners import ReplayTask
 
-__all__ = ["batch_arrays", "dtype_of", "report_errors", "require_types", "sizes_of"]
+__all__ = [
+    "batch_arrays",
+    "dtype_of",
+    "report_errors",
+    "report_terms",
+    "require_types",
+    "sizes_of",
+]
 
 
 def report_errors(task: ReplayTask, errors: npt.NDArray[Any]) -> None:
     """Tell the TD errors of a batch to who asks for them."""
     if task.set_priorities is not None:
         task.set_priorities(torch.from_numpy(errors))
+
+
+def report_terms(task: ReplayTask, step: str, **terms: Any) -> Any:
+    """Return the numbers that a step gave, as the task's own step would."""
+    return task.steps[step].terms(**{name: torch.as_tensor(value) for name, value in terms.items()})
 
 
 def batch_arrays(batch: TransitionBatch) -> dict[str, Any]:

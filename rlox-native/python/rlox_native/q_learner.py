@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
-import torch
 from rlox.errors import BackendError
 from rlox.networks import DiscreteQNetwork, DuelingQNetwork
 from rlox.nn import flatten_parameters
@@ -13,7 +12,7 @@ from torch import nn
 
 from rlox_native._native import QLearner
 from rlox_native.optimizers import Adam
-from rlox_native.perceptrons import batch_arrays, dtype_of, report_errors, sizes_of
+from rlox_native.perceptrons import batch_arrays, dtype_of, report_errors, report_terms, sizes_of
 
 if TYPE_CHECKING:
     from rlox.batch import TransitionBatch
@@ -51,7 +50,7 @@ class NativeQLearner:
         )
         self._adam.count()
         report_errors(self._task, errors)
-        return self._task.steps[name].terms(q_loss=torch.tensor(loss), q_value=torch.tensor(value))
+        return report_terms(self._task, name, q_loss=loss, q_value=value)
 
     def gradients(self) -> npt.NDArray[Any]:
         """Return the clipped gradient of the last step, (P,) like the parameters."""
