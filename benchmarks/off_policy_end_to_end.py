@@ -14,12 +14,12 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import stable_baselines3
 import torch
 from measure import interleave, machine, ratio_summary, summary, write
+from products import Products, network
 from rlox.algorithms import DQN, SAC, TD3
 from rlox.nn import flush_denormals
 
@@ -125,7 +125,7 @@ def where_time_goes(repeats: int = 50) -> tuple[dict[str, float], dict[str, floa
             runs.append((time.perf_counter() - started) * 1e3)
         return summary(runs)["median"]
 
-    multiply = products(obs_dim=3, act_dim=1, hidden=256, batch_size=CONTINUOUS["batch_size"])
+    products = products_of_sac(3, 1, hidden=256, batch_size=CONTINUOUS["batch_size"])
     with flush_denormals():
         with torch.no_grad():
             act = milliseconds(lambda: sac._act(obs))
@@ -135,7 +135,7 @@ def where_time_goes(repeats: int = 50) -> tuple[dict[str, float], dict[str, floa
         # in turn, as their ratio is what counts
         for _ in range(9):
             learn.append(milliseconds(lambda: sac.learner.step("all", batch, 1e-9)))
-            floor.append(milliseconds(multiply))
+            floor.append(milliseconds(products.run))
     learnt, multiplied = summary(learn)["median"], summary(floor)["median"]
     parts = {
         "act": act,
@@ -147,55 +147,22 @@ def where_time_goes(repeats: int = 50) -> tuple[dict[str, float], dict[str, floa
     return parts, ratio_summary(learn, floor)
 
 
-def products(obs_dim: int, act_dim: int, hidden: int, batch_size: int) -> Callable[[], None]:
-    """Return a call of all matrix products of SAC's gradient step, each on operands of its own.
-
-    Eight passes go forwards: the policy's two, the lagging critics' and twice the critics'. The
-    critics go back to their weights, then to their actions, and the policy to its weights. Sixteen
-    of the products are of hidden × hidden weights.
-    """
-    calls: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
-
-    def multiply(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-        out = torch.empty(left.shape[0], right.shape[1])
-        calls.append((left, right, out))
-        return out
-
-    def network(inputs: int, outputs: int) -> list[torch.Tensor]:
-        return [torch.randn(*shape) / 16 for shape in pairwise([inputs, hidden, hidden, outputs])]
-
-    def forward(weights: list[torch.Tensor]) -> list[torch.Tensor]:
-        values = [torch.randn(batch_size, len(weights[0]))]
-        for weight in weights:
-            values.append(multiply(values[-1], weight))
-        return values
-
-    def backward(
-        weights: list[torch.Tensor], values: list[torch.Tensor], *, learns: bool, to_inputs: bool
-    ) -> None:
-        gradient = torch.randn_like(values[-1])
-        for layer in (2, 1, 0):
-            if learns:
-                multiply(values[layer].T, gradient)
-            if layer or to_inputs:
-                gradient = multiply(gradient, weights[layer].T)
-
-    policy = network(obs_dim, 2 * act_dim)
-    critics, lagging = ([network(obs_dim + act_dim, 1) for _ in range(2)] for _ in range(2))
+def products_of_sac(obs_dim: int, act_dim: int, hidden: int, batch_size: int) -> Products:
+    """Return all matrix products of SAC's gradient step, sixteen of them hidden × hidden."""
+    products = Products(batch_size)
+    policy = network(obs_dim, hidden, hidden, 2 * act_dim)
+    critics, lagging = (
+        [network(obs_dim + act_dim, hidden, hidden, 1) for _ in range(2)] for _ in range(2)
+    )
     for weights in (policy, *lagging):
-        forward(weights)
+        products.forward(weights)
     for critic in critics:
-        backward(critic, forward(critic), learns=True, to_inputs=False)
-    values = forward(policy)
+        products.learn(critic)
+    values = products.forward(policy)
     for critic in critics:
-        backward(critic, forward(critic), learns=False, to_inputs=True)
-    backward(policy, values, learns=True, to_inputs=False)
-
-    def run() -> None:
-        for left, right, out in calls:
-            torch.mm(left, right, out=out)
-
-    return run
+        products.backward(critic, products.forward(critic), to_inputs=True)
+    products.backward(policy, values)
+    return products
 
 
 if __name__ == "__main__":

@@ -13,13 +13,13 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import rlox
 import torch
 from measure import interleave, machine, ratio_summary, summary, write
+from products import Products, network
 from rlox_offline.datasets import Dataset
 
 with warnings.catch_warnings():
@@ -39,8 +39,6 @@ POLICY = (OBS_DIM, WIDTH, WIDTH, ACT_DIM)
 GAUSSIAN = (OBS_DIM, WIDTH, WIDTH, 2 * ACT_DIM)
 VALUE = (OBS_DIM, WIDTH, WIDTH, 1)
 CRITIC = (OBS_DIM + ACT_DIM, WIDTH, WIDTH, 1)
-
-Shape = tuple[int, int, int]
 
 
 def main() -> None:
@@ -100,58 +98,39 @@ def ours(name: str, data: dict[str, Any], steps: int) -> Callable[[], Any]:
     return lambda: algorithm.train(steps)
 
 
-def forward(sizes: tuple[int, ...], rows: int = BATCH) -> list[Shape]:
-    """Return the products of rows on their way through a perceptron, (m, k, n) each."""
-    return [(rows, n_in, n_out) for n_in, n_out in pairwise(sizes)]
-
-
-def backward(
-    sizes: tuple[int, ...], rows: int = BATCH, *, weights: bool = True, inputs: bool = False
-) -> list[Shape]:
-    """Return the products of the way back: of gradients of weights, and of layers' inputs."""
-    layers = list(pairwise(sizes))
-    of_weights = [(n_in, rows, n_out) for n_in, n_out in layers] if weights else []
-    return of_weights + [(rows, n_out, n_in) for n_in, n_out in layers[0 if inputs else 1 :]]
-
-
-def learning(sizes: tuple[int, ...], rows: int = BATCH) -> list[Shape]:
-    """Return the products of a regression."""
-    return forward(sizes, rows) + backward(sizes, rows)
-
-
 def floor(name: str, steps: int) -> Callable[[], Any]:
     """Return a run of the matrix products of so many gradient steps, one after the other."""
-    to_actions = forward(CRITIC) + backward(CRITIC, weights=False, inputs=True)
-    two_steps = {
-        "bc": 2 * learning(POLICY),
-        # the policy steps every other time
-        "td3_bc": 2 * (forward(POLICY) + 2 * forward(CRITIC) + 2 * learning(CRITIC))
-        + learning(POLICY)
-        + to_actions,
-        "iql": 2
-        * (
-            2 * forward(CRITIC)
-            + learning(VALUE)
-            + 2 * forward(VALUE)
-            + learning(POLICY)
-            + 2 * learning(CRITIC)
-        ),
-        # 30 actions of each row are judged
-        "cql": 2
-        * (
-            learning(GAUSSIAN)
-            + 2 * to_actions
-            + 3 * forward(GAUSSIAN)
-            + 2 * forward(CRITIC)
-            + 2 * learning(CRITIC, 31 * BATCH)
-        ),
-    }[name]
-    operands = [(torch.randn(m, k), torch.randn(k, n), torch.empty(m, n)) for m, k, n in two_steps]
+    products = Products(BATCH)
+    policy, value = network(*(GAUSSIAN if name == "cql" else POLICY)), network(*VALUE)
+    critics, lagging = ([network(*CRITIC) for _ in range(2)] for _ in range(2))
+    for step in range(2):
+        if name == "bc":
+            products.learn(policy)
+            continue
+        for weights in lagging:
+            products.forward(weights)
+        if name == "iql":
+            products.learn(value)
+            products.forward(value)
+            products.forward(value)
+        else:
+            products.forward(policy)
+        # the policy of TD3+BC steps every other time
+        if name != "td3_bc" or step:
+            products.learn(policy)
+        # up the values of one critic, or of the smaller of two
+        for critic in critics[: {"td3_bc": step, "iql": 0, "cql": 2}[name]]:
+            products.backward(critic, products.forward(critic), to_inputs=True)
+        if name == "cql":
+            products.forward(policy)
+            products.forward(policy)
+        # 30 actions of each row are judged by those of CQL
+        for critic in critics:
+            products.learn(critic, repeats=31 if name == "cql" else 1)
 
     def run() -> None:
         for _ in range(steps // 2):
-            for left, right, out in operands:
-                torch.mm(left, right, out=out)
+            products.run()
 
     return run
 
