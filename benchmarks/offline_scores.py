@@ -1,8 +1,8 @@
 """Scores of the offline algorithms on recorded datasets: rlox and d3rlpy at equal settings.
 
 One run per call, so that several can be made side by side: two layers of 64, minibatches of 128,
-5000 gradient steps, the step sizes that rlox has by default, observations as they are. The datasets
-are SAC's, with names that begin with the env's:
+10,000 gradient steps, the step sizes that rlox has by default, observations normalised, rewards of
+a tenth. The datasets are SAC's, with names that begin with the env's:
 
     rlox dataset record sac --env Pendulum-v1 --config examples/sac-pendulum.yaml
         --total-timesteps 20000 --n-transitions 10000 --to 'datasets/Pendulum-v1-{kind}.npz'
@@ -33,7 +33,8 @@ from rlox_offline.datasets import load_dataset
 
 FOLDER = RESULTS / "offline_scores"
 ALGORITHMS = ("bc", "td3_bc", "iql", "cql")
-HIDDEN, BATCH, STEPS, EPISODES = 64, 128, 5_000, 20
+HIDDEN, BATCH, STEPS, EPISODES = 64, 128, 10_000, 20
+REWARD_SCALE = 0.1
 
 
 def main() -> None:
@@ -51,7 +52,7 @@ def main() -> None:
         summarize()
         return
     torch.set_num_threads(1)
-    dataset = load_dataset(str(arguments.dataset), normalize=False)
+    dataset = load_dataset(str(arguments.dataset))
     env_id, _, kind = arguments.dataset.stem.rpartition("-")
     train = TRAINERS[arguments.contender]
     mean_return = train(arguments.algorithm, dataset, env_id, arguments.seed)
@@ -75,7 +76,10 @@ def main() -> None:
 
 def train_ours(name: str, dataset: Any, env_id: str, seed: int) -> float:
     """Return the mean return of rlox's policy."""
-    algorithm = rlox.make(name, dataset=dataset, hidden=HIDDEN, batch_size=BATCH, seed=seed)
+    options = {} if name == "bc" else {"reward_scale": REWARD_SCALE}
+    algorithm = rlox.make(
+        name, dataset=dataset, hidden=HIDDEN, batch_size=BATCH, seed=seed, **options
+    )
     algorithm.train(STEPS)
     return float(algorithm.evaluate(env_id, n_episodes=EPISODES).mean_return)
 
@@ -98,6 +102,10 @@ def train_theirs(name: str, dataset: Any, env_id: str, seed: int) -> float:
         "action_scaler": d3rlpy.preprocessing.MinMaxActionScaler(
             minimum=dataset.act_low, maximum=dataset.act_high
         ),
+        "observation_scaler": d3rlpy.preprocessing.StandardObservationScaler(
+            mean=dataset.columns["obs"].mean(0), std=dataset.columns["obs"].std(0)
+        ),
+        "reward_scaler": d3rlpy.preprocessing.MultiplyRewardScaler(multiplier=REWARD_SCALE),
     }
     configs: dict[str, Any] = {
         "bc": d3rlpy.algos.BCConfig(

@@ -38,7 +38,7 @@ from torch import Tensor
 
 from rlox_offline.configs import AWACConfig
 from rlox_offline.datasets import open_dataset
-from rlox_offline.losses import advantage_weights, critic_loss, td_target
+from rlox_offline.losses import advantage_weights, critic_loss
 
 __all__ = ["AWAC", "AWACMetrics"]
 
@@ -118,18 +118,19 @@ class AWAC(OfflineAlgorithm):
     def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
         """Take one step of the critics, then one of the policy."""
         cfg: AWACConfig = self.config
+        rows = batch.transitions(cfg.gamma, cfg.reward_scale, cfg.reward_shift)
         with torch.no_grad():
-            next_values = self._value(self.target_critics, batch.next_obs)
-        target = td_target(batch.rewards, batch.terminated, next_values, cfg.gamma)
-        q_values = self.critics(batch.obs, batch.actions)
+            next_values = self._value(self.target_critics, rows.next_obs)
+            target = rows.rewards + rows.discounts * next_values
+        q_values = self.critics(rows.obs, rows.actions)
         loss = critic_loss(q_values, target)
         self.optimizers["critics"].step(loss, cfg.learning_rate)
 
         with torch.no_grad():
-            q_of_data = self.critics(batch.obs, batch.actions).amin(0)
-            advantages = q_of_data - self._value(self.critics, batch.obs)
+            q_of_data = self.critics(rows.obs, rows.actions).amin(0)
+            advantages = q_of_data - self._value(self.critics, rows.obs)
         weights = advantage_weights(advantages, 1 / cfg.awac_lambda, cfg.max_weight)
-        actor_loss = -(weights * self.policy.log_prob(batch.obs, batch.actions)).mean()
+        actor_loss = -(weights * self.policy.log_prob(rows.obs, rows.actions)).mean()
         self.optimizers["policy"].step(actor_loss, cfg.learning_rate)
         polyak_update(self.critics, self.target_critics, cfg.tau)
         return {

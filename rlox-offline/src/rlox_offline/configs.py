@@ -22,6 +22,8 @@ TAU = discount(
     0.005, help="share of the way that target networks go at each update",
     source=f"{FUJIMOTO}, table 3",
 )  # fmt: skip
+REWARD_SCALE = positive(1.0, help="what the dataset's rewards are multiplied by", source="rlox")
+REWARD_SHIFT = option(0.0, unit="scaled reward", help="what is then added to them", source="rlox")
 
 
 class BCConfig(OfflineConfig):
@@ -50,6 +52,8 @@ class TD3BCConfig(OfflineConfig):
     learning_rate: float = LEARNING_RATE
     tau: float = TAU
     gamma: float = GAMMA
+    reward_scale: float = REWARD_SCALE
+    reward_shift: float = REWARD_SHIFT
     policy_delay: int = count(
         2, unit="gradient steps", help="gradient steps of the critics for one of the policy",
         source=f"{FUJIMOTO}, table 3",
@@ -87,6 +91,8 @@ class IQLConfig(OfflineConfig):
     )  # fmt: skip
     tau: float = TAU
     gamma: float = GAMMA
+    reward_scale: float = REWARD_SCALE
+    reward_shift: float = REWARD_SHIFT
     backend: str = BACKEND
 
 
@@ -104,6 +110,8 @@ class AWACConfig(OfflineConfig):
     learning_rate: float = LEARNING_RATE
     tau: float = TAU
     gamma: float = GAMMA
+    reward_scale: float = REWARD_SCALE
+    reward_shift: float = REWARD_SHIFT
 
 
 class CQLConfig(OfflineConfig):
@@ -135,6 +143,8 @@ class CQLConfig(OfflineConfig):
     )  # fmt: skip
     tau: float = TAU
     gamma: float = GAMMA
+    reward_scale: float = REWARD_SCALE
+    reward_shift: float = REWARD_SHIFT
     auto_entropy: bool = flag(
         True, help="whether the entropy's weight is tuned to target_entropy",
         source="Haarnoja et al. 2018",

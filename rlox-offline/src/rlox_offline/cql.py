@@ -187,7 +187,7 @@ class CQL(OfflineAlgorithm):
     def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
         """Take one step of the temperature, the policy, the multiplier and the critics."""
         cfg: CQLConfig = self.config
-        transitions = batch.transitions(cfg.gamma)
+        transitions = batch.transitions(cfg.gamma, cfg.reward_scale, cfg.reward_shift)
         step = "clone" if self.clock.gradient_steps < cfg.bc_steps else "policy"
         policy = self.learner.step(step, transitions, cfg.actor_learning_rate)
         values = self.learner.step("values", transitions, cfg.learning_rate)

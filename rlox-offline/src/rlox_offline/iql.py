@@ -11,8 +11,8 @@ Each gradient step takes a minibatch (s, a, r, s') and, in this order, as the au
 where π and Q already see the new V.
 
 Deviations from the paper:
-    1. none of its scaling of rewards (MuJoCo: by 1000 / (best - worst return); AntMaze: r - 1);
-       scale the dataset's rewards instead, for β is relative to them;
+    1. rewards are as the dataset has them unless ``reward_scale`` and ``reward_shift``, which β is
+       relative to, say otherwise (MuJoCo: by 1000 / (best - worst return); AntMaze: r - 1);
     2. actions are learnt in [-1, 1], to which the dataset's bounds are mapped.
 """
 
@@ -152,7 +152,8 @@ class IQL(OfflineAlgorithm):
 
     def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
         """Take one step of the value, the policy and the critics."""
-        transitions = batch.transitions(self.config.gamma)
+        cfg: IQLConfig = self.config
+        transitions = batch.transitions(cfg.gamma, cfg.reward_scale, cfg.reward_shift)
         terms = self.learner.step("all", transitions, self._actor_learning_rate())
         return {
             "value_loss": terms.value_loss,

@@ -146,7 +146,7 @@ class TD3BC(OfflineAlgorithm):
     def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
         """Take one step of the critics, and every ``policy_delay`` steps one of the policy."""
         cfg: TD3BCConfig = self.config
-        transitions = batch.transitions(cfg.gamma)
+        transitions = batch.transitions(cfg.gamma, cfg.reward_scale, cfg.reward_shift)
         values = self.learner.step("values", transitions, cfg.learning_rate)
         metrics = {"critic_loss": values.q_loss, "mean_q": values.q_value}
         if (self.clock.gradient_steps + 1) % cfg.policy_delay:

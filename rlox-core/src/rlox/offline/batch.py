@@ -34,16 +34,20 @@ class OfflineBatch:
     terminated: Tensor
     """(B,) float32: 1 where the task ended and no value lies beyond, else 0."""
 
-    def transitions(self, gamma: float) -> TransitionBatch:
+    def transitions(
+        self, gamma: float, reward_scale: float = 1.0, reward_shift: float = 0.0
+    ) -> TransitionBatch:
         """Return it as a batch of a replay buffer, all transitions counting alike.
 
         Args:
             gamma: discount γ.
+            reward_scale: what rewards are multiplied by.
+            reward_shift: what is then added to them.
         """
         return TransitionBatch(
             obs=self.obs,
             actions=self.actions,
-            rewards=self.rewards,
+            rewards=reward_scale * self.rewards + reward_shift,
             next_obs=self.next_obs,
             discounts=gamma * (1 - self.terminated),
             weights=self.rewards.new_ones(()),
