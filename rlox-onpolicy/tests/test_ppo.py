@@ -274,8 +274,13 @@ def test_text_observations_are_refused() -> None:
         ),
         (
             {"n_envs": 1, "n_steps": 17, "batch_size": 16},
-            "batch_size 16 leaves one row of the rollout's 17 for the last minibatch, whose "
-            "advantages cannot be standardised; choose a divisor",
+            "batch_size 16 makes a minibatch of one of the rollout's 17 rows, whose advantage "
+            "cannot be standardised; choose a divisor above 1 or turn normalize_advantages off",
+        ),
+        (
+            {"n_envs": 1, "n_steps": 8, "batch_size": 1},
+            "batch_size 1 makes a minibatch of one of the rollout's 8 rows, whose advantage "
+            "cannot be standardised; choose a divisor above 1 or turn normalize_advantages off",
         ),
     ],
 )

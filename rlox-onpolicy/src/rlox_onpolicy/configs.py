@@ -133,10 +133,11 @@ class PPOConfig(Config):
                 f"batch_size {self.batch_size} is no multiple of n_steps {self.n_steps}; the "
                 "minibatches of a recurrent policy are whole sequences"
             )
-        if self.normalize_advantages and rollout % self.batch_size == 1:
+        if self.normalize_advantages and 1 in (self.batch_size, rollout % self.batch_size):
             raise ValueError(
-                f"batch_size {self.batch_size} leaves one row of the rollout's {rollout} for the "
-                "last minibatch, whose advantages cannot be standardised; choose a divisor"
+                f"batch_size {self.batch_size} makes a minibatch of one of the rollout's {rollout} "
+                "rows, whose advantage cannot be standardised; choose a divisor above 1 or turn "
+                "normalize_advantages off"
             )
         return self
 
