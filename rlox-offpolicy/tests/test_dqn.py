@@ -377,7 +377,13 @@ def test_rewards_and_observations_that_are_not_finite_are_refused(value: float) 
             obs, *rest = super().step(action)
             return (obs * value, *rest)
 
+    class Lost(Scripted):
+        def reset(self, **kwargs: Any) -> Any:
+            obs, info = super().reset(**kwargs)
+            return obs * value, info
+
     with pytest.raises(EnvError, match=f"env 0 returned the reward {value}"):
         make(Broken()).train(16)
-    with pytest.raises(EnvError, match="env 0 returned an observation that is not finite"):
-        make(Blind()).train(16)
+    for env in (Blind(), Lost()):
+        with pytest.raises(EnvError, match="env 0 returned an observation that is not finite"):
+            make(env).train(16)

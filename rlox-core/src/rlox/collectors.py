@@ -113,7 +113,8 @@ class RolloutCollector:
 
         Raises:
             ValueError: ``n_steps`` is not positive.
-            EnvError: an env returned a reward that is not finite, or a wrong action mask.
+            EnvError: an env returned an observation or a reward that is not finite, or a wrong
+                action mask.
             SpaceError: the env masks actions and the policy takes no masks.
         """
         if n_steps < 1:

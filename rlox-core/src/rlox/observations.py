@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from rlox.errors import SpaceError
+from rlox.errors import EnvError, SpaceError
 from rlox.spaces import is_nested, leaf_spaces, map_leaves, split
 
-__all__ = ["ObservationRows"]
+__all__ = ["ObservationRows", "require_finite"]
 
 
 class ObservationRows:
@@ -70,6 +70,28 @@ class ObservationRows:
         if single:
             leaves = map_leaves(lambda leaf: leaf[None], leaves)
         return map_leaves(np.array, leaves, self._dtypes), single
+
+
+def require_finite(obs: Any, *, env_axis: int = 0) -> None:
+    """Refuse observations that hold a NaN or an infinity, which would spread through the networks.
+
+    Args:
+        obs: arrays by leaf, of N envs.
+        env_axis: which of their axes counts the envs: 1 of (T, N, *shape).
+
+    Raises:
+        EnvError: one is not finite; the text names its env.
+    """
+
+    def check(leaf: npt.NDArray[Any]) -> None:
+        if leaf.dtype.kind != "f":
+            return
+        finite = np.isfinite(leaf)
+        if not finite.all():
+            i = np.argwhere(~finite)[0][env_axis]
+            raise EnvError(f"env {i} returned an observation that is not finite")
+
+    map_leaves(check, obs)
 
 
 def _dtype(space: gymnasium.Space[Any]) -> type[np.generic]:

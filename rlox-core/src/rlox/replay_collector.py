@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rlox.errors import EnvError, SpaceError
+from rlox.observations import require_finite
 from rlox.protocols import MaskingVecEnv, ReplayBuffer
 from rlox.replay_observations import ReplayObservations
 from rlox.session import EnvSession
-from rlox.spaces import map_leaves
 
 __all__ = ["ReplayCollector"]
 
@@ -70,7 +70,10 @@ class ReplayCollector:
         if not np.isfinite(rewards).all():
             i = int(np.flatnonzero(~np.isfinite(rewards))[0])
             raise EnvError(f"env {i} returned the reward {rewards[i]}; rewards must be finite")
-        map_leaves(_require_finite, step["final_obs"])
+        require_finite(step["final_obs"])
+        ended = step["terminated"] | step["truncated"]
+        if ended.any():
+            require_finite(step["obs"])
         pack = self.observations.pack
         self.buffer.push_batch(
             pack(obs),
@@ -80,7 +83,7 @@ class ReplayCollector:
             step["truncated"],
             pack(step["final_obs"]),
         )
-        self.episode_start = step["terminated"] | step["truncated"]
+        self.episode_start = ended
         self._rewards.append(rewards)
         self._ended.append(self.episode_start)
         self._session.obs = step["obs"]
@@ -111,10 +114,3 @@ class ReplayCollector:
         self.episode_start = started if exact else np.ones_like(started)
         self._rewards, self._ended = [], []
         return exact
-
-
-def _require_finite(leaf: npt.NDArray[Any]) -> None:
-    finite = np.isfinite(leaf)
-    if not finite.all():
-        i = int(np.argwhere(~finite)[0][0])
-        raise EnvError(f"env {i} returned an observation that is not finite")

@@ -13,7 +13,7 @@ from torch import Tensor
 from rlox import kernels
 from rlox.batch import RolloutBatch
 from rlox.errors import EnvError
-from rlox.observations import ObservationRows
+from rlox.observations import ObservationRows, require_finite
 from rlox.protocols import VecEnvStep
 from rlox.rollout_actors import MemoryActor, RolloutActor
 from rlox.spaces import map_leaves
@@ -98,6 +98,9 @@ class Rollout:
         Args:
             step: its observations as the policy sees them.
             scaled_rewards: (N,) to estimate advantages from; none: the rewards.
+
+        Raises:
+            EnvError: an observation that a value is bootstrapped from is not finite.
         """
         t = self._taken
         self._rewards[t] = step["rewards"]
@@ -106,6 +109,7 @@ class Rollout:
         self._terminated[t] = step["terminated"]
         self._truncated[t] = cut = step["truncated"]
         if cut.any():
+            require_finite(step["final_obs"])
             final_obs = map_leaves(lambda leaf: leaf[cut], step["final_obs"])
             self._actor.cut(self._tensors(final_obs), cut)
         self._actor.end_episodes(self._terminated[t] | cut)
@@ -120,13 +124,15 @@ class Rollout:
             gae_lambda: trace decay λ in [0, 1].
 
         Raises:
-            EnvError: a reward is not finite.
+            EnvError: a reward or an observation is not finite.
         """
         if not np.isfinite(self._rewards).all():
             t, i = np.argwhere(~np.isfinite(self._rewards))[0]
             raise EnvError(
                 f"env {i} returned the reward {self._rewards[t, i]}; rewards must be finite"
             )
+        require_finite(self._obs_arrays, env_axis=1)
+        require_finite(next_obs)
         obs = map_leaves(lambda leaf: leaf.flatten(0, 1).to(self._device), self._obs)
         values, cut_values, next_values = self._actor.values(obs, self._tensors(next_obs))
         final_values = np.zeros(self._shape, np.float32)

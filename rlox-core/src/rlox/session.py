@@ -10,6 +10,7 @@ import numpy as np
 from rlox.envs import fixed_env_count, make_vec_env
 from rlox.episodes import EpisodeStatistics
 from rlox.gym_vec_env import Vectorization
+from rlox.observations import require_finite
 from rlox.protocols import StatefulVecEnv
 from rlox.seeding import SeedStreams
 from rlox.spaces import map_leaves
@@ -63,7 +64,9 @@ class EnvSession:
     def obs(self) -> Any:
         """Observations to act on, as in ``VecEnvStep``; the first look resets the envs."""
         if self._obs is None:
-            self._obs = self.env.reset_all(self._seeds)
+            obs = self.env.reset_all(self._seeds)
+            require_finite(obs)
+            self._obs = obs
         return self._obs
 
     @obs.setter

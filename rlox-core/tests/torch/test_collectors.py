@@ -300,6 +300,48 @@ def test_reward_that_is_not_finite_is_an_error(reward: float) -> None:
         collector.collect(policy, 2)
 
 
+class Broken(gymnasium.Env[Any, Any]):
+    """Lasts three steps and returns one NaN: after ``at`` steps, or in place of a start.
+
+    Args:
+        at: how many steps of the first episode come before it; 4: the second episode's start.
+    """
+
+    observation_space = spaces.Box(-1, 1, (2,))
+    action_space = spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, at: int) -> None:
+        self.at, self.seen = at, -1
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Begin."""
+        self.taken = 0
+        return self.look(), {}
+
+    def step(self, action: Any) -> Any:
+        """Cut the episode after three steps."""
+        self.taken += 1
+        return self.look(), 1.0, False, self.taken == 3, {}
+
+    def look(self) -> Any:
+        """Return the next observation."""
+        self.seen += 1
+        return np.array([0.0, np.nan if self.seen == self.at else 0.5], np.float32)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("at", range(7))
+def test_observation_that_is_not_finite_is_an_error(at: int, normalize: bool) -> None:
+    """At an episode's start, within it, at its cut end and after the rollout's last step alike."""
+    policy: Any = Far()
+    envs = [lambda: Broken(99), lambda: Broken(at)]
+    collector = RolloutCollector(SyncVectorEnv(envs), normalize_observations=normalize)
+    with pytest.raises(EnvError, match=r"^env 1 returned an observation that is not finite$"):
+        collector.collect(policy, 5)
+    if collector.preprocessor is not None:
+        assert np.isfinite(collector.preprocessor.moments[""].mean).all()
+
+
 @pytest.mark.parametrize("n_steps", [0, -1])
 def test_rollout_needs_steps(scripted: ModuleType, n_steps: int) -> None:
     """An empty rollout has no advantages."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from rlox.errors import ConfigError
-from rlox.observations import ObservationRows
+from rlox.observations import ObservationRows, require_finite
 from rlox.preprocessing.frames import FrameStack
 from rlox.preprocessing.moments import CLIP, EPSILON, Moments
 from rlox.protocols import VecEnvStep
@@ -77,8 +77,13 @@ class Preprocessor:
         Args:
             before: what was seen before the step.
             step: as the envs gave it.
+
+        Raises:
+            EnvError: an observation to normalise is not finite.
         """
         self._update(step["obs"])
+        if self.moments and step["final_obs"] is not step["obs"]:
+            require_finite(step["final_obs"])
         seen = final = self.follow(before, step["final_obs"])
         ended = step["terminated"] | step["truncated"]
         if ended.any():
@@ -134,6 +139,8 @@ class Preprocessor:
             moments.load_state_dict(state[name])
 
     def _update(self, obs: Any) -> None:
+        if self.moments:
+            require_finite(obs)  # the moments never forget a NaN
         for name, moments in self.moments.items():
             moments.update(obs[name] if isinstance(obs, dict) else obs)
 
