@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -13,6 +14,13 @@ from hypothesis import strategies as st
 from rlox.callbacks import Callback, EarlyStoppingCallback, EvalCallback
 
 NAN = math.nan
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What an iteration without episodes reports."""
+
+    loss: float
 
 
 def iterations_until_stop(callback: EarlyStoppingCallback, rows: list[dict[str, float]]) -> int:
@@ -177,6 +185,14 @@ def test_nothing_to_watch_is_told(counting: ModuleType) -> None:
     algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[callback])
     with pytest.warns(UserWarning, match="saw no evaluation in this training; add an EvalCallback"):
         algorithm.train(8)
+
+
+def test_an_algorithm_without_returns_is_told(counting: ModuleType) -> None:
+    """One that learns from a dataset reports losses alone."""
+    algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[EarlyStoppingCallback()])
+    algorithm.iterate = lambda hooks: hooks.env_step(8) or Losses(0.5)
+    with pytest.warns(UserWarning, match="saw no return in this training; watch evaluations"):
+        assert algorithm.train(8)["loss"] == 0.5
 
 
 @pytest.mark.parametrize(

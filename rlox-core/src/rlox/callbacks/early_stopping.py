@@ -17,6 +17,12 @@ Monitor = Literal["train", "eval"]
 """Whose mean return is watched: that of the training's last 100 finished episodes, told once an
 iteration, or that of evaluations."""
 
+NOTHING_WATCHED = {
+    "train": "return in this training; watch evaluations instead, with monitor='eval' and an "
+    "EvalCallback",
+    "eval": "evaluation in this training; add an EvalCallback with a smaller eval_freq",
+}
+
 
 class EarlyStoppingCallback(Callback):
     """Stop when the mean return of finished episodes has not improved for a while.
@@ -74,9 +80,10 @@ class EarlyStoppingCallback(Callback):
         if self.monitor == "train":
             # an algorithm that does not count episodes is taken to have finished one
             episodes = metrics.get("episodes", self._episodes + 1)
-            if episodes != self._episodes and not math.isnan(metrics["mean_reward"]):
+            mean_return = metrics.get("mean_reward", math.nan)
+            if episodes != self._episodes and not math.isnan(mean_return):
                 self._episodes = episodes
-                self._compare(metrics["mean_reward"])
+                self._compare(mean_return)
         if self.waited < self.patience:
             return True
         if self.verbose:
@@ -90,10 +97,10 @@ class EarlyStoppingCallback(Callback):
 
     def on_training_end(self, **kwargs: Any) -> None:
         """Warn if there was nothing to watch."""
-        if self.monitor == "eval" and not self._watched:
+        if not self._watched:
             warnings.warn(
-                "EarlyStoppingCallback(monitor='eval') saw no evaluation in this training; add an "
-                "EvalCallback with a smaller eval_freq",
+                f"EarlyStoppingCallback(monitor='{self.monitor}') saw no "
+                f"{NOTHING_WATCHED[self.monitor]}",
                 stacklevel=2,
             )
 
