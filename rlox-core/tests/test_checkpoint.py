@@ -62,6 +62,24 @@ def test_resumed_run_is_exact(counting: ModuleType, tmp_path: Path) -> None:
     assert restored.clock == algorithm.clock
 
 
+def test_another_seed_goes_on_with_other_draws(counting: ModuleType, tmp_path: Path) -> None:
+    """They are that seed's own, and exact from there on; the same seed changes nothing."""
+    trained(counting, seed=3).save(tmp_path / "c.rlox")
+
+    def go_on(**options: Any) -> Any:
+        algorithm = counting.CountingAlgorithm.from_checkpoint(tmp_path / "c.rlox", **options)
+        algorithm.train(16)
+        return algorithm
+
+    reseeded, other = go_on(seed=7), trained(counting, seed=7)
+    assert go_on(seed=3).draws.tolist() == go_on().draws.tolist() != reseeded.draws.tolist()
+    assert reseeded.draws[2:].tolist() == other.draws.tolist()
+    assert reseeded.config.seed == reseeded.streams.seed == 7
+    reseeded.save(tmp_path / "c.rlox")
+    other.train(16)
+    assert go_on().draws[2:].tolist() == other.draws.tolist()
+
+
 def test_interrupted_training_is_finished(counting: ModuleType, tmp_path: Path) -> None:
     """The target is part of the checkpoint."""
     algorithm = trained(counting)

@@ -179,8 +179,9 @@ class Algorithm(ABC):
             path: the checkpoint.
             env_id: anything the constructor takes as env; none: the id in the checkpoint, if the
                 algorithm needs an env or was made with one.
-            arguments: the constructor's other arguments that are no config options, such as
-                ``policy=``, ``callbacks=`` and ``logger=``.
+            arguments: the constructor's other arguments, such as ``policy=``, ``callbacks=`` and
+                ``logger=``, and options to change. With another ``seed=`` all random streams
+                begin anew; envs that the checkpoint has the state of go on with theirs.
 
         Raises:
             CheckpointError: the file is damaged, foreign, of another algorithm or another env.

@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -280,15 +281,13 @@ def load(
     except _MISFITS as error:
         raise CheckpointError(f"checkpoint '{path}' holds no valid config: {error}") from None
     _require_sizes(config, sum(array.size for array in tensors.values()), path)
-    build: Any = cls
-    if cls.env_required:
-        algorithm = build(env, config=config, **arguments)
-    else:
-        algorithm = build(env=env, config=config, **arguments)
+    build: Any = partial(cls, config=config, **arguments)
+    algorithm = build(env) if cls.env_required else build(env=env)
     try:
         state = manifest["state"]
         algorithm.clock.load_state_dict(state["clock"])
-        algorithm.streams.load_state_dict(state["streams"])
+        if "seed" not in arguments or arguments["seed"] == state["streams"]["seed"]:
+            algorithm.streams.load_state_dict(state["streams"])
         algorithm.load_state_dict(state["algorithm"])
         algorithm.callbacks.load_state_dict(state["callbacks"])
     except _MISFITS as error:
