@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from rlox import checkpoint
+from rlox.cli.sweep import parse_sets
 
 TRAIN = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2")
 
@@ -167,6 +168,23 @@ def test_wrong_sweep_is_one_line_before_any_work(
     assert result.err.count("\n") == 1
     assert message in result.err
     assert list(Path.cwd().iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("listed", "values"),
+    [
+        ("1e-3,3e-4", ["1e-3", "3e-4"]),
+        ("1e-3, linear(3e-4, 0),0.1", ["1e-3", "linear(3e-4, 0)", "0.1"]),
+        (
+            "{kind: piecewise, points: [[0, 1e-3], [500, 0]]},{kind: linear, start: 1, end: 0}",
+            ["{kind: piecewise, points: [[0, 1e-3], [500, 0]]}",
+             "{kind: linear, start: 1, end: 0}"],
+        ),
+    ],
+)  # fmt: skip
+def test_commas_in_brackets_are_part_of_a_value(listed: str, values: list[str]) -> None:
+    """However deep: schedules are values too."""
+    assert parse_sets([f"rate={listed}"]) == tuple({"rate": value} for value in values)
 
 
 def test_damaged_sweep_is_told(run: Callable[..., Any]) -> None:

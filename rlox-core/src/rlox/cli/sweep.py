@@ -135,7 +135,7 @@ def parse_sets(texts: Sequence[str]) -> tuple[dict[str, str], ...]:
     for text in texts:
         name, equals, listed = text.partition("=")
         name = name.strip().replace("-", "_")
-        found = [value.strip() for value in re.split(r",(?![^(\[{]*[)\]}])", listed)]
+        found = [value.strip() for value in _split(listed)]
         if not (name and equals and all(found)):
             raise ConfigError(
                 f"--sweep must look like learning_rate=1e-3,3e-4, an option and its values, "
@@ -145,6 +145,18 @@ def parse_sets(texts: Sequence[str]) -> tuple[dict[str, str], ...]:
             raise ConfigError(f"--sweep names an option or a value twice in {text!r}")
         values[name] = found
     return tuple(dict(zip(values, each, strict=True)) for each in product(*values.values()))
+
+
+def _split(text: str) -> list[str]:
+    """Return what stands between the commas of a text that are in no brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth < 1:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
 
 
 def set_name(settings: Settings) -> str:
