@@ -156,3 +156,5 @@ def test_normalized_score_is_0_for_random_and_100_for_the_expert() -> None:
     assert result.normalized_score(-150.0, 50.0) == 50.0
     with pytest.raises(ValueError, match=r"random and the expert return are both 1\.0"):
         result.normalized_score(1.0, 1.0)
+    with pytest.raises(ValueError, match="pass random_return= and expert_return="):
+        result.normalized_score()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import rlox
 import torch
-from rlox.errors import ConfigError, DatasetError, EnvError
+from rlox.errors import ConfigError, DatasetError, EnvError, SpaceError
 from rlox_offline.bc import BC
 from rlox_offline.datasets import Dataset
 from torch import nn
@@ -87,6 +87,31 @@ def test_evaluation_needs_an_env() -> None:
     ]
 
 
+def test_an_env_that_does_not_fit_the_dataset_is_refused() -> None:
+    """Before the training; more discrete actions than were recorded are none the worse."""
+    dataset = Dataset(data.columns(act_dim=1), act_low=-2.0, act_high=2.0)
+    for wrong in ("CartPole-v1", "MountainCarContinuous-v0"):
+        with pytest.raises(SpaceError, match=r"shape \(3,\) .* but the env has observations in"):
+            BC(dataset, env=wrong)
+        with pytest.raises(SpaceError, match="but the env"):
+            BC(dataset, hidden=8).evaluate(wrong)
+    columns = data.columns(obs_dim=4)
+    columns["actions"] = np.zeros(120, np.int64)
+    options = {"continuous": False, "hidden": 8}
+    bc = BC(Dataset(columns), env="CartPole-v1", act_dim=1, **options)
+    assert bc.evaluate(n_episodes=1).lengths[0] > 0
+    with pytest.raises(SpaceError, match=r"actions in Discrete\(3\), but the env"):
+        BC(Dataset(columns, n_actions=3), env="CartPole-v1", **options)
+
+
+def test_evaluation_knows_the_reference_returns_of_the_dataset() -> None:
+    """Scores need no arguments then."""
+    returns = {"random_return": -1_230.0, "expert_return": -170.0}
+    dataset = Dataset(data.columns(act_dim=1), act_low=-2.0, act_high=2.0, **returns)
+    result = BC(dataset, env="Pendulum-v1", hidden=8, seed=0).evaluate(n_episodes=2)
+    assert result.normalized_score() == result.normalized_score(-1_230.0, -170.0)
+
+
 @pytest.mark.parametrize(
     ("make", "options", "reason"),
     [
@@ -100,6 +125,31 @@ def test_contradictions_are_refused(make: object, options: dict[str, object], re
     """Before any work, with the remedy."""
     with pytest.raises((ConfigError, DatasetError), match=reason):
         rlox.make("bc", dataset=make(), **options)
+
+
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [(0, "n_gradient_steps must be at least 1, got 0"), (None, "finish; pass n_gradient_steps")],
+)
+def test_wrong_numbers_of_steps_are_named_as_the_argument_is(steps: object, reason: str) -> None:
+    """It is not total_timesteps here."""
+    with pytest.raises(ValueError, match=reason):
+        BC(data.continuous()).train(steps)
+
+
+@pytest.mark.parametrize("no_dataset", [[1, 2, 3], data.columns()])
+def test_what_is_no_dataset_is_refused(no_dataset: object) -> None:
+    """The error says how to make one."""
+    with pytest.raises(DatasetError, match=r"Dataset\(columns\) makes one of arrays"):
+        BC(no_dataset)
+
+
+def test_own_bounds_that_leave_no_choice_are_refused() -> None:
+    """To map them to [-1, 1] gives no number."""
+    dataset = OwnDataset()
+    dataset.act_low, dataset.act_high = np.array([1.0]), np.array([1.0])
+    with pytest.raises(DatasetError, match="act_low must be below act_high in every dimension"):
+        BC(dataset)
 
 
 def test_another_dataset_is_refused_when_resuming(tmp_path: Path) -> None:

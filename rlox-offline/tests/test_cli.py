@@ -135,6 +135,9 @@ def test_train_learns_from_a_dataset(run: Callable[..., Result], recorded: str) 
     }  # fmt: skip
     evaluated = run("eval", "run", "--episodes", 2, "--json")
     assert json.loads(evaluated.out)["gradient_steps"] == 40
+    wrong = run("eval", "run", "--env", "CartPole-v1")
+    assert (wrong.code, wrong.err.count("\n")) == (2, 1)
+    assert "but the env has observations in" in wrong.err
 
 
 def test_an_interrupted_run_is_finished_from_its_dataset(

@@ -39,6 +39,10 @@ class EvaluationResult:
     """(n_episodes,)"""
     lengths: npt.NDArray[np.int64]
     """(n_episodes,) in env steps."""
+    random_return: float | None = None
+    """Mean return of a random policy, where the dataset that was learnt from knows it."""
+    expert_return: float | None = None
+    """Mean return of an expert, likewise."""
 
     @property
     def mean_return(self) -> float:
@@ -50,22 +54,31 @@ class EvaluationResult:
         """Population standard deviation over the episodes."""
         return float(self.returns.std())
 
-    def normalized_score(self, random_return: float, expert_return: float) -> float:
+    def normalized_score(
+        self, random_return: float | None = None, expert_return: float | None = None
+    ) -> float:
         """Return 100 · (mean - random) / (expert - random), by which tasks compare.
 
         Args:
-            random_return: mean return of a random policy.
-            expert_return: mean return of an expert.
+            random_return: mean return of a random policy; none: :attr:`random_return`.
+            expert_return: mean return of an expert; none: :attr:`expert_return`.
 
         Raises:
-            ValueError: both are the same.
+            ValueError: one is unknown, or both are the same.
 
         Source:
             Fu et al. 2020, "D4RL: datasets for deep data-driven reinforcement learning", sec. 5.
         """
-        if random_return == expert_return:
-            raise ValueError(f"the random and the expert return are both {random_return}")
-        return 100 * (self.mean_return - random_return) / (expert_return - random_return)
+        random = self.random_return if random_return is None else random_return
+        expert = self.expert_return if expert_return is None else expert_return
+        if random is None or expert is None:
+            raise ValueError(
+                "a normalised score needs the mean returns of a random policy and of an expert; "
+                "pass random_return= and expert_return="
+            )
+        if random == expert:
+            raise ValueError(f"the random and the expert return are both {random}")
+        return 100 * (self.mean_return - random) / (expert - random)
 
 
 def evaluate(

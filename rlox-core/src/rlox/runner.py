@@ -97,11 +97,12 @@ class Hooks:
 def run(algorithm: Algorithm, total_timesteps: int | None) -> dict[str, float]:
     """Train ``algorithm``; see :meth:`rlox.Algorithm.train`."""
     clock = algorithm.clock
+    argument = "total_timesteps" if clock.unit == "env_steps" else "n_gradient_steps"
     if total_timesteps is None:
         if not clock.remaining:
-            raise ValueError("there is no interrupted training to finish; pass total_timesteps")
+            raise ValueError(f"there is no interrupted training to finish; pass {argument}")
     else:
-        clock.extend(require_integer("total_timesteps", total_timesteps, at_least=1))
+        clock.extend(require_integer(argument, total_timesteps, at_least=1))
     metrics: dict[str, float] = {"mean_reward": float("nan")}
     logger = algorithm.logger
     hooks = Hooks(algorithm)

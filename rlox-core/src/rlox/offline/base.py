@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.clock import StepUnit
 from rlox.errors import ConfigError
+from rlox.evaluation import EvaluationResult
 from rlox.logging import LoggerCallback
 from rlox.nn import FlatOptimizer, find_device, load_module_state, module_state, torch_threads
 from rlox.offline.batch import OfflineBatch, Scaling
@@ -28,9 +30,10 @@ from rlox.offline.config import OfflineConfig
 from rlox.offline.dataset import (
     OfflineDataset,
     action_bounds,
-    action_space_of,
     check_actions,
+    check_env,
     check_rows,
+    spaces_of,
 )
 from rlox.runner import Hooks
 
@@ -56,6 +59,7 @@ class OfflineAlgorithm(Algorithm):
     Raises:
         ConfigError: a size contradicts the dataset's, or is missing.
         DatasetError: the dataset cannot be learnt from.
+        SpaceError: the env's observations or actions are not the dataset's.
     """
 
     step_unit: ClassVar[StepUnit] = "gradient_steps"
@@ -85,8 +89,8 @@ class OfflineAlgorithm(Algorithm):
         logger: LoggerCallback | None = None,
     ) -> None:
         rows = None if dataset is None else check_rows(dataset, continuous)
-        env_space = action_space_of(env)
-        n_actions = getattr(dataset, "n_actions", None) or getattr(env_space, "n", None)
+        env_obs, env_actions = (None, None) if env is None else spaces_of(env)
+        n_actions = getattr(dataset, "n_actions", None) or getattr(env_actions, "n", None)
         config = _with_sizes(config, rows, n_actions)
         super().__init__(env, config=config, callbacks=callbacks, logger=logger)
         cfg: OfflineConfig = self.config
@@ -96,7 +100,7 @@ class OfflineAlgorithm(Algorithm):
         self.continuous = continuous
         self.device = find_device(cfg.device)
         mean, std = getattr(dataset, "obs_mean", None), getattr(dataset, "obs_std", None)
-        low, high = action_bounds(dataset, env_space, cfg.act_high, cfg.act_dim)
+        low, high = action_bounds(dataset, env_actions, cfg.act_high, cfg.act_dim)
         self.scaling = Scaling(
             np.zeros(cfg.obs_dim) if mean is None else mean,
             np.ones(cfg.obs_dim) if std is None else std,
@@ -104,6 +108,8 @@ class OfflineAlgorithm(Algorithm):
             high,
             self.device,
         )
+        if env_obs is not None and env_actions is not None:
+            check_env(env_obs, env_actions, self.observation_space, self.action_space)
         if rows is not None:
             check_actions(rows["actions"], self.action_space)
 
@@ -142,6 +148,33 @@ class OfflineAlgorithm(Algorithm):
         if self.dataset is None:
             raise ConfigError(f"'{self.name}' was made without a dataset; pass one as dataset=")
         return super().train(n_gradient_steps)
+
+    def evaluate(
+        self,
+        env: Any = None,
+        *,
+        n_episodes: int = 10,
+        deterministic: bool = True,
+        seed: int | None = None,
+    ) -> EvaluationResult:
+        """Run episodes without learning; see :func:`rlox.evaluation.evaluate`.
+
+        The result knows the dataset's ``random_return`` and ``expert_return`` where it has them.
+
+        Raises:
+            EnvError: there is no env to run them in.
+            SpaceError: the env's observations or actions are not the dataset's.
+        """
+        if env is not None:
+            check_env(*spaces_of(env), self.observation_space, self.action_space)
+        result = super().evaluate(
+            env, n_episodes=n_episodes, deterministic=deterministic, seed=seed
+        )
+        return replace(
+            result,
+            random_return=getattr(self.dataset, "random_return", None),
+            expert_return=getattr(self.dataset, "expert_return", None),
+        )
 
     def iterate(self, hooks: Hooks) -> Any:
         """Take up to ``steps_per_iteration`` gradient steps and return their mean metrics."""

@@ -11,14 +11,16 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from rlox.envs import fixed_env_count, make_vec_env
-from rlox.errors import DatasetError
+from rlox.errors import DatasetError, SpaceError
 
 __all__ = [
     "OfflineDataset",
     "action_bounds",
-    "action_space_of",
     "check_actions",
+    "check_env",
     "check_rows",
+    "require_bounds",
+    "spaces_of",
 ]
 
 SHAPES = {
@@ -65,8 +67,14 @@ def check_rows(dataset: OfflineDataset, continuous: bool) -> Mapping[str, npt.ND
         continuous: whether actions are to be floats, else integers.
 
     Raises:
-        DatasetError: a column is missing, has the wrong shape or type, or holds what is not finite.
+        DatasetError: it is no dataset, or a column is missing, has the wrong shape or type, or
+            holds what is not finite.
     """
+    if not (hasattr(dataset, "sample") and hasattr(dataset, "__len__")):
+        raise DatasetError(
+            f"a dataset has sample(batch_size, seed) and a length, got {type(dataset).__name__}; "
+            "rlox_offline.datasets.Dataset(columns) makes one of arrays"
+        )
     n = min(len(dataset), CHECKED_ROWS)
     if n < 1:
         raise DatasetError("the dataset holds no transitions")
@@ -102,6 +110,9 @@ def action_bounds(
 
     They are ``act_high`` if it is given, else the dataset's, else those of the env's action space,
     else 1; infinite ones do not count.
+
+    Raises:
+        DatasetError: see :func:`require_bounds`.
     """
     bounds: list[tuple[Any, Any]] = [(-1.0, 1.0)]
     if isinstance(env_space, spaces.Box) and env_space.shape == (act_dim,):
@@ -114,10 +125,31 @@ def action_bounds(
         for low, high in reversed(bounds)
         if low is not None and high is not None and np.isfinite([low, high]).all()
     )
-    return (
-        np.broadcast_to(np.asarray(low, np.float32), (act_dim,)),
-        np.broadcast_to(np.asarray(high, np.float32), (act_dim,)),
-    )
+    return require_bounds(low, high, act_dim)
+
+
+def require_bounds(
+    low: npt.ArrayLike, high: npt.ArrayLike, act_dim: int
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return bounds of continuous actions, each broadcast to (act_dim,).
+
+    Raises:
+        DatasetError: they have another shape, or a dimension leaves no choice.
+    """
+    shape = (act_dim,)
+    try:
+        lower = np.broadcast_to(np.asarray(low, np.float32), shape)
+        upper = np.broadcast_to(np.asarray(high, np.float32), shape)
+    except (TypeError, ValueError):
+        raise DatasetError(
+            f"act_low and act_high must be numbers or have shape {shape}, got {low!r} and {high!r}"
+        ) from None
+    if not (lower < upper).all():
+        raise DatasetError(
+            f"act_low must be below act_high in every dimension, got {lower} and {upper}; "
+            "leave out a dimension in which there is no choice"
+        )
+    return lower, upper
 
 
 def check_actions(actions: npt.NDArray[Any], space: spaces.Box | spaces.Discrete) -> None:
@@ -139,12 +171,39 @@ def check_actions(actions: npt.NDArray[Any], space: spaces.Box | spaces.Discrete
         )
 
 
-def action_space_of(env: Any) -> gymnasium.Space[Any] | None:
-    """Return the action space of one env of whatever a user passes as env; none of none."""
-    if env is None:
-        return None
+def spaces_of(env: Any) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
+    """Return the spaces of observations and actions of one env of whatever a user passes as env."""
     vec_env = make_vec_env(env)
-    space: gymnasium.Space[Any] = vec_env.action_space
     if fixed_env_count(env) is None:
         vec_env.close()
-    return space
+    return vec_env.observation_space, vec_env.action_space
+
+
+def check_env(
+    env_observations: gymnasium.Space[Any],
+    env_actions: gymnasium.Space[Any],
+    observations: spaces.Box,
+    actions: spaces.Box | spaces.Discrete,
+) -> None:
+    """Refuse an env in which what was learnt from a dataset cannot act.
+
+    Args:
+        env_observations: of one env.
+        env_actions: of one env; it may have more discrete actions than the dataset.
+        observations: the dataset's.
+        actions: the dataset's.
+
+    Raises:
+        SpaceError: the spaces differ in kind or size.
+    """
+    if isinstance(actions, spaces.Discrete):
+        fits = isinstance(env_actions, spaces.Discrete) and env_actions.start == 0
+        fits = fits and actions.n <= env_actions.n  # type: ignore[attr-defined]
+    else:
+        fits = isinstance(env_actions, spaces.Box) and env_actions.shape == actions.shape
+    if not fits or env_observations.shape != observations.shape:
+        raise SpaceError(
+            f"the dataset has observations of shape {observations.shape} and actions in {actions}, "
+            f"but the env has observations in {env_observations} and actions in {env_actions}; "
+            "pass the env that the dataset comes from"
+        )
