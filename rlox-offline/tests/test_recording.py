@@ -6,8 +6,8 @@ import gymnasium
 import numpy as np
 import pytest
 import rlox
-from rlox.errors import DatasetError, SpaceError
-from rlox_offline.datasets import KINDS, RecordingVecEnv, record, record_sets
+from rlox.errors import ConfigError, DatasetError, SpaceError
+from rlox_offline.datasets import KINDS, RecordingVecEnv, record, record_sets, recording
 
 pytest.importorskip("rlox_onpolicy")
 
@@ -30,6 +30,14 @@ class Walk(gymnasium.Env):
         end = self.steps == 4
         obs = np.array([100.0 + self.steps], np.float32)
         return obs, float(action[0]), end and not self.truncates, end and self.truncates, {}
+
+
+class Flat(Walk):
+    """Rewards every action alike."""
+
+    def step(self, action):
+        obs, _, *rest = super().step(action)
+        return obs, 1.0, *rest
 
 
 @pytest.mark.parametrize("truncates", [False, True])
@@ -79,6 +87,58 @@ def test_an_algorithm_trains_on_a_recording_env() -> None:
     assert len(env.dataset(100)) == 100
 
 
+def test_blocks_of_steps_come_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever their size, and wherever a reset cuts the episodes."""
+    recorded = []
+    for block in (4096, 3):
+        monkeypatch.setattr(recording, "BLOCK_STEPS", block)
+        env = RecordingVecEnv(Walk, 2)
+        for _ in range(2):
+            env.reset_all(0)
+            for i in range(6):
+                env.step_all(np.full((2, 1), i / 6))
+        recorded += [env.dataset(), env.dataset(12)]
+    assert recorded[0].episode_lengths.tolist() == [4, 2, 4, 2] * 2
+    assert recorded[1].episode_lengths.tolist() == [4, 2] * 2
+    for whole, parts in zip(recorded[:2], recorded[2:], strict=True):
+        for name, column in whole.columns.items():
+            np.testing.assert_array_equal(column, parts.columns[name])
+
+
+def test_what_is_known_wins_and_an_env_of_ones_own_stays_open() -> None:
+    """As rlox.evaluate leaves it open."""
+
+    class Closing(Walk):
+        closed = False
+
+        def close(self):
+            self.closed = True
+
+    env = Closing()
+    assert record(None, env, 5, env_id="Walk-v0").env_id == "Walk-v0"
+    assert not env.closed
+    made = []
+    record(None, lambda: made.append(Closing()) or made[0], 5)
+    assert made[0].closed
+
+
+def test_observations_of_bytes_are_recorded() -> None:
+    """Not normalised, as integers cannot be."""
+
+    class Bytes(Walk):
+        observation_space = gymnasium.spaces.Box(0, 255, (1,), np.uint8)
+
+        def reset(self, *, seed=None, options=None):
+            return super().reset()[0].astype(np.uint8), {}
+
+        def step(self, action):
+            obs, *rest = super().step(action)
+            return obs.astype(np.uint8), *rest
+
+    dataset = record(None, Bytes, 8)
+    assert dataset.sample(4, seed=0)["obs"].dtype == np.uint8
+
+
 def test_nothing_recorded_and_unrecordable_spaces_are_refused() -> None:
     """The errors name what was expected."""
     with pytest.raises(DatasetError, match="nothing was recorded"):
@@ -91,6 +151,12 @@ def test_nothing_recorded_and_unrecordable_spaces_are_refused() -> None:
 
     with pytest.raises(SpaceError, match="actions must be of a one-dimensional Box"):
         record(None, Many, 5)
+
+    class Unbounded(Walk):
+        action_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,))
+
+    with pytest.raises(SpaceError, match="random actions are drawn from a bounded space"):
+        record(None, Unbounded, 5)
 
 
 def test_sets_go_from_random_to_expert() -> None:
@@ -111,3 +177,24 @@ def test_sets_go_from_random_to_expert() -> None:
     assert means["random"] < means["expert"]
     assert len(sets["replay"]) % (12_800 // 20) == 0
     assert all(len(sets[kind]) == 1_000 for kind in ("random", "medium", "expert"))
+
+
+def test_a_training_that_learns_nothing_leaves_what_was_recorded() -> None:
+    """Random actions and all that the training saw, under the seed of the options."""
+    options = {"n_envs": 2, "n_steps": 16, "batch_size": 16, "n_epochs": 1, "seed": 3}
+    gymnasium.register("rlox/Flat-v0", Flat)
+    sets = record_sets(
+        "ppo", "rlox/Flat-v0", total_timesteps=64, n_transitions=20, n_episodes=2, options=options
+    )
+    found = [next(sets), next(sets)]
+    with pytest.raises(DatasetError, match=r"no policy of the training is better than random"):
+        next(sets)
+    assert [(kind, len(dataset)) for kind, dataset in found] == [("random", 20), ("replay", 64)]
+    again = record(None, "rlox/Flat-v0", 20, seed=3)
+    np.testing.assert_array_equal(found[0][1].columns["actions"], again.columns["actions"])
+
+
+def test_sets_need_an_algorithm_that_learns_in_an_env() -> None:
+    """Others have none to record."""
+    with pytest.raises(ConfigError, match="learn in an env, not 'iql'"):
+        next(record_sets("iql", "Pendulum-v1", total_timesteps=100))

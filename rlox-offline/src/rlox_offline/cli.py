@@ -113,7 +113,10 @@ def record(
         Path | None,
         typer.Option(help="YAML or JSON file with options of the algorithm", metavar="FILE"),
     ] = None,
-    seed: Annotated[int, typer.Option(help="fixes everything", min=0)] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="fixes everything; left out: the config's, or 0", min=0, metavar="SEED"),
+    ] = None,
 ) -> None:
     """Train an algorithm and record datasets, from random actions to the best policy."""
     from rlox_offline.datasets import record_sets

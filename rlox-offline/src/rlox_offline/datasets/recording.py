@@ -9,17 +9,19 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
-from rlox.envs import env_id_of, make_vec_env
+from rlox.envs import env_id_of, fixed_env_count, make_vec_env
 from rlox.errors import DatasetError, SpaceError
 from rlox.evaluation import Predictor
 from rlox.protocols import VecEnv, VecEnvStep
 from rlox.seeding import SeedStreams
 
+from rlox_offline.datasets.columns import Columns
 from rlox_offline.datasets.dataset import Dataset
 
 __all__ = ["RandomPolicy", "RecordingVecEnv", "record"]
 
-COLUMNS = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated")
+BLOCK_STEPS = 4096
+"""Vector steps that are kept in arrays of one allocation."""
 
 
 class RecordingVecEnv:
@@ -38,7 +40,7 @@ class RecordingVecEnv:
         self.env_id = env_id_of(env)
         self._env: VecEnv = make_vec_env(env, n_envs=n_envs)
         _require_recordable(self._env)
-        self._steps: list[dict[str, npt.NDArray[Any]]] = []
+        self._steps = _Steps()
         self._obs: npt.NDArray[Any] | None = None
 
     @property
@@ -63,8 +65,7 @@ class RecordingVecEnv:
 
     def reset_all(self, seed: int | Sequence[int] | None = None) -> npt.NDArray[Any]:
         """Reset all envs; the episodes that were under way are cut."""
-        if self._steps:
-            self._steps[-1]["truncated"] |= ~self._steps[-1]["terminated"]
+        self._steps.cut()
         first: npt.NDArray[Any] = np.array(self._env.reset_all(seed))
         self._obs = first
         return np.array(first)
@@ -73,9 +74,16 @@ class RecordingVecEnv:
         """Step all envs and keep the transitions."""
         assert self._obs is not None
         obs, step = self._obs, self._env.step_all(actions)
-        found: dict[str, Any] = {**step, "obs": obs, "actions": actions}
-        found["next_obs"] = step["final_obs"]
-        self._steps.append({name: np.array(found[name]) for name in COLUMNS})
+        self._steps.append(
+            {
+                "obs": obs,
+                "actions": np.asarray(actions, self.action_space.dtype),
+                "rewards": step["rewards"],
+                "next_obs": step["final_obs"],
+                "terminated": step["terminated"],
+                "truncated": step["truncated"],
+            }
+        )
         self._obs = np.array(step["obs"])
         return step
 
@@ -93,15 +101,11 @@ class RecordingVecEnv:
         Raises:
             DatasetError: nothing was recorded.
         """
-        count = len(self._steps) if n_transitions is None else -(-n_transitions // self.n_envs)
-        steps = self._steps[:count]
-        if not steps:
+        if not len(self._steps):
             raise DatasetError("nothing was recorded")
-        columns = {
-            # (T, N, ...) to (N, T, ...): episodes lie in a row
-            name: np.stack([step[name] for step in steps]).swapaxes(0, 1)
-            for name in COLUMNS
-        }
+        count = len(self._steps) if n_transitions is None else -(-n_transitions // self.n_envs)
+        # (T, N, ...) to (N, T, ...): episodes lie in a row
+        columns = {name: c.swapaxes(0, 1) for name, c in self._steps.first(count).items()}
         # where the recording stopped, every env's episode is cut
         columns["truncated"][:, -1] |= ~columns["terminated"][:, -1]
         space = self.action_space
@@ -110,7 +114,43 @@ class RecordingVecEnv:
         elif isinstance(space, spaces.Box) and space.is_bounded():
             known = {"act_low": space.low, "act_high": space.high, **known}
         rows = {name: column.reshape(-1, *column.shape[2:]) for name, column in columns.items()}
-        return Dataset(rows, env_id=self.env_id, **known)
+        return Dataset(rows, **{"env_id": self.env_id, **known})
+
+
+class _Steps:
+    """Vector steps in a row, in blocks that take little more memory than the arrays in them."""
+
+    def __init__(self) -> None:
+        self._blocks: list[Columns] = []
+        self._n = 0
+
+    def __len__(self) -> int:
+        return self._n
+
+    def append(self, step: Columns) -> None:
+        """Copy the arrays (N, ...) of one vector step."""
+        at = self._n % BLOCK_STEPS
+        if at == 0:
+            self._blocks.append(
+                {name: np.empty((BLOCK_STEPS, *c.shape), c.dtype) for name, c in step.items()}
+            )
+        for name, column in step.items():
+            self._blocks[-1][name][at] = column
+        self._n += 1
+
+    def cut(self) -> None:
+        """End the episodes that are under way."""
+        if self._n:
+            block, at = self._blocks[-1], (self._n - 1) % BLOCK_STEPS
+            block["truncated"][at] |= ~block["terminated"][at]
+
+    def first(self, count: int) -> Columns:
+        """Return copies (T, N, ...) of the first ``count`` steps, or of all if there are fewer."""
+        count = min(count, self._n)
+        blocks = self._blocks[: -(-count // BLOCK_STEPS)]
+        return {
+            name: np.concatenate([block[name] for block in blocks])[:count] for name in blocks[0]
+        }
 
 
 class RandomPolicy:
@@ -119,9 +159,15 @@ class RandomPolicy:
     Args:
         space: a bounded ``Box`` or ``Discrete``.
         seed: fixes the actions.
+
+    Raises:
+        SpaceError: the space is another one.
     """
 
     def __init__(self, space: gymnasium.Space[Any], seed: int = 0) -> None:
+        bounded = isinstance(space, spaces.Box) and space.is_bounded()
+        if not (bounded or isinstance(space, spaces.Discrete)):
+            raise SpaceError(f"random actions are drawn from a bounded space, got {space}")
         self._space = space
         self._rng = np.random.default_rng(seed)
 
@@ -149,16 +195,16 @@ def record(
 
     Args:
         policy: an algorithm, or anything with its ``predict``; none: random actions.
-        env: an id, a callable, an env or a vector env.
+        env: an id, a callable, an env or a vector env; the last two are yours to close.
         n_transitions: number of transitions, rounded up to whole vector steps.
-        deterministic: the mode of the policy rather than samples, as D4RL's sets are.
+        deterministic: the mode of the policy rather than samples, of which D4RL's sets are made.
         n_envs: number of envs stepped together; episodes that are under way at the end are cut.
         seed: fixes the env's first states and random actions.
         known: further arguments of :class:`Dataset`.
 
     Raises:
         EnvError: the env cannot be built.
-        SpaceError: its observations or actions cannot be recorded.
+        SpaceError: its observations or actions cannot be recorded, or random actions not be drawn.
         ValueError: ``n_transitions`` is not positive.
     """
     if n_transitions < 1:
@@ -175,7 +221,7 @@ def record(
             obs = recording.step_all(actions)["obs"]
         return recording.dataset(**known)
     finally:
-        if not isinstance(env, VecEnv):
+        if fixed_env_count(env) is None:
             recording.close()
 
 
