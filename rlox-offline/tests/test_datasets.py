@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import feather
 from rlox.errors import DatasetError, MissingDependencyError
-from rlox_offline.datasets import Dataset, load_dataset, save_dataset
+from rlox_offline.datasets import Dataset, load_dataset, save_dataset, stream_dataset
 from rlox_offline.datasets.files import FORMATS
 
 
@@ -57,6 +58,9 @@ def test_minari_gives_back_what_was_created() -> None:
     dataset = Dataset(columns, **known, random_return=-1200.0, expert_return=-150.0)
     save_dataset(dataset, "minari:pendulum/test-v0")
     require_equal(dataset, load_dataset("minari:pendulum/test-v0"))
+    shuffled = Dataset({**columns, "next_obs": columns["obs"]}, **known)
+    with pytest.raises(DatasetError, match="next_obs of row 0 is not obs of row 1"):
+        save_dataset(shuffled, "minari:pendulum/shuffled-v0")
     with pytest.raises(DatasetError, match="already"):
         save_dataset(dataset, "minari:pendulum/test-v0")
     with pytest.raises(DatasetError, match=r"no local .* 'pendulum/none-v0' \(there are: pendulum"):
@@ -157,6 +161,9 @@ def test_derived_next_observations_are_the_true_ones(kinds: list[str]) -> None:
         ({"actions": np.full((120, 2), "a")}, "actions must hold numbers"),
         ({"rewards": np.zeros((120, 2))}, r"rewards must have shape \(120,\)"),
         ({"timeouts": np.zeros(120)}, "'truncated' and 'timeouts' mean the same"),
+        ({"rewards": np.full(120, 1e300)}, "rewards holds values that are not finite in float32"),
+        ({"obs": np.float64(1.0)}, "obs has no rows, but rewards has 120"),
+        ({"actions": np.full(120, -1)}, "discrete actions are counted from 0 on, got -1"),
         (
             {"next_obs": None, "terminated": np.zeros(120), "truncated": None},
             "no transition ends an episode",
@@ -185,8 +192,77 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
         load_dataset(tmp_path / "pickled.npz")
     ragged = {"obs": [[1.0, 2.0], [1.0, 2.0, 3.0]], "actions": [0.0, 0.0], "rewards": [0.0, 0.0]}
     pq.write_table(pa.table({**ragged, "terminated": [False, True]}), tmp_path / "ragged.parquet")
-    with pytest.raises(DatasetError, match="obs has 5 rows, but rewards has 2"):
+    with pytest.raises(DatasetError, match="obs must hold lists of one length, got lengths 2, 3"):
         load_dataset(tmp_path / "ragged.parquet")
+    save_dataset(data.continuous(), tmp_path / "whole.npz")
+    whole = (tmp_path / "whole.npz").read_bytes()
+    (tmp_path / "truncated.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DatasetError, match=r"truncated\.npz' cannot be read"):
+        load_dataset(tmp_path / "truncated.npz")
+
+
+@pytest.mark.parametrize("load", [load_dataset, stream_dataset])
+@pytest.mark.parametrize(
+    ("obs", "reason"),
+    [
+        ([[1.0, 2.0], [3.0], [4.0, 5.0, 6.0]], "obs must hold lists of one length, got .* 2, 1, 3"),
+        ([[1.0, 2.0], None, [3.0, 4.0]], "obs has nulls"),
+        ([[1.0, 2.0], [3.0, None], [3.0, 4.0]], "obs has nulls"),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_ragged_lists_are_not_reshaped(
+    load: Any, obs: Any, reason: str, suffix: str, tmp_path: Path
+) -> None:
+    """Even where as many numbers as expected are there in all."""
+    columns = {"obs": obs, "actions": [0.0] * 3, "rewards": [0.0] * 3, "terminated": [False] * 3}
+    table = pa.table({**columns, "next_obs": [[1.0, 2.0]] * 3})
+    path = tmp_path / f"ragged{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(table, path)
+    else:
+        feather.write_feather(table, path)
+    with pytest.raises(DatasetError, match=reason):
+        load(path)
+
+
+def test_numpy_scalars_are_saved(tmp_path: Path) -> None:
+    """As an env's spaces and NumPy's means have them."""
+    known = {"n_actions": np.int64(4), "random_return": np.float32(1.5)}
+    dataset = Dataset(data.discrete().columns, **known)
+    save_dataset(dataset, tmp_path / "scalars.npz")
+    assert load_dataset(tmp_path / "scalars.npz").metadata() == known
+
+
+def test_integer_observations_stay_as_they_are(tmp_path: Path) -> None:
+    """Unless they are asked to be normalised, which is refused; files need no option either."""
+    columns = data.columns()
+    columns |= {name: columns[name].astype(np.uint8) for name in ("obs", "next_obs")}
+    save_dataset(Dataset(columns), tmp_path / "bytes.npz")
+    for load in (load_dataset, stream_dataset):
+        dataset = load(tmp_path / "bytes.npz")
+        assert dataset.sample(4, seed=0)["obs"].dtype == np.uint8
+        assert dataset.obs_mean is None
+        with pytest.raises(DatasetError, match=r"of uint8 cannot be .*; pass normalize=False"):
+            load(tmp_path / "bytes.npz", normalize=True)
+
+
+@pytest.mark.parametrize("load", [load_dataset, stream_dataset])
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        ({"act_low": -2.0}, "act_low and act_high belong together"),
+        ({"act_low": 2.0, "act_high": -2.0}, "act_low must be below act_high"),
+        ({"act_low": [-2.0, 0.0], "act_high": [2.0, 0.0]}, "act_low must be below act_high"),
+        ({"act_low": [-2.0] * 3, "act_high": [2.0] * 3}, r"must be numbers or have shape \(2,\)"),
+        ({"n_actions": -1}, "n_actions must be at least 1, got -1"),
+    ],
+)
+def test_bad_bounds_are_refused(load: Any, known: Any, reason: str, tmp_path: Path) -> None:
+    """In memory and in a stream."""
+    save_dataset(Dataset(data.columns()), tmp_path / "data.npz")
+    with pytest.raises(DatasetError, match=reason):
+        load(tmp_path / "data.npz", **known)
 
 
 def test_metadata_of_a_strange_file_are_refused(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from rlox_offline.datasets import Dataset, StreamedDataset, save_dataset, stream
 from rlox_offline.datasets.columns import complete
 from rlox_offline.datasets.episodes import whole_episodes
 from rlox_offline.datasets.files import FORMATS
-from rlox_offline.datasets.pieces import PIECES
 
 pytest.importorskip("rlox_native", reason="the transitions go through the native buffer")
 
@@ -121,6 +120,24 @@ def test_training_on_a_stream_is_training_on_the_dataset(tmp_path: Path) -> None
     assert metrics[0] == pytest.approx(metrics[1], rel=1e-3)
 
 
+def test_a_training_goes_on_between_stream_and_dataset(tmp_path: Path) -> None:
+    """Their statistics differ by rounding at most, which is no other dataset."""
+    columns = data.columns()
+    columns["obs"] *= np.float32(1e3)
+    dataset = Dataset(columns, act_low=-2.0, act_high=2.0)
+    save_dataset(dataset, tmp_path / "data.npz")
+    streamed = stream_dataset(tmp_path / "data.npz")
+    for name in ("obs_mean", "obs_std"):
+        np.testing.assert_allclose(getattr(streamed, name), getattr(dataset, name), rtol=1e-12)
+    algorithm = rlox.make("bc", dataset=dataset, hidden=8)
+    algorithm.train(2)
+    algorithm.save(tmp_path / "bc.safetensors")
+    resumed = type(algorithm).from_checkpoint(tmp_path / "bc.safetensors", dataset=streamed)
+    assert resumed.train(2)["loss"] > 0
+    with pytest.raises(DatasetError, match="only a Dataset can be saved, got StreamedDataset"):
+        save_dataset(streamed, tmp_path / "again.npz")
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -140,7 +157,7 @@ def test_bad_columns_are_refused(change: dict[str, Any], reason: str, tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == ["bad.npz"]
 
 
-@pytest.mark.parametrize("suffix", PIECES)
+@pytest.mark.parametrize("suffix", FORMATS)
 def test_damaged_files_are_refused(suffix: str, tmp_path: Path) -> None:
     """Whatever the reader says, the error names the dataset."""
     (tmp_path / f"damaged{suffix}").write_bytes(b"no dataset")

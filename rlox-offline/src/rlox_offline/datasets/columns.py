@@ -88,8 +88,9 @@ def _typed(given: Columns) -> Columns:
             continue
         if column.dtype.kind not in "biuf":
             raise DatasetError(f"{name} must hold numbers, got {column.dtype}")
-        if len(column) != n:
-            raise DatasetError(f"{name} has {len(column)} rows, but rewards has {n}")
+        if column.ndim == 0 or len(column) != n:
+            rows = len(column) if column.ndim else "no"
+            raise DatasetError(f"{name} has {rows} rows, but rewards has {n}")
         _require_finite(name, column)
         data[name] = _reshaped(name, column, n)
     if "next_obs" in data and data["next_obs"].shape != data["obs"].shape:
@@ -117,11 +118,17 @@ def _reshaped(name: str, column: Array, n: int) -> Array:
 
 
 def _require_finite(name: str, column: Array) -> None:
-    finite = np.isfinite(column).reshape(len(column), -1).all(1)
+    """Refuse what is not finite, or will not be as float32."""
+    if column.dtype.kind != "f":
+        return
+    with np.errstate(over="ignore"):
+        rows = column.astype(np.float32, copy=False).reshape(len(column), -1)
+    finite = np.isfinite(rows).all(1)
     if not finite.all():
         row = int(np.flatnonzero(~finite)[0])
         raise DatasetError(
-            f"{name} holds values that are not finite, first in row {row}; remove these episodes"
+            f"{name} holds values that are not finite in float32, first in row {row}; "
+            "remove these episodes"
         )
 
 

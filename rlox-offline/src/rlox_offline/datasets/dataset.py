@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import rlox
-from gymnasium import spaces
 from rlox.errors import DatasetError
-from rlox.offline.dataset import check_actions
 
+from rlox_offline.datasets.actions import ActionRange
 from rlox_offline.datasets.columns import Columns, complete
 
-__all__ = ["Dataset", "metadata_of", "require_metadata"]
+__all__ = ["Dataset", "metadata_of", "normalizes", "require_metadata"]
 
 Array = npt.NDArray[Any]
 
@@ -43,17 +42,18 @@ class Dataset:
             too. Episodes lie one after the other. A recording that stops within an episode cuts it.
             Without ``next_obs``, what follows within an episode is the next observation, and the
             last transition of a cut episode, which has none, is dropped.
-        normalize: whether samples hold (obs - mean) / (std + 0.001) of the dataset's observations.
+        normalize: whether samples hold (obs - mean) / (std + 0.001) of the dataset's observations;
+            none: if they are floats.
         act_low: lower bounds of continuous actions, broadcast to (act_dim,).
-        act_high: upper bounds, likewise.
+        act_high: upper bounds, likewise; both or neither.
         n_actions: number of discrete actions; none: the largest recorded one plus 1.
         env_id: gymnasium id of the env they were recorded in.
         random_return: mean return of a random policy, for normalised scores.
         expert_return: mean return of an expert, likewise.
 
     Raises:
-        DatasetError: a column is missing, a shape is wrong, a value is not finite, or an action is
-            out of bounds.
+        DatasetError: a column is missing, a shape is wrong, a value is not finite, an action is out
+            of bounds, or integers are to be normalised.
 
     Source:
         Normalisation: Fujimoto and Gu 2021, eq. 6.
@@ -63,7 +63,7 @@ class Dataset:
         self,
         columns: Mapping[str, npt.ArrayLike],
         *,
-        normalize: bool = True,
+        normalize: bool | None = None,
         act_low: npt.ArrayLike | None = None,
         act_high: npt.ArrayLike | None = None,
         n_actions: int | None = None,
@@ -77,28 +77,21 @@ class Dataset:
         self.env_id = env_id
         self.random_return = random_return
         self.expert_return = expert_return
-        self.n_actions: int | None = None
-        self.act_low = self.act_high = None
-        actions = data["actions"]
-        if actions.dtype.kind == "i":
-            self.n_actions = n_actions or int(actions.max()) + 1
-            check_actions(actions, spaces.Discrete(self.n_actions))
-        elif act_low is not None and act_high is not None:
-            shape = actions.shape[1:]
-            self.act_low = np.broadcast_to(np.asarray(act_low, np.float32), shape)
-            self.act_high = np.broadcast_to(np.asarray(act_high, np.float32), shape)
-            check_actions(actions, spaces.Box(self.act_low, self.act_high))
+        actions = ActionRange(act_low, act_high, n_actions)
+        actions.add(data["actions"])
+        self.n_actions = actions.n_actions
+        self.act_low, self.act_high = actions.low, actions.high
         ends = np.flatnonzero(data["terminated"] | data["truncated"])
         self._starts = np.concatenate([[0], ends[:-1] + 1])
         self._lengths = np.diff(np.concatenate([self._starts, [len(self)]]))
         self._buffer = rlox.OfflineDatasetBuffer(
             data["obs"],
             data["next_obs"],
-            actions,
+            data["actions"],
             data["rewards"],
             data["terminated"],
             data["truncated"],
-            normalize=normalize,
+            normalize=normalizes(normalize, data["obs"].dtype),
         )
 
     def __len__(self) -> int:
@@ -168,11 +161,23 @@ class Dataset:
         return metadata_of(self)
 
 
+def normalizes(normalize: bool | None, dtype: np.dtype[Any]) -> bool:
+    """Return whether observations are normalised; see :class:`Dataset`.
+
+    Raises:
+        DatasetError: integers are to be.
+    """
+    floats = dtype.kind == "f"
+    if normalize and not floats:
+        raise DatasetError(f"observations of {dtype} cannot be normalised; pass normalize=False")
+    return floats if normalize is None else normalize
+
+
 def metadata_of(dataset: Any) -> dict[str, Any]:
     """Return what a dataset knows beyond its transitions."""
     values = {name: getattr(dataset, name) for name in METADATA}
     return {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
+        name: value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
         for name, value in values.items()
         if value is not None
     }

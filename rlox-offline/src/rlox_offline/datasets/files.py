@@ -1,24 +1,34 @@
 """Datasets in files of columns: NumPy, HDF5 in D4RL's layout, Parquet and Arrow.
 
-Each format has a reader, which returns the columns it knows and the metadata, and a writer. No
-reader unpickles anything. The metadata are JSON: an array of text in NumPy's files, an attribute in
-HDF5, and the schema's metadata in Parquet and Arrow.
+Each format has a reader, which returns the columns it knows and the metadata, a reader piece by
+piece, for what exceeds the memory, and a writer. No reader unpickles anything. The metadata are
+JSON: an array of text in NumPy's files, an attribute in HDF5, and the schema's metadata in Parquet
+and Arrow.
 """
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Callable, Mapping
+import math
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rlox.errors import import_extra
+import numpy.typing as npt
+from numpy.lib.npyio import NpzFile
+from rlox.errors import DatasetError, import_extra
 
 from rlox_offline.datasets.columns import Columns, known_columns
 
-__all__ = ["FORMATS", "KEY", "FileFormat", "columns_of_table"]
+__all__ = ["FORMATS", "FileFormat", "Pieces", "reading"]
+
+Pieces = Iterator[Columns]
 
 KEY = "rlox"
 """Name of the metadata in every format."""
@@ -36,13 +46,82 @@ class FileFormat:
     """How datasets are kept in one kind of file."""
 
     read: Callable[[Path], tuple[Columns, Any]]
+    read_pieces: Callable[[Path, int], tuple[Pieces, Any]]
+    """From a path and a number of rows to pieces of about that many rows, and the metadata."""
     write: Callable[[Path, Columns, Mapping[str, Any]], None]
 
 
+READ_ERRORS = (
+    ValueError,
+    KeyError,
+    OSError,
+    EOFError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What the libraries raise on a damaged file."""
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Say in errors of the block which dataset they are about.
+
+    Raises:
+        DatasetError: the dataset cannot be read, or not be learnt from.
+        OSError: the disk is full.
+    """
+    try:
+        yield
+    except DatasetError as error:
+        raise DatasetError(f"dataset '{name}': {error}") from None
+    except READ_ERRORS as error:
+        if getattr(error, "errno", None) == errno.ENOSPC:
+            raise
+        raise DatasetError(f"dataset '{name}' cannot be read: {error}") from None
+
+
 def _read_npz(path: Path) -> tuple[Columns, Any]:
-    with np.load(path, allow_pickle=False) as file:
+    with path.open("rb") as source, NpzFile(source, allow_pickle=False) as file:
         columns = {name: file[name] for name in known_columns(file.files)}
         return columns, json.loads(str(file[KEY])) if KEY in file.files else {}
+
+
+def _npz_pieces(path: Path, rows: int) -> tuple[Pieces, Any]:
+    with path.open("rb") as source, NpzFile(source, allow_pickle=False) as file:
+        names = known_columns(file.files)
+        metadata = json.loads(str(file[KEY])) if KEY in file.files else {}
+
+    def pieces() -> Pieces:
+        with zipfile.ZipFile(path) as archive:
+            columns = {ours: _npy_pieces(archive, name, rows) for name, ours in names.items()}
+            for arrays in zip(*columns.values(), strict=True):
+                yield dict(zip(columns, arrays, strict=True))
+
+    return pieces(), metadata
+
+
+def _npy_pieces(archive: zipfile.ZipFile, name: str, rows: int) -> Iterator[npt.NDArray[Any]]:
+    """Read an array in an archive from its beginning to its end."""
+    with archive.open(f"{name}.npy") as file:
+        version = np.lib.format.read_magic(file)
+        read_header: Any = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }.get(version)
+        if read_header is None:
+            raise ValueError(f"'{name}' has version {version} of NumPy's format")
+        shape, fortran_order, dtype = read_header(file)
+        if dtype.hasobject:
+            raise ValueError(f"'{name}' holds Python objects")
+        if fortran_order and len(shape) > 1:
+            raise ValueError(f"'{name}' lies column by column, which cannot be read piece by piece")
+        n, row_shape = (shape[0], shape[1:]) if shape else (1, ())
+        row_size = math.prod(row_shape) * dtype.itemsize
+        for start in range(0, n, rows):
+            count = min(rows, n - start)
+            data = file.read(count * row_size)
+            yield np.frombuffer(data, dtype).reshape(count, *row_shape)
 
 
 def _write_npz(path: Path, columns: Columns, metadata: Mapping[str, Any]) -> None:
@@ -59,6 +138,21 @@ def _read_hdf5(path: Path) -> tuple[Columns, Any]:
         return columns, json.loads(file.attrs.get(KEY, "{}"))
 
 
+def _hdf5_pieces(path: Path, rows: int) -> tuple[Pieces, Any]:
+    h5py = import_extra("h5py", f"reading '{path}'", "hdf5")
+    with h5py.File(path, "r") as file:
+        names = known_columns([n for n, item in file.items() if isinstance(item, h5py.Dataset)])
+        metadata = json.loads(file.attrs.get(KEY, "{}"))
+
+    def pieces() -> Pieces:
+        with h5py.File(path, "r") as file:
+            n = max((len(file[name]) for name in names), default=0)
+            for start in range(0, n, rows):
+                yield {ours: file[name][start : start + rows] for name, ours in names.items()}
+
+    return pieces(), metadata
+
+
 def _write_hdf5(path: Path, columns: Columns, metadata: Mapping[str, Any]) -> None:
     h5py = import_extra("h5py", f"writing '{path}'", "hdf5")
     with h5py.File(path, "w") as file:
@@ -67,29 +161,30 @@ def _write_hdf5(path: Path, columns: Columns, metadata: Mapping[str, Any]) -> No
         file.attrs[KEY] = json.dumps(metadata)
 
 
-def _from_table(table: Any) -> tuple[Columns, Any]:
-    text = (table.schema.metadata or {}).get(KEY.encode(), b"{}")
-    return columns_of_table(table), json.loads(text)
+def _metadata_of(schema: Any) -> Any:
+    return json.loads((schema.metadata or {}).get(KEY.encode(), b"{}"))
 
 
-def columns_of_table(table: Any) -> Columns:
+def _columns_of(table: Any) -> Columns:
     """Return the columns of an Arrow table that have a meaning, by our names."""
     names = known_columns(table.column_names)
-    return {ours: _rows(table[name].combine_chunks()) for name, ours in names.items()}
+    return {ours: _rows(name, table[name].combine_chunks()) for name, ours in names.items()}
 
 
-def _rows(column: Any) -> Any:
+def _rows(name: str, column: Any) -> npt.NDArray[Any]:
     """Return an Arrow column of numbers, or of lists of numbers of one length, as an array."""
-    n, lengths = len(column), []
-    while hasattr(column, "flatten") and str(column.type).startswith(
-        ("list", "large_list", "fixed_size_list")
-    ):
-        inner = column.flatten()
-        # ragged lists show as a length that does not fit, here or when the columns are compared
-        lengths.append(len(inner) // max(len(column), 1))
-        column = inner
-    values = column.to_numpy(zero_copy_only=False)
-    return values.reshape(n, *lengths) if values.size == n * int(np.prod(lengths)) else values
+    if column.null_count:
+        raise DatasetError(f"{name} has nulls; remove these episodes")
+    if not str(column.type).startswith(("list", "large_list", "fixed_size_list")):
+        return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    compute = import_extra("pyarrow.compute", "reading a table", "parquet")
+    lengths = compute.unique(compute.list_value_length(column)).to_pylist()
+    if len(lengths) > 1:
+        raise DatasetError(
+            f"{name} must hold lists of one length, got lengths {', '.join(map(str, lengths[:3]))}"
+        )
+    inner = _rows(name, column.flatten())
+    return inner.reshape(len(column), *lengths or [0], *inner.shape[1:])
 
 
 def _to_table(pyarrow: Any, columns: Columns, metadata: Mapping[str, Any]) -> Any:
@@ -103,9 +198,21 @@ def _to_table(pyarrow: Any, columns: Columns, metadata: Mapping[str, Any]) -> An
 
 
 def _read_parquet(path: Path) -> tuple[Columns, Any]:
-    return _from_table(
-        import_extra("pyarrow.parquet", f"reading '{path}'", "parquet").read_table(path)
-    )
+    table = import_extra("pyarrow.parquet", f"reading '{path}'", "parquet").read_table(path)
+    return _columns_of(table), _metadata_of(table.schema)
+
+
+def _parquet_pieces(path: Path, rows: int) -> tuple[Pieces, Any]:
+    parquet = import_extra("pyarrow.parquet", f"reading '{path}'", "parquet")
+    pyarrow = import_extra("pyarrow", f"reading '{path}'", "parquet")
+    schema = parquet.read_schema(path)
+
+    def pieces() -> Pieces:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(rows, columns=list(known_columns(schema.names))):
+                yield _columns_of(pyarrow.Table.from_batches([batch]))
+
+    return pieces(), _metadata_of(schema)
 
 
 def _write_parquet(path: Path, columns: Columns, metadata: Mapping[str, Any]) -> None:
@@ -115,9 +222,24 @@ def _write_parquet(path: Path, columns: Columns, metadata: Mapping[str, Any]) ->
 
 
 def _read_arrow(path: Path) -> tuple[Columns, Any]:
-    return _from_table(
-        import_extra("pyarrow.feather", f"reading '{path}'", "parquet").read_table(path)
-    )
+    table = import_extra("pyarrow.feather", f"reading '{path}'", "parquet").read_table(path)
+    return _columns_of(table), _metadata_of(table.schema)
+
+
+def _arrow_pieces(path: Path, rows: int) -> tuple[Pieces, Any]:
+    pyarrow = import_extra("pyarrow", f"reading '{path}'", "parquet")
+    with pyarrow.OSFile(str(path)) as source:
+        metadata = _metadata_of(pyarrow.ipc.open_file(source).schema)
+
+    def pieces() -> Pieces:
+        with pyarrow.OSFile(str(path)) as source:
+            file = pyarrow.ipc.open_file(source)
+            for i in range(file.num_record_batches):
+                table = pyarrow.Table.from_batches([file.get_batch(i)])
+                for start in range(0, len(table), rows):
+                    yield _columns_of(table.slice(start, rows))
+
+    return pieces(), metadata
 
 
 def _write_arrow(path: Path, columns: Columns, metadata: Mapping[str, Any]) -> None:
@@ -126,10 +248,10 @@ def _write_arrow(path: Path, columns: Columns, metadata: Mapping[str, Any]) -> N
     import_extra("pyarrow.feather", f"writing '{path}'", "parquet").write_feather(table, str(path))
 
 
-_NPZ = FileFormat(_read_npz, _write_npz)
-_HDF5 = FileFormat(_read_hdf5, _write_hdf5)
-_PARQUET = FileFormat(_read_parquet, _write_parquet)
-_ARROW = FileFormat(_read_arrow, _write_arrow)
+_NPZ = FileFormat(_read_npz, _npz_pieces, _write_npz)
+_HDF5 = FileFormat(_read_hdf5, _hdf5_pieces, _write_hdf5)
+_PARQUET = FileFormat(_read_parquet, _parquet_pieces, _write_parquet)
+_ARROW = FileFormat(_read_arrow, _arrow_pieces, _write_arrow)
 
 FORMATS = {
     ".npz": _NPZ,

@@ -26,13 +26,13 @@ def read_minari(dataset_id: str) -> tuple[Columns, dict[str, Any]]:
         DatasetError: there is none of that name, or its observations or actions are no arrays.
         MissingDependencyError: minari is not installed.
     """
-    metadata, pieces = minari_pieces(dataset_id)
+    pieces, metadata = minari_pieces(dataset_id)
     episodes = list(pieces)
     return {name: np.concatenate([e[name] for e in episodes]) for name in episodes[0]}, metadata
 
 
-def minari_pieces(dataset_id: str) -> tuple[dict[str, Any], Iterator[Columns]]:
-    """Return the metadata and the columns of each episode of a local Minari dataset.
+def minari_pieces(dataset_id: str) -> tuple[Iterator[Columns], dict[str, Any]]:
+    """Return the columns of each episode of a local Minari dataset, and the metadata.
 
     Raises:
         DatasetError: there is none of that name, or its observations or actions are no arrays.
@@ -48,7 +48,7 @@ def minari_pieces(dataset_id: str) -> tuple[dict[str, Any], Iterator[Columns]]:
     source = minari.load_dataset(dataset_id)
     _require_flat("observations", source.spec.observation_space, (spaces.Box, spaces.Discrete))
     _require_flat("actions", source.spec.action_space, (spaces.Box, spaces.Discrete))
-    return _metadata(source), (_columns(episode) for episode in source.iterate_episodes())
+    return (_columns(episode) for episode in source.iterate_episodes()), _metadata(source)
 
 
 def _columns(episode: Any) -> Columns:
@@ -88,11 +88,12 @@ def _metadata(source: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def write_minari(dataset_id: str, dataset: Dataset, description: str | None = None) -> None:
+def write_minari(dataset_id: str, dataset: Dataset) -> None:
     """Create a local Minari dataset from ``dataset``, whose ``env_id`` tells the spaces.
 
     Raises:
-        DatasetError: the env is unknown, or there is a dataset of that name.
+        DatasetError: the env is unknown, there is a dataset of that name, or observations do not
+            follow each other, of which Minari keeps one row per episode.
         MissingDependencyError: minari is not installed.
     """
     minari = import_extra("minari", f"creating the Minari dataset '{dataset_id}'", "minari")
@@ -105,6 +106,7 @@ def write_minari(dataset_id: str, dataset: Dataset, description: str | None = No
         )
     data_collector = import_extra("minari.data_collector", "creating it", "minari")
     columns = dataset.columns
+    _require_following(columns)
     buffers = [
         data_collector.EpisodeBuffer(
             id=i,
@@ -127,10 +129,20 @@ def write_minari(dataset_id: str, dataset: Dataset, description: str | None = No
             dataset_id,
             buffers,
             env=env,
-            description=description,
             ref_min_score=dataset.random_return,
             ref_max_score=dataset.expert_return,
             algorithm_name="rlox",
         )
     finally:
         env.close()
+
+
+def _require_following(columns: Columns) -> None:
+    goes_on = ~(columns["terminated"] | columns["truncated"])[:-1]
+    differ = columns["next_obs"][:-1] != columns["obs"][1:]
+    wrong = np.flatnonzero(goes_on & differ.reshape(len(differ), -1).any(1))
+    if len(wrong):
+        raise DatasetError(
+            f"a Minari dataset keeps one row of observations per episode, but next_obs of row "
+            f"{wrong[0]} is not obs of row {wrong[0] + 1}; save it in a file"
+        )

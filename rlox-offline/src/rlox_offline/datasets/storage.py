@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 from rlox.errors import DatasetError, suggest
 from rlox.offline.dataset import OfflineDataset
 
 from rlox_offline.datasets.dataset import Dataset, require_metadata
-from rlox_offline.datasets.files import FORMATS, FileFormat
+from rlox_offline.datasets.files import FORMATS, FileFormat, reading
 from rlox_offline.datasets.minari import minari_pieces, read_minari, write_minari
-from rlox_offline.datasets.pieces import PIECES
 from rlox_offline.datasets.streamed import PIECE_ROWS, StreamedDataset
 
 __all__ = [
@@ -33,7 +30,7 @@ STREAM = "stream:"
 """What stands before the name of a dataset that is not to be loaded into memory."""
 
 
-def load_dataset(source: str | Path, *, normalize: bool = True, **known: Any) -> Dataset:
+def load_dataset(source: str | Path, *, normalize: bool | None = None, **known: Any) -> Dataset:
     """Load a dataset.
 
     Args:
@@ -46,21 +43,14 @@ def load_dataset(source: str | Path, *, normalize: bool = True, **known: Any) ->
         DatasetError: there is no such dataset, or it is damaged or cannot be learnt from.
         MissingDependencyError: the library that reads the format is not installed.
     """
-    name = str(source)
-    if name.startswith(MINARI):
-        columns, metadata = read_minari(name.removeprefix(MINARI))
-    else:
-        path = _existing(source)
-        try:
+    name, path = str(source), _existing(source)
+    with reading(name):
+        if path is None:
+            columns, metadata = read_minari(name.removeprefix(MINARI))
+        else:
             columns, metadata = _format_of(path).read(path)
-        except DatasetError:
-            raise
-        except (ValueError, KeyError, OSError, EOFError) as error:
-            raise DatasetError(f"dataset '{path}' cannot be read: {error}") from None
-    try:
-        return Dataset(columns, normalize=normalize, **{**require_metadata(metadata), **known})
-    except DatasetError as error:
-        raise DatasetError(f"dataset '{name}': {error}") from None
+        known = {**require_metadata(metadata), **known}
+        return Dataset(columns, normalize=normalize, **known)
 
 
 def stream_dataset(
@@ -79,21 +69,14 @@ def stream_dataset(
         MissingDependencyError: the library that reads the format is not installed.
         OSError: the disk is full.
     """
-    name = str(source)
-    try:
-        if name.startswith(MINARI):
-            metadata, pieces = minari_pieces(name.removeprefix(MINARI))
+    name, path = str(source), _existing(source)
+    with reading(name):
+        if path is None:
+            pieces, metadata = minari_pieces(name.removeprefix(MINARI))
         else:
-            path = _existing(source)
-            metadata, pieces = PIECES[path.suffix](path, PIECE_ROWS)
+            pieces, metadata = _format_of(path).read_pieces(path, PIECE_ROWS)
         known = {**require_metadata(metadata), **options}
         return StreamedDataset(pieces, folder=folder, **known)
-    except DatasetError as error:
-        raise DatasetError(f"dataset '{name}': {error}") from None
-    except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
-        if getattr(error, "errno", None) == errno.ENOSPC:
-            raise
-        raise DatasetError(f"dataset '{name}' cannot be read: {error}") from None
 
 
 def save_dataset(dataset: Dataset, target: str | Path) -> None:
@@ -104,9 +87,15 @@ def save_dataset(dataset: Dataset, target: str | Path) -> None:
         target: a file or ``"minari:<id>"``, as in :func:`load_dataset`; a file is replaced.
 
     Raises:
-        DatasetError: the format is unknown, or there is a Minari dataset of that name.
+        DatasetError: the format is unknown, there is a Minari dataset of that name, or the dataset
+            is not in memory.
         MissingDependencyError: the library that writes the format is not installed.
     """
+    if not isinstance(dataset, Dataset):
+        raise DatasetError(
+            f"only a Dataset can be saved, got {type(dataset).__name__}; load_dataset(source) "
+            "returns one of a source"
+        )
     if str(target).startswith(MINARI):
         write_minari(str(target).removeprefix(MINARI), dataset)
         return
@@ -139,8 +128,10 @@ def require_format(name: str) -> None:
         _format_of(Path(name))
 
 
-def _existing(source: str | Path) -> Path:
-    """Return the path of a file that is there and of a known format."""
+def _existing(source: str | Path) -> Path | None:
+    """Return the path of a file that is there and of a known format; none of a Minari dataset."""
+    if str(source).startswith(MINARI):
+        return None
     path = Path(source)
     _format_of(path)
     if not path.is_file():

@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import rlox
-from gymnasium import spaces
 from rlox.errors import DatasetError
-from rlox.offline.dataset import check_actions
 from rlox.reference.offline import EPSILON, episode_statistics
 
+from rlox_offline.datasets.actions import ActionRange
 from rlox_offline.datasets.columns import Columns
-from rlox_offline.datasets.dataset import metadata_of
+from rlox_offline.datasets.dataset import metadata_of, normalizes
 from rlox_offline.datasets.episodes import EpisodeStatistics, whole_episodes
-from rlox_offline.datasets.pieces import Pieces
+from rlox_offline.datasets.files import Pieces
 
 __all__ = ["PIECE_ROWS", "StreamedDataset"]
 
@@ -49,17 +48,18 @@ class StreamedDataset:
             takes them. An episode may go on from one to the next.
         folder: where the file lies; none: the system's folder for temporary files.
         memory: bytes of transitions that are kept in memory.
-        normalize: whether samples hold (obs - mean) / (std + 0.001) of all observations.
+        normalize: whether samples hold (obs - mean) / (std + 0.001) of all observations; none: if
+            they are floats.
         act_low: lower bounds of continuous actions, broadcast to (act_dim,).
-        act_high: upper bounds, likewise.
+        act_high: upper bounds, likewise; both or neither.
         n_actions: number of discrete actions; none: the largest recorded one plus 1.
         env_id: gymnasium id of the env they were recorded in.
         random_return: mean return of a random policy, for normalised scores.
         expert_return: mean return of an expert, likewise.
 
     Raises:
-        DatasetError: a column is missing, a shape is wrong, a value is not finite, or an action is
-            out of bounds.
+        DatasetError: a column is missing, a shape is wrong, a value is not finite, an action is out
+            of bounds, or integers are to be normalised.
         OSError: the disk is full.
     """
 
@@ -69,7 +69,7 @@ class StreamedDataset:
         *,
         folder: str | Path | None = None,
         memory: int = MEMORY,
-        normalize: bool = True,
+        normalize: bool | None = None,
         act_low: npt.ArrayLike | None = None,
         act_high: npt.ArrayLike | None = None,
         n_actions: int | None = None,
@@ -80,10 +80,8 @@ class StreamedDataset:
         self.env_id = env_id
         self.random_return = random_return
         self.expert_return = expert_return
-        self.n_actions = n_actions
-        self.act_low: Array | None = None
-        self.act_high: Array | None = None
-        self._bounds = act_low, act_high
+        self._actions = ActionRange(act_low, act_high, n_actions)
+        self._normalize = normalize
         if memory < 1:
             raise DatasetError(f"memory must be a positive number of bytes, got {memory}")
         self._folder = Path(tempfile.mkdtemp(prefix="rlox-dataset-", dir=folder))
@@ -92,7 +90,6 @@ class StreamedDataset:
         self._episodes = EpisodeStatistics()
         self._moments: rlox.RunningMeanStd | None = None
         self._buffer: Any = None
-        self._largest_action = 0
         self.obs_mean: Array | None = None
         """(obs_dim,) what samples' observations have subtracted; none without ``normalize``."""
         self.obs_std: Array | None = None
@@ -100,7 +97,7 @@ class StreamedDataset:
         try:
             for piece in whole_episodes(pieces):
                 self._add(piece)
-            self._finish(normalize)
+            self._finish()
         except BaseException:
             self.close()
             raise
@@ -108,15 +105,10 @@ class StreamedDataset:
     def _add(self, piece: Columns) -> None:
         if self._buffer is None:
             self._begin(piece)
-        actions = piece["actions"]
-        if self.discrete:
-            self._largest_action = max(self._largest_action, int(actions.max()))
-            check_actions(actions, spaces.Discrete(self.n_actions or self._largest_action + 1))
-        elif self.act_low is not None and self.act_high is not None:
-            check_actions(actions, spaces.Box(self.act_low, self.act_high))
+        self._actions.add(piece["actions"])
         self._buffer.push_batch(
             piece["obs"],
-            actions,
+            piece["actions"],
             piece["rewards"],
             piece["terminated"],
             piece["truncated"],
@@ -130,16 +122,9 @@ class StreamedDataset:
         """Open the buffer, whose rows are those of the first piece."""
         self.first = {name: column[0] for name, column in piece.items()}
         """The first transition, not normalised."""
-        self.discrete = piece["actions"].dtype.kind == "i"
-        """Whether actions are integers."""
         obs, actions = piece["obs"], piece["actions"]
-        low, high = self._bounds
-        if low is not None and high is not None and not self.discrete:
-            shape = actions.shape[1:]
-            self.act_low = np.broadcast_to(np.asarray(low, np.float32), shape)
-            self.act_high = np.broadcast_to(np.asarray(high, np.float32), shape)
         row_bytes = 2 * obs[0].nbytes + actions[:1].nbytes + 8
-        if obs.dtype.kind == "f":
+        if normalizes(self._normalize, obs.dtype):
             self._moments = rlox.RunningMeanStd(obs.shape[1:])
         self._buffer = rlox.MmapReplayBuffer(
             max(self._memory // row_bytes, 1),
@@ -152,19 +137,14 @@ class StreamedDataset:
             seed=0,
         )
 
-    def _finish(self, normalize: bool) -> None:
+    def _finish(self) -> None:
         """Look at all that was added."""
         if self._buffer is None:
             raise DatasetError("the dataset holds no transitions whose next one is known")
-        if self.discrete and self.n_actions is None:
-            self.n_actions = self._largest_action + 1
-        if not normalize:
-            return
-        if self._moments is None:
-            raise DatasetError("observations of integers cannot be normalised; normalize=False")
-        self.obs_mean = np.asarray(self._moments.mean, np.float32)
-        deviations = np.sqrt(np.asarray(self._moments.var)).astype(np.float32)
-        self.obs_std = deviations + np.float32(EPSILON)
+        if self._moments is not None:
+            # as OfflineDatasetBuffer has them: rounded only where observations are
+            self.obs_mean = np.array(self._moments.mean)
+            self.obs_std = np.sqrt(self._moments.var) + EPSILON
 
     def __len__(self) -> int:
         """Return the number of transitions."""
@@ -175,8 +155,24 @@ class StreamedDataset:
         rows: dict[str, Array] = self._buffer.sample(batch_size, seed)
         if self.obs_mean is not None and self.obs_std is not None:
             for name in ("obs", "next_obs"):
-                rows[name] = (rows[name] - self.obs_mean) / self.obs_std
+                normalized = (rows[name] - self.obs_mean) / self.obs_std
+                rows[name] = normalized.astype(np.float32)
         return rows
+
+    @property
+    def n_actions(self) -> int | None:
+        """Number of discrete actions."""
+        return self._actions.n_actions
+
+    @property
+    def act_low(self) -> Array | None:
+        """(act_dim,) lower bounds of continuous actions, where known."""
+        return self._actions.low
+
+    @property
+    def act_high(self) -> Array | None:
+        """(act_dim,) upper bounds, likewise."""
+        return self._actions.high
 
     def n_episodes(self) -> int:
         """Return the number of episodes."""
