@@ -87,7 +87,7 @@ class IQLConfig(OfflineConfig):
     actor_decay_steps: int | None = count(
         None, unit="gradient steps", source=f"{KOSTRIKOV}, appendix B",
         help="gradient steps over which the policy's step size falls to 0 along a cosine; none: to "
-        "the end of the training",
+        "the end of each call of train, so set it where several calls make a training",
     )  # fmt: skip
     tau: float = TAU
     gamma: float = GAMMA
