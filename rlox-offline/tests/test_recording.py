@@ -90,8 +90,8 @@ def test_an_algorithm_trains_on_a_recording_env() -> None:
 def test_blocks_of_steps_come_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever their size, and wherever a reset cuts the episodes."""
     recorded = []
-    for block in (4096, 3):
-        monkeypatch.setattr(recording, "BLOCK_STEPS", block)
+    for size in (2**24, 150):  # 44 bytes are a step
+        monkeypatch.setattr(recording, "BLOCK_BYTES", size)
         env = RecordingVecEnv(Walk, 2)
         for _ in range(2):
             env.reset_all(0)

@@ -20,8 +20,8 @@ from rlox_offline.datasets.dataset import Dataset
 
 __all__ = ["RandomPolicy", "RecordingVecEnv", "record"]
 
-BLOCK_STEPS = 4096
-"""Vector steps that are kept in arrays of one allocation."""
+BLOCK_BYTES = 2**24
+"""How large the arrays are together into which vector steps are copied."""
 
 
 class RecordingVecEnv:
@@ -101,9 +101,11 @@ class RecordingVecEnv:
         Raises:
             DatasetError: nothing was recorded.
         """
-        if not len(self._steps):
+        count = len(self._steps)
+        if n_transitions is not None:
+            count = min(count, -(-n_transitions // self.n_envs))
+        if count < 1:
             raise DatasetError("nothing was recorded")
-        count = len(self._steps) if n_transitions is None else -(-n_transitions // self.n_envs)
         # (T, N, ...) to (N, T, ...): episodes lie in a row
         columns = {name: c.swapaxes(0, 1) for name, c in self._steps.first(count).items()}
         # where the recording stopped, every env's episode is cut
@@ -122,6 +124,7 @@ class _Steps:
 
     def __init__(self) -> None:
         self._blocks: list[Columns] = []
+        self._block_steps = 0
         self._n = 0
 
     def __len__(self) -> int:
@@ -129,11 +132,12 @@ class _Steps:
 
     def append(self, step: Columns) -> None:
         """Copy the arrays (N, ...) of one vector step."""
-        at = self._n % BLOCK_STEPS
-        if at == 0:
+        if self._n == len(self._blocks) * self._block_steps:
+            self._block_steps = max(BLOCK_BYTES // sum(c.nbytes for c in step.values()), 1)
             self._blocks.append(
-                {name: np.empty((BLOCK_STEPS, *c.shape), c.dtype) for name, c in step.items()}
+                {name: np.empty((self._block_steps, *c.shape), c.dtype) for name, c in step.items()}
             )
+        at = self._n % self._block_steps
         for name, column in step.items():
             self._blocks[-1][name][at] = column
         self._n += 1
@@ -141,13 +145,12 @@ class _Steps:
     def cut(self) -> None:
         """End the episodes that are under way."""
         if self._n:
-            block, at = self._blocks[-1], (self._n - 1) % BLOCK_STEPS
+            block, at = self._blocks[-1], (self._n - 1) % self._block_steps
             block["truncated"][at] |= ~block["terminated"][at]
 
     def first(self, count: int) -> Columns:
-        """Return copies (T, N, ...) of the first ``count`` steps, or of all if there are fewer."""
-        count = min(count, self._n)
-        blocks = self._blocks[: -(-count // BLOCK_STEPS)]
+        """Return copies (T, N, ...) of the first ``count`` steps."""
+        blocks = self._blocks[: -(-count // self._block_steps)]
         return {
             name: np.concatenate([block[name] for block in blocks])[:count] for name in blocks[0]
         }
