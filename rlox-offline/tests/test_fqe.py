@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import rlox
-from rlox.errors import DatasetError
+from rlox.errors import DatasetError, SpaceError
 from rlox_offline.datasets import Dataset
 from rlox_offline.fqe import FQE
 
@@ -64,3 +64,17 @@ def test_policy_and_initial_observations_are_asked_for() -> None:
     with pytest.raises(DatasetError, match="pass initial_obs="):
         fqe.estimate()
     assert np.isfinite(fqe.estimate(np.eye(4)))
+    with pytest.raises(SpaceError, match=r"initial_obs must have shape \(B, 4\), got \(4,\)"):
+        fqe.estimate(np.eye(4)[0])
+
+
+@pytest.mark.parametrize("actions", [np.zeros((2, 3)), np.zeros(2), np.full((2, 1), np.nan)])
+def test_policy_of_other_actions_is_refused(actions: Any) -> None:
+    """Before any gradient step."""
+
+    class Other:
+        def predict(self, obs: Any, deterministic: bool = True) -> Any:
+            return actions
+
+    with pytest.raises(SpaceError, match=r"must return finite actions of shape \(2, 1\)"):
+        FQE(chain(True), Other(), hidden=8)

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import torch
 from rlox.callbacks import Callback
 from rlox.config import UNSET, Config, Unset, resolve_config
-from rlox.errors import DatasetError
+from rlox.errors import DatasetError, SpaceError
 from rlox.evaluation import Predictor
 from rlox.logging import LoggerCallback
 from rlox.networks import QNetwork, polyak_update
@@ -71,6 +71,7 @@ class FQE(OfflineAlgorithm):
     Raises:
         ConfigError: an option is unknown or out of range, or contradicts the dataset.
         DatasetError: the dataset cannot be learnt from.
+        SpaceError: the policy does not act on such observations, or returns other actions.
     """
 
     name: ClassVar[str] = "fqe"
@@ -101,6 +102,7 @@ class FQE(OfflineAlgorithm):
         cfg: FQEConfig = self.config
         sizes: Any = (cfg.obs_dim, cfg.act_dim, cfg.hidden)
         self.policy = _InNetworkUnits(policy, self.scaling)
+        self.policy.deterministic(torch.zeros(2, sizes[0], device=self.device))
         self.critic = QNetwork(*sizes, generator=self.streams.torch("networks")).to(self.device)
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
         self.networks = {"critic": self.critic, "target_critic": self.target_critic}
@@ -130,12 +132,16 @@ class FQE(OfflineAlgorithm):
 
         Raises:
             DatasetError: none are given and the dataset does not tell them.
+            SpaceError: their shape is wrong, or the policy's actions are.
         """
         given = getattr(self.dataset, "initial_obs", None) if initial_obs is None else initial_obs
         if given is None:
             raise DatasetError("the dataset has no attribute initial_obs; pass initial_obs=")
-        raw = torch.as_tensor(np.asarray(given, np.float32), device=self.device)
-        obs = self.scaling.obs_in(raw)
+        raw = np.asarray(given, np.float32)
+        if raw.ndim != 2 or raw.shape[1:] != self.observation_space.shape:
+            size = self.config.obs_dim
+            raise SpaceError(f"initial_obs must have shape (B, {size}), got {raw.shape}")
+        obs = self.scaling.obs_in(torch.as_tensor(raw, device=self.device))
         return float(self.critic(obs, self.policy.deterministic(obs)).mean())
 
 
@@ -148,5 +154,12 @@ class _InNetworkUnits:
 
     def deterministic(self, obs: Tensor) -> Tensor:
         actions = np.asarray(self._policy.predict(self._scaling.obs_out(obs).cpu().numpy()))
-        tensor = torch.as_tensor(actions.reshape(len(obs), -1), dtype=obs.dtype, device=obs.device)
-        return self._scaling.actions_in(tensor)
+        shape = (len(obs), len(self._scaling.act_low))
+        if actions.shape != shape or not np.isfinite(actions).all():
+            raise SpaceError(
+                f"the policy must return finite actions of shape {shape} for observations of shape "
+                f"{tuple(obs.shape)}, got shape {actions.shape}"
+            )
+        return self._scaling.actions_in(
+            torch.as_tensor(actions, dtype=obs.dtype, device=obs.device)
+        )
