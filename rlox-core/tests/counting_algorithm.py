@@ -50,7 +50,7 @@ class CountingAlgorithm(Algorithm):
         n_envs: int | Unset = UNSET,
         seed: int | Unset | None = UNSET,
         logger: LoggerCallback | None = None,
-        callbacks: Iterable[Callback] | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
         *,
         config: CountingConfig | Mapping[str, Any] | str | Path | None = None,
         **config_kwargs: Any,

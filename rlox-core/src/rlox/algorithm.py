@@ -62,7 +62,7 @@ class Algorithm(ABC):
         env: Any,
         *,
         config: Config,
-        callbacks: Iterable[Callback] | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
     ) -> None:
         seed = getattr(config, "seed", None)

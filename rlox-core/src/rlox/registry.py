@@ -193,7 +193,7 @@ def make(
     env: Any = None,
     *,
     config: Config | Mapping[str, Any] | str | Path | None = None,
-    callbacks: Iterable[Callback | str] | str | None = None,
+    callbacks: Iterable[Callback | str] | Callback | str | None = None,
     logger: LoggerCallback | str | Iterable[LoggerCallback | str] | None = None,
     log_dir: str | Path = "runs",
     **overrides: Any,

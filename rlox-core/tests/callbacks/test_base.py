@@ -46,17 +46,30 @@ def test_list_calls_every_callback_even_when_one_stops(event: str) -> None:
 
 
 def test_list_listens_to_what_its_callbacks_handle() -> None:
-    """Events that nobody overrides are not heard, also through nested lists."""
+    """Events that nobody overrides are not heard."""
     assert not CallbackList([Callback()]).listens("on_step")
     assert CallbackList([Callback(), Stopper(True)]).listens("on_step")
-    assert CallbackList([CallbackList([Stopper(True)])]).listens("on_step")
-    assert not CallbackList([CallbackList([Callback()])]).listens("on_step")
 
 
 def test_list_refuses_what_is_no_callback() -> None:
     """A function is a common mistake."""
     with pytest.raises(TypeError, match=r"must be rlox\.callbacks\.Callback objects, got function"):
         CallbackList([lambda **kwargs: True])  # type: ignore[list-item]
+
+
+def test_lists_in_lists_are_one() -> None:
+    """Events, the order of what saves, and states are then those of one flat list."""
+    first, second, last = Callback(), Stopper(True), Callback()
+    nested = CallbackList([CallbackList([first, CallbackList([second])]), last])
+    assert nested.callbacks == [first, second, last]
+
+
+def test_one_callback_needs_no_list(counting: ModuleType) -> None:
+    """Nobody should have to read how an iterable is missed."""
+    callback = Stopper(True)
+    for given in (callback, [callback], CallbackList(callback)):
+        algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=given)
+        assert algorithm.callbacks.callbacks == [callback]
 
 
 class IterationEnds(Callback):
@@ -76,9 +89,11 @@ class SavingIterationEnds(IterationEnds):
     saves_training: ClassVar[bool] = True
 
 
-def test_what_saves_hears_of_an_iterations_end_last(counting: ModuleType) -> None:
+@pytest.mark.parametrize("nest", [lambda callback: callback, CallbackList])
+def test_what_saves_hears_of_an_iterations_end_last(counting: ModuleType, nest: Any) -> None:
     """The others have counted the iteration then, wherever they stand in the list."""
     heard: list[str] = []
-    callbacks = [SavingIterationEnds("saves", heard), *(IterationEnds(n, heard) for n in "ab")]
+    saves = nest(SavingIterationEnds("saves", heard))
+    callbacks = [saves, *(IterationEnds(n, heard) for n in "ab")]
     counting.CountingAlgorithm("CartPole-v1", callbacks=callbacks).train(8)
     assert heard == ["a", "b", "saves"]

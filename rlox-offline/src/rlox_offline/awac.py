@@ -89,7 +89,7 @@ class AWAC(OfflineAlgorithm):
         *,
         env: Any = None,
         config: AWACConfig | Mapping[str, Any] | str | Path | None = None,
-        callbacks: Iterable[Callback] | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
         **config_kwargs: Any,
     ) -> None:

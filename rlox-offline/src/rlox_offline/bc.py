@@ -72,7 +72,7 @@ class BC(OfflineAlgorithm):
         *,
         env: Any = None,
         config: BCConfig | Mapping[str, Any] | str | Path | None = None,
-        callbacks: Iterable[Callback] | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
         **config_kwargs: Any,
     ) -> None:

@@ -125,7 +125,7 @@ class CQL(OfflineAlgorithm):
         *,
         env: Any = None,
         config: CQLConfig | Mapping[str, Any] | str | Path | None = None,
-        callbacks: Iterable[Callback] | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
         **config_kwargs: Any,
     ) -> None:

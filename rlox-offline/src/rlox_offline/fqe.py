@@ -87,7 +87,7 @@ class FQE(OfflineAlgorithm):
         *,
         env: Any = None,
         config: FQEConfig | Mapping[str, Any] | str | Path | None = None,
-        callbacks: Iterable[Callback] | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
         **config_kwargs: Any,
     ) -> None:

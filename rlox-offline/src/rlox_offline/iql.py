@@ -108,7 +108,7 @@ class IQL(OfflineAlgorithm):
         *,
         env: Any = None,
         config: IQLConfig | Mapping[str, Any] | str | Path | None = None,
-        callbacks: Iterable[Callback] | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
         **config_kwargs: Any,
     ) -> None:

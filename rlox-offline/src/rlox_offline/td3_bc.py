@@ -90,7 +90,7 @@ class TD3BC(OfflineAlgorithm):
         *,
         env: Any = None,
         config: TD3BCConfig | Mapping[str, Any] | str | Path | None = None,
-        callbacks: Iterable[Callback] | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
         **config_kwargs: Any,
     ) -> None:

@@ -105,7 +105,7 @@ class DiscreteSAC(Algorithm):
         critic: nn.Module | None = None,
         buffer: Any = UNSET,
         logger: LoggerCallback | None = None,
-        callbacks: Iterable[Callback] | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
         *,
         config: DiscreteSACConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,

@@ -128,7 +128,7 @@ class DQN(Algorithm):
         buffer: Any = UNSET,
         prioritized: bool = False,
         logger: LoggerCallback | None = None,
-        callbacks: Iterable[Callback] | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
         *,
         config: DQNConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,

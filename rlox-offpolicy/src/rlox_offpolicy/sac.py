@@ -152,7 +152,7 @@ class SAC(Algorithm):
         buffer: Any = UNSET,
         exploration: Any = UNSET,
         logger: LoggerCallback | None = None,
-        callbacks: Iterable[Callback] | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
         *,
         config: SACConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,

@@ -257,7 +257,7 @@ class TD3(Algorithm):
         buffer: Any = UNSET,
         exploration: Any = UNSET,
         logger: LoggerCallback | None = None,
-        callbacks: Iterable[Callback] | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
         *,
         config: TD3Config | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,

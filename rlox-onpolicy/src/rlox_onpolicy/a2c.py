@@ -102,7 +102,7 @@ class A2C(Algorithm):
         seed: int | Unset | None = UNSET,
         policy: nn.Module | PolicyMaker | None = None,
         logger: LoggerCallback | None = None,
-        callbacks: Iterable[Callback] | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
         *,
         config: A2CConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,

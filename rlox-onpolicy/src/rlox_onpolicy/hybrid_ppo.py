@@ -79,7 +79,7 @@ class HybridPPO(Algorithm):
         seed: int | Unset | None = UNSET,
         hidden: int | Unset = UNSET,
         logger: LoggerCallback | None = None,
-        callbacks: Iterable[Callback] | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
         *,
         config: HybridPPOConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,

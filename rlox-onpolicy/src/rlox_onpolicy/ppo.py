@@ -95,7 +95,7 @@ class PPO(Algorithm):
         seed: int | Unset | None = UNSET,
         policy: nn.Module | PolicyMaker | None = None,
         logger: LoggerCallback | None = None,
-        callbacks: Iterable[Callback] | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
         *,
         config: PPOConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,

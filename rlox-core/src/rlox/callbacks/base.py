@@ -69,26 +69,29 @@ class CallbackList(Callback):
     """Several callbacks in sequence.
 
     Args:
-        callbacks: called in this order, but see :attr:`Callback.saves_training`.
+        callbacks: one or several, called in this order, but see :attr:`Callback.saves_training`;
+            the callbacks of a list among them become this one's own.
+
+    Raises:
+        TypeError: something else is among them.
     """
 
-    def __init__(self, callbacks: Iterable[Callback] | None = None) -> None:
-        self.callbacks = list(callbacks or ())
-        for callback in self.callbacks:
+    def __init__(self, callbacks: Iterable[Callback] | Callback | None = None) -> None:
+        self.callbacks: list[Callback] = []
+        given = callbacks if isinstance(callbacks, Iterable) else [callbacks]
+        for callback in () if callbacks is None else given:
             if not isinstance(callback, Callback):
                 raise TypeError(
                     "callbacks must be rlox.callbacks.Callback objects, got "
                     f"{type(callback).__name__}"
                 )
+            inner = callback.callbacks if isinstance(callback, CallbackList) else [callback]
+            self.callbacks += inner
 
     def listens(self, event: str) -> bool:
         """Return whether any callback handles ``event``, so that unheard events cost nothing."""
-        return any(
-            callback.listens(event)
-            if isinstance(callback, CallbackList)
-            else getattr(type(callback), event) is not getattr(Callback, event)
-            for callback in self.callbacks
-        )
+        unheard = getattr(Callback, event)
+        return any(getattr(type(callback), event) is not unheard for callback in self.callbacks)
 
     def on_training_start(self, **kwargs: Any) -> None:
         """Call every callback."""

@@ -85,7 +85,7 @@ class OfflineAlgorithm(Algorithm):
         config: OfflineConfig,
         env: Any = None,
         continuous: bool = True,
-        callbacks: Iterable[Callback] | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
     ) -> None:
         rows = None if dataset is None else check_rows(dataset, continuous)

@@ -75,7 +75,7 @@ class Reinforce(Algorithm):
         env: Any,
         *,
         config: ReinforceConfig | Mapping[str, Any] | str | Path | None = None,
-        callbacks: Iterable[Callback] | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
         **options: Any,
     ) -> None:
