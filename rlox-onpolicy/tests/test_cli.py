@@ -84,6 +84,14 @@ def test_help_has_a_flag_for_every_option_of_ppo(run: Callable[..., Result]) -> 
     assert "--learning-rate FLOAT|linear(A, B)" in text
 
 
+def test_the_learner_is_told_before_the_training_and_kept(run: Callable[..., Result]) -> None:
+    """Which one it was decides the speed, also of a run that did not finish."""
+    result = run(*SMALL, "--total-timesteps", 32, "--run-dir", "run", "--backend", "torch")
+    assert result.code == 0, result.err
+    assert result.out.startswith("learner: torch (as configured)\n")
+    assert json.loads(Path("run/run.json").read_text())["learner"] == "torch (as configured)"
+
+
 def test_flags_of_every_kind_reach_the_config(run: Callable[..., Result]) -> None:
     """A schedule, a switch, a choice, a number and none arrive as from Python."""
     result = run(

@@ -6,6 +6,7 @@ down, and can do every task. Other backends, such as ``native``, do what they re
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -142,7 +143,7 @@ def choose_learner(backend: str, task: LearningTask) -> ChosenLearner:
 
 
 def find_learner(backend: str, task: LearningTask | ReplayTask) -> tuple[Any, str, str]:
-    """Return a learner, the name of its backend and why it was taken.
+    """Return a learner, the name of its backend and why it was taken, and log the latter two.
 
     Args:
         backend: registered name; ``"auto"`` takes the one of highest priority that can do the task.
@@ -152,6 +153,12 @@ def find_learner(backend: str, task: LearningTask | ReplayTask) -> tuple[Any, st
         UnknownNameError: no such backend is registered.
         BackendError: the backend cannot do the task; the text says why.
     """
+    learner, name, reason = _find_learner(backend, task)
+    logging.getLogger("rlox").info("the learner is %s (%s)", name, reason)
+    return learner, name, reason
+
+
+def _find_learner(backend: str, task: LearningTask | ReplayTask) -> tuple[Any, str, str]:
     found = registry.get_registry()
     if backend != "auto":
         spec = cast("LearnerBackendSpec", found.get("rlox_learner_backends", backend).spec)

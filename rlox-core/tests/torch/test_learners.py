@@ -45,10 +45,12 @@ def backends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("backends")
-def test_auto_takes_the_fastest_that_can_and_says_why() -> None:
+def test_auto_takes_the_fastest_that_can_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
     """The refusal of a faster one is the reason."""
+    caplog.set_level("INFO", "rlox")
     chosen = choose_learner("auto", TASK)
     assert str(chosen) == "quick (not picky: it is Sunday)"
+    assert caplog.messages == ["the learner is quick (not picky: it is Sunday)"]
     assert chosen.update([1, 2], {}, None) == {"rows": 2}  # type: ignore[arg-type]
 
 

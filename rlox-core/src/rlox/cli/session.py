@@ -191,6 +191,10 @@ class Session:
 
     def _train(self, algorithm: Algorithm, learn: Callable[[], Any]) -> int:
         folder, options, clock = self.folder, self.options, algorithm.clock
+        learner = None if algorithm.learner is None else str(algorithm.learner)
+        folder.record(learner=learner)
+        if learner is not None and not options.quiet:
+            print(f"learner: {learner}", file=self.log, flush=True)
         started, steps_before = time.perf_counter(), clock.steps
         learn()
         seconds = time.perf_counter() - started
@@ -223,7 +227,7 @@ class Session:
             {
                 "evaluation return": f"{mean:.1f} ± {std:.1f} over {episodes} episodes",
                 clock.unit_text: f"{clock.steps:,}",
-                **({} if algorithm.learner is None else {"learner": str(algorithm.learner)}),
+                **({} if learner is None else {"learner": learner}),
                 "wall time": _duration(seconds),
                 f"{clock.unit_text}/s": f"{(clock.steps - steps_before) / seconds:,.0f}",
                 "run folder": str(folder.path),
