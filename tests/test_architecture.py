@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import rlox
+from rlox.registry import EXTRAS
 
 ROOT = Path(__file__).parents[1]
 
@@ -162,3 +163,13 @@ def test_files_stay_short() -> None:
         if (count := len(path.read_text(encoding="utf-8").splitlines())) > 300
     }
     assert not long_files
+
+
+def test_every_algorithm_of_ours_has_its_extra() -> None:
+    """Where its family is not installed, asking for one says how to install it."""
+    registered = {
+        spec.name: family
+        for family in ("offline", "offpolicy", "onpolicy")
+        for spec in importlib.import_module(f"rlox_{family}.plugin").rlox_algorithms()
+    }
+    assert registered == EXTRAS
