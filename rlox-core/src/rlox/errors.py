@@ -60,6 +60,10 @@ class RunError(RloxError, ValueError):
     """A run folder does not hold what is asked of it."""
 
 
+class LoggerError(RloxError, RuntimeError):
+    """A service that metrics are to be logged to refuses."""
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest known names, or an empty string.
 

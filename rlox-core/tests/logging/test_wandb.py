@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rlox.errors import MissingDependencyError
+from rlox.errors import LoggerError, MissingDependencyError
 from rlox.logging import LoggerCallback, WandbLogger
 from rlox.testing import check_logger
 
@@ -124,6 +124,19 @@ def test_two_loggers_are_two_runs(tmp_path: Path) -> None:
 def test_logger_by_name_keeps_the_contract() -> None:
     """It builds from a folder that does not exist yet, and is closed twice."""
     check_logger("wandb")
+
+
+@needs_wandb
+def test_a_run_that_does_not_begin_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library's own words, as an error that the command line shows in one line."""
+    import wandb
+
+    def init(**arguments: Any) -> None:
+        raise wandb.errors.UsageError("api_key not configured (no-tty)")
+
+    monkeypatch.setattr(wandb, "init", init)
+    with pytest.raises(LoggerError, match=r"^wandb begins no run: api_key not configured"):
+        WandbLogger()
 
 
 def test_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rlox.errors import import_extra
+from rlox.errors import LoggerError, import_extra
 from rlox.logging.base import LoggerCallback, Metrics
 
 __all__ = ["WandbLogger"]
@@ -25,11 +25,16 @@ class WandbLogger(LoggerCallback):
 
     Raises:
         MissingDependencyError: wandb is not installed.
+        LoggerError: wandb begins no run, as where nobody is logged in.
     """
 
     def __init__(self, project: str = "rlox", **init: Any) -> None:
         wandb = import_extra("wandb", "WandbLogger", "wandb")
-        self.run: Any = wandb.init(project=project, **{"reinit": "create_new", **init})
+        try:
+            run = wandb.init(project=project, **{"reinit": "create_new", **init})
+        except wandb.errors.Error as error:
+            raise LoggerError(f"wandb begins no run: {error}") from error
+        self.run: Any = run
         """The run, for what a logger does not do: ``logger.run.log_artifact(...)``."""
         self.run.define_metric("global_step")
         self.run.define_metric("*", step_metric="global_step")
