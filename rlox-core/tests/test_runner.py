@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from rlox.callbacks import Callback
 from rlox.errors import ConfigError
-from rlox.logging import LoggerCallback
+from rlox.logging import JsonlLogger, LoggerCallback
 
 
 class Trace(Callback):
@@ -200,6 +201,16 @@ def test_train_adds_to_what_is_done(counting: ModuleType) -> None:
     algorithm.train(9)
     assert algorithm.clock.target_env_steps == 17
     assert algorithm.clock.env_steps == 24
+
+
+def test_what_is_closed_trains_no_more(counting: ModuleType, tmp_path: Path) -> None:
+    """Its logger's files are closed; it can still be saved."""
+    algorithm = counting.CountingAlgorithm("CartPole-v1", logger=JsonlLogger(tmp_path))
+    algorithm.train(8)
+    algorithm.close()
+    with pytest.raises(RuntimeError, match="this 'counting' was closed, and its envs and logger"):
+        algorithm.train(8)
+    algorithm.save(tmp_path / "c.safetensors")
 
 
 def test_train_without_a_number_finishes_an_interrupted_training(counting: ModuleType) -> None:

@@ -78,6 +78,7 @@ class Algorithm(ABC):
         self.logger = logger
         self.resources = ExitStack()
         """What :meth:`close` frees; algorithms add their envs."""
+        self._closed = False
         self.learner: ChosenLearner | ChosenReplayLearner | None = None
         """What takes the gradient steps, where the algorithm has a choice of learner backends."""
         self.clock = Clock(self.step_unit)
@@ -126,7 +127,13 @@ class Algorithm(ABC):
 
         Raises:
             ValueError: ``total_timesteps`` is not positive, or none with nothing to finish.
+            RuntimeError: it is closed.
         """
+        if self._closed:
+            raise RuntimeError(
+                f"this '{self.name}' was closed, and its envs and logger with it; train before "
+                "close(), or save and go on with from_checkpoint"
+            )
         return run(self, total_timesteps)
 
     def evaluate(
@@ -154,7 +161,11 @@ class Algorithm(ABC):
         )
 
     def close(self) -> None:
-        """Free what the algorithm made: its envs and their processes, and the logger's files."""
+        """Free what the algorithm made: its envs and their processes, and the logger's files.
+
+        It still acts, evaluates and saves, but trains no more.
+        """
+        self._closed = True
         self.resources.close()
         if self.logger is not None:
             self.logger.close()
