@@ -160,6 +160,7 @@ RUST_CLASSES = {
 
 INTERNAL = (
     "rlox.cli",
+    "rlox.listeners",
     "rlox_offline.cli",
     "rlox_offline.plugin",
     "rlox_offpolicy.plugin",

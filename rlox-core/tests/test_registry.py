@@ -121,6 +121,16 @@ def test_make_takes_callbacks_and_logger_by_name(tmp_path: Path) -> None:
             "unknown callback 'evl'; did you mean 'eval'? (installed: {rlox_callbacks})",
         ),
         (
+            {"name": "counting", "env": "CartPole-v1", "logger": ["jsonl", "jsonl"]},
+            ConfigError,
+            "the logger 'jsonl' is named twice",
+        ),
+        (
+            {"name": "counting", "env": "CartPole-v1", "callbacks": ["timing", "timing"]},
+            ConfigError,
+            "the callback 'timing' is named twice",
+        ),
+        (
             {"name": "lacking", "env": "CartPole-v1"},
             MissingDependencyError,
             "the algorithm 'lacking' needs the module 'no_such_module_anywhere', which is not "
@@ -142,6 +152,27 @@ def test_make_refuses(arguments: dict[str, Any], error: type[Exception], message
         hook: ", ".join(get_registry().names(hook)) for hook in ("rlox_loggers", "rlox_callbacks")
     }
     assert str(caught.value) == message.format(**installed)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_wrong_call_begins_no_log(tmp_path: Path) -> None:
+    """No folder, and no run of a tracking service, is left behind."""
+    with pytest.raises(ConfigError, match="unknown option 'n_step'"):
+        rlox.make("counting", "CartPole-v1", logger="jsonl", log_dir=tmp_path / "runs", n_step=1)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_logger_that_fails_leaves_no_envs_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else could close them."""
+    closed: list[str] = []
+    monkeypatch.setattr(rlox.Algorithm, "close", lambda self: closed.append(self.name))
+    (tmp_path / "runs").touch()
+    with pytest.raises(FileExistsError):
+        rlox.make("counting", "CartPole-v1", logger="jsonl", log_dir=tmp_path / "runs")
+    assert closed == ["counting"]
 
 
 @pytest.mark.usefixtures("installed")
@@ -187,6 +218,14 @@ def test_name_in_conflict_is_unusable_and_others_work() -> None:
         registry.get("rlox_env_backends", "a")
     assert str(caught.value) == message
     assert registry.get("rlox_env_backends", "b").distribution == "two"
+
+
+def test_a_name_twice_in_one_distribution_is_told_as_such() -> None:
+    """There is nothing to uninstall."""
+    registry = Registry([backend("slow", "one"), backend("slow", "one")])
+    assert registry.conflicts() == [
+        "the name 'slow' (rlox_env_backends) is registered twice by the distribution 'one'"
+    ]
 
 
 def test_env_backends_are_ordered_and_without_conflicts() -> None:

@@ -16,7 +16,7 @@ from rlox.errors import (
     suggest,
 )
 from rlox.plugins import Registration, load_plugins
-from rlox.specs import AlgorithmSpec, CallbackSpec, LoggerSpec, resolve
+from rlox.specs import AlgorithmSpec, resolve
 
 if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
@@ -77,7 +77,10 @@ class Registry:
         ]
 
     def _conflict(self, hook: str, name: str) -> str:
-        claimants = " and ".join(f"'{r.distribution}'" for r in self._found[hook, name])
+        found = [f"'{each.distribution}'" for each in self._found[hook, name]]
+        if len(set(found)) == 1:
+            return f"the name '{name}' ({hook}) is registered twice by the distribution {found[0]}"
+        claimants = " and ".join(dict.fromkeys(found))
         return (
             f"the name '{name}' ({hook}) is claimed by the distributions {claimants}; "
             "uninstall one of them"
@@ -93,19 +96,31 @@ class Registry:
         """
         given: object = name
         if not isinstance(given, str):
-            kind = hook.removeprefix("rlox_").rstrip("s").replace("_", " ")
-            raise TypeError(f"the name of the {kind} must be text, got {given!r}")
+            raise TypeError(f"the name of the {_kind(hook)} must be text, got {given!r}")
         found = self._found.get((hook, name), [])
         if len(found) > 1:
             raise PluginConflictError(self._conflict(hook, name))
         if not found:
-            kind = hook.removeprefix("rlox_").rstrip("s").replace("_", " ")
             known = self.names(hook)
             raise UnknownNameError(
-                f"unknown {kind} '{name}'{suggest(name, known)} "
+                f"unknown {_kind(hook)} '{name}'{suggest(name, known)} "
                 f"(installed: {', '.join(known) or 'none'})"
             )
         return found[0]
+
+    def get_all(self, hook: str, names: Iterable[str]) -> list[Any]:
+        """Return the specs registered under several names.
+
+        Raises:
+            ConfigError: a name is there twice.
+            RloxError: as :meth:`get`.
+        """
+        found = {}
+        for name in names:
+            if name in found:
+                raise ConfigError(f"the {_kind(hook)} '{name}' is named twice")
+            found[name] = self.get(hook, name).spec
+        return list(found.values())
 
     def by_priority(self, hook: str) -> list[Any]:
         """Return a hook's specs, the highest priority first, without those in conflict."""
@@ -115,6 +130,10 @@ class Registry:
             if kind == hook and len(found) == 1
         ]
         return sorted(specs, key=lambda s: -s.priority)
+
+
+def _kind(hook: str) -> str:
+    return hook.removeprefix("rlox_").rstrip("s").replace("_", " ")
 
 
 @cache
@@ -231,65 +250,15 @@ def make(
     if given.get("env", ...) is None:
         del given["env"]
     factory = cast("Any", algorithm_class(name))
-    algorithm = factory(
-        *arguments,
-        config=config,
-        callbacks=make_callbacks(callbacks, log_dir),
-        logger=make_logger(logger, log_dir),
-        **given,
-    )
-    return cast("Algorithm", algorithm)
+    # imported here: they are found in this registry
+    from rlox.listeners import make_callbacks, make_logger
 
-
-def _listed(items: Any) -> list[Any]:
-    if items is None:
-        return []
-    return list(items) if isinstance(items, Iterable) and not isinstance(items, str) else [items]
-
-
-def make_callbacks(
-    callbacks: Iterable[Callback | str] | Callback | str | None, log_dir: str | Path
-) -> list[Callback]:
-    """Return callbacks given as objects or registered names.
-
-    Args:
-        callbacks: one or several.
-        log_dir: the folder of the files that callbacks given by name write.
-
-    Raises:
-        UnknownNameError: a name is not registered.
-        MissingDependencyError: what a callback needs is not installed.
-    """
-    made = []
-    for item in _listed(callbacks):
-        if isinstance(item, str):
-            found = cast("CallbackSpec", get_registry().get("rlox_callbacks", item).spec)
-            item = resolve(found.factory)(*[log_dir] * found.in_folder)  # noqa: PLW2901
-        made.append(item)
-    return made
-
-
-def make_logger(
-    loggers: LoggerCallback | str | Iterable[LoggerCallback | str] | None, log_dir: str | Path
-) -> LoggerCallback | None:
-    """Return one logger for all that are given as objects or registered names.
-
-    Args:
-        loggers: one or several.
-        log_dir: the folder of loggers given by name.
-
-    Raises:
-        UnknownNameError: a name is not registered.
-        MissingDependencyError: what a logger needs is not installed.
-    """
-    from rlox.logging import LoggerList
-
-    made = []
-    for item in _listed(loggers):
-        if isinstance(item, str):
-            found = cast("LoggerSpec", get_registry().get("rlox_loggers", item).spec)
-            item = resolve(found.factory)(log_dir)  # noqa: PLW2901
-        made.append(item)
-    if len(made) > 1:
-        return LoggerList(*made)
-    return cast("LoggerCallback", made[0]) if made else None
+    made = make_callbacks(callbacks, log_dir)
+    algorithm: Algorithm = factory(*arguments, config=config, callbacks=made, logger=None, **given)
+    try:
+        # last: what is wrong with the rest leaves no file and no tracking service's run behind
+        algorithm.logger = make_logger(logger, log_dir)
+    except BaseException:
+        algorithm.close()
+        raise
+    return algorithm

@@ -18,6 +18,7 @@ from rlox.cli.output import print_pairs, print_warning
 from rlox.cli.run_folder import RunFolder, SavedState, checkpoints_in, require_unused
 from rlox.cli.run_options import RunOptions
 from rlox.errors import CheckpointError, ConfigError
+from rlox.listeners import make_callbacks, make_logger
 
 if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
@@ -46,25 +47,22 @@ def train_in_folder(
     Raises:
         RloxError: a name, the env or the run folder cannot be used; no training was done.
     """
-    found = registry.get_registry()
-    for each in options.loggers:
-        found.get("rlox_loggers", each)
-    for each in options.callbacks:
-        found.get("rlox_callbacks", each)
+    registry.get_registry().get_all("rlox_loggers", options.loggers)
+    registry.get_registry().get_all("rlox_callbacks", options.callbacks)
     if options.run_dir is not None:
         require_unused(options.run_dir)
     registry.algorithm_class(name)  # imports torch, which takes long enough to be interrupted
-    algorithm = registry.make(name, options.env, config=config, **options.needs)
-    folder = RunFolder(
-        options.run_dir or RunFolder.default_path(name, options.env, what=algorithm.streams.seed)
-    )
-    require_unused(folder.path)
-    session = Session(folder, options, interruption or Interruption(), log)
-    algorithm.callbacks.callbacks += session.callbacks()
-    with folder.lock():
-        algorithm.logger = registry.make_logger(options.loggers, folder.path)
-        folder.start(algorithm, options)
-        return session.run(algorithm, partial(algorithm.train, options.total_timesteps))
+    with registry.make(name, options.env, config=config, **options.needs) as algorithm:
+        seed = algorithm.streams.seed
+        path = options.run_dir or RunFolder.default_path(name, options.env, what=seed)
+        require_unused(path)
+        folder = RunFolder(path)
+        session = Session(folder, options, interruption or Interruption(), log)
+        algorithm.callbacks.callbacks += session.callbacks()
+        with folder.lock():
+            algorithm.logger = make_logger(options.loggers, folder.path)
+            folder.start(algorithm, options)
+            return session.run(algorithm, partial(algorithm.train, options.total_timesteps))
 
 
 def resume_in_folder(
@@ -100,15 +98,15 @@ def resume_in_folder(
     session = Session(folder, options, interruption or Interruption(), log)
     with folder.lock():
         saved = _checkpoint_to_resume(run, log)
-        algorithm = algorithm_class.from_checkpoint(
+        with algorithm_class.from_checkpoint(
             saved.path, env, callbacks=session.callbacks(), **options.needs
-        )
-        algorithm.logger = registry.make_logger(options.loggers, folder.path)
-        if algorithm.logger is not None:
-            algorithm.logger.rewind(saved.steps)
-        folder.go_back_to(saved)
-        learned = saved.path.stem == "final" or not algorithm.clock.remaining
-        return session.run(algorithm, _nothing if learned else algorithm.train)
+        ) as algorithm:
+            algorithm.logger = make_logger(options.loggers, folder.path)
+            if algorithm.logger is not None:
+                algorithm.logger.rewind(saved.steps)
+            folder.go_back_to(saved)
+            learned = saved.path.stem == "final" or not algorithm.clock.remaining
+            return session.run(algorithm, _nothing if learned else algorithm.train)
 
 
 def _nothing() -> None:
@@ -154,7 +152,7 @@ class Session:
     def callbacks(self) -> list[Callback]:
         """Return the callbacks that the options ask for, the interruption last."""
         folder, options = self.folder, self.options
-        callbacks = registry.make_callbacks(options.callbacks, folder.path)
+        callbacks = make_callbacks(options.callbacks, folder.path)
         if options.eval_freq:
             callbacks.append(
                 EvalCallback(
@@ -186,8 +184,6 @@ class Session:
             except BaseException:
                 self.folder.end("failed", **algorithm.clock.progress())
                 raise
-            finally:
-                algorithm.close()
 
     def _train(self, algorithm: Algorithm, learn: Callable[[], Any]) -> int:
         folder, options, clock = self.folder, self.options, algorithm.clock

@@ -48,8 +48,7 @@ def train_sweep(name: str, config: Config, options: RunOptions) -> int:
     own_seed = getattr(config, "seed", None) or 0
     seeds = (own_seed,) if options.seeds is None else parse_seeds(options.seeds)
     sets = parse_sets(options.sweep or [])
-    for each in options.loggers:
-        registry.get_registry().get("rlox_loggers", each)
+    registry.get_registry().get_all("rlox_loggers", options.loggers)
     path = options.run_dir or RunFolder.default_path(name, options.env, "sweep")
     require_unused(path)
     configs = [_with_settings(config, settings) for settings in sets]
