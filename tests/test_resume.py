@@ -233,3 +233,16 @@ def test_seeds_differ_and_repeat(algorithm: str) -> None:
         agent.train(512)
         hashes.append(parameter_hash(agent.state_dict()["policy"]))
     assert hashes[0] == hashes[2] != hashes[1]
+
+
+@pytest.mark.parametrize("env_backend", ["native", "gymnasium"])
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+def test_a_checkpoint_goes_on_with_another_number_of_envs(algorithm: str, env_backend: str) -> None:
+    """In new episodes, whether or not the envs' state is in the file."""
+    options = {"n_envs": 2, "hidden": 8, "env_backend": env_backend}
+    with rlox.make(algorithm, "CartPole-v1", **options) as before:
+        episodes = before.train(256)["episodes"]
+        before.save("checkpoint")
+    with type(before).from_checkpoint("checkpoint", n_envs=4) as after:
+        assert after.train(512)["episodes"] > episodes
+        assert after.config.n_envs == 4

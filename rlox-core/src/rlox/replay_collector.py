@@ -110,7 +110,8 @@ class ReplayCollector:
             Whether the envs go on exactly where they were.
         """
         exact = self._session.load_state_dict(state)
-        started = np.array(state["episode_start"], np.bool_)
-        self.episode_start = started if exact else np.ones_like(started)
+        self.episode_start = np.ones(self.env.n_envs, np.bool_)
+        if exact:
+            self.episode_start[:] = state["episode_start"]
         self._rewards, self._ended = [], []
         return exact

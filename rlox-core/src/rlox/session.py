@@ -90,12 +90,13 @@ class EnvSession:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> bool:
-        """Restore the state; an env without one starts new episodes when it is next looked at.
+        """Restore the state; without that of as many envs, episodes begin anew at the next look.
 
         Returns:
             Whether the envs go on exactly where they were.
         """
-        exact = state["env"] is not None and isinstance(self.env, StatefulVecEnv)
+        as_many = len(state["statistics"]["running_return"]) == self.env.n_envs
+        exact = state["env"] is not None and as_many and isinstance(self.env, StatefulVecEnv)
         if exact:
             self.env.set_state(dict(state["env"]))  # type: ignore[attr-defined]
             self._obs = map_leaves(np.array, state["obs"])
