@@ -194,6 +194,14 @@ def test_training_end_is_told_after_an_error(counting: ModuleType) -> None:
     assert trace.details[-1]["metrics"]["mean_reward"] == 1.0
 
 
+def test_metrics_that_are_no_dataclass_are_told(counting: ModuleType) -> None:
+    """A dict is what many would return first."""
+    algorithm = counting.CountingAlgorithm("CartPole-v1")
+    algorithm.iterate = lambda hooks: {"loss": 0.5}
+    with pytest.raises(TypeError, match=r"'counting' must return a frozen dataclass .*, got dict"):
+        algorithm.train(8)
+
+
 def test_train_adds_to_what_is_done(counting: ModuleType) -> None:
     """A second call counts from the present env step."""
     algorithm = counting.CountingAlgorithm("CartPole-v1")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from rlox.callbacks import Phase
@@ -114,6 +114,11 @@ def run(algorithm: Algorithm, total_timesteps: int | None) -> dict[str, float]:
             iteration = algorithm.iterate(hooks)
             hooks.enter("other")
             clock.iterations += 1
+            if isinstance(iteration, type) or not is_dataclass(iteration):
+                raise TypeError(
+                    f"iterate() of the algorithm '{algorithm.name}' must return a frozen dataclass "
+                    f"of its metrics, got {type(iteration).__name__}"
+                )
             metrics = asdict(iteration)
             seconds = time.perf_counter() - started
             metrics[f"{clock.unit}_per_second"] = (clock.steps - steps_before) / seconds
