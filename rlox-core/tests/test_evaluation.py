@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
+from rlox.callbacks import EvalCallback
 from rlox.errors import EnvError
 from rlox.evaluation import EvaluationResult, evaluate
 from rlox.gym_vec_env import GymVecEnv
@@ -134,6 +135,36 @@ def test_actions_are_clipped_to_the_box() -> None:
 
     evaluate(Constant([7.0]), Watched, n_episodes=2)
     assert seen == [1.0, 1.0]
+
+
+class Endless(gymnasium.Env[Any, Any]):
+    """Has no end, where ``end`` is none."""
+
+    observation_space = spaces.Box(-1, 1, (1,))
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, end: int | None = None) -> None:
+        self.end = end
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Begin."""
+        self.taken = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        """Go on."""
+        self.taken += 1
+        return np.zeros(1, np.float32), 1.0, False, self.taken == self.end, {}
+
+
+def test_an_episode_without_an_end_is_an_error(counting: ModuleType) -> None:
+    """Instead of an evaluation for ever, also during a training; one that ends in time is none."""
+    assert evaluate(Constant(), lambda: Endless(50), n_episodes=2, max_steps=50).mean_return == 50
+    with pytest.raises(EnvError, match="an episode has not ended after 50 env steps; bound it"):
+        evaluate(Constant(), Endless, n_episodes=2, max_steps=50)
+    callback = EvalCallback(Endless, eval_freq=8, max_steps=50, verbose=False)
+    with pytest.raises(EnvError, match="has not ended after 50"):
+        counting.CountingAlgorithm("CartPole-v1", callbacks=callback).train(8)
 
 
 def test_number_of_episodes_must_be_positive() -> None:

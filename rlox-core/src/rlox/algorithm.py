@@ -20,7 +20,7 @@ from rlox.callbacks import Callback, CallbackList
 from rlox.clock import Clock, StepUnit
 from rlox.config import Config
 from rlox.errors import EnvError
-from rlox.evaluation import EvaluationResult, evaluate
+from rlox.evaluation import MAX_STEPS, EvaluationResult, evaluate
 from rlox.logging import LoggerCallback
 from rlox.logging.base import require_logger
 from rlox.runner import Hooks, run
@@ -143,11 +143,12 @@ class Algorithm(ABC):
         n_episodes: int = 10,
         deterministic: bool = True,
         seed: int | None = None,
+        max_steps: int = MAX_STEPS,
     ) -> EvaluationResult:
         """Run episodes without learning; see :func:`rlox.evaluation.evaluate`.
 
         Raises:
-            EnvError: there is no env to run them in.
+            EnvError: there is no env to run them in, or an episode does not end.
         """
         env = self.env_source if env is None else env
         if env is None:
@@ -158,6 +159,7 @@ class Algorithm(ABC):
             n_episodes=n_episodes,
             deterministic=deterministic,
             seed=self.streams.seeds("evaluation", 1)[0] if seed is None else seed,
+            max_steps=max_steps,
         )
 
     def close(self) -> None:

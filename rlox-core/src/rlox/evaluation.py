@@ -16,7 +16,11 @@ from rlox.envs import fixed_env_count, make_vec_env
 from rlox.errors import EnvError
 from rlox.protocols import MaskingVecEnv, VecEnv
 
-__all__ = ["EvaluationResult", "Predictor", "evaluate"]
+__all__ = ["MAX_STEPS", "EvaluationResult", "Predictor", "evaluate"]
+
+MAX_STEPS = 1_000_000
+"""Env steps that an episode may take unless the caller says otherwise; none of gymnasium's takes as
+many."""
 
 
 class Predictor(Protocol):
@@ -89,6 +93,7 @@ def evaluate(
     deterministic: bool = True,
     seed: int = 0,
     max_envs: int = 16,
+    max_steps: int = MAX_STEPS,
 ) -> EvaluationResult:
     """Run whole episodes and return their returns.
 
@@ -102,15 +107,18 @@ def evaluate(
         deterministic: passed to ``predict``.
         seed: seed of the envs' first reset.
         max_envs: upper bound of the copies.
+        max_steps: env steps after which an episode is taken to have no end.
 
     Raises:
-        TypeError: ``n_episodes`` or ``seed`` is no integer.
-        ValueError: ``n_episodes`` is not positive, or ``seed`` is negative.
-        EnvError: the env is the very instance that ``predictor`` trains on and cannot be made
-            anew; to evaluate on it would end its episodes behind the training's back.
+        TypeError: ``n_episodes``, ``seed`` or ``max_steps`` is no integer.
+        ValueError: ``n_episodes`` or ``max_steps`` is not positive, or ``seed`` is negative.
+        EnvError: an episode does not end; or the env is the very instance that ``predictor``
+            trains on and cannot be made anew, and to evaluate on it would end its episodes behind
+            the training's back.
     """
     n_episodes = require_integer("n_episodes", n_episodes, at_least=1)
     seed = require_integer("seed", seed, at_least=0)
+    max_steps = require_integer("max_steps", max_steps, at_least=1)
     vec_env, ours = _evaluation_env(env, min(n_episodes, max_envs))
     if not ours and env is getattr(predictor, "env_source", None):
         raise EnvError(
@@ -118,7 +126,7 @@ def evaluate(
             "it; pass another env"
         )
     try:
-        return _run_episodes(predictor, vec_env, n_episodes, deterministic, seed)
+        return _run_episodes(predictor, vec_env, n_episodes, deterministic, seed, max_steps)
     finally:
         if ours:
             vec_env.close()
@@ -134,7 +142,12 @@ def _evaluation_env(env: Any, n_envs: int) -> tuple[VecEnv, bool]:
 
 
 def _run_episodes(
-    predictor: Predictor, env: VecEnv, n_episodes: int, deterministic: bool, seed: int
+    predictor: Predictor,
+    env: VecEnv,
+    n_episodes: int,
+    deterministic: bool,
+    seed: int,
+    max_steps: int,
 ) -> EvaluationResult:
     n_envs = env.n_envs
     remaining = np.array([(n_episodes + i) // n_envs for i in range(n_envs)])
@@ -170,4 +183,10 @@ def _run_episodes(
                 returns.append(float(running_return[i]))
                 lengths.append(int(running_length[i]))
             running_return[i], running_length[i] = 0.0, 0
+        if (running_length[remaining > 0] >= max_steps).any():
+            raise EnvError(
+                f"an episode has not ended after {max_steps} env steps; bound it by the wrapper "
+                "gymnasium.wrappers.TimeLimit or max_episode_steps= of gymnasium.register, or "
+                "raise max_steps"
+            )
     return EvaluationResult(np.array(returns), np.array(lengths))

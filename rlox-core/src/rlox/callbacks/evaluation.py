@@ -9,6 +9,7 @@ from typing import Any
 from rlox.callbacks.base import Callback
 from rlox.callbacks.frequency import Multiples
 from rlox.checks import require_integer
+from rlox.evaluation import MAX_STEPS
 
 __all__ = ["EvalCallback"]
 
@@ -24,9 +25,10 @@ class EvalCallback(Callback):
         verbose: print each result.
         deterministic: act with the mode of the policy rather than a sample.
         seed: seed of every evaluation, so that all see the same starts.
+        max_steps: env steps after which an episode is taken to have no end, which is an error.
 
     Raises:
-        ValueError: ``eval_freq`` or ``n_eval_episodes`` is not positive.
+        ValueError: ``eval_freq``, ``n_eval_episodes`` or ``max_steps`` is not positive.
     """
 
     def __init__(
@@ -39,8 +41,10 @@ class EvalCallback(Callback):
         *,
         deterministic: bool = True,
         seed: int = 0,
+        max_steps: int = MAX_STEPS,
     ) -> None:
         require_integer("n_eval_episodes", n_eval_episodes, at_least=1)
+        require_integer("max_steps", max_steps, at_least=1)
         self.eval_env = eval_env
         self.eval_freq = eval_freq
         self.n_eval_episodes = n_eval_episodes
@@ -48,6 +52,7 @@ class EvalCallback(Callback):
         self.verbose = verbose
         self.deterministic = deterministic
         self.seed = seed
+        self.max_steps = max_steps
         self.best_reward = float("-inf")
         self.eval_results: list[tuple[int, float]] = []
         """(env steps, mean return) of each evaluation."""
@@ -67,6 +72,7 @@ class EvalCallback(Callback):
             n_episodes=self.n_eval_episodes,
             deterministic=self.deterministic,
             seed=self.seed,
+            max_steps=self.max_steps,
         )
         self.eval_results.append((step, result.mean_return))
         if self.verbose:

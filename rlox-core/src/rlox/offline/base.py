@@ -22,7 +22,7 @@ from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.clock import StepUnit
 from rlox.errors import ConfigError
-from rlox.evaluation import EvaluationResult
+from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
 from rlox.nn import FlatOptimizer, find_device, load_module_state, module_state, torch_threads
 from rlox.offline.batch import OfflineBatch, Scaling
@@ -156,6 +156,7 @@ class OfflineAlgorithm(Algorithm):
         n_episodes: int = 10,
         deterministic: bool = True,
         seed: int | None = None,
+        max_steps: int = MAX_STEPS,
     ) -> EvaluationResult:
         """Run episodes without learning; see :func:`rlox.evaluation.evaluate`.
 
@@ -168,7 +169,11 @@ class OfflineAlgorithm(Algorithm):
         if env is not None:
             check_env(*spaces_of(env), self.observation_space, self.action_space)
         result = super().evaluate(
-            env, n_episodes=n_episodes, deterministic=deterministic, seed=seed
+            env,
+            n_episodes=n_episodes,
+            deterministic=deterministic,
+            seed=seed,
+            max_steps=max_steps,
         )
         return replace(
             result,
