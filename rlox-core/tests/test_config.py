@@ -179,6 +179,13 @@ def test_replace_returns_a_validated_copy() -> None:
         config.replace(gama=0.5)
 
 
+def test_defaults_are_no_options_that_were_given() -> None:
+    """What a config object leaves to its defaults is so in its copies."""
+    config = DemoConfig(gamma=0.5)
+    for copy in (config.replace(n_envs=3), resolve_config(DemoConfig, config, n_envs=3)):
+        assert copy.model_fields_set == {"gamma", "n_envs"}
+
+
 unit = st.floats(0.0, 1.0, allow_subnormal=False)
 linear = st.builds(Linear, start=unit, end=unit, until=st.none() | st.integers(1, 10**9))
 

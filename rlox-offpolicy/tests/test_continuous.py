@@ -15,6 +15,7 @@ from gymnasium import spaces
 from rlox.errors import ConfigError, SpaceError
 from rlox.networks import SquashedGaussianPolicy, TwinQNetwork
 from rlox.testing import check_algorithm
+from rlox_offpolicy.configs import SACConfig
 from rlox_offpolicy.ddpg import DDPG
 from rlox_offpolicy.exploration import GaussianNoise
 from rlox_offpolicy.sac import SAC
@@ -267,6 +268,13 @@ def test_options_of_one_algorithm_that_contradict_are_refused() -> None:
     for algorithm in ALL:
         with pytest.raises(SpaceError, match=r"must be bounded, got .*TransformAction"):
             algorithm(Unbounded())
+
+
+def test_a_config_object_leaves_the_number_of_envs_to_a_vector_env() -> None:
+    """Its default was not given, as it is not in a mapping of options."""
+    for config in (SMALL, SACConfig(**SMALL)):
+        envs = gymnasium.make_vec("Pendulum-v1", num_envs=3, vectorization_mode="sync")
+        assert SAC(envs, config=config).config.n_envs == 3
 
 
 def test_priorities_are_the_critics_mean_absolute_errors() -> None:

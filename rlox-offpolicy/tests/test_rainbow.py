@@ -164,7 +164,7 @@ def test_networks_have_noise_of_their_own() -> None:
 def test_noise_explores_and_predictions_have_none() -> None:
     """ε is 0; acting varies with the noise, deterministic prediction does not and disturbs none."""
     dqn = make(noisy=True, noisy_std=20.0, learning_starts=0, train_freq=1000)
-    assert dqn.config.epsilon == 0.0
+    assert dqn.train(8)["epsilon"] == 0.0
     obs = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
     tensor = torch.from_numpy(obs)
     acted = [dqn._act(tensor) for _ in range(4)]
@@ -203,12 +203,22 @@ def test_backends_leave_what_they_cannot_do_to_torch(options: dict[str, Any]) ->
     assert make(**options).learner.backend == "torch"
 
 
-def test_epsilon_is_zero_beside_noise_unless_it_is_given() -> None:
-    """The resolved config says so, and reads back equal."""
-    assert DQNConfig(noisy=True).epsilon == 0.0
-    assert DQNConfig(noisy=True, epsilon=0.1).epsilon == 0.1
-    assert str(DQNConfig().epsilon) == "linear(1.0, 0.04, 8000)"
-    config = DQNConfig(noisy=True)
+@pytest.mark.parametrize(
+    ("config", "epsilon"),
+    [
+        (DQNConfig(), "linear(1.0, 0.04, 8000)"),
+        (DQNConfig(noisy=True), "0.0"),
+        (DQNConfig(noisy="true"), "0.0"),
+        (DQNConfig(noisy=True, epsilon=0.1), "0.1"),
+        (DQNConfig().replace(noisy=True), "0.0"),
+        (DQNConfig(**DQNConfig().to_dict()).replace(noisy=True), "0.0"),
+        (DQNConfig(noisy=True).replace(noisy=False), "linear(1.0, 0.04, 8000)"),
+        (rlox.make("dqn", env="CartPole-v1", config=DQNConfig(), noisy=True).config, "0.0"),
+    ],
+)
+def test_epsilon_is_zero_beside_noise_unless_it_is_given(config: DQNConfig, epsilon: str) -> None:
+    """However the config came to be, and read back it is equal."""
+    assert str(config.with_epsilon().epsilon) == epsilon
     assert DQNConfig(**config.to_dict()) == config
 
 

@@ -181,7 +181,7 @@ class Config(BaseModel):
     @field_validator("*", mode="after")
     @classmethod
     def _check_schedule_bounds(cls, value: Any, info: ValidationInfo) -> Any:
-        if info.field_name not in cls.schedule_bounds:
+        if info.field_name not in cls.schedule_bounds or value is None:
             return value
         low, high = cls.schedule_bounds[str(info.field_name)]
         if isinstance(value, Linear):
@@ -195,12 +195,16 @@ class Config(BaseModel):
         return value
 
     def replace(self: ConfigT, **changes: Any) -> ConfigT:
-        """Return a validated copy with ``changes``.
+        """Return a validated copy with ``changes``; defaults are no options that were given.
 
         Raises:
             ConfigError: a change is unknown or out of range.
         """
-        return type(self)(**{**dict(self), **changes})
+        return type(self)(**{**self.given(), **changes})
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that were given; the others have their defaults."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the config as JSON-able values."""
@@ -241,7 +245,9 @@ def resolve_config(
     """
     if config is None:
         base: dict[str, Any] = {}
-    elif isinstance(config, (cls, Mapping)):
+    elif isinstance(config, cls):
+        base = config.given()
+    elif isinstance(config, Mapping):
         base = dict(config)
     elif isinstance(config, (str, Path)):
         base = read_mapping(config)

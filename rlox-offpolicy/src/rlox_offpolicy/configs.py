@@ -30,6 +30,8 @@ LILLICRAP = "Lillicrap et al. 2016"
 MNIH = "Mnih et al. 2015"
 ZOO = "Stable-Baselines3 zoo"
 
+EPSILON = "linear(1, 0.04, 8000)"
+
 Noise = Literal["none", "gaussian", "ornstein-uhlenbeck"]
 
 
@@ -81,8 +83,8 @@ class DQNConfig(ReplayConfig):
         1.0, help="share of the network in the target's update; 1: a copy",
         source=f"{MNIH}, algorithm 1",
     )  # fmt: skip
-    epsilon: ScheduleValue = schedule(
-        "linear(1, 0.04, 8000)", help="probability ε of a uniform action",
+    epsilon: ScheduleValue | None = schedule(
+        None, help=f"probability ε of a uniform action; none: {EPSILON}, or 0 with noisy",
         source=f"{ZOO}, CartPole",
     )  # fmt: skip
     loss: Literal["huber", "mse"] = choice(
@@ -96,7 +98,7 @@ class DQNConfig(ReplayConfig):
         False, help="separate streams for value and advantages", source="Wang et al. 2016"
     )
     noisy: bool = flag(
-        False, help="noisy layers explore; epsilon is then 0 unless it is given",
+        False, help="noisy layers explore, and no epsilon unless it is given",
         source="Fortunato et al. 2018",
     )  # fmt: skip
     noisy_std: float = positive(
@@ -121,13 +123,6 @@ class DQNConfig(ReplayConfig):
         source=f"{DABNEY}, sec. Experimental results",
     )  # fmt: skip
 
-    @model_validator(mode="before")
-    @classmethod
-    def _explore_by_noise_alone(cls, values: Any) -> Any:
-        if isinstance(values, dict) and values.get("noisy") is True:
-            return {"epsilon": 0.0, **values}
-        return values
-
     @model_validator(mode="after")
     def _check_options(self) -> DQNConfig:
         if not self.noisy and changed(self, "noisy_std"):
@@ -151,6 +146,12 @@ class DQNConfig(ReplayConfig):
                 "[-1, 1] the paper takes -10 and 10, and qr-dqn needs neither"
             )
         return self
+
+    def with_epsilon(self) -> DQNConfig:
+        """Return the config with an epsilon, where none is given that which ``noisy`` asks for."""
+        if self.epsilon is not None:
+            return self
+        return self.replace(epsilon=0.0 if self.noisy else EPSILON)
 
 
 class SACConfig(ReplayConfig):

@@ -144,7 +144,7 @@ class DQN(Algorithm):
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg: DQNConfig = self.config
         names = ("learning_rate", "epsilon", "priority_beta")
-        self.schedules = Schedules(cfg, names, schedules)
+        self.schedules = Schedules(cfg.with_epsilon(), names, schedules)
         self.agent = make_agent(self, parts["buffer"])
         env = self.agent.env
         self._n_actions = require_discrete(self.agent, "DQN")
