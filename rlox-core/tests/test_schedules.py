@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter, ValidationError
-from rlox.schedules import Linear, Piecewise, ScheduleValue, evaluate_schedule
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from rlox.errors import ConfigError
+from rlox.schedules import Linear, Piecewise, Schedules, ScheduleValue, evaluate_schedule
 
 parse = TypeAdapter(ScheduleValue).validate_python
 
@@ -102,3 +104,21 @@ def test_evaluate_takes_numbers_schedules_and_callables() -> None:
     assert evaluate_schedule(0.5, 10, 100) == 0.5
     assert evaluate_schedule(Linear(start=1, end=0), 10, 100) == 0.9
     assert evaluate_schedule(lambda env_steps: env_steps * 2, 10, 100) == 20.0
+
+
+class Rates(BaseModel):
+    """A config with a bounded schedule."""
+
+    schedule_bounds: ClassVar[dict[str, tuple[float, float]]] = {"rate": (0.0, 1.0)}
+    rate: float = 0.5
+
+
+@pytest.mark.parametrize("value", [-1.0, 7.0, math.nan])
+def test_values_of_callables_are_within_the_fields_bounds(value: float) -> None:
+    """They are known where they are asked for; the error has the env step."""
+    schedules = Schedules(Rates(), ["rate"], {"rate": lambda step: value if step > 5 else 1.0})
+    assert schedules.at(5, 10) == {"rate": schedules.value("rate", 5, 10)} == {"rate": 1.0}
+    with pytest.raises(
+        ConfigError, match=r"schedules\['rate'\] .* \[0.0, 1.0\], got .* after 6 env"
+    ):
+        schedules.value("rate", 6, 10)

@@ -201,10 +201,27 @@ class Schedules:
                     f"numbers and linear or piecewise schedules are the option {name}="
                 )
         self._schedules = {name: getattr(config, name) for name in names} | dict(overrides or {})
+        self._bounds: Mapping[str, tuple[float, float]] = getattr(config, "schedule_bounds", {})
 
     def at(self, env_steps: int, total_env_steps: int) -> dict[str, float]:
-        """Return all values after ``env_steps`` of a training of ``total_env_steps``."""
-        return {
-            name: evaluate_schedule(schedule, env_steps, total_env_steps)
-            for name, schedule in self._schedules.items()
-        }
+        """Return all values after ``env_steps`` of a training of ``total_env_steps``.
+
+        Raises:
+            ConfigError: see :meth:`value`.
+        """
+        return {name: self.value(name, env_steps, total_env_steps) for name in self._schedules}
+
+    def value(self, name: str, env_steps: int, total_env_steps: int) -> float:
+        """Return the value of ``name`` after ``env_steps`` of a training of ``total_env_steps``.
+
+        Raises:
+            ConfigError: a callable's value is out of the field's bounds.
+        """
+        value = evaluate_schedule(self._schedules[name], env_steps, total_env_steps)
+        low, high = self._bounds.get(name, (-math.inf, math.inf))
+        if not low <= value <= high:
+            raise ConfigError(
+                f"schedules['{name}'] must return values in [{low}, {high}], got {value} after "
+                f"{env_steps} env steps"
+            )
+        return value
