@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import rlox
-from rlox import kernels, reference
+from rlox import kernels, reference, trainers
 from rlox.errors import MissingDependencyError
 from rlox.kernels import backend
 
@@ -165,3 +165,12 @@ def test_unknown_algorithm_class_is_an_attribute_error() -> None:
         "TD3",
         "TD3BC",
     ]
+
+
+@pytest.mark.parametrize("name", trainers.__all__)
+def test_a_trainer_makes_its_algorithm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the arguments that it gets, as rlox.make does."""
+    monkeypatch.setattr(trainers, "make", lambda *names, **arguments: (names, arguments))
+    made, arguments = getattr(trainers, name)("CartPole-v1", seed=3)
+    assert "".join(made).replace("_", "") == name.removesuffix("Trainer").lower()
+    assert arguments == {"env": "CartPole-v1", "seed": 3}
