@@ -23,9 +23,7 @@ from rlox_offline.cql import CQLMetrics
 from rlox_offline.fqe import FQEMetrics
 from rlox_offline.iql import IQLMetrics
 from rlox_offline.td3_bc import TD3BCMetrics
-from rlox_offpolicy.dqn import DQNMetrics
-from rlox_offpolicy.sac import SACMetrics
-from rlox_offpolicy.td3 import TD3Metrics
+from rlox_offpolicy.metrics import DQNMetrics, SACMetrics, TD3Metrics
 from rlox_onpolicy.hybrid_ppo import HybridPPOMetrics
 
 DOCS = Path(__file__).parents[1] / "docs"

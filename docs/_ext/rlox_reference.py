@@ -127,6 +127,8 @@ API = {
     "rlox_offpolicy.action_values": "what DQN learns of an action",
     "rlox_offpolicy.exploration": "noise on actions",
     "rlox_offpolicy.agent": "what the off-policy algorithms build alike",
+    "rlox_offpolicy.own_networks": "networks of one's own, tried",
+    "rlox_offpolicy.metrics": "what the off-policy algorithms report",
     "rlox_offpolicy.configs": "configs of the off-policy algorithms",
     "rlox_offpolicy.replay_config": "the options of every off-policy algorithm",
 }

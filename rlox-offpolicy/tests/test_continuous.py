@@ -17,6 +17,7 @@ from rlox.networks import SquashedGaussianPolicy, TwinQNetwork
 from rlox.testing import check_algorithm
 from rlox_offpolicy.configs import SACConfig
 from rlox_offpolicy.ddpg import DDPG
+from rlox_offpolicy.discrete_sac import DiscreteSAC
 from rlox_offpolicy.exploration import GaussianNoise
 from rlox_offpolicy.sac import SAC
 from rlox_offpolicy.td3 import TD3
@@ -60,16 +61,6 @@ class Lever(gymnasium.Env[Any, Any]):
 ALL = [SAC, TD3, DDPG]
 
 
-def agent_of(algorithm: Any) -> Any:
-    """Return the replay agent."""
-    return algorithm.agent if isinstance(algorithm, SAC) else algorithm.actor_critic.agent
-
-
-def policy_of(algorithm: Any) -> Any:
-    """Return the policy."""
-    return algorithm.policy if isinstance(algorithm, SAC) else algorithm.actor_critic.policy
-
-
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -94,7 +85,7 @@ def test_actions_use_every_dimensions_own_range(algorithm: Any) -> None:
     env = Lever()
     trained = algorithm(env, **SMALL)
     trained.train(48)
-    taken, stored = np.array(env.taken), agent_of(trained).buffer.state()["actions"]
+    taken, stored = np.array(env.taken), trained.agent.buffer.state()["actions"]
     assert np.abs(stored).max() <= 1
     low, high = env.action_space.low, env.action_space.high
     np.testing.assert_allclose(taken, low + (stored + 1) / 2 * (high - low), rtol=1e-5, atol=1e-6)
@@ -110,7 +101,7 @@ def test_sac_samples_its_policy_and_td3_adds_noise_of_its_deviation() -> None:
     """Around a policy that always chooses the middle, TD3's actions deviate by noise_std."""
     td3 = TD3(Lever(), **{**SMALL, "learning_starts": 0, "noise_std": 0.2}, seed=1)
     with torch.no_grad():
-        for parameter in policy_of(td3).parameters():
+        for parameter in td3.policy.parameters():
             parameter.zero_()
     with torch.no_grad():
         actions = [td3.actor_critic._act(torch.zeros(1, 2)) for _ in range(5000)]
@@ -154,6 +145,18 @@ def test_learnt_temperature_moves_towards_the_target_entropy() -> None:
     fixed = SAC(Lever(), **SMALL, auto_entropy=False, alpha=0.3)
     assert fixed.train(32)["alpha"] == pytest.approx(0.3)
     assert SAC(Lever(), **SMALL).target_entropy == -2
+
+
+@pytest.mark.parametrize(("algorithm", "env"), [(SAC, "Pendulum-v1"), (DiscreteSAC, "CartPole-v1")])
+def test_a_fixed_temperature_is_the_configs_whatever_was_saved(
+    algorithm: Any, env: str, tmp_path: Path
+) -> None:
+    """A learnt one goes on where it was."""
+    for auto_entropy, expected in ((False, 0.1), (True, 0.5)):
+        trained = algorithm(env, **SMALL, auto_entropy=auto_entropy, alpha=0.5)
+        trained.save(tmp_path / "saved.rlox")
+        restored = algorithm.from_checkpoint(tmp_path / "saved.rlox", alpha=0.1)
+        assert restored.temperature.value().item() == pytest.approx(expected)
 
 
 def test_sac_maximises_reward_and_entropy_of_a_bandit() -> None:
@@ -224,7 +227,7 @@ def test_same_seed_gives_the_same_bits_and_touches_no_global_stream(algorithm: A
     for run in runs:
         run.train(48)
     assert torch.equal(torch.get_rng_state(), before)
-    first, second, other = (next(iter(policy_of(run).parameters())) for run in runs)
+    first, second, other = (next(iter(run.policy.parameters())) for run in runs)
     assert torch.equal(first, second)
     assert not torch.equal(first, other)
 
@@ -275,6 +278,15 @@ def test_a_config_object_leaves_the_number_of_envs_to_a_vector_env() -> None:
     for config in (SMALL, SACConfig(**SMALL)):
         envs = gymnasium.make_vec("Pendulum-v1", num_envs=3, vectorization_mode="sync")
         assert SAC(envs, config=config).config.n_envs == 3
+
+
+def test_another_exploration_may_follow_a_checkpoint(tmp_path: Path) -> None:
+    """Its noise starts at 0, as there is none to go on with."""
+    trained = TD3("Pendulum-v1", **SMALL)
+    trained.train(16)
+    trained.save(tmp_path / "saved.rlox")
+    restored = TD3.from_checkpoint(tmp_path / "saved.rlox", exploration="ornstein-uhlenbeck")
+    restored.train(16)
 
 
 def test_priorities_are_the_critics_mean_absolute_errors() -> None:

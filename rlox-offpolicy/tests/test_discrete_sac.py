@@ -168,11 +168,11 @@ def test_the_example_loads_and_trains() -> None:
         ({"auto_entropy": False, "target_entropy": 0.5}, ConfigError, "needs auto_entropy=True"),
         ({"target_entropy": -1.0}, ConfigError, "target_entropy: expected .* got -1.0"),
         ({"exploration": "gaussian"}, ConfigError, "unknown option 'exploration'"),
-        ({"policy": nn.Linear(4, 5)}, ConfigError, r"policy must return \(2, 2\) .* got \(2, 5\)"),
+        ({"policy": nn.Linear(4, 5)}, ConfigError, r"policy must return \(3, 2\) .* got \(3, 5\)"),
         (
             {"critic": nn.Linear(4, 2)},
             ConfigError,
-            r"critic must return \(any, 2, 2\) for 2 observations of Box.*, got \(2, 2\)",
+            r"critic must return \(any, 3, 2\) for 3 observations of Box.*, got \(3, 2\)",
         ),
         ({"alpha": 0}, ConfigError, "alpha: expected .* got 0"),
     ],

@@ -12,6 +12,7 @@ import pytest
 import rlox
 import torch
 from gymnasium import spaces
+from rlox.callbacks import Callback, CallbackList
 from rlox.errors import ConfigError, EnvError, SpaceError
 from rlox.testing import check_algorithm
 from rlox_offpolicy.dqn import DQN
@@ -145,7 +146,7 @@ def test_target_network_is_copied_at_its_interval() -> None:
 
 
 def test_prioritized_transitions_get_their_errors() -> None:
-    """After a gradient step drawn transitions have other priorities; β follows its schedule."""
+    """After a gradient step drawn transitions have other priorities; β is that of the step."""
     dqn = make(buffer="prioritized", priority_beta="linear(0.5, 1.0)")
     dqn.train(32)
     assert len(set(dqn.agent.buffer.state()["priorities"])) > 2
@@ -153,7 +154,71 @@ def test_prioritized_transitions_get_their_errors() -> None:
     drawn = np.unique(dqn.agent._indices.astype(np.int64))
     dqn.agent.set_priorities(torch.zeros(len(batch.rewards)))
     assert dqn.agent.buffer.state()["priorities"][drawn] == pytest.approx(1e-6**0.6)
-    assert dqn.agent.buffer.beta == pytest.approx(0.75)
+    assert dqn.agent.buffer.beta == pytest.approx(1.0)
+
+
+class Stop(Callback):
+    """Stops after some env steps, and saves after some env steps or gradient steps."""
+
+    def __init__(self, at: int | None, saves: tuple[str, int, Path] | None = None) -> None:
+        self.at, self.saves = at, saves
+
+    def _save(self, event: str, count: int, algo: Any) -> None:
+        if self.saves and self.saves[:2] == (event, count):
+            algo.save(self.saves[2])
+
+    def on_step(self, **kwargs: Any) -> bool:
+        """Save, and stop."""
+        self._save("step", kwargs["step"], kwargs["algo"])
+        return kwargs["step"] != self.at
+
+    def on_train_batch(self, **kwargs: Any) -> None:
+        """Save."""
+        self._save("batch", kwargs["gradient_step"], kwargs["algo"])
+
+
+LEARNT: dict[str, Any] = {"steps_per_iteration": 32, "target_update_interval": 5, "n_envs": 2}
+
+
+@pytest.mark.parametrize("at", [8, 32, 38, 96])
+def test_a_stopped_training_goes_on_to_the_same_end(at: int) -> None:
+    """Wherever it stops, what is due by then is learnt, and train() ends as if it had not."""
+    whole, cut = make(**LEARNT), make(**LEARNT, callbacks=[Stop(at)])
+    whole.train(96)
+    metrics = cut.train(96)
+    assert cut.clock.env_steps == at
+    assert set(metrics) == set(whole.train(32))
+    cut.callbacks = CallbackList([])
+    cut.train(128 - at)
+    assert cut.clock.state_dict() | {"iterations": 0} == whole.clock.state_dict() | {
+        "iterations": 0
+    }
+    assert torch.equal(cut.optimizer.parameters, whole.optimizer.parameters)
+
+
+@pytest.mark.parametrize("saved", [("step", 32), ("step", 38), ("batch", 4), ("batch", 5)])
+def test_a_checkpoint_of_the_middle_of_an_iteration_is_exact(
+    saved: tuple[str, int], tmp_path: Path
+) -> None:
+    """What was due when it was saved is learnt first, and no update of the target is lost."""
+    path = tmp_path / "saved.rlox"
+    options = {**LEARNT, "env_backend": "auto", "save_replay_buffer": True}
+    whole = make(**options, callbacks=[Stop(None, (*saved, path))])
+    whole.train(96)
+    restored = DQN.from_checkpoint(path)
+    restored.train()
+    for name in ("network", "target"):
+        pair = (getattr(each, name).parameters() for each in (restored, whole))
+        assert all(map(torch.equal, *pair))
+
+
+def test_schedules_know_nothing_of_iterations() -> None:
+    """Learning rate and β are those of the env step, however long an iteration is."""
+    options = {"buffer": "prioritized", "learning_rate": "linear(1e-2, 0)", "epsilon": 0.1}
+    short, long = make(**options), make(**{**options, "steps_per_iteration": 64})
+    for dqn in (short, long):
+        dqn.train(64)
+    assert torch.equal(short.optimizer.parameters, long.optimizer.parameters)
 
 
 @pytest.mark.parametrize("n_envs", [1, 3])
@@ -296,7 +361,7 @@ def test_targets_of_several_steps_end_where_a_resumed_run_begins_anew(tmp_path: 
     [
         ({"gama": 0.9}, ConfigError, "unknown option 'gama' .*did you mean 'gamma'"),
         ({"buffer": "priorotized"}, LookupError, "unknown buffer .*did you mean 'prioritized'"),
-        ({"buffer": []}, ConfigError, "got list without push_batch, sample"),
+        ({"buffer": []}, ConfigError, "got list without push_batch or push, sample"),
         ({"n_envs": 300}, ConfigError, "buffer_size 200 holds not even one step of n_envs = 300"),
         (
             {"n_step": 3, "buffer": rlox.ReplayBuffer(10, 4, 1, act_dtype="int64")},

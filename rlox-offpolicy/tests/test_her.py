@@ -119,7 +119,7 @@ def test_learns_from_goals_its_own_episodes_reached(algorithm: Any, env: Any) ->
     """
     made = algorithm(env, n_envs=3, **SMALL)
     assert np.isfinite(made.train(96)["q_loss"])
-    agent = getattr(made, "actor_critic", made).agent
+    agent = made.agent
     judge, asked = env(), agent.observations.unpack(agent.buffer.state()["obs"])["desired_goal"]
     batch = agent._draw()
     achieved, desired = (batch.next_obs[key].numpy() for key in ("achieved_goal", "desired_goal"))

@@ -131,9 +131,7 @@ def test_nested_observations_resume_exactly(algorithm: Any, tmp_path: Any) -> No
         tmp_path / "a.safetensors", lambda: Random(ROBOT, algorithm in DISCRETE)
     )
     assert all(torch.equal(a, b) for a, b in zip(nets(made), nets(restored), strict=True))
-    rows = [
-        getattr(each, "actor_critic", each).agent.buffer.state()["obs"] for each in (made, restored)
-    ]
+    rows = [each.agent.buffer.state()["obs"] for each in (made, restored)]
     assert np.array_equal(rows[0], rows[1])
     obs = ROBOT.sample()
     assert np.array_equal(made.predict(obs), restored.predict(obs))

@@ -246,8 +246,8 @@ def test_the_example_is_all_of_rainbow() -> None:
         ({**QR, "loss": "mse"}, "loss='mse' is of TD errors, .* distributional='none'"),
         ({"noisy_std": 0.1}, "noisy_std needs noisy=True, got noisy=False"),
         ({"noisy": True, "noisy_std": 0.0}, "noisy_std: expected .* got 0"),
-        ({"network": nn.Linear(4, 3)}, r"network must return \(2, 2\) for 2 observ.* got \(2, 3\)"),
-        ({**C51, "network": nn.Linear(4, 2)}, r"network must return \(2, 2, 11\) .* got \(2, 2\)"),
+        ({"network": nn.Linear(4, 3)}, r"network must return \(3, 2\) for 3 observ.* got \(3, 3\)"),
+        ({**C51, "network": nn.Linear(4, 2)}, r"network must return \(3, 2, 11\) .* got \(3, 2\)"),
         ({"distributional": "c52"}, "distributional: expected 'none', 'c51' or 'qr-dqn'"),
     ],
 )

@@ -20,17 +20,45 @@ from rlox.errors import SpaceError
 from rlox.masks import MASK_KEY
 from rlox.observations import ObservationRows
 from rlox.protocols import OnPolicyActor, RecurrentActor
-from rlox.replay_actions import BoxActions, DiscreteActions
 from rlox.spaces import map_leaves
 
 __all__ = [
-    "InEnvUnits",
+    "act",
     "drawing_from",
     "evaluate_actions",
     "predict",
     "predict_with_memory",
     "taking_masks",
 ]
+
+
+@torch.no_grad()
+def act(
+    choose: Callable[[Any], Tensor],
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    obs: Any,
+    *,
+    device: torch.device | str = "cpu",
+) -> Any:
+    """Return what a function chooses, as :func:`predict` does what a policy chooses.
+
+    Args:
+        choose: from (B, *shape) observations on ``device`` to the rows of B actions in the env's
+            own units, discrete ones counted from 0.
+        observation_space: see :func:`predict`.
+        action_space: likewise.
+        obs: likewise.
+        device: of the observations.
+
+    Raises:
+        SpaceError: there are action masks.
+        ValueError: ``obs`` has another shape.
+    """
+    given = _prepare(observation_space, action_space, obs, None, None, device)
+    if given.masks is not None:
+        raise SpaceError("there are action masks, which this algorithm does not take")
+    return given.actions(choose(given.obs))
 
 
 @torch.no_grad()
@@ -218,23 +246,3 @@ def drawing_from(generator: torch.Generator | None, policy: Any) -> Iterator[Non
         yield
     finally:
         policy.generator = before
-
-
-class InEnvUnits:
-    """A policy as :func:`predict` takes them: continuous actions in the env's own units.
-
-    Args:
-        choose: from observations to actions as replay buffers keep them.
-        actions: how they are kept.
-    """
-
-    def __init__(self, choose: Callable[[Any], Any], actions: DiscreteActions | BoxActions) -> None:
-        self._choose = choose
-        self._actions = actions
-
-    def deterministic(self, obs: Any) -> Tensor:
-        """Return the chosen actions, discrete ones counted from 0."""
-        actions = self._choose(obs)
-        if isinstance(self._actions, BoxActions):
-            actions = self._actions.to_env(actions)
-        return torch.from_numpy(actions)

@@ -90,7 +90,8 @@ class Algorithm(ABC):
 
         Args:
             hooks: to be told of every vector step and every optimiser step; they advance the clock
-                and call the callbacks.
+                and call the callbacks. Their ``StopTraining`` drops the iteration; one that catches
+                it returns the metrics of what was done.
         """
 
     @abstractmethod

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -144,6 +146,34 @@ class TransitionBatch:
     """(B,) what the value of ``next_obs`` counts: γᵏ, and 0 where the task ended."""
     weights: Tensor
     """(B,) of the transitions' losses; or (), 1, where all count alike."""
+
+    @staticmethod
+    def of(
+        drawn: Mapping[str, npt.NDArray[Any]],
+        unpack: Callable[[npt.NDArray[Any]], Any],
+        gamma: float,
+        tensor: Callable[[npt.NDArray[Any]], Tensor],
+    ) -> TransitionBatch:
+        """Return what a replay buffer's ``sample`` returned.
+
+        Args:
+            drawn: see :meth:`rlox.protocols.ReplayBuffer.sample`.
+            unpack: from rows to observations.
+            gamma: discount γ of transitions that bring none.
+            tensor: from an array to a tensor on the device.
+        """
+        discounts = drawn.get("discounts")
+        if discounts is None:
+            discounts = np.where(drawn["terminated"], np.float32(0), np.float32(gamma))
+        weights = drawn["weights"] if "weights" in drawn else np.ones((), np.float32)
+        return TransitionBatch(
+            obs=map_leaves(tensor, unpack(drawn["obs"])),
+            actions=tensor(drawn["actions"]),
+            rewards=tensor(drawn["rewards"]),
+            next_obs=map_leaves(tensor, unpack(drawn["next_obs"])),
+            discounts=tensor(discounts),
+            weights=tensor(weights),
+        )
 
 
 def _take(field: Any, rows: Tensor) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -12,8 +13,9 @@ import numpy as np
 
 from rlox import kernels
 from rlox.errors import ConfigError
-from rlox.protocols import ReplayBuffer
+from rlox.protocols import ReplayBuffer, ReplayBufferProtocol
 from rlox.registry import get_registry
+from rlox.seeding import SeedStreams
 from rlox.spaces import channels_first
 from rlox.specs import BufferSpec, resolve
 
@@ -25,6 +27,8 @@ __all__ = [
     "make_buffer",
     "mmap_buffer",
     "prioritized_buffer",
+    "pusher",
+    "sampler",
     "uniform_buffer",
 ]
 
@@ -213,7 +217,7 @@ def cut_episodes(state: dict[str, Any], n_envs: int) -> dict[str, Any]:
     return {**state, "truncated": truncated}
 
 
-def make_buffer(buffer: Any, options: BufferOptions) -> ReplayBuffer:
+def make_buffer(buffer: Any, options: BufferOptions) -> ReplayBuffer | ReplayBufferProtocol:
     """Return a replay buffer.
 
     Args:
@@ -222,15 +226,46 @@ def make_buffer(buffer: Any, options: BufferOptions) -> ReplayBuffer:
 
     Raises:
         UnknownNameError: no buffer is registered under the name.
-        ConfigError: an object has not the methods of :class:`rlox.protocols.ReplayBuffer`.
+        ConfigError: an object has the methods of neither :class:`rlox.protocols.ReplayBuffer` nor
+            :class:`rlox.protocols.ReplayBufferProtocol`.
     """
     if isinstance(buffer, str):
         spec = cast("BufferSpec", get_registry().get("rlox_buffers", buffer).spec)
         buffer = resolve(spec.factory)(options)
-    missing = [m for m in ("push_batch", "sample", "__len__") if not hasattr(buffer, m)]
+    needed = {"push_batch or push": ("push_batch", "push"), "sample": ("sample",)}
+    needed["__len__"] = ("__len__",)
+    missing = [m for m, names in needed.items() if not any(hasattr(buffer, n) for n in names)]
     if missing:
         raise ConfigError(
-            "buffer must be a registered name or an object with push_batch, sample and __len__, "
-            f"got {type(buffer).__name__} without {', '.join(missing)}"
+            "buffer must be a registered name or an object with push_batch or push, sample and "
+            f"__len__, got {type(buffer).__name__} without {', '.join(missing)}"
         )
     return cast("ReplayBuffer", buffer)
+
+
+def pusher(buffer: Any) -> Callable[..., None]:
+    """Return ``push_batch`` of a buffer, or what pushes row by row where it has ``push`` alone."""
+    if hasattr(buffer, "push_batch"):
+        return cast("Callable[..., None]", buffer.push_batch)
+
+    def push_rows(obs: Any, actions: Any, *columns: Any) -> None:
+        rewards, terminated, truncated, next_obs = columns
+        flags = (column.tolist() for column in (rewards, terminated, truncated))
+        for row in zip(obs, actions, *flags, next_obs, strict=True):
+            buffer.push(*row)
+
+    return push_rows
+
+
+def sampler(buffer: Any, streams: SeedStreams) -> Callable[[int], Mapping[str, Any]]:
+    """Return ``sample`` of a buffer, by seeds of the run where it has ``push`` alone and takes one.
+
+    Args:
+        buffer: what :func:`make_buffer` returned.
+        streams: of the run.
+    """
+    by_rows = not hasattr(buffer, "push_batch")
+    if not by_rows or "seed" not in inspect.signature(buffer.sample).parameters:
+        return cast("Callable[[int], Mapping[str, Any]]", buffer.sample)
+    seeds = streams.numpy("replay draws")
+    return lambda batch_size: buffer.sample(batch_size, seed=int(seeds.integers(2**32)))

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
-from typing import Any, cast
+from contextlib import ExitStack, suppress
+from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from rlox.acting import InEnvUnits, predict
+from rlox.acting import act
 from rlox.batch import TransitionBatch
-from rlox.buffers import BufferOptions, cut_episodes, make_buffer
+from rlox.buffers import BufferOptions, cut_episodes, make_buffer, sampler
 from rlox.clock import Clock
 from rlox.errors import CheckpointError, ConfigError
 from rlox.goals import find_goals
 from rlox.gym_vec_env import Vectorization
 from rlox.nn import find_device, torch_threads
-from rlox.protocols import OnPolicyActor, PrioritizedBuffer, StatefulBuffer
+from rlox.protocols import PrioritizedBuffer, StatefulBuffer
 from rlox.replay_actions import BoxActions, DiscreteActions, make_actions
 from rlox.replay_collector import ReplayCollector
 from rlox.replay_observations import ReplayObservations
-from rlox.runner import Hooks
+from rlox.runner import Hooks, StopTraining
+from rlox.schedules import Schedules
 from rlox.seeding import SeedStreams
 from rlox.session import EnvSession
 from rlox.spaces import map_leaves
@@ -47,7 +47,7 @@ class ReplayAgent:
         streams: the run's random streams.
         clock: the run's clock.
         buffer: a registered name, or an object with the methods of
-            :class:`rlox.protocols.ReplayBuffer`.
+            :class:`rlox.protocols.ReplayBuffer` or :class:`rlox.protocols.ReplayBufferProtocol`.
         buffer_size: number of transitions that fit into a buffer made here.
         priority_alpha: exponent α of a prioritized buffer.
         n_step: steps that a transition of a buffer made here spans.
@@ -60,7 +60,8 @@ class ReplayAgent:
         learning_starts: transitions to store before the first batch, in env steps.
         train_freq: env steps between learning.
         gradient_steps: batches each time.
-        steps_per_iteration: env steps of one iteration, rounded up to whole vector steps.
+        steps_per_iteration: env steps of one iteration, rounded up to whole vector steps; one ends
+            whenever the env steps pass a multiple of them.
         save_replay_buffer: whether checkpoints hold the buffer.
         n_envs: number of envs N.
         env_backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
@@ -109,118 +110,127 @@ class ReplayAgent:
         self.learning_starts = learning_starts
         self.train_freq = train_freq
         self.gradient_steps = gradient_steps
-        session = EnvSession(
-            env,
-            n_envs,
-            streams.seeds("envs", 1)[0],
-            backend=env_backend,
-            vectorization=vectorization,
-        )
-        self.env = session.env
-        self.actions: DiscreteActions | BoxActions = make_actions(self.env.action_space)
-        self._vector_steps = -(-steps_per_iteration // self.env.n_envs)
-        self.observations = ReplayObservations(self.env.observation_space)
-        self._resources = ExitStack()
-        goals = None
-        if buffer == "her":
-            goals = find_goals(
-                env,
-                self.env.observation_space,
-                n_sampled_goal=n_sampled_goal,
-                goal_selection_strategy=goal_selection_strategy,
-                resources=self._resources,
-            )
-        self.buffer = make_buffer(
-            buffer,
-            BufferOptions(
-                capacity=buffer_size,
-                obs_shape=self.observations.shape,
-                obs_dtype=self.observations.dtype,
-                act_shape=self.actions.shape,
-                act_dtype=self.actions.dtype,
-                n_envs=self.env.n_envs,
-                n_step=n_step,
-                gamma=gamma,
-                priority_alpha=priority_alpha,
-                seed=streams.seeds("replay", 1)[0],
-                goals=goals,
-                hot_capacity=hot_capacity,
-                folder=buffer_folder,
-            ),
-        )
-        if isinstance(buffer, str) and hasattr(self.buffer, "close"):
-            self._resources.callback(self.buffer.close)
-        self.prioritized = isinstance(self.buffer, PrioritizedBuffer)
-        self._saves_buffer = save_replay_buffer
-        if save_replay_buffer and not isinstance(self.buffer, StatefulBuffer):
-            raise ConfigError(
-                f"save_replay_buffer needs a buffer with state and set_state, "
-                f"{type(self.buffer).__name__} has not both; turn it off"
-            )
-        self.collector = ReplayCollector(session, self.buffer, self.observations)
         self._streams = streams
         self._clock = clock
         self._stored = 0
+        self._due = 0
         self._indices: Any = None
+        with ExitStack() as made:  # what was made is closed where the rest fails
+            session = EnvSession(
+                env,
+                n_envs,
+                streams.seeds("envs", 1)[0],
+                backend=env_backend,
+                vectorization=vectorization,
+            )
+            made.callback(session.close)
+            self.env = session.env
+            self.actions: DiscreteActions | BoxActions = make_actions(self.env.action_space)
+            self.observations = ReplayObservations(self.env.observation_space)
+            goals = None
+            if buffer == "her":
+                goals = find_goals(
+                    env,
+                    self.env.observation_space,
+                    n_sampled_goal=n_sampled_goal,
+                    goal_selection_strategy=goal_selection_strategy,
+                    resources=made,
+                )
+            self.buffer: Any = make_buffer(
+                buffer,
+                BufferOptions(
+                    capacity=buffer_size,
+                    obs_shape=self.observations.shape,
+                    obs_dtype=self.observations.dtype,
+                    act_shape=self.actions.shape,
+                    act_dtype=self.actions.dtype,
+                    n_envs=self.env.n_envs,
+                    n_step=n_step,
+                    gamma=gamma,
+                    priority_alpha=priority_alpha,
+                    seed=streams.seeds("replay", 1)[0],
+                    goals=goals,
+                    hot_capacity=hot_capacity,
+                    folder=buffer_folder,
+                ),
+            )
+            if isinstance(buffer, str) and hasattr(self.buffer, "close"):
+                made.callback(self.buffer.close)
+            self._saves_buffer = save_replay_buffer
+            if save_replay_buffer and not isinstance(self.buffer, StatefulBuffer):
+                raise ConfigError(
+                    f"save_replay_buffer needs a buffer with state and set_state, "
+                    f"{type(self.buffer).__name__} has not both; turn it off"
+                )
+            self.collector = ReplayCollector(session, self.buffer, self.observations)
+            self._resources = made.pop_all()
+        self.prioritized = isinstance(self.buffer, PrioritizedBuffer)
+        self._vector_steps = -(-steps_per_iteration // self.env.n_envs)
+        self._sample = sampler(self.buffer, streams)
 
-    def batches(self, choose: Choose, hooks: Hooks) -> Iterator[TransitionBatch]:
-        """Step the envs for one iteration, and yield a batch for every gradient step that is due.
+    def batches(
+        self, choose: Choose, hooks: Hooks, schedules: Schedules
+    ) -> Iterator[tuple[TransitionBatch, float]]:
+        """Step the envs to the iteration's end, and yield a batch for every gradient step due.
+
+        Where a callback ends the training, the iteration ends with what is due by then; the next
+        one goes on from there to where it would have ended.
 
         Args:
             choose: the actions to take once learning has started.
             hooks: told of every vector step.
+            schedules: of ``learning_rate`` and ``priority_beta``.
+
+        Yields:
+            A batch, and the learning rate at its env step.
         """
-        n_envs, clock = self.env.n_envs, self._clock
+        done = self._clock.env_steps // self.env.n_envs % self._vector_steps
         try:
-            for _ in range(self._vector_steps):
-                before = clock.env_steps
+            yield from self._learn(hooks, schedules)
+            for _ in range(done, self._vector_steps):
                 self._step(choose)
-                hooks.env_step(n_envs)
-                rounds = clock.env_steps // self.train_freq - before // self.train_freq
-                if rounds and self._stored >= self.learning_starts and len(self.buffer):
-                    hooks.enter("learn")
-                    for _ in range(rounds * self.gradient_steps):
-                        yield self._draw()
-                    hooks.enter("collect")
+                with suppress(StopTraining):  # what is due is learnt first
+                    hooks.env_step(self.env.n_envs)
+                yield from self._learn(hooks, schedules)
+                if hooks.stopped:
+                    break
         finally:
-            # episodes go on even where a callback ends the iteration
+            # episodes go on even where an error ends the iteration
             self.collector.count_episodes()
 
     @torch.no_grad()
     def _step(self, choose: Choose) -> None:
-        obs = self.collector.obs
-        if self._clock.env_steps < self.learning_starts:
-            actions = self.actions.random(self._streams.numpy("warm-up"), self.env.n_envs)
+        obs, n_envs, steps = self.collector.obs, self.env.n_envs, self._clock.env_steps
+        if steps < self.learning_starts:
+            actions = self.actions.random(self._streams.numpy("warm-up"), n_envs)
         else:
-            actions = choose(map_leaves(self._tensor, obs))
+            actions = self.actions.bounded(choose(map_leaves(self._tensor, obs)))
         self.collector.step(obs, actions, self.actions.to_env(actions))
-        self._stored += self.env.n_envs
+        self._stored += n_envs
+        if self._stored >= self.learning_starts and len(self.buffer):
+            rounds = (steps + n_envs) // self.train_freq - steps // self.train_freq
+            self._due += rounds * self.gradient_steps
+
+    def _learn(self, hooks: Hooks, schedules: Schedules) -> Iterator[tuple[TransitionBatch, float]]:
+        if not self._due:
+            return
+        hooks.enter("learn")
+        now = (self._clock.env_steps, self._clock.target_env_steps)
+        learning_rate = schedules.value("learning_rate", *now)
+        if self.prioritized:
+            self.buffer.set_beta(schedules.value("priority_beta", *now))
+        while self._due:
+            self._due -= 1
+            yield self._draw(), learning_rate
+        hooks.enter("collect")
 
     def _draw(self) -> TransitionBatch:
-        drawn = self.buffer.sample(self.batch_size)
+        drawn = self._sample(self.batch_size)
         self._indices = drawn.get("indices")
-        if "discounts" in drawn:
-            discounts = drawn["discounts"]
-        else:
-            discounts = np.where(drawn["terminated"], np.float32(0), np.float32(self.gamma))
-        unpack = self.observations.unpack
-        weights = drawn["weights"] if "weights" in drawn else np.ones((), np.float32)
-        return TransitionBatch(
-            obs=map_leaves(self._tensor, unpack(drawn["obs"])),
-            actions=self._tensor(drawn["actions"]),
-            rewards=self._tensor(drawn["rewards"]),
-            next_obs=map_leaves(self._tensor, unpack(drawn["next_obs"])),
-            discounts=self._tensor(discounts),
-            weights=self._tensor(weights),
-        )
+        return TransitionBatch.of(drawn, self.observations.unpack, self.gamma, self._tensor)
 
     def _tensor(self, array: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.device)
-
-    def set_beta(self, beta: float) -> None:
-        """Set the exponent of a prioritized buffer's weights; others have none."""
-        if self.prioritized:
-            self.buffer.set_beta(beta)  # type: ignore[attr-defined]
 
     def set_priorities(self, errors: Tensor) -> None:
         """Give the transitions of the last batch new priorities, where the buffer has any.
@@ -233,36 +243,34 @@ class ReplayAgent:
         """
         if self.prioritized and self._indices is not None:
             sizes = errors.detach().abs().reshape(-1, errors.shape[-1]).mean(0) + 1e-6
-            self.buffer.update_priorities(self._indices, sizes.cpu().numpy())  # type: ignore[attr-defined]
+            self.buffer.update_priorities(self._indices, sizes.cpu().numpy())
 
     def predict(self, choose: Choose, obs: npt.ArrayLike) -> Any:
-        """Return an action for one observation, or actions for a batch; see ``acting.predict``.
+        """Return an action for one observation, or actions for a batch; see ``acting.act``.
 
         Args:
             choose: from observations to actions as the buffer stores them.
             obs: one observation or a batch (B, *shape).
         """
+        spaces = self.env.observation_space, self.env.action_space
         with torch_threads(self.threads):
-            return predict(
-                cast("OnPolicyActor", InEnvUnits(choose, self.actions)),
-                self.env.observation_space,
-                self.env.action_space,
+            return act(
+                lambda rows: torch.from_numpy(self.actions.to_rows(choose(rows))),
+                *spaces,
                 obs,
-                deterministic=True,
                 device=self.device,
             )
 
     def close(self) -> None:
         """Free the resources of the envs and of the buffer that were made here."""
-        self.collector.close()
         self._resources.close()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the collector and, where it is to be saved, the buffer."""
         state: dict[str, Any] = {"collector": self.collector.state_dict(), "buffer": None}
         if self._saves_buffer:
-            state["buffer"] = self.buffer.state()  # type: ignore[attr-defined]
-            state["stored"] = self._stored
+            state["buffer"] = self.buffer.state()
+            state["stored"], state["due"] = self._stored, self._due
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -286,3 +294,4 @@ class ReplayAgent:
         stored = dict(state["buffer"])
         self.buffer.set_state(stored if exact else cut_episodes(stored, self.env.n_envs))
         self._stored = int(state["stored"])
+        self._due = int(state.get("due", 0))  # checkpoints had none before

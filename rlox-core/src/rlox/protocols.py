@@ -15,12 +15,17 @@ if TYPE_CHECKING:
     from rlox.distributions import Distribution
 
 __all__ = [
+    "DeterministicActor",
+    "ExplorationStrategy",
+    "MaskingVecEnv",
     "OnPolicyActor",
     "PrioritizedBuffer",
     "RecurrentActor",
     "ReplayBuffer",
+    "ReplayBufferProtocol",
     "StatefulBuffer",
     "StatefulVecEnv",
+    "StochasticActor",
     "VecEnv",
     "VecEnvStep",
 ]
@@ -126,6 +131,53 @@ class OnPolicyActor(Protocol):
 
 
 @runtime_checkable
+class StochasticActor(Protocol):
+    """SAC's policy; any ``torch.nn.Module`` with these methods will do.
+
+    Actions are in [-1, 1]; ``sample`` may be called ``get_action_and_logprob``.
+    """
+
+    def sample(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Sample actions (B, act_dim), differentiably, with their log-probabilities (B,)."""
+
+    def deterministic(self, obs: Tensor) -> Tensor:
+        """Return the actions (B, act_dim) to take where nothing is explored."""
+
+
+@runtime_checkable
+class DeterministicActor(Protocol):
+    """TD3's and DDPG's policy; any ``torch.nn.Module`` will do that is called with observations.
+
+    Where it has a method ``deterministic``, that is called.
+    """
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return actions (B, act_dim) in [-1, 1]."""
+
+
+@runtime_checkable
+class ExplorationStrategy(Protocol):
+    """Changes the actions that a policy chose before the envs take them."""
+
+    def explore(
+        self, actions: npt.NDArray[Any], episode_start: npt.NDArray[np.bool_], step: int
+    ) -> npt.NDArray[Any]:
+        """Return the actions to take.
+
+        Args:
+            actions: (N,) int64, or (N, act_dim) float32 in [-1, 1], as what is returned is then.
+            episode_start: (N,) whether env i begins an episode.
+            step: env steps done.
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what changes from step to step, but for streams that the algorithm gave."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+
+
+@runtime_checkable
 class ReplayBuffer(Protocol):
     """What off-policy algorithms store transitions in and draw them from."""
 
@@ -163,6 +215,31 @@ class ReplayBuffer(Protocol):
             ``weights`` (B,) float32 of the transitions' losses, and ``indices`` (B,) for
             :meth:`PrioritizedBuffer.update_priorities`.
         """
+
+
+@runtime_checkable
+class ReplayBufferProtocol(Protocol):
+    """A buffer that stores one transition at a time; off-policy algorithms take it too.
+
+    One :class:`ReplayBuffer` is asked less often.
+    """
+
+    def __len__(self) -> int:
+        """Return how many transitions can be drawn."""
+
+    def push(
+        self,
+        obs: npt.NDArray[Any],
+        action: Any,
+        reward: float,
+        terminated: bool,
+        truncated: bool,
+        next_obs: npt.NDArray[Any],
+    ) -> None:
+        """Store a transition, a row of those of :meth:`ReplayBuffer.push_batch`."""
+
+    def sample(self, batch_size: int, seed: int) -> Mapping[str, npt.NDArray[Any]]:
+        """Draw what :meth:`ReplayBuffer.sample` does, by a seed; ``seed`` may be left out."""
 
 
 @runtime_checkable

@@ -35,9 +35,17 @@ class DiscreteActions:
         """Return n actions (n,), uniform."""
         return rng.integers(self.count, size=n)
 
+    def bounded(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the actions (N,)."""
+        return actions
+
     def to_env(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the env's own numbers (N,) of actions (N,)."""
         return actions + self._start
+
+    def to_rows(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return actions (N,) as :mod:`rlox.actions` has them."""
+        return actions
 
 
 class BoxActions:
@@ -61,11 +69,20 @@ class BoxActions:
         """Return n actions (n, act_dim), uniform."""
         return rng.uniform(-1, 1, (n, *self.shape)).astype(np.float32)
 
+    def bounded(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return actions (N, act_dim) clipped to [-1, 1], whatever was added to them."""
+        clipped: npt.NDArray[Any] = np.clip(actions, -1, 1)
+        return clipped
+
     def to_env(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return actions (N, act_dim) in the env's units, within its bounds whatever rounding."""
         scaled = (self._center + self._half_range * actions).astype(self._space.dtype)
         clipped: npt.NDArray[Any] = np.clip(scaled, self._space.low, self._space.high)
         return clipped
+
+    def to_rows(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return actions (N, act_dim) as :mod:`rlox.actions` has them."""
+        return self.to_env(actions)
 
 
 def make_actions(space: spaces.Space[Any]) -> DiscreteActions | BoxActions:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rlox.buffers import pusher
 from rlox.errors import EnvError, SpaceError
 from rlox.observations import require_finite
-from rlox.protocols import MaskingVecEnv, ReplayBuffer
+from rlox.protocols import MaskingVecEnv, ReplayBuffer, ReplayBufferProtocol
 from rlox.replay_observations import ReplayObservations
 from rlox.session import EnvSession
 
@@ -29,12 +30,12 @@ class ReplayCollector:
     def __init__(
         self,
         session: EnvSession,
-        buffer: ReplayBuffer,
+        buffer: ReplayBuffer | ReplayBufferProtocol,
         observations: ReplayObservations | None = None,
     ) -> None:
         self.env = session.env
         self.observations = observations or ReplayObservations(session.env.observation_space)
-        self.buffer = buffer
+        self._push = pusher(buffer)
         self.statistics = session.statistics
         self.episode_start = np.ones(self.env.n_envs, np.bool_)
         """(N,) whether the present observation is the first of its episode."""
@@ -75,7 +76,7 @@ class ReplayCollector:
         if ended.any():
             require_finite(step["obs"])
         pack = self.observations.pack
-        self.buffer.push_batch(
+        self._push(
             pack(obs),
             actions,
             rewards,
@@ -93,10 +94,6 @@ class ReplayCollector:
         if self._rewards:
             self.statistics.add(np.stack(self._rewards), np.stack(self._ended))
             self._rewards, self._ended = [], []
-
-    def close(self) -> None:
-        """Free the resources of the envs that the session made."""
-        self._session.close()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the session's state and where its episodes stand; the buffer is not in it."""

@@ -39,6 +39,8 @@ class Hooks:
         """Whether a callback wants to know of every vector step."""
         self.train_batch_listened = algorithm.callbacks.listens("on_train_batch")
         """Whether a callback wants to know of every optimiser step."""
+        self.stopped = False
+        """Whether a callback has returned False from ``on_step``."""
         self._phase_listened = algorithm.callbacks.listens("on_phase")
         self._phase: Phase = "other"
 
@@ -73,6 +75,7 @@ class Hooks:
 
     def _step(self) -> None:
         if self.step_listened and not self.call("on_step"):
+            self.stopped = True
             raise StopTraining
 
     def call(self, event: str, **details: Any) -> Any:
@@ -124,7 +127,7 @@ def run(algorithm: Algorithm, total_timesteps: int | None) -> dict[str, float]:
             metrics[f"{clock.unit}_per_second"] = (clock.steps - steps_before) / seconds
             if logger is not None:
                 logger.on_train_step(clock.steps, metrics)
-            if not hooks.call("on_iteration_end", metrics=metrics):
+            if not hooks.call("on_iteration_end", metrics=metrics) or hooks.stopped:
                 break
     except StopTraining:
         pass

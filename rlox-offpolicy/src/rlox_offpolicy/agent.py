@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from rlox.algorithm import Algorithm
 from rlox.config import UNSET, Config, resolve_config
 from rlox.envs import fixed_env_count
 from rlox.errors import ConfigError, SpaceError
 from rlox.off_policy import ReplayAgent
+from rlox.protocols import ExplorationStrategy
 from rlox.replay_actions import BoxActions, DiscreteActions
 from rlox.replay_learners import ChosenReplayLearner, ReplayTask, Step, choose_replay_learner
-from rlox.spaces import map_leaves, split
-from torch import nn
 
-from rlox_offpolicy.exploration import (
-    Exploration,
-    GaussianNoise,
-    NoNoise,
-    OrnsteinUhlenbeckNoise,
-)
+from rlox_offpolicy.exploration import GaussianNoise, NoNoise, OrnsteinUhlenbeckNoise
 
 __all__ = [
     "make_agent",
@@ -32,7 +24,6 @@ __all__ = [
     "make_learner",
     "require_box",
     "require_discrete",
-    "require_outputs",
     "resolve",
 ]
 
@@ -78,8 +69,8 @@ def make_agent(algorithm: Algorithm, buffer: Any = None) -> ReplayAgent:
 
     Args:
         algorithm: its base has been initialised; its config has the fields read below.
-        buffer: an object with the methods of :class:`rlox.protocols.ReplayBuffer`; none: the one
-            that the config names.
+        buffer: an object as :class:`rlox.off_policy.ReplayAgent` takes it; none: the one that the
+            config names.
 
     Raises:
         ConfigError: ``n_step`` is given with a buffer that was not made for it.
@@ -153,19 +144,19 @@ def make_learner(
     return choose_replay_learner(algorithm.config.backend, task)
 
 
-def make_exploration(algorithm: Algorithm, exploration: Any = None) -> Exploration:
+def make_exploration(algorithm: Algorithm, exploration: Any = None) -> ExplorationStrategy:
     """Return the noise on an algorithm's continuous actions.
 
     Args:
         algorithm: its config has the fields read below.
-        exploration: an object with the methods of :class:`rlox_offpolicy.exploration.Exploration`;
+        exploration: an object with the methods of :class:`rlox.protocols.ExplorationStrategy`;
             none: the one that the config names.
 
     Raises:
         ConfigError: the object has not the methods it needs.
     """
     if exploration is not None:
-        if not isinstance(exploration, Exploration):
+        if not isinstance(exploration, ExplorationStrategy):
             raise ConfigError(
                 "exploration must be a name or have explore, state_dict and load_state_dict, got "
                 f"{type(exploration).__name__}"
@@ -201,33 +192,3 @@ def require_discrete(agent: ReplayAgent, name: str) -> int:
             f"{name} needs Discrete actions, got {agent.env.action_space}; SAC takes a Box"
         )
     return agent.actions.count
-
-
-def require_outputs(
-    network: nn.Module, agent: ReplayAgent, name: str, shape: tuple[int | None, ...]
-) -> None:
-    """Try a network that the caller brought on two observations of the agent's env.
-
-    Args:
-        network: from observations (2, *shape).
-        agent: whose env it is for.
-        name: what the caller called it.
-        shape: of the outputs; none: any size.
-
-    Raises:
-        ConfigError: the outputs have another shape.
-    """
-    space = copy.deepcopy(agent.env.observation_space)
-    space.seed(0)
-    pair = map_leaves(lambda leaf: np.stack([leaf, leaf]), split(space, space.sample()))
-    stored = agent.observations.copy(pair)
-    obs = map_leaves(lambda leaf: torch.from_numpy(leaf).to(agent.device), stored)
-    trains = network.training
-    with torch.no_grad():
-        got = tuple(network.eval()(obs).shape)
-    network.train(trains)
-    if len(got) != len(shape) or any(s not in (None, g) for s, g in zip(shape, got, strict=True)):
-        expected = ", ".join("any" if s is None else str(s) for s in shape)
-        raise ConfigError(
-            f"{name} must return ({expected}) for 2 observations of {space}, got {got}"
-        )

@@ -28,7 +28,8 @@ from torch import nn
 
 from rlox_offpolicy.agent import resolve
 from rlox_offpolicy.configs import DDPGConfig
-from rlox_offpolicy.td3 import DeterministicActorCritic, TD3Metrics
+from rlox_offpolicy.metrics import TD3Metrics
+from rlox_offpolicy.td3 import DeterministicActorCritic
 
 __all__ = ["DDPG"]
 
@@ -83,18 +84,24 @@ class DDPG(Algorithm):
             n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
-        self.actor_critic = DeterministicActorCritic(
-            self,
-            policy=policy,
-            critic=critic,
-            schedules=schedules,
-            **parts,
-            n_critics=1,
-            policy_delay=1,
-            target_noise=0.0,
-            noise_clip=0.0,
-        )
-        self.learner = self.actor_critic.learner
+        with self.resources as made:  # closed where the rest fails
+            self.actor_critic = DeterministicActorCritic(
+                self,
+                policy=policy,
+                critic=critic,
+                schedules=schedules,
+                **parts,
+                n_critics=1,
+                policy_delay=1,
+                target_noise=0.0,
+                noise_clip=0.0,
+            )
+            self.resources = made.pop_all()
+        of = self.actor_critic
+        self.agent, self.schedules, self.exploration = of.agent, of.schedules, of.exploration
+        self.policy, self.policy_target = of.policy, of.policy_target
+        self.critic, self.target = of.critic, of.critic_target
+        self.learner = of.learner
 
     def iterate(self, hooks: Hooks) -> TD3Metrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""

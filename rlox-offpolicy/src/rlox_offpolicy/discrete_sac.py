@@ -40,26 +40,19 @@ from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
 from rlox.nn import (
     FlatOptimizer,
-    flush_denormals,
     load_parts_state,
     parts_state,
-    torch_threads,
 )
 from rlox.replay_learners import ChosenReplayLearner, Step
 from rlox.runner import Hooks
 from rlox.schedules import Schedules
-from rlox.terms import mean_terms
 from torch import Tensor, nn
 
-from rlox_offpolicy.agent import (
-    make_agent,
-    make_learner,
-    require_discrete,
-    require_outputs,
-    resolve,
-)
+from rlox_offpolicy.agent import make_agent, make_learner, require_discrete, resolve
 from rlox_offpolicy.configs import DiscreteSACConfig
-from rlox_offpolicy.sac import SACMetrics, SACTerms, Temperature
+from rlox_offpolicy.metrics import SACMetrics
+from rlox_offpolicy.own_networks import B, on_device, require_outputs
+from rlox_offpolicy.sac import SACTerms, Temperature, iterate_softly
 from rlox_offpolicy.targets import expected_soft_values, td_targets
 
 __all__ = ["DiscreteSAC"]
@@ -118,57 +111,48 @@ class DiscreteSAC(Algorithm):
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg: DiscreteSACConfig = self.config
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
-        self.agent = make_agent(self, parts["buffer"])
-        space, n_actions = self.agent.env.observation_space, require_discrete(self.agent, self.name)
-        sizes: Any = {"hidden": cfg.hidden, "generator": self.streams.torch("policy")}
-        self.policy: Any = policy or make_logits(space, n_actions, **sizes)
-        self.critic: Any = critic or make_discrete_critics(space, n_actions, n_critics=2, **sizes)
-        device = self.agent.device
-        self.policy.to(device)
-        self.critic.to(device)
-        if policy is not None:
-            require_outputs(policy, self.agent, "policy", (2, n_actions))
-        if critic is not None:
-            require_outputs(critic, self.agent, "critic", (None, 2, n_actions))
-        self.target = copy.deepcopy(self.critic).requires_grad_(False)
-        self.temperature = Temperature(cfg.alpha).to(device)
-        self.target_entropy = (
-            0.98 * math.log(n_actions) if cfg.target_entropy is None else cfg.target_entropy
-        )
-        adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
-        self.policy_optimizer = FlatOptimizer(self.policy, adam)
-        self.critic_optimizer = FlatOptimizer(self.critic, adam)
-        self.alpha_optimizer = FlatOptimizer(self.temperature, adam)
-        self._parts = {
-            "policy": self.policy,
-            "critic": self.critic,
-            "target": self.target,
-            "temperature": self.temperature,
-            "policy_optimizer": self.policy_optimizer,
-            "critic_optimizer": self.critic_optimizer,
-            "alpha_optimizer": self.alpha_optimizer,
-            "agent": self.agent,
-        }
-        steps = {"all": Step(self._learn, SACTerms)}
-        self.learner = make_learner(self, self.agent, self._parts, steps)
+        with self.resources as made:  # closed where the rest fails
+            self.agent = make_agent(self, parts["buffer"])
+            space, n_actions = (
+                self.agent.env.observation_space,
+                require_discrete(self.agent, self.name),
+            )
+            sizes: Any = {"hidden": cfg.hidden, "generator": self.streams.torch("policy")}
+            device = self.agent.device
+            own = policy or make_logits(space, n_actions, **sizes)
+            self.policy: Any = on_device(own, "policy", device)
+            own = critic or make_discrete_critics(space, n_actions, n_critics=2, **sizes)
+            self.critic: Any = on_device(own, "critic", device)
+            if policy is not None:
+                require_outputs(policy, self.agent, "policy", (B, n_actions))
+            if critic is not None:
+                require_outputs(critic, self.agent, "critic", (None, B, n_actions))
+            self.target = copy.deepcopy(self.critic).requires_grad_(False)
+            self.temperature = Temperature(cfg.alpha).to(device)
+            self.target_entropy = (
+                0.98 * math.log(n_actions) if cfg.target_entropy is None else cfg.target_entropy
+            )
+            adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
+            self.policy_optimizer = FlatOptimizer(self.policy, adam)
+            self.critic_optimizer = FlatOptimizer(self.critic, adam)
+            self.alpha_optimizer = FlatOptimizer(self.temperature, adam)
+            self._parts = {
+                "policy": self.policy,
+                "critic": self.critic,
+                "target": self.target,
+                "temperature": self.temperature,
+                "policy_optimizer": self.policy_optimizer,
+                "critic_optimizer": self.critic_optimizer,
+                "alpha_optimizer": self.alpha_optimizer,
+                "agent": self.agent,
+            }
+            steps = {"all": Step(self._learn, SACTerms)}
+            self.learner = make_learner(self, self.agent, self._parts, steps)
+            self.resources = made.pop_all()
 
     def iterate(self, hooks: Hooks) -> SACMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
-        rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
-        self.agent.set_beta(rates["priority_beta"])
-        collected: list[SACTerms] = []
-        with torch_threads(self.config.torch_threads), flush_denormals():
-            for batch in self.agent.batches(self._act, hooks):
-                collected.append(self.learner.step("all", batch, rates["learning_rate"]))
-                hooks.train_batch(lambda: mean_terms(SACTerms, collected[-1:]))
-        statistics = self.agent.collector.statistics
-        return SACMetrics(
-            mean_reward=statistics.mean_return,
-            mean_episode_length=statistics.mean_length,
-            episodes=float(statistics.finished),
-            learning_rate=rates["learning_rate"],
-            **mean_terms(SACTerms, collected),
-        )
+        return iterate_softly(self, hooks)
 
     def _learn(self, batch: TransitionBatch, learning_rate: float) -> SACTerms:
         cfg: DiscreteSACConfig = self.config
@@ -232,5 +216,7 @@ class DiscreteSAC(Algorithm):
         return parts_state(self._parts)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore networks, optimisers and agent."""
+        """Restore networks, optimisers and agent; a fixed temperature is the config's."""
         load_parts_state(self._parts, state)
+        if not self.config.auto_entropy:
+            self.temperature.set(self.config.alpha)

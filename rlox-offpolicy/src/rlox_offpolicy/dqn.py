@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -56,36 +55,14 @@ from rlox.terms import QTerms, mean_terms
 from torch import Tensor, nn
 
 from rlox_offpolicy.action_values import make_action_values
-from rlox_offpolicy.agent import (
-    make_agent,
-    make_learner,
-    require_discrete,
-    require_outputs,
-    resolve,
-)
+from rlox_offpolicy.agent import make_agent, make_learner, require_discrete, resolve
 from rlox_offpolicy.configs import DQNConfig
 from rlox_offpolicy.exploration import EpsilonGreedy
+from rlox_offpolicy.metrics import DQNMetrics, common_metrics
+from rlox_offpolicy.own_networks import B, on_device, require_outputs
 from rlox_offpolicy.targets import at_actions
 
-__all__ = ["DQN", "DQNMetrics"]
-
-
-@dataclass(frozen=True)
-class DQNMetrics:
-    """What one iteration reports; NaN where there was no gradient step."""
-
-    mean_reward: float
-    """Mean return of the last 100 finished episodes; NaN before the first."""
-    mean_episode_length: float
-    """Mean length of the same episodes in env steps."""
-    episodes: float
-    """Number of episodes finished so far."""
-    q_loss: float
-    q_value: float
-    """Mean Q(s, a) of the batches."""
-    epsilon: float
-    """Probability of a uniform action."""
-    learning_rate: float
+__all__ = ["DQN"]
 
 
 @final
@@ -145,64 +122,60 @@ class DQN(Algorithm):
         cfg: DQNConfig = self.config
         names = ("learning_rate", "epsilon", "priority_beta")
         self.schedules = Schedules(cfg.with_epsilon(), names, schedules)
-        self.agent = make_agent(self, parts["buffer"])
-        env = self.agent.env
-        self._n_actions = require_discrete(self.agent, "DQN")
-        self.action_values = make_action_values(cfg, self.agent.device)
-        self.network: Any = network or make_q_network(
-            env.observation_space,
-            self._n_actions,
-            dueling=cfg.dueling,
-            hidden=cfg.hidden,
-            n_atoms=self.action_values.n_atoms,
-            noisy_std=cfg.noisy_std if cfg.noisy else None,
-            generator=self.streams.torch("policy"),
-        )
-        if cfg.noisy and not any(isinstance(m, NoisyLinear) for m in self.network.modules()):
-            raise ConfigError(
-                "noisy=True needs a network with layers rlox.nn.NoisyLinear, and yours has none; "
-                "give it some or leave noisy out"
+        with self.resources as made:  # closed where the rest fails
+            self.agent = make_agent(self, parts["buffer"])
+            env = self.agent.env
+            self._n_actions = require_discrete(self.agent, "DQN")
+            self.action_values = make_action_values(cfg, self.agent.device)
+            own = network or make_q_network(
+                env.observation_space,
+                self._n_actions,
+                dueling=cfg.dueling,
+                hidden=cfg.hidden,
+                n_atoms=self.action_values.n_atoms,
+                noisy_std=cfg.noisy_std if cfg.noisy else None,
+                generator=self.streams.torch("policy"),
             )
-        self.network.to(self.agent.device)
-        if network is not None:
-            n_atoms = self.action_values.n_atoms
-            atoms = () if n_atoms is None else (n_atoms,)
-            require_outputs(network, self.agent, "network", (2, self._n_actions, *atoms))
-        self.target = copy.deepcopy(self.network).requires_grad_(False)
-        adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
-        self.optimizer = FlatOptimizer(self.network, adam, max_grad_norm=cfg.max_grad_norm)
-        self.exploration = EpsilonGreedy(
-            self._epsilon, self._n_actions, self.streams.numpy("exploration")
-        )
-        self._parts = {
-            "network": self.network,
-            "target": self.target,
-            "optimizer": self.optimizer,
-            "agent": self.agent,
-        }
-        steps = {"values": Step(self._learn, QTerms)}
-        constants = {"n_actions": float(self._n_actions)}
-        self.learner = make_learner(self, self.agent, self._parts, steps, constants=constants)
+            self.network: Any = on_device(own, "network", self.agent.device)
+            if cfg.noisy and not any(isinstance(m, NoisyLinear) for m in self.network.modules()):
+                raise ConfigError(
+                    "noisy=True needs a network with layers rlox.nn.NoisyLinear, and yours has "
+                    "none; give it some or leave noisy out"
+                )
+            if network is not None:
+                n_atoms = self.action_values.n_atoms
+                atoms = () if n_atoms is None else (n_atoms,)
+                require_outputs(network, self.agent, "network", (B, self._n_actions, *atoms))
+            self.target = copy.deepcopy(self.network).requires_grad_(False)
+            adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
+            self.optimizer = FlatOptimizer(self.network, adam, max_grad_norm=cfg.max_grad_norm)
+            self.exploration = EpsilonGreedy(
+                self._epsilon, self._n_actions, self.streams.numpy("exploration")
+            )
+            self._parts = {
+                "network": self.network,
+                "target": self.target,
+                "optimizer": self.optimizer,
+                "agent": self.agent,
+            }
+            steps = {"values": Step(self._learn, QTerms)}
+            constants = {"n_actions": float(self._n_actions)}
+            self.learner = make_learner(self, self.agent, self._parts, steps, constants=constants)
+            self.resources = made.pop_all()
 
     def iterate(self, hooks: Hooks) -> DQNMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
         cfg: DQNConfig = self.config
-        rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
-        self.agent.set_beta(rates["priority_beta"])
         collected: list[QTerms] = []
         with torch_threads(cfg.torch_threads), flush_denormals():
-            for batch in self.agent.batches(self._act, hooks):
-                collected.append(self.learner.step("values", batch, rates["learning_rate"]))
-                hooks.train_batch(lambda: mean_terms(QTerms, collected[-1:]))
-                if self.clock.gradient_steps % cfg.target_update_interval == 0:
+            for batch, learning_rate in self.agent.batches(self._act, hooks, self.schedules):
+                collected.append(self.learner.step("values", batch, learning_rate))
+                if (self.clock.gradient_steps + 1) % cfg.target_update_interval == 0:
                     polyak_update(self.network, self.target, cfg.tau)
-        statistics = self.agent.collector.statistics
+                hooks.train_batch(lambda: mean_terms(QTerms, collected[-1:]))
         return DQNMetrics(
-            mean_reward=statistics.mean_return,
-            mean_episode_length=statistics.mean_length,
-            episodes=float(statistics.finished),
             epsilon=self._epsilon(self.clock.env_steps),
-            learning_rate=rates["learning_rate"],
+            **common_metrics(self),
             **mean_terms(QTerms, collected),
         )
 
@@ -221,7 +194,7 @@ class DQN(Algorithm):
         return self.exploration.explore(actions, starts, self.clock.env_steps)
 
     def _epsilon(self, env_steps: int) -> float:
-        return self.schedules.at(env_steps, self.clock.target_env_steps)["epsilon"]
+        return self.schedules.value("epsilon", env_steps, self.clock.target_env_steps)
 
     def _learn(self, batch: TransitionBatch, learning_rate: float) -> QTerms:
         of = self.action_values

@@ -1,46 +1,26 @@
 """What off-policy algorithms do to their actions in order to explore.
 
-Anything with the methods of :class:`Exploration` will do. Actions are as replay buffers keep them
-(:mod:`rlox.replay_actions`): counted from 0, or in [-1, 1].
+Anything with the methods of :class:`rlox.protocols.ExplorationStrategy` will do. Actions are as
+replay buffers keep them (:mod:`rlox.replay_actions`): counted from 0, or in [-1, 1], to which what
+the noise makes of them is clipped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = [
     "EpsilonGreedy",
-    "Exploration",
     "GaussianNoise",
     "NoNoise",
     "OrnsteinUhlenbeckNoise",
 ]
 
 Array = npt.NDArray[Any]
-
-
-@runtime_checkable
-class Exploration(Protocol):
-    """Changes the actions that a policy chose before the envs take them."""
-
-    def explore(self, actions: Array, episode_start: npt.NDArray[np.bool_], step: int) -> Array:
-        """Return the actions to take.
-
-        Args:
-            actions: (N,) int64, or (N, act_dim) float32 in [-1, 1].
-            episode_start: (N,) whether env i begins an episode.
-            step: env steps done.
-        """
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what changes from step to step, but for streams that the algorithm gave."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
 
 
 @final
@@ -64,7 +44,7 @@ class EpsilonGreedy:
         self._rng = rng
 
     def explore(self, actions: Array, episode_start: npt.NDArray[np.bool_], step: int) -> Array:
-        """Return the actions to take; see :class:`Exploration`."""
+        """Return the actions to take; see :class:`rlox.protocols.ExplorationStrategy`."""
         chance = self._rng.random(len(actions)) < self._epsilon(step)
         if not chance.any():
             return actions
@@ -96,7 +76,7 @@ class NoNoise:
 
 @final
 class GaussianNoise:
-    """Independent N(0, σ²) added to every dimension at every step, then clipped to [-1, 1].
+    """Independent N(0, σ²) added to every dimension at every step.
 
     Args:
         std: σ, where half an action's range is 1.
@@ -111,9 +91,9 @@ class GaussianNoise:
         self._rng = rng
 
     def explore(self, actions: Array, episode_start: npt.NDArray[np.bool_], step: int) -> Array:
-        """Return the actions to take; see :class:`Exploration`."""
+        """Return the actions to take; see :class:`rlox.protocols.ExplorationStrategy`."""
         noise = self._rng.standard_normal(actions.shape, np.float32) * np.float32(self._std)
-        noisy: Array = np.clip(actions + noise, -1, 1)
+        noisy: Array = actions + noise
         return noisy
 
     def state_dict(self) -> dict[str, Any]:
@@ -128,7 +108,7 @@ class GaussianNoise:
 class OrnsteinUhlenbeckNoise:
     """Noise that wanders, x ← x - θ x dt + σ √dt N(0, 1), for envs with inertia.
 
-    Every env has its own, which starts at 0 with each episode; the sum is clipped to [-1, 1].
+    Every env has its own, which starts at 0 with each episode.
 
     Args:
         std: σ, where half an action's range is 1.
@@ -149,13 +129,13 @@ class OrnsteinUhlenbeckNoise:
         self._noise: Array | None = None
 
     def explore(self, actions: Array, episode_start: npt.NDArray[np.bool_], step: int) -> Array:
-        """Return the actions to take; see :class:`Exploration`."""
+        """Return the actions to take; see :class:`rlox.protocols.ExplorationStrategy`."""
         before = np.zeros(actions.shape, np.float32) if self._noise is None else self._noise
         before[episode_start] = 0
         self._noise = self._decay * before + self._kick * self._rng.standard_normal(
             actions.shape, np.float32
         )
-        noisy: Array = np.clip(actions + self._noise, -1, 1)
+        noisy: Array = actions + self._noise
         return noisy
 
     def state_dict(self) -> dict[str, Any]:
@@ -163,5 +143,6 @@ class OrnsteinUhlenbeckNoise:
         return {"noise": None if self._noise is None else self._noise.copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the noise of all envs."""
-        self._noise = None if state["noise"] is None else np.array(state["noise"], np.float32)
+        """Restore the noise of all envs; after exploration of another kind it starts at 0."""
+        noise = state.get("noise")
+        self._noise = None if noise is None else np.array(noise, np.float32)

@@ -53,9 +53,11 @@ from torch import Tensor, nn
 
 from rlox_offpolicy.agent import make_agent, make_exploration, make_learner, require_box, resolve
 from rlox_offpolicy.configs import SACConfig
+from rlox_offpolicy.metrics import SACMetrics, common_metrics
+from rlox_offpolicy.own_networks import B, find_method, on_device, require_outputs
 from rlox_offpolicy.targets import soft_values, td_targets
 
-__all__ = ["SAC", "SACMetrics", "SACTerms"]
+__all__ = ["SAC", "SACTerms"]
 
 
 @dataclass(frozen=True)
@@ -69,27 +71,6 @@ class SACTerms:
     alpha: Tensor
 
 
-@dataclass(frozen=True)
-class SACMetrics:
-    """What one iteration reports; NaN where there was no gradient step."""
-
-    mean_reward: float
-    """Mean return of the last 100 finished episodes; NaN before the first."""
-    mean_episode_length: float
-    """Mean length of the same episodes in env steps."""
-    episodes: float
-    """Number of episodes finished so far."""
-    q_loss: float
-    q_value: float
-    """Mean Q(s, a) of the batches."""
-    policy_loss: float
-    entropy: float
-    """In nats: the mean of -log π(a|s), of continuous actions in [-1, 1]."""
-    alpha: float
-    """Temperature."""
-    learning_rate: float
-
-
 class Temperature(nn.Module):
     """α as a parameter, kept positive as exp(log α).
 
@@ -101,9 +82,29 @@ class Temperature(nn.Module):
         super().__init__()
         self.log_alpha = nn.Parameter(torch.tensor(math.log(alpha)))
 
+    @torch.no_grad()
+    def set(self, alpha: float) -> None:
+        """Set α."""
+        self.log_alpha.fill_(math.log(alpha))
+
     def value(self) -> Tensor:
         """Return α without gradient."""
         return self.log_alpha.detach().exp()
+
+
+def iterate_softly(of: Any, hooks: Hooks) -> SACMetrics:
+    """Do an iteration of SAC, or of discrete SAC: step the envs and learn what is due.
+
+    Args:
+        of: the algorithm.
+        hooks: told of every step.
+    """
+    collected: list[SACTerms] = []
+    with torch_threads(of.config.torch_threads), flush_denormals():
+        for batch, learning_rate in of.agent.batches(of._act, hooks, of.schedules):
+            collected.append(of.learner.step("all", batch, learning_rate))
+            hooks.train_batch(lambda: mean_terms(SACTerms, collected[-1:]))
+    return SACMetrics(**common_metrics(of), **mean_terms(SACTerms, collected))
 
 
 @final
@@ -114,8 +115,7 @@ class SAC(Algorithm):
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
         seed: fixes every random draw; none: drawn from entropy.
-        policy: a ``torch.nn.Module`` with the methods ``get_action_and_logprob`` and
-            ``deterministic`` of :class:`rlox.networks.SquashedGaussianPolicy`, actions in [-1, 1];
+        policy: a ``torch.nn.Module`` with the methods of :class:`rlox.protocols.StochasticActor`;
             if it has an attribute ``generator`` that is none, it gets the run's random stream.
             None: one that fits the env's spaces.
         critic: a ``torch.nn.Module`` from observations (B, *shape) and actions (B, act_dim) to
@@ -165,60 +165,54 @@ class SAC(Algorithm):
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg: SACConfig = self.config
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
-        self.agent = make_agent(self, parts["buffer"])
-        self.exploration = make_exploration(self, parts["exploration"])
-        space, act_dim = self.agent.env.observation_space, require_box(self.agent, "SAC")
-        stream = self.streams.torch("policy")
-        self.policy: Any = policy or make_squashed_gaussian(
-            space, act_dim, hidden=cfg.hidden, generator=stream
-        )
-        if getattr(self.policy, "generator", ...) is None:
-            setattr(self.policy, "generator", stream)  # noqa: B010
-        self.critic: Any = critic or make_critics(
-            space, act_dim, n_critics=2, hidden=cfg.hidden, generator=stream
-        )
-        device = self.agent.device
-        self.policy.to(device)
-        self.critic.to(device)
-        self.target = copy.deepcopy(self.critic).requires_grad_(False)
-        self.temperature = Temperature(cfg.alpha).to(device)
-        self.target_entropy = -act_dim if cfg.target_entropy is None else cfg.target_entropy
-        adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
-        self.policy_optimizer = FlatOptimizer(self.policy, adam)
-        self.critic_optimizer = FlatOptimizer(self.critic, adam)
-        self.alpha_optimizer = FlatOptimizer(self.temperature, adam)
-        self._parts = {
-            "policy": self.policy,
-            "critic": self.critic,
-            "target": self.target,
-            "temperature": self.temperature,
-            "policy_optimizer": self.policy_optimizer,
-            "critic_optimizer": self.critic_optimizer,
-            "alpha_optimizer": self.alpha_optimizer,
-            "exploration": self.exploration,
-            "agent": self.agent,
-        }
-        steps = {"all": Step(self._learn, SACTerms)}
-        constants = {"target_entropy": self.target_entropy}
-        self.learner = make_learner(self, self.agent, self._parts, steps, {}, constants)
+        with self.resources as made:  # closed where the rest fails
+            self.agent = make_agent(self, parts["buffer"])
+            self.exploration = make_exploration(self, parts["exploration"])
+            space, act_dim = self.agent.env.observation_space, require_box(self.agent, "SAC")
+            stream = self.streams.torch("policy")
+            device = self.agent.device
+            sizes: Any = {"hidden": cfg.hidden, "generator": stream}
+            own = policy or make_squashed_gaussian(space, act_dim, **sizes)
+            self.policy: Any = on_device(own, "policy", device)
+            if getattr(self.policy, "generator", ...) is None:
+                setattr(self.policy, "generator", stream)  # noqa: B010
+            own = critic or make_critics(space, act_dim, n_critics=2, **sizes)
+            self.critic: Any = on_device(own, "critic", device)
+            draw = find_method(self.policy, "policy", "get_action_and_logprob", "sample")
+            mode = find_method(self.policy, "policy", "deterministic")
+            self._draw = getattr(self.policy, draw)
+            if policy is not None:
+                shape = (B, act_dim)
+                require_outputs(policy, self.agent, "policy", shape, (B,), method=draw)
+                require_outputs(policy, self.agent, "policy", shape, method=mode)
+            if critic is not None:
+                require_outputs(critic, self.agent, "critic", (None, B), actions=True)
+            self.target = copy.deepcopy(self.critic).requires_grad_(False)
+            self.temperature = Temperature(cfg.alpha).to(device)
+            self.target_entropy = -act_dim if cfg.target_entropy is None else cfg.target_entropy
+            adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
+            self.policy_optimizer = FlatOptimizer(self.policy, adam)
+            self.critic_optimizer = FlatOptimizer(self.critic, adam)
+            self.alpha_optimizer = FlatOptimizer(self.temperature, adam)
+            self._parts = {
+                "policy": self.policy,
+                "critic": self.critic,
+                "target": self.target,
+                "temperature": self.temperature,
+                "policy_optimizer": self.policy_optimizer,
+                "critic_optimizer": self.critic_optimizer,
+                "alpha_optimizer": self.alpha_optimizer,
+                "exploration": self.exploration,
+                "agent": self.agent,
+            }
+            steps = {"all": Step(self._learn, SACTerms)}
+            constants = {"target_entropy": self.target_entropy}
+            self.learner = make_learner(self, self.agent, self._parts, steps, {}, constants)
+            self.resources = made.pop_all()
 
     def iterate(self, hooks: Hooks) -> SACMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
-        rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
-        self.agent.set_beta(rates["priority_beta"])
-        collected: list[SACTerms] = []
-        with torch_threads(self.config.torch_threads), flush_denormals():
-            for batch in self.agent.batches(self._act, hooks):
-                collected.append(self.learner.step("all", batch, rates["learning_rate"]))
-                hooks.train_batch(lambda: mean_terms(SACTerms, collected[-1:]))
-        statistics = self.agent.collector.statistics
-        return SACMetrics(
-            mean_reward=statistics.mean_return,
-            mean_episode_length=statistics.mean_length,
-            episodes=float(statistics.finished),
-            learning_rate=rates["learning_rate"],
-            **mean_terms(SACTerms, collected),
-        )
+        return iterate_softly(self, hooks)
 
     def _act(self, obs: Tensor) -> npt.NDArray[Any]:
         starts = self.agent.collector.episode_start
@@ -229,7 +223,7 @@ class SAC(Algorithm):
         alpha = self.temperature.value()
 
         with torch.no_grad():
-            next_actions, next_log_probs = self.policy.get_action_and_logprob(batch.next_obs)
+            next_actions, next_log_probs = self._draw(batch.next_obs)
             next_q = self.target(batch.next_obs, next_actions)
             next_values = soft_values(next_q, next_log_probs, alpha)
             targets = td_targets(batch.rewards, batch.discounts, next_values)
@@ -238,7 +232,7 @@ class SAC(Algorithm):
         q_loss = 0.5 * (batch.weights * errors.square()).mean(-1).sum()
         self.critic_optimizer.step(q_loss, learning_rate)
 
-        actions, log_probs = self.policy.get_action_and_logprob(batch.obs)
+        actions, log_probs = self._draw(batch.obs)
         with frozen(self.critic):
             values = self.critic(batch.obs, actions).amin(0)
         policy_loss = (alpha * log_probs - values).mean()
@@ -260,7 +254,7 @@ class SAC(Algorithm):
         )
 
     def _sample(self, obs: Tensor) -> npt.NDArray[Any]:
-        return self.policy.get_action_and_logprob(obs)[0].cpu().numpy()  # type: ignore[no-any-return]
+        return self._draw(obs)[0].cpu().numpy()  # type: ignore[no-any-return]
 
     def _mode(self, obs: Tensor) -> npt.NDArray[Any]:
         return self.policy.deterministic(obs).cpu().numpy()  # type: ignore[no-any-return]
@@ -282,5 +276,7 @@ class SAC(Algorithm):
         return parts_state(self._parts)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore networks, optimisers, noise and agent."""
+        """Restore networks, optimisers, noise and agent; a fixed temperature is the config's."""
         load_parts_state(self._parts, state)
+        if not self.config.auto_entropy:
+            self.temperature.set(self.config.alpha)

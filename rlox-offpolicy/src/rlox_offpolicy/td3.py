@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -52,26 +51,11 @@ from torch import Tensor, nn
 
 from rlox_offpolicy.agent import make_agent, make_exploration, make_learner, require_box, resolve
 from rlox_offpolicy.configs import TD3Config
+from rlox_offpolicy.metrics import TD3Metrics, common_metrics
+from rlox_offpolicy.own_networks import B, on_device, require_outputs
 from rlox_offpolicy.targets import clipped_double_values, smoothed_actions, td_targets
 
-__all__ = ["TD3", "DeterministicActorCritic", "TD3Metrics"]
-
-
-@dataclass(frozen=True)
-class TD3Metrics:
-    """What one iteration reports; NaN where there was no gradient step."""
-
-    mean_reward: float
-    """Mean return of the last 100 finished episodes; NaN before the first."""
-    mean_episode_length: float
-    """Mean length of the same episodes in env steps."""
-    episodes: float
-    """Number of episodes finished so far."""
-    q_loss: float
-    q_value: float
-    """Mean Q(s, a) of the batches."""
-    policy_loss: float
-    learning_rate: float
+__all__ = ["TD3", "DeterministicActorCritic"]
 
 
 class DeterministicActorCritic:
@@ -114,16 +98,20 @@ class DeterministicActorCritic:
         space = self.agent.env.observation_space
         act_dim = require_box(self.agent, algorithm.name.upper())
         stream = algorithm.streams.torch("policy")
-        self.policy: Any = policy or make_deterministic_policy(
-            space, act_dim, hidden=cfg.hidden, generator=stream
-        )
-        self.critic: Any = critic or make_critics(
-            space, act_dim, n_critics=n_critics, hidden=cfg.hidden, generator=stream
-        )
-        for network in (self.policy, self.critic):
-            network.to(self.agent.device)
+        sizes: Any = {"hidden": cfg.hidden, "generator": stream}
+        own = policy or make_deterministic_policy(space, act_dim, **sizes)
+        self.policy: Any = on_device(own, "policy", self.agent.device)
+        own = critic or make_critics(space, act_dim, n_critics=n_critics, **sizes)
+        self.critic: Any = on_device(own, "critic", self.agent.device)
+        if policy is not None:
+            mode = "deterministic" if hasattr(policy, "deterministic") else None
+            require_outputs(policy, self.agent, "policy", (B, act_dim), method=mode)
+        if critic is not None:
+            require_outputs(critic, self.agent, "critic", (None, B), actions=True)
         self.policy_target: Any = copy.deepcopy(self.policy).requires_grad_(False)
         self.critic_target: Any = copy.deepcopy(self.critic).requires_grad_(False)
+        self._mu = getattr(self.policy, "deterministic", self.policy)
+        self._lagging_mu = getattr(self.policy_target, "deterministic", self.policy_target)
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
         self.policy_optimizer = FlatOptimizer(self.policy, adam)
         self.critic_optimizer = FlatOptimizer(self.critic, adam)
@@ -145,29 +133,22 @@ class DeterministicActorCritic:
 
     def iterate(self, hooks: Hooks) -> TD3Metrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
-        rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
-        learning_rate = rates["learning_rate"]
-        self.agent.set_beta(rates["priority_beta"])
         q_terms: list[QTerms] = []
         policy_terms: list[PolicyTerms] = []
         with torch_threads(self.config.torch_threads), flush_denormals():
-            for batch in self.agent.batches(self._act, hooks):
+            for batch, learning_rate in self.agent.batches(self._act, hooks, self.schedules):
                 q_terms.append(self.learner.step("values", batch, learning_rate))
-                hooks.train_batch(lambda: mean_terms(QTerms, q_terms[-1:]))
-                if self.clock.gradient_steps % self.policy_delay == 0:
+                if (self.clock.gradient_steps + 1) % self.policy_delay == 0:
                     policy_terms.append(self.learner.step("policy", batch, learning_rate))
-        statistics = self.agent.collector.statistics
+                hooks.train_batch(lambda: mean_terms(QTerms, q_terms[-1:]))
         return TD3Metrics(
-            mean_reward=statistics.mean_return,
-            mean_episode_length=statistics.mean_length,
-            episodes=float(statistics.finished),
-            learning_rate=learning_rate,
+            **common_metrics(self),
             **mean_terms(QTerms, q_terms),
             **mean_terms(PolicyTerms, policy_terms),
         )
 
     def _mode(self, obs: Tensor) -> npt.NDArray[Any]:
-        return self.policy.deterministic(obs).cpu().numpy()  # type: ignore[no-any-return]
+        return self._mu(obs).cpu().numpy()  # type: ignore[no-any-return]
 
     def _act(self, obs: Tensor) -> npt.NDArray[Any]:
         starts = self.agent.collector.episode_start
@@ -176,7 +157,7 @@ class DeterministicActorCritic:
     def learn_values(self, batch: TransitionBatch, learning_rate: float) -> QTerms:
         """Take a gradient step of the critics."""
         with torch.no_grad():
-            next_actions = self.policy_target.deterministic(batch.next_obs)
+            next_actions = self._lagging_mu(batch.next_obs)
             if (deviation := self._smoothing["target_noise"]) > 0:
                 noise = standard_normal(next_actions, self._noise).mul_(deviation)
                 clip = self._smoothing["noise_clip"]
@@ -193,7 +174,7 @@ class DeterministicActorCritic:
     def learn_policy(self, batch: TransitionBatch, learning_rate: float) -> PolicyTerms:
         """Take a gradient step of the policy, and move the lagging networks."""
         with frozen(self.critic):
-            values = self.critic(batch.obs, self.policy.deterministic(batch.obs))[0]
+            values = self.critic(batch.obs, self._mu(batch.obs))[0]
         policy_loss = -values.mean()
         self.policy_optimizer.step(policy_loss, learning_rate)
         polyak_update(self.policy, self.policy_target, self.config.tau)
@@ -221,14 +202,14 @@ class TD3(Algorithm):
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
         seed: fixes every random draw; none: drawn from entropy.
-        policy: a ``torch.nn.Module`` with a method ``deterministic`` from observations (B, *shape)
-            to actions (B, act_dim) in [-1, 1]. None: one that fits the env's spaces.
+        policy: a ``torch.nn.Module`` as :class:`rlox.protocols.DeterministicActor`. None: one that
+            fits the env's spaces.
         critic: a ``torch.nn.Module`` from observations (B, *shape) and actions (B, act_dim) to
             values (K, B) of K critics. None: two MLPs.
         buffer: a registered name, or an object with the methods of
             :class:`rlox.protocols.ReplayBuffer`.
         exploration: ``"gaussian"``, ``"ornstein-uhlenbeck"``, ``"none"``, or an object with the
-            methods of :class:`rlox_offpolicy.exploration.Exploration`.
+            methods of :class:`rlox.protocols.ExplorationStrategy`.
         logger: receives the metrics of every iteration.
         callbacks: hooks into training.
         config: a :class:`TD3Config`, a mapping, or the path of a YAML or JSON file.
@@ -268,18 +249,24 @@ class TD3(Algorithm):
             n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
-        self.actor_critic = DeterministicActorCritic(
-            self,
-            policy=policy,
-            critic=critic,
-            schedules=schedules,
-            **parts,
-            n_critics=2,
-            policy_delay=self.config.policy_delay,
-            target_noise=self.config.target_noise,
-            noise_clip=self.config.noise_clip,
-        )
-        self.learner = self.actor_critic.learner
+        with self.resources as made:  # closed where the rest fails
+            self.actor_critic = DeterministicActorCritic(
+                self,
+                policy=policy,
+                critic=critic,
+                schedules=schedules,
+                **parts,
+                n_critics=2,
+                policy_delay=self.config.policy_delay,
+                target_noise=self.config.target_noise,
+                noise_clip=self.config.noise_clip,
+            )
+            self.resources = made.pop_all()
+        of = self.actor_critic
+        self.agent, self.schedules, self.exploration = of.agent, of.schedules, of.exploration
+        self.policy, self.policy_target = of.policy, of.policy_target
+        self.critic, self.target = of.critic, of.critic_target
+        self.learner = of.learner
 
     def iterate(self, hooks: Hooks) -> TD3Metrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""

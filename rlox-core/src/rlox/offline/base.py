@@ -17,7 +17,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlox.acting import predict
+from rlox.acting import act, drawing_from
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.clock import StepUnit
@@ -204,17 +204,21 @@ class OfflineAlgorithm(Algorithm):
 
         A policy that cannot be sampled takes its one action, whatever ``deterministic`` says.
         """
-        deterministic = deterministic or not hasattr(self.policy, "get_action_and_logprob")
-        with torch_threads(self.config.torch_threads):
-            return predict(
-                _InEnvUnits(self.policy, self.scaling, self.continuous),  # type: ignore[arg-type]
-                self.observation_space,
-                self.action_space,
-                obs,
-                deterministic,
-                generator=self.streams.torch("predict"),
-                device=self.device,
-            )
+        policy, scaling = self.policy, self.scaling
+        deterministic = deterministic or not hasattr(policy, "get_action_and_logprob")
+
+        def choose(rows: Tensor) -> Tensor:
+            obs = scaling.obs_in(rows)
+            if deterministic:
+                actions = policy.deterministic(obs)
+            else:
+                actions, _ = policy.get_action_and_logprob(obs)
+            return scaling.actions_out(actions) if self.continuous else actions
+
+        spaces = self.observation_space, self.action_space
+        generator, threads = self.streams.torch("predict"), self.config.torch_threads
+        with torch_threads(threads), drawing_from(generator, policy):
+            return act(choose, *spaces, obs, device=self.device)
 
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimisers and scales."""
@@ -231,30 +235,6 @@ class OfflineAlgorithm(Algorithm):
             load_module_state(net, state["networks"][name])
         for name, optimizer in self.optimizers.items():
             optimizer.load_state_dict(state["optimizers"][name])
-
-
-class _InEnvUnits:
-    """A policy that takes an env's observations and returns an env's actions."""
-
-    def __init__(self, policy: Any, scaling: Scaling, continuous: bool) -> None:
-        self._policy = policy
-        self._scaling = scaling
-        self._out = scaling.actions_out if continuous else (lambda actions: actions)
-
-    @property
-    def generator(self) -> torch.Generator | None:
-        return getattr(self._policy, "generator", None)
-
-    @generator.setter
-    def generator(self, generator: torch.Generator | None) -> None:
-        self._policy.generator = generator
-
-    def deterministic(self, obs: Tensor) -> Tensor:
-        return self._out(self._policy.deterministic(self._scaling.obs_in(obs)))
-
-    def get_action_and_logprob(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        actions, log_probs = self._policy.get_action_and_logprob(self._scaling.obs_in(obs))
-        return self._out(actions), log_probs
 
 
 def _with_sizes(

@@ -1,0 +1,68 @@
+"""What one iteration of each algorithm reports; NaN where there was no gradient step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["DQNMetrics", "SACMetrics", "TD3Metrics", "common_metrics"]
+
+
+@dataclass(frozen=True)
+class _ReplayMetrics:
+    """What all have in common."""
+
+    mean_reward: float
+    """Mean return of the last 100 finished episodes; NaN before the first."""
+    mean_episode_length: float
+    """Mean length of the same episodes in env steps."""
+    episodes: float
+    """Number of episodes finished so far."""
+    q_loss: float
+    q_value: float
+    """Mean Q(s, a) of the batches."""
+
+
+@dataclass(frozen=True)
+class DQNMetrics(_ReplayMetrics):
+    """Of DQN."""
+
+    epsilon: float
+    """Probability of a uniform action."""
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class SACMetrics(_ReplayMetrics):
+    """Of SAC and discrete SAC."""
+
+    policy_loss: float
+    entropy: float
+    """In nats: the mean of -log π(a|s), of continuous actions in [-1, 1]."""
+    alpha: float
+    """Temperature."""
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class TD3Metrics(_ReplayMetrics):
+    """Of TD3 and DDPG."""
+
+    policy_loss: float
+    learning_rate: float
+
+
+def common_metrics(of: Any) -> dict[str, float]:
+    """Return the metrics of an algorithm's episodes, and its present learning rate.
+
+    Args:
+        of: has an ``agent``, ``schedules`` and a ``clock``.
+    """
+    statistics = of.agent.collector.statistics
+    now = (of.clock.env_steps, of.clock.target_env_steps)
+    return {
+        "mean_reward": statistics.mean_return,
+        "mean_episode_length": statistics.mean_length,
+        "episodes": float(statistics.finished),
+        "learning_rate": of.schedules.value("learning_rate", *now),
+    }

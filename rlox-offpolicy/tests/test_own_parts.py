@@ -1,0 +1,255 @@
+"""Networks, noise and buffers of one's own: what is taken, and what is refused before any step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import rlox
+import torch
+from rlox.errors import ConfigError
+from rlox.networks import QNetwork, SquashedGaussianPolicy, TwinQNetwork
+from rlox.protocols import (
+    DeterministicActor,
+    ExplorationStrategy,
+    ReplayBuffer,
+    ReplayBufferProtocol,
+    StochasticActor,
+)
+from rlox_offpolicy.ddpg import DDPG
+from rlox_offpolicy.discrete_sac import DiscreteSAC
+from rlox_offpolicy.dqn import DQN
+from rlox_offpolicy.sac import SAC
+from rlox_offpolicy.td3 import TD3
+from torch import Tensor, nn
+
+SMALL: dict[str, Any] = {
+    "hidden": 8,
+    "learning_starts": 8,
+    "batch_size": 16,
+    "steps_per_iteration": 16,
+    "seed": 0,
+    "env_backend": "gymnasium",
+}
+
+ENVS = {SAC: "Pendulum-v1", TD3: "Pendulum-v1", DDPG: "Pendulum-v1", DQN: "CartPole-v1"}
+ENVS[DiscreteSAC] = "CartPole-v1"
+
+
+def make(algorithm: Any, **options: Any) -> Any:
+    """Return a small algorithm."""
+    return algorithm(ENVS[algorithm], **{**SMALL, **options})
+
+
+class Actor(nn.Module):
+    """A policy with the methods of the protocol alone, and what may be wrong with its outputs."""
+
+    def __init__(self, log_probs: tuple[int, ...] = (-1,), copies: int = 1) -> None:
+        super().__init__()
+        self.policy = SquashedGaussianPolicy(3, 1, 8, generator=torch.Generator().manual_seed(0))
+        self.log_probs, self.copies = log_probs, copies
+
+    def sample(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return samples with log-probabilities of the shape that is asked for."""
+        actions, log_probs = self.policy.sample(obs)
+        return actions, log_probs.reshape(self.log_probs)
+
+    def deterministic(self, obs: Tensor) -> Tensor:
+        """Return as many copies of the action as are asked for."""
+        return self.policy.deterministic(obs).repeat(1, self.copies)
+
+
+class Transposed(nn.Module):
+    """Two critics whose values are (B, 2)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.critics = TwinQNetwork(3, 1, 8)
+
+    def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Return the values of both side by side."""
+        return self.critics(obs, actions).T
+
+
+FOR = r"for 3 observations of Box"
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "parts", "message"),
+    [
+        ([SAC, TD3, DDPG], {"critic": QNetwork(3, 1, 8)}, rf"critic must return \(any, 3\) {FOR}"),
+        ([SAC, TD3, DDPG], {"critic": Transposed()}, r"and 3 actions, got \(3, 2\)"),
+        ([SAC, TD3, DDPG], {"critic": nn.Linear(3, 1)}, "critic fails on 3 observations of Box"),
+        ([SAC, TD3, DDPG], {"critic": len}, "critic must be a torch.nn.Module, got builtin"),
+        (
+            [SAC],
+            {"policy": Actor((-1, 1))},
+            r"sample must return \(3, 1\) and \(3\) .* \(3, 1\) and",
+        ),
+        ([SAC], {"policy": nn.Linear(3, 1)}, "a method get_action_and_logprob or sample, got Line"),
+        (
+            [SAC, TD3],
+            {"policy": Actor(copies=2)},
+            r"policy.deterministic must return \(3, 1\) .* got \(3, 2\)",
+        ),
+        ([TD3, DDPG], {"policy": nn.Linear(3, 2)}, rf"policy must return \(3, 1\) {FOR}"),
+        ([TD3, DDPG], {"policy": nn.Linear(4, 1)}, f"policy fails on {FOR[4:]}"),
+        ([DQN], {"network": nn.Linear(3, 2)}, "network fails on 3 observations of Box"),
+    ],
+)
+def test_networks_that_do_not_fit_are_refused(
+    algorithms: list[Any], parts: dict[str, Any], message: str
+) -> None:
+    """Shapes that torch would broadcast too; the error says what was expected and what came."""
+    for algorithm in algorithms:
+        with pytest.raises(ConfigError, match=message):
+            make(algorithm, **parts)
+
+
+def test_trying_a_network_disturbs_nothing() -> None:
+    """Neither its random stream, nor torch's, nor the modes of its parts."""
+    generator = torch.Generator().manual_seed(5)
+    policy = SquashedGaussianPolicy(3, 1, 8, generator=generator)
+    policy.net.eval()
+    before = generator.get_state(), torch.get_rng_state()
+    make(SAC, policy=policy)
+    make(SAC, policy=Actor())
+    after = generator.get_state(), torch.get_rng_state()
+    assert all(map(torch.equal, before, after))
+    assert policy.training
+    assert not policy.net.training
+
+
+def test_sac_takes_an_actor_with_the_protocols_methods_alone() -> None:
+    """``sample`` is what other policies here call ``get_action_and_logprob``."""
+    actor = Actor()
+    assert isinstance(actor, StochasticActor)
+    sac = make(SAC, policy=actor)
+    before = [p.clone() for p in actor.parameters()]
+    sac.train(32)
+    assert not any(map(torch.equal, before, actor.parameters()))
+    assert sac.predict(np.zeros(3)).shape == sac.predict(np.zeros(3), deterministic=False).shape
+
+
+@pytest.mark.parametrize("algorithm", [TD3, DDPG])
+def test_td3_and_ddpg_take_a_plain_module(algorithm: Any) -> None:
+    """One that is called with observations, and need not have ``deterministic``."""
+    actor = nn.Sequential(nn.Linear(3, 1), nn.Tanh())
+    assert isinstance(actor, DeterministicActor)
+    made = make(algorithm, policy=actor)
+    made.train(32)
+    obs = np.ones(3, np.float32)
+    expected = 2 * actor(torch.from_numpy(obs)).detach().numpy()
+    np.testing.assert_allclose(made.predict(obs), expected, rtol=1e-5)
+    lagging = made.policy_target(torch.from_numpy(obs))
+    assert not torch.equal(lagging, actor(torch.from_numpy(obs)))
+
+
+class Rows:
+    """A buffer of single transitions, drawn by a seed, without any of this library's."""
+
+    def __init__(self, seeded: bool) -> None:
+        self.rows: list[Any] = []
+        if seeded:
+            self.sample = self._sample
+        else:
+            rng = np.random.default_rng(0)
+            self.sample = lambda batch_size: self._sample(batch_size, rng.integers(100))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def push(self, *row: Any) -> None:
+        """Keep a transition."""
+        assert [type(each) for each in row[2:5]] == [float, bool, bool]
+        self.rows.append(row)
+
+    def _sample(self, batch_size: int, seed: int) -> dict[str, Any]:
+        chosen = np.random.default_rng(seed).integers(len(self.rows), size=batch_size)
+        names = ("obs", "actions", "rewards", "terminated", "truncated", "next_obs")
+        columns = zip(*(self.rows[i] for i in chosen), strict=True)
+        batch = {name: np.stack(each) for name, each in zip(names, columns, strict=True)}
+        batch["rewards"] = batch["rewards"].astype(np.float32)
+        return batch
+
+
+@pytest.mark.parametrize("seeded", [True, False])
+def test_a_buffer_of_single_transitions_will_do(seeded: bool) -> None:
+    """It gets a row per env, and one seed still fixes the training."""
+    runs = [make(SAC, buffer=Rows(seeded), n_envs=2) for _ in range(2)]
+    for run in runs:
+        assert isinstance(run.agent.buffer, ReplayBufferProtocol)
+        assert not isinstance(run.agent.buffer, ReplayBuffer)
+        run.train(32)
+        assert len(run.agent.buffer) == 32
+    first, second = (run.critic_optimizer.parameters for run in runs)
+    assert torch.equal(first, second)
+    assert isinstance(rlox.ReplayBuffer(4, 3, 1), ReplayBufferProtocol)
+
+
+class Far:
+    """Exploration that leaves [-1, 1]."""
+
+    def explore(self, actions: Any, episode_start: Any, step: int) -> Any:
+        """Return actions beyond the upper bound."""
+        return actions + np.float32(5)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
+
+    def load_state_dict(self, state: Any) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize("algorithm", [SAC, TD3, DDPG])
+def test_the_buffer_gets_the_actions_that_the_env_gets(algorithm: Any) -> None:
+    """Noise that leaves the bounds is clipped for both."""
+    assert isinstance(Far(), ExplorationStrategy)
+    made = make(algorithm, exploration=Far(), learning_starts=0)
+    made.train(16)
+    assert set(made.agent.buffer.state()["actions"].ravel()) == {1.0}
+
+
+@pytest.mark.parametrize("algorithm", ENVS)
+def test_the_parts_have_the_same_names_everywhere(algorithm: Any) -> None:
+    """What is in all of them is found under one name."""
+    made = make(algorithm)
+    names = ["agent", "schedules", "learner", "target"]
+    names += ["network", "exploration"] if algorithm is DQN else ["policy", "critic"]
+    names += ["exploration"] if algorithm in (SAC, TD3, DDPG) else []
+    assert [name for name in names if not hasattr(made, name)] == []
+
+
+class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Counts how many are closed."""
+
+    closed = 0
+
+    def close(self) -> None:
+        """Count."""
+        Watched.closed += 1
+        super().close()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env", "options"),
+    [
+        (SAC, "CartPole-v1", {}),
+        (DQN, "Pendulum-v1", {}),
+        (DiscreteSAC, "Pendulum-v1", {}),
+        (TD3, "Pendulum-v1", {"policy": nn.Linear(3, 2)}),
+        (DDPG, "Pendulum-v1", {"buffer": object()}),
+        (SAC, "Pendulum-v1", {"buffer": "her"}),
+    ],
+)
+def test_envs_are_closed_where_the_constructor_fails(
+    algorithm: Any, env: str, options: dict[str, Any]
+) -> None:
+    """Whatever it is that does not fit."""
+    Watched.closed = 0
+    with pytest.raises(ValueError):  # noqa: PT011  # whichever
+        algorithm(lambda: Watched(gymnasium.make(env)), **{**SMALL, **options})
+    assert Watched.closed == 1
