@@ -117,7 +117,7 @@ def run(algorithm: Algorithm, total_timesteps: int | None) -> dict[str, float]:
             iteration = algorithm.iterate(hooks)
             hooks.enter("other")
             clock.iterations += 1
-            if isinstance(iteration, type) or not is_dataclass(iteration):
+            if not is_dataclass(type(iteration)):
                 raise TypeError(
                     f"iterate() of the algorithm '{algorithm.name}' must return a frozen dataclass "
                     f"of its metrics, got {type(iteration).__name__}"
