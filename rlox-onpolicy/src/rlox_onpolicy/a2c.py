@@ -35,7 +35,7 @@ from rlox.runner import Hooks
 from rlox.schedules import Schedules
 from torch import Tensor, nn
 
-from rlox_onpolicy.agent import make_agent
+from rlox_onpolicy.agent import learn, make_agent
 from rlox_onpolicy.configs import A2CConfig
 
 __all__ = ["A2C", "A2CMetrics"]
@@ -129,15 +129,7 @@ class A2C(Algorithm):
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
         with torch_threads(cfg.torch_threads):
             batch = self.learner.collect(cfg.n_steps, hooks)
-            terms = self.learner.update(batch, rates, hooks)
-        return A2CMetrics(
-            mean_reward=self.collector.statistics.mean_return,
-            mean_episode_length=self.collector.statistics.mean_length,
-            episodes=float(self.collector.statistics.finished),
-            explained_variance=batch.explained_variance(),
-            learning_rate=rates["learning_rate"],
-            **terms,
-        )
+            return A2CMetrics(**learn(self.agent, self.learner, batch, rates, hooks))
 
     def _loss(
         self, batch: RolloutBatch | RolloutMinibatch, rates: Mapping[str, float]

@@ -1,15 +1,19 @@
-"""How the algorithms here get their actor-critic: the options that all their configs have."""
+"""What the algorithms here share: how they get their actor-critic, and what they report."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from rlox.actor_critic import ActorCritic, Collector, PolicyMaker
 from rlox.algorithm import Algorithm
+from rlox.batch import RolloutBatch
+from rlox.learners import ChosenLearner
+from rlox.runner import Hooks
 from torch import nn
 
-__all__ = ["make_agent"]
+__all__ = ["learn", "make_agent"]
 
 
 def make_agent(
@@ -51,3 +55,35 @@ def make_agent(
     )
     algorithm.resources.callback(agent.close)
     return agent
+
+
+def learn(
+    agent: ActorCritic,
+    learner: ChosenLearner,
+    batch: RolloutBatch,
+    rates: Mapping[str, float],
+    hooks: Hooks,
+) -> dict[str, float]:
+    """Learn from a rollout and return the metrics of the iteration.
+
+    Args:
+        agent: whose policy learns.
+        learner: takes the gradient steps.
+        batch: what is learned from.
+        rates: the scheduled options of now, ``learning_rate`` among them.
+        hooks: told of every step.
+
+    Returns:
+        The episodes' statistics, ``explained_variance``, ``learning_rate``, and the means of the
+        loss's terms.
+    """
+    terms = learner.update(batch, rates, hooks)
+    statistics = agent.collector.statistics
+    return {
+        "mean_reward": statistics.mean_return,
+        "mean_episode_length": statistics.mean_length,
+        "episodes": float(statistics.finished),
+        "explained_variance": batch.explained_variance(),
+        "learning_rate": rates["learning_rate"],
+        **terms,
+    }

@@ -29,11 +29,11 @@ from rlox.nn import torch_threads
 from rlox.runner import Hooks
 from rlox.schedules import Schedules
 
-from rlox_onpolicy.agent import make_agent
+from rlox_onpolicy.agent import learn, make_agent
 from rlox_onpolicy.candle_rollouts import CandleRollouts
 from rlox_onpolicy.configs import HybridPPOConfig
 from rlox_onpolicy.ppo import PPOMetrics
-from rlox_onpolicy.ppo_update import choose_ppo_learner, learn
+from rlox_onpolicy.ppo_update import choose_ppo_learner
 
 __all__ = ["HybridPPO", "HybridPPOMetrics"]
 

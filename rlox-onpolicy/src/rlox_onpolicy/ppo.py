@@ -32,9 +32,9 @@ from rlox.runner import Hooks
 from rlox.schedules import Schedules
 from torch import nn
 
-from rlox_onpolicy.agent import make_agent
+from rlox_onpolicy.agent import learn, make_agent
 from rlox_onpolicy.configs import PPOConfig
-from rlox_onpolicy.ppo_update import choose_ppo_learner, learn
+from rlox_onpolicy.ppo_update import choose_ppo_learner
 
 __all__ = ["PPO", "PPOMetrics"]
 

@@ -15,12 +15,11 @@ from rlox.actor_critic import ActorCritic
 from rlox.batch import RolloutBatch, RolloutMinibatch
 from rlox.learners import ChosenLearner, LearningTask, choose_learner
 from rlox.losses import PPOTerms, ppo_loss
-from rlox.runner import Hooks
 from torch import Tensor
 
 from rlox_onpolicy.configs import PPOConfig
 
-__all__ = ["choose_ppo_learner", "learn", "minibatch_loss"]
+__all__ = ["choose_ppo_learner", "minibatch_loss"]
 
 
 def choose_ppo_learner(
@@ -49,37 +48,6 @@ def choose_ppo_learner(
         actions=actions,
     )
     return choose_learner(config.backend, task)
-
-
-def learn(
-    agent: ActorCritic,
-    learner: ChosenLearner,
-    batch: RolloutBatch,
-    rates: Mapping[str, float],
-    hooks: Hooks,
-) -> dict[str, float]:
-    """Take several epochs of minibatch steps, and return the metrics of the iteration.
-
-    Args:
-        agent: whose policy learns.
-        learner: takes the steps.
-        batch: what is learned from.
-        rates: ``learning_rate``, ``clip_eps`` and ``ent_coef``, the scheduled options of now.
-        hooks: told of every step.
-
-    Returns:
-        The fields of :class:`rlox_onpolicy.ppo.PPOMetrics`.
-    """
-    terms = learner.update(batch, rates, hooks)
-    statistics = agent.collector.statistics
-    return {
-        "mean_reward": statistics.mean_return,
-        "mean_episode_length": statistics.mean_length,
-        "episodes": float(statistics.finished),
-        "explained_variance": batch.explained_variance(),
-        "learning_rate": rates["learning_rate"],
-        **terms,
-    }
 
 
 def minibatch_loss(
