@@ -1,4 +1,4 @@
-"""The ``rlox`` command: train, evaluate, list, explain."""
+"""The ``rlox`` command; :mod:`rlox.cli.app` has the list of what it can do."""
 
 from __future__ import annotations
 
