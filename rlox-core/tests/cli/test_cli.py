@@ -19,6 +19,8 @@ import yaml
 from rlox import checkpoint
 from rlox.cli.flags import default_text, flags_of, given_options
 from rlox.config import Config, ScheduleValue, choice, coefficient, count, flag, schedule
+from rlox.errors import LoggerError
+from rlox.logging import JsonlLogger
 from rlox.schedules import Linear
 
 Process = subprocess.Popen[str]
@@ -293,6 +295,22 @@ def test_several_loggers_and_callbacks_by_name(run: Run) -> None:
     assert Path("run/metrics.csv").is_file()
     assert not Path("run/metrics.jsonl").exists()
     assert "train step=8" in result.out
+
+
+def test_a_logger_that_fails_is_one_line_and_leaves_no_envs_open(
+    run: Run, counting: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Env processes would outlive a command that somebody else's code called."""
+
+    def refuse(self: JsonlLogger, log_dir: Path) -> None:
+        raise LoggerError("nobody is logged in")
+
+    closed: list[str] = []
+    monkeypatch.setattr(JsonlLogger, "__init__", refuse)
+    monkeypatch.setattr(counting.CountingAlgorithm, "close", lambda self: closed.append(self.name))
+    result = run(*TRAIN, "--run-dir", "run")
+    assert (result.code, result.err) == (2, "error: nobody is logged in\n")
+    assert closed == ["counting"]
 
 
 def test_callbacks_by_name_write_into_the_run_folder(run: Run) -> None:
