@@ -282,3 +282,56 @@ def test_a_killed_writer_loses_nothing_that_it_flushed(tmp_path):
             newest = max(stored)
             assert newest + 1 >= int(flushed)
             assert stored == set(range(max(0, newest - 99), newest + 1))
+
+
+def test_closing_deletes_the_file_that_was_opened(tmp_path, monkeypatch):
+    """Wherever the working directory is then, and no other of the same name."""
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    buffer = MmapReplayBuffer(2, 9, 3, 1, "cold")
+    buffer.push_batch(*rows(0, 9))
+    monkeypatch.chdir(tmp_path / "there")
+    Path("cold").write_text("somebody's")
+    buffer.close()
+    assert Path("cold").exists()
+    assert not (tmp_path / "here" / "cold").exists()
+
+
+def test_a_file_that_took_the_place_stays(tmp_path):
+    """It is another buffer's."""
+    path = tmp_path / "cold"
+    first = MmapReplayBuffer(2, 9, 3, 1, path)
+    path.unlink()
+    second = MmapReplayBuffer(2, 9, 3, 1, path)
+    first.close()
+    assert path.exists()
+    second.close()
+    assert not path.exists()
+
+
+FORKING = """
+import os, sys
+from rlox_native import MmapReplayBuffer
+buffer = MmapReplayBuffer(2, 9, 3, 1, sys.argv[1])
+if (child := os.fork()) == 0:
+    del buffer
+    os._exit(0)
+os.waitpid(child, 0)
+assert os.path.exists(sys.argv[1])
+"""
+
+
+def test_a_child_deletes_no_file_of_its_parent(tmp_path):
+    """Forked, it has a copy of the buffer."""
+    subprocess.run([sys.executable, "-c", FORKING, tmp_path / "cold"], check=True)
+    assert not (tmp_path / "cold").exists()
+
+
+def test_a_path_that_is_refused_stays(tmp_path):
+    """Of whatever kind it is."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="is no regular file"):
+        MmapReplayBuffer(2, 9, 3, 1, path)
+    assert path.exists()

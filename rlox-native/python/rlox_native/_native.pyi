@@ -833,16 +833,17 @@ class MmapReplayBuffer:
         obs_dim: the shape of an observation; an integer is the length of a vector.
         act_dim: the shape of an action.
         cold_path: the file. It must be new, empty, or one that a buffer with the same ``keep`` left
-            behind.
+            behind. A relative path is one of the working directory at the time of this call.
         keep: whether the file stays when the buffer is closed, to be opened again; otherwise it is
-            deleted by :meth:`close`, and when the buffer goes.
+            deleted by :meth:`close`, and when the buffer goes. Only the process that opened it
+            deletes it, and no other file that has taken its place.
         obs_dtype: uint8, int32, int64, float32 or float64.
         act_dtype: float32 or int64.
         seed: seed of the buffer's own random stream, or ``None`` for one from the operating system;
             a buffer that is opened again goes on with the stream it had.
 
     Raises:
-        ValueError: a size, type or seed is out of range.
+        ValueError: a size, type or seed is out of range, or no file can be as long.
         TypeError: an argument has the wrong type.
         MemoryError: the machine has less memory available than ``hot_capacity`` transitions take.
         OSError: the file cannot be written, is another buffer's or none's, holds other sizes or

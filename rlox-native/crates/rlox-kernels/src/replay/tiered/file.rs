@@ -11,7 +11,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::positioned::{read_exact_at, write_all_at};
+use super::system::{lies_at, read_exact_at, write_all_at};
 use crate::error::{KernelError, Result};
 use crate::replay::layout::{Layout, Parts};
 use crate::replay::values::DType;
@@ -46,6 +46,8 @@ pub(super) struct ColdFile {
     generation: u64,
     /// Whether the file stays when the buffer goes.
     keep: bool,
+    /// The process that opened the file: a copy of the buffer in a child of it owns no file.
+    process: u32,
     /// Slots on their way in or out.
     frames: Vec<u8>,
 }
@@ -59,34 +61,41 @@ impl ColdFile {
         keep: bool,
     ) -> Result<(Self, Option<Commit>)> {
         let payload = Parts::new(layout)?.payload();
+        // The working directory may be another one when the file is to be deleted.
+        let path = &std::path::absolute(path).map_err(|cause| io_error("open", path, &cause))?;
         let error = |action| move |error| io_error(action, path, &error);
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).open(path);
         let file = file.map_err(error("open"))?;
-        let length = file.metadata().map_err(error("open"))?.len();
+        let metadata = file.metadata().map_err(error("open"))?;
+        let (length, process) = (metadata.len(), std::process::id());
         let wrong = |reason| Err(KernelError::File { path: path.display().to_string(), reason });
+        if !metadata.is_file() {
+            return wrong("is no regular file; choose another path");
+        }
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return wrong("is in use by another buffer"),
             Err(TryLockError::Error(cause)) => return Err(io_error("lock", path, &cause)),
         }
+        // Kept, until it is known to be nobody else's.
+        let (path, generation, frames) = (path.clone(), 0, Vec::new());
         let mut cold =
-            Self { file, path: path.into(), payload, n_slots, generation: 0, keep, frames: vec![] };
+            Self { file, path, payload, n_slots, generation, keep: true, process, frames };
         let header = header(layout, n_slots, keep);
         if length > 0 {
             let Some(found) = cold.read_words::<HEADER>(0)? else {
-                return cold.refuse("exists and is no replay buffer's; choose another path");
+                return wrong("exists and is no replay buffer's; choose another path");
             };
             if found[1] != header[1] || found[2] != header[2] {
-                return cold.refuse(
+                return wrong(
                     "was written with the other value of keep, or by another version; delete it, \
                      or choose another path",
                 );
             }
             if keep {
                 if found != header {
-                    return cold
-                        .refuse("holds a buffer of other sizes or types than were asked for");
+                    return wrong("holds a buffer of other sizes or types than were asked for");
                 }
                 let commit = cold.last_commit()?;
                 return Ok((cold, commit));
@@ -95,13 +104,13 @@ impl ColdFile {
         // What a buffer that was to leave nothing behind left behind is overwritten.
         cold.file.set_len(0).map_err(error("truncate"))?;
         cold.write_words(0, &header)?;
+        cold.keep = keep;
         Ok((cold, None))
     }
 
-    /// An error about the file, which is left as it is.
-    fn refuse<T>(mut self, reason: &'static str) -> Result<T> {
-        self.keep = true;
-        Err(KernelError::File { path: self.path.display().to_string(), reason })
+    /// How many slots of records of `payload` bytes the longest file has.
+    pub(super) fn most_slots(payload: usize) -> u64 {
+        (i64::MAX.cast_unsigned() - 3 * BLOCK) / (payload as u64).saturating_add(FRAME as u64)
     }
 
     fn error(&self, action: &'static str, cause: &io::Error) -> KernelError {
@@ -134,10 +143,8 @@ impl ColdFile {
         for (number, record) in (first..).zip(records) {
             if number > from && number.is_multiple_of(self.n_slots) {
                 written = written.and_then(|()| self.write_frames(from, &frames));
-                (from, frames) = (number, {
-                    frames.clear();
-                    frames
-                });
+                from = number;
+                frames.clear();
             }
             let start = frames.len();
             frames.extend_from_slice(&number.to_le_bytes());
@@ -161,7 +168,6 @@ impl ColdFile {
 
     /// Appends the record of transition `number` to `records`.
     pub(super) fn read(&mut self, number: u64, records: &mut Vec<u8>) -> Result<()> {
-        let start = records.len();
         let offset = self.offset(number);
         self.frames.resize(self.payload + FRAME, 0);
         if let Err(cause) = read_exact_at(&self.file, &mut self.frames, offset) {
@@ -175,7 +181,6 @@ impl ColdFile {
             return Err(self.corrupt());
         }
         records.extend_from_slice(&body[8..]);
-        debug_assert_eq!(records.len(), start + self.payload);
         Ok(())
     }
 
@@ -251,7 +256,8 @@ impl ColdFile {
 
 impl Drop for ColdFile {
     fn drop(&mut self) {
-        if !self.keep {
+        let ours = self.process == std::process::id() && lies_at(&self.file, &self.path);
+        if !self.keep && ours {
             // Where it is gone already there is nothing left to do.
             let _ = std::fs::remove_file(&self.path);
         }

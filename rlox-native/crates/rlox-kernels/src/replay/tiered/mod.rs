@@ -1,7 +1,7 @@
 //! The buffer whose newest transitions lie in memory and whose others lie in a file.
 
 mod file;
-mod positioned;
+mod system;
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -50,7 +50,7 @@ impl TieredReplay {
     /// An empty buffer, or with `keep` the one that was last flushed to the file at `path`.
     ///
     /// # Errors
-    /// [`KernelError::Range`] where a size is 0 or `hot` exceeds the capacity,
+    /// [`KernelError::Range`] where a size is 0, `hot` exceeds the capacity, or no file is that long,
     /// [`KernelError::OutOfMemory`]; [`KernelError::Io`] and [`KernelError::File`] where the file
     /// cannot be had, is another's, or is damaged.
     pub fn open(
@@ -69,8 +69,14 @@ impl TieredReplay {
         let ring = Ring::new(Layout { capacity: hot, ..layout })?;
         let parts = Parts::new(&layout)?;
         // Room for what is pushed between two commits: it takes no place of what was committed.
-        let slack = if keep { 2 * hot } else { 0 };
-        let n_slots = (layout.capacity + slack) as u64;
+        let slack = if keep { 2 * hot as u64 } else { 0 };
+        let largest = ColdFile::most_slots(parts.payload()).saturating_sub(slack);
+        if layout.capacity as u64 > largest {
+            #[expect(clippy::cast_precision_loss, reason = "for a message")]
+            let (high, value) = (largest as f64, layout.capacity as f64);
+            return Err(KernelError::Range { name: "total_capacity", low: 1.0, high, value });
+        }
+        let n_slots = layout.capacity as u64 + slack;
         let (cold, commit) = ColdFile::open(path, &layout, n_slots, keep)?;
         let mut buffer = Self {
             hot: ring,

@@ -1,7 +1,23 @@
-//! Reading and writing a file at a place, which leaves no cursor to share.
+//! What systems do each in their way: reading and writing a file at a place, which leaves no cursor to
+//! share, and telling a file from another one of its name.
 
 use std::fs::File;
 use std::io;
+use std::path::Path;
+
+/// Whether the open `file` is the one that lies at `path`.
+#[cfg(unix)]
+pub(super) fn lies_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let id = |data: std::fs::Metadata| (data.dev(), data.ino());
+    matches!((file.metadata().map(id), std::fs::metadata(path).map(id)), (Ok(a), Ok(b)) if a == b)
+}
+
+/// Whether the open `file` is the one that lies at `path`: no other takes the name of an open file.
+#[cfg(windows)]
+pub(super) fn lies_at(_file: &File, _path: &Path) -> bool {
+    true
+}
 
 #[cfg(unix)]
 pub(super) fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
