@@ -95,7 +95,8 @@ def test_the_documented_prioritized_snippets():
     pbuf.push(obs, 0.5, 1.0, False, False, obs, priority=1.0)
     batch = pbuf.sample(batch_size=256, seed=42)
     assert list(batch) == [*KEYS, "weights", "indices"]
-    pbuf.update_priorities(batch["indices"], np.ones(256))
+    new_td_errors = np.linspace(-1.0, 1.0, 256)
+    pbuf.update_priorities(batch["indices"], new_td_errors)
     pbuf.set_beta(0.7)
 
 
@@ -532,9 +533,9 @@ def test_a_malformed_state_is_refused_whole(cls, change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"priorities": np.array([1.0, 0.0])}, r"priorities\[1\] must be positive"),
+        ({"priorities": np.array([1.0, 0.0])}, "a priority is positive"),
         ({"priorities": np.ones(3)}, "priorities must have length 2"),
-        ({"max_priority": np.array([np.nan])}, "must be positive"),
+        ({"max_priority": np.array([np.nan])}, "a priority is positive"),
         ({"beta": np.array([2.0])}, r"beta must lie in \[0, 1\], got 2"),
         ({"alpha": np.array([0.5])}, "alpha must be 0.5 as in the state, got 0.6"),
     ],
@@ -598,16 +599,16 @@ def test_a_new_transition_has_the_largest_priority_so_far():
     assert buffer.state()["max_priority"].tolist() == [7.0]
 
 
-@pytest.mark.parametrize("priority", [0, -1, np.nan, np.inf, -np.inf, 1e39])
+@pytest.mark.parametrize("priority", [np.nan, np.inf, -np.inf, 1e39])
 def test_impossible_priorities_are_refused_by_name(priority):
     """Before anything changes, wherever they come in."""
     buffer = filled(PrioritizedReplayBuffer, 3)
     before = buffer.state()
-    with pytest.raises(ValueError, match=r"priority must be positive and at most 3\.4"):
+    with pytest.raises(ValueError, match=r"priority must be finite and at most 3\.4"):
         buffer.push(*transition(3), priority=priority)
-    with pytest.raises(ValueError, match=r"priorities\[1\] must be positive and at most 3\.4"):
+    with pytest.raises(ValueError, match=r"priorities\[1\] must be finite and at most 3\.4"):
         buffer.push_batch(**ROWS, priorities=[1.0, priority])
-    with pytest.raises(ValueError, match=r"priorities\[1\] must be positive and at most 3\.4"):
+    with pytest.raises(ValueError, match=r"priorities\[1\] must be finite and at most 3\.4"):
         buffer.update_priorities([0, 1], [5.0, priority])
     assert_same(buffer.state(), before)
 
@@ -703,3 +704,15 @@ def test_a_draw_releases_the_interpreter_lock():
         sys.setswitchinterval(interval)
         done.set()
         thread.join()
+
+
+def test_the_sizes_of_errors_are_priorities():
+    """With either sign, in every call, and never so small that a transition is lost."""
+    buffer = PrioritizedReplayBuffer(9, 3, 1, alpha=1.0)
+    for priority in (-2.0, 0.0, -1e-300, 0.5):
+        buffer.push(*transition(0), priority=priority)
+    buffer.push_batch(**ROWS, priorities=[-3.0, 0.0])
+    assert buffer.state()["priorities"].tolist() == [2.0, 1e-6, 1e-6, 0.5, 3.0, 1e-6]
+    buffer.update_priorities([0, 1, 2], [0.0, -0.25, 4])
+    assert buffer.state()["priorities"].tolist() == [1e-6, 0.25, 4.0, 0.5, 3.0, 1e-6]
+    assert buffer.state()["max_priority"].tolist() == [4.0]

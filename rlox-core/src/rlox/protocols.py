@@ -247,7 +247,7 @@ class PrioritizedBuffer(Protocol):
     """A replay buffer that draws in proportion to priorities."""
 
     def update_priorities(self, indices: Any, priorities: npt.ArrayLike) -> None:
-        """Give the transitions ``indices`` (B,) of a batch new priorities (B,), all positive."""
+        """Give the transitions ``indices`` (B,) of a batch new priorities (B,)."""
 
     def set_beta(self, beta: float) -> None:
         """Set the exponent β in [0, 1] of the weights that correct for the priorities."""

@@ -1461,11 +1461,11 @@ class PrioritizedReplayBuffer:
             terminated: whether the task ended.
             truncated: whether the episode was cut.
             next_obs: what the step led to, shape ``obs_dim``.
-            priority: p > 0; ``None`` is the largest given so far, and at least 1 (algorithm 1), so
-                that every transition is likely to be seen once.
+            priority: as in :meth:`update_priorities`; ``None`` is the largest so far, and at least
+                1 (algorithm 1), so that every transition is likely to be seen once.
 
         Raises:
-            ValueError: as there, or ``priority`` is not positive or beyond float32.
+            ValueError: as there, or ``priority`` is not finite or beyond float32.
             TypeError: as there.
         """
 
@@ -1547,17 +1547,18 @@ class PrioritizedReplayBuffer:
         """
 
     def update_priorities(self, indices: ArrayLike, priorities: ArrayLike) -> None:
-        """Give transitions new priorities, such as absolute TD errors plus ε.
+        """Give transitions new priorities, such as their TD errors.
 
         Args:
             indices: those of a batch, shape ``(B,)``; integers of any type. Of several for one
                 transition the last counts. A transition that has been overwritten since passes its
                 new priority on to the one in its place.
-            priorities: p > 0, shape ``(B,)``.
+            priorities: shape ``(B,)``. Their absolute values count, and at least 1e-6, so that
+                every transition may be drawn again.
 
         Raises:
-            ValueError: an index is out of range, or a priority is not positive or beyond float32;
-                no priority has changed.
+            ValueError: an index is out of range, or a priority is not finite or beyond float32; no
+                priority has changed.
             TypeError: an index is no integer, or a priority no real number.
         """
 

@@ -14,15 +14,34 @@ from rlox.reference.replay_parts import Array, many_rows, one_row
 __all__ = ["PrioritizedReplayBuffer"]
 
 MAX_PRIORITY = float(np.finfo(np.float32).max)
+MIN_PRIORITY = 1e-6
+"""The ε of section 3.3: no priority is so small that its transition is never drawn again."""
 
 
 def _priorities(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
-    priorities = np.asarray(values, np.float64)
-    if priorities.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {priorities.shape}")
+    """Return the priorities of numbers that were given for them."""
+    given = _numbers(name, values, shape)
+    if not (np.abs(given) <= MAX_PRIORITY).all():
+        raise ValueError(f"{name} must be finite and at most {MAX_PRIORITY:e} in size, got {given}")
+    return np.maximum(np.abs(given), MIN_PRIORITY)
+
+
+def _saved_priorities(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Return priorities, or powers of priorities, of a state."""
+    priorities = _numbers(name, values, shape)
     if not ((priorities > 0) & (priorities <= MAX_PRIORITY)).all():
-        raise ValueError(f"{name} must be positive and at most {MAX_PRIORITY:e}, got {priorities}")
+        raise ValueError(
+            "priorities is no valid state: a priority is positive, and no larger than single "
+            "precision has it"
+        )
     return priorities
+
+
+def _numbers(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
+    numbers = np.asarray(values, np.float64)
+    if numbers.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {numbers.shape}")
+    return numbers
 
 
 def _check_exponent(name: str, value: float) -> float:
@@ -123,11 +142,11 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             terminated: whether the task ended.
             truncated: whether the episode was cut.
             next_obs: what the step led to, shape ``obs_dim``.
-            priority: p > 0; ``None`` is the largest given so far, and at least 1 (algorithm 1), so
-                that every transition is likely to be seen once.
+            priority: as in :meth:`update_priorities`; ``None`` is the largest so far, and at least
+                1 (algorithm 1), so that every transition is likely to be seen once.
 
         Raises:
-            ValueError: as there, or ``priority`` is not positive or beyond float32.
+            ValueError: as there, or ``priority`` is not finite or beyond float32.
         """
         self._ring.steps.check_push(1)
         rows = one_row(self._ring.fields, obs, action, reward, terminated, truncated, next_obs)
@@ -207,17 +226,18 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         return self._ring.gather(slots, more, out)
 
     def update_priorities(self, indices: npt.ArrayLike, priorities: npt.ArrayLike) -> None:
-        """Give transitions new priorities, such as absolute TD errors plus ε.
+        """Give transitions new priorities, such as their TD errors.
 
         Args:
             indices: those of a batch, shape ``(B,)``; integers of any type. Of several for one
                 transition the last counts. A transition that has been overwritten since passes its
                 new priority on to the one in its place.
-            priorities: p > 0, shape ``(B,)``.
+            priorities: shape ``(B,)``. Their absolute values count, and at least 1e-6, so that
+                every transition may be drawn again.
 
         Raises:
-            ValueError: an index is out of range, or a priority is not positive or beyond float32;
-                no priority has changed.
+            ValueError: an index is out of range, or a priority is not finite or beyond float32; no
+                priority has changed.
             TypeError: an index is no integer.
         """
         slots = np.asarray(indices)
@@ -258,14 +278,14 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         Raises:
             ValueError: as :meth:`ReplayBuffer.set_state`, or α differs.
         """
-        if state.keys() != self.state().keys():
+        if state.keys() | {"n_envs"} != self.state().keys():
             raise ValueError(f"state must have the keys {', '.join(self.state())}")
         if state["alpha"][0] != self._alpha:
             raise ValueError(
                 f"alpha must be {state['alpha'][0]} as in the state, got {self._alpha}"
             )
-        scaled = _priorities("priorities", state["priorities"], state["rewards"].shape)
-        largest = float(_priorities("max_priority", state["max_priority"], (1,))[0])
+        scaled = _saved_priorities("priorities", state["priorities"], state["rewards"].shape)
+        largest = float(_saved_priorities("max_priority", state["max_priority"], (1,))[0])
         beta = _check_exponent("beta", float(state["beta"][0]))
         super().set_state(state)
         self._scaled[: self._ring.len] = scaled

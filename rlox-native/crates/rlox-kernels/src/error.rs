@@ -27,7 +27,7 @@ pub enum KernelError {
         got: Vec<usize>,
     },
     /// A number lies outside its closed range.
-    #[error("{name} must lie in [{low}, {high}], got {value}")]
+    #[error("{name} must lie in [{}, {}], got {}", Number(*low), Number(*high), Number(*value))]
     Range {
         /// The argument that is wrong.
         name: &'static str,
@@ -68,8 +68,13 @@ pub enum KernelError {
         /// How many places there are.
         len: usize,
     },
-    /// A priority from which no probability follows.
-    #[error("{} must be positive and at most {:e}, got {value}", PriorityName(*index), f32::MAX)]
+    /// A number from which no priority follows.
+    #[error(
+        "{} must be finite and at most {:e} in size, got {}",
+        PriorityName(*index),
+        f32::MAX,
+        Number(*value)
+    )]
     Priority {
         /// Where in the argument the first such priority is; `None` where there is only one.
         index: Option<usize>,
@@ -250,6 +255,16 @@ pub(crate) fn check_range(name: &'static str, value: f64, low: f64, high: f64) -
     Err(KernelError::Range { name, low, high, value })
 }
 
+/// Prints very large and very small numbers with an exponent, and whole ones without a fraction.
+struct Number(f64);
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{:?}", self.0);
+        f.write_str(text.strip_suffix(".0").unwrap_or(&text))
+    }
+}
+
 /// What a shape of so many axes is called.
 fn noun(shape: &[usize]) -> &'static str {
     if shape.len() == 1 { "length" } else { "shape" }
@@ -331,5 +346,12 @@ mod tests {
     fn range_refuses_nan() {
         let error = check_range("gamma", f64::NAN, 0.0, 1.0).unwrap_err();
         assert_eq!(error.to_string(), "gamma must lie in [0, 1], got NaN");
+    }
+
+    #[test]
+    fn long_numbers_have_exponents() {
+        let error = check_range("eps", -1e-300, 0.0, f64::MAX).unwrap_err();
+        let text = "eps must lie in [0, 1.7976931348623157e308], got -1e-300";
+        assert_eq!(error.to_string(), text);
     }
 }

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use rlox_kernels::KernelError;
 use rlox_kernels::error::StateError;
 use rlox_kernels::replay::{
-    Batch, DType, Field, Importance, Layout, NStep, PrioritizedReplay, PriorityState, Stream,
-    Transitions, UniformReplay, Values, ValuesMut,
+    Batch, DType, Field, Importance, Layout, MIN_PRIORITY, NStep, PrioritizedReplay, PriorityState,
+    Stream, Transitions, UniformReplay, Values, ValuesMut,
 };
 
 const fn layout(capacity: usize, obs_len: usize) -> Layout {
@@ -271,10 +271,21 @@ fn new_transitions_get_the_largest_priority_so_far() {
 }
 
 #[test]
+fn the_sizes_of_numbers_are_priorities() {
+    let mut buffer = prioritized(3, 1.0, 0.5);
+    push_each(&mut buffer, &[-2.0, 0.0]);
+    buffer.update_priorities(&[0], &[-0.0]).unwrap();
+    with_rows(&[row(2, 1)], |rows| buffer.push(rows, None)).unwrap();
+    let mut scaled = [0.0; 3];
+    buffer.export_priorities(&mut scaled).unwrap();
+    assert_eq!(scaled, [MIN_PRIORITY, MIN_PRIORITY, 2.0]);
+}
+
+#[test]
 fn wrong_priorities_are_refused_and_change_nothing() {
     let mut buffer = prioritized(3, 0.5, 0.5);
     push_each(&mut buffer, &[1.0, 4.0]);
-    for priority in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e39] {
+    for priority in [f64::NAN, f64::INFINITY, -1e39] {
         let error = buffer.update_priorities(&[0, 1], &[2.0, priority]).unwrap_err();
         assert!(matches!(error, KernelError::Priority { index: Some(1), .. }));
         let push = with_rows(&[row(1, 1)], |rows| buffer.push(rows, Some(&[priority])));

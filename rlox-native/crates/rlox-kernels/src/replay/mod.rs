@@ -24,7 +24,7 @@ pub use hindsight::{Goals, Hindsight, HindsightReplay, Selection};
 pub use layout::{Field, Layout, NStep};
 pub use normalizer::{NORMALIZER_EPSILON, Normalizer};
 pub use offline::{OfflineDataset, Trajectories};
-pub use prioritized::{Importance, MAX_PRIORITY, PrioritizedReplay, PriorityState};
+pub use prioritized::{Importance, MAX_PRIORITY, MIN_PRIORITY, PrioritizedReplay, PriorityState};
 pub use ring::Ring;
 pub use stream::Stream;
 pub use tiered::TieredReplay;

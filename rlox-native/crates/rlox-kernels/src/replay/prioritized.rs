@@ -13,6 +13,10 @@ use crate::error::{KernelError, Result, StateError, check_len, check_range};
 /// The largest priority: the sum over any buffer stays finite.
 pub const MAX_PRIORITY: f64 = f32::MAX as f64;
 
+/// The smallest priority: none is so small that its transition is never drawn again. The ε of
+/// section 3.3.
+pub const MIN_PRIORITY: f64 = 1e-6;
+
 /// How many draws go down the tree at once: enough to keep the memory busy.
 const TOGETHER: usize = 32;
 
@@ -115,7 +119,8 @@ impl PrioritizedReplay {
     }
 
     /// Stores transitions, each in the place of the oldest where the buffer is full, with the
-    /// `priorities` given, or all with the largest so far.
+    /// `priorities` given as [`PrioritizedReplay::update_priorities`] takes them, or all with the
+    /// largest so far.
     ///
     /// # Errors
     /// [`KernelError::Shape`], [`KernelError::DType`], [`KernelError::NonFinite`] and
@@ -130,7 +135,7 @@ impl PrioritizedReplay {
         let mut given = priorities.unwrap_or_default().iter();
         let largest = self.max_priority.powf(alpha);
         self.ring.write(rows, |slot| {
-            tree.set(slot, given.next().map_or(largest, |priority| priority.powf(alpha)));
+            tree.set(slot, given.next().map_or(largest, |&given| priority(given).powf(alpha)));
         });
         self.raise_max(priorities.unwrap_or_default());
         Ok(())
@@ -200,6 +205,8 @@ impl PrioritizedReplay {
 
     /// Gives the transitions in the slots `indices` new priorities; of several for one slot the last.
     ///
+    /// The sizes of the numbers count, at least [`MIN_PRIORITY`]: TD errors may come with their signs.
+    ///
     /// # Errors
     /// [`KernelError::Shape`], [`KernelError::Index`] and [`KernelError::Priority`]; no priority has
     /// changed then.
@@ -213,13 +220,14 @@ impl PrioritizedReplay {
         check_priorities(priorities)?;
         let alpha = self.alpha;
         let leaves = indices.iter().map(|&index| index as usize);
-        self.tree.set_many(leaves.zip(priorities.iter().map(|priority| priority.powf(alpha))));
+        self.tree.set_many(leaves.zip(priorities.iter().map(|&given| priority(given).powf(alpha))));
         self.raise_max(priorities);
         Ok(())
     }
 
     fn raise_max(&mut self, priorities: &[f64]) {
-        self.max_priority = priorities.iter().copied().fold(self.max_priority, f64::max);
+        let given = priorities.iter().map(|&given| priority(given));
+        self.max_priority = given.fold(self.max_priority, f64::max);
     }
 
     /// Copies p^α of every stored transition, in the order of the slots.
@@ -248,8 +256,11 @@ impl PrioritizedReplay {
     ) -> Result<()> {
         self.ring.check_import(rows, has_next_obs, position)?;
         check_len("priorities", state.scaled.len(), "rewards", rows.rewards.len())?;
-        check_priorities(state.scaled)?;
-        check_priorities(&[state.max_priority])?;
+        let mut saved = state.scaled.iter().chain([&state.max_priority]);
+        if !saved.all(|&priority| priority > 0.0 && priority <= MAX_PRIORITY) {
+            let reason = "a priority is positive, and no larger than single precision has it";
+            return Err(KernelError::Corrupt { name: "priorities", reason });
+        }
         check_range("beta", state.beta, 0.0, 1.0)?;
         self.ring.import(rows, has_next_obs, position);
         self.tree.fill(state.scaled);
@@ -258,9 +269,14 @@ impl PrioritizedReplay {
     }
 }
 
+/// The priority of a number that was given for one.
+fn priority(given: f64) -> f64 {
+    given.abs().max(MIN_PRIORITY)
+}
+
 fn check_priorities(priorities: &[f64]) -> Result<()> {
-    let is_priority = |&priority: &f64| priority > 0.0 && priority <= MAX_PRIORITY;
-    match priorities.iter().position(|priority| !is_priority(priority)) {
+    let is_priority = |&given: &f64| given.abs() <= MAX_PRIORITY;
+    match priorities.iter().position(|given| !is_priority(given)) {
         Some(index) => Err(KernelError::Priority { index: Some(index), value: priorities[index] }),
         None => Ok(()),
     }
