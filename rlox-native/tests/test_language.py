@@ -18,10 +18,12 @@ from rlox_native import (
     pack_sequences,
 )
 
+# Far enough apart for Python's own statistics to tell equal from almost equal as two passes do.
+NUMBERS = st.integers(-(9 * 2**20), 9 * 2**20).map(lambda n: n / 2**20)
 GROUPS = st.integers(2, 6).flatmap(
     lambda size: st.tuples(
         st.just(size),
-        st.lists(st.lists(st.floats(-9, 9), min_size=size, max_size=size), min_size=1, max_size=5),
+        st.lists(st.lists(NUMBERS, min_size=size, max_size=size), min_size=1, max_size=5),
     )
 )
 LOG_PROBS = st.lists(st.tuples(st.floats(-9, 0), st.floats(-9, 0)), max_size=30)
@@ -29,13 +31,13 @@ LOG_PROBS = st.lists(st.tuples(st.floats(-9, 0), st.floats(-9, 0)), max_size=30)
 
 @given(GROUPS, st.sampled_from([0, 1]), st.sampled_from([0.0, 1e-4]))
 def test_group_advantages_equal_the_definition(groups, ddof, eps):
-    """(r - mean) / (std + ε), with Python's own statistics; zeros for a flat group."""
+    """(r - mean) / (std + ε), with Python's own statistics; zeros for equal rewards alone."""
     size, rewards = groups
     expected = []
     for group in rewards:
         std = statistics.stdev(group) if ddof else statistics.pstdev(group)
         mean = statistics.fmean(group)
-        expected += [0.0 if std < 1e-8 else (r - mean) / (std + eps) for r in group]
+        expected += [0.0 if std == 0 else (r - mean) / (std + eps) for r in group]
     got = compute_batch_group_advantages(np.ravel(rewards), size, ddof=ddof, eps=eps)
     np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)
     first = compute_group_advantages(rewards[0], ddof=ddof, eps=eps)
@@ -192,6 +194,9 @@ def test_packing_nothing():
         (([1], 0), ValueError, "max_len must be at least 1, got 0"),
         (([[0.5]], 8), TypeError, "tokens must be integers, got dtype float64"),
         (([1.5], 8), TypeError, "every length must be an integer, got float"),
+        (([True], 8), TypeError, "every length must be an integer, got bool"),
+        (([2**70], 8), ValueError, "every length must be at most 18446744073709551615, got 118"),
+        (([np.array([1, 2**63], np.uint64)], 8), ValueError, "tokens must fit int64, got 92.* 1$"),
     ],
 )
 def test_what_cannot_be_packed_is_refused(arguments, error, message):
@@ -200,15 +205,46 @@ def test_what_cannot_be_packed_is_refused(arguments, error, message):
         pack_sequences(*arguments)
 
 
-@given(st.lists(st.floats(-9, 9), min_size=2, max_size=30), st.sampled_from([0, 1]))
+@given(st.lists(NUMBERS, min_size=2, max_size=30), st.sampled_from([0, 1]))
 def test_normalised_advantages_have_mean_0_and_deviation_1(values, ddof):
     """Unless they are equal; in any shape, in the type they come in."""
     array = np.array(values)[None]
     got = normalize_advantages(array, ddof=ddof, eps=0.0)
     assert got.shape == array.shape
-    if array.std() < 1e-8:
+    if len(set(values)) == 1:
         assert not got.any()
         return
     assert got.mean() == pytest.approx(0, abs=1e-6)
     assert got.std(ddof=ddof) == pytest.approx(1, rel=1e-6)
     assert normalize_advantages(np.float32(values)).dtype == np.float32
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-9, 1.0, 1e30])
+def test_advantages_do_not_depend_on_the_unit_of_rewards(size):
+    """However small the rewards, what tells them apart is not nothing."""
+    rewards = size * np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(compute_group_advantages(rewards), [-(1.5**0.5), 0, 1.5**0.5])
+    np.testing.assert_allclose(normalize_advantages(rewards, eps=0.0), [-1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        compute_group_advantages,
+        normalize_advantages,
+        lambda rewards, ddof: compute_batch_group_advantages(rewards, 3, ddof=ddof),
+    ],
+)
+@pytest.mark.parametrize(
+    ("ddof", "error", "message"),
+    [
+        (-1, ValueError, "ddof must be at least 0, got -1"),
+        (3, ValueError, r"ddof must lie in \[0, 2\], got 3"),
+        (2**70, ValueError, "ddof must be at most"),
+        (1.0, TypeError, "ddof must be an integer, got float"),
+    ],
+)
+def test_degrees_of_freedom_are_checked_alike(function, ddof, error, message):
+    """Everywhere, what leaves none is refused."""
+    with pytest.raises(error, match=message):
+        function([1.0, 2.0, 3.0], ddof=ddof)

@@ -69,8 +69,9 @@ def test_a_state_goes_on_exactly():
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        (np.zeros((2, 2)), "batch must have shape"),
-        (np.zeros(3), "batch must have shape"),
+        (np.zeros((2, 2)), r"batch must have shape \(B, 3\), got \(2, 2\)"),
+        (np.zeros(3), r"batch must have shape \(B, 3\), got \(3,\)"),
+        ([[0, 0, 1e308], [0, 0, -1e308]], "batch must have a finite variance"),
         ([[0, np.nan, 0]], "batch must be finite, got a non-finite value at index 1"),
     ],
 )
@@ -90,6 +91,7 @@ def test_a_wrong_batch_changes_nothing(batch, message):
         ({"mean": np.zeros(2)}, "mean must have"),
         ({"mean": np.full(3, np.inf)}, "mean must be finite"),
         ({"squares": np.full(3, -1.0)}, "a sum of squares is not negative"),
+        ({"count": 0}, "count is no valid state: where nothing was seen"),
     ],
 )
 def test_what_is_no_state_is_refused(change, message):
@@ -105,3 +107,10 @@ def test_sizes_are_positive():
     """A shape is of positive sizes."""
     with pytest.raises(ValueError, match="every size of shape must be at least 1, got 0"):
         RunningMeanStd((3, 0))
+
+
+def test_one_large_number_is_taken_in():
+    """Its square is too large for float64, and of no interest."""
+    running = RunningMeanStd()
+    running.update([1e200])
+    assert (running.mean, running.var) == (1e200, 0.0)

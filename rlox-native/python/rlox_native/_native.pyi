@@ -500,7 +500,7 @@ def normalize_advantages(
         (A - mean) / (std + eps), the same shape; zeros where all are equal, as one alone is.
 
     Raises:
-        ValueError: ``eps`` is negative or not finite.
+        ValueError: ``eps`` is negative or not finite, or ``ddof`` leaves no degree of freedom.
         TypeError: ``advantages`` holds something other than real numbers.
 
     Example:
@@ -519,8 +519,8 @@ def pack_sequences(sequences: Iterable[Any], max_len: SupportsIndex) -> PackedSe
         max_len: places per row.
 
     Raises:
-        ValueError: a length lies outside [1, max_len].
-        TypeError: tokens or lengths are no integers.
+        ValueError: a length lies outside [1, max_len], or a token does not fit int64.
+        TypeError: tokens or lengths are no integers; a bool is no length.
 
     Example:
         >>> packed, masks, positions = pack_sequences([3, 2, 2], 5)
@@ -599,14 +599,16 @@ class RunningMeanStd:
             batch: (B, *shape), finite.
 
         Raises:
-            ValueError: the shape is wrong, or a number is not finite; nothing is taken in then.
+            ValueError: the shape is wrong, a number is not finite, or they lie so far apart that
+                the variance is not; nothing is taken in then.
             TypeError: ``batch`` holds something other than real numbers.
         """
     def merge(self, other: RunningMeanStd) -> None:
         """Take in all that ``other`` has seen.
 
         Raises:
-            ValueError: the shapes differ.
+            ValueError: the shapes differ, or the variance would not be finite; nothing is taken in
+                then.
         """
     def state(self) -> dict[str, Any]:
         """Return all that was seen: ``count``, ``mean`` and ``squares``, summed deviations²."""

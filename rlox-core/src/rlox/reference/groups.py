@@ -17,9 +17,6 @@ __all__ = ["compute_batch_group_advantages", "compute_group_advantages", "normal
 
 Scale = Literal["group", "batch", "none"]
 
-FLAT = 1e-8
-"""A standard deviation below this is a rounding error: the rewards are equal."""
-
 
 def compute_group_advantages(
     rewards: npt.ArrayLike, *, ddof: int = 0, eps: float = 0.0, scale: Scale = "group"
@@ -79,7 +76,7 @@ def compute_batch_group_advantages(
         raise ValueError(f"scale must be one of 'group', 'batch', 'none', got '{scale}'")
     members = size("group_size", group_size)
     in_range("eps", eps, 0, sys.float_info.max)
-    in_range("ddof", ddof, 0, max(members - 1, ddof if members == 1 else 0))
+    _check_ddof(ddof, members)
     flat = vector("rewards", rewards)
     if len(flat) % members:
         raise ValueError(f"rewards must hold whole groups of {members}, got {len(flat)} rewards")
@@ -103,7 +100,7 @@ def normalize_advantages(advantages: npt.ArrayLike, *, ddof: int = 1, eps: float
         (A - mean) / (std + eps), the same shape; zeros where all are equal, as one alone is.
 
     Raises:
-        ValueError: ``eps`` is negative or not finite.
+        ValueError: ``eps`` is negative or not finite, or ``ddof`` leaves no degree of freedom.
         TypeError: ``advantages`` holds something other than real numbers.
 
     Example:
@@ -112,9 +109,15 @@ def normalize_advantages(advantages: npt.ArrayLike, *, ddof: int = 1, eps: float
     """
     in_range("eps", eps, 0, sys.float_info.max)
     array = real("advantages", advantages)
+    _check_ddof(ddof, array.size)
     mean, std = _moments(array.astype(np.float64).reshape(1, -1), ddof)
     standardised = (array.astype(np.float64).reshape(1, -1) - mean) * _inverse(std, eps)
     return standardised.reshape(array.shape).astype(precision(advantages))
+
+
+def _check_ddof(ddof: int, n: int) -> None:
+    """Refuse what leaves no degree of freedom; one element, whose deviation is 0, takes any."""
+    in_range("ddof", ddof, 0, n - 1 if n > 1 else max(ddof, 0))
 
 
 def _moments(groups: Array, ddof: int) -> tuple[Array, Array]:
@@ -127,5 +130,5 @@ def _moments(groups: Array, ddof: int) -> tuple[Array, Array]:
 
 
 def _inverse(std: Array, eps: float) -> Array:
-    flat = std < FLAT
+    flat = std == 0
     return np.where(flat, 0.0, 1 / (np.where(flat, 1.0, std) + eps))

@@ -46,8 +46,8 @@ def pack_sequences(sequences: Iterable[Any], max_len: SupportsIndex) -> PackedSe
         max_len: places per row.
 
     Raises:
-        ValueError: a length lies outside [1, max_len].
-        TypeError: tokens or lengths are no integers.
+        ValueError: a length lies outside [1, max_len], or a token does not fit int64.
+        TypeError: tokens or lengths are no integers; a bool is no length.
 
     Example:
         >>> packed, masks, positions = pack_sequences([3, 2, 2], 5)
@@ -62,7 +62,7 @@ def pack_sequences(sequences: Iterable[Any], max_len: SupportsIndex) -> PackedSe
     if has_tokens:
         tokens = [_tokens(item) for item in items]
     else:
-        ends = np.cumsum([size("every length", item) for item in items], dtype=np.int64)
+        ends = np.cumsum([_length(item) for item in items], dtype=np.int64)
         tokens = [
             np.arange(end - int(length), end) for end, length in zip(ends, items, strict=True)
         ]
@@ -88,10 +88,19 @@ def pack_sequences(sequences: Iterable[Any], max_len: SupportsIndex) -> PackedSe
     )
 
 
+def _length(item: SupportsIndex) -> int:
+    # a mask passed by mistake would otherwise be lengths of 1
+    if isinstance(item, bool):
+        raise TypeError("every length must be an integer, got bool")
+    return size("every length", item)
+
+
 def _tokens(values: npt.ArrayLike) -> Array:
     tokens = vector("tokens", values)
     if tokens.size and tokens.dtype.kind == "f":
         raise TypeError(f"tokens must be integers, got dtype {tokens.dtype}")
+    if tokens.size and tokens.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"tokens must fit int64, got {tokens.max()}")
     return tokens.astype(np.int64)
 
 

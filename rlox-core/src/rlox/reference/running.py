@@ -63,37 +63,46 @@ class RunningMeanStd:
             batch: (B, *shape), finite.
 
         Raises:
-            ValueError: the shape is wrong, or a number is not finite; nothing is taken in then.
+            ValueError: the shape is wrong, a number is not finite, or they lie so far apart that
+                the variance is not; nothing is taken in then.
             TypeError: ``batch`` holds something other than real numbers.
         """
         rows = real("batch", batch).astype(np.float64)
-        shaped("batch", rows, (rows.shape[0] if rows.ndim else 0, *self._shape))
+        if rows.ndim != 1 + len(self._shape) or rows.shape[1:] != self._shape:
+            expected = ", ".join(["B", *map(str, self._shape)]) + ("" if self._shape else ",")
+            raise ValueError(f"batch must have shape ({expected}), got {rows.shape}")
         if not np.isfinite(rows).all():
             index = int(np.flatnonzero(~np.isfinite(rows))[0])
             raise ValueError(f"batch must be finite, got a non-finite value at index {index}")
         if not len(rows):
             return
-        mean = rows.mean(0)
-        self._add(len(rows), mean, np.square(rows - mean).sum(0))
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = rows.mean(0)
+            self._add("batch", len(rows), mean, np.square(rows - mean).sum(0))
 
     def merge(self, other: RunningMeanStd) -> None:
         """Take in all that ``other`` has seen.
 
         Raises:
-            ValueError: the shapes differ.
+            ValueError: the shapes differ, or the variance would not be finite; nothing is taken in
+                then.
         """
         if other._shape != self._shape:
             raise ValueError(f"other must have shape {self._shape} like this, got {other._shape}")
         if other._count:
-            self._add(other._count, other._mean, other._squares)
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._add("other", other._count, other._mean, other._squares)
 
-    def _add(self, count: int, mean: Array, squares: Array) -> None:
+    def _add(self, name: str, count: int, mean: Array, squares: Array) -> None:
         total = self._count + count
-        delta = mean - self._mean
-        weight = self._count * count / total
-        self._squares = np.asarray(self._squares + squares + np.square(delta) * weight)
-        self._mean = np.asarray(self._mean + delta * (count / total))
-        self._count = total
+        if self._count:
+            delta = mean - self._mean
+            weight = self._count * count / total
+            squares = self._squares + squares + np.square(delta) * weight
+            mean = self._mean + delta * (count / total)
+        if not (np.isfinite(mean).all() and np.isfinite(squares).all()):
+            raise ValueError(f"{name} must have a finite variance; its numbers lie too far apart")
+        self._count, self._mean, self._squares = total, np.asarray(mean), np.asarray(squares)
 
     def state(self) -> dict[str, Any]:
         """Return all that was seen: ``count``, ``mean`` and ``squares``, summed deviations²."""
@@ -116,6 +125,10 @@ class RunningMeanStd:
             raise ValueError("mean and squares must be finite")
         if (squares < 0).any():
             raise ValueError("squares is no valid state: a sum of squares is not negative")
+        if not count and (mean.any() or squares.any()):
+            raise ValueError(
+                "count is no valid state: where nothing was seen, mean and squares are 0"
+            )
         self._count, self._mean, self._squares = count, mean, squares
 
     def __repr__(self) -> str:

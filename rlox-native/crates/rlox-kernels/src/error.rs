@@ -46,6 +46,12 @@ pub enum KernelError {
         /// Where in the flattened argument the first such value is.
         index: usize,
     },
+    /// Numbers whose squares are too large for double precision.
+    #[error("{name} must have a finite variance; its numbers lie too far apart")]
+    Variance {
+        /// The argument that is wrong.
+        name: &'static str,
+    },
     /// An array has elements of another type.
     #[error("{name} must have dtype {expected}, got {got}")]
     DType {

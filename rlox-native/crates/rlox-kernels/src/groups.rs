@@ -8,9 +8,6 @@
 use crate::error::{KernelError, Result, check_len, check_range};
 use crate::number::Float;
 
-/// A standard deviation below this is a rounding error: the rewards are equal, the advantages 0.
-const FLAT: f64 = 1e-8;
-
 /// What the deviations from the group's mean are divided by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
@@ -52,10 +49,7 @@ pub fn group_advantages<F: Float>(
     let high = usize::MAX as f64;
     check_range("group_size", group_size as f64, 1.0, high)?;
     check_range("eps", how.eps, 0.0, f64::MAX)?;
-    if group_size > 1 && how.ddof >= group_size {
-        let (high, value) = ((group_size - 1) as f64, how.ddof as f64);
-        return Err(KernelError::Range { name: "ddof", low: 0.0, high, value });
-    }
+    check_ddof(how.ddof, group_size)?;
     check_len("rewards", len, "whole groups of group_size", len - len % group_size)?;
     check_len("advantages", advantages.len(), "rewards", len)?;
 
@@ -74,6 +68,17 @@ pub fn group_advantages<F: Float>(
         for (advantage, &reward) in advantages.iter_mut().zip(rewards) {
             *advantage = F::from_f64((reward.to_f64() - group.mean) * factor);
         }
+    }
+    Ok(())
+}
+
+/// Checks that `ddof` leaves a degree of freedom to `len` elements. One alone, whose deviation is 0
+/// however it is counted, takes any.
+#[expect(clippy::cast_precision_loss, reason = "only for the message")]
+pub(crate) fn check_ddof(ddof: usize, len: usize) -> Result<()> {
+    if len > 1 && ddof >= len {
+        let (high, value) = ((len - 1) as f64, ddof as f64);
+        return Err(KernelError::Range { name: "ddof", low: 0.0, high, value });
     }
     Ok(())
 }
@@ -103,6 +108,6 @@ impl Moments {
 
     /// `1 / (std + eps)`, or 0 where the elements are equal.
     pub(crate) fn inverse_std(self, eps: f64) -> f64 {
-        if self.std < FLAT { 0.0 } else { (self.std + eps).recip() }
+        if self.std == 0.0 { 0.0 } else { (self.std + eps).recip() }
     }
 }

@@ -1,7 +1,7 @@
 //! Means and variances: of a stream, in batches, and of one array.
 
 use crate::error::{KernelError, Result, check_len, check_range};
-use crate::groups::Moments;
+use crate::groups::{Moments, check_ddof};
 use crate::number::Float;
 
 /// Mean and variance of a stream of vectors, seen once and kept in no more than three numbers per
@@ -31,7 +31,7 @@ impl RunningMoments {
     ///
     /// # Errors
     /// [`KernelError::Shape`] where the lengths differ, [`KernelError::NonFinite`], and
-    /// [`KernelError::Corrupt`] for a negative sum of squares.
+    /// [`KernelError::Corrupt`] for a negative sum of squares, and for moments of nothing but 0.
     pub fn from_parts(count: u64, mean: Vec<f64>, squares: Vec<f64>) -> Result<Self> {
         check_len("squares", squares.len(), "mean", mean.len())?;
         check_finite("mean", &mean)?;
@@ -39,6 +39,10 @@ impl RunningMoments {
         if squares.iter().any(|&sum| sum < 0.0) {
             let reason = "a sum of squares is not negative";
             return Err(KernelError::Corrupt { name: "squares", reason });
+        }
+        if count == 0 && mean.iter().chain(&squares).any(|&moment| moment != 0.0) {
+            let reason = "where nothing was seen, mean and squares are 0";
+            return Err(KernelError::Corrupt { name: "count", reason });
         }
         Ok(Self { count, mean, squares })
     }
@@ -74,8 +78,8 @@ impl RunningMoments {
     /// Takes in a batch of `batch.len() / dim` vectors, one after the other.
     ///
     /// # Errors
-    /// [`KernelError::Shape`] for an incomplete vector, [`KernelError::NonFinite`]; nothing is
-    /// taken in then.
+    /// [`KernelError::Shape`] for an incomplete vector, [`KernelError::NonFinite`],
+    /// [`KernelError::Variance`]; nothing is taken in then.
     #[expect(clippy::cast_precision_loss, reason = "no batch has 2^53 vectors")]
     pub fn update<F: Float>(&mut self, batch: &[F]) -> Result<()> {
         let dim = self.mean.len().max(1);
@@ -99,31 +103,43 @@ impl RunningMoments {
                 *squares += (x.to_f64() - mean).powi(2);
             }
         }
-        self.merge(&other)
+        self.join(other, "batch")
     }
 
     /// Takes in all that `other` has seen.
     ///
     /// # Errors
-    /// [`KernelError::Shape`] where the vectors of the two differ in length.
-    #[expect(clippy::cast_precision_loss, reason = "no stream has 2^53 vectors")]
+    /// [`KernelError::Shape`] where the vectors of the two differ in length,
+    /// [`KernelError::Variance`]; nothing is taken in then.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         check_len("other", other.mean.len(), "this", self.mean.len())?;
-        let count = self.count.saturating_add(other.count);
         if other.count == 0 {
             return Ok(());
         }
+        self.join(other.clone(), "other")
+    }
+
+    /// Takes in the moments of the argument `name`, of one vector at least.
+    #[expect(clippy::cast_precision_loss, reason = "no stream has 2^53 vectors")]
+    fn join(&mut self, mut other: Self, name: &'static str) -> Result<()> {
+        let count = self.count.saturating_add(other.count);
         let share = other.count as f64 / count as f64;
         let weight = self.count as f64 * share;
-        let theirs = other.mean.iter().zip(&other.squares);
-        for ((mean, squares), (other_mean, other_squares)) in
-            self.mean.iter_mut().zip(&mut self.squares).zip(theirs)
-        {
-            let delta = other_mean - *mean;
-            *mean += delta * share;
-            *squares += other_squares + delta * delta * weight;
+        other.count = count;
+        if self.count > 0 {
+            let ours = self.mean.iter().zip(&self.squares);
+            for ((other_mean, other_squares), (mean, squares)) in
+                other.mean.iter_mut().zip(&mut other.squares).zip(ours)
+            {
+                let delta = *other_mean - mean;
+                *other_mean = mean + delta * share;
+                *other_squares = squares + (*other_squares + delta * delta * weight);
+            }
         }
-        self.count = count;
+        if !other.mean.iter().chain(&other.squares).all(|moment| moment.is_finite()) {
+            return Err(KernelError::Variance { name });
+        }
+        *self = other;
         Ok(())
     }
 }
@@ -138,8 +154,8 @@ fn check_finite(name: &'static str, values: &[f64]) -> Result<()> {
 /// Writes `(x - mean) / (std + eps)`; equal elements, and one alone, become 0.
 ///
 /// # Errors
-/// [`KernelError::Range`] for an `eps` that is negative or not finite, [`KernelError::Shape`] for an
-/// output of another length.
+/// [`KernelError::Range`] for an `eps` that is negative or not finite, or a `ddof` that leaves no
+/// degree of freedom; [`KernelError::Shape`] for an output of another length.
 pub fn standardize<F: Float>(
     elements: &[F],
     ddof: usize,
@@ -147,6 +163,7 @@ pub fn standardize<F: Float>(
     standardized: &mut [F],
 ) -> Result<()> {
     check_range("eps", eps, 0.0, f64::MAX)?;
+    check_ddof(ddof, elements.len())?;
     check_len("standardized", standardized.len(), "elements", elements.len())?;
     let moments = Moments::of(elements, ddof);
     let factor = moments.inverse_std(eps);

@@ -126,12 +126,33 @@ pub(crate) fn parse_size(object: &Bound<'_, PyAny>, name: &str) -> PyResult<usiz
     let size: Result<usize, PyErr> = object.extract();
     match size {
         Ok(size) if size > 0 => Ok(size),
-        Err(error) if error.is_instance_of::<PyTypeError>(object.py()) => {
-            let text = format!("{name} must be an integer, got {}", type_name(object));
-            Err(PyTypeError::new_err(text))
-        }
-        _ => Err(PyValueError::new_err(format!("{name} must be at least 1, got {object}"))),
+        Ok(_) => Err(PyValueError::new_err(format!("{name} must be at least 1, got {object}"))),
+        Err(error) => Err(no_integer(&error, object, name, 1)),
     }
+}
+
+/// A number of things: an integer of at least 0, from anything with `__index__`.
+pub(crate) fn parse_count(object: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
+    object.extract().map_err(|error| no_integer(&error, object, name, 0))
+}
+
+/// Delta degrees of freedom of a standard deviation.
+pub(crate) fn parse_ddof(object: &Bound<'_, PyAny>) -> PyResult<usize> {
+    parse_count(object, "ddof")
+}
+
+/// Why an object is no integer of at least `low` that fits a machine word.
+fn no_integer(error: &PyErr, object: &Bound<'_, PyAny>, name: &str, low: usize) -> PyErr {
+    if error.is_instance_of::<PyTypeError>(object.py()) {
+        let text = format!("{name} must be an integer, got {}", type_name(object));
+        return PyTypeError::new_err(text);
+    }
+    let bound = if object.gt(0).unwrap_or(false) {
+        format!("at most {}", usize::MAX)
+    } else {
+        format!("at least {low}")
+    };
+    PyValueError::new_err(format!("{name} must be {bound}, got {object}"))
 }
 
 /// A seed: an integer in `[0, 2**64)`, from anything with `__index__` but a bool.

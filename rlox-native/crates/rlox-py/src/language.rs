@@ -9,7 +9,7 @@ use rlox_kernels::divergence;
 use rlox_kernels::groups::{Normalization, Scale, group_advantages};
 use rlox_kernels::number::Float;
 
-use crate::convert::{parse_size, real_array};
+use crate::convert::{parse_ddof, parse_size, real_array};
 use crate::errors::raise;
 use crate::output::filled;
 use crate::rollout::is_single;
@@ -22,7 +22,7 @@ use crate::rollout::is_single;
 pub(crate) fn compute_group_advantages<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
-    ddof: usize,
+    #[pyo3(from_py_with = parse_ddof)] ddof: usize,
     eps: f64,
     scale: &str,
 ) -> PyResult<Py<PyAny>> {
@@ -41,7 +41,7 @@ pub(crate) fn compute_batch_group_advantages<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
     group_size: &Bound<'py, PyAny>,
-    ddof: usize,
+    #[pyo3(from_py_with = parse_ddof)] ddof: usize,
     eps: f64,
     scale: &str,
 ) -> PyResult<Py<PyAny>> {

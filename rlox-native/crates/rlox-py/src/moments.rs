@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_kernels::moments::{RunningMoments, standardize};
 
-use crate::convert::{check_shape, parse_size, real_array};
+use crate::convert::{check_shape, parse_ddof, parse_size, real_array};
 use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_room;
@@ -39,10 +39,17 @@ impl RunningMeanStd {
 
     /// The last dimensions of `array` are those of one element; the one before counts them.
     fn check(&self, name: &'static str, shape: &[usize]) -> PyResult<()> {
-        let rows = shape.first().copied().unwrap_or(0);
-        let expected: Vec<usize> =
-            std::iter::once(rows).chain(self.shape.iter().copied()).collect();
-        check_shape(name, shape, "a batch of elements", &expected)
+        if shape.split_first().is_some_and(|(_, element)| element == self.shape) {
+            return Ok(());
+        }
+        let tuple = |sizes: Vec<String>| match &sizes[..] {
+            [size] => format!("({size},)"),
+            _ => format!("({})", sizes.join(", ")),
+        };
+        let got = tuple(shape.iter().map(ToString::to_string).collect());
+        let element = self.shape.iter().map(ToString::to_string);
+        let expected = tuple(std::iter::once("B".to_owned()).chain(element).collect());
+        Err(PyValueError::new_err(format!("{name} must have shape {expected}, got {got}")))
     }
 
     fn moment(&self, state: &Bound<'_, PyDict>, key: &'static str) -> PyResult<Vec<f64>> {
@@ -159,7 +166,7 @@ impl RunningMeanStd {
 pub(crate) fn normalize_advantages(
     py: Python<'_>,
     advantages: &Bound<'_, PyAny>,
-    ddof: usize,
+    #[pyo3(from_py_with = parse_ddof)] ddof: usize,
     eps: f64,
 ) -> PyResult<Py<PyAny>> {
     if is_single(advantages) {

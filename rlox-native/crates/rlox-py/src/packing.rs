@@ -1,18 +1,17 @@
 //! Packing of sequences.
 
-use numpy::ndarray::Ix1;
 use numpy::{
-    IntoPyArray, PyArray1, PyArray2, PyArrayDescrMethods, PyArrayMethods, PyReadonlyArray1,
-    PyUntypedArrayMethods,
+    IntoPyArray, PyArray1, PyArray2, PyArrayDescrMethods, PyArrayMethods, PyUntypedArrayMethods,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyIterator;
+use pyo3::types::{PyBool, PyIterator};
 use rlox_kernels::packing::pack;
 
-use crate::convert::{as_real_array, parse_size, real_array};
+use crate::convert::{as_real_array, parse_size};
 use crate::errors::raise;
 use crate::memory::check_room;
+use crate::replay::{Cells, read_rows};
 
 /// Sequences packed into rows; unpacks as `packed, masks, positions`.
 #[pyclass(frozen, module = "rlox_native")]
@@ -58,18 +57,17 @@ pub(crate) fn pack_sequences(
     let items: Vec<Bound<'_, PyAny>> = sequences.try_iter()?.collect::<PyResult<_>>()?;
     // Lengths are scalars; tokens come in arrays or lists.
     let has_tokens = items.first().is_some_and(|first| first.len().is_ok());
-    let tokens: Vec<PyReadonlyArray1<'_, i64>> = if has_tokens {
+    let tokens: Vec<Cells<'_, i64>> = if has_tokens {
         items.iter().map(|item| integers(item, "tokens")).collect::<PyResult<_>>()?
     } else {
         Vec::new()
     };
+    let tokens: Vec<&[i64]> = tokens.iter().map(Cells::as_slice).collect::<PyResult<_>>()?;
     let lengths: Vec<usize> = if has_tokens {
         tokens.iter().map(|tokens| tokens.len()).collect()
     } else {
-        items.iter().map(|item| parse_size(item, "every length")).collect::<PyResult<_>>()?
+        items.iter().map(parse_length).collect::<PyResult<_>>()?
     };
-    let tokens: Vec<&[i64]> =
-        tokens.iter().map(|tokens| tokens.as_slice()).collect::<Result<_, _>>()?;
     let packing = py.detach(|| pack(&lengths, max_len)).map_err(raise)?;
     // A place is a token, a flag and a position.
     let places = packing.n_rows.saturating_mul(max_len);
@@ -98,21 +96,26 @@ pub(crate) fn pack_sequences(
     })
 }
 
+/// The length of a sequence. A mask passed by mistake would otherwise be lengths of 1.
+fn parse_length(object: &Bound<'_, PyAny>) -> PyResult<usize> {
+    if object.is_instance_of::<PyBool>() {
+        return Err(PyTypeError::new_err("every length must be an integer, got bool"));
+    }
+    parse_size(object, "every length")
+}
+
 /// One sequence's tokens: whole numbers, in any type.
-fn integers<'py>(
-    object: &Bound<'py, PyAny>,
-    name: &'static str,
-) -> PyResult<PyReadonlyArray1<'py, i64>> {
+fn integers<'py>(object: &Bound<'py, PyAny>, name: &'static str) -> PyResult<Cells<'py, i64>> {
     let array = as_real_array(object, name)?;
     if array.dtype().kind() == b'f' && !array.is_empty() {
         let text = format!("{name} must be integers, got dtype {}", array.dtype());
         return Err(PyTypeError::new_err(text));
     }
-    if array.ndim() != 1 {
+    let &[length] = array.shape() else {
         let text = format!("{name} must have 1 dimension, got {}", array.ndim());
         return Err(PyValueError::new_err(text));
-    }
-    real_array::<i64, Ix1>(object, name)
+    };
+    read_rows(array.as_any(), name, name, length)
 }
 
 /// Where each sequence begins when all are laid end to end.

@@ -23,13 +23,13 @@ pub(super) struct Expected<'a> {
 }
 
 /// Numbers of one type: those of an array of this type, or converted ones.
-pub(super) enum Cells<'py, T: Element> {
+pub(crate) enum Cells<'py, T: Element> {
     Borrowed(PyReadonlyArrayDyn<'py, T>),
     Owned(Vec<T>),
 }
 
 impl<T: Element> Cells<'_, T> {
-    pub(super) fn as_slice(&self) -> PyResult<&[T]> {
+    pub(crate) fn as_slice(&self) -> PyResult<&[T]> {
         match self {
             Self::Borrowed(array) => Ok(array.as_slice()?),
             Self::Owned(values) => Ok(values),
@@ -77,7 +77,7 @@ pub(super) fn read<'py, T: Number>(
 }
 
 /// `n` numbers, one for each element of `like`.
-pub(super) fn read_rows<'py, T: Number>(
+pub(crate) fn read_rows<'py, T: Number>(
     object: &Bound<'py, PyAny>,
     name: &'static str,
     like: &'static str,

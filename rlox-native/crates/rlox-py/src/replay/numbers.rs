@@ -3,7 +3,7 @@
 use numpy::Element;
 
 /// Numbers that other numbers become where they can be represented.
-pub(super) trait Number: Element + Copy {
+pub(crate) trait Number: Element + Copy {
     /// NumPy's name of the type.
     const NAME: &'static str;
 

@@ -12,7 +12,7 @@ use super::arrays::{parse_real, read_rows, vector};
 use super::batch::item;
 use super::fields::flags;
 use super::options::unknown_option;
-use crate::convert::{parse_size, type_name};
+use crate::convert::{parse_count, parse_size, type_name};
 use crate::errors::raise;
 
 /// The options of hindsight.
@@ -60,8 +60,8 @@ pub(super) fn parse_hindsight<'py>(
             "distance_threshold" => threshold = Some(parse_real(&value, key)?),
             "n_sampled_goal" => n_sampled_goal = parse_size(&value, key)?,
             "goal_selection_strategy" => selection = parse_selection(&value)?,
-            "achieved_goal" => achieved = parse_place(&value, key)?,
-            "desired_goal" => desired = Some(parse_place(&value, key)?),
+            "achieved_goal" => achieved = parse_count(&value, key)?,
+            "desired_goal" => desired = Some(parse_count(&value, key)?),
             _ => return Err(unknown_option(key, &[HINDSIGHT, others].concat())),
         }
     }
@@ -160,16 +160,5 @@ fn parse_selection(object: &Bound<'_, PyAny>) -> PyResult<Selection> {
         let got = object.repr().map_or_else(|_| "another".to_owned(), |got| got.to_string());
         let text = format!("goal_selection_strategy must be one of {known}, got {got}");
         PyValueError::new_err(text)
-    })
-}
-
-/// A place in an observation: an integer of at least 0.
-fn parse_place(object: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
-    object.extract().map_err(|error: PyErr| {
-        if error.is_instance_of::<PyTypeError>(object.py()) {
-            let text = format!("{name} must be an integer, got {}", type_name(object));
-            return PyTypeError::new_err(text);
-        }
-        PyValueError::new_err(format!("{name} must be at least 0, got {object}"))
     })
 }
