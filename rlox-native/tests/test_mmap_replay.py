@@ -219,7 +219,9 @@ def test_a_closed_buffer_says_so(tmp_path):
         ((2, "4", 3, 1), {}, TypeError, "total_capacity must be an integer"),
         ((2, 4, 0, 1), {}, ValueError, "obs_dim must be at least 1"),
         ((2, 4, 3, 1), {"n_step": 3}, TypeError, "there is no option 'n_step'"),
-        ((10**9, 10**9, 10**5, 1), {}, MemoryError, "not enough memory for capacity"),
+        ((10**9, 10**9, 10**5, 1), {}, MemoryError, "not enough memory for hot_capacity"),
+        ((2, 2**64 - 1, 3, 1), {}, ValueError, "total_capacity must lie in .*, got 1.8.*e19"),
+        ((2, 2**62, 3, 1), {"keep": True}, ValueError, "total_capacity must lie in"),
     ],
 )
 def test_impossible_sizes_are_refused(tmp_path, sizes, options, error, message):
@@ -335,3 +337,11 @@ def test_a_path_that_is_refused_stays(tmp_path):
     with pytest.raises(OSError, match="is no regular file"):
         MmapReplayBuffer(2, 9, 3, 1, path)
     assert path.exists()
+
+
+def test_the_memory_is_told_before(tmp_path):
+    """That of the transitions which lie in memory."""
+    told = MmapReplayBuffer.memory_bytes(100, (4, 84, 84), 1, obs_dtype="uint8")
+    sizes = (100, 10**6, (4, 84, 84), 1, tmp_path / "cold")
+    with MmapReplayBuffer(*sizes, obs_dtype="uint8") as buffer:
+        assert buffer.nbytes == told > 100 * 2 * 4 * 84 * 84

@@ -216,3 +216,11 @@ def test_out_receives_the_batch():
     out = {key: array.copy() for key, array in data.sample(7, seed=1).items()}
     assert data.sample(7, seed=2, out=out) is out
     np.testing.assert_array_equal(out["obs"], data.sample(7, seed=2)["obs"])
+
+
+def test_more_memory_than_the_machine_has_is_refused_at_once():
+    """Before anything is copied."""
+    n = 10**7
+    obs, zeros = np.broadcast_to(np.float32(0), (n, 10**5)), np.broadcast_to(np.float32(0), n)
+    with pytest.raises(MemoryError, match=r"number of transitions = 10000000: .* take 7.* GiB"):
+        OfflineDatasetBuffer(obs, obs, zeros, zeros, zeros, zeros)

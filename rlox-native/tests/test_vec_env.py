@@ -370,3 +370,16 @@ def test_envs_of_their_own_give_the_same_bits_on_threads():
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(run, range(16))) == [run(seed) for seed in range(16)]
+
+
+def test_a_refused_step_leaves_the_arrays_as_they_were():
+    """The flags too, whatever byte stands for true."""
+    envs = VecEnv(2, seed=0)
+    obs = envs.reset_all()
+    flags = np.array([0, 7], np.uint8).view(np.bool_)
+    out = [obs, np.ones(2), flags, flags.copy(), obs.copy()]
+    before = [array.copy() for array in out]
+    with pytest.raises(ValueError, match=r"actions\[1\] must lie in"):
+        envs.step_into([0, 5], *out)
+    for array, copy in zip(out, before, strict=True):
+        np.testing.assert_array_equal(array, copy)

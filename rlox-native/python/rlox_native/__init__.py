@@ -33,6 +33,7 @@ from rlox_native._native import (
     normalize_advantages,
     pack_sequences,
 )
+from rlox_native.copying import refuse_copies
 
 __all__ = [
     "ActorCriticLearner",
@@ -67,3 +68,12 @@ __all__ = [
     "normalize_advantages",
     "pack_sequences",
 ]
+
+refuse_copies(
+    HerReplayBuffer,
+    OfflineDatasetBuffer,
+    PrioritizedReplayBuffer,
+    ReplayBuffer,
+    RunningMeanStd,
+    VecEnv,
+)

@@ -532,7 +532,10 @@ def pack_sequences(sequences: Iterable[Any], max_len: SupportsIndex) -> PackedSe
 
 @final
 class PackedSequences:
-    """Sequences packed into R rows; unpacks as ``packed, masks, positions``."""
+    """Sequences packed into R rows; unpacks as ``packed, masks, positions``.
+
+    The object never changes, so that threads may share it; its arrays are the caller's.
+    """
 
     @property
     def packed(self) -> NDArray[np.int64]:
@@ -565,7 +568,8 @@ class RunningMeanStd:
     """Mean and variance of all arrays of ``shape`` seen so far.
 
     What was seen decides the result, up to rounding, and not how it was divided into batches or
-    among objects that were merged.
+    among objects that were merged. A call releases the interpreter lock; calls from several threads
+    are done one after the other.
 
     Args:
         shape: of one element; an integer is one dimension, none is a number.
@@ -625,7 +629,8 @@ class CartPole:
 
     Observation: cart position (m) and velocity (m/s), pole angle (rad) and angular velocity
     (rad/s), float32. Reward: 1 a step. The episode terminates where the cart leaves ±2.4 m or the
-    pole ±12 degrees, and is truncated after 500 steps of 0.02 s.
+    pole ±12 degrees, and is truncated after 500 steps of 0.02 s. An object may be used from several
+    threads at once: calls are done one after the other.
 
     Args:
         seed: seed of the random stream, an integer in [0, 2**64), or ``None`` for one from the
@@ -874,6 +879,21 @@ class MmapReplayBuffer:
         act_dtype: DTypeLike = "float32",
         seed: SupportsIndex | None = None,
     ) -> MmapReplayBuffer: ...
+    @staticmethod
+    def memory_bytes(
+        hot_capacity: SupportsIndex,
+        obs_dim: SupportsIndex | Sequence[SupportsIndex],
+        act_dim: SupportsIndex | Sequence[SupportsIndex],
+        *,
+        obs_dtype: DTypeLike = "float32",
+        act_dtype: DTypeLike = "float32",
+    ) -> int:
+        """Return the bytes of memory that such a buffer takes when it is full, without the file.
+
+        Raises:
+            MemoryError: no address space could hold it.
+        """
+
     @property
     def capacity(self) -> int:
         """How many transitions fit, in memory and in the file."""
@@ -1013,7 +1033,7 @@ class OfflineDatasetBuffer:
         ValueError: a shape is wrong, a number is not finite or does not fit its type, the last
             transition ends no episode, or integers are to be normalised.
         TypeError: an argument holds no real numbers.
-        MemoryError: there is no room for the copy.
+        MemoryError: the machine has less memory available than the copy takes.
 
     Source:
         Fujimoto and Gu, "A Minimalist Approach to Offline Reinforcement Learning", 2021, eq. 6,
@@ -1669,6 +1689,21 @@ class HerReplayBuffer:
         n_envs: SupportsIndex = 1,
         seed: SupportsIndex | None = None,
     ) -> HerReplayBuffer: ...
+    @staticmethod
+    def memory_bytes(
+        capacity: SupportsIndex,
+        obs_dim: SupportsIndex,
+        act_dim: SupportsIndex | Sequence[SupportsIndex],
+        *,
+        obs_dtype: DTypeLike = "float32",
+        act_dtype: DTypeLike = "float32",
+    ) -> int:
+        """Return the bytes of memory that such a buffer takes when it is full.
+
+        Raises:
+            MemoryError: no address space could hold it.
+        """
+
     @property
     def capacity(self) -> int:
         """How many transitions fit."""

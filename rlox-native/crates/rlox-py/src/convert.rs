@@ -223,7 +223,20 @@ pub(crate) fn output_array<'py, T: Element, D: Dimension>(
     })
 }
 
-/// Sets every element to false, so that each holds a byte that is a bool to Rust as well.
-pub(crate) fn clear(array: &Bound<'_, PyAny>) -> PyResult<()> {
-    array.call_method1(intern!(array.py(), "fill"), (false,)).map(|_| ())
+/// An array of flags that a kernel writes into, as [`output_array`] has others.
+///
+/// A NumPy bool may hold any byte but 0 for true, a Rust one only 1: every byte becomes what it
+/// stands for, so that the flags are as they were if the kernel writes nothing.
+pub(crate) fn output_flags<'py, D: Dimension>(
+    object: &Bound<'py, PyAny>,
+    name: &'static str,
+    expected: &[usize],
+) -> PyResult<PyReadwriteArray<'py, bool, D>> {
+    drop(output_array::<bool, D>(object, name, expected)?);
+    let py = object.py();
+    let bytes = object.call_method1(intern!(py, "view"), (u8::get_dtype(py),))?;
+    for byte in output_array::<u8, D>(&bytes, name, expected)?.as_slice_mut()? {
+        *byte = u8::from(*byte != 0);
+    }
+    output_array(object, name, expected)
 }

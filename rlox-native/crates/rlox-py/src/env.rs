@@ -15,7 +15,7 @@ use rlox_kernels::env::{self, EnvSpec, StepBuffers, VecEnvState, VectorEnv, make
 
 use crate::actions::ActionArray;
 use crate::convert::{
-    check_shape, clear, mask_array, output_array, parse_seeds, parse_size, real_array,
+    check_shape, mask_array, output_array, output_flags, parse_seeds, parse_size, real_array,
 };
 use crate::errors::raise;
 use crate::locks::lock;
@@ -202,18 +202,16 @@ impl VecEnv {
         truncated: &Bound<'py, PyAny>,
         final_obs: &Bound<'py, PyAny>,
     ) -> PyResult<()> {
-        // Before the flags are cleared: converting an object runs its code, which may write to them.
+        // Before the flags are borrowed: converting an object runs its code, which may write to them.
         let actions = self.parse_actions(actions)?;
         let (row, table) = ([self.n_envs], [self.n_envs, self.spec.obs_dim()]);
         let mut out = Outputs {
             obs: output_array(obs, "obs", &table)?,
             rewards: output_array(rewards, "rewards", &row)?,
-            terminated: output_array(terminated, "terminated", &row)?,
-            truncated: output_array(truncated, "truncated", &row)?,
+            terminated: output_flags(terminated, "terminated", &row)?,
+            truncated: output_flags(truncated, "truncated", &row)?,
             final_obs: output_array(final_obs, "final_obs", &table)?,
         };
-        clear(terminated)?;
-        clear(truncated)?;
         self.step(py, &actions, &mut out)
     }
 

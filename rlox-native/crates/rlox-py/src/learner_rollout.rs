@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use rlox_kernels::learner::{ActionBuffer, ActionRequest, Head, Learner, Rollout};
 use rlox_kernels::rng::Pcg64;
 
-use crate::convert::{check_shape, clear, mask_array, output_array, real_array};
+use crate::convert::{check_shape, mask_array, output_array, output_flags, real_array};
 use crate::env::VecEnv;
 use crate::errors::raise;
 use crate::locks::lock;
@@ -44,8 +44,8 @@ pub(crate) fn collect(
     let mut obs = output_array::<f32, Ix3>(arrays.obs, "obs", &[steps, n, obs_dim])?;
     let mut log_probs = output_array::<f32, Ix2>(arrays.log_probs, "log_probs", &table)?;
     let mut rewards = output_array::<f32, Ix2>(arrays.rewards, "rewards", &table)?;
-    let mut terminated = output_array::<bool, Ix2>(arrays.terminated, "terminated", &table)?;
-    let mut truncated = output_array::<bool, Ix2>(arrays.truncated, "truncated", &table)?;
+    let mut terminated = output_flags::<Ix2>(arrays.terminated, "terminated", &table)?;
+    let mut truncated = output_flags::<Ix2>(arrays.truncated, "truncated", &table)?;
     let mut final_values = output_array::<f32, Ix2>(arrays.final_values, "final_values", &table)?;
     let (mut integers, mut components);
     let actions = match head {
@@ -59,8 +59,6 @@ pub(crate) fn collect(
             ActionBuffer::Continuous(components.as_slice_mut()?)
         }
     };
-    clear(arrays.terminated)?;
-    clear(arrays.truncated)?;
     let mut rollout = Rollout {
         obs: obs.as_slice_mut()?,
         actions,

@@ -8,32 +8,29 @@ use pyo3::prelude::*;
 use sysinfo::System;
 
 /// Refuses what an argument makes so large that the machine, or the container, has no room for it.
-pub(crate) fn check_room(name: &str, value: &dyn std::fmt::Debug, bytes: usize) -> PyResult<()> {
+/// The `remedy` ends the message.
+pub(crate) fn check_room(
+    name: &str,
+    value: &dyn std::fmt::Debug,
+    bytes: usize,
+    remedy: &str,
+) -> PyResult<()> {
     let available = available();
     if (bytes as u64) <= available {
         return Ok(());
     }
     let text = format!(
-        "not enough memory for {name} = {value:?}: it would take {}, and {} are available",
+        "not enough memory for {name} = {value:?}: it would take {}, and {} are available{remedy}",
         gib(bytes as u64),
         gib(available)
     );
     Err(PyMemoryError::new_err(text))
 }
 
-/// Refuses a buffer of `bytes` that the machine, or the container, does not have.
-pub(crate) fn check_memory(capacity: usize, bytes: usize) -> PyResult<()> {
-    let available = available();
-    if (bytes as u64) <= available {
-        return Ok(());
-    }
-    let text = format!(
-        "not enough memory for capacity = {capacity}: the full buffer would take {}, and {} are \
-         available; lower the capacity, or store observations in a smaller dtype",
-        gib(bytes as u64),
-        gib(available)
-    );
-    Err(PyMemoryError::new_err(text))
+/// Refuses a buffer whose transitions, all `bytes` of them, the machine or the container cannot hold.
+pub(crate) fn check_transitions(name: &str, number: usize, bytes: usize) -> PyResult<()> {
+    let remedy = "; take fewer, or store observations in a smaller dtype";
+    check_room(name, &number, bytes, remedy)
 }
 
 /// Bytes that can be had without taking them from another process.

@@ -82,7 +82,7 @@ impl RunningMeanStd {
             return Err(PyValueError::new_err("shape has too many elements"));
         };
         // Mean and squares, and once more those of a batch.
-        check_room("shape", &shape, dim.saturating_mul(4 * 8))?;
+        check_room("shape", &shape, dim.saturating_mul(4 * 8), "")?;
         Ok(Self { shape, moments: Mutex::new(RunningMoments::new(dim)) })
     }
 

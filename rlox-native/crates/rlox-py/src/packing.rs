@@ -71,7 +71,7 @@ pub(crate) fn pack_sequences(
     let packing = py.detach(|| pack(&lengths, max_len)).map_err(raise)?;
     // A place is a token, a flag and a position.
     let places = packing.n_rows.saturating_mul(max_len);
-    check_room("max_len", &max_len, places.saturating_mul(8 + 1 + 8))?;
+    check_room("max_len", &max_len, places.saturating_mul(8 + 1 + 8), "")?;
     let rows = py.detach(|| {
         if has_tokens {
             return packing.lay_out(0, |sequence, position| {

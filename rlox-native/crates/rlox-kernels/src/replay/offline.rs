@@ -4,6 +4,7 @@ use super::batch::{Batch, Transitions};
 use super::layout::Layout;
 use super::normalizer::Normalizer;
 use super::ring::Ring;
+use super::ring::sequences::check_pieces;
 use super::stream::Stream;
 use super::uniform::reserve;
 use crate::error::{KernelError, Result, check_len};
@@ -128,18 +129,11 @@ impl OfflineDataset {
         check_len("rewards", out.batch.rewards.len(), "mask", n)?;
         check_len("returns_to_go", out.returns_to_go.len(), "mask", n)?;
         check_len("timesteps", out.timesteps.len(), "mask", n)?;
-        if seq_len == 0 || !n.is_multiple_of(seq_len) {
-            let (name, like) = ("mask", "seq_len");
-            let expected = vec![n / seq_len.max(1), seq_len];
-            return Err(KernelError::Shape { name, expected, like, got: vec![n] });
-        }
+        check_pieces(n, seq_len)?;
         self.ring.check_out(&out.batch, n)?;
         self.draw(seed, n / seq_len, seq_len)?;
         self.complete(seq_len, out);
-        self.ring.gather(self.slots.iter().copied(), &mut out.batch);
-        for row in (0..n).filter(|&row| !out.mask[row]) {
-            self.ring.clear_row(row, &mut out.batch);
-        }
+        self.ring.gather_masked(&self.slots, out.mask, &mut out.batch);
         Ok(())
     }
 

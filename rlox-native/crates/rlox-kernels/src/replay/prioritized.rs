@@ -195,12 +195,12 @@ impl PrioritizedReplay {
         &mut self,
         seed: Option<u64>,
         seq_len: usize,
-        through: bool,
+        cross_episodes: bool,
         out: &mut Sequences<'_>,
     ) -> Result<()> {
         let mut seeded = seed.map(Stream::from_seed);
         let stream = seeded.as_mut().unwrap_or(&mut self.stream);
-        self.ring.sample_sequences(stream, &mut self.slots, seq_len, through, out)
+        self.ring.sample_sequences(stream, &mut self.slots, seq_len, cross_episodes, out)
     }
 
     /// Gives the transitions in the slots `indices` new priorities; of several for one slot the last.

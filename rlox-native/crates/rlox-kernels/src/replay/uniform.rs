@@ -74,8 +74,8 @@ impl UniformReplay {
 
     /// Draws sequences of `seq_len` steps of one env each, of one step per transition.
     ///
-    /// A sequence stays within its episode, and what is missing is zeros; or it goes on `through` the
-    /// ends of episodes, and is always whole. Every transition that can begins one with equal
+    /// A sequence stays within its episode, and what is missing is zeros; or with `cross_episodes` it goes
+    /// on with the env's next episode, and is always whole. Every transition that can begins one with equal
     /// probability.
     ///
     /// # Errors
@@ -84,12 +84,12 @@ impl UniformReplay {
         &mut self,
         seed: Option<u64>,
         seq_len: usize,
-        through: bool,
+        cross_episodes: bool,
         out: &mut Sequences<'_>,
     ) -> Result<()> {
         let mut seeded = seed.map(Stream::from_seed);
         let stream = seeded.as_mut().unwrap_or(&mut self.stream);
-        self.ring.sample_sequences(stream, &mut self.slots, seq_len, through, out)
+        self.ring.sample_sequences(stream, &mut self.slots, seq_len, cross_episodes, out)
     }
 
     /// Goes on exactly from what [`Ring::export`], [`Ring::position`] and [`UniformReplay::stream`]

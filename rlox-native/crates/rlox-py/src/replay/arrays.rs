@@ -4,14 +4,14 @@ use numpy::{
     Element, IxDyn, PyArray1, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn,
     PyReadwriteArrayDyn, PyUntypedArray, PyUntypedArrayMethods,
 };
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyFloat;
 use rlox_kernels::replay::{DType, Values, ValuesMut};
 
 use super::numbers::Number;
 use crate::convert::{
-    as_real_array, borrow, check_shape, is_plain, numpy_call, output_array, real_array,
+    as_real_array, check_shape, numpy_call, output_array, output_flags, real_array,
 };
 
 /// The shape that an array must have, and the argument that sets it.
@@ -43,11 +43,9 @@ pub(super) fn read<'py, T: Number>(
     name: &'static str,
     expected: &Expected<'_>,
 ) -> PyResult<Cells<'py, T>> {
-    if let Ok(array) = object.cast::<PyArrayDyn<T>>()
-        && is_plain(array.as_untyped())
-    {
+    if let Ok(array) = object.cast::<PyArrayDyn<T>>() {
         check_axes(name, array.shape(), expected)?;
-        return Ok(Cells::Borrowed(borrow(array, name)?));
+        return Ok(Cells::Borrowed(real_array(object, name)?));
     }
     if expected.optional == expected.shape.len() {
         // A number where one is expected: worth a way around NumPy.
@@ -87,7 +85,7 @@ pub(crate) fn read_rows<'py, T: Number>(
 }
 
 /// Converts by way of a type that has all numbers of the array.
-fn convert<S: Element + Copy + std::fmt::Display, T: Number>(
+fn convert<S: Element + Copy + std::fmt::Debug, T: Number>(
     array: &Bound<'_, PyUntypedArray>,
     name: &str,
     from: impl Fn(S) -> Option<T>,
@@ -100,11 +98,14 @@ fn convert<S: Element + Copy + std::fmt::Display, T: Number>(
 fn represent<T: Number>(
     converted: Option<T>,
     index: usize,
-    value: impl std::fmt::Display,
+    value: impl std::fmt::Debug,
     name: &str,
 ) -> PyResult<T> {
     converted.ok_or_else(|| {
         let dtype = T::NAME;
+        // With an exponent where it is long.
+        let value = format!("{value:?}");
+        let value = value.strip_suffix(".0").unwrap_or(&value);
         PyValueError::new_err(format!("{name} must fit {dtype}, got {value} at index {index}"))
     })
 }
@@ -211,7 +212,7 @@ impl<'py> OutArray<'py> {
     }
 }
 
-/// From so many elements on, NumPy is asked for memory in a way that can fail.
+/// Beyond so many elements, NumPy is asked for memory in a way that can fail.
 const LARGE: usize = 1 << 16;
 
 /// A new array of zeros.
@@ -235,8 +236,12 @@ fn allocate<'py, T: Element>(
     shape: &[usize],
     function: &str,
 ) -> PyResult<Bound<'py, PyArrayDyn<T>>> {
-    let size = shape.iter().try_fold(1, |size: usize, &axis| size.checked_mul(axis));
-    if size.is_some_and(|size| size <= LARGE) {
+    let bytes = shape.iter().try_fold(size_of::<T>(), |size, &axis| size.checked_mul(axis));
+    let Some(bytes) = bytes.filter(|&bytes| isize::try_from(bytes).is_ok()) else {
+        let text = format!("not enough memory for an array of shape {shape:?}");
+        return Err(PyMemoryError::new_err(text));
+    };
+    if bytes / size_of::<T>().max(1) <= LARGE {
         return Ok(PyArrayDyn::zeros(py, shape, false));
     }
     let array = numpy_call(py, function, (shape.to_vec(), T::get_dtype(py)))?;
@@ -249,10 +254,23 @@ pub(super) fn caller_array<'py, T: Element>(
     name: &'static str,
     shape: &[usize],
 ) -> PyResult<PyReadwriteArrayDyn<'py, T>> {
-    if let Ok(array) = object.cast::<PyUntypedArray>() {
-        check_shape(name, array.shape(), "batch_size", shape)?;
-    }
+    check_rows(object, name, shape)?;
     output_array(object, name, shape)
+}
+
+/// The caller's flags `out[name]`.
+pub(super) fn caller_flags<'py>(
+    object: &Bound<'py, PyAny>,
+    name: &'static str,
+    shape: &[usize],
+) -> PyResult<PyReadwriteArrayDyn<'py, bool>> {
+    check_rows(object, name, shape)?;
+    output_flags(object, name, shape)
+}
+
+fn check_rows(object: &Bound<'_, PyAny>, name: &'static str, shape: &[usize]) -> PyResult<()> {
+    let Ok(array) = object.cast::<PyUntypedArray>() else { return Ok(()) };
+    check_shape(name, array.shape(), "batch_size", shape)
 }
 
 /// One of a buffer's types, from what NumPy takes for a dtype.

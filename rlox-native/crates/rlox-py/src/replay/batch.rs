@@ -7,9 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_kernels::replay::Batch;
 
-use super::arrays::{OutArray, caller_array, zeros};
+use super::arrays::{OutArray, caller_array, caller_flags, zeros};
 use super::fields::Fields;
-use crate::convert::clear;
 
 /// The arrays of a batch, borrowed for writing.
 pub(super) struct BatchArrays<'py> {
@@ -72,8 +71,8 @@ impl<'py> BatchArrays<'py> {
                 .transpose()?,
             actions: OutArray::of(&item(out, "actions")?, "actions", act_dtype, &action)?,
             rewards: caller_array(&item(out, "rewards")?, "rewards", &[n])?,
-            terminated: caller_flags(out, "terminated", n)?,
-            truncated: caller_flags(out, "truncated", n)?,
+            terminated: caller_flags(&item(out, "terminated")?, "terminated", &[n])?,
+            truncated: caller_flags(&item(out, "truncated")?, "truncated", &[n])?,
             discounts: fields
                 .has_discounts()
                 .then(|| caller_array(&item(out, "discounts")?, "discounts", &[n]))
@@ -126,17 +125,6 @@ impl<'py> BatchArrays<'py> {
 /// The entry `dict[key]`.
 pub(super) fn item<'py>(dict: &Bound<'py, PyDict>, key: &str) -> PyResult<Bound<'py, PyAny>> {
     dict.get_item(key)?.ok_or_else(|| PyValueError::new_err(format!("the key '{key}' is missing")))
-}
-
-fn caller_flags<'py>(
-    out: &Bound<'py, PyDict>,
-    name: &'static str,
-    n: usize,
-) -> PyResult<PyReadwriteArrayDyn<'py, bool>> {
-    let object = item(out, name)?;
-    let flags = caller_array(&object, name, &[n])?;
-    clear(&object)?;
-    Ok(flags)
 }
 
 /// Checks that `out` is a dict with the keys of a batch.

@@ -1,7 +1,7 @@
 //! What the buffers take and give: transitions, batches and states.
 
 use numpy::{Ix1, PyUntypedArrayMethods};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PySequence};
 use rlox_kernels::KernelError;
@@ -104,7 +104,7 @@ pub(super) fn parse_axes(
     let axes: Vec<usize> =
         axes.try_iter()?.take(32).map(|axis| parse_size(&axis?, name)).collect::<PyResult<_>>()?;
     let product = axes.iter().try_fold(1, |size: usize, &axis| size.checked_mul(axis));
-    let too_much = || raise(KernelError::OutOfMemory { name, requested: usize::MAX });
+    let too_much = || PyMemoryError::new_err(format!("not enough memory for {name} = {object}"));
     Ok((axes, product.ok_or_else(too_much)?))
 }
 
@@ -146,7 +146,7 @@ impl<'py> Rows<'py> {
             |object: &Bound<'py, PyAny>, name| row(object, name, obs_field, &fields.obs, "obs_dim");
         let value = parse_real(reward, "reward")?;
         let Some(reward) = f32::from_f64(value) else {
-            let text = format!("reward must fit float32, got {value}");
+            let text = format!("reward must fit float32, got {value:?}");
             return Err(PyValueError::new_err(text));
         };
         Ok(Self {

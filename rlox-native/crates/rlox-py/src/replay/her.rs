@@ -14,11 +14,11 @@ use super::fields::{Fields, Rows, raise_for_one};
 use super::options::Options;
 use super::relabelling::{Relabelling, describe, parse_hindsight};
 use super::sampling::{BATCH_KEYS, sample_into, sample_new};
-use super::state::{KEYS, Saved, export};
+use super::state::{KEYS, N_ENVS, Saved, export};
 use crate::convert::{parse_seed, parse_size};
 use crate::errors::raise;
 use crate::locks::lock;
-use crate::memory::check_memory;
+use crate::memory::check_transitions;
 
 /// The options that say what transitions are.
 const ONE_STEP: &[&str] = &["obs_dtype", "act_dtype", "n_envs", "seed"];
@@ -59,11 +59,29 @@ impl HerReplayBuffer {
         let options = Options::parse(Some(&others), ONE_STEP)?;
         let fields = Fields::parse(capacity, obs_dim, act_dim, &options)?;
         let bytes = HindsightReplay::memory_bytes(&fields.layout).map_err(raise)?;
-        check_memory(fields.layout.capacity, bytes)?;
+        check_transitions("capacity", fields.layout.capacity, bytes)?;
         let buffer = HindsightReplay::new(fields.layout, hindsight, options.stream()?);
         let buffer = Mutex::new(buffer.map_err(raise)?);
         let description = fields.describe("HerReplayBuffer", &describe(&hindsight));
         Ok(Self { buffer, fields, relabelling, description })
+    }
+
+    /// Return the bytes of memory that such a buffer takes when it is full.
+    #[staticmethod]
+    #[pyo3(
+        signature = (capacity, obs_dim, act_dim, **options),
+        text_signature = "(capacity, obs_dim, act_dim, *, obs_dtype='float32', \
+                          act_dtype='float32')"
+    )]
+    fn memory_bytes(
+        capacity: &Bound<'_, PyAny>,
+        obs_dim: &Bound<'_, PyAny>,
+        act_dim: &Bound<'_, PyAny>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<usize> {
+        let options = Options::parse(options, ONE_STEP)?;
+        let fields = Fields::parse(capacity, obs_dim, act_dim, &options)?;
+        HindsightReplay::memory_bytes(&fields.layout).map_err(raise)
     }
 
     /// Show the functions of the caller's to the collector of cycles.
@@ -168,7 +186,7 @@ impl HerReplayBuffer {
 
     /// Go on exactly from a `state()`; what is no state is refused and changes nothing.
     fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
-        let state = parse_dict(state, "state", KEYS, None)?;
+        let state = parse_dict(state, "state", KEYS, Some(N_ENVS))?;
         let Saved { rows, has_next_obs, position, stream } = Saved::parse(state, &self.fields)?;
         let rows = rows.transitions()?;
         py.detach(|| lock(&self.buffer).restore(&rows, &has_next_obs, position, stream))

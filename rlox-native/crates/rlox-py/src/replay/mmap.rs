@@ -13,7 +13,7 @@ use super::sampling::sample;
 use crate::convert::parse_size;
 use crate::errors::raise;
 use crate::locks::lock;
-use crate::memory::check_memory;
+use crate::memory::check_transitions;
 
 /// Transitions drawn from uniformly with replacement, the newest in memory, the others in a file.
 ///
@@ -53,11 +53,29 @@ impl MmapReplayBuffer {
         parse_size(total_capacity, "total_capacity")?;
         let fields = Fields::parse(total_capacity, obs_dim, act_dim, &options)?;
         let hot = Layout { capacity, ..fields.layout };
-        check_memory(capacity, hot.memory_bytes().map_err(raise)?)?;
+        check_transitions("hot_capacity", capacity, hot.memory_bytes().map_err(raise)?)?;
         let (stream, layout) = (options.stream()?, fields.layout);
         let buffer = py.detach(|| TieredReplay::open(layout, capacity, &cold_path, keep, stream));
         let buffer = Mutex::new(buffer.map_err(raise)?);
         Ok(Self { buffer, fields, hot, path: cold_path, keep })
+    }
+
+    /// Return the bytes of memory that such a buffer takes when it is full; its file takes more.
+    #[staticmethod]
+    #[pyo3(
+        signature = (hot_capacity, obs_dim, act_dim, **options),
+        text_signature = "(hot_capacity, obs_dim, act_dim, *, obs_dtype='float32', \
+                          act_dtype='float32')"
+    )]
+    fn memory_bytes(
+        hot_capacity: &Bound<'_, PyAny>,
+        obs_dim: &Bound<'_, PyAny>,
+        act_dim: &Bound<'_, PyAny>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<usize> {
+        let options = Options::parse(options, ONE_STEP)?;
+        let fields = Fields::parse(hot_capacity, obs_dim, act_dim, &options)?;
+        fields.layout.memory_bytes().map_err(raise)
     }
 
     /// How many transitions fit.

@@ -14,12 +14,12 @@ use super::batch::{BatchArrays, item, parse_dict, parse_out};
 use super::fields::{Fields, Rows, raise_for_one};
 use super::options::{N_STEP, Options};
 use super::sampling::{sample_into, sample_new};
-use super::sequences::sample_sequences;
-use super::state::{KEYS, Saved, export, single};
+use super::sequences::{Request, sample_sequences};
+use super::state::{KEYS, N_ENVS, Saved, export, single};
 use crate::convert::{as_real_array, parse_seed, parse_size};
 use crate::errors::raise;
 use crate::locks::lock;
-use crate::memory::check_memory;
+use crate::memory::check_transitions;
 
 /// The entries that the `out` of a sample must have.
 const BATCH_KEYS: &[&str] =
@@ -54,10 +54,8 @@ impl PrioritizedReplayBuffer {
     ) -> PyResult<Self> {
         let options = Options::parse(options, N_STEP)?;
         let fields = Fields::parse(capacity, obs_dim, act_dim, &options)?;
-        check_memory(
-            fields.layout.capacity,
-            PrioritizedReplay::memory_bytes(&fields.layout).map_err(raise)?,
-        )?;
+        let bytes = PrioritizedReplay::memory_bytes(&fields.layout).map_err(raise)?;
+        check_transitions("capacity", fields.layout.capacity, bytes)?;
         let buffer =
             PrioritizedReplay::new(fields.layout, alpha, beta, options.stream()?).map_err(raise)?;
         Ok(Self { buffer: Mutex::new(buffer), fields, alpha })
@@ -191,13 +189,12 @@ impl PrioritizedReplayBuffer {
         seed: Option<&Bound<'py, PyAny>>,
         cross_episodes: bool,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let mode = (seq_len, seed, cross_episodes);
+        let request = Request { batch_size, seq_len, seed, cross_episodes };
         sample_sequences(
             py,
             &self.fields,
             &self.buffer,
-            batch_size,
-            mode,
+            &request,
             PrioritizedReplay::sample_sequences,
         )
     }
@@ -260,7 +257,7 @@ impl PrioritizedReplayBuffer {
     /// Go on exactly from a `state()`; what is no state is refused and changes nothing.
     fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
         let keys = [KEYS, &["priorities", "max_priority", "alpha", "beta"]].concat();
-        let state = parse_dict(state, "state", &keys, None)?;
+        let state = parse_dict(state, "state", &keys, Some(N_ENVS))?;
         let Saved { rows, has_next_obs, position, stream } = Saved::parse(state, &self.fields)?;
         let alpha = single::<f64>(&item(state, "alpha")?, "alpha")?;
         if alpha != self.alpha {

@@ -9,6 +9,8 @@ use rlox_kernels::replay::{DType, Field, Layout, NStep};
 use super::arrays::parse_dtype;
 use super::fields::{ACT_DTYPES, Fields, OBS_DTYPES, Rows, parse_axes};
 use crate::convert::{as_real_array, check_shape};
+use crate::errors::raise;
+use crate::memory::check_transitions;
 
 /// The options that say how the numbers of a dataset are to be read.
 pub(super) struct Reading<'a, 'py> {
@@ -66,6 +68,9 @@ impl<'py> Recording<'_, 'py> {
             obs: obs_shape,
             action: act_shape,
         };
+        // Before the arrays are read, which copies those of other types.
+        let bytes = fields.layout.memory_bytes().map_err(raise)?;
+        check_transitions("the number of transitions", n, bytes)?;
         let rows = Rows::many(
             &fields,
             obs.as_any(),

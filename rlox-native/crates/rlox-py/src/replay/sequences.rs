@@ -19,17 +19,24 @@ use crate::locks::lock;
 /// What a buffer draws sequences with: seed, length, whether they cross episodes, and where to.
 type Draw<B> = fn(&mut B, Option<u64>, usize, bool, &mut Sequences<'_>) -> rlox_kernels::Result<()>;
 
-/// The method `sample_sequences` of the buffers; `mode` is the length, the seed, and whether a
-/// sequence goes on after the end of an episode.
+/// Which sequences are asked for.
+pub(super) struct Request<'a, 'py> {
+    pub(super) batch_size: &'a Bound<'py, PyAny>,
+    pub(super) seq_len: &'a Bound<'py, PyAny>,
+    pub(super) seed: Option<&'a Bound<'py, PyAny>>,
+    /// Whether a sequence goes on after the end of an episode.
+    pub(super) cross_episodes: bool,
+}
+
+/// The method `sample_sequences` of the buffers.
 pub(super) fn sample_sequences<'py, B: Drawn>(
     py: Python<'py>,
     fields: &Fields,
     buffer: &Mutex<B>,
-    batch_size: &Bound<'py, PyAny>,
-    mode: (&Bound<'py, PyAny>, Option<&Bound<'py, PyAny>>, bool),
+    request: &Request<'_, 'py>,
     draw: Draw<B>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (seq_len, seed, through) = mode;
+    let &Request { batch_size, seq_len, seed, cross_episodes } = request;
     let seq_len = parse_size(seq_len, "seq_len")?;
     let axes = [parse_size(batch_size, "batch_size")?, seq_len];
     let seed = seed.map(parse_seed).transpose()?;
@@ -44,7 +51,7 @@ pub(super) fn sample_sequences<'py, B: Drawn>(
         if !complete {
             sequences.batch.next_obs = None;
         }
-        draw(&mut buffer, seed, seq_len, through, &mut sequences).map(|()| complete)
+        draw(&mut buffer, seed, seq_len, cross_episodes, &mut sequences).map(|()| complete)
     });
     let dict = arrays.into_dict(py, complete.map_err(raise)?)?;
     dict.set_item(intern!(py, "is_first"), is_first.as_any())?;

@@ -10,11 +10,11 @@ use super::batch::parse_dict;
 use super::fields::{Fields, Rows, raise_for_one};
 use super::options::{N_STEP, Options};
 use super::sampling::sample;
-use super::sequences::sample_sequences;
-use super::state::{KEYS, Saved, export};
+use super::sequences::{Request, sample_sequences};
+use super::state::{KEYS, N_ENVS, Saved, export};
 use crate::errors::raise;
 use crate::locks::lock;
-use crate::memory::check_memory;
+use crate::memory::check_transitions;
 
 /// Transitions in a ring, drawn from uniformly with replacement.
 ///
@@ -42,7 +42,8 @@ impl ReplayBuffer {
     ) -> PyResult<Self> {
         let options = Options::parse(options, N_STEP)?;
         let fields = Fields::parse(capacity, obs_dim, act_dim, &options)?;
-        check_memory(fields.layout.capacity, fields.layout.memory_bytes().map_err(raise)?)?;
+        let bytes = fields.layout.memory_bytes().map_err(raise)?;
+        check_transitions("capacity", fields.layout.capacity, bytes)?;
         let buffer = UniformReplay::new(fields.layout, options.stream()?).map_err(raise)?;
         Ok(Self { buffer: Mutex::new(buffer), fields })
     }
@@ -139,15 +140,8 @@ impl ReplayBuffer {
         seed: Option<&Bound<'py, PyAny>>,
         cross_episodes: bool,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let mode = (seq_len, seed, cross_episodes);
-        sample_sequences(
-            py,
-            &self.fields,
-            &self.buffer,
-            batch_size,
-            mode,
-            UniformReplay::sample_sequences,
-        )
+        let request = Request { batch_size, seq_len, seed, cross_episodes };
+        sample_sequences(py, &self.fields, &self.buffer, &request, UniformReplay::sample_sequences)
     }
 
     /// Return a copy of all that decides how the buffer goes on, as a dict of arrays.
@@ -157,7 +151,7 @@ impl ReplayBuffer {
 
     /// Go on exactly from a `state()`; what is no state is refused and changes nothing.
     fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
-        let state = parse_dict(state, "state", KEYS, None)?;
+        let state = parse_dict(state, "state", KEYS, Some(N_ENVS))?;
         let Saved { rows, has_next_obs, position, stream } = Saved::parse(state, &self.fields)?;
         let rows = rows.transitions()?;
         py.detach(|| lock(&self.buffer).restore(&rows, &has_next_obs, position, stream))

@@ -76,13 +76,13 @@ impl HindsightReplay {
             check_len("next_obs", 0, "obs", n * self.ring.layout().obs.len)?;
         }
         let stored = self.ring.len();
-        let mut slots = self.ring.position();
+        let mut slot = self.ring.position();
         self.ring.write(rows, |_| ());
         for (k, (&terminated, &truncated)) in rows.terminated.iter().zip(rows.truncated).enumerate()
         {
             let stored = (stored + k + 1).min(self.ring.layout().capacity);
-            self.episodes.push(slots, terminated || truncated, stored);
-            slots = self.ring.after(slots, 1);
+            self.episodes.push(slot, terminated || truncated, stored);
+            slot = self.ring.after(slot, 1);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ pub(super) mod frames;
 pub(super) mod gather;
 mod n_step;
 mod saved;
-mod sequences;
+pub(super) mod sequences;
 
 use crate::error::{KernelError, Result, StateError, check_len};
 use crate::replay::batch::{Batch, Transitions};

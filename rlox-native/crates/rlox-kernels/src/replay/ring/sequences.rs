@@ -2,7 +2,7 @@
 
 use super::{Ring, TERMINATED, TRUNCATED};
 use crate::error::{KernelError, Result, StateError, check_len};
-use crate::replay::batch::Sequences;
+use crate::replay::batch::{Batch, Sequences};
 use crate::replay::stream::Stream;
 use crate::replay::uniform::reserve;
 
@@ -14,7 +14,7 @@ impl Ring {
         stream: &mut Stream,
         slots: &mut Vec<usize>,
         seq_len: usize,
-        through: bool,
+        cross_episodes: bool,
         out: &mut Sequences<'_>,
     ) -> Result<()> {
         let n = out.mask.len();
@@ -23,18 +23,10 @@ impl Ring {
         if self.is_empty() {
             return Err(StateError::EmptyBuffer.into());
         }
-        if seq_len == 0 || !n.is_multiple_of(seq_len) {
-            let expected = vec![n / seq_len.max(1), seq_len];
-            return Err(KernelError::Shape {
-                name: "mask",
-                expected,
-                like: "seq_len",
-                got: vec![n],
-            });
-        }
+        check_pieces(n, seq_len)?;
         self.check_out(&out.batch, n)?;
         // Those that have enough newer ones, where a sequence is not to be cut.
-        let newer = if through { seq_len - 1 } else { 0 };
+        let newer = if cross_episodes { seq_len - 1 } else { 0 };
         let newer = newer.saturating_mul(self.layout().n_step.n_envs);
         let n_starts = self.len().saturating_sub(newer) as u64;
         if n_starts == 0 {
@@ -46,17 +38,33 @@ impl Ring {
         for first in slots.iter_mut().step_by(seq_len) {
             *first = stream.below(n_starts) as usize;
         }
-        self.follow(slots, seq_len, through, out);
-        self.gather(slots.iter().copied(), &mut out.batch);
-        for row in (0..n).filter(|&row| !out.mask[row]) {
-            self.clear_row(row, &mut out.batch);
-        }
+        self.follow(slots, seq_len, cross_episodes, out);
+        self.gather_masked(slots, out.mask, &mut out.batch);
         Ok(())
+    }
+
+    /// Writes the transitions in `slots`, and zeros in the rows where there is none.
+    pub(in crate::replay) fn gather_masked(
+        &self,
+        slots: &[usize],
+        mask: &[bool],
+        out: &mut Batch<'_>,
+    ) {
+        self.gather(slots.iter().copied(), out);
+        for (row, _) in mask.iter().enumerate().filter(|(_, there)| !**there) {
+            self.clear_row(row, out);
+        }
     }
 
     /// Turns the ages of the first steps, each at the beginning of `seq_len` places, into slots,
     /// oldest 0, and says which of the steps are there and which are the first of an episode.
-    fn follow(&self, places: &mut [usize], seq_len: usize, through: bool, out: &mut Sequences<'_>) {
+    fn follow(
+        &self,
+        places: &mut [usize],
+        seq_len: usize,
+        cross_episodes: bool,
+        out: &mut Sequences<'_>,
+    ) {
         let pieces = places.chunks_exact_mut(seq_len);
         let masks = out.mask.chunks_exact_mut(seq_len);
         for ((slots, mask), is_first) in
@@ -68,7 +76,8 @@ impl Ring {
             for k in 1..seq_len {
                 let n_envs = self.layout().n_step.n_envs;
                 let ends = self.ends_episode(slot);
-                let there = mask[k - 1] && self.newer(slot) >= n_envs && (through || !ends);
+                let goes_on = cross_episodes || !ends;
+                let there = mask[k - 1] && self.newer(slot) >= n_envs && goes_on;
                 (mask[k], is_first[k]) = (there, there && ends);
                 if there {
                     slot = self.after(slot, n_envs);
@@ -94,4 +103,14 @@ impl Ring {
         }
         self.ends_episode(self.after(slot, capacity - n_envs))
     }
+}
+
+/// Checks that `n` rows are whole pieces of `seq_len` steps.
+pub(in crate::replay) fn check_pieces(n: usize, seq_len: usize) -> Result<()> {
+    if seq_len > 0 && n.is_multiple_of(seq_len) {
+        return Ok(());
+    }
+    let (name, like) = ("mask", "seq_len");
+    let expected = vec![n / seq_len.max(1), seq_len];
+    Err(KernelError::Shape { name, expected, like, got: vec![n] })
 }
