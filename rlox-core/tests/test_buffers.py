@@ -125,3 +125,22 @@ def test_hindsight_needs_goals_and_single_steps(change: dict[str, Any], message:
     options = dataclasses.replace(OPTIONS, obs_shape=(3,), n_step=1)
     with pytest.raises(ConfigError, match=message):
         make_buffer("her", dataclasses.replace(options, goals=goals if change else None, **change))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ReplayBuffer", {"n_step": 3}),
+        ("PrioritizedReplayBuffer", {"n_step": 3}),
+        ("HerReplayBuffer", {"goal_dim": 1, "distance_threshold": 0.1}),
+    ],
+)
+def test_a_buffer_that_would_mix_the_envs_is_refused(name: str, options: dict[str, Any]) -> None:
+    """Its next step of an env would be another env's; one step at a time is of any env."""
+    cls = getattr(kernels.backend(), name)
+    with pytest.raises(ConfigError, match=f"{name} was made with n_envs=1 and gets .* of 2 envs"):
+        make_buffer(cls(10, 3, 1, **options), OPTIONS)
+    made = cls(10, 3, 1, n_envs=2, **options)
+    assert make_buffer(made, OPTIONS) is made
+    if "n_step" in options:
+        make_buffer(cls(10, 3, 1), OPTIONS)

@@ -283,7 +283,7 @@ def test_nothing_is_drawn_without_a_transition_or_stored_without_its_end(backend
     with pytest.raises(ValueError, match="hindsight needs the next observation of every"):
         buffer.set_state(state | {"has_next_obs": np.zeros(1, np.bool_)})
     with pytest.raises(ValueError, match="steps of some envs without those of the others"):
-        make(backend, n_envs=2).set_state(state)
+        make(backend, n_envs=2).set_state(state | {"n_envs": np.array([2], np.uint64)})
 
 
 @both

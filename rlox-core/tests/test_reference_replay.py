@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rlox.reference import OfflineDatasetBuffer, PrioritizedReplayBuffer, ReplayBuffer
+from rlox.reference import (
+    HerReplayBuffer,
+    OfflineDatasetBuffer,
+    PrioritizedReplayBuffer,
+    ReplayBuffer,
+)
 
 needs_native = pytest.mark.skipif(
     importlib.util.find_spec("rlox_native") is None, reason="needs rlox-native"
@@ -110,6 +115,19 @@ def test_the_sizes_of_errors_are_priorities() -> None:
     buffer.push(*row(2), priority=-3.0)
     buffer.update_priorities([0, 1], [-0.5, 0.0])
     assert buffer.state()["priorities"].tolist() == [0.5, 1e-6, 3.0]
+
+
+def test_a_state_of_other_envs_is_refused() -> None:
+    """Steps of one env would be taken for those of another."""
+    options = {"distance_threshold": 0.1}
+    for of_two, of_one in (
+        (ReplayBuffer(4, 2, 1, n_envs=2), ReplayBuffer(4, 2, 1)),
+        (HerReplayBuffer(4, 2, 1, 1, n_envs=2, **options), HerReplayBuffer(4, 2, 1, 1, **options)),
+    ):
+        assert (of_two.n_envs, of_one.n_envs) == (2, 1)
+        with pytest.raises(ValueError, match="n_envs must be 2 as in the state, got 1"):
+            of_one.set_state(of_two.state())
+        of_two.set_state({key: array for key, array in of_two.state().items() if key != "n_envs"})
 
 
 def assert_same(a: dict[str, Any], b: dict[str, Any]) -> None:

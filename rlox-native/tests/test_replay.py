@@ -722,6 +722,23 @@ def test_the_sizes_of_errors_are_priorities():
 
 
 @both
+def test_a_state_of_other_envs_is_refused(cls):
+    """Steps of one env would be taken for those of another."""
+    options = {"n_step": 3, "gamma": 1.0}
+    buffer = cls(8, 3, 1, n_envs=2, **options)
+    buffer.push_batch(**ROWS)
+    other = cls(8, 3, 1, **options)
+    assert (buffer.n_envs, buffer.n_step, other.n_envs) == (2, 3, 1)
+    with pytest.raises(ValueError, match="n_envs must be 2 as in the state, got 1"):
+        other.set_state(buffer.state())
+    assert len(other) == 0
+    older = {key: array for key, array in buffer.state().items() if key != "n_envs"}
+    again = cls(8, 3, 1, n_envs=2, **options)
+    again.set_state(older)
+    assert_same(again.state(), buffer.state())
+
+
+@both
 @pytest.mark.parametrize("call", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_copying_says_what_to_do_instead(cls, call):
     """The state is what goes from one buffer to another."""

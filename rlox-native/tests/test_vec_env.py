@@ -281,6 +281,7 @@ def test_state_has_the_documented_layout(env_id, state_dim):
         "elapsed": ((3,), np.uint32),
         "rng": ((3, 4), np.uint64),
         "started": ((1,), np.bool_),
+        "env_id": ((len(env_id),), np.uint8),
     }
     words = np.random.default_rng(42).bit_generator.state["state"]
     high, low, inc_high, inc_low = (int(word) for word in state["rng"][0])
@@ -303,6 +304,11 @@ def test_state_has_the_documented_layout(env_id, state_dim):
         ({"started": np.zeros(2, np.bool_)}, "started must have length 1"),
         ({"started": True}, r"state\['started'\] must be"),
         ({"surplus": np.zeros(1)}, "state must have the keys"),
+        (
+            {"env_id": VecEnv(2, env_id="Acrobot-v1").state()["env_id"]},
+            "env_id must be 'Acrobot-v1' as in the state, got 'CartPole-v1'",
+        ),
+        ({"env_id": "CartPole-v1"}, r"state\['env_id'\] must be"),
         ({"started": None, "surplus": None}, r"state must have the keys|state\['started'\]"),
     ],
 )
@@ -325,6 +331,9 @@ def test_a_state_without_a_key_or_of_another_type_is_refused():
         envs.set_state(state)
     with pytest.raises(TypeError, match="state must be a dict"):
         envs.set_state(list(state))
+    older = {key: array for key, array in VecEnv(2, seed=1).state().items() if key != "env_id"}
+    envs.set_state(older)
+    assert_states_equal(envs.state(), VecEnv(2, seed=1).state())
 
 
 def test_threads_share_one_object():

@@ -227,7 +227,8 @@ def make_buffer(buffer: Any, options: BufferOptions) -> ReplayBuffer | ReplayBuf
     Raises:
         UnknownNameError: no buffer is registered under the name.
         ConfigError: an object has the methods of neither :class:`rlox.protocols.ReplayBuffer` nor
-            :class:`rlox.protocols.ReplayBufferProtocol`.
+            :class:`rlox.protocols.ReplayBufferProtocol`, or it draws from more than one step of an
+            env and was made for another number of envs.
     """
     if isinstance(buffer, str):
         spec = cast("BufferSpec", get_registry().get("rlox_buffers", buffer).spec)
@@ -239,6 +240,14 @@ def make_buffer(buffer: Any, options: BufferOptions) -> ReplayBuffer | ReplayBuf
         raise ConfigError(
             "buffer must be a registered name or an object with push_batch or push, sample and "
             f"__len__, got {type(buffer).__name__} without {', '.join(missing)}"
+        )
+    looks_ahead = hasattr(buffer, "truncate_episodes") or getattr(buffer, "n_step", 1) > 1
+    made_for = getattr(buffer, "n_envs", options.n_envs)
+    if looks_ahead and made_for != options.n_envs:
+        raise ConfigError(
+            f"{type(buffer).__name__} was made with n_envs={made_for} and gets the steps of "
+            f"{options.n_envs} envs, which it would take for those of others; make it with "
+            f"n_envs={options.n_envs}"
         )
     return cast("ReplayBuffer", buffer)
 

@@ -70,7 +70,8 @@ class ReplayAgent:
         threads: torch threads while acting; none: leave torch's setting.
 
     Raises:
-        ConfigError: the buffer has not the methods it needs, or there is no such device.
+        ConfigError: the buffer has not the methods it needs or would mix the envs, or there is no
+            such device.
         EnvError: the env cannot be built.
         SpaceError: the env's actions are neither discrete nor a bounded box, or its observations
             have no arrays of one shape.

@@ -802,15 +802,16 @@ class VecEnv:
             MountainCarContinuous-v0 and Acrobot-v1, which begin an episode in another precision
             than they go on with, 1 before its first step and 0 after; ``elapsed`` ``(n,)`` uint32,
             steps since the episode began; ``rng`` ``(n, 4)`` uint64, the PCG64 state and increment,
-            high words first; ``started`` ``(1,)`` bool, whether :meth:`reset_all` has been called.
+            high words first; ``started`` ``(1,)`` bool, whether :meth:`reset_all` has been called;
+            ``env_id`` uint8, the bytes of the id.
         """
 
     def set_state(self, state: dict[str, NDArray[Any]]) -> None:
         """Go on exactly from a :meth:`state`.
 
         Raises:
-            ValueError: a part is missing, unknown, of the wrong type or shape, or holds what no
-                env can be in; the envs stay as they were.
+            ValueError: a part is missing, unknown, of the wrong type or shape, holds what no env
+                can be in, or is of other envs; the envs stay as they were.
             TypeError: ``state`` is no dict.
         """
 
@@ -1231,6 +1232,14 @@ class ReplayBuffer:
         """How many transitions fit."""
 
     @property
+    def n_envs(self) -> int:
+        """How many envs are stored in turn."""
+
+    @property
+    def n_step(self) -> int:
+        """How many steps of its env a drawn transition spans."""
+
+    @property
     def nbytes(self) -> int:
         """Bytes of memory that the buffer takes when it is full."""
 
@@ -1358,8 +1367,9 @@ class ReplayBuffer:
         Returns:
             The arrays of a batch with all transitions in the order of their slots, zeros where a
             ``next_obs`` is unknown; ``has_next_obs`` ``(len,)`` bool; ``position`` ``(1,)`` uint64,
-            the slot that is written next; ``rng`` ``(6,)`` uint64, the PCG64 state and increment,
-            high words first, whether half a word is left over, and that half.
+            the slot that is written next; ``n_envs`` ``(1,)`` uint64; ``rng`` ``(6,)`` uint64, the
+            PCG64 state and increment, high words first, whether half a word is left over, and that
+            half.
         """
 
     def set_state(self, state: dict[str, NDArray[Any]]) -> None:
@@ -1367,7 +1377,7 @@ class ReplayBuffer:
 
         Raises:
             ValueError: a part is missing, unknown, of the wrong shape, or holds what no buffer of
-                this capacity can; the buffer stays as it was.
+                this capacity and ``n_envs`` can; the buffer stays as it was.
             TypeError: ``state`` is no dict, or a part holds no real numbers.
         """
 
@@ -1456,6 +1466,14 @@ class PrioritizedReplayBuffer:
     @property
     def beta(self) -> float:
         """The exponent β of the weights."""
+
+    @property
+    def n_envs(self) -> int:
+        """How many envs are stored in turn."""
+
+    @property
+    def n_step(self) -> int:
+        """How many steps of its env a drawn transition spans."""
 
     @property
     def nbytes(self) -> int:
@@ -1707,6 +1725,10 @@ class HerReplayBuffer:
     @property
     def capacity(self) -> int:
         """How many transitions fit."""
+
+    @property
+    def n_envs(self) -> int:
+        """How many envs are stored in turn."""
 
     @property
     def nbytes(self) -> int:

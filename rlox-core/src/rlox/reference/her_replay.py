@@ -132,6 +132,11 @@ class HerReplayBuffer:
         return self._ring.capacity
 
     @property
+    def n_envs(self) -> int:
+        """How many envs are stored in turn."""
+        return self._ring.steps.n_envs
+
+    @property
     def nbytes(self) -> int:
         """Bytes of memory that the buffer takes when it is full."""
         return self._ring.nbytes
@@ -251,9 +256,9 @@ class HerReplayBuffer:
 
         Raises:
             ValueError: a part is missing, unknown, of the wrong shape, or holds what no buffer of
-                this capacity can; the buffer stays as it was.
+                this capacity and ``n_envs`` can; the buffer stays as it was.
         """
-        if state.keys() != self.state().keys():
+        if state.keys() | {"n_envs"} != self.state().keys():
             raise ValueError(f"state must have the keys {', '.join(self.state())}")
         if not np.all(state["has_next_obs"]):
             raise ValueError("hindsight needs the next observation of every transition")

@@ -95,6 +95,16 @@ class ReplayBuffer:
         return self._ring.capacity
 
     @property
+    def n_envs(self) -> int:
+        """How many envs are stored in turn."""
+        return self._ring.steps.n_envs
+
+    @property
+    def n_step(self) -> int:
+        """How many steps of its env a drawn transition spans."""
+        return self._ring.steps.n_step
+
+    @property
     def nbytes(self) -> int:
         """Bytes of memory that the buffer takes when it is full."""
         return self._ring.nbytes
@@ -260,8 +270,9 @@ class ReplayBuffer:
         Returns:
             The arrays of a batch with all transitions in the order of their slots, zeros where a
             ``next_obs`` is unknown; ``has_next_obs`` ``(len,)`` bool; ``position`` ``(1,)`` uint64,
-            the slot that is written next; ``rng`` ``(6,)`` uint64, the PCG64 state and increment,
-            high words first, whether half a word is left over, and that half.
+            the slot that is written next; ``n_envs`` ``(1,)`` uint64; ``rng`` ``(6,)`` uint64, the
+            PCG64 state and increment, high words first, whether half a word is left over, and that
+            half.
         """
         return self._ring.state() | {"rng": stream_words(self._rng)}
 
@@ -270,9 +281,9 @@ class ReplayBuffer:
 
         Raises:
             ValueError: a part is missing, unknown, of the wrong shape, or holds what no buffer of
-                this capacity can; the buffer stays as it was.
+                this capacity and ``n_envs`` can; the buffer stays as it was.
         """
-        if state.keys() != self.state().keys():
+        if state.keys() | {"n_envs"} != self.state().keys():
             raise ValueError(f"state must have the keys {', '.join(self.state())}")
         rng = stream(state["rng"])
         self._ring.set_state(state)

@@ -89,15 +89,20 @@ class Ring:
         return PartialBatch(batch)
 
     def state(self) -> dict[str, Array]:
-        """Return copies of all arrays, and the slot that is written next."""
+        """Return copies of all arrays, the slot that is written next, and the number of envs."""
         stored = {name: field[: self.len].copy() for name, field in self.fields.items()}
         return stored | {
             "has_next_obs": self.has_next_obs[: self.len].copy(),
             "position": np.array([self.position], np.uint64),
+            "n_envs": np.array([self.steps.n_envs], np.uint64),
         }
 
     def set_state(self, state: dict[str, Array]) -> None:
         """Hold what :meth:`state` gave; what no ring can be in is refused and changes nothing."""
+        # checkpoints that are older than the key have none
+        n_envs = int(state["n_envs"][0]) if "n_envs" in state else self.steps.n_envs
+        if n_envs != self.steps.n_envs:
+            raise ValueError(f"n_envs must be {n_envs} as in the state, got {self.steps.n_envs}")
         names = ("obs", "actions", "rewards", "terminated", "truncated", "next_obs")
         rows = many_rows(self.fields, *(state[name] for name in names))
         n, position = len(rows["rewards"]), int(state["position"][0])

@@ -2,24 +2,18 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use numpy::ndarray::{Dimension, Ix1, Ix2};
-use numpy::{
-    Element, PyArray, PyArray1, PyArray2, PyArrayMethods, PyReadwriteArray1, PyReadwriteArray2,
-};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadwriteArray1, PyReadwriteArray2};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
-use rlox_kernels::env::{self, EnvSpec, StepBuffers, VecEnvState, VectorEnv, make_vec};
+use rlox_kernels::env::{self, EnvSpec, StepBuffers, VectorEnv, make_vec};
 
 use crate::actions::ActionArray;
-use crate::convert::{
-    check_shape, mask_array, output_array, output_flags, parse_seeds, parse_size, real_array,
-};
+use crate::convert::{output_array, output_flags, parse_seeds, parse_size};
 use crate::errors::raise;
 use crate::locks::lock;
-use crate::spaces;
+use crate::{env_state, spaces};
 
 /// Return the ids that `VecEnv` builds.
 #[pyfunction]
@@ -218,39 +212,12 @@ impl VecEnv {
     /// Return a copy of all that decides how the envs go on, as a dict of arrays.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let state = py.detach(|| self.lock().state());
-        let words = state.rng.concat();
-        let result = PyDict::new(py);
-        let table = |len| [self.n_envs, len];
-        result.set_item("physics", shaped(py, &state.physics, table(self.spec.state_dim()))?)?;
-        result.set_item("elapsed", PyArray1::from_slice(py, &state.elapsed))?;
-        result.set_item("rng", shaped(py, &words, table(4))?)?;
-        result.set_item("started", PyArray1::from_slice(py, &[state.started]))?;
-        Ok(result)
+        env_state::export(py, &state, self.spec)
     }
 
     /// Go on exactly from a `state()`; what no env can be in is refused and changes nothing.
     fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
-        let Ok(state) = state.cast::<PyDict>() else {
-            return Err(PyTypeError::new_err("state must be a dict of arrays"));
-        };
-        if state.len() != 4 {
-            return Err(PyValueError::new_err(format!(
-                "state must have the keys physics, elapsed, rng and started, got {}",
-                state.keys()
-            )));
-        }
-        let (row, table) = ([self.n_envs], |len| [self.n_envs, len]);
-        let words = saved::<u64, Ix2>(state, "rng", &table(4))?;
-        let started = saved_array::<bool, Ix1>(state, "started", &[1])?;
-        let state = VecEnvState {
-            physics: saved::<f64, Ix2>(state, "physics", &table(self.spec.state_dim()))?,
-            elapsed: saved::<u32, Ix1>(state, "elapsed", &row)?,
-            rng: words.as_chunks().0.to_vec(),
-            started: mask_array::<Ix1>(&started, "started")?
-                .as_slice()?
-                .iter()
-                .any(|&byte| byte != 0),
-        };
+        let state = env_state::parse(state, self.spec, self.n_envs)?;
         py.detach(|| self.lock().set_state(&state)).map_err(raise)
     }
 
@@ -261,39 +228,4 @@ impl VecEnv {
     fn __repr__(&self) -> String {
         format!("VecEnv(n={}, env_id='{}')", self.n_envs, self.spec.id)
     }
-}
-
-fn shaped<'py, T: Element>(
-    py: Python<'py>,
-    elements: &[T],
-    shape: [usize; 2],
-) -> PyResult<Bound<'py, PyArray2<T>>> {
-    PyArray1::from_slice(py, elements).reshape(shape)
-}
-
-/// The array `state[key]`, which must have exactly this type and shape.
-fn saved_array<'py, T: Element, D: Dimension>(
-    state: &Bound<'py, PyDict>,
-    key: &'static str,
-    shape: &[usize],
-) -> PyResult<Bound<'py, PyAny>> {
-    let Some(array) = state.get_item(key)? else {
-        return Err(PyValueError::new_err(format!("state must have the key '{key}'")));
-    };
-    let Ok(typed) = array.cast::<PyArray<T, D>>() else {
-        let dtype = T::get_dtype(state.py());
-        let text = format!("state['{key}'] must be an array of dtype {dtype}, got {array}");
-        return Err(PyValueError::new_err(text));
-    };
-    check_shape(key, numpy::PyUntypedArrayMethods::shape(typed.as_untyped()), "the envs", shape)?;
-    Ok(array)
-}
-
-fn saved<T: Element, D: Dimension>(
-    state: &Bound<'_, PyDict>,
-    key: &'static str,
-    shape: &[usize],
-) -> PyResult<Vec<T>> {
-    let array = saved_array::<T, D>(state, key, shape)?;
-    Ok(real_array::<T, D>(&array, key)?.to_vec()?)
 }

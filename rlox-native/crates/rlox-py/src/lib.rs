@@ -12,6 +12,7 @@ mod actions;
 mod cartpole;
 mod convert;
 mod env;
+mod env_state;
 mod errors;
 mod kernels;
 mod language;

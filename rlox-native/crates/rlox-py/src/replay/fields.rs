@@ -45,6 +45,16 @@ impl Fields {
         Ok(Self { layout, obs, action })
     }
 
+    /// How many envs are stored in turn.
+    pub(super) fn n_envs(&self) -> usize {
+        self.layout.n_step.n_envs
+    }
+
+    /// How many steps a drawn transition spans.
+    pub(super) fn n_step(&self) -> usize {
+        self.layout.n_step.n_step
+    }
+
     /// Whether a batch has discounts: they differ between transitions of several steps.
     pub(super) fn has_discounts(&self) -> bool {
         self.layout.n_step.n_step > 1

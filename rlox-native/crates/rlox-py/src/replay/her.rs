@@ -95,6 +95,12 @@ impl HerReplayBuffer {
         self.fields.layout.capacity
     }
 
+    /// How many envs are stored in turn.
+    #[getter]
+    fn n_envs(&self) -> usize {
+        self.fields.n_envs()
+    }
+
     /// Bytes of memory that the buffer takes when it is full.
     #[getter]
     fn nbytes(&self) -> PyResult<usize> {

@@ -84,6 +84,18 @@ impl PrioritizedReplayBuffer {
         self.fields.layout.capacity
     }
 
+    /// How many envs are stored in turn.
+    #[getter]
+    fn n_envs(&self) -> usize {
+        self.fields.n_envs()
+    }
+
+    /// How many steps of its env a drawn transition spans.
+    #[getter]
+    fn n_step(&self) -> usize {
+        self.fields.n_step()
+    }
+
     /// Bytes of memory that the buffer takes when it is full.
     #[getter]
     fn nbytes(&self) -> PyResult<usize> {

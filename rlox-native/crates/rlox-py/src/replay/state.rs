@@ -28,6 +28,9 @@ pub(super) const KEYS: &[&str] = &[
     "rng",
 ];
 
+/// The entry that they have too, but for those of checkpoints that are older than it.
+pub(super) const N_ENVS: &str = "n_envs";
+
 /// What the buffers have whose state can be taken.
 pub(super) trait Stored: Send {
     fn ring(&self) -> &Ring;
@@ -78,6 +81,7 @@ pub(super) fn export<'py, B: Stored, R: Send>(
             let state = arrays.into_dict(py, true)?;
             state.set_item("has_next_obs", &has_next_obs)?;
             state.set_item("position", vector(py, &[position]))?;
+            state.set_item(N_ENVS, vector(py, &[fields.n_envs() as u64]))?;
             state.set_item("rng", vector(py, &words))?;
             return Ok((state, more));
         }
@@ -99,6 +103,15 @@ impl<'py> Saved<'py> {
             if field(key)?.cast::<PyUntypedArray>().is_err() {
                 return Err(PyValueError::new_err(format!("state['{key}'] must be an array")));
             }
+        }
+        let n_envs = fields.n_envs();
+        let saved = match state.get_item(N_ENVS)? {
+            Some(saved) => single::<u64>(&saved, N_ENVS)?,
+            None => n_envs as u64,
+        };
+        if saved != n_envs as u64 {
+            let text = format!("n_envs must be {saved} as in the state, got {n_envs}");
+            return Err(PyValueError::new_err(text));
         }
         let rows = Rows::many(
             fields,
