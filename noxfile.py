@@ -240,13 +240,13 @@ def types(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def fuzz(session: nox.Session) -> None:
-    """Fuzz the kernels, the buffers and their file for a minute each; ``-- 600`` for ten.
+    """Fuzz kernels, buffers, their file, datasets and envs for a minute each; ``-- 600`` for ten.
 
     Needs a nightly toolchain and ``cargo install cargo-fuzz``.
     """
     seconds = session.posargs[0] if session.posargs else "60"
     with session.chdir(NATIVE):
-        for target in ("kernels", "replay", "cold_file"):
+        for target in ("kernels", "replay", "cold_file", "offline", "vec_env"):
             folders = [f"fuzz/corpus/{target}", f"fuzz/seeds/{target}"]
             Path(folders[0]).mkdir(parents=True, exist_ok=True)
             session.run(
