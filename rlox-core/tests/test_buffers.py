@@ -84,7 +84,7 @@ def test_an_object_is_taken_as_it_is_if_it_can_store_and_draw() -> None:
 
     made = make_buffer("uniform", OPTIONS)
     assert make_buffer(made, OPTIONS) is made
-    with pytest.raises(ConfigError, match="got Draws without push_batch, __len__"):
+    with pytest.raises(ConfigError, match="got Draws without push_batch or push, __len__"):
         make_buffer(Draws(), OPTIONS)
 
 
