@@ -281,12 +281,15 @@ def test_a_config_object_leaves_the_number_of_envs_to_a_vector_env() -> None:
 
 
 def test_another_exploration_may_follow_a_checkpoint(tmp_path: Path) -> None:
-    """Its noise starts at 0, as there is none to go on with."""
+    """Its noise starts at 0, as there is none to go on with; likewise that of other envs."""
     trained = TD3("Pendulum-v1", **SMALL)
     trained.train(16)
     trained.save(tmp_path / "saved.rlox")
-    restored = TD3.from_checkpoint(tmp_path / "saved.rlox", exploration="ornstein-uhlenbeck")
+    noise = {"exploration": "ornstein-uhlenbeck"}
+    restored = TD3.from_checkpoint(tmp_path / "saved.rlox", **noise)
     restored.train(16)
+    restored.save(tmp_path / "noisy.rlox")
+    TD3.from_checkpoint(tmp_path / "noisy.rlox", n_envs=3).train(16)
 
 
 def test_priorities_are_the_critics_mean_absolute_errors() -> None:

@@ -130,7 +130,9 @@ class OrnsteinUhlenbeckNoise:
 
     def explore(self, actions: Array, episode_start: npt.NDArray[np.bool_], step: int) -> Array:
         """Return the actions to take; see :class:`rlox.protocols.ExplorationStrategy`."""
-        before = np.zeros(actions.shape, np.float32) if self._noise is None else self._noise
+        before = self._noise
+        if before is None or len(before) != len(actions):
+            before = np.zeros(actions.shape, np.float32)
         before[episode_start] = 0
         self._noise = self._decay * before + self._kick * self._rng.standard_normal(
             actions.shape, np.float32
@@ -143,6 +145,6 @@ class OrnsteinUhlenbeckNoise:
         return {"noise": None if self._noise is None else self._noise.copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the noise of all envs; after exploration of another kind it starts at 0."""
+        """Restore the noise; after exploration of another kind, or of more envs, it starts at 0."""
         noise = state.get("noise")
         self._noise = None if noise is None else np.array(noise, np.float32)
