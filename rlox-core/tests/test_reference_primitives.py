@@ -63,6 +63,22 @@ def test_group_advantages_of_published_numbers() -> None:
     np.testing.assert_allclose(batch, [*population, 0, 0, 0, 0], rtol=1e-14)
 
 
+@pytest.mark.parametrize("size", [1e-30, 1e-9, 1e30])
+def test_advantages_do_not_depend_on_the_unit_of_rewards(size: float) -> None:
+    """However small the rewards, what tells them apart is not nothing."""
+    rewards = size * np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(
+        reference.compute_group_advantages(rewards), [-(1.5**0.5), 0, 1.5**0.5]
+    )
+    np.testing.assert_allclose(reference.normalize_advantages(rewards, eps=0.0), [-1, 0, 1])
+
+
+def test_a_mask_is_no_list_of_lengths() -> None:
+    """True would be a length of 1."""
+    with pytest.raises(TypeError, match="every length must be an integer, got bool"):
+        reference.pack_sequences([True], 5)
+
+
 def test_divergences_of_published_numbers() -> None:
     """k3 as TRL 1.16 has it; the reverse direction would give 1.612."""
     p, q = [-1, -0.2, -2.5], [-2, -0.6, -0.9]
@@ -89,6 +105,14 @@ def test_divergences_of_published_numbers() -> None:
         (lambda: reference.compute_token_kl([0.0], []), "log_q must have length 1"),
         (lambda: reference.pack_sequences([9], 8), r"every length must lie in \[1, 8\], got 9"),
         (lambda: reference.RunningMeanStd(2).update([[math.inf, 0]]), "batch must be finite"),
+        (lambda: reference.RunningMeanStd(2).update([0.0, 0.0]),
+         r"batch must have shape \(B, 2\), got \(2,\)"),
+        (lambda: reference.RunningMeanStd().update([1e308, -1e308]), "must have a finite variance"),
+        (lambda: reference.RunningMeanStd().set_state({"count": 0, "mean": 1.0, "squares": 0.0}),
+         "where nothing was seen"),
+        (lambda: reference.normalize_advantages([1.0, 2.0, 3.0], ddof=3), "ddof must lie in"),
+        (lambda: reference.normalize_advantages([1.0, 2.0, 3.0], ddof=-1), "ddof must lie in"),
+        (lambda: reference.pack_sequences([np.array([2**63], np.uint64)], 5), "must fit int64"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(call: Any, message: str) -> None:
