@@ -13,7 +13,7 @@ import numpy.typing as npt
 from rlox.algorithm import Algorithm
 from rlox.protocols import StatefulVecEnv
 from rlox.testing.cases import CARTPOLE, Case, open_case
-from rlox.testing.probes import Recorder, SaveOnce, check, first_difference, require
+from rlox.testing.probes import Recorder, RowRecorder, SaveOnce, check, first_difference, require
 
 __all__ = ["check_checkpoint", "check_resume", "full_state"]
 
@@ -102,8 +102,10 @@ def check_resume(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None
         straight = case.build(watched, SaveOnce(path))
         straight.train(total)
         require(path.exists(), "the callbacks were not called; pass callbacks= on to Algorithm")
-        resumed = case.restore(path, env_id=case.probe(), callbacks=[Recorder()])
+        rows = RowRecorder()
+        resumed = case.restore(path, env_id=case.probe(), callbacks=[Recorder()], logger=rows)
         resumed.train()
+        require(rows.rows, "the logger got no rows; pass logger= on to Algorithm.__init__")
         difference = first_difference(full_state(straight), full_state(resumed))
         require(
             difference is None,

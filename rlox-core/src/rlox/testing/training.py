@@ -44,8 +44,7 @@ def check_training(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | No
         steps = [step for step, _ in rows.rows]
         require(
             len(steps) == 2 and steps[-1] == algorithm.clock.env_steps,
-            f"the logger must get one row per iteration, got rows at the env steps {steps}; pass "
-            "logger= on to Algorithm.__init__",
+            f"the logger must get one row per iteration, got rows at the env steps {steps}",
         )
     return None
 
