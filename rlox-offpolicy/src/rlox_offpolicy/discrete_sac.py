@@ -52,7 +52,7 @@ from rlox_offpolicy.agent import make_agent, make_learner, require_discrete, res
 from rlox_offpolicy.configs import DiscreteSACConfig
 from rlox_offpolicy.metrics import SACMetrics
 from rlox_offpolicy.own_networks import B, on_device, require_outputs
-from rlox_offpolicy.sac import SACTerms, Temperature, iterate_softly
+from rlox_offpolicy.sac import SACTerms, Temperature, iterate_sac
 from rlox_offpolicy.targets import expected_soft_values, td_targets
 
 __all__ = ["DiscreteSAC"]
@@ -113,10 +113,8 @@ class DiscreteSAC(Algorithm):
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
         with self.resources as made:  # closed where the rest fails
             self.agent = make_agent(self, parts["buffer"])
-            space, n_actions = (
-                self.agent.env.observation_space,
-                require_discrete(self.agent, self.name),
-            )
+            space = self.agent.env.observation_space
+            n_actions = require_discrete(self.agent, self.name)
             sizes: Any = {"hidden": cfg.hidden, "generator": self.streams.torch("policy")}
             device = self.agent.device
             own = policy or make_logits(space, n_actions, **sizes)
@@ -152,7 +150,7 @@ class DiscreteSAC(Algorithm):
 
     def iterate(self, hooks: Hooks) -> SACMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
-        return iterate_softly(self, hooks)
+        return iterate_sac(self, hooks)
 
     def _learn(self, batch: TransitionBatch, learning_rate: float) -> SACTerms:
         cfg: DiscreteSACConfig = self.config

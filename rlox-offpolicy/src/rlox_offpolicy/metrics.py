@@ -52,17 +52,17 @@ class TD3Metrics(_ReplayMetrics):
     learning_rate: float
 
 
-def common_metrics(of: Any) -> dict[str, float]:
+def common_metrics(algorithm: Any) -> dict[str, float]:
     """Return the metrics of an algorithm's episodes, and its present learning rate.
 
     Args:
-        of: has an ``agent``, ``schedules`` and a ``clock``.
+        algorithm: has an ``agent``, ``schedules`` and a ``clock``.
     """
-    statistics = of.agent.collector.statistics
-    now = (of.clock.env_steps, of.clock.target_env_steps)
+    statistics = algorithm.agent.collector.statistics
+    now = (algorithm.clock.env_steps, algorithm.clock.target_env_steps)
     return {
         "mean_reward": statistics.mean_return,
         "mean_episode_length": statistics.mean_length,
         "episodes": float(statistics.finished),
-        "learning_rate": of.schedules.value("learning_rate", *now),
+        "learning_rate": algorithm.schedules.value("learning_rate", *now),
     }

@@ -92,19 +92,19 @@ class Temperature(nn.Module):
         return self.log_alpha.detach().exp()
 
 
-def iterate_softly(of: Any, hooks: Hooks) -> SACMetrics:
-    """Do an iteration of SAC, or of discrete SAC: step the envs and learn what is due.
+def iterate_sac(algorithm: Any, hooks: Hooks) -> SACMetrics:
+    """Do an iteration of SAC, continuous or discrete: step the envs and learn what is due.
 
     Args:
-        of: the algorithm.
+        algorithm: which of them.
         hooks: told of every step.
     """
-    collected: list[SACTerms] = []
-    with torch_threads(of.config.torch_threads), flush_denormals():
-        for batch, learning_rate in of.agent.batches(of._act, hooks, of.schedules):
-            collected.append(of.learner.step("all", batch, learning_rate))
+    agent, collected = algorithm.agent, list[SACTerms]()
+    with torch_threads(algorithm.config.torch_threads), flush_denormals():
+        for batch, learning_rate in agent.batches(algorithm._act, hooks, algorithm.schedules):
+            collected.append(algorithm.learner.step("all", batch, learning_rate))
             hooks.train_batch(lambda: mean_terms(SACTerms, collected[-1:]))
-    return SACMetrics(**common_metrics(of), **mean_terms(SACTerms, collected))
+    return SACMetrics(**common_metrics(algorithm), **mean_terms(SACTerms, collected))
 
 
 @final
@@ -212,7 +212,7 @@ class SAC(Algorithm):
 
     def iterate(self, hooks: Hooks) -> SACMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
-        return iterate_softly(self, hooks)
+        return iterate_sac(self, hooks)
 
     def _act(self, obs: Tensor) -> npt.NDArray[Any]:
         starts = self.agent.collector.episode_start
