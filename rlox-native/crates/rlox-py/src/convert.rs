@@ -232,11 +232,13 @@ pub(crate) fn output_flags<'py, D: Dimension>(
     name: &'static str,
     expected: &[usize],
 ) -> PyResult<PyReadwriteArray<'py, bool, D>> {
-    drop(output_array::<bool, D>(object, name, expected)?);
     let py = object.py();
-    let bytes = object.call_method1(intern!(py, "view"), (u8::get_dtype(py),))?;
-    for byte in output_array::<u8, D>(&bytes, name, expected)?.as_slice_mut()? {
-        *byte = u8::from(*byte != 0);
+    // What is none of this is refused below.
+    if object.cast::<PyArray<bool, D>>().is_ok_and(|array| is_plain(array.as_untyped())) {
+        let bytes = object.call_method1(intern!(py, "view"), (u8::get_dtype(py),))?;
+        if let Ok(mut bytes) = bytes.cast::<PyArray<u8, D>>()?.try_readwrite() {
+            bytes.as_slice_mut()?.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+        }
     }
     output_array(object, name, expected)
 }
