@@ -176,6 +176,19 @@ def test_a_logger_that_fails_leaves_no_envs_open(
 
 
 @pytest.mark.usefixtures("installed")
+def test_a_logger_that_fails_leaves_no_other_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those named before it have begun."""
+    closed: list[Any] = []
+    close = rlox.logging.JsonlLogger.close
+    monkeypatch.setattr(rlox.logging.JsonlLogger, "close", lambda self: closed.append(close(self)))
+    with pytest.raises(TypeError, match="a logger must be"):
+        rlox.make("counting", "CartPole-v1", logger=["jsonl", "console", 3], log_dir=tmp_path)
+    assert len(closed) == 1
+
+
+@pytest.mark.usefixtures("installed")
 def test_env_is_not_passed_to_an_algorithm_without() -> None:
     """An algorithm that needs a data set gets that as its first argument."""
     algorithm = rlox.make("offline", dataset="data")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +52,19 @@ def make_logger(
         ConfigError: a name is there twice.
         MissingDependencyError: what a logger needs is not installed.
     """
-    made = _made("rlox_loggers", loggers, lambda spec: resolve(spec.factory)(log_dir))
-    if len(made) > 1:
-        return LoggerList(*made)
-    for logger in made:
-        require_logger(logger)
+    with ExitStack() as opened:  # closed where a later one fails
+
+        def make(spec: Any) -> Any:
+            logger = resolve(spec.factory)(log_dir)
+            opened.callback(logger.close)
+            return logger
+
+        made = _made("rlox_loggers", loggers, make)
+        if len(made) > 1:
+            made = [LoggerList(*made)]
+        for logger in made:
+            require_logger(logger)
+        opened.pop_all()
     return made[0] if made else None
 
 
