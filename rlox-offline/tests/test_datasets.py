@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,11 @@ from pyarrow import feather
 from rlox.errors import DatasetError, MissingDependencyError
 from rlox_offline.datasets import Dataset, load_dataset, save_dataset, stream_dataset
 from rlox_offline.datasets.files import FORMATS
+
+NATIVE = pytest.mark.skipif(
+    find_spec("rlox_native") is None, reason="what is streamed goes through the native buffer"
+)
+LOADERS = [load_dataset, pytest.param(stream_dataset, marks=NATIVE)]
 
 
 def require_equal(left: Dataset, right: Dataset) -> None:
@@ -234,20 +240,20 @@ def test_numpy_scalars_are_saved(tmp_path: Path) -> None:
     assert load_dataset(tmp_path / "scalars.npz").metadata() == known
 
 
-def test_integer_observations_stay_as_they_are(tmp_path: Path) -> None:
+@pytest.mark.parametrize("load", LOADERS)
+def test_integer_observations_stay_as_they_are(load: Any, tmp_path: Path) -> None:
     """Unless they are asked to be normalised, which is refused; files need no option either."""
     columns = data.columns()
     columns |= {name: columns[name].astype(np.uint8) for name in ("obs", "next_obs")}
     save_dataset(Dataset(columns), tmp_path / "bytes.npz")
-    for load in (load_dataset, stream_dataset):
-        dataset = load(tmp_path / "bytes.npz")
-        assert dataset.sample(4, seed=0)["obs"].dtype == np.uint8
-        assert dataset.obs_mean is None
-        with pytest.raises(DatasetError, match=r"of uint8 cannot be .*; pass normalize=False"):
-            load(tmp_path / "bytes.npz", normalize=True)
+    dataset = load(tmp_path / "bytes.npz")
+    assert dataset.sample(4, seed=0)["obs"].dtype == np.uint8
+    assert dataset.obs_mean is None
+    with pytest.raises(DatasetError, match=r"of uint8 cannot be .*; pass normalize=False"):
+        load(tmp_path / "bytes.npz", normalize=True)
 
 
-@pytest.mark.parametrize("load", [load_dataset, stream_dataset])
+@pytest.mark.parametrize("load", LOADERS)
 @pytest.mark.parametrize(
     ("known", "reason"),
     [
