@@ -138,6 +138,21 @@ def test_what_has_no_room_is_a_memory_error(call):
         call()
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: INSTANCES["QLearner"]().step(
+            {}, None, {}, learning_rate=1e-3, double=True, huber=True
+        ),
+        lambda: INSTANCES["ContinuousLearner"]().penalize(None, None, {}, None, None, None),
+    ],
+)
+def test_a_dict_that_lacks_a_key_is_refused(call):
+    """By the name of the argument."""
+    with pytest.raises(ValueError, match=r"^(learnt|batch) lacks the key '(parameters|obs)'$"):
+        call()
+
+
 def test_every_class_is_attacked():
     """Nobody adds one without."""
     classes = {n for n in rlox_native.__all__ if inspect.isclass(getattr(rlox_native, n))}

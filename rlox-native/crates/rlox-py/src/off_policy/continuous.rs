@@ -10,7 +10,7 @@ use rlox_kernels::learner::off_policy::{
     self as kernels, Actor, Cloning, PolicyStep, PolicyTerms, ValueStep,
 };
 
-use super::{Adam, BatchArrays, Precise, of_dtype, penalty};
+use super::{Adam, BatchArrays, Precise, fields, of_dtype, penalty};
 use crate::convert::real_array;
 use crate::errors::raise;
 use crate::locks::lock;
@@ -92,7 +92,8 @@ impl ContinuousLearner {
         scale: f64,
         penalty_weight: f64,
     ) -> PyResult<(f64, f64, Py<PyAny>)> {
-        let (critics, batch): (Adam<'_>, BatchArrays<'_>) = (critics.extract()?, batch.extract()?);
+        let critics: Adam<'_> = fields(critics, "critics")?;
+        let batch: BatchArrays<'_> = fields(batch, "batch")?;
         let step = ValueStep { alpha, scale, penalty_weight, rule: critics.rule(learning_rate) };
         let others = [target, policy];
         match &self.learner {
@@ -119,7 +120,7 @@ impl ContinuousLearner {
         alpha: f64,
         cloning: Option<(Bound<'_, PyAny>, f64)>,
     ) -> PyResult<(f64, f64)> {
-        let policy: Adam<'_> = policy.extract()?;
+        let policy: Adam<'_> = fields(policy, "policy")?;
         let (arrays, rates) = ([critics, obs], (alpha, learning_rate));
         let terms = match &self.learner {
             Precise::Single(learner) => {
@@ -144,7 +145,7 @@ impl ContinuousLearner {
         here: &Bound<'_, PyAny>,
         there: &Bound<'_, PyAny>,
     ) -> PyResult<Vec<f64>> {
-        let batch: BatchArrays<'_> = batch.extract()?;
+        let batch: BatchArrays<'_> = fields(batch, "batch")?;
         let (networks, samples) = ([critics, policy], [random, here, there]);
         match &self.learner {
             Precise::Single(learner) => penalty::run(py, learner, networks, &batch, samples),

@@ -10,7 +10,7 @@ use rlox_kernels::learner::off_policy::{
     ImplicitLearner as Kernel, ImplicitLosses, ImplicitParts, ImplicitTerms, Learnt,
 };
 
-use super::{Adam, BatchArrays, Precise, of_dtype};
+use super::{Adam, BatchArrays, Precise, fields, of_dtype};
 use crate::convert::real_array;
 use crate::errors::raise;
 use crate::locks::lock;
@@ -82,11 +82,11 @@ impl ImplicitLearner {
         max_weight: f64,
     ) -> PyResult<(f64, f64, f64, f64, f64)> {
         let parts = [
-            (value.extract()?, learning_rate),
-            (policy.extract()?, policy_learning_rate),
-            (critics.extract()?, learning_rate),
+            (fields(value, "value")?, learning_rate),
+            (fields(policy, "policy")?, policy_learning_rate),
+            (fields(critics, "critics")?, learning_rate),
         ];
-        let batch = batch.extract()?;
+        let batch = fields(batch, "batch")?;
         let losses = ImplicitLosses { expectile, temperature, max_weight };
         let terms = match &self.learner {
             Precise::Single(learner) => run(py, learner, &parts, target, &batch, losses),

@@ -10,8 +10,9 @@ pub(crate) use implicit::ImplicitLearner;
 pub(crate) use q_learner::QLearner;
 
 use numpy::{Element, Ix1, Ix2, PyReadonlyArray, PyReadwriteArray, PyUntypedArrayMethods};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use rlox_kernels::learner::off_policy::{StepRule, Transitions};
 use rlox_kernels::learner::{Moments, Optimizer};
 
@@ -37,6 +38,21 @@ fn of_dtype<S, D>(
             Err(PyValueError::new_err(text))
         }
     }
+}
+
+/// What the dict given as `name` holds.
+fn fields<'a, 'py, T>(dict: &'a Bound<'py, PyDict>, name: &str) -> PyResult<T>
+where
+    T: FromPyObject<'a, 'py, Error = PyErr>,
+{
+    dict.extract().map_err(|error: PyErr| {
+        let key = error.value(dict.py());
+        if error.is_instance_of::<PyKeyError>(dict.py()) {
+            PyValueError::new_err(format!("{name} lacks the key {key}"))
+        } else {
+            error
+        }
+    })
 }
 
 /// What Python gives to move parameters with: Adam's moments, and its constants.

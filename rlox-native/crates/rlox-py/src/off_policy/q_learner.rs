@@ -8,7 +8,7 @@ use pyo3::types::PyDict;
 use rlox_kernels::learner::Real;
 use rlox_kernels::learner::off_policy::{self as kernels, ElementLoss, QNetwork, QStep};
 
-use super::{Adam, BatchArrays, Precise, of_dtype};
+use super::{Adam, BatchArrays, Precise, fields, of_dtype};
 use crate::convert::real_array;
 use crate::errors::raise;
 use crate::locks::lock;
@@ -68,7 +68,8 @@ impl QLearner {
         double: bool,
         huber: bool,
     ) -> PyResult<(f64, f64, Py<PyAny>)> {
-        let (learnt, batch): (Adam<'_>, BatchArrays<'_>) = (learnt.extract()?, batch.extract()?);
+        let learnt: Adam<'_> = fields(learnt, "learnt")?;
+        let batch: BatchArrays<'_> = fields(batch, "batch")?;
         let loss = if huber { ElementLoss::Huber } else { ElementLoss::Squared };
         let step = QStep { double, loss, rule: learnt.rule(learning_rate) };
         match &self.learner {
