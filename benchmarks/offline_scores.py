@@ -2,7 +2,8 @@
 
 One run per call, so that several can be made side by side: two layers of 64, minibatches of 128,
 10,000 gradient steps, the step sizes that rlox has by default, observations normalised, rewards of
-a tenth. The datasets are SAC's, with names that begin with the env's:
+a tenth. Policies of the same seed are evaluated in the same episodes. The datasets are SAC's, with
+names that begin with the env's:
 
     rlox dataset record sac --env Pendulum-v1 --config examples/sac-pendulum.yaml
         --total-timesteps 20000 --n-transitions 10000 --to 'datasets/Pendulum-v1-{kind}.npz'
@@ -23,11 +24,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import rlox
 import torch
 from measure import RESULTS, machine
+from rlox.evaluation import Predictor
 from rlox_offline.configs import CQLConfig, IQLConfig
 from rlox_offline.datasets import load_dataset
 
@@ -55,37 +56,38 @@ def main() -> None:
     dataset = load_dataset(str(arguments.dataset))
     env_id, _, kind = arguments.dataset.stem.rpartition("-")
     train = TRAINERS[arguments.contender]
-    mean_return = train(arguments.algorithm, dataset, env_id, arguments.seed)
-    worst, best = dataset.random_return, dataset.expert_return
+    policy = train(arguments.algorithm, dataset, arguments.seed)
+    evaluation = rlox.evaluate(policy, env_id, n_episodes=EPISODES, seed=arguments.seed)
+    score = evaluation.normalized_score(dataset.random_return, dataset.expert_return)
     result = {
         "contender": arguments.contender,
         "algorithm": arguments.algorithm,
         "env": env_id,
         "kind": kind,
         "seed": arguments.seed,
-        "mean_return": mean_return,
-        "score": 100 * (mean_return - worst) / (best - worst),
+        "mean_return": evaluation.mean_return,
+        "score": score,
         "transitions": len(dataset),
         "machine": machine(["rlox-core", "rlox-native", "d3rlpy", "gymnasium", "torch"]),
     }
     FOLDER.mkdir(parents=True, exist_ok=True)
     name = "-".join(str(result[key]) for key in ("contender", "algorithm", "env", "kind", "seed"))
     (FOLDER / f"{name}.json").write_text(json.dumps(result) + "\n", encoding="utf-8")
-    print(name, f"{mean_return:.1f}, score {result['score']:.1f}", flush=True)
+    print(name, f"{evaluation.mean_return:.1f}, score {score:.1f}", flush=True)
 
 
-def train_ours(name: str, dataset: Any, env_id: str, seed: int) -> float:
-    """Return the mean return of rlox's policy."""
+def train_ours(name: str, dataset: Any, seed: int) -> Predictor:
+    """Return rlox's policy."""
     options = {} if name == "bc" else {"reward_scale": REWARD_SCALE}
     algorithm = rlox.make(
         name, dataset=dataset, hidden=HIDDEN, batch_size=BATCH, seed=seed, **options
     )
     algorithm.train(STEPS)
-    return float(algorithm.evaluate(env_id, n_episodes=EPISODES).mean_return)
+    return algorithm
 
 
-def train_theirs(name: str, dataset: Any, env_id: str, seed: int) -> float:
-    """Return the mean return of d3rlpy's policy."""
+def train_theirs(name: str, dataset: Any, seed: int) -> Predictor:
+    """Return d3rlpy's policy."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import d3rlpy
@@ -133,16 +135,18 @@ def train_theirs(name: str, dataset: Any, env_id: str, seed: int) -> float:
     algorithm.build_with_dataset(recorded)
     for _ in range(STEPS):
         algorithm.update(recorded.sample_transition_batch(BATCH))
-    env, returns = gymnasium.make(env_id), []
-    for episode in range(EPISODES):
-        obs, _ = env.reset(seed=episode)
-        total, ended = 0.0, False
-        while not ended:
-            action = algorithm.predict(np.asarray(obs, np.float32)[None])[0]
-            obs, reward, terminated, truncated, _ = env.step(action)
-            total, ended = total + float(reward), terminated or truncated
-        returns.append(total)
-    return float(np.mean(returns))
+    return Theirs(algorithm)
+
+
+class Theirs:
+    """A policy of d3rlpy's."""
+
+    def __init__(self, algorithm: Any) -> None:
+        self._algorithm = algorithm
+
+    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+        """Return the modes, which is all that it has here."""
+        return self._algorithm.predict(np.asarray(obs, np.float32))
 
 
 TRAINERS = {"rlox": train_ours, "d3rlpy": train_theirs}
