@@ -78,7 +78,9 @@ def main() -> None:
 
 def train_ours(name: str, dataset: Any, seed: int) -> Predictor:
     """Return rlox's policy."""
-    options = {} if name == "bc" else {"reward_scale": REWARD_SCALE}
+    options: dict[str, Any] = {} if name == "bc" else {"reward_scale": REWARD_SCALE}
+    if name == "cql":
+        options["mode_targets"] = True  # as d3rlpy's are
     algorithm = rlox.make(
         name, dataset=dataset, hidden=HIDDEN, batch_size=BATCH, seed=seed, **options
     )

@@ -32,6 +32,18 @@ def test_penalty_is_that_of_actions_drawn_one_by_one() -> None:
     assert penalty[0].item() == pytest.approx(penalty[1].item(), rel=1e-5)
 
 
+def test_targets_take_an_action_of_the_policy_or_its_mode() -> None:
+    """The mode draws nothing, so that its targets are always the same."""
+    for mode, same in ((True, True), (False, False)):
+        cql = algorithm(mode_targets=mode)
+        batch = cql.scaling.batch(cql.dataset.sample(16, 0), continuous=True).transitions(0.5)
+        assert torch.equal(cql._target(batch), cql._target(batch)) is same
+    cql = algorithm(mode_targets=True)
+    values = cql.target_critics(batch.next_obs, cql.policy.deterministic(batch.next_obs)).amin(0)
+    expected = batch.rewards + batch.discounts * values
+    torch.testing.assert_close(cql._target(batch), expected)
+
+
 def test_conservative_values_are_lower_off_the_dataset() -> None:
     """After training, random actions are worth less than the dataset's."""
     columns = data.columns(1_000)

@@ -84,7 +84,10 @@ class NativeConservativeLearner:
         """Take the steps of the multiplier and of the critics, and move the lagging ones."""
         config: Any = self._task.config
         generator, policy = self._task.parts["policy"].generator, self._policy.parameters
-        noise = standard_normal(batch.actions, generator).numpy()
+        if config.mode_targets:
+            noise = np.zeros(batch.actions.shape, np.float32)
+        else:
+            noise = standard_normal(batch.actions, generator).numpy()
         like, arrays = batch.actions.expand(config.n_random_actions, -1, -1), batch_arrays(batch)
         here, there = (standard_normal(like, generator).numpy() for _ in range(2))
         random = uniform(like, self._task.streams["random actions"]).numpy()

@@ -132,6 +132,10 @@ class CQLConfig(OfflineConfig):
         -1.0, unit="return", source=f"{KUMAR}, appendix F, has 5 or 10",
         help="value of the unweighted penalty that the multiplier aims at",
     )  # fmt: skip
+    mode_targets: bool = flag(
+        False, help="whether targets take the mode of π(s') rather than an action drawn from it",
+        source="takuseno/d3rlpy, which does",
+    )  # fmt: skip
     hidden: int = HIDDEN
     learning_rate: float = LEARNING_RATE
     actor_learning_rate: float = positive(

@@ -5,7 +5,7 @@ Each gradient step takes a minibatch (s, a, r, s') and
 
     ã ~ π(s);  step log α on  -log α · mean (log π(ã|s) + H)             entropy temperature
     step π on   mean α log π(ã|s) - min_i Q_i(s, ã)      (at first:  - log π(a|s) instead of - Q)
-    y = r + γ min_i Q'_i(s', a'),  a' ~ π(s')                             no entropy in the backup
+    y = r + γ min_i Q'_i(s', a'),  a' ~ π(s') or its mode                 no entropy in the backup
     P_i = mean log Σ_a exp Q_i(s, a) - Q_i(s, a_data)                     eq. 4, by sampling
     step Q on   Σ_i mean (Q_i(s, a) - y)² + α_c Σ_i (P_i - T)
     Q' ← Q' + τ (Q - Q')
@@ -253,7 +253,10 @@ class CQL(OfflineAlgorithm):
 
     @torch.no_grad()
     def _target(self, batch: TransitionBatch) -> Tensor:
-        next_actions, _ = self.policy.get_action_and_logprob(batch.next_obs)
+        if self.config.mode_targets:
+            next_actions = self.policy.deterministic(batch.next_obs)
+        else:
+            next_actions, _ = self.policy.get_action_and_logprob(batch.next_obs)
         next_values = self.target_critics(batch.next_obs, next_actions).amin(0)
         targets: Tensor = batch.rewards + batch.discounts * next_values
         return targets
