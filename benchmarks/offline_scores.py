@@ -165,11 +165,12 @@ def summarize() -> None:
     columns = ("env", "dataset", "algorithm", "rlox", "d3rlpy", "seeds")
     print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
     for (env_id, kind, algorithm), of_contenders in scores.items():
+        found = [of_contenders[contender] for contender in TRAINERS]
         cells = [
-            f"{np.mean(values):.0f} ± {np.std(values, ddof=min(len(values) - 1, 1)):.0f}"
-            for values in (of_contenders["rlox"], of_contenders["d3rlpy"])
+            f"{np.mean(values):.0f} ± {np.std(values, ddof=1):.0f}" if len(values) > 1 else "-"
+            for values in found
         ]
-        counts = ", ".join(str(len(values)) for values in of_contenders.values())
+        counts = ", ".join(str(len(values)) for values in found)
         print(f"| {env_id} | {kind} | {algorithm} | {' | '.join(cells)} | {counts} |")
 
 
