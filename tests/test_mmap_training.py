@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import rlox
+import rlox.testing
 import torch
 from rlox.errors import ConfigError
 from rlox_offpolicy.dqn import DQN
@@ -55,3 +56,8 @@ def test_bad_input_is_named(options: dict[str, Any], message: str) -> None:
     """The error names the option, what it needs and the remedy."""
     with pytest.raises(ConfigError, match=message):
         make(**{"buffer": "mmap", **options})
+
+
+def test_the_buffer_conforms() -> None:
+    """As those in memory do, but for several steps, states and priorities, which it has not."""
+    assert len(rlox.testing.check_buffer("mmap")) == 3

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -124,6 +125,93 @@ def test_damage_is_detected(tmp_path, place):
     assert path.exists()
 
 
+def zeroed(content, first, end):
+    """The content with zeros from one byte to another."""
+    return content[:first] + bytes(end - first) + content[end:]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[:4146],
+        lambda content: content[:8192],
+        lambda content: content[: 2 * 4096 + 80],
+        lambda content: zeroed(content, 4096, 8192),
+        lambda content: zeroed(content, 8192, 12288),
+        lambda content: zeroed(content, 4096, 12288),
+        lambda content: zeroed(content, 12288, len(content)),
+    ],
+)
+@pytest.mark.parametrize("n_flushes", [1, 2])
+def test_a_file_without_its_commits_is_damaged(tmp_path, damage, n_flushes):
+    """It is taken for no empty store, nor for that of the flush before."""
+    path = tmp_path / "cold"
+    with MmapReplayBuffer(4, 20, 3, 1, path, keep=True) as buffer:
+        for turn in range(n_flushes):
+            buffer.push_batch(*rows(3 * turn, 3))
+            buffer.flush()
+    content = path.read_bytes()
+    path.write_bytes(damaged := damage(content))
+    with pytest.raises(OSError, match="is damaged"):
+        MmapReplayBuffer(4, 20, 3, 1, path, keep=True)
+    assert path.read_bytes() == damaged
+
+
+def with_version(content, version):
+    """The content of a file whose header names another version."""
+    words = content[:8] + version.to_bytes(8, "little") + content[16:80]
+    return words + zlib.crc32(words).to_bytes(4, "little") + content[84:]
+
+
+def test_files_of_the_first_version_open(tmp_path):
+    """They had no commits before the first flush, and one before the second."""
+    sizes = (4, 20, 3, 1, tmp_path / "cold", True)
+    with MmapReplayBuffer(*sizes) as buffer:
+        buffer.push_batch(*rows(0, 30))
+    content = with_version(sizes[4].read_bytes(), 1)
+    sizes[4].write_bytes(content)
+    with MmapReplayBuffer(*sizes) as buffer:
+        assert numbers(buffer) == set(range(10, 30))
+    # the first flush of a file went to the second place
+    sizes[4].write_bytes(zeroed(content, 4096, 12288))
+    with MmapReplayBuffer(*sizes) as buffer:
+        assert len(buffer) == 0
+        buffer.push_batch(*rows(0, 3))
+    sizes[4].write_bytes(sizes[4].read_bytes()[:4096] + bytes(4096) + sizes[4].read_bytes()[8192:])
+    with MmapReplayBuffer(*sizes) as buffer:
+        assert numbers(buffer) == {0, 1, 2}
+    sizes[4].write_bytes(zeroed(content, 8192, 12288))
+    with pytest.raises(OSError, match="is damaged"):
+        MmapReplayBuffer(*sizes)
+
+
+def test_a_file_that_was_not_finished_is_made_anew(tmp_path):
+    """Its process was killed before the buffer could be used."""
+    sizes = (4, 20, 3, 1, tmp_path / "cold", True)
+    MmapReplayBuffer(*sizes).close()
+    content = with_version(sizes[4].read_bytes(), 0)
+    for end in (0, 84, 8192 + 68, len(content)):
+        sizes[4].write_bytes(content[:end])
+        with MmapReplayBuffer(*sizes) as buffer:
+            assert len(buffer) == 0
+            buffer.push_batch(*rows(0, 30))
+        with MmapReplayBuffer(*sizes) as buffer:
+            assert numbers(buffer) == set(range(10, 30))
+
+
+def test_a_store_that_was_never_flushed_goes_on_with_its_stream(tmp_path):
+    """As after a flush."""
+    sizes = (4, 20, 3, 1, tmp_path / "cold", True)
+    first = MmapReplayBuffer(*sizes, seed=1)
+    first.push_batch(*rows(0, 4))
+    expected = first.sample(9)
+    del first  # without closing it
+    again = MmapReplayBuffer(*sizes, seed=2)
+    assert len(again) == 0
+    again.push_batch(*rows(0, 4))
+    np.testing.assert_array_equal(again.sample(9)["rewards"], expected["rewards"])
+
+
 def test_damage_under_an_open_buffer_is_detected(tmp_path):
     """Whoever reads it is told; a cut file ends no process."""
     path = tmp_path / "cold"
@@ -206,7 +294,8 @@ def test_a_closed_buffer_says_so(tmp_path):
     buffer.push_batch(*rows(0, 4))
     buffer.close()
     buffer.close()
-    for call in (lambda: buffer.push_batch(*rows(0, 1)), lambda: buffer.sample(1), buffer.flush):
+    push, sample = (lambda: buffer.push_batch(*rows(0, 1))), (lambda: buffer.sample(1))
+    for call in (push, sample, buffer.flush, buffer.__enter__):
         with pytest.raises(RuntimeError, match="the buffer is closed"):
             call()
 
@@ -328,6 +417,36 @@ def test_a_child_deletes_no_file_of_its_parent(tmp_path):
     """Forked, it has a copy of the buffer."""
     subprocess.run([sys.executable, "-c", FORKING, tmp_path / "cold"], check=True)
     assert not (tmp_path / "cold").exists()
+
+
+FORKED = """
+import os, sys
+from rlox_native import MmapReplayBuffer
+sizes = 2, 9, 3, 1, sys.argv[1], True
+buffer, (awake, wake) = MmapReplayBuffer(*sizes), os.pipe()
+if (child := os.fork()) == 0:
+    del buffer
+    os._exit(0)
+os.waitpid(child, 0)
+try:
+    MmapReplayBuffer(*sizes)
+except OSError as error:
+    assert "is in use by another buffer" in str(error)
+else:
+    sys.exit("the child let go of its parent's lock")
+if (child := os.fork()) == 0:
+    os.read(awake, 1)
+    os._exit(0)
+buffer.close()
+MmapReplayBuffer(*sizes).close()
+os.write(wake, b"x")
+os.waitpid(child, 0)
+"""
+
+
+def test_a_child_holds_no_lock(tmp_path):
+    """Its copy lets go of none, and keeps none that the parent lets go of."""
+    subprocess.run([sys.executable, "-c", FORKED, tmp_path / "cold"], check=True)
 
 
 def test_a_path_that_is_refused_stays(tmp_path):

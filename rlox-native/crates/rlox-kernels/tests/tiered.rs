@@ -105,6 +105,14 @@ fn damage_is_an_error() {
         let refused = matches!(open(), Err(KernelError::File { .. }));
         assert!(refused, "byte {place}");
     }
+    // Neither commit may be missing.
+    for (cut, zeroed) in [(4146, 0..0), (whole.len(), 4096..8192), (whole.len(), 8192..12288)] {
+        let mut damaged = whole.clone();
+        damaged[zeroed].fill(0);
+        damaged.truncate(cut);
+        std::fs::write(&path, damaged).unwrap();
+        assert!(matches!(open(), Err(KernelError::File { .. })), "cut at {cut}");
+    }
     std::fs::write(&path, whole).unwrap();
     assert_eq!(open().unwrap().len(), 9);
     std::fs::remove_file(path).unwrap();

@@ -153,8 +153,10 @@ impl MmapReplayBuffer {
         py.detach(|| lock(&self.buffer).close()).map_err(raise)
     }
 
-    fn __enter__(this: Py<Self>) -> Py<Self> {
-        this
+    fn __enter__<'py>(this: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        let buffer = this.get();
+        this.py().detach(|| lock(&buffer.buffer).check_open()).map_err(raise)?;
+        Ok(this.clone())
     }
 
     #[pyo3(signature = (*_exception))]

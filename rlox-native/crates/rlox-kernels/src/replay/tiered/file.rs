@@ -4,7 +4,8 @@
 //! a call, and not a signal that ends the process.
 //!
 //! A header names the layout. Two places for commits follow, written in turn, so that one is whole
-//! whenever the process ends. Then come the slots; transition number k lies in slot k mod `n_slots`,
+//! whenever the process ends. Both are written when the file is made: one that lacks a commit is
+//! damaged, not new. Then come the slots; transition number k lies in slot k mod `n_slots`,
 //! with its number and a checksum.
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -17,7 +18,11 @@ use crate::replay::layout::{Layout, Parts};
 use crate::replay::values::DType;
 
 const MAGIC: &[u8; 8] = b"rloxcold";
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
+/// The version of files that had no commits before they were flushed.
+const LATE_COMMITS: u64 = 1;
+/// In the place of the version until the first commits are durable: nothing has been stored yet.
+const UNFINISHED: u64 = 0;
 /// Words of the header: magic, version, and the layout.
 const HEADER: usize = 10;
 /// Words of a commit: generation, count, and the random stream.
@@ -53,12 +58,14 @@ pub(super) struct ColdFile {
 }
 
 impl ColdFile {
-    /// A new file, or with `keep` the one that is there.
+    /// A new file, which with `keep` begins with a commit of no transitions and `stream`; or with
+    /// `keep` the one that is there, and its newest commit.
     pub(super) fn open(
         path: &Path,
         layout: &Layout,
         n_slots: u64,
         keep: bool,
+        stream: [u64; 6],
     ) -> Result<(Self, Option<Commit>)> {
         let payload = Parts::new(layout)?.payload();
         // The working directory may be another one when the file is to be deleted.
@@ -87,22 +94,31 @@ impl ColdFile {
             let Some(found) = cold.read_words::<HEADER>(0)? else {
                 return wrong("exists and is no replay buffer's; choose another path");
             };
-            if found[1] != header[1] || found[2] != header[2] {
+            let known = [VERSION, LATE_COMMITS, UNFINISHED].contains(&found[1]);
+            if !known || found[2] != header[2] {
                 return wrong(
                     "was written with the other value of keep, or by another version; delete it, \
                      or choose another path",
                 );
             }
-            if keep {
-                if found != header {
+            if keep && found[1] != UNFINISHED {
+                if found[2..] != header[2..] {
                     return wrong("holds a buffer of other sizes or types than were asked for");
                 }
-                let commit = cold.last_commit()?;
+                let commit = cold.last_commit(found[1] == LATE_COMMITS)?;
                 return Ok((cold, commit));
             }
         }
         // What a buffer that was to leave nothing behind left behind is overwritten.
         cold.file.set_len(0).map_err(error("truncate"))?;
+        if keep {
+            let mut unfinished = header;
+            unfinished[1] = UNFINISHED;
+            cold.write_words(0, &unfinished)?;
+            for _ in 0..2 {
+                cold.commit(&Commit { count: 0, stream })?;
+            }
+        }
         cold.write_words(0, &header)?;
         cold.keep = keep;
         Ok((cold, None))
@@ -200,22 +216,28 @@ impl ColdFile {
         self.file.sync_data().map_err(|cause| self.error("write to", &cause))
     }
 
-    /// The newest commit; none where the process ended before the first.
-    fn last_commit(&mut self) -> Result<Option<Commit>> {
-        let mut newest = None;
-        for place in [BLOCK, 2 * BLOCK] {
+    /// The newest commit; none where the process ended before the first, and that came `late`.
+    fn last_commit(&mut self, late: bool) -> Result<Option<Commit>> {
+        let mut commits = [[0; COMMIT]; 2];
+        for (commit, place) in commits.iter_mut().zip([BLOCK, 2 * BLOCK]) {
             // A commit is less than a sector, which is written whole or not at all: what is neither
             // a commit nor untouched is damaged.
-            match self.read_words::<COMMIT>(place)? {
-                Some(words) => newest = newest.max(Some(words)),
-                None if self.is_untouched(place)? => {}
+            match self.read_words(place)? {
+                Some(words) => *commit = words,
+                None if late && self.is_untouched(place)? => {}
                 None => return Err(self.corrupt()),
             }
         }
-        Ok(newest.map(|[generation, count, stream @ ..]| {
-            self.generation = generation;
-            Commit { count, stream }
-        }))
+        let [generation, count, stream @ ..] = commits[0].max(commits[1]);
+        if generation == 0 {
+            return Ok(None);
+        }
+        // One follows the other: where they do not, what was written last is lost.
+        if commits[0][0].abs_diff(commits[1][0]) != 1 {
+            return Err(self.corrupt());
+        }
+        self.generation = generation;
+        Ok(Some(Commit { count, stream }))
     }
 
     /// Whether nothing has been written at a place of a commit.
@@ -256,11 +278,15 @@ impl ColdFile {
 
 impl Drop for ColdFile {
     fn drop(&mut self) {
-        let ours = self.process == std::process::id() && lies_at(&self.file, &self.path);
-        if !self.keep && ours {
-            // Where it is gone already there is nothing left to do.
+        if self.process != std::process::id() {
+            return;
+        }
+        // Where either cannot be done there is nothing left to do.
+        if !self.keep && lies_at(&self.file, &self.path) {
             let _ = std::fs::remove_file(&self.path);
         }
+        // Children of the process would hold the lock on.
+        let _ = self.file.unlock();
     }
 }
 

@@ -77,7 +77,7 @@ impl TieredReplay {
             return Err(KernelError::Range { name: "total_capacity", low: 1.0, high, value });
         }
         let n_slots = layout.capacity as u64 + slack;
-        let (cold, commit) = ColdFile::open(path, &layout, n_slots, keep)?;
+        let (cold, commit) = ColdFile::open(path, &layout, n_slots, keep, stream.to_words())?;
         let mut buffer = Self {
             hot: ring,
             cold: Some(cold),
@@ -139,6 +139,14 @@ impl TieredReplay {
     #[must_use]
     pub fn has_all_next_obs(&self) -> bool {
         self.without_next.is_empty()
+    }
+
+    /// Checks that the buffer is open.
+    ///
+    /// # Errors
+    /// [`StateError::Closed`].
+    pub fn check_open(&self) -> Result<()> {
+        if self.cold.is_some() { Ok(()) } else { Err(StateError::Closed.into()) }
     }
 
     /// Stores transitions, each in the place of the oldest where the buffer is full.
