@@ -265,7 +265,7 @@ def time_major(**changes):
             single,
             {"dones": [None] * 4},
             TypeError,
-            "^dones must hold real numbers, got dtype object",
+            "^dones must hold real numbers that fit 64 bits, got dtype object",
         ),
         (single, {"rewards": [10**400] * 4}, TypeError, "^rewards must hold real numbers"),
         (single, {"last_value": "a"}, TypeError, "last_value"),

@@ -74,7 +74,7 @@ def test_scale_of_the_batch_and_none():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        (([1.0, 2.0, 3.0], 2), {}, "rewards must have length 2 like whole groups"),
+        (([1.0, 2.0, 3.0], 2), {}, "rewards must hold whole groups of group_size = 2, got 3"),
         (([1.0, 2.0], 0), {}, "group_size must be at least 1"),
         (([1.0, 2.0], 2), {"ddof": 2}, r"ddof must lie in \[0, 1\], got 2"),
         (([1.0, 2.0], 2), {"eps": -1.0}, "eps must lie in"),
@@ -141,7 +141,7 @@ def test_wrong_log_probs_are_refused():
     """Lengths that differ, an incomplete sequence, and what is no number."""
     with pytest.raises(ValueError, match="log_q must have length 2 like log_p, got 1"):
         compute_token_kl([0.0, 0.0], [0.0])
-    with pytest.raises(ValueError, match="log_p must have length 2 like whole sequences"):
+    with pytest.raises(ValueError, match="log_p must hold whole sequences of seq_len = 2, got 3"):
         compute_batch_token_kl([0.0] * 3, [0.0] * 3, 2)
     with pytest.raises(TypeError, match="log_p must hold real numbers"):
         compute_token_kl(["a"], [0.0])

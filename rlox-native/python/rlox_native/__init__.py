@@ -76,4 +76,23 @@ refuse_copies(
     ReplayBuffer,
     RunningMeanStd,
     VecEnv,
+    instead="give its state() to the set_state() of another one that was made with the same "
+    "arguments",
+)
+refuse_copies(
+    ActorCriticLearner,
+    ContinuousLearner,
+    ImplicitLearner,
+    QLearner,
+    instead="make another one with the same arguments: the parameters are arrays of yours, which "
+    "can be copied",
+)
+refuse_copies(
+    CartPole,
+    instead="make another one, or a VecEnv of one env, whose state() a second one can be given",
+)
+refuse_copies(PackedSequences, instead="copy its arrays, such as packed and masks")
+refuse_copies(
+    MmapReplayBuffer,
+    instead="close one made with keep=True and copy its file, over which another one can be made",
 )

@@ -910,9 +910,9 @@ class MmapReplayBuffer:
         self,
         obs: ArrayLike,
         action: ArrayLike,
-        reward: SupportsFloat,
-        terminated: SupportsFloat,
-        truncated: SupportsFloat,
+        reward: SupportsFloat | Sequence[SupportsFloat],
+        terminated: SupportsFloat | Sequence[SupportsFloat],
+        truncated: SupportsFloat | Sequence[SupportsFloat],
         next_obs: ArrayLike | None = None,
     ) -> None:
         """Store one transition, as :meth:`ReplayBuffer.push` does.
@@ -1001,7 +1001,13 @@ class MmapReplayBuffer:
             OSError: as :meth:`flush`; the buffer stays open.
         """
 
-    def __enter__(self) -> MmapReplayBuffer: ...
+    def __enter__(self) -> MmapReplayBuffer:
+        """Return the buffer.
+
+        Raises:
+            RuntimeError: it is closed.
+        """
+
     def __exit__(self, *_exception: object) -> None: ...
 
 @final
@@ -1240,6 +1246,10 @@ class ReplayBuffer:
         """How many steps of its env a drawn transition spans."""
 
     @property
+    def gamma(self) -> float:
+        """The discount of the rewards within those steps, and of the value after them."""
+
+    @property
     def nbytes(self) -> int:
         """Bytes of memory that the buffer takes when it is full."""
 
@@ -1250,9 +1260,9 @@ class ReplayBuffer:
         self,
         obs: ArrayLike,
         action: ArrayLike,
-        reward: SupportsFloat,
-        terminated: SupportsFloat,
-        truncated: SupportsFloat,
+        reward: SupportsFloat | Sequence[SupportsFloat],
+        terminated: SupportsFloat | Sequence[SupportsFloat],
+        truncated: SupportsFloat | Sequence[SupportsFloat],
         next_obs: ArrayLike | None = None,
     ) -> None:
         """Store one transition, in the place of the oldest where the buffer is full.
@@ -1260,7 +1270,8 @@ class ReplayBuffer:
         Args:
             obs: shape ``obs_dim``; real numbers of any type. A number stands for an array of one.
             action: shape ``act_dim``, likewise.
-            reward: stored as float32.
+            reward: stored as float32; a list or an array of one number will do, as for the next
+                two.
             terminated: whether the task ended; any number but zero is true.
             truncated: whether the episode was cut.
             next_obs: what the step led to, never the first observation of another episode. Where it
@@ -1476,6 +1487,10 @@ class PrioritizedReplayBuffer:
         """How many steps of its env a drawn transition spans."""
 
     @property
+    def gamma(self) -> float:
+        """The discount of the rewards within those steps, and of the value after them."""
+
+    @property
     def nbytes(self) -> int:
         """Bytes of memory that the buffer takes when it is full."""
 
@@ -1486,9 +1501,9 @@ class PrioritizedReplayBuffer:
         self,
         obs: ArrayLike,
         action: ArrayLike,
-        reward: SupportsFloat,
-        terminated: SupportsFloat,
-        truncated: SupportsFloat,
+        reward: SupportsFloat | Sequence[SupportsFloat],
+        terminated: SupportsFloat | Sequence[SupportsFloat],
+        truncated: SupportsFloat | Sequence[SupportsFloat],
         next_obs: ArrayLike | None = None,
         priority: SupportsFloat | None = None,
     ) -> None:
@@ -1741,9 +1756,9 @@ class HerReplayBuffer:
         self,
         obs: ArrayLike,
         action: ArrayLike,
-        reward: SupportsFloat,
-        terminated: SupportsFloat,
-        truncated: SupportsFloat,
+        reward: SupportsFloat | Sequence[SupportsFloat],
+        terminated: SupportsFloat | Sequence[SupportsFloat],
+        truncated: SupportsFloat | Sequence[SupportsFloat],
         next_obs: ArrayLike,
     ) -> None:
         """Store one transition, as :meth:`ReplayBuffer.push` does; ``next_obs`` is needed."""
@@ -1858,12 +1873,12 @@ class QLearner:
         Args:
             learnt: ``parameters``, ``first_moments`` and ``second_moments``, shape ``(P,)`` each,
                 of the learner's dtype, contiguous, changed; ``step``, the gradient steps taken
-                before; ``betas``, ``eps`` and ``max_grad_norm``, the bound of the gradient's
-                Euclidean norm or ``None``.
+                before, at most 2**53; ``betas``, in [0, 1), ``eps`` and ``max_grad_norm``, the
+                bound of the gradient's Euclidean norm or ``None``, none of them negative.
             target: parameters of the lagging network, shape ``(P,)``.
-            batch: ``obs`` and ``next_obs``, shape ``(B, obs_dim)``; ``actions``, integers of shape
-                ``(B, 1)``; ``rewards`` and ``discounts``, shape ``(B,)``; ``weights`` of the rows'
-                losses, likewise or ``None``.
+            batch: ``obs`` and ``next_obs``, shape ``(B, obs_dim)``; ``actions``, whole numbers of
+                any dtype, shape ``(B, 1)``; ``rewards`` and ``discounts``, shape ``(B,)``;
+                ``weights`` of the rows' losses, likewise or ``None``.
             learning_rate: step size.
             double: the learning network chooses the action that the lagging one judges.
             huber: the loss of TD errors is linear beyond 1, else squared.
@@ -1872,10 +1887,10 @@ class QLearner:
             The loss, the mean value of the batch's actions, and the TD errors, shape ``(B,)``.
 
         Raises:
-            ValueError: a shape does not fit, an action does not exist, or an array cannot be
-                written to; nothing has changed.
-            TypeError: an array has another dtype.
-            KeyError: an entry is missing.
+            ValueError: an entry is missing, a shape does not fit, a number is out of range, an
+                action is a fraction or does not exist, or an array cannot be written to; nothing
+                has changed.
+            TypeError: an array has another dtype, or a number another type.
         """
 
     def gradients(self) -> NDArray[Any]:
@@ -1899,7 +1914,8 @@ class ContinuousLearner:
         dtype: ``"float32"`` or ``"float64"``, of parameters, moments and arithmetic.
 
     Raises:
-        ValueError: a size lies outside [1, 16384], or ``dtype`` is another.
+        ValueError: a size lies outside [1, 16384], ``dtype`` is another, or ``log_std_bounds`` are
+            not two finite numbers, the smaller first.
 
     Example:
         >>> learner = ContinuousLearner(3, 1, [64, 64], 2)
@@ -1956,10 +1972,10 @@ class ContinuousLearner:
             The loss, the mean value of the batch's actions, and the TD errors, shape ``(K, B)``.
 
         Raises:
-            ValueError: a shape does not fit, an array cannot be written to, or a penalty is to
-                count and there has been none; nothing has changed.
-            TypeError: an array has another dtype.
-            KeyError: an entry is missing.
+            ValueError: an entry is missing, a shape does not fit, a number is out of range, an
+                array cannot be written to, or a penalty is to count and there has been none;
+                nothing has changed.
+            TypeError: an array has another dtype, or a number another type.
         """
 
     def step_policy(
@@ -1994,9 +2010,9 @@ class ContinuousLearner:
             The loss, and the mean of -log π(a|s), 0 for a deterministic policy.
 
         Raises:
-            ValueError: a shape does not fit, or an array cannot be written to; nothing has changed.
-            TypeError: an array has another dtype.
-            KeyError: an entry is missing.
+            ValueError: an entry is missing, a shape does not fit, a number is out of range, or an
+                array cannot be written to; nothing has changed.
+            TypeError: an array has another dtype, or a number another type.
         """
 
     def penalize(
@@ -2023,9 +2039,8 @@ class ContinuousLearner:
             there: that of its actions at s', likewise.
 
         Raises:
-            ValueError: a shape does not fit; nothing has changed.
+            ValueError: an entry is missing, or a shape does not fit; nothing has changed.
             TypeError: an array has another dtype.
-            KeyError: an entry is missing.
         """
 
     def entropy(self, policy: ArrayLike, obs: ArrayLike, noise: ArrayLike) -> float:
@@ -2062,7 +2077,8 @@ class ImplicitLearner:
         dtype: ``"float32"`` or ``"float64"``, of parameters, moments and arithmetic.
 
     Raises:
-        ValueError: a size lies outside [1, 16384], or ``dtype`` is another.
+        ValueError: a size lies outside [1, 16384], ``dtype`` is another, or ``log_std_bounds`` are
+            not two finite numbers, the smaller first.
 
     Example:
         >>> learner = ImplicitLearner(3, 1, [64, 64], 2, log_std_bounds=(-5.0, 2.0))
@@ -2121,10 +2137,9 @@ class ImplicitLearner:
             batch's actions, and the mean weight of their log-likelihoods.
 
         Raises:
-            ValueError: a shape does not fit, a constant is out of range, or an array cannot be
-                written to; nothing has changed.
-            TypeError: an array has another dtype.
-            KeyError: an entry is missing.
+            ValueError: an entry is missing, a shape does not fit, a number is out of range, or an
+                array cannot be written to; nothing has changed.
+            TypeError: an array has another dtype, or a number another type.
         """
 
     def gradients(self) -> list[NDArray[Any]]:
@@ -2210,39 +2225,41 @@ class ActorCriticLearner:
             parameters: shape ``(P,)``, of the learner's dtype, contiguous; changed.
             second_moments: running mean of squared gradients, likewise.
             obs: shape ``(R, obs_dim)``.
-            actions: shape ``(R,)`` integers, or ``(R, act_dim)``.
+            actions: shape ``(R,)``, whole numbers of any dtype, or ``(R, act_dim)``.
             log_probs: log π_old(a|s), shape ``(R,)``.
             values: value estimates of the policy that acted, shape ``(R,)``.
             advantages: A, shape ``(R,)``.
             returns: the value function's targets, shape ``(R,)``.
             order: rows in the order in which each epoch visits them, shape ``(n_epochs, n_rows)``.
             batch_size: rows of a minibatch; the last of an epoch has the remainder.
-            learning_rate: step size.
+            learning_rate: step size; neither it nor one of the numbers that follow is negative.
             max_grad_norm: bound of the gradient's Euclidean norm; ``None``: not bounded.
             vf_coef: weight of the value loss.
             ent_coef: weight of the entropy bonus, 1/nats.
             normalize_advantages: whether to standardise them over each minibatch.
-            step: gradient steps taken before.
+            step: gradient steps taken before, at most 2**53.
             first_moments: running mean of gradients, for Adam; as ``second_moments``.
-            betas: Adam's decays of the first and the second moment.
-            alpha: RMSprop's decay of the second moment; give it or ``betas``.
+            betas: Adam's decays of the first and the second moment, in [0, 1).
+            alpha: RMSprop's decay of the second moment, in [0, 1]; give it or ``betas``.
             eps: added to the root of the second moment.
             clip_eps: PPO's clip range ε.
-            dual_clip: bound of PPO's objective at negative advantages.
+            dual_clip: bound of PPO's objective at negative advantages, at least 1.
             vf_clip_eps: range of PPO's value clip.
             target_kl: ends the update before the step of a minibatch whose approximate KL passes
                 1.5 times this.
             action_masks: which of a categorical policy's actions were possible, shape
-                ``(R, n_actions)``; ``None``: all always.
+                ``(R, n_actions)``, at least one in each row; ``None``: all always.
 
         Returns:
             Policy loss, value loss, entropy, approximate KL and clip fraction, means over the
             minibatches; and the number of gradient steps taken.
 
         Raises:
-            ValueError: a shape does not fit, a row or an action does not exist, or an array cannot
-                be written to; nothing has changed.
-            TypeError: an array has another dtype, or not exactly one optimiser is given.
+            ValueError: a shape does not fit, a number is out of range, a row or an action is a
+                fraction or does not exist, a mask leaves no action, or an array cannot be written
+                to; nothing has changed.
+            TypeError: an array has another dtype, a number another type, or not exactly one
+                optimiser is given.
         """
 
     def collect(

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from rlox.errors import BackendError
 from rlox.networks import DeterministicPolicy, SquashedGaussianPolicy, TwinQNetwork
-from rlox.nn import flatten_parameters, standard_normal
+from rlox.nn import EnsembleMLP, flatten_parameters, standard_normal
 from torch import nn
 
 from rlox_native._native import ContinuousLearner
@@ -16,6 +16,7 @@ from rlox_native.optimizers import Adam
 from rlox_native.perceptrons import (
     batch_arrays,
     dtype_of,
+    make_rust_learner,
     report_errors,
     report_terms,
     require_types,
@@ -158,6 +159,7 @@ def actor_critic_learner(parts: Any, kind: type[nn.Module]) -> ContinuousLearner
     """
     policy, critic = parts["policy"], parts["critic"]
     require_types((policy, kind), (critic, TwinQNetwork))
+    require_types((critic.net, EnsembleMLP))
     obs_dim, *hidden, outputs = sizes_of(policy.net)
     squashed = kind is SquashedGaussianPolicy
     act_dim = outputs // 2 if squashed else outputs
@@ -170,7 +172,8 @@ def actor_critic_learner(parts: Any, kind: type[nn.Module]) -> ContinuousLearner
     dtypes = [dtype_of(policy), dtype_of(critic)]
     if dtypes[0] != dtypes[1]:
         raise BackendError(f"the policy is {dtypes[0]} and the critics are {dtypes[1]}")
-    return ContinuousLearner(
+    return make_rust_learner(
+        ContinuousLearner,
         obs_dim,
         act_dim,
         hidden,

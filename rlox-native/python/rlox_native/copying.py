@@ -6,15 +6,17 @@ from typing import Any, NoReturn
 __all__ = ["refuse_copies"]
 
 
-def refuse_copies(*classes: type[Any]) -> None:
-    """Have ``copy`` and ``pickle`` of classes with a state say what to do instead."""
+def refuse_copies(*classes: type[Any], instead: str) -> None:
+    """Have ``copy`` and ``pickle`` of classes say what to do instead.
+
+    Args:
+        classes: of the objects.
+        instead: the end of the message.
+    """
+
+    def refuse(instance: object) -> NoReturn:
+        name = type(instance).__name__
+        raise TypeError(f"a {name} cannot be copied or pickled; {instead}")
+
     for cls in classes:
-        copyreg.pickle(cls, _refuse)
-
-
-def _refuse(instance: object) -> NoReturn:
-    name = type(instance).__name__
-    raise TypeError(
-        f"a {name} cannot be copied or pickled; give its state() to the set_state() of another one "
-        "that was made with the same arguments"
-    )
+        copyreg.pickle(cls, refuse)

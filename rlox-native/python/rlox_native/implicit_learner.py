@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 from rlox.errors import BackendError
 from rlox.networks import GaussianPolicy, TwinQNetwork, ValueNetwork
-from rlox.nn import flatten_parameters
+from rlox.nn import EnsembleMLP, flatten_parameters
 
 from rlox_native._native import ImplicitLearner
 from rlox_native.optimizers import Adam
 from rlox_native.perceptrons import (
     batch_arrays,
     dtype_of,
+    make_rust_learner,
     report_terms,
     require_types,
     sizes_of,
@@ -78,11 +79,13 @@ class NativeImplicitLearner:
 def _implicit_learner(parts: Any) -> ImplicitLearner:
     value, policy, critic = (parts[name] for name in NETWORKS)
     require_types((value, ValueNetwork), (policy, GaussianPolicy), (critic, TwinQNetwork))
+    require_types((critic.net, EnsembleMLP))
     obs_dim, *hidden, act_dim = sizes_of(policy.net)
     of_critic = [weight.shape[1] for weight in critic.net.weights]
     if sizes_of(value.net)[:-1] != [obs_dim, *hidden] or of_critic != [obs_dim + act_dim, *hidden]:
         raise BackendError("it learns networks of the same widths")
-    return ImplicitLearner(
+    return make_rust_learner(
+        ImplicitLearner,
         obs_dim,
         act_dim,
         hidden,

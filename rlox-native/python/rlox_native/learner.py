@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 from rlox.errors import BackendError
+from rlox.nn import TanhMLP
 from rlox.policies import ContinuousPolicy, DiscretePolicy
 
 from rlox_native._native import ActorCriticLearner
 from rlox_native.acting import NativeActor, can_act
 from rlox_native.optimizers import DTYPES, step_rule
+from rlox_native.perceptrons import make_rust_learner, require_plain, sizes_of
 from rlox_native.rollouts import NativeRollouts
 
 if TYPE_CHECKING:
@@ -159,18 +161,21 @@ def _make_learner(task: LearningTask) -> ActorCriticLearner:
     policy, parameters = task.agent.policy, task.agent.optimizer.parameters
     if type(policy) not in (DiscretePolicy, ContinuousPolicy):
         raise BackendError(f"it learns the default MLP policies, not a {type(policy).__name__}")
+    require_plain(policy)
+    sizes = sizes_of(policy.actor, TanhMLP)
+    if sizes_of(policy.critic, TanhMLP) != [*sizes[:-1], 1]:
+        raise BackendError("it learns policies and value functions of the same widths")
+    if [name for name, _ in policy.named_children()] != ["actor", "critic"]:
+        raise BackendError("it learns policies of an actor, then a critic, and nothing else")
     if parameters.dtype not in DTYPES:
         raise BackendError(f"it computes in float32 and float64, not {parameters.dtype}")
-    first, *others = policy.actor.layers
+    obs_dim, *hidden, outputs = sizes
     head = "n_actions" if type(policy) is DiscretePolicy else "act_dim"
-    learner = ActorCriticLearner(
-        first.in_features,
-        [layer.in_features for layer in others],
-        **{head: policy.actor.layers[-1].out_features},
-        dtype=DTYPES[parameters.dtype],
+    learner = make_rust_learner(
+        ActorCriticLearner, obs_dim, hidden, **{head: outputs}, dtype=DTYPES[parameters.dtype]
     )
     if learner.n_parameters != len(parameters):
-        raise BackendError("it learns all of a policy's parameters, and some are frozen or added")
+        raise BackendError("it learns a policy's parameters; some are added, shared or missing")
     return learner
 
 

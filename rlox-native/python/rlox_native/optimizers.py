@@ -47,7 +47,9 @@ class Adam:
 
     def __init__(self, optimizer: FlatOptimizer, n_parameters: int) -> None:
         if len(optimizer.parameters) != n_parameters:
-            raise BackendError("it learns all of a network's parameters; some are frozen or added")
+            raise BackendError(
+                "it learns a network's parameters; some are added, shared or missing"
+            )
         rule = step_rule(optimizer)
         if "betas" not in rule:
             raise BackendError("its optimiser of networks with a replay buffer is Adam")

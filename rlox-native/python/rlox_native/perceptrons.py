@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy.typing as npt
 import torch
 from rlox.errors import BackendError
-from rlox.nn import ReluMLP
+from rlox.nn import ReluMLP, TanhMLP
 from torch import nn
 
 from rlox_native.optimizers import DTYPES
@@ -19,11 +20,22 @@ if TYPE_CHECKING:
 __all__ = [
     "batch_arrays",
     "dtype_of",
+    "make_rust_learner",
     "report_errors",
     "report_terms",
+    "require_plain",
     "require_types",
     "sizes_of",
 ]
+
+LearnerT = TypeVar("LearnerT")
+
+ACTIVATIONS: dict[type[nn.Module], str] = {ReluMLP: "ReLU", TanhMLP: "tanh"}
+"""Of the perceptrons that the Rust learners compute."""
+
+HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+PARAMETER_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+"""Where torch keeps what it calls besides a module's or a parameter's own computation."""
 
 
 def report_errors(task: ReplayTask, errors: npt.NDArray[Any]) -> None:
@@ -50,21 +62,60 @@ def batch_arrays(batch: TransitionBatch) -> dict[str, Any]:
 
 
 def require_types(*expected: tuple[nn.Module, type[nn.Module]]) -> None:
-    """Check that networks are of the classes whose computations there are in Rust.
+    """Check that networks are of the classes whose computations there are in Rust, unmodified.
 
     Raises:
-        BackendError: one is of another class, which may compute anything.
+        BackendError: one is of another class, which may compute anything, or is modified.
     """
     for network, kind in expected:
         if type(network) is not kind:
             name = type(network).__name__
             raise BackendError(f"it learns the default networks, not a {name}")
+        require_plain(network)
 
 
-def sizes_of(mlp: Any) -> list[int]:
-    """Return the sizes of a perceptron's layers, inputs first."""
-    if type(mlp) is not ReluMLP or any(type(layer) is not nn.Linear for layer in mlp.layers):
-        raise BackendError("it learns perceptrons of plain linear layers with ReLU")
+def require_plain(network: nn.Module) -> None:
+    """Check that a network computes and learns what its classes and parameters say, no more.
+
+    Raises:
+        BackendError: a module or a parameter has hooks, a module has a method of its own, or a
+            parameter is frozen.
+    """
+    for name, module in network.named_modules():
+        where = f"'{name}'" if name else f"the {type(network).__name__}"
+        if any(getattr(module, hooks) for hooks in HOOKS):
+            raise BackendError(f"it knows nothing of hooks, which {where} has")
+        methods = [own for own in vars(module) if callable(getattr(type(module), own, None))]
+        if methods:
+            raise BackendError(f"it learns the default networks, {where} has its own {methods[0]}")
+    for name, parameter in network.named_parameters():
+        if not parameter.requires_grad:
+            raise BackendError(f"it learns all of a network's parameters, '{name}' is frozen")
+        if any(getattr(parameter, hooks, None) for hooks in PARAMETER_HOOKS):
+            raise BackendError(f"it knows nothing of hooks, which '{name}' has")
+
+
+def make_rust_learner(kind: Callable[..., LearnerT], *sizes: Any, **options: Any) -> LearnerT:
+    """Return a learner of a class in Rust.
+
+    Raises:
+        BackendError: it does not take networks of such sizes.
+    """
+    try:
+        return kind(*sizes, **options)
+    except ValueError as error:
+        raise BackendError(str(error)) from None
+
+
+def sizes_of(mlp: Any, kind: type[nn.Module] = ReluMLP) -> list[int]:
+    """Return the sizes of the layers of a perceptron of class ``kind``, inputs first.
+
+    Raises:
+        BackendError: it is of another class, or of layers that are not plain ones.
+    """
+    found = type(mlp)
+    if found is not kind or any(type(layer) is not nn.Linear for layer in mlp.layers):
+        raise BackendError(f"it learns perceptrons of plain linear layers with {ACTIVATIONS[kind]}")
     shapes: Any = [layer.weight.shape for layer in mlp.layers]
     return [shapes[0][1], *(n_out for n_out, _ in shapes)]
 

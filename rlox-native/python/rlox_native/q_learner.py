@@ -12,7 +12,15 @@ from torch import nn
 
 from rlox_native._native import QLearner
 from rlox_native.optimizers import Adam
-from rlox_native.perceptrons import batch_arrays, dtype_of, report_errors, report_terms, sizes_of
+from rlox_native.perceptrons import (
+    batch_arrays,
+    dtype_of,
+    make_rust_learner,
+    report_errors,
+    report_terms,
+    require_plain,
+    sizes_of,
+)
 
 if TYPE_CHECKING:
     from rlox.batch import TransitionBatch
@@ -60,6 +68,7 @@ class NativeQLearner:
 def _q_learner(network: nn.Module, n_actions: int) -> QLearner:
     if getattr(network, "n_atoms", None) is not None:
         raise BackendError("it learns values, not the distributions of returns")
+    require_plain(network)
     if type(network) is DuelingQNetwork:
         sizes = [sizes_of(part) for part in (network.shared, network.value, network.advantage)]
         hidden = sizes[0][-1]
@@ -72,7 +81,8 @@ def _q_learner(network: nn.Module, n_actions: int) -> QLearner:
     if sizes != expected:
         raise BackendError(f"it learns networks of layers {expected}, not {sizes}")
     dueling, widths = len(sizes) > 1, sizes[0]
-    return QLearner(
+    return make_rust_learner(
+        QLearner,
         widths[0],
         widths[1:] if dueling else widths[1:-1],
         n_actions,

@@ -5,6 +5,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rlox_kernels::learner::{
     ActionRows, ActorCritic, Batch, Head, Learner, Loss, Moments, Objective, Optimizer, Plan,
+    StepRule,
 };
 use rlox_kernels::rng::Pcg64;
 
@@ -46,9 +47,11 @@ fn update(criterion: &mut Criterion) {
                 ent_coef: 0.01,
                 normalize_advantages: true,
             },
-            optimizer: Optimizer::Adam { betas: [0.9, 0.999], eps: 1e-5 },
-            learning_rate: 1e-9,
-            max_grad_norm: Some(0.5),
+            rule: StepRule {
+                optimizer: Optimizer::Adam { betas: [0.9, 0.999], eps: 1e-5 },
+                learning_rate: 1e-9,
+                max_grad_norm: Some(0.5),
+            },
             target_kl: None,
         };
         let mut learner = Learner::new(shape);

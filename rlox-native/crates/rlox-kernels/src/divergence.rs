@@ -9,7 +9,7 @@
 //!
 //! Source: Schulman, "Approximating KL Divergence", 2020, <http://joschu.net/blog/kl-approx.html>.
 
-use crate::error::{KernelError, Result, check_len};
+use crate::error::{KernelError, Result, check_len, check_parts};
 use crate::number::Float;
 
 /// `Σ exp(log_p) (log_p - log_q)`; a token of probability 0 under p adds 0.
@@ -34,7 +34,8 @@ pub fn token_kl_schulman<F: Float>(log_p: &[F], log_q: &[F]) -> Result<f64> {
 /// [`token_kl`] of sequences of `seq_len` tokens each, one after the other, into one number each.
 ///
 /// # Errors
-/// [`KernelError::Shape`] where a length does not fit, [`KernelError::Range`] for a `seq_len` of 0.
+/// [`KernelError::Parts`] and [`KernelError::Shape`] where a length does not fit,
+/// [`KernelError::Range`] for a `seq_len` of 0.
 pub fn batch_token_kl<F: Float>(
     log_p: &[F],
     log_q: &[F],
@@ -47,7 +48,8 @@ pub fn batch_token_kl<F: Float>(
 /// [`token_kl_schulman`] of sequences, as [`batch_token_kl`] has them.
 ///
 /// # Errors
-/// [`KernelError::Shape`] where a length does not fit, [`KernelError::Range`] for a `seq_len` of 0.
+/// [`KernelError::Parts`] and [`KernelError::Shape`] where a length does not fit,
+/// [`KernelError::Range`] for a `seq_len` of 0.
 pub fn batch_token_kl_schulman<F: Float>(
     log_p: &[F],
     log_q: &[F],
@@ -59,7 +61,9 @@ pub fn batch_token_kl_schulman<F: Float>(
 
 fn sum<F: Float>(log_p: &[F], log_q: &[F], term: impl Fn(f64, f64) -> f64) -> Result<f64> {
     check_len("log_q", log_q.len(), "log_p", log_p.len())?;
-    Ok(log_p.iter().zip(log_q).map(|(p, q)| term(p.to_f64(), q.to_f64())).sum())
+    let terms = log_p.iter().zip(log_q).map(|(p, q)| term(p.to_f64(), q.to_f64()));
+    // From 0 on: the sum of no floats is -0.0.
+    Ok(terms.fold(0.0, |sum, term| sum + term))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "only for the message")]
@@ -75,7 +79,7 @@ fn per_sequence<F: Float>(
         return Err(KernelError::Range { name: "seq_len", low, high, value: 0.0 });
     }
     let len = log_p.len();
-    check_len("log_p", len, "whole sequences of seq_len", len - len % seq_len)?;
+    check_parts("log_p", len, "sequences", "seq_len", seq_len)?;
     check_len("log_q", log_q.len(), "log_p", len)?;
     check_len("kl", kl.len(), "the sequences", len / seq_len)?;
     let sequences = log_p.chunks_exact(seq_len).zip(log_q.chunks_exact(seq_len));

@@ -26,6 +26,20 @@ pub enum KernelError {
         /// The shape it has.
         got: Vec<usize>,
     },
+    /// An array is no whole number of parts.
+    #[error("{name} must hold whole {parts} of {size_name} = {size}, got {got} numbers")]
+    Parts {
+        /// The argument that is wrong.
+        name: &'static str,
+        /// What the parts are called.
+        parts: &'static str,
+        /// The argument that sets their size.
+        size_name: &'static str,
+        /// Its value.
+        size: usize,
+        /// How many numbers the argument has.
+        got: usize,
+    },
     /// A number lies outside its closed range.
     #[error("{name} must lie in [{}, {}], got {}", Number(*low), Number(*high), Number(*value))]
     Range {
@@ -37,6 +51,32 @@ pub enum KernelError {
         high: f64,
         /// The value it has.
         value: f64,
+    },
+    /// A number lies outside its range, to which the upper bound does not belong.
+    #[error("{name} must lie in [{}, {}), got {}", Number(*low), Number(*bound), Number(*value))]
+    Below {
+        /// The argument that is wrong.
+        name: &'static str,
+        /// The smallest allowed value.
+        low: f64,
+        /// What it must stay below.
+        bound: f64,
+        /// The value it has.
+        value: f64,
+    },
+    /// Two bounds are no interval.
+    #[error(
+        "{name} must be finite and the first at most the second, got ({}, {})",
+        Number(*low),
+        Number(*high)
+    )]
+    Bounds {
+        /// The argument that is wrong.
+        name: &'static str,
+        /// Its first number.
+        low: f64,
+        /// Its second number.
+        high: f64,
     },
     /// A number must be finite and is not.
     #[error("{name} must be finite, got a non-finite value at index {index}")]
@@ -70,7 +110,7 @@ pub enum KernelError {
         /// Where in the argument the first such index is.
         place: usize,
         /// The index.
-        value: u64,
+        value: i128,
         /// How many places there are.
         len: usize,
     },
@@ -252,6 +292,20 @@ pub(crate) fn check_len(
     Err(KernelError::Shape { name, expected: vec![expected], like, got: vec![got] })
 }
 
+/// Checks that `got` numbers are whole `parts` of `size` each, which is not 0.
+pub(crate) fn check_parts(
+    name: &'static str,
+    got: usize,
+    parts: &'static str,
+    size_name: &'static str,
+    size: usize,
+) -> Result<()> {
+    if got.is_multiple_of(size) {
+        return Ok(());
+    }
+    Err(KernelError::Parts { name, parts, size_name, size, got })
+}
+
 /// Checks that `value` is a number in `[low, high]`.
 pub(crate) fn check_range(name: &'static str, value: f64, low: f64, high: f64) -> Result<()> {
     // Written so that NaN, which compares false with everything, is refused.
@@ -259,6 +313,11 @@ pub(crate) fn check_range(name: &'static str, value: f64, low: f64, high: f64) -
         return Ok(());
     }
     Err(KernelError::Range { name, low, high, value })
+}
+
+/// Checks that `value` is a finite number that is not negative.
+pub(crate) fn check_weight(name: &'static str, value: f64) -> Result<()> {
+    check_range(name, value, 0.0, f64::MAX)
 }
 
 /// Prints very large and very small numbers with an exponent, and whole ones without a fraction.

@@ -5,7 +5,7 @@
 //! Source: Shao et al., "`DeepSeekMath`", 2024, section 4.1.2. Without the division: Liu et al.,
 //! "Understanding R1-Zero-Like Training", 2025 (Dr. GRPO).
 
-use crate::error::{KernelError, Result, check_len, check_range};
+use crate::error::{KernelError, Result, check_len, check_parts, check_range};
 use crate::number::Float;
 
 /// What the deviations from the group's mean are divided by.
@@ -36,8 +36,8 @@ pub struct Normalization {
 ///
 /// # Errors
 /// [`KernelError::Range`] for a `group_size` of 0, a `ddof` that leaves no degree of freedom, or an
-/// `eps` that is negative or not finite; [`KernelError::Shape`] for an incomplete group or an
-/// output of another length.
+/// `eps` that is negative or not finite; [`KernelError::Parts`] for an incomplete group,
+/// [`KernelError::Shape`] for an output of another length.
 #[expect(clippy::cast_precision_loss, reason = "only for the message")]
 pub fn group_advantages<F: Float>(
     rewards: &[F],
@@ -50,7 +50,7 @@ pub fn group_advantages<F: Float>(
     check_range("group_size", group_size as f64, 1.0, high)?;
     check_range("eps", how.eps, 0.0, f64::MAX)?;
     check_ddof(how.ddof, group_size)?;
-    check_len("rewards", len, "whole groups of group_size", len - len % group_size)?;
+    check_parts("rewards", len, "groups", "group_size", group_size)?;
     check_len("advantages", advantages.len(), "rewards", len)?;
 
     let whole = match how.scale {

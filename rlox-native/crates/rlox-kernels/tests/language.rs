@@ -50,7 +50,7 @@ fn divergences_by_hand() {
 #[test]
 fn an_incomplete_sequence_is_refused() {
     let error = batch_token_kl_schulman(&[0.0; 3], &[0.0; 3], 2, &mut [0.0]).unwrap_err();
-    assert!(matches!(error, KernelError::Shape { name: "log_p", .. }));
+    assert!(matches!(error, KernelError::Parts { name: "log_p", size: 2, got: 3, .. }));
     let error = batch_token_kl_schulman::<f64>(&[], &[], 0, &mut []).unwrap_err();
     assert!(matches!(error, KernelError::Range { name: "seq_len", .. }));
 }

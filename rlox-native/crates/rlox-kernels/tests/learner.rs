@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use rlox_kernels::KernelError;
 use rlox_kernels::learner::{
     ActionRows, ActorCritic, Batch, Head, Learner, Loss, Moments, Objective, Optimizer, Plan, Real,
+    StepRule,
 };
 use rlox_kernels::rng::Pcg64;
 
@@ -153,15 +154,19 @@ fn mlp<'a>(
     (x, parameters)
 }
 
+const RULE: StepRule = StepRule {
+    optimizer: Optimizer::Adam { betas: [0.9, 0.999], eps: 1e-5 },
+    learning_rate: 1e-3,
+    max_grad_norm: Some(1e9),
+};
+
 fn plan<'a>(order: &'a [i64], loss: Loss) -> Plan<'a> {
     Plan {
         order,
         epoch_rows: order.len(),
         batch_size: order.len(),
         loss,
-        optimizer: Optimizer::Adam { betas: [0.9, 0.999], eps: 1e-5 },
-        learning_rate: 1e-3,
-        max_grad_norm: Some(1e9),
+        rule: RULE,
         target_kl: None,
     }
 }
@@ -267,8 +272,8 @@ fn updated<F: Real>(case: &Case, epochs: usize, batch_size: usize) -> Vec<f64> {
     let (mut first, mut second) =
         (convert(&vec![0.0; parameters.len()]), convert(&vec![0.0; parameters.len()]));
     let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
-    let plan =
-        Plan { epoch_rows: rows, batch_size, max_grad_norm: Some(0.5), ..plan(&order, clipped()) };
+    let clipping = StepRule { max_grad_norm: Some(0.5), ..RULE };
+    let plan = Plan { epoch_rows: rows, batch_size, rule: clipping, ..plan(&order, clipped()) };
     let progress = learner.update(&mut parameters, &mut moments, batch, plan).unwrap();
     assert_eq!(progress.steps, epochs * rows.div_ceil(batch_size));
     parameters.into_iter().map(Real::widen).collect()
@@ -313,9 +318,47 @@ fn rows_and_actions_that_do_not_exist_are_refused() {
     };
     let index = |place, value| KernelError::Index { name: "order", place, value, len: 4 };
     assert_eq!(update(&case, &[0, 4]), Err(index(1, 4)));
-    assert!(matches!(update(&case, &[-1, 0]), Err(KernelError::Index { place: 0, .. })));
+    assert_eq!(update(&case, &[-1, 0]), Err(index(0, -1)));
     assert!(matches!(update(&case, &[]), Err(KernelError::Range { name: "epoch_rows", .. })));
     case.discrete[3] = 2;
     let action = KernelError::Action { index: Some(3), n_actions: 2, value: 2 };
     assert_eq!(update(&case, &[0, 1]), Err(action));
+}
+
+#[test]
+fn numbers_that_would_destroy_the_parameters_are_refused() {
+    let case = Case::new(3, &[8], Head::Categorical(2), 4, 2);
+    let update = |step: u64, masks: Option<&[u8]>, plan: Plan<'_>| {
+        let mut parameters = case.parameters.clone();
+        let (mut first, mut second) = (vec![0.0; parameters.len()], vec![0.0; parameters.len()]);
+        let mut moments = Moments { step, first: &mut first, second: &mut second };
+        let batch = Batch { masks, ..case.batch() };
+        let error = Learner::new(case.shape.clone())
+            .update(&mut parameters, &mut moments, batch, plan)
+            .unwrap_err();
+        assert_eq!((parameters == case.parameters, moments.step), (true, step));
+        error
+    };
+    let name = |error| match error {
+        KernelError::Range { name, .. } | KernelError::Below { name, .. } => name,
+        _ => "",
+    };
+    let plain = plan(&[0, 1], clipped());
+    let rules = [
+        ("max_grad_norm", StepRule { max_grad_norm: Some(-1.0), ..RULE }),
+        ("learning_rate", StepRule { learning_rate: f64::NAN, ..RULE }),
+        (
+            "betas[1]",
+            StepRule { optimizer: Optimizer::Adam { betas: [0.9, 1.0], eps: 1e-5 }, ..RULE },
+        ),
+    ];
+    for (expected, rule) in rules {
+        assert_eq!(name(update(0, None, Plan { rule, ..plain })), expected);
+    }
+    assert_eq!(name(update(u64::MAX, None, plain)), "step");
+    assert_eq!(name(update(0, None, Plan { target_kl: Some(-1.0), ..plain })), "target_kl");
+    let loss = Loss { ent_coef: f64::NAN, ..clipped() };
+    assert_eq!(name(update(0, None, Plan { loss, ..plain })), "ent_coef");
+    let masks = [1, 1, 0, 1, 0, 0, 1, 1];
+    assert_eq!(update(0, Some(&masks), plain), KernelError::NoChoice { row: 2 });
 }

@@ -6,9 +6,9 @@
 use rlox_kernels::KernelError;
 use rlox_kernels::learner::off_policy::{
     Actor, ContinuousLearner, ElementLoss, ImplicitLearner, ImplicitLosses, ImplicitParts, Learnt,
-    PolicyStep, QLearner, QNetwork, QStep, StepRule, Transitions, ValueStep,
+    PolicyStep, QLearner, QNetwork, QStep, Transitions, ValueStep,
 };
-use rlox_kernels::learner::{Moments, Optimizer};
+use rlox_kernels::learner::{Moments, Optimizer, StepRule};
 
 const RULE: StepRule = StepRule {
     optimizer: Optimizer::Adam { betas: [0.9, 0.999], eps: 1e-8 },

@@ -1,22 +1,21 @@
 //! The actions of a batch of envs, from what Python passes.
 
 use numpy::{
-    PyArray1, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArray1,
-    PyReadonlyArrayDyn, PyUntypedArrayMethods,
+    PyArray1, PyArrayDescrMethods, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods,
 };
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyList};
 use rlox_kernels::env::{ActionSpace, Actions};
 
-use crate::convert::{as_real_array, borrow, check_shape, is_plain, real_array, type_name};
+use crate::convert::{as_real_array, borrow, is_plain, type_name};
+use crate::replay::{Cells, Expected, read};
 
 /// One action per env. Arrays of the type that the envs take are read in place.
 pub(crate) enum ActionArray<'py> {
     Integers(PyReadonlyArray1<'py, i64>),
     OwnedIntegers(Vec<i64>),
-    Reals(PyReadonlyArrayDyn<'py, f32>),
-    OwnedReals(Vec<f32>),
+    Reals(Cells<'py, f32>),
 }
 
 impl<'py> ActionArray<'py> {
@@ -36,8 +35,7 @@ impl<'py> ActionArray<'py> {
         Ok(match self {
             Self::Integers(array) => Actions::Discrete(array.as_slice()?),
             Self::OwnedIntegers(actions) => Actions::Discrete(actions),
-            Self::Reals(array) => Actions::Continuous(array.as_slice()?),
-            Self::OwnedReals(actions) => Actions::Continuous(actions),
+            Self::Reals(cells) => Actions::Continuous(cells.as_slice()?),
         })
     }
 }
@@ -95,26 +93,11 @@ fn parse_reals<'py>(
     n_envs: usize,
     dim: usize,
 ) -> PyResult<ActionArray<'py>> {
-    let check = |shape: &[usize]| {
-        if dim == 1 && shape == [n_envs] {
-            return Ok(());
-        }
-        check_shape("actions", shape, "the action space", &[n_envs, dim])
-    };
-    if let Ok(array) = object.cast::<PyArrayDyn<f32>>()
-        && is_plain(array.as_untyped())
-    {
-        check(array.shape())?;
-        return Ok(ActionArray::Reals(borrow(array, "actions")?));
-    }
     let array = as_real_array(object, "actions")?;
     if array.dtype().kind() == b'b' {
         return Err(PyTypeError::new_err("actions must be real numbers, got dtype bool"));
     }
-    check(array.shape())?;
-    let array = real_array::<f64, numpy::IxDyn>(array.as_any(), "actions")?;
-    // To the nearest, as NumPy does, but silent where a number is too large: the env refuses it.
-    #[expect(clippy::cast_possible_truncation, reason = "actions are single precision")]
-    let actions = array.as_slice()?.iter().map(|&component| component as f32).collect();
-    Ok(ActionArray::OwnedReals(actions))
+    let (shape, optional) = ([n_envs, dim], usize::from(dim == 1));
+    let expected = Expected { shape: &shape, like: "the action space", optional };
+    read(array.as_any(), "actions", &expected).map(ActionArray::Reals)
 }

@@ -4,7 +4,7 @@ use numpy::{
     BorrowError, Element, PyArray, PyArrayDescrMethods, PyArrayMethods, PyReadonlyArray,
     PyReadwriteArray, PyUntypedArray, PyUntypedArrayMethods, ndarray::Dimension,
 };
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
@@ -38,7 +38,9 @@ pub(crate) fn as_real_array<'py>(
     if REAL_KINDS.contains(&dtype.kind()) {
         return Ok(array);
     }
-    Err(PyTypeError::new_err(format!("{name} must hold real numbers, got dtype {dtype}")))
+    // An array of integers beyond 64 bits is one of objects.
+    let size = if dtype.kind() == b'O' { " that fit 64 bits" } else { "" };
+    Err(PyTypeError::new_err(format!("{name} must hold real numbers{size}, got dtype {dtype}")))
 }
 
 /// Calls `numpy.<function>`.
@@ -121,24 +123,78 @@ pub(crate) fn borrow<'py, T: Element, D: Dimension>(
     array.try_readonly().map_err(|_| PyValueError::new_err(format!("{name} is being written to")))
 }
 
-/// A size: an integer of at least 1, from anything with `__index__`.
+/// A size: an integer of at least 1, from anything with `__index__` but a bool.
 pub(crate) fn parse_size(object: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
-    let size: Result<usize, PyErr> = object.extract();
-    match size {
-        Ok(size) if size > 0 => Ok(size),
-        Ok(_) => Err(PyValueError::new_err(format!("{name} must be at least 1, got {object}"))),
-        Err(error) => Err(no_integer(&error, object, name, 1)),
+    match parse_at_least(1, object, name)? {
+        0 => Err(PyValueError::new_err(format!("{name} must be at least 1, got {object}"))),
+        size => Ok(size),
     }
 }
 
-/// A number of things: an integer of at least 0, from anything with `__index__`.
+/// A number of things: an integer of at least 0, from anything with `__index__` but a bool.
 pub(crate) fn parse_count(object: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
-    object.extract().map_err(|error| no_integer(&error, object, name, 0))
+    parse_at_least(0, object, name)
+}
+
+/// An integer that is not negative; `low` is for the message.
+fn parse_at_least(low: usize, object: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
+    if object.is_instance_of::<PyBool>() {
+        return Err(PyTypeError::new_err(format!("{name} must be an integer, got bool")));
+    }
+    object.extract().map_err(|error| no_integer(&error, object, name, low))
+}
+
+/// How many gradient steps have been taken.
+pub(crate) fn parse_step(object: &Bound<'_, PyAny>) -> PyResult<u64> {
+    parse_count(object, "step").map(|step| step as u64)
 }
 
 /// Delta degrees of freedom of a standard deviation.
 pub(crate) fn parse_ddof(object: &Bound<'_, PyAny>) -> PyResult<usize> {
     parse_count(object, "ddof")
+}
+
+/// A real number of Python or NumPy.
+pub(crate) fn parse_real(object: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
+    object.extract().map_err(|error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(object.py()) {
+            return PyValueError::new_err(format!("{name} must fit float64, got a larger integer"));
+        }
+        PyTypeError::new_err(format!("{name} must be a real number, got {}", type_name(object)))
+    })
+}
+
+/// Parsers of the real arguments of functions, each by its name.
+pub(crate) mod real {
+    use super::{Bound, PyAny, PyResult, parse_real};
+
+    macro_rules! parsers {
+        ($($name:ident),*) => {$(
+            pub(crate) fn $name(object: &Bound<'_, PyAny>) -> PyResult<f64> {
+                parse_real(object, stringify!($name))
+            }
+        )*};
+    }
+
+    parsers!(
+        alpha,
+        beta,
+        c_bar,
+        ent_coef,
+        eps,
+        expectile,
+        gamma,
+        lam,
+        last_value,
+        learning_rate,
+        max_weight,
+        penalty_weight,
+        policy_learning_rate,
+        rho_bar,
+        scale,
+        temperature,
+        vf_coef
+    );
 }
 
 /// Why an object is no integer of at least `low` that fits a machine word.

@@ -1,13 +1,15 @@
 //! Saved states of a vector env: everything that decides how it goes on, as a dict of arrays.
 
 use numpy::ndarray::{Dimension, Ix1, Ix2};
-use numpy::{Element, PyArray, PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
+use numpy::{
+    Element, PyArray, PyArray1, PyArray2, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods,
+};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_kernels::env::{EnvSpec, VecEnvState};
 
-use crate::convert::{check_shape, mask_array, real_array};
+use crate::convert::{check_shape, mask_array, real_array, type_name};
 
 /// The arrays of a state.
 pub(crate) fn export<'py>(
@@ -76,9 +78,14 @@ fn typed<'py, T: Element, D: Dimension>(
         return Err(PyValueError::new_err(format!("state must have the key '{key}'")));
     };
     array.cast_into().map_err(|error| {
-        let (dtype, array) = (T::get_dtype(state.py()), error.into_inner());
+        let got = error.into_inner();
+        let got = match got.cast::<PyUntypedArray>() {
+            Ok(array) => format!("{} of {} dimensions", array.dtype(), array.ndim()),
+            Err(_) => type_name(&got),
+        };
+        let (dtype, axes) = (T::get_dtype(state.py()), D::NDIM.unwrap_or_default());
         PyValueError::new_err(format!(
-            "state['{key}'] must be an array of dtype {dtype}, got {array}"
+            "state['{key}'] must be an array of dtype {dtype} and {axes} dimensions, got {got}"
         ))
     })
 }

@@ -7,7 +7,7 @@ use rlox_kernels::gae::{
     Discount, EnvMajor, Estimates, Float, TimeMajor, gae_env_major, gae_time_major,
 };
 
-use crate::convert::{check_shape, mask_array, parse_size, real_array};
+use crate::convert::{check_shape, mask_array, parse_size, real, real_array};
 use crate::errors::raise;
 use crate::output::{Pair, filled_pair};
 use crate::rollout::is_single;
@@ -24,9 +24,9 @@ pub(crate) fn compute_gae<'py>(
     rewards: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
     dones: &Bound<'py, PyAny>,
-    last_value: f64,
-    gamma: f64,
-    lam: f64,
+    #[pyo3(from_py_with = real::last_value)] last_value: f64,
+    #[pyo3(from_py_with = real::gamma)] gamma: f64,
+    #[pyo3(from_py_with = real::lam)] lam: f64,
     out: Out<'_, 'py>,
 ) -> PyResult<Pair<'py, f64, Ix1>> {
     let py = rewards.py();
@@ -57,8 +57,8 @@ pub(crate) fn compute_gae_batched<'py>(
     dones: &Bound<'py, PyAny>,
     last_values: &Bound<'py, PyAny>,
     n_steps: &Bound<'py, PyAny>,
-    gamma: f64,
-    lam: f64,
+    #[pyo3(from_py_with = real::gamma)] gamma: f64,
+    #[pyo3(from_py_with = real::lam)] lam: f64,
     out: Out<'_, 'py>,
 ) -> PyResult<Pair<'py, f64, Ix1>> {
     let discount = Discount::new(gamma, lam).map_err(raise)?;
@@ -75,8 +75,8 @@ pub(crate) fn compute_gae_batched_f32<'py>(
     dones: &Bound<'py, PyAny>,
     last_values: &Bound<'py, PyAny>,
     n_steps: &Bound<'py, PyAny>,
-    gamma: f64,
-    lam: f64,
+    #[pyo3(from_py_with = real::gamma)] gamma: f64,
+    #[pyo3(from_py_with = real::lam)] lam: f64,
     out: Out<'_, 'py>,
 ) -> PyResult<Pair<'py, f32, Ix1>> {
     let discount = Discount::new(gamma, lam).map_err(raise)?;
@@ -122,8 +122,8 @@ pub(crate) fn compute_gae_time_major<'py>(
     truncated: &Bound<'py, PyAny>,
     final_values: &Bound<'py, PyAny>,
     last_values: &Bound<'py, PyAny>,
-    gamma: f64,
-    lam: f64,
+    #[pyo3(from_py_with = real::gamma)] gamma: f64,
+    #[pyo3(from_py_with = real::lam)] lam: f64,
     out: Out<'_, 'py>,
 ) -> PyResult<Py<PyAny>> {
     let py = rewards.py();

@@ -9,7 +9,7 @@ use rlox_kernels::divergence;
 use rlox_kernels::groups::{Normalization, Scale, group_advantages};
 use rlox_kernels::number::Float;
 
-use crate::convert::{parse_ddof, parse_size, real_array};
+use crate::convert::{parse_ddof, parse_size, real, real_array};
 use crate::errors::raise;
 use crate::output::filled;
 use crate::rollout::is_single;
@@ -23,7 +23,7 @@ pub(crate) fn compute_group_advantages<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
     #[pyo3(from_py_with = parse_ddof)] ddof: usize,
-    eps: f64,
+    #[pyo3(from_py_with = real::eps)] eps: f64,
     scale: &str,
 ) -> PyResult<Py<PyAny>> {
     let how = Normalization { scale: parse_scale(scale)?, ddof, eps };
@@ -42,7 +42,7 @@ pub(crate) fn compute_batch_group_advantages<'py>(
     rewards: &Bound<'py, PyAny>,
     group_size: &Bound<'py, PyAny>,
     #[pyo3(from_py_with = parse_ddof)] ddof: usize,
-    eps: f64,
+    #[pyo3(from_py_with = real::eps)] eps: f64,
     scale: &str,
 ) -> PyResult<Py<PyAny>> {
     let group_size = parse_size(group_size, "group_size")?;

@@ -7,12 +7,15 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use rlox_kernels::learner::{
     ActionRows, ActorCritic, Batch, Head, Learner, Loss, Moments, Objective, Optimizer, Plan,
-    Progress, Real,
+    Progress, Real, StepRule,
 };
 
-use crate::convert::{check_shape, mask_array, output_array, real_array};
+use crate::convert::{
+    as_real_array, check_shape, mask_array, output_array, parse_step, real, real_array,
+};
 use crate::errors::raise;
 use crate::locks::lock;
+use crate::replay::{Expected, read, read_rows};
 use crate::{env::VecEnv, learner_rollout};
 
 /// A learner in either precision.
@@ -101,16 +104,16 @@ impl ActorCriticLearner {
         returns: &Bound<'py, PyAny>,
         order: &Bound<'py, PyAny>,
         batch_size: usize,
-        learning_rate: f64,
+        #[pyo3(from_py_with = real::learning_rate)] learning_rate: f64,
         max_grad_norm: Option<f64>,
-        vf_coef: f64,
-        ent_coef: f64,
+        #[pyo3(from_py_with = real::vf_coef)] vf_coef: f64,
+        #[pyo3(from_py_with = real::ent_coef)] ent_coef: f64,
         normalize_advantages: bool,
-        step: u64,
+        #[pyo3(from_py_with = parse_step)] step: u64,
         first_moments: Option<&Bound<'py, PyAny>>,
         betas: Option<(f64, f64)>,
         alpha: Option<f64>,
-        eps: f64,
+        #[pyo3(from_py_with = real::eps)] eps: f64,
         clip_eps: Option<f64>,
         dual_clip: Option<f64>,
         vf_clip_eps: Option<f64>,
@@ -131,9 +134,7 @@ impl ActorCriticLearner {
             epoch_rows: 0,
             batch_size,
             loss: Loss { objective, vf_coef, ent_coef, normalize_advantages },
-            optimizer,
-            learning_rate,
-            max_grad_norm,
+            rule: StepRule { optimizer, learning_rate, max_grad_norm },
             target_kl,
         };
         let arrays = Arrays {
@@ -239,13 +240,18 @@ impl ActorCriticLearner {
         let values = real_array::<F, Ix1>(values, "values")?;
         let advantages = real_array::<F, Ix1>(advantages, "advantages")?;
         let returns = real_array::<F, Ix1>(returns, "returns")?;
-        let order = real_array::<i64, Ix2>(arrays.order, "order")?;
+        let order = as_real_array(arrays.order, "order")?;
+        let [_, epoch_rows] = *order.shape() else {
+            return Err(PyValueError::new_err("order must have 2 dimensions"));
+        };
+        let expected = Expected { shape: order.shape(), like: "order", optional: 0 };
+        let order = read::<i64>(order.as_any(), "order", &expected)?;
         let rows = log_probs.len();
         check_shape("obs", obs.shape(), "log_probs", &[rows, self.shape.obs_dim()])?;
         let (integers, components);
         let actions = match self.shape.head() {
             Head::Categorical(_) => {
-                integers = real_array::<i64, Ix1>(actions, "actions")?;
+                integers = read_rows::<i64>(actions, "actions", "log_probs", rows)?;
                 ActionRows::Discrete(integers.as_slice()?)
             }
             Head::Gaussian(width) => {
@@ -268,9 +274,6 @@ impl ActorCriticLearner {
             values: values.as_slice()?,
             advantages: advantages.as_slice()?,
             returns: returns.as_slice()?,
-        };
-        let [_, epoch_rows] = *order.shape() else {
-            return Err(PyValueError::new_err("order must have 2 dimensions"));
         };
         let plan = Plan { order: order.as_slice()?, epoch_rows, ..plan };
         let mut moments = Moments {

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_kernels::moments::{RunningMoments, standardize};
 
-use crate::convert::{check_shape, parse_ddof, parse_size, real_array};
+use crate::convert::{check_shape, parse_ddof, parse_size, real, real_array};
 use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_room;
@@ -167,7 +167,7 @@ pub(crate) fn normalize_advantages(
     py: Python<'_>,
     advantages: &Bound<'_, PyAny>,
     #[pyo3(from_py_with = parse_ddof)] ddof: usize,
-    eps: f64,
+    #[pyo3(from_py_with = real::eps)] eps: f64,
 ) -> PyResult<Py<PyAny>> {
     if is_single(advantages) {
         let array = real_array::<f32, IxDyn>(advantages, "advantages")?;

@@ -9,7 +9,7 @@ use rlox_kernels::rollout::TimeMajor;
 use rlox_kernels::vtrace::{Targets, Truncation, vtrace};
 use rlox_kernels::{KernelError, returns};
 
-use crate::convert::{check_shape, parse_size, real_array};
+use crate::convert::{check_shape, parse_size, real, real_array};
 use crate::errors::raise;
 use crate::output::{filled, filled_pair};
 use crate::rollout::{Arguments, Rollout, is_single};
@@ -30,9 +30,9 @@ pub(crate) fn compute_vtrace<'py>(
     values: &Bound<'py, PyAny>,
     dones: &Bound<'py, PyAny>,
     bootstrap_value: &Bound<'py, PyAny>,
-    gamma: f64,
-    rho_bar: f64,
-    c_bar: f64,
+    #[pyo3(from_py_with = real::gamma)] gamma: f64,
+    #[pyo3(from_py_with = real::rho_bar)] rho_bar: f64,
+    #[pyo3(from_py_with = real::c_bar)] c_bar: f64,
     truncated: Option<&Bound<'py, PyAny>>,
     final_values: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Py<PyAny>> {
@@ -73,7 +73,7 @@ pub(crate) fn compute_discounted_returns<'py>(
     rewards: &Bound<'py, PyAny>,
     dones: &Bound<'py, PyAny>,
     last_value: &Bound<'py, PyAny>,
-    gamma: f64,
+    #[pyo3(from_py_with = real::gamma)] gamma: f64,
     truncated: Option<&Bound<'py, PyAny>>,
     final_values: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Py<PyAny>> {
@@ -100,7 +100,7 @@ pub(crate) fn compute_n_step_returns<'py>(
     values: &Bound<'py, PyAny>,
     dones: &Bound<'py, PyAny>,
     last_value: &Bound<'py, PyAny>,
-    gamma: f64,
+    #[pyo3(from_py_with = real::gamma)] gamma: f64,
     n: &Bound<'py, PyAny>,
     truncated: Option<&Bound<'py, PyAny>>,
     final_values: Option<&Bound<'py, PyAny>>,
@@ -127,8 +127,8 @@ pub(crate) fn compute_lambda_returns<'py>(
     values: &Bound<'py, PyAny>,
     dones: &Bound<'py, PyAny>,
     last_value: &Bound<'py, PyAny>,
-    gamma: f64,
-    lam: f64,
+    #[pyo3(from_py_with = real::gamma)] gamma: f64,
+    #[pyo3(from_py_with = real::lam)] lam: f64,
     truncated: Option<&Bound<'py, PyAny>>,
     final_values: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Py<PyAny>> {

@@ -66,14 +66,20 @@ impl Learner<f32> {
         if let Some(masks) = request.masks {
             let masked = rows * self.shape.head.n_masked();
             check_len("action_masks", masks.len(), "log_probs * n_actions", masked)?;
-            let empty = |row: &[u8]| row.iter().all(|&flag| flag == 0);
-            if let Some(row) = masks.chunks_exact(width).position(empty) {
-                return Err(KernelError::NoChoice { row });
-            }
+            check_choices(masks, width)?;
         }
         self.packed.load_policy(&self.shape, parameters);
         Arch::new().dispatch(Act { learner: self, rng, request });
         Ok(())
+    }
+}
+
+/// Checks that each row of `width` flags allows an action.
+pub(super) fn check_choices(masks: &[u8], width: usize) -> Result<()> {
+    let empty = |row: &[u8]| row.iter().all(|&flag| flag == 0);
+    match masks.chunks_exact(width).position(empty) {
+        Some(row) => Err(KernelError::NoChoice { row }),
+        None => Ok(()),
     }
 }
 

@@ -37,7 +37,7 @@ mod workspace;
 pub use acting::{ActionBuffer, ActionRequest};
 pub use actor_critic::{ActionRows, ActorCritic, Head};
 pub use objective::{Loss, Objective, Terms};
-pub use optimizer::{Moments, Optimizer};
+pub use optimizer::{Moments, Optimizer, StepRule};
 pub use real::Real;
 pub use rollout::Rollout;
 pub use update::{Batch, Learner, Plan, Progress};

@@ -1,6 +1,7 @@
 //! The objectives: what each row adds to the loss, and its gradient.
 
 use super::Real;
+use crate::error::{Result, check_range, check_weight};
 
 /// How the policy learns from advantages.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,6 +30,20 @@ pub struct Loss {
     pub ent_coef: f64,
     /// Whether advantages are standardised over each minibatch.
     pub normalize_advantages: bool,
+}
+
+impl Loss {
+    pub(super) fn check(&self) -> Result<()> {
+        check_weight("vf_coef", self.vf_coef)?;
+        check_weight("ent_coef", self.ent_coef)?;
+        let Objective::Clipped { clip_eps, dual_clip, vf_clip_eps } = self.objective else {
+            return Ok(());
+        };
+        check_weight("clip_eps", clip_eps)?;
+        // Below 1 it would bound the objective of rows whose ratio has not moved.
+        dual_clip.map_or(Ok(()), |c| check_range("dual_clip", c, 1.0, f64::INFINITY))?;
+        vf_clip_eps.map_or(Ok(()), |range| check_range("vf_clip_eps", range, 0.0, f64::INFINITY))
+    }
 }
 
 /// What is watched of a minibatch; means over its rows.

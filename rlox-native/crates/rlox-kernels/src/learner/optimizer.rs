@@ -1,7 +1,7 @@
 //! Optimisers of a flat array of parameters, in torch's formulas.
 
 use super::Real;
-use crate::error::{KernelError, Result, check_len};
+use crate::error::{KernelError, Result, check_len, check_range, check_weight};
 
 /// How parameters move along a gradient.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,31 +35,39 @@ pub struct Moments<'a, F> {
 }
 
 impl<F> Moments<'_, F> {
-    pub(super) fn check(&self, optimizer: Optimizer, n_parameters: usize) -> Result<()> {
+    fn check(&self, optimizer: Optimizer, n_parameters: usize) -> Result<()> {
         let first = if let Optimizer::Adam { .. } = optimizer { n_parameters } else { 0 };
         check_len("first moments", self.first.len(), "parameters", first)?;
-        check_len("second moments", self.second.len(), "parameters", n_parameters)
+        check_len("second moments", self.second.len(), "parameters", n_parameters)?;
+        // Up to where the bias corrections count in double precision.
+        #[expect(clippy::cast_precision_loss, reason = "a larger number stays larger")]
+        check_range("step", self.step as f64, 0.0, (1_u64 << 53) as f64)
     }
 }
 
 impl Optimizer {
-    pub(super) fn check(self) -> Result<()> {
-        let (decays, eps) = match self {
-            Self::Adam { betas, eps } => (betas, eps),
-            Self::RmsProp { alpha, eps } => ([alpha, alpha], eps),
+    fn check(self) -> Result<()> {
+        let eps = match self {
+            Self::Adam { betas, eps } => {
+                for (name, value) in ["betas[0]", "betas[1]"].into_iter().zip(betas) {
+                    // With 1 the bias correction would divide by 0.
+                    if !(0.0..1.0).contains(&value) {
+                        return Err(KernelError::Below { name, low: 0.0, bound: 1.0, value });
+                    }
+                }
+                eps
+            }
+            Self::RmsProp { alpha, eps } => {
+                check_range("alpha", alpha, 0.0, 1.0)?;
+                eps
+            }
         };
-        for value in decays {
-            crate::error::check_range("decay", value, 0.0, 1.0)?;
-        }
-        if !(eps.is_finite() && eps >= 0.0) {
-            return Err(KernelError::NonFinite { name: "eps", index: 0 });
-        }
-        Ok(())
+        check_weight("eps", eps)
     }
 
     /// Takes one step down `gradients`.
     #[inline(always)]
-    pub(super) fn step<F: Real>(
+    fn step<F: Real>(
         self,
         parameters: &mut [F],
         gradients: &[F],
@@ -99,9 +107,45 @@ impl Optimizer {
     }
 }
 
+/// How parameters move down a gradient.
+#[derive(Debug, Clone, Copy)]
+pub struct StepRule {
+    /// The optimiser.
+    pub optimizer: Optimizer,
+    /// Step size.
+    pub learning_rate: f64,
+    /// Bound of the gradient's Euclidean norm; `None`: not bounded.
+    pub max_grad_norm: Option<f64>,
+}
+
+impl StepRule {
+    pub(super) fn check<F>(&self, moments: &Moments<'_, F>, n_parameters: usize) -> Result<()> {
+        self.optimizer.check()?;
+        check_weight("learning_rate", self.learning_rate)?;
+        if let Some(largest) = self.max_grad_norm {
+            check_range("max_grad_norm", largest, 0.0, f64::INFINITY)?;
+        }
+        moments.check(self.optimizer, n_parameters)
+    }
+
+    /// Takes a step of `parameters` down `gradients`, which are clipped.
+    #[inline(always)]
+    pub(super) fn step<F: Real>(
+        &self,
+        parameters: &mut [F],
+        gradients: &mut [F],
+        moments: &mut Moments<'_, F>,
+    ) {
+        if let Some(largest) = self.max_grad_norm {
+            clip_norm(gradients, largest);
+        }
+        self.optimizer.step(parameters, gradients, moments, self.learning_rate);
+    }
+}
+
 /// Scales `gradients` down to the Euclidean norm `largest` where they are longer.
 #[inline(always)]
-pub(super) fn clip_norm<F: Real>(gradients: &mut [F], largest: f64) {
+fn clip_norm<F: Real>(gradients: &mut [F], largest: f64) {
     // Sixteen sums in turn, so that the compiler works on whole vectors.
     let mut sums = [F::zero(); 16];
     let (chunks, rest) = gradients.as_chunks::<16>();

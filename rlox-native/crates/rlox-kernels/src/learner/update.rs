@@ -3,11 +3,12 @@
 use pulp::{Arch, Simd, WithSimd};
 
 use super::Real;
+use super::acting::check_choices;
 use super::actor_critic::{ActionRows, ActorCritic};
 use super::block::{Block, Minibatch, PackedParameters, index};
 use super::objective::{Loss, Terms};
-use super::optimizer::{Moments, Optimizer, clip_norm};
-use crate::error::{KernelError, Result, check_len};
+use super::optimizer::{Moments, StepRule};
+use crate::error::{KernelError, Result, check_len, check_range};
 
 /// Epochs end where the approximate KL passes so many times the target (openai/spinningup ppo).
 const KL_TOLERANCE: f64 = 1.5;
@@ -44,11 +45,7 @@ pub struct Plan<'a> {
     /// What a minibatch's gradient is of.
     pub loss: Loss,
     /// How parameters move.
-    pub optimizer: Optimizer,
-    /// Step size.
-    pub learning_rate: f64,
-    /// Bound of the gradient's Euclidean norm; `None`: not bounded.
-    pub max_grad_norm: Option<f64>,
+    pub rule: StepRule,
     /// Ends the update before the step of a minibatch whose approximate KL passes 1.5 times this.
     pub target_kl: Option<f64>,
 }
@@ -120,14 +117,18 @@ impl<F: Real> Learner<F> {
     ) -> Result<()> {
         let n_parameters = self.shape.n_parameters();
         check_len("parameters", parameters.len(), "the networks", n_parameters)?;
-        plan.optimizer.check()?;
-        moments.check(plan.optimizer, n_parameters)?;
+        plan.rule.check(moments, n_parameters)?;
+        plan.loss.check()?;
+        if let Some(target) = plan.target_kl {
+            check_range("target_kl", target, 0.0, f64::INFINITY)?;
+        }
         let rows = batch.log_probs.len();
         check_len("obs", batch.obs.len(), "log_probs * obs_dim", rows * self.shape.obs_dim)?;
         batch.actions.check(self.shape.head, rows)?;
         if let Some(masks) = batch.masks {
             let expected = rows * self.shape.head.n_masked();
             check_len("action_masks", masks.len(), "log_probs * actions", expected)?;
+            check_choices(masks, self.shape.head.width())?;
         }
         check_len("values", batch.values.len(), "log_probs", rows)?;
         check_len("advantages", batch.advantages.len(), "log_probs", rows)?;
@@ -140,13 +141,10 @@ impl<F: Real> Learner<F> {
         let outside = |&row: &i64| usize::try_from(row).map_or(true, |row| row >= rows);
         match plan.order.iter().position(outside) {
             None => Ok(()),
-            #[expect(clippy::cast_sign_loss, reason = "a negative row is outside either way")]
-            Some(place) => Err(KernelError::Index {
-                name: "order",
-                place,
-                value: plan.order[place] as u64,
-                len: rows,
-            }),
+            Some(place) => {
+                let value = plan.order[place].into();
+                Err(KernelError::Index { name: "order", place, value, len: rows })
+            }
         }
     }
 }
@@ -183,7 +181,8 @@ impl<F: Real> WithSimd for Update<'_, '_, F> {
                 if plan.target_kl.is_some_and(|target| terms.approx_kl > KL_TOLERANCE * target) {
                     break 'epochs;
                 }
-                self.step();
+                let Self { learner, parameters, moments, .. } = &mut self;
+                plan.rule.step(parameters, &mut learner.gradients, moments);
                 steps += 1;
             }
         }
@@ -208,15 +207,6 @@ impl<F: Real> Update<'_, '_, F> {
         #[expect(clippy::cast_precision_loss, reason = "a minibatch is far below 2^53 rows")]
         let size = rows.len() as f64;
         sums.map2(sums, |sum, _| sum / size)
-    }
-
-    #[inline(always)]
-    fn step(&mut self) {
-        let Plan { optimizer, learning_rate, max_grad_norm, .. } = self.plan;
-        if let Some(largest) = max_grad_norm {
-            clip_norm(&mut self.learner.gradients, largest);
-        }
-        optimizer.step(self.parameters, &self.learner.gradients, self.moments, learning_rate);
     }
 }
 

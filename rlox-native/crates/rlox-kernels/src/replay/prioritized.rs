@@ -215,7 +215,8 @@ impl PrioritizedReplay {
         check_len("priorities", priorities.len(), "indices", indices.len())?;
         let len = self.ring.len();
         if let Some(place) = indices.iter().position(|&index| index >= len as u64) {
-            return Err(KernelError::Index { name: "indices", place, value: indices[place], len });
+            let value = indices[place].into();
+            return Err(KernelError::Index { name: "indices", place, value, len });
         }
         check_priorities(priorities)?;
         let alpha = self.alpha;

@@ -10,8 +10,8 @@ use rlox_kernels::learner::off_policy::{
     self as kernels, Actor, Cloning, PolicyStep, PolicyTerms, ValueStep,
 };
 
-use super::{Adam, BatchArrays, Precise, fields, of_dtype, penalty};
-use crate::convert::real_array;
+use super::{Adam, BatchArrays, Precise, of_dtype, penalty};
+use crate::convert::{real, real_array};
 use crate::errors::raise;
 use crate::locks::lock;
 
@@ -87,13 +87,13 @@ impl ContinuousLearner {
         policy: &Bound<'_, PyAny>,
         batch: &Bound<'_, PyDict>,
         noise: Option<&Bound<'_, PyAny>>,
-        learning_rate: f64,
-        alpha: f64,
-        scale: f64,
-        penalty_weight: f64,
+        #[pyo3(from_py_with = real::learning_rate)] learning_rate: f64,
+        #[pyo3(from_py_with = real::alpha)] alpha: f64,
+        #[pyo3(from_py_with = real::scale)] scale: f64,
+        #[pyo3(from_py_with = real::penalty_weight)] penalty_weight: f64,
     ) -> PyResult<(f64, f64, Py<PyAny>)> {
-        let critics: Adam<'_> = fields(critics, "critics")?;
-        let batch: BatchArrays<'_> = fields(batch, "batch")?;
+        let critics = Adam::parse(critics, "critics")?;
+        let batch = BatchArrays::parse(batch)?;
         let step = ValueStep { alpha, scale, penalty_weight, rule: critics.rule(learning_rate) };
         let others = [target, policy];
         match &self.learner {
@@ -116,11 +116,11 @@ impl ContinuousLearner {
         critics: &Bound<'_, PyAny>,
         obs: &Bound<'_, PyAny>,
         noise: Option<&Bound<'_, PyAny>>,
-        learning_rate: f64,
-        alpha: f64,
+        #[pyo3(from_py_with = real::learning_rate)] learning_rate: f64,
+        #[pyo3(from_py_with = real::alpha)] alpha: f64,
         cloning: Option<(Bound<'_, PyAny>, f64)>,
     ) -> PyResult<(f64, f64)> {
-        let policy: Adam<'_> = fields(policy, "policy")?;
+        let policy = Adam::parse(policy, "policy")?;
         let (arrays, rates) = ([critics, obs], (alpha, learning_rate));
         let terms = match &self.learner {
             Precise::Single(learner) => {
@@ -145,7 +145,7 @@ impl ContinuousLearner {
         here: &Bound<'_, PyAny>,
         there: &Bound<'_, PyAny>,
     ) -> PyResult<Vec<f64>> {
-        let batch: BatchArrays<'_> = fields(batch, "batch")?;
+        let batch = BatchArrays::parse(batch)?;
         let (networks, samples) = ([critics, policy], [random, here, there]);
         match &self.learner {
             Precise::Single(learner) => penalty::run(py, learner, networks, &batch, samples),

@@ -10,8 +10,8 @@ use rlox_kernels::learner::off_policy::{
     ImplicitLearner as Kernel, ImplicitLosses, ImplicitParts, ImplicitTerms, Learnt,
 };
 
-use super::{Adam, BatchArrays, Precise, fields, of_dtype};
-use crate::convert::real_array;
+use super::{Adam, BatchArrays, Precise, of_dtype};
+use crate::convert::{real, real_array};
 use crate::errors::raise;
 use crate::locks::lock;
 
@@ -75,18 +75,18 @@ impl ImplicitLearner {
         critics: &Bound<'_, PyDict>,
         target: &Bound<'_, PyAny>,
         batch: &Bound<'_, PyDict>,
-        learning_rate: f64,
-        policy_learning_rate: f64,
-        expectile: f64,
-        temperature: f64,
-        max_weight: f64,
+        #[pyo3(from_py_with = real::learning_rate)] learning_rate: f64,
+        #[pyo3(from_py_with = real::policy_learning_rate)] policy_learning_rate: f64,
+        #[pyo3(from_py_with = real::expectile)] expectile: f64,
+        #[pyo3(from_py_with = real::temperature)] temperature: f64,
+        #[pyo3(from_py_with = real::max_weight)] max_weight: f64,
     ) -> PyResult<(f64, f64, f64, f64, f64)> {
         let parts = [
-            (fields(value, "value")?, learning_rate),
-            (fields(policy, "policy")?, policy_learning_rate),
-            (fields(critics, "critics")?, learning_rate),
+            (Adam::parse(value, "value")?, learning_rate),
+            (Adam::parse(policy, "policy")?, policy_learning_rate),
+            (Adam::parse(critics, "critics")?, learning_rate),
         ];
-        let batch = fields(batch, "batch")?;
+        let batch = BatchArrays::parse(batch)?;
         let losses = ImplicitLosses { expectile, temperature, max_weight };
         let terms = match &self.learner {
             Precise::Single(learner) => run(py, learner, &parts, target, &batch, losses),

@@ -10,13 +10,13 @@ pub(crate) use implicit::ImplicitLearner;
 pub(crate) use q_learner::QLearner;
 
 use numpy::{Element, Ix1, Ix2, PyReadonlyArray, PyReadwriteArray, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_kernels::learner::off_policy::{StepRule, Transitions};
-use rlox_kernels::learner::{Moments, Optimizer};
+use rlox_kernels::learner::off_policy::Transitions;
+use rlox_kernels::learner::{Moments, Optimizer, StepRule};
 
-use crate::convert::{output_array, real_array};
+use crate::convert::{output_array, parse_real, parse_step, real_array, type_name};
 
 /// A learner in either precision.
 enum Precise<S, D> {
@@ -40,37 +40,20 @@ fn of_dtype<S, D>(
     }
 }
 
-/// What the dict given as `name` holds.
-fn fields<'a, 'py, T>(dict: &'a Bound<'py, PyDict>, name: &str) -> PyResult<T>
-where
-    T: FromPyObject<'a, 'py, Error = PyErr>,
-{
-    dict.extract().map_err(|error: PyErr| {
-        let key = error.value(dict.py());
-        if error.is_instance_of::<PyKeyError>(dict.py()) {
-            PyValueError::new_err(format!("{name} lacks the key {key}"))
-        } else {
-            error
-        }
-    })
+/// What the dict given as `name` holds under `key`.
+fn item<'py>(dict: &Bound<'py, PyDict>, name: &str, key: &str) -> PyResult<Bound<'py, PyAny>> {
+    let lacks = || PyValueError::new_err(format!("{name} lacks the key '{key}'"));
+    dict.get_item(key)?.ok_or_else(lacks)
 }
 
 /// What Python gives to move parameters with: Adam's moments, and its constants.
-#[derive(FromPyObject)]
 struct Adam<'py> {
-    #[pyo3(item)]
     parameters: Bound<'py, PyAny>,
-    #[pyo3(item)]
     first_moments: Bound<'py, PyAny>,
-    #[pyo3(item)]
     second_moments: Bound<'py, PyAny>,
-    #[pyo3(item)]
     step: u64,
-    #[pyo3(item)]
     betas: (f64, f64),
-    #[pyo3(item)]
     eps: f64,
-    #[pyo3(item)]
     max_grad_norm: Option<f64>,
 }
 
@@ -83,6 +66,28 @@ struct Learnt<'py, F: Element> {
 }
 
 impl<'py> Adam<'py> {
+    /// What the dict given as `name` holds.
+    fn parse(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<Self> {
+        let item = |key| item(dict, name, key);
+        let wrong = |key: &str, expected, got: &Bound<'_, PyAny>| {
+            let got = type_name(got);
+            PyTypeError::new_err(format!("{name}['{key}'] must be {expected}, got {got}"))
+        };
+        let parameters = item("parameters")?;
+        let (betas, largest) = (item("betas")?, item("max_grad_norm")?);
+        Ok(Self {
+            parameters,
+            first_moments: item("first_moments")?,
+            second_moments: item("second_moments")?,
+            step: parse_step(&item("step")?)?,
+            betas: betas.extract().map_err(|_| wrong("betas", "two real numbers", &betas))?,
+            eps: parse_real(&item("eps")?, "eps")?,
+            max_grad_norm: largest
+                .extract()
+                .map_err(|_| wrong("max_grad_norm", "a real number or None", &largest))?,
+        })
+    }
+
     fn rule(&self, learning_rate: f64) -> StepRule {
         let optimizer = Optimizer::Adam { betas: self.betas.into(), eps: self.eps };
         StepRule { optimizer, learning_rate, max_grad_norm: self.max_grad_norm }
@@ -109,19 +114,12 @@ impl<F: Element> Learnt<'_, F> {
 }
 
 /// A batch as Python gives it.
-#[derive(FromPyObject)]
 struct BatchArrays<'py> {
-    #[pyo3(item)]
     obs: Bound<'py, PyAny>,
-    #[pyo3(item)]
     actions: Bound<'py, PyAny>,
-    #[pyo3(item)]
     rewards: Bound<'py, PyAny>,
-    #[pyo3(item)]
     next_obs: Bound<'py, PyAny>,
-    #[pyo3(item)]
     discounts: Bound<'py, PyAny>,
-    #[pyo3(item)]
     weights: Option<Bound<'py, PyAny>>,
 }
 
@@ -135,6 +133,19 @@ struct Rows<'py, F: Element> {
 }
 
 impl<'py> BatchArrays<'py> {
+    /// What the dict given as `batch` holds.
+    fn parse(dict: &Bound<'py, PyDict>) -> PyResult<Self> {
+        let item = |key| item(dict, "batch", key);
+        Ok(Self {
+            obs: item("obs")?,
+            actions: item("actions")?,
+            rewards: item("rewards")?,
+            next_obs: item("next_obs")?,
+            discounts: item("discounts")?,
+            weights: Some(item("weights")?).filter(|weights| !weights.is_none()),
+        })
+    }
+
     fn borrow<F: Element>(&self) -> PyResult<Rows<'py, F>> {
         Ok(Rows {
             obs: real_array(&self.obs, "obs")?,

@@ -2,16 +2,17 @@
 
 use std::sync::Mutex;
 
-use numpy::{Element, Ix1, Ix2, PyArray1};
+use numpy::{Element, Ix1, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_kernels::learner::Real;
 use rlox_kernels::learner::off_policy::{self as kernels, ElementLoss, QNetwork, QStep};
 
-use super::{Adam, BatchArrays, Precise, fields, of_dtype};
-use crate::convert::real_array;
+use super::{Adam, BatchArrays, Precise, of_dtype};
+use crate::convert::{real, real_array};
 use crate::errors::raise;
 use crate::locks::lock;
+use crate::replay::{Expected, read};
 
 /// Takes gradient steps of action values on arrays that the caller keeps.
 #[pyclass(frozen, module = "rlox_native")]
@@ -64,12 +65,12 @@ impl QLearner {
         learnt: &Bound<'_, PyDict>,
         target: &Bound<'_, PyAny>,
         batch: &Bound<'_, PyDict>,
-        learning_rate: f64,
+        #[pyo3(from_py_with = real::learning_rate)] learning_rate: f64,
         double: bool,
         huber: bool,
     ) -> PyResult<(f64, f64, Py<PyAny>)> {
-        let learnt: Adam<'_> = fields(learnt, "learnt")?;
-        let batch: BatchArrays<'_> = fields(batch, "batch")?;
+        let learnt = Adam::parse(learnt, "learnt")?;
+        let batch = BatchArrays::parse(batch)?;
         let loss = if huber { ElementLoss::Huber } else { ElementLoss::Squared };
         let step = QStep { double, loss, rule: learnt.rule(learning_rate) };
         match &self.learner {
@@ -104,8 +105,9 @@ fn run<F: Real + Element>(
     let mut borrowed = learnt.borrow::<F>()?;
     let (parameters, mut moments) = borrowed.view()?;
     let target = real_array::<F, Ix1>(target, "target")?;
-    let actions = real_array::<i64, Ix2>(&batch.actions, "actions")?;
     let rows = batch.borrow::<F>()?;
+    let expected = Expected { shape: &[rows.len(), 1], like: "rewards", optional: 0 };
+    let actions = read::<i64>(&batch.actions, "actions", &expected)?;
     let mut errors = vec![F::zero(); rows.len()];
     let (target, actions, batch) = (target.as_slice()?, actions.as_slice()?, rows.view()?);
     let terms = py

@@ -4,7 +4,7 @@ use numpy::{
     Element, IxDyn, PyArray1, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn,
     PyReadwriteArrayDyn, PyUntypedArray, PyUntypedArrayMethods,
 };
-use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyFloat;
 use rlox_kernels::replay::{DType, Values, ValuesMut};
@@ -15,11 +15,11 @@ use crate::convert::{
 };
 
 /// The shape that an array must have, and the argument that sets it.
-pub(super) struct Expected<'a> {
-    pub(super) shape: &'a [usize],
-    pub(super) like: &'static str,
+pub(crate) struct Expected<'a> {
+    pub(crate) shape: &'a [usize],
+    pub(crate) like: &'static str,
     /// How many axes at the end may be left out, because there is one element along them.
-    pub(super) optional: usize,
+    pub(crate) optional: usize,
 }
 
 /// Numbers of one type: those of an array of this type, or converted ones.
@@ -38,7 +38,7 @@ impl<T: Element> Cells<'_, T> {
 }
 
 /// `object` as numbers of the type `T`; a number that `T` does not have is refused.
-pub(super) fn read<'py, T: Number>(
+pub(crate) fn read<'py, T: Number>(
     object: &Bound<'py, PyAny>,
     name: &'static str,
     expected: &Expected<'_>,
@@ -296,14 +296,6 @@ pub(super) fn parse_dtype(
         let (names, got) = (names.join(", "), object.repr());
         let got = got.map_or_else(|_| "another".to_owned(), |got| got.to_string());
         PyValueError::new_err(format!("{name} must be one of {names}, got {got}"))
-    })
-}
-
-/// A real number of Python or NumPy.
-pub(super) fn parse_real(object: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
-    object.extract().map_err(|_: PyErr| {
-        let kind = object.get_type();
-        PyTypeError::new_err(format!("{name} must be a real number, got {kind}"))
     })
 }
 

@@ -134,25 +134,28 @@ pub(super) fn parse_out<'a, 'py>(
     keys: &[&str],
 ) -> PyResult<&'a Bound<'py, PyDict>> {
     let discounts: &[&str] = if fields.has_discounts() { &["discounts"] } else { &[] };
-    parse_dict(out, "out", &[keys, discounts].concat(), Some("next_obs"))
+    let next_obs = ("next_obs", "where the buffer has them all next_obs");
+    parse_dict(out, "out", &[keys, discounts].concat(), Some(next_obs))
 }
 
-/// Checks that `dict` is a dict with these keys and no others.
+/// Checks that `dict` is a dict with these keys and no others but the `optional` one, which comes with
+/// its words in the message.
 pub(super) fn parse_dict<'a, 'py>(
     object: &'a Bound<'py, PyAny>,
     name: &str,
     keys: &[&str],
-    optional: Option<&str>,
+    optional: Option<(&str, &str)>,
 ) -> PyResult<&'a Bound<'py, PyDict>> {
     let Ok(dict) = object.cast::<PyDict>() else {
         return Err(PyTypeError::new_err(format!("{name} must be a dict of arrays")));
     };
     let present = |key: &&str| dict.contains(*key).unwrap_or(false);
-    let n_optional = usize::from(optional.is_some_and(|key| present(&key)));
+    let n_optional = usize::from(optional.is_some_and(|(key, _)| present(&key)));
     if keys.iter().all(present) && dict.len() == keys.len() + n_optional {
         return Ok(dict);
     }
     let keys = keys.join(", ");
+    let keys = optional.map_or(keys.clone(), |(_, words)| format!("{keys} and {words}"));
     let text = format!("{name} must have the keys {keys}, got {}", dict.keys());
     Err(PyValueError::new_err(text))
 }

@@ -1,16 +1,17 @@
 //! What the buffers take and give: transitions, batches and states.
 
-use numpy::{Ix1, PyUntypedArrayMethods};
+use numpy::{Ix1, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyMemoryError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PySequence};
+use pyo3::types::{PyBool, PyList, PySequence};
 use rlox_kernels::KernelError;
 use rlox_kernels::replay::{DType, Field, Layout, NStep, Transitions};
 
-use super::arrays::{Cells, Expected, ValueArray, parse_real, read};
+use super::arrays::{Cells, Expected, ValueArray, read};
 use super::numbers::Number;
 use super::options::Options;
-use crate::convert::{as_real_array, check_shape, mask_array, parse_size};
+use crate::convert::{as_real_array, check_shape, mask_array, parse_real, parse_size};
 use crate::errors::raise;
 
 pub(super) const OBS_DTYPES: &[DType] =
@@ -123,7 +124,25 @@ fn parse_flag(object: &Bound<'_, PyAny>, name: &str) -> PyResult<bool> {
     if let Ok(flag) = object.cast::<PyBool>() {
         return Ok(flag.is_true());
     }
-    Ok(parse_real(object, name)? != 0.0)
+    Ok(parse_number(object, name)? != 0.0)
+}
+
+/// A real number, or an array of one.
+fn parse_number(object: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
+    object.extract().or_else(|_: PyErr| parse_real(&element(object)?, name))
+}
+
+/// The element of an array of one, as an env that thinks in batches gives its numbers; anything else
+/// as it is.
+fn element<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let object = match object.cast::<PyList>() {
+        Ok(list) if list.len() == 1 => &list.get_item(0)?,
+        _ => object,
+    };
+    match object.cast::<PyUntypedArray>() {
+        Ok(array) if array.len() == 1 => array.call_method0(intern!(array.py(), "item")),
+        _ => Ok(object.clone()),
+    }
 }
 
 /// Transitions from Python, held for the time of a call.
@@ -154,7 +173,7 @@ impl<'py> Rows<'py> {
         let Layout { obs: obs_field, action: action_field, .. } = fields.layout;
         let obs_row =
             |object: &Bound<'py, PyAny>, name| row(object, name, obs_field, &fields.obs, "obs_dim");
-        let value = parse_real(reward, "reward")?;
+        let value = parse_number(reward, "reward")?;
         let Some(reward) = f32::from_f64(value) else {
             let text = format!("reward must fit float32, got {value:?}");
             return Err(PyValueError::new_err(text));

@@ -14,7 +14,7 @@ use super::fields::{Fields, Rows, raise_for_one};
 use super::options::Options;
 use super::relabelling::{Relabelling, describe, parse_hindsight};
 use super::sampling::{BATCH_KEYS, sample_into, sample_new};
-use super::state::{KEYS, N_ENVS, Saved, export};
+use super::state::{KEYS, OPTIONAL, Saved, export};
 use crate::convert::{parse_seed, parse_size};
 use crate::errors::raise;
 use crate::locks::lock;
@@ -192,7 +192,7 @@ impl HerReplayBuffer {
 
     /// Go on exactly from a `state()`; what is no state is refused and changes nothing.
     fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
-        let state = parse_dict(state, "state", KEYS, Some(N_ENVS))?;
+        let state = parse_dict(state, "state", KEYS, Some(OPTIONAL))?;
         let Saved { rows, has_next_obs, position, stream } = Saved::parse(state, &self.fields)?;
         let rows = rows.transitions()?;
         py.detach(|| lock(&self.buffer).restore(&rows, &has_next_obs, position, stream))

@@ -5,9 +5,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_kernels::replay::{DType, NStep, Stream};
 
-use super::arrays::{parse_dtype, parse_real};
+use super::arrays::parse_dtype;
 use super::fields::{ACT_DTYPES, OBS_DTYPES};
-use crate::convert::{parse_seed, parse_size};
+use crate::convert::{parse_real, parse_seed, parse_size};
 use crate::errors::raise;
 
 /// The options of a buffer whose transitions are of one step each.

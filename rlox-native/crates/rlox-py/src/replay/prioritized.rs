@@ -9,14 +9,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_kernels::replay::{Batch, Importance, PrioritizedReplay, PriorityState};
 
-use super::arrays::{Cells, caller_array, parse_real, read_rows, vector, zeros};
+use super::arrays::{Cells, caller_array, read_rows, vector, zeros};
 use super::batch::{BatchArrays, item, parse_dict, parse_out};
 use super::fields::{Fields, Rows, raise_for_one};
 use super::options::{N_STEP, Options};
 use super::sampling::{sample_into, sample_new};
 use super::sequences::{Request, sample_sequences};
-use super::state::{KEYS, N_ENVS, Saved, export, single};
-use crate::convert::{as_real_array, parse_seed, parse_size};
+use super::state::{KEYS, OPTIONAL, Saved, export, single};
+use crate::convert::{as_real_array, parse_real, parse_seed, parse_size, real};
 use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_transitions;
@@ -48,8 +48,8 @@ impl PrioritizedReplayBuffer {
         capacity: &Bound<'_, PyAny>,
         obs_dim: &Bound<'_, PyAny>,
         act_dim: &Bound<'_, PyAny>,
-        alpha: f64,
-        beta: f64,
+        #[pyo3(from_py_with = real::alpha)] alpha: f64,
+        #[pyo3(from_py_with = real::beta)] beta: f64,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let options = Options::parse(options, N_STEP)?;
@@ -94,6 +94,12 @@ impl PrioritizedReplayBuffer {
     #[getter]
     fn n_step(&self) -> usize {
         self.fields.n_step()
+    }
+
+    /// The discount of the rewards within those steps, and of the value after them.
+    #[getter]
+    fn gamma(&self) -> f64 {
+        self.fields.layout.n_step.gamma
     }
 
     /// Bytes of memory that the buffer takes when it is full.
@@ -234,7 +240,11 @@ impl PrioritizedReplayBuffer {
     }
 
     /// Set the exponent of the weights, in [0, 1].
-    fn set_beta(&self, py: Python<'_>, beta: f64) -> PyResult<()> {
+    fn set_beta(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = real::beta)] beta: f64,
+    ) -> PyResult<()> {
         py.detach(|| lock(&self.buffer).set_beta(beta)).map_err(raise)
     }
 
@@ -269,7 +279,7 @@ impl PrioritizedReplayBuffer {
     /// Go on exactly from a `state()`; what is no state is refused and changes nothing.
     fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
         let keys = [KEYS, &["priorities", "max_priority", "alpha", "beta"]].concat();
-        let state = parse_dict(state, "state", &keys, Some(N_ENVS))?;
+        let state = parse_dict(state, "state", &keys, Some(OPTIONAL))?;
         let Saved { rows, has_next_obs, position, stream } = Saved::parse(state, &self.fields)?;
         let alpha = single::<f64>(&item(state, "alpha")?, "alpha")?;
         if alpha != self.alpha {

@@ -8,11 +8,11 @@ use pyo3::types::{PyDict, PySlice};
 use rlox_kernels::KernelError;
 use rlox_kernels::replay::{Goals, Hindsight, Selection};
 
-use super::arrays::{parse_real, read_rows, vector};
+use super::arrays::{read_rows, vector};
 use super::batch::item;
 use super::fields::flags;
 use super::options::unknown_option;
-use crate::convert::{parse_count, parse_size, type_name};
+use crate::convert::{parse_count, parse_real, parse_size, type_name};
 use crate::errors::raise;
 
 /// The options of hindsight.

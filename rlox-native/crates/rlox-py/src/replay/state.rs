@@ -29,7 +29,10 @@ pub(super) const KEYS: &[&str] = &[
 ];
 
 /// The entry that they have too, but for those of checkpoints that are older than it.
-pub(super) const N_ENVS: &str = "n_envs";
+const N_ENVS: &str = "n_envs";
+
+/// That entry, and its words in a message.
+pub(super) const OPTIONAL: (&str, &str) = (N_ENVS, N_ENVS);
 
 /// What the buffers have whose state can be taken.
 pub(super) trait Stored: Send {

@@ -11,7 +11,7 @@ use super::fields::{Fields, Rows, raise_for_one};
 use super::options::{N_STEP, Options};
 use super::sampling::sample;
 use super::sequences::{Request, sample_sequences};
-use super::state::{KEYS, N_ENVS, Saved, export};
+use super::state::{KEYS, OPTIONAL, Saved, export};
 use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_transitions;
@@ -81,6 +81,12 @@ impl ReplayBuffer {
     #[getter]
     fn n_step(&self) -> usize {
         self.fields.n_step()
+    }
+
+    /// The discount of the rewards within those steps, and of the value after them.
+    #[getter]
+    fn gamma(&self) -> f64 {
+        self.fields.layout.n_step.gamma
     }
 
     /// Bytes of memory that the buffer takes when it is full.
@@ -163,7 +169,7 @@ impl ReplayBuffer {
 
     /// Go on exactly from a `state()`; what is no state is refused and changes nothing.
     fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
-        let state = parse_dict(state, "state", KEYS, Some(N_ENVS))?;
+        let state = parse_dict(state, "state", KEYS, Some(OPTIONAL))?;
         let Saved { rows, has_next_obs, position, stream } = Saved::parse(state, &self.fields)?;
         let rows = rows.transitions()?;
         py.detach(|| lock(&self.buffer).restore(&rows, &has_next_obs, position, stream))

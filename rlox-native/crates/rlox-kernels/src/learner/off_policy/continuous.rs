@@ -11,8 +11,8 @@ use super::critics::{Critics, ensemble};
 use super::policy_step::Policy;
 pub use super::squashed::Actor;
 use super::value_step::Values;
-use super::{StepRule, Transitions, ValueTerms, check_sizes};
-use crate::error::{Result, check_len};
+use super::{StepRule, Transitions, ValueTerms, check_log_std_bounds, check_sizes};
+use crate::error::{Result, check_len, check_weight};
 
 /// How critics learn.
 #[derive(Debug, Clone, Copy)]
@@ -88,7 +88,8 @@ impl<F: Real> ContinuousLearner<F> {
     /// A learner of networks with hidden layers of these sizes.
     ///
     /// # Errors
-    /// [`KernelError::Range`](crate::KernelError::Range) for a size outside `[1, 16384]`.
+    /// [`KernelError::Range`](crate::KernelError::Range) for a size outside `[1, 16384]`,
+    /// [`KernelError::Bounds`](crate::KernelError::Bounds) for bounds that are no interval.
     pub fn new(
         obs_dim: usize,
         act_dim: usize,
@@ -97,6 +98,9 @@ impl<F: Real> ContinuousLearner<F> {
         n_critics: usize,
     ) -> Result<Self> {
         check_sizes(&[("obs_dim", obs_dim), ("act_dim", act_dim), ("critics", n_critics)], hidden)?;
+        if let Actor::SquashedGaussian { log_std_bounds } = actor {
+            check_log_std_bounds(log_std_bounds)?;
+        }
         let sizes = [&[obs_dim], hidden, &[actor.n_outputs(act_dim)]].concat();
         let policy = Network::relu(Layer::linear(&sizes, 0));
         let critics = ensemble(&[&[obs_dim + act_dim], hidden, &[1]].concat(), n_critics);
@@ -174,6 +178,9 @@ impl<F: Real> ContinuousLearner<F> {
             check_len("penalty", self.penalty_gradients.len(), "critics", parameters.len())?;
         }
         step.rule.check(moments, self.n_critic_parameters)?;
+        check_weight("alpha", step.alpha)?;
+        check_weight("scale", step.scale)?;
+        check_weight("penalty_weight", step.penalty_weight)?;
         batch.check(self.obs_dim)?;
         let rows = batch.len();
         check_len("actions", actions.len(), "rewards * act_dim", rows * self.act_dim)?;
@@ -216,10 +223,12 @@ impl<F: Real> ContinuousLearner<F> {
         check_len("policy", parameters.len(), "the policy", self.policy.end())?;
         check_len("critics", critics.len(), "the critics", self.n_critic_parameters)?;
         step.rule.check(moments, self.policy.end())?;
+        check_weight("alpha", step.alpha)?;
         let rows = obs.len() / self.obs_dim;
         check_len("obs", obs.len(), "rows * obs_dim", rows.max(1) * self.obs_dim)?;
         self.check_noise(noise, rows)?;
         if let Some(cloning) = step.cloning {
+            check_weight("cloning[1]", cloning.alpha)?;
             let expected = rows * self.act_dim;
             check_len("actions", cloning.actions.len(), "rows * act_dim", expected)?;
         }

@@ -9,8 +9,8 @@ use super::super::optimizer::Moments;
 use super::super::workspace::Workspace;
 use super::critics::{Critics, ensemble};
 use super::implicit_step::Step;
-use super::{StepRule, Transitions, check_sizes};
-use crate::error::{Result, check_len, check_range};
+use super::{StepRule, Transitions, check_log_std_bounds, check_sizes};
+use crate::error::{Result, check_len, check_range, check_weight};
 
 /// Parameters that a step moves.
 #[derive(Debug)]
@@ -96,7 +96,8 @@ impl<F: Real> ImplicitLearner<F> {
     /// A learner of networks with hidden layers of these sizes.
     ///
     /// # Errors
-    /// [`KernelError::Range`](crate::KernelError::Range) for a size outside `[1, 16384]`.
+    /// [`KernelError::Range`](crate::KernelError::Range) for a size outside `[1, 16384]`,
+    /// [`KernelError::Bounds`](crate::KernelError::Bounds) for bounds that are no interval.
     pub fn new(
         obs_dim: usize,
         act_dim: usize,
@@ -105,6 +106,7 @@ impl<F: Real> ImplicitLearner<F> {
         log_std_bounds: [f64; 2],
     ) -> Result<Self> {
         check_sizes(&[("obs_dim", obs_dim), ("act_dim", act_dim), ("critics", n_critics)], hidden)?;
+        check_log_std_bounds(log_std_bounds)?;
         let sizes = |inputs: usize, outputs: usize| [&[inputs], hidden, &[outputs]].concat();
         let value = Network::relu(Layer::linear(&sizes(obs_dim, 1), 0));
         let policy = Network::relu(Layer::linear(&sizes(obs_dim, act_dim), act_dim));
@@ -166,8 +168,8 @@ impl<F: Real> ImplicitLearner<F> {
         check_len("actions", actions.len(), "rewards * act_dim", batch.len() * self.act_dim)?;
         let ImplicitLosses { expectile, temperature, max_weight } = losses;
         check_range("expectile", expectile, 0.0, 1.0)?;
-        check_range("temperature", temperature, 0.0, f64::MAX)?;
-        check_range("max_weight", max_weight, 0.0, f64::MAX)?;
+        check_weight("temperature", temperature)?;
+        check_weight("max_weight", max_weight)?;
         self.smallest.resize(batch.len(), F::zero());
         let call = Step { learner: self, parts, target, batch, actions, losses };
         Ok(Arch::new().dispatch(call))

@@ -19,7 +19,7 @@ pub use q_network::QNetwork;
 
 use super::Real;
 use super::actor_critic::check_width;
-use super::optimizer::{Moments, Optimizer, clip_norm};
+use super::optimizer::StepRule;
 use crate::error::{KernelError, Result, check_len};
 
 /// B transitions, each field in rows.
@@ -68,38 +68,6 @@ impl<F: Real> Transitions<'_, F> {
     }
 }
 
-/// How parameters move down a gradient.
-#[derive(Debug, Clone, Copy)]
-pub struct StepRule {
-    /// The optimiser.
-    pub optimizer: Optimizer,
-    /// Step size.
-    pub learning_rate: f64,
-    /// Bound of the gradient's Euclidean norm; `None`: not bounded.
-    pub max_grad_norm: Option<f64>,
-}
-
-impl StepRule {
-    fn check<F>(&self, moments: &Moments<'_, F>, n_parameters: usize) -> Result<()> {
-        self.optimizer.check()?;
-        moments.check(self.optimizer, n_parameters)
-    }
-
-    /// Takes a step of `parameters` down `gradients`, which are clipped.
-    #[inline(always)]
-    fn step<F: Real>(
-        &self,
-        parameters: &mut [F],
-        gradients: &mut [F],
-        moments: &mut Moments<'_, F>,
-    ) {
-        if let Some(largest) = self.max_grad_norm {
-            clip_norm(gradients, largest);
-        }
-        self.optimizer.step(parameters, gradients, moments, self.learning_rate);
-    }
-}
-
 /// What a gradient step of action values reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ValueTerms {
@@ -113,6 +81,14 @@ pub struct ValueTerms {
 fn check_sizes(named: &[(&'static str, usize)], hidden: &[usize]) -> Result<()> {
     named.iter().try_for_each(|&(name, width)| check_width(name, width))?;
     hidden.iter().try_for_each(|&width| check_width("hidden", width))
+}
+
+/// Checks that bounds of logarithmic deviations are an interval.
+fn check_log_std_bounds([low, high]: [f64; 2]) -> Result<()> {
+    if low.is_finite() && high.is_finite() && low <= high {
+        return Ok(());
+    }
+    Err(KernelError::Bounds { name: "log_std_bounds", low, high })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a batch is far below 2^53 rows")]

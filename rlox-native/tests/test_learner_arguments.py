@@ -1,0 +1,221 @@
+"""What would destroy parameters is refused by its name, and nothing has changed then."""
+
+import numpy as np
+import pytest
+import rlox_native
+
+ADAM = {"step": 3, "betas": (0.9, 0.999), "eps": 1e-8, "max_grad_norm": None}
+BATCH = {
+    "obs": np.ones((4, 3)),
+    "actions": np.array([[0], [1], [1], [0]]),
+    "rewards": np.arange(4.0),
+    "next_obs": np.ones((4, 3)),
+    "discounts": np.ones(4),
+    "weights": None,
+}
+NAN, INF = float("nan"), float("inf")
+LARGEST = r"1\.7976931348623157e308"
+
+
+def learnt(n, **constants):
+    """Parameters with the moments and the constants of Adam."""
+    arrays = {
+        name: np.full(n, 0.1, np.float32)
+        for name in ("parameters", "first_moments", "second_moments")
+    }
+    return {**arrays, **ADAM, **constants}
+
+
+def update(**changes):
+    """PPO's update of some parameters, which it returns."""
+    learner = rlox_native.ActorCriticLearner(3, (4,), n_actions=2)
+    adam = learnt(learner.n_parameters)
+    arguments = {
+        "obs": BATCH["obs"],
+        "actions": BATCH["actions"][:, 0],
+        "log_probs": np.full(4, -0.7),
+        "values": np.zeros(4),
+        "advantages": np.arange(4.0),
+        "returns": np.arange(4.0),
+        "order": [[0, 1, 2, 3]],
+        "batch_size": 2,
+        "learning_rate": 1e-3,
+        "vf_coef": 0.5,
+        "ent_coef": 0.01,
+        "normalize_advantages": True,
+        "clip_eps": 0.2,
+        **{name: adam[name] for name in ("first_moments", *ADAM)},
+        **changes,
+    }
+    try:
+        learner.update(adam["parameters"], adam["second_moments"], **arguments)
+    except (ValueError, TypeError):
+        for name in ("parameters", "first_moments", "second_moments"):
+            assert (adam[name] == np.float32(0.1)).all()
+        raise
+    return adam["parameters"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_grad_norm": -1.0}, r"^max_grad_norm must lie in \[0, inf\], got -1$"),
+        ({"max_grad_norm": NAN}, r"^max_grad_norm must lie in \[0, inf\], got NaN$"),
+        ({"betas": (1.0, 1.0)}, r"^betas\[0\] must lie in \[0, 1\), got 1$"),
+        ({"betas": (0.9, NAN)}, r"^betas\[1\] must lie in \[0, 1\), got NaN$"),
+        ({"betas": None, "alpha": 1.5, "first_moments": None}, r"^alpha must lie in \[0, 1\], got"),
+        ({"eps": -1.0}, rf"^eps must lie in \[0, {LARGEST}\], got -1$"),
+        (
+            {"step": 2**64 - 1},
+            r"^step must lie in \[0, 9007199254740992\], got 1\.84.*e19$",
+        ),
+        ({"step": -1}, r"^step must be at least 0, got -1"),
+        ({"step": 2**64}, r"^step must be at most 18446744073709551615, got 18446744073709551616"),
+        ({"learning_rate": NAN}, rf"^learning_rate must lie in \[0, {LARGEST}\], got NaN$"),
+        ({"learning_rate": -1e-3}, r"^learning_rate must lie in "),
+        ({"ent_coef": NAN}, r"^ent_coef must lie in "),
+        ({"vf_coef": INF}, r"^vf_coef must lie in "),
+        ({"clip_eps": -1.0}, rf"^clip_eps must lie in \[0, {LARGEST}\], got -1$"),
+        ({"clip_eps": NAN}, r"^clip_eps must lie in "),
+        ({"dual_clip": -1.0}, r"^dual_clip must lie in \[1, inf\], got -1$"),
+        ({"vf_clip_eps": NAN}, r"^vf_clip_eps must lie in \[0, inf\], got NaN$"),
+        ({"target_kl": -1.0}, r"^target_kl must lie in \[0, inf\], got -1$"),
+        ({"action_masks": np.array([[1, 1], [1, 1], [0, 0], [1, 1]])}, r"^action_masks\[2\] allow"),
+        ({"actions": np.array([0, 1, 0.5, 0])}, r"^actions must fit int64, got 0\.5 at index 2$"),
+        ({"order": [[0, 0.5]]}, r"^order must fit int64, got 0\.5 at index 1$"),
+        ({"order": [[-1, 0]]}, r"^order\[0\] must lie in \[0, 4\), got -1$"),
+    ],
+)
+def test_an_update_that_would_destroy_the_parameters_is_refused(changes, message):
+    """In every argument; the error names it, its value and what is allowed."""
+    with pytest.raises(ValueError, match=message):
+        update(**changes)
+
+
+def test_a_step_that_is_no_integer_is_refused():
+    """By every learner."""
+    with pytest.raises(TypeError, match=r"^step must be an integer, got float"):
+        update(step=1.5)
+    with pytest.raises(TypeError, match=r"^step must be an integer, got float"):
+        step_of_values(step=1.5)
+
+
+def test_whole_floats_are_discrete_actions():
+    """As they come from a buffer that stores float32."""
+    expected = update()
+    np.testing.assert_array_equal(update(actions=np.array([0.0, 1, 1, 0])), expected)
+    assert np.isfinite(expected).all()
+    assert (expected != np.float32(0.1)).any()
+
+
+def step_of_values(changes=(), rate=1e-3, **constants):
+    """DQN's step of some parameters."""
+    learner = rlox_native.QLearner(3, (4,), 2)
+    adam = learnt(learner.n_parameters, **constants)
+    target, batch = adam["parameters"].copy(), {**BATCH, **dict(changes)}
+    try:
+        learner.step(adam, target, batch, learning_rate=rate, double=True, huber=True)
+    except ValueError:
+        assert (adam["parameters"] == target).all()
+        raise
+    return adam["parameters"]
+
+
+@pytest.mark.parametrize(
+    ("constants", "message"),
+    [
+        ({"max_grad_norm": -1.0}, r"^max_grad_norm must lie in \[0, inf\], got -1$"),
+        ({"betas": (0.9, 1.0)}, r"^betas\[1\] must lie in \[0, 1\), got 1$"),
+        (
+            {"step": 2**64 - 1},
+            r"^step must lie in \[0, 9007199254740992\], got 1\.84.*e19$",
+        ),
+        ({"step": -1}, r"^step must be at least 0, got -1$"),
+        ({"rate": NAN}, r"^learning_rate must lie in "),
+    ],
+)
+def test_a_step_of_values_that_would_destroy_the_parameters_is_refused(constants, message):
+    """By the argument's name."""
+    with pytest.raises(ValueError, match=message):
+        step_of_values(**constants)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("betas", 0.9, r"^learnt\['betas'\] must be two real numbers, got float$"),
+        (
+            "max_grad_norm",
+            "a",
+            r"^learnt\['max_grad_norm'\] must be .* number or None, got str",
+        ),
+        ("eps", None, r"^eps must be a real number, got NoneType$"),
+    ],
+)
+def test_a_constant_of_the_wrong_type_is_refused_by_its_name(key, value, message):
+    """In the dict that holds it."""
+    with pytest.raises(TypeError, match=message):
+        step_of_values(**{key: value})
+
+
+def test_fractions_are_no_discrete_actions():
+    """They are refused; whole floats convert."""
+    with pytest.raises(ValueError, match=r"^actions must fit int64, got 0\.7 at index 0$"):
+        step_of_values({"actions": np.full((4, 1), 0.7)})
+    whole = step_of_values({"actions": BATCH["actions"].astype(np.float32)})
+    np.testing.assert_array_equal(whole, step_of_values())
+
+
+@pytest.mark.parametrize("bounds", [(2, -5), (NAN, 1), (-5, INF)])
+@pytest.mark.parametrize("kind", ["ContinuousLearner", "ImplicitLearner"])
+def test_bounds_of_deviations_are_an_interval(kind, bounds):
+    """The smaller first, and both finite."""
+    message = r"^log_std_bounds must be finite and the first at most the second, got \("
+    with pytest.raises(ValueError, match=message):
+        getattr(rlox_native, kind)(3, 1, (4,), 2, log_std_bounds=bounds)
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "alpha", "scale", "penalty_weight"])
+@pytest.mark.parametrize("value", [NAN, -1.0])
+def test_a_step_of_critics_takes_weights_only(name, value):
+    """Finite and not negative."""
+    learner = rlox_native.ContinuousLearner(3, 1, (4,), 2)
+    critics = learnt(learner.n_critic_parameters)
+    target, policy = critics["parameters"].copy(), np.zeros(learner.n_policy_parameters)
+    options = {"learning_rate": 1e-3, "alpha": 0.0, "scale": 1.0, name: value}
+    if name == "penalty_weight":
+        noise = np.zeros((2, 4, 1))
+        learner.penalize(critics["parameters"], policy, BATCH, noise, noise, noise)
+    with pytest.raises(ValueError, match=rf"^{name} must lie in \[0, {LARGEST}\], got (NaN|-1)$"):
+        learner.step_values(critics, target, policy, BATCH, None, **options)
+    np.testing.assert_array_equal(critics["parameters"], target)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"learning_rate": NAN}, r"^learning_rate must lie in "),
+        ({"alpha": -1.0}, r"^alpha must lie in "),
+        ({"cloning": (np.zeros((4, 1)), NAN)}, r"^cloning\[1\] must lie in "),
+    ],
+)
+def test_a_step_of_a_policy_takes_weights_only(options, message):
+    """Finite and not negative."""
+    learner = rlox_native.ContinuousLearner(3, 1, (4,), 2)
+    policy, critics = learnt(learner.n_policy_parameters), np.zeros(learner.n_critic_parameters)
+    arguments = {"learning_rate": 1e-3, "alpha": 0.0, **options}
+    with pytest.raises(ValueError, match=message):
+        learner.step_policy(policy, critics, BATCH["obs"], None, **arguments)
+    assert (policy["parameters"] == np.float32(0.1)).all()
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "policy_learning_rate"])
+def test_a_step_of_implicit_q_learning_takes_finite_rates_only(name):
+    """Of the policy as of the others."""
+    learner = rlox_native.ImplicitLearner(3, 1, (4,), 2, log_std_bounds=(-5, 2))
+    parts = [learnt(n) for n in learner.n_parameters]
+    rates = {"learning_rate": 1e-3, "policy_learning_rate": 1e-3, name: NAN}
+    losses = {"expectile": 0.7, "temperature": 3.0, "max_weight": 100.0}
+    with pytest.raises(ValueError, match=r"^learning_rate must lie in "):
+        learner.step(*parts, parts[2]["parameters"].copy(), BATCH, **rates, **losses)
+    assert all((part["parameters"] == np.float32(0.1)).all() for part in parts)

@@ -1,0 +1,156 @@
+"""What is refused is named, with its value, wherever it is given."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import rlox_native
+from rlox_native import MmapReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer, VecEnv
+
+ONES = np.ones(3)
+
+
+def refused_state(envs, **changes):
+    """Give envs their own state with some entries changed."""
+    envs.reset_all()
+    envs.set_state({**envs.state(), **changes})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rlox_native.compute_gae(ONES, ONES, ONES, None, 0.9, 0.9), "last_value"),
+        (lambda: rlox_native.compute_gae(ONES, ONES, ONES, 0.0, None, 0.9), "gamma"),
+        (lambda: rlox_native.compute_gae_batched(ONES, ONES, ONES, ONES, 1, 0.9, None), "lam"),
+        (lambda: rlox_native.compute_vtrace(*[ONES] * 4, 0.0, 0.9, c_bar=None), "c_bar"),
+        (lambda: rlox_native.compute_group_advantages(ONES, eps=None), "eps"),
+        (lambda: rlox_native.normalize_advantages(ONES, eps=None), "eps"),
+        (lambda: PrioritizedReplayBuffer(9, 2, 1, alpha=None), "alpha"),
+        (lambda: PrioritizedReplayBuffer(9, 2, 1).set_beta(None), "beta"),
+    ],
+)
+def test_what_is_no_real_number_is_refused_by_its_name(call, message):
+    """With the type that it has."""
+    with pytest.raises(TypeError, match=f"^{message} must be a real number, got NoneType"):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: ReplayBuffer(9, 2, 1).push([1, 1], 1, 2**2000, 1, 0),
+            ValueError,
+            "^reward must fit float64, got a larger integer$",
+        ),
+        (
+            lambda: ReplayBuffer(9, 2, 1).push([1, 1], 2**2000, 1, 1, 0),
+            TypeError,
+            "^action must hold real numbers that fit 64 bits, got dtype object$",
+        ),
+        (
+            lambda: PrioritizedReplayBuffer(9, 2, 1).update_priorities([2**64], [1]),
+            TypeError,
+            "^indices must hold real numbers that fit 64 bits, got dtype object$",
+        ),
+        (
+            lambda: ReplayBuffer(9, 2, 1).sample(3, out={}),
+            ValueError,
+            "rewards, terminated, truncated and where the buffer has them all next_obs, got",
+        ),
+        (
+            lambda: ReplayBuffer(9, 2, 1).set_state({}),
+            ValueError,
+            "has_next_obs, position, rng and n_envs, got",
+        ),
+        (
+            lambda: refused_state(VecEnv(2), physics=np.zeros((2, 4), np.float32)),
+            ValueError,
+            r"^state\['physics'\] must be an array of dtype float64 and 2 dimensions, got float32 "
+            "of 2 dimensions$",
+        ),
+        (
+            lambda: refused_state(VecEnv(2), physics=[0.0]),
+            ValueError,
+            r"dtype float64 and 2 dimensions, got list$",
+        ),
+    ],
+)
+def test_a_message_says_what_is_wrong(call, error, message):
+    """Not more, and nothing that is right."""
+    with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.parametrize("env_id", ["Pendulum-v1", "MountainCarContinuous-v0"])
+def test_an_action_beyond_single_precision_is_told_as_that(env_id):
+    """It is finite; an infinite one is not."""
+    envs = VecEnv(1, 0, env_id)
+    envs.reset_all()
+    for actions in ([[1e39]], [1e39], np.array([1e39])):
+        with pytest.raises(ValueError, match=r"^actions must fit float32, got 1e39 at index 0$"):
+            envs.step_all(actions)
+    with pytest.raises(ValueError, match=r"^actions must be finite"):
+        envs.step_all([float("inf")])
+
+
+@pytest.mark.parametrize("flag", [True, False])
+@pytest.mark.parametrize(
+    "call",
+    [
+        VecEnv,
+        lambda flag: ReplayBuffer(flag, 1, 1),
+        lambda flag: ReplayBuffer(1, flag, 1),
+        lambda flag: ReplayBuffer(1, 1, (2, flag)),
+        lambda flag: ReplayBuffer(1, 1, 1).sample(flag),
+        lambda flag: rlox_native.compute_n_step_returns(ONES, ONES, ONES, 0.0, 0.9, flag),
+        lambda flag: rlox_native.normalize_advantages(ONES, ddof=flag),
+    ],
+)
+def test_a_flag_is_no_size(call, flag):
+    """As it is no seed: somebody has mixed up arguments."""
+    with pytest.raises(TypeError, match=r"must be an integer, got bool"):
+        call(flag)
+
+
+def instances(folder):
+    """One of every class that is not to be copied."""
+    return [
+        rlox_native.CartPole(seed=0),
+        rlox_native.pack_sequences([1, 2], 3),
+        rlox_native.ActorCriticLearner(3, (4,), n_actions=2),
+        rlox_native.QLearner(3, (4,), 2),
+        rlox_native.ContinuousLearner(3, 1, (4,), 2),
+        rlox_native.ImplicitLearner(3, 1, (4,), 2, log_std_bounds=(-5, 2)),
+        MmapReplayBuffer(2, 9, 3, 1, folder / "cold"),
+        VecEnv(1),
+    ]
+
+
+def test_copies_are_refused_with_a_remedy(tmp_path):
+    """By every class."""
+    for instance in instances(tmp_path):
+        name = type(instance).__name__
+        for function in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match=rf"^a {name} cannot be copied or pickled; \w"):
+                function(instance)
+
+
+def test_the_divergence_of_nothing_is_zero():
+    """And not minus zero, as the sum of no floats is in Rust."""
+    for function in (rlox_native.compute_token_kl, rlox_native.compute_token_kl_schulman):
+        assert not np.signbit(function([], []))
+
+
+@pytest.mark.parametrize("wrap", [np.array, list, lambda element: np.array(element[0])])
+def test_a_transition_may_come_in_arrays_of_one_element(wrap):
+    """As envs that think in batches give it; more elements are no number."""
+    buffer = ReplayBuffer(9, 2, 1)
+    buffer.push([1, 2], wrap([3.0]), wrap([4.0]), wrap([True]), wrap([0]), [5, 6])
+    batch = buffer.sample(1)
+    assert (batch["rewards"], batch["terminated"], batch["truncated"]) == (4, True, False)
+    for reward in (np.ones(2), [1.0, 2.0], [], np.array([])):
+        with pytest.raises(TypeError, match=r"^reward must be a real number, got (ndarray|list)$"):
+            buffer.push([1, 2], 3.0, reward, True, False)
+    assert len(buffer) == 1
