@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import rlox
 import torch
 from rlox.batch import TransitionBatch
 from rlox.errors import BackendError
@@ -18,6 +19,7 @@ from rlox.networks import (
     TwinQNetwork,
 )
 from rlox_offpolicy.ddpg import DDPG
+from rlox_offpolicy.discrete_sac import DiscreteSAC
 from rlox_offpolicy.dqn import DQN
 from rlox_offpolicy.sac import SAC
 from rlox_offpolicy.td3 import TD3
@@ -317,5 +319,42 @@ def test_native_refuses_what_it_cannot_do() -> None:
         SAC("Pendulum-v1", critic=TwinQNetwork(3, 1, 64), backend="native")
     frozen = SquashedGaussianPolicy(3, 1)
     frozen.net.layers[0].bias.requires_grad_(False)
-    with pytest.raises(BackendError, match="some are frozen"):
+    with pytest.raises(BackendError, match="is frozen"):
         SAC("Pendulum-v1", policy=frozen, backend="native")
+
+
+class Halved:
+    """A buffer that gives half of each action."""
+
+    def __init__(self) -> None:
+        self._rows = rlox.ReplayBuffer(500, 4, 1, seed=0, n_envs=2)
+        self.push_batch = self._rows.push_batch
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def sample(self, batch_size: int) -> dict[str, Any]:
+        """Return a batch."""
+        batch = self._rows.sample(batch_size)
+        return {**batch, "actions": batch["actions"] / 2}
+
+
+@pytest.mark.parametrize("kind", [DQN, DiscreteSAC])
+@pytest.mark.parametrize("backend", ["torch", "native"])
+def test_discrete_actions_come_from_a_buffer_of_floats_too(kind: Any, backend: str) -> None:
+    """Whole ones are the same actions to every backend, fractions are none to any."""
+    if kind is DiscreteSAC and backend == "native":
+        pytest.skip("its steps are torch's")
+    fields = {"env_id", *kind.config_class.model_fields}
+    known = {key: value for key, value in DISCRETE.items() if key in fields}
+    parameters = []
+    for act_dtype in ("int64", "float32"):
+        buffer = rlox.ReplayBuffer(500, 4, 1, seed=0, n_envs=2, act_dtype=act_dtype)
+        run = kind(**known, backend=backend, buffer=buffer)
+        run.train(128)
+        optimizer = run.optimizer if kind is DQN else run.critic_optimizer
+        parameters.append(optimizer.parameters.clone())
+    assert torch.equal(*parameters)
+    message = r"must be whole numbers, the replay buffer gave 0\.5; make it with act_dtype='int64'$"
+    with pytest.raises(ValueError, match=message):
+        kind(**known, backend=backend, buffer=Halved()).train(128)
