@@ -131,8 +131,37 @@ def test_gae_writes_into_the_arrays_it_is_given() -> None:
     np.testing.assert_array_equal(out, reference.compute_gae(*arguments))
     with pytest.raises(TypeError, match=r"out\[0\] must have dtype float64, got float32"):
         reference.compute_gae(*arguments, out=(np.empty(2, np.float32), np.empty(2)))
-    with pytest.raises(ValueError, match=r"out\[1\] must have shape \(2,\) like rewards, got \(3,"):
+    with pytest.raises(ValueError, match=r"out\[1\] must have shape \(2,\), got \(3,"):
         reference.compute_gae(*arguments, out=(np.empty(2), np.empty(3)))
+
+
+def read_only(n: int) -> np.ndarray[Any, Any]:
+    """Return an array that cannot be written into."""
+    array = np.zeros(n)
+    array.flags.writeable = False
+    return array
+
+
+SHARED = np.zeros(1)
+
+
+@pytest.mark.parametrize(
+    ("out", "error", "message"),
+    [
+        (np.zeros((2, 1)), TypeError, "out must be a tuple of two arrays, got ndarray"),
+        ([np.zeros(1), np.zeros(1)], TypeError, "out must be a tuple of two arrays, got list"),
+        ((np.zeros(1),), TypeError, "out must be a tuple of two arrays, got tuple"),
+        ((np.zeros(1), [0.0]), TypeError, r"out\[1\] must be a NumPy array, got list"),
+        ((read_only(1), np.zeros(1)), ValueError, r"out\[0\] must be writeable"),
+        ((SHARED, SHARED), ValueError, r"out\[1\] must not share memory with another array"),
+    ],
+)
+def test_gae_refuses_what_the_native_one_refuses(
+    out: Any, error: type[Exception], message: str
+) -> None:
+    """One step has results of length 1, of which an array of two rows would be a pair."""
+    with pytest.raises(error, match=f"^{message}"):
+        reference.compute_gae([1.0], [0.5], [0], 0.0, 0.9, 0.8, out=out)
 
 
 def test_a_preference_pair_keeps_its_tokens() -> None:

@@ -54,6 +54,31 @@ def test_a_seed_gives_the_rows_of_numpy() -> None:
         assert buffer.sample(3)["actions"][:, 0].tolist() == rng.integers(4, size=3).tolist()
 
 
+@pytest.mark.parametrize("cls", [ReplayBuffer, PrioritizedReplayBuffer])
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (list, TypeError, "out must be a dict of arrays, got list"),
+        (lambda batch: {**batch, "obs": [1]}, TypeError, "obs must be a NumPy array, got list"),
+        (lambda batch: {**batch, "obs": np.zeros((3, 2))}, TypeError, "obs must have dtype fl"),
+        (lambda batch: {**batch, "obs": batch["obs"][1:]}, ValueError, "obs must have shape .3, 2"),
+        (lambda batch: {**batch, "obs": batch["next_obs"]}, ValueError, "next_obs must not share"),
+        (lambda batch: {**batch, "x": batch["obs"]}, ValueError, "out must have the keys obs, "),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(
+    cls: type[Any], change: Any, error: type[Exception], message: str
+) -> None:
+    """As the Rust buffers refuse them, and nothing is written."""
+    buffer = filled(cls, 4)
+    out = buffer.sample(3, seed=0)
+    before = out["rewards"].copy()
+    with pytest.raises(error, match=f"^{message}"):
+        buffer.sample(3, seed=1, out=change(out))
+    assert out["rewards"].tolist() == before.tolist()
+    assert buffer.sample(3, seed=1, out=out) is out
+
+
 def test_strata_fall_in_proportion_to_priorities() -> None:
     """Priorities 1, 2, 5 of sum 8 in eight strata, α = β = 1: weights 1, 1/2, 1/5."""
     buffer = filled(PrioritizedReplayBuffer, 3, alpha=1.0, beta=1.0)
@@ -312,3 +337,16 @@ def test_a_sequence_ends_with_its_episode_or_crosses_it() -> None:
         np.testing.assert_array_equal(batch["is_first"], (steps == 0) | (steps == 3))
     with pytest.raises(RuntimeError, match="at least 6 stored transitions, got 5"):
         buffer.sample_sequences(1, 6, cross_episodes=True)
+
+
+@pytest.mark.parametrize("wrap", [np.array, list])
+def test_a_transition_may_come_in_arrays_of_one_element(wrap: Any) -> None:
+    """As envs that think in batches give it; a bool is no size."""
+    buffer = ReplayBuffer(9, 2, 1)
+    buffer.push([1, 2], wrap([3.0]), wrap([4.0]), wrap([True]), wrap([0]), [5, 6])
+    batch = buffer.sample(1)
+    assert (batch["rewards"], batch["terminated"], batch["truncated"]) == (4, True, False)
+    with pytest.raises(ValueError, match=r"reward must have shape \(\), got \(2,\)"):
+        buffer.push([1, 2], 3.0, np.ones(2), True, False)
+    with pytest.raises(TypeError, match="batch_size must be an integer, got bool"):
+        buffer.sample(True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
@@ -43,6 +44,8 @@ def vector(name: str, values: npt.ArrayLike) -> Array:
 
 def size(name: str, value: SupportsIndex) -> int:
     """Return a size of at least 1."""
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be an integer, got bool")
     number = operator.index(value)
     if number < 1:
         raise ValueError(f"{name} must be at least 1, got {number}")
@@ -54,6 +57,26 @@ def in_range(name: str, value: float, low: float, high: float) -> float:
     if not low <= value <= high:
         raise ValueError(f"{name} must lie in [{low:g}, {high:g}], got {value}")
     return value
+
+
+def write(results: Mapping[str, Array], out: Mapping[str, Any]) -> None:
+    """Write results into the arrays of their names, if all of these fit; else into none."""
+    checked: list[Array] = []
+    for name, result in results.items():
+        array = out[name]
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"{name} must be a NumPy array, got {type(array).__name__}")
+        if array.dtype != result.dtype:
+            raise TypeError(f"{name} must have dtype {result.dtype}, got {array.dtype}")
+        if array.shape != result.shape:
+            raise ValueError(f"{name} must have shape {result.shape}, got {array.shape}")
+        if not array.flags.writeable:
+            raise ValueError(f"{name} must be writeable")
+        if any(np.shares_memory(array, other) for other in checked):
+            raise ValueError(f"{name} must not share memory with another array to write into")
+        checked.append(array)
+    for name, result in results.items():
+        out[name][...] = result
 
 
 @dataclass(frozen=True)

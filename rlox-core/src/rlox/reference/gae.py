@@ -15,6 +15,8 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from rlox.reference.arrays import write
+
 Array = npt.NDArray[Any]
 Pair = tuple[Array, Array]
 
@@ -66,6 +68,7 @@ def compute_gae_time_major(
         Advantages and returns, each (T, N).
 
     Raises:
+        TypeError: ``out`` is no tuple of two arrays of the results' type.
         ValueError: shapes disagree, or gamma or lam lies outside [0, 1].
     """
     rewards = np.asarray(rewards)
@@ -123,6 +126,7 @@ def compute_gae_batched(
         Advantages and returns, each (N * n_steps,) float64.
 
     Raises:
+        TypeError: ``out`` is no tuple of two arrays of the results' type.
         ValueError: lengths disagree, or gamma or lam lies outside [0, 1].
     """
     return _batched(rewards, values, dones, last_values, n_steps, gamma, lam, np.float64, out)
@@ -202,6 +206,7 @@ def compute_gae(
         Advantages and returns, each (T,) float64.
 
     Raises:
+        TypeError: ``out`` is no tuple of two arrays of the results' type.
         ValueError: lengths disagree, or gamma or lam lies outside [0, 1].
 
     Example:
@@ -222,12 +227,9 @@ def _write(results: Pair, out: Pair | None) -> Pair:
     """Return the results, in the arrays ``out`` where they are given."""
     if out is None:
         return results
-    for i, (result, array) in enumerate(zip(results, out, strict=True)):
-        if array.dtype != result.dtype:
-            raise TypeError(f"out[{i}] must have dtype {result.dtype}, got {array.dtype}")
-        if array.shape != result.shape:
-            raise ValueError(
-                f"out[{i}] must have shape {result.shape} like rewards, got {array.shape}"
-            )
-        array[...] = result
+    # an array of two rows would take a single step's results
+    if not (isinstance(out, tuple) and len(out) == 2):
+        raise TypeError(f"out must be a tuple of two arrays, got {type(out).__name__}")
+    names = ("out[0]", "out[1]")
+    write(dict(zip(names, results, strict=True)), dict(zip(names, out, strict=True)))
     return out

@@ -9,6 +9,7 @@ from typing import SupportsFloat, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from rlox.reference.arrays import size as parse_size
 from rlox.reference.goals import GoalFunction, Goals
 from rlox.reference.n_step import NStep
 from rlox.reference.replay_parts import (
@@ -19,7 +20,6 @@ from rlox.reference.replay_parts import (
     one_row,
     parse_dtype,
     parse_shape,
-    parse_size,
     stream,
     stream_words,
 )
@@ -208,6 +208,7 @@ class HerReplayBuffer:
 
         Raises:
             RuntimeError: the buffer is empty.
+            TypeError: ``out`` is no dict of arrays of the result's types.
             ValueError: ``batch_size`` is out of range, ``out`` does not fit, or a function of goals
                 gave something of another shape, or rewards that are not finite.
         """

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlox.reference.replay_parts import Array, parse_size
+from rlox.reference.arrays import size as parse_size
+from rlox.reference.replay_parts import Array
 
 
 @dataclass(frozen=True)

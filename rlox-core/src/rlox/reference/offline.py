@@ -8,10 +8,10 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from rlox.reference.arrays import size as parse_size
 from rlox.reference.replay import ReplayBuffer
 from rlox.reference.replay_parts import (
     Array,
-    parse_size,
     recorded_rows,
     recorded_shape,
     stream,
@@ -185,6 +185,7 @@ class OfflineDatasetBuffer:
             ``(B,)`` float32, ``terminated`` and ``truncated`` ``(B,)`` bool.
 
         Raises:
+            TypeError: ``out`` is no dict of arrays of the result's types.
             ValueError: ``batch_size`` or ``seed`` is out of range, or ``out`` does not fit.
         """
         return self._rows.sample(batch_size, seed, out=out)

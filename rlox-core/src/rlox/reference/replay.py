@@ -12,6 +12,7 @@ from typing import SupportsFloat, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from rlox.reference.arrays import size as parse_size
 from rlox.reference.n_step import NStep
 from rlox.reference.replay_parts import (
     ACT_DTYPES,
@@ -21,7 +22,6 @@ from rlox.reference.replay_parts import (
     one_row,
     parse_dtype,
     parse_shape,
-    parse_size,
     stream,
     stream_words,
 )
@@ -103,6 +103,11 @@ class ReplayBuffer:
     def n_step(self) -> int:
         """How many steps of its env a drawn transition spans."""
         return self._ring.steps.n_step
+
+    @property
+    def gamma(self) -> float:
+        """The discount of the rewards within those steps, and of the value after them."""
+        return self._ring.steps.gamma
 
     @property
     def nbytes(self) -> int:
@@ -197,6 +202,7 @@ class ReplayBuffer:
 
         Raises:
             RuntimeError: the buffer is empty, or ``out`` has a ``next_obs`` that is not known.
+            TypeError: ``out`` is no dict of arrays of the result's types.
             ValueError: ``batch_size`` is out of range, or ``out`` does not fit.
         """
         n, rng = self._prepare(batch_size, seed, out)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
+
+from rlox.reference.arrays import size as parse_size
 
 Array = npt.NDArray[Any]
 
@@ -26,14 +27,6 @@ class PartialBatch(dict[str, Any]):
 
     def __missing__(self, key: str) -> Any:
         raise KeyError(UNKNOWN_NEXT_OBS if key == "next_obs" else key)
-
-
-def parse_size(name: str, value: SupportsIndex) -> int:
-    """Return a size of at least 1."""
-    size = operator.index(value)
-    if size < 1:
-        raise ValueError(f"{name} must be at least 1, got {size}")
-    return size
 
 
 def parse_shape(name: str, dim: SupportsIndex | Sequence[SupportsIndex]) -> tuple[int, ...]:
@@ -78,15 +71,21 @@ def one_row(
     next_obs: Any,
 ) -> dict[str, Array]:
     """Return one transition, checked, in arrays with a row."""
-    given = {"obs": obs, "action": action, "reward": reward}
+    given = {"obs": obs, "action": action, "reward": _element(reward)}
     given |= {} if next_obs is None else {"next_obs": next_obs}
     rows = {}
     for name, value in given.items():
         key = {"action": "actions", "reward": "rewards"}.get(name, name)
         rows[key] = convert(name, value, fields[key].shape[1:], fields[key])[None]
-    rows["terminated"] = np.array([float(terminated) != 0])
-    rows["truncated"] = np.array([float(truncated) != 0])
+    rows["terminated"] = np.array([float(_element(terminated)) != 0])
+    rows["truncated"] = np.array([float(_element(truncated)) != 0])
     return rows
+
+
+def _element(value: Any) -> Any:
+    """Return the element of a list or an array of one; anything else as it is."""
+    array = np.asarray(value)
+    return array.item() if array.ndim and array.size == 1 else value
 
 
 def many_rows(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rlox.reference.arrays import write
 from rlox.reference.n_step import NStep
 from rlox.reference.replay_parts import UNKNOWN_NEXT_OBS, Array, PartialBatch, many_rows
 
@@ -57,6 +58,8 @@ class Ring:
         """Refuse to draw from nothing, or next observations that are not known."""
         if self.len == 0:
             raise RuntimeError("the buffer is empty; push a transition before sampling")
+        if out is not None and not isinstance(out, dict):
+            raise TypeError(f"out must be a dict of arrays, got {type(out).__name__}")
         if out is not None and "next_obs" in out and not self.knows_next_obs():
             raise RuntimeError(UNKNOWN_NEXT_OBS)
 
@@ -75,10 +78,7 @@ class Ring:
             return batch
         if out.keys() != batch.keys():
             raise ValueError(f"out must have the keys {', '.join(batch)}, got {list(out)}")
-        for name, array in batch.items():
-            if out[name].shape != array.shape or out[name].dtype != array.dtype:
-                raise ValueError(f"{name} must have shape {array.shape} and dtype {array.dtype}")
-            out[name][...] = array
+        write(batch, out)
         return out
 
     def without_unknown(self, batch: dict[str, Array]) -> dict[str, Array]:
