@@ -147,11 +147,12 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     # envs
     (lambda c: make_vec_env("CartPol-v1"), EnvError,
      "env 'CartPol-v1' cannot be built: Environment `CartPol` doesn't exist. Did you mean: "
-     "`CartPole`?"),
+     "`CartPole`? (if a module of yours registers it, name that too: 'module:CartPol-v1')"),
     (lambda c: make_vec_env("CartPole-v99"), EnvError,
      "env 'CartPole-v99' cannot be built: Environment version `v99` for environment ..."),
     (lambda c: make_vec_env("no_such_module:Env-v0"), EnvError,
-     "env 'no_such_module:Env-v0' cannot be built: No module named 'no_such_module'..."),
+     "env 'no_such_module:Env-v0' cannot be built: No module named 'no_such_module'...; "
+     "if the module lies in the working folder, set PYTHONPATH=."),
     (lambda c: make_vec_env(""), EnvError,
      "env '' cannot be built: Malformed environment ID: ..."),
     (lambda c: make_vec_env(3), EnvError,
@@ -183,7 +184,7 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda c: c("CartPole-v1").evaluate(seed=-1), ValueError, "seed must be at least 0, got -1"),
     (lambda c: c("CartPol-v1").evaluate(), EnvError,
      "env 'CartPol-v1' cannot be built: Environment `CartPol` doesn't exist. Did you mean: "
-     "`CartPole`?"),
+     "`CartPole`? (if a module of yours registers it, name that too: 'module:CartPol-v1')"),
     # callbacks and loggers
     (lambda c: c("X", callbacks=[3]), TypeError,
      "callbacks must be rlox.callbacks.Callback objects, got int"),
@@ -219,7 +220,7 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda c: c.from_checkpoint("none", config={}), ConfigError,
      "a checkpoint brings its own config; pass the options to change by name"),
     (lambda c: c("X").save("folder"), IsADirectoryError,
-     "[Errno 21] a checkpoint is a file, not a folder: 'folder'"),
+     "[Errno 21] expected a file, got a folder: 'folder'"),
     (lambda c: c("X").save("bad.json/c.rlox"), OSError, "[Errno ...'bad.json'"),
     # statistics and plots
     (lambda c: parse_seeds("4..0"), ConfigError,

@@ -27,6 +27,7 @@ from rlox.config import (
     schedule,
 )
 from rlox.errors import ConfigError, RloxError
+from rlox.options import TORCH_THREADS
 from rlox.schedules import Linear, Piecewise
 
 
@@ -46,6 +47,7 @@ class DemoConfig(Config):
     maybe: bool | None = option(None, help="three-valued", unit="on/off", source="test")
     mode: Literal["sync", "async"] = choice("sync", help="how", source="test")
     device: str = option("cpu", help="where", unit="name", source="test", min_length=1)
+    torch_threads: int | None = TORCH_THREADS
 
     @model_validator(mode="after")
     def _check_rollout(self) -> DemoConfig:
@@ -81,6 +83,7 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"n_envs": None}, "n_envs: expected a valid integer, got None"),
     ({"n_envs": 1e30}, "n_envs: expected a smaller integer, got 1e+30"),
+    ({"torch_threads": 10**6}, "torch_threads: expected less than or equal to 1024, got 1000000"),
     ({"gamma": 1.5}, "gamma: expected less than or equal to 1, got 1.5"),
     ({"gamma": float("nan")}, "gamma: expected a finite number, got nan"),
     ({"gamma": False}, "gamma: expected a number, not a truth value, got False"),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import SyncVectorEnv
+from gymnasium.wrappers import ClipReward
 from rlox.envs import env_id_of, fixed_env_count, make_vec_env
-from rlox.errors import EnvError, UnknownNameError
+from rlox.errors import ConfigError, EnvError, UnknownNameError
 from rlox.gym_vec_env import GymVecEnv
-from rlox.plugins import Registration
 from rlox.protocols import VecEnv
+from rlox.registration import Registration
 from rlox.registry import Registry
 from rlox.specs import EnvBackendSpec
 
@@ -27,10 +31,7 @@ def backends(monkeypatch: pytest.MonkeyPatch) -> None:
         Registration(spec, "rlox_env_backends", "test") for spec in (GYMNASIUM, FAST, FASTEST)
     )
     monkeypatch.setattr("rlox.registry.get_registry", lambda: registry)
-    monkeypatch.setattr(
-        "rlox.envs.resolve",
-        lambda reference: lambda env_id, **kwargs: (reference, env_id, kwargs),
-    )
+    monkeypatch.setattr(Registration, "build", lambda self, *a, **k: (self.spec.factory, *a, k))
 
 
 def cart_pole() -> gymnasium.Env[Any, Any]:
@@ -102,6 +103,33 @@ def test_env_id_of() -> None:
     vector.close()
 
 
+class Negated(gymnasium.RewardWrapper):  # type: ignore[type-arg]
+    """A wrapper as users write them, which does not record its arguments."""
+
+    def reward(self, reward: Any) -> Any:
+        """Turn the sign."""
+        return -reward
+
+
+@pytest.mark.parametrize(
+    ("make", "env_id"),
+    [
+        (lambda: gymnasium.make("Pendulum-v1", g=1.0), None),
+        (lambda: gymnasium.make("Pendulum-v1", max_episode_steps=7), None),
+        (lambda: gymnasium.make("Pendulum-v1").unwrapped, None),
+        (lambda: ClipReward(gymnasium.make("Pendulum-v1"), -1.0), None),
+        (lambda: Negated(gymnasium.make("Pendulum-v1")), None),
+        (lambda: gymnasium.make("Pendulum-v1", render_mode="rgb_array"), "Pendulum-v1"),
+        (lambda: gymnasium.make("Pendulum-v1", disable_env_checker=True), "Pendulum-v1"),
+    ],
+)
+def test_env_that_its_id_does_not_make_has_none(make: Any, env_id: str | None) -> None:
+    """Arguments, wrappers and a missing time limit are not in the id."""
+    env = make()
+    assert env_id_of(env) == env_id
+    env.close()
+
+
 def test_fixed_env_count() -> None:
     """Ids and callables can be made any number of times, instances are as many as they are."""
     env = cart_pole()
@@ -134,3 +162,23 @@ def test_number_of_envs_that_no_machine_bears_is_refused(
     """A slip in a number of envs neither fills the memory nor starts thousands of processes."""
     with pytest.raises(EnvError, match=message):
         make_vec_env("CartPole-v1", n_envs=n_envs, vectorization=vectorization)
+
+
+def test_arguments_that_do_not_compare_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays among a registration's arguments cannot be told to be unchanged."""
+    env = gymnasium.make("Pendulum-v1").unwrapped
+    registered = EnvSpec("Arrays-v0", kwargs={"g": np.ones(2)})
+    monkeypatch.setitem(gymnasium.registry, "Arrays-v0", registered)
+    env.spec = copy.deepcopy(registered)
+    assert env_id_of(env) is None
+    env.close()
+
+
+def test_processes_are_for_gymnasium_envs_alone() -> None:
+    """Another backend would ignore that they were asked for; auto takes gymnasium's then."""
+    message = "vectorization='async' is of gymnasium envs, got env_backend='fast'"
+    with pytest.raises(ConfigError, match=message):
+        make_vec_env("CartPole-v1", n_envs=2, backend="fast", vectorization="async")
+    made = make_vec_env("CartPole-v1", n_envs=1, vectorization="async")
+    assert isinstance(made, GymVecEnv)
+    made.close()

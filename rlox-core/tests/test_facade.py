@@ -6,6 +6,7 @@ import importlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,6 +102,24 @@ def test_rust_class_without_rust_names_the_command(name: str, extra: str) -> Non
         getattr(rlox, name)
     assert str(caught.value) == (
         f'rlox.{name} needs a distribution that is not installed; run: pip install "rlox[{extra}]"'
+    )
+
+
+def test_rust_class_that_is_not_built_names_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A source tree on the path lacks its compiled part."""
+    (tmp_path / "rlox_candle").mkdir()
+    (tmp_path / "rlox_candle" / "__init__.py").write_text("from rlox_candle._candle import X\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "rlox_candle", raising=False)
+    monkeypatch.delitem(vars(rlox), "CandleCollector", raising=False)
+    with pytest.raises(MissingDependencyError) as caught:
+        assert rlox.CandleCollector
+    assert str(caught.value) == (
+        "rlox.CandleCollector needs rlox-candle, which is there but cannot be imported: No module "
+        "named 'rlox_candle._candle'; run: pip install --force-reinstall --no-deps rlox-candle (in "
+        "a source tree ./rlox-candle)"
     )
 
 

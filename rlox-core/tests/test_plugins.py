@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from rlox.errors import PluginConflictError, PluginError, PluginWarning
-from rlox.plugins import Registration, load_plugins
+from rlox.errors import PluginConflictError, PluginError, PluginWarning, UnknownNameError
+from rlox.plugins import load_plugins
+from rlox.registration import Registration
 from rlox.specs import AlgorithmSpec
 
 Install = Callable[..., None]
@@ -40,6 +41,24 @@ BROKEN = {
         "import rlox\n\n@rlox.hookimpl\ndef rlox_loggers():\n"
         "    yield rlox.LoggerSpec('lost', 'b', 'c:d')\n    yield 3\n",
         "TypeError: rlox_loggers must yield LoggerSpec, got 3",
+    ),
+    "forgotten mark": (
+        "def rlox_algorithms():\n    return []\n\ndef rlox_loggers():\n    return []\n",
+        "PluginError: mark rlox_algorithms, rlox_loggers with @rlox.hookimpl to register anything",
+    ),
+    "forgotten mark and misspelt": (
+        "def rlox_algoritms():\n    return []\n",
+        "PluginError: mark rlox_algoritms with @rlox.hookimpl to register anything",
+    ),
+    "one forgotten mark": (
+        "import rlox\n\n@rlox.hookimpl\ndef rlox_algorithms():\n    return []\n\n"
+        "def rlox_loggers():\n    return []\n",
+        "PluginError: mark rlox_loggers with @rlox.hookimpl to register anything",
+    ),
+    "no hook": (
+        "import rlox\n",
+        "PluginError: it registers nothing; implement a hook, such as rlox_algorithms, with "
+        "@rlox.hookimpl",
     ),
     "none": (
         "import rlox\n\n@rlox.hookimpl\ndef rlox_loggers():\n    pass\n",
@@ -126,11 +145,29 @@ def test_rlox_plugins_limits_what_is_loaded(
     install("rlox-one", ALGORITHM.format(name="one"))
     install("rlox-two", ALGORITHM.format(name="two"))
     install("rlox-bad", "import no_such_module_anywhere")
-    monkeypatch.setenv("RLOX_PLUGINS", " rlox-two ,rlox-absent")
+    monkeypatch.setenv("RLOX_PLUGINS", " rlox-two ,")
     found = load_plugins()
     assert {r.distribution for r in found} == {"rlox-core", "rlox-two"}
     monkeypatch.setenv("RLOX_PLUGINS", "")
     assert {r.distribution for r in load_plugins()} == {"rlox-core"}
+
+
+def test_rlox_plugins_names_installed_plugins(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A misspelt name would load core alone."""
+    install("rlox-pets", ALGORITHM.format(name="pets"))
+    monkeypatch.setenv("RLOX_PLUGINS", "rlox-core,rlox-pet")
+    with pytest.raises(UnknownNameError) as caught:
+        load_plugins()
+    message = "RLOX_PLUGINS names the plugin 'rlox-pet', which is not installed; did you mean"
+    assert str(caught.value).startswith(f"{message} 'rlox-pets'")
+
+
+def test_a_helper_called_like_a_hook_is_none(install: Install) -> None:
+    """Beside a hook, a function of another name needs no mark."""
+    install("rlox-pets", ALGORITHM.format(name="pets") + "\ndef rlox_help():\n    pass\n")
+    assert "pets" in names(load_plugins())
 
 
 def test_rlox_plugins_avoids_a_conflict(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +183,7 @@ def test_trace_prints_what_each_plugin_brings(
 ) -> None:
     """RLOX_TRACE_PLUGINS=1 writes a line per plugin to standard error."""
     install("rlox-one", ALGORITHM.format(name="one"))
-    install("rlox-empty", "")
+    install("rlox-empty", "import rlox\n@rlox.hookimpl\ndef rlox_loggers():\n    return []\n")
     monkeypatch.setenv("RLOX_TRACE_PLUGINS", "1")
     load_plugins()
     lines = capsys.readouterr().err.splitlines()

@@ -18,7 +18,7 @@ from rlox.errors import (
     UnknownNameError,
 )
 from rlox.logging import JsonlLogger
-from rlox.plugins import Registration
+from rlox.registration import Registration
 from rlox.registry import Registry, algorithm_class, config_class, get_registry
 from rlox.specs import AlgorithmSpec, EnvBackendSpec, resolve
 
@@ -251,7 +251,7 @@ def test_env_backends_are_ordered_and_without_conflicts() -> None:
             backend("high", "two", 60),
         ]
     )
-    assert [spec.name for spec in registry.by_priority("rlox_env_backends")] == ["high", "low"]
+    assert [each.spec.name for each in registry.by_priority("rlox_env_backends")] == ["high", "low"]
 
 
 def test_same_name_under_two_hooks_is_no_conflict() -> None:
@@ -271,6 +271,26 @@ def test_empty_registry_says_so() -> None:
 def test_resolve_imports_what_a_reference_names() -> None:
     """A reference is a module and a name."""
     assert resolve("rlox.registry:Registry") is Registry
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            lambda: EnvBackendSpec("a", "s", "c:d", env_ids="Bar-v0"),  # type: ignore[arg-type]
+            "env_ids of 'a' must be a tuple, got the text 'Bar-v0'; write ('Bar-v0',)",
+        ),
+        (
+            lambda: AlgorithmSpec("a", "s", "c:d", "e:f", needs="env"),  # type: ignore[arg-type]
+            "needs of 'a' must be a tuple, got the text 'env'; write ('env',)",
+        ),
+    ],
+)
+def test_a_spec_takes_no_text_for_a_tuple(spec: Callable[[], Any], message: str) -> None:
+    """A forgotten comma would make every part of the text a match."""
+    with pytest.raises(TypeError) as caught:
+        spec()
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(

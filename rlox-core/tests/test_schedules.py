@@ -122,3 +122,21 @@ def test_values_of_callables_are_within_the_fields_bounds(value: float) -> None:
         ConfigError, match=r"schedules\['rate'\] .* \[0.0, 1.0\], got .* after 6 env"
     ):
         schedules.value("rate", 6, 10)
+
+
+@pytest.mark.parametrize("value", ["x", None, [1.0, 2.0]])
+def test_values_of_callables_are_numbers(value: Any) -> None:
+    """The error names the schedule, the value and the env step."""
+    schedules = Schedules(Rates(), ["rate"], {"rate": lambda step: value})
+    with pytest.raises(ConfigError) as caught:
+        schedules.value("rate", 6, 10)
+    assert str(caught.value) == (
+        f"schedules['rate'] must return a number, got {value!r} after 6 env steps"
+    )
+
+
+@pytest.mark.parametrize("overrides", [[], "", 0])
+def test_overrides_are_a_mapping(overrides: Any) -> None:
+    """Empty ones of another type are refused like others."""
+    with pytest.raises(ConfigError, match=r"^schedules must be a mapping of names to callables, "):
+        Schedules(Rates(), ["rate"], overrides)

@@ -163,13 +163,16 @@ def __getattr__(name: str) -> Any:
 
         value = getattr(backend(), name)
     elif name in _RUST:
-        from rlox.errors import missing_extra
+        from rlox.errors import missing_extra, unusable
         from rlox.kernels import installed
 
         module, extra = _RUST[name]
         if not installed(module):
             raise missing_extra(f"rlox.{name}", extra)
-        value = getattr(importlib.import_module(module), name)
+        try:
+            value = getattr(importlib.import_module(module), name)
+        except ImportError as error:
+            raise unusable(f"rlox.{name}", module, error) from error
     else:
         from rlox.errors import suggest
 

@@ -31,6 +31,7 @@ __all__ = [
     "Config",
     "ScheduleValue",
     "Unset",
+    "changed",
     "choice",
     "coefficient",
     "count",
@@ -57,8 +58,9 @@ UNSET = Unset.UNSET
 """Default of an argument that the config decides when the caller says nothing."""
 
 
-LARGEST = {"envs": 1 << 16, "units": 1 << 13, "env steps per env": 10**6}
-"""By unit, sizes beyond which a number is a slip, told here before it exhausts the memory."""
+LARGEST = {"envs": 1 << 16, "units": 1 << 13, "env steps per env": 10**6, "threads": 1 << 10}
+"""By unit, sizes beyond which a number is a slip, told here before it exhausts the machine: memory,
+or threads, for lack of which OpenMP ends the process."""
 
 
 def option(default: Any, *, help: str, unit: str, source: str, **bounds: Any) -> Any:  # noqa: A002
@@ -226,6 +228,11 @@ class Config(BaseModel):
             ConfigError: the file is missing, is not a mapping, or holds a wrong option.
         """
         return cls(**read_mapping(path))
+
+
+def changed(config: Config, name: str) -> bool:
+    """Return whether an option is not its default; a schedule's text is that of its default."""
+    return str(getattr(config, name)) != str(type(config).model_fields[name].default)
 
 
 def resolve_config(

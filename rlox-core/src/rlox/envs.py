@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -9,10 +10,10 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 
 from rlox import registry
-from rlox.errors import EnvError, suggest
+from rlox.errors import ConfigError, EnvError, suggest
 from rlox.gym_vec_env import GymVecEnv, Vectorization
 from rlox.protocols import VecEnv
-from rlox.specs import EnvBackendSpec, resolve
+from rlox.registration import Registration
 
 __all__ = ["env_id_of", "fixed_env_count", "make_vec_env"]
 
@@ -21,11 +22,26 @@ MAX_ENVS = 1 << 16
 
 
 def env_id_of(env: Any) -> str | None:
-    """Return the id under which ``env`` can be made again, or none."""
+    """Return the id that makes ``env`` again just as it is, or none.
+
+    An env with arguments or wrappers of its own has none, for its id makes another env.
+    """
     if isinstance(env, str):
         return env
-    spec = getattr(env, "spec", None)
-    return spec.id if isinstance(env, gymnasium.Env) and spec is not None else None
+    spec = env.spec if isinstance(env, gymnasium.Env) else None
+    registered = None if spec is None else gymnasium.registry.get(spec.id)
+    if spec is None or registered is None:
+        return None
+    unchanging = {k: v for k, v in spec.kwargs.items() if k == "render_mode"}
+    expected = dataclasses.replace(
+        registered,
+        kwargs=registered.kwargs | unchanging,
+        disable_env_checker=spec.disable_env_checker,
+    )
+    try:
+        return spec.id if spec == expected else None
+    except ValueError:  # arrays among the arguments, which do not compare to a truth value
+        return None
 
 
 def fixed_env_count(env: Any) -> int | None:
@@ -58,8 +74,10 @@ def make_vec_env(
         env_kwargs: arguments of ``gymnasium.make``; envs with arguments are gymnasium's.
 
     Raises:
+        ConfigError: ``vectorization`` is given for a backend that is not gymnasium's.
         EnvError: the env cannot be built.
         UnknownNameError: the backend is not registered.
+        PluginError: the backend is broken.
     """
     if isinstance(env, VecEnv):
         if n_envs not in (None, env.n_envs):
@@ -77,23 +95,29 @@ def make_vec_env(
                 "leave the backend at 'auto'"
             )
         return GymVecEnv(env, n_envs, vectorization=vectorization, env_kwargs=env_kwargs)
-    spec = _choose_backend(env, backend, bool(env_kwargs) or vectorization == "async")
-    if spec.name == "gymnasium":
+    chosen = _choose_backend(env, backend, bool(env_kwargs) or vectorization == "async")
+    if chosen.spec.name == "gymnasium":
         return GymVecEnv(env, n_envs, vectorization=vectorization, env_kwargs=env_kwargs)
-    factory = resolve(spec.factory)
-    return cast("VecEnv", factory(env, n_envs=n_envs or 1, env_kwargs=env_kwargs))
+    if vectorization != "sync":
+        raise ConfigError(
+            f"vectorization='{vectorization}' is of gymnasium envs, got "
+            f"env_backend='{chosen.spec.name}', which steps its envs as it does; leave one of them "
+            "out"
+        )
+    return cast("VecEnv", chosen.build(env, n_envs=n_envs or 1, env_kwargs=env_kwargs))
 
 
-def _choose_backend(env_id: str, backend: str, gymnasium_only: bool) -> EnvBackendSpec:
+def _choose_backend(env_id: str, backend: str, gymnasium_only: bool) -> Registration:
     found = registry.get_registry()
     if backend != "auto":
-        spec = cast("EnvBackendSpec", found.get("rlox_env_backends", backend).spec)
-        if spec.env_ids and env_id not in spec.env_ids:
+        named = found.get("rlox_env_backends", backend)
+        env_ids = named.spec.env_ids
+        if env_ids and env_id not in env_ids:
             raise EnvError(
-                f"the env backend '{backend}' has no '{env_id}'{suggest(env_id, spec.env_ids)}; "
-                f"it has {', '.join(spec.env_ids)}; backend='auto' takes gymnasium's"
+                f"the env backend '{backend}' has no '{env_id}'{suggest(env_id, env_ids)}; "
+                f"it has {', '.join(env_ids)}; backend='auto' takes gymnasium's"
             )
-        return spec
-    specs: list[EnvBackendSpec] = found.by_priority("rlox_env_backends")
-    has_it = [s for s in specs if env_id in s.env_ids and not gymnasium_only]
-    return has_it[0] if has_it else next(s for s in specs if s.name == "gymnasium")
+        return named
+    backends = found.by_priority("rlox_env_backends")
+    has_it = [b for b in backends if env_id in b.spec.env_ids and not gymnasium_only]
+    return has_it[0] if has_it else next(b for b in backends if b.spec.name == "gymnasium")

@@ -29,7 +29,7 @@ class PluginConflictError(RloxError, RuntimeError):
 
 
 class PluginError(RloxError, RuntimeError):
-    """A plugin failed to load and strict loading was asked for."""
+    """What a plugin registers is broken, or it failed to load and strict loading was asked for."""
 
 
 class PluginWarning(UserWarning):
@@ -60,6 +60,10 @@ class RunError(RloxError, ValueError):
     """A run folder does not hold what is asked of it."""
 
 
+class DivergenceError(RloxError, ArithmeticError):
+    """A training diverged: what it learns is no finite number any more."""
+
+
 class LoggerError(RloxError, RuntimeError):
     """A service that metrics are to be logged to refuses."""
 
@@ -87,6 +91,22 @@ def missing_extra(what: str, extra: str) -> MissingDependencyError:
     """
     return MissingDependencyError(
         f'{what} needs a distribution that is not installed; run: pip install "rlox[{extra}]"'
+    )
+
+
+def unusable(what: str, module: str, error: ImportError) -> MissingDependencyError:
+    """Return the error for a name whose distribution is there but does not import.
+
+    Args:
+        what: the name the user asked for.
+        module: what was to be imported.
+        error: why it was not, as where a source tree lacks its compiled part.
+    """
+    distribution = module.replace("_", "-")
+    return MissingDependencyError(
+        f"{what} needs {distribution}, which is there but cannot be imported: {error}; run: "
+        f"pip install --force-reinstall --no-deps {distribution} (in a source tree "
+        f"./{distribution})"
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -20,7 +20,6 @@ from rlox.batch import RolloutBatch, RolloutMinibatch
 from rlox.config import Config
 from rlox.errors import BackendError
 from rlox.runner import Hooks
-from rlox.specs import LearnerBackendSpec, resolve
 from rlox.terms import mean_terms
 
 if TYPE_CHECKING:
@@ -161,9 +160,8 @@ def find_learner(backend: str, task: LearningTask | ReplayTask) -> tuple[Any, st
 def _find_learner(backend: str, task: LearningTask | ReplayTask) -> tuple[Any, str, str]:
     found = registry.get_registry()
     if backend != "auto":
-        spec = cast("LearnerBackendSpec", found.get("rlox_learner_backends", backend).spec)
         try:
-            learner = resolve(spec.factory)(task)
+            learner = found.get("rlox_learner_backends", backend).build(task)
         except BackendError as error:
             raise BackendError(
                 f"the learner backend '{backend}' cannot do this: {error}; "
@@ -171,13 +169,14 @@ def _find_learner(backend: str, task: LearningTask | ReplayTask) -> tuple[Any, s
             ) from None
         return learner, backend, "as configured"
     refusals = []
-    for spec in found.by_priority("rlox_learner_backends"):
+    for registration in found.by_priority("rlox_learner_backends"):
+        name = registration.spec.name
         try:
-            learner = resolve(spec.factory)(task)
+            learner = registration.build(task)
         except BackendError as error:
-            refusals.append(f"not {spec.name}: {error}")
+            refusals.append(f"not {name}: {error}")
             continue
-        return learner, spec.name, "; ".join(refusals) or "the fastest there is"
+        return learner, name, "; ".join(refusals) or "the fastest there is"
     raise BackendError(f"no learner backend can do this: {'; '.join(refusals) or 'none installed'}")
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from rlox.callbacks import Callback
 from rlox.logging import LoggerCallback, LoggerList
 from rlox.logging.base import require_logger
+from rlox.registration import Registration
 from rlox.registry import get_registry
-from rlox.specs import resolve
 
 __all__ = ["make_callbacks", "make_logger"]
 
@@ -29,10 +29,11 @@ def make_callbacks(
         UnknownNameError: a name is not registered.
         ConfigError: a name is there twice.
         MissingDependencyError: what a callback needs is not installed.
+        PluginError: what a name stands for is broken.
     """
 
-    def make(spec: Any) -> Any:
-        return resolve(spec.factory)(*[log_dir] * spec.in_folder)
+    def make(registration: Registration) -> Any:
+        return registration.build(*[log_dir] * registration.spec.in_folder)
 
     return _made("rlox_callbacks", callbacks, make)
 
@@ -51,11 +52,12 @@ def make_logger(
         UnknownNameError: a name is not registered.
         ConfigError: a name is there twice.
         MissingDependencyError: what a logger needs is not installed.
+        PluginError: what a name stands for is broken.
     """
     with ExitStack() as opened:  # closed where a later one fails
 
-        def make(spec: Any) -> Any:
-            logger = resolve(spec.factory)(log_dir)
+        def make(registration: Registration) -> Any:
+            logger = registration.build(log_dir)
             opened.callback(logger.close)
             return logger
 
@@ -68,12 +70,12 @@ def make_logger(
     return made[0] if made else None
 
 
-def _made(hook: str, items: Any, make: Callable[[Any], Any]) -> list[Any]:
-    """Return what was given, one or several, with what ``make`` makes of the specs of names."""
+def _made(hook: str, items: Any, make: Callable[[Registration], Any]) -> list[Any]:
+    """Return what was given, one or several, with what ``make`` makes of what names stand for."""
     if items is None:
         return []
     several = isinstance(items, Iterable) and not isinstance(items, str)
     listed = list(items) if several else [items]
     names = [item for item in listed if isinstance(item, str)]
-    specs = dict(zip(names, get_registry().get_all(hook, names), strict=True))
-    return [make(specs[item]) if isinstance(item, str) else item for item in listed]
+    found = dict(zip(names, get_registry().get_all(hook, names), strict=True))
+    return [make(found[item]) if isinstance(item, str) else item for item in listed]

@@ -51,7 +51,10 @@ def machine(packages: Iterable[str]) -> dict[str, Any]:
 
 
 def _cpu() -> str:
+    """Return the processor's name and its family and model, as clouds hide the name's end."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
-    names = (line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor())
+    told = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    if not {"model name", "cpu family", "model"} <= told.keys():
+        return told.get("model name", platform.processor())
+    return f"{told['model name']}, family {told['cpu family']}, model {told['model']}"

@@ -14,14 +14,20 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, cast
 
 import pluggy
 
 from rlox import hookspecs
-from rlox.errors import PluginConflictError, PluginError, PluginWarning
+from rlox.errors import (
+    PluginConflictError,
+    PluginError,
+    PluginWarning,
+    UnknownNameError,
+    suggest,
+)
+from rlox.registration import Registration
 from rlox.specs import (
     AlgorithmSpec,
     BufferSpec,
@@ -32,7 +38,7 @@ from rlox.specs import (
     LoggerSpec,
 )
 
-__all__ = ["GROUP", "HOOKS", "Registration", "load_plugins"]
+__all__ = ["GROUP", "HOOKS", "load_plugins"]
 
 GROUP = "rlox"
 
@@ -47,21 +53,22 @@ HOOKS: dict[str, type] = {
 }
 
 
-@dataclass(frozen=True)
-class Registration:
-    """One spec together with the distribution and hook that brought it."""
-
-    spec: Any
-    hook: str
-    distribution: str
-
-
 def _entry_points() -> list[metadata.EntryPoint]:
     """Return the entry points to load, the same distribution found twice counted once."""
     allowed = os.environ.get("RLOX_PLUGINS")
-    names = None if allowed is None else {"rlox-core", *map(str.strip, allowed.split(","))}
+    names = None
+    installed = metadata.entry_points(group=GROUP)
+    if allowed is not None:
+        given = {name.strip() for name in allowed.split(",")} - {""}
+        names = {"rlox-core", *given}
+        unknown, known = sorted(given - installed.names), sorted(installed.names)
+        if unknown:
+            raise UnknownNameError(
+                f"RLOX_PLUGINS names the plugin '{unknown[0]}', which is not installed"
+                f"{suggest(unknown[0], known)} (installed: {', '.join(known)})"
+            )
     found: dict[str, metadata.EntryPoint] = {}
-    for entry_point in metadata.entry_points(group=GROUP):
+    for entry_point in installed:
         if names is not None and entry_point.name not in names:
             continue
         other = found.setdefault(entry_point.name, entry_point)
@@ -99,10 +106,28 @@ def _specs_of(manager: pluggy.PluginManager, module: Any) -> Iterator[tuple[str,
                 yield hook.name, spec
 
 
+def _require_hooks(manager: pluggy.PluginManager, module: Any) -> None:
+    """Refuse a plugin that registers nothing, or whose author forgot to mark a hook.
+
+    pluggy ignores unmarked functions. One of another name is a mistake only where no hook is there:
+    it may be a helper.
+    """
+    marked = {hook.name for hook in manager.get_hookcallers(module) or ()}
+    functions = {n for n in dir(module) if n.startswith("rlox_") and callable(getattr(module, n))}
+    forgotten = sorted((functions & set(HOOKS) if marked else functions) - marked)
+    if forgotten:
+        raise PluginError(f"mark {', '.join(forgotten)} with @rlox.hookimpl to register anything")
+    if not marked:
+        raise PluginError(
+            "it registers nothing; implement a hook, such as rlox_algorithms, with @rlox.hookimpl"
+        )
+
+
 def load_plugins() -> list[Registration]:
     """Load every installed plugin and return all that they register.
 
     Raises:
+        UnknownNameError: ``RLOX_PLUGINS`` names a plugin that is not installed.
         PluginConflictError: two distributions use one entry-point name.
         PluginError: a plugin failed and ``RLOX_PLUGINS_STRICT=1``.
     """
@@ -119,6 +144,7 @@ def load_plugins() -> list[Registration]:
             module = entry_point.load()
             manager.register(module, entry_point.name)
             manager.check_pending()
+            _require_hooks(manager, module)
             return list(_specs_of(manager, module))
 
         for hook, spec in _isolated(distribution, load) or ():

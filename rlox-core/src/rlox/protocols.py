@@ -193,7 +193,7 @@ class ReplayBuffer(Protocol):
         truncated: npt.ArrayLike,
         next_obs: npt.ArrayLike,
     ) -> None:
-        """Store one vector step: row i of every array is env i's.
+        """Store a copy of one vector step: row i of every array is env i's.
 
         Args:
             obs: (N, *shape) observations acted on; of a nested space the rows of
@@ -210,10 +210,10 @@ class ReplayBuffer(Protocol):
 
         Returns:
             ``obs`` and ``next_obs`` (B, *shape), ``actions`` (B, 1) or (B, act_dim), ``rewards``
-            (B,) float32, ``terminated`` (B,) bool. A buffer may add ``discounts`` (B,) float32,
-            what the value of ``next_obs`` counts (γᵏ after k steps, 0 where the task ended),
-            ``weights`` (B,) float32 of the transitions' losses, and ``indices`` (B,) for
-            :meth:`PrioritizedBuffer.update_priorities`.
+            (B,) float32, ``terminated`` (B,) bool. A buffer of several steps adds, any other may,
+            ``discounts`` (B,) float32, what the value of ``next_obs`` counts (γᵏ after k steps, 0
+            where the task ended). Any may add ``weights`` (B,) float32 of the transitions' losses,
+            and ``indices`` (B,) for :meth:`PrioritizedBuffer.update_priorities`.
         """
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rlox.errors import (
     ConfigError,
-    MissingDependencyError,
     PluginConflictError,
     UnknownNameError,
     missing_extra,
     suggest,
 )
-from rlox.plugins import Registration, load_plugins
-from rlox.specs import AlgorithmSpec, resolve
+from rlox.plugins import load_plugins
+from rlox.registration import Registration, kind_of
+from rlox.specs import AlgorithmSpec
 
 if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
@@ -96,20 +96,20 @@ class Registry:
         """
         given: object = name
         if not isinstance(given, str):
-            raise TypeError(f"the name of the {_kind(hook)} must be text, got {given!r}")
+            raise TypeError(f"the name of the {kind_of(hook)} must be text, got {given!r}")
         found = self._found.get((hook, name), [])
         if len(found) > 1:
             raise PluginConflictError(self._conflict(hook, name))
         if not found:
             known = self.names(hook)
             raise UnknownNameError(
-                f"unknown {_kind(hook)} '{name}'{suggest(name, known)} "
+                f"unknown {kind_of(hook)} '{name}'{suggest(name, known)} "
                 f"(installed: {', '.join(known) or 'none'})"
             )
         return found[0]
 
-    def get_all(self, hook: str, names: Iterable[str]) -> list[Any]:
-        """Return the specs registered under several names.
+    def get_all(self, hook: str, names: Iterable[str]) -> list[Registration]:
+        """Return what is registered under several names.
 
         Raises:
             ConfigError: a name is there twice.
@@ -118,22 +118,21 @@ class Registry:
         found = {}
         for name in names:
             if name in found:
-                raise ConfigError(f"the {_kind(hook)} '{name}' is named twice")
-            found[name] = self.get(hook, name).spec
+                raise ConfigError(f"the {kind_of(hook)} '{name}' is named twice")
+            found[name] = self.get(hook, name)
         return list(found.values())
 
-    def by_priority(self, hook: str) -> list[Any]:
-        """Return a hook's specs, the highest priority first, without those in conflict."""
-        specs = [
-            found[0].spec
+    def usable(self, hook: str) -> list[Registration]:
+        """Return what a hook registered, sorted by name, without what is in conflict."""
+        return [
+            found[0]
             for (kind, _), found in sorted(self._found.items())
             if kind == hook and len(found) == 1
         ]
-        return sorted(specs, key=lambda s: -s.priority)
 
-
-def _kind(hook: str) -> str:
-    return hook.removeprefix("rlox_").rstrip("s").replace("_", " ")
+    def by_priority(self, hook: str) -> list[Registration]:
+        """Return what :meth:`usable` does, the highest priority first."""
+        return sorted(self.usable(hook), key=lambda each: -each.spec.priority)
 
 
 @cache
@@ -159,8 +158,12 @@ def spec(name: str) -> AlgorithmSpec:
         UnknownNameError: it is not registered.
         MissingDependencyError: it is one of ours, and its distribution is not installed.
     """
+    return cast("AlgorithmSpec", _algorithm(name).spec)
+
+
+def _algorithm(name: str) -> Registration:
     try:
-        return cast("AlgorithmSpec", get_registry().get("rlox_algorithms", name).spec)
+        return get_registry().get("rlox_algorithms", name)
     except UnknownNameError:
         if name in EXTRAS:
             raise missing_extra(f"the algorithm '{name}'", EXTRAS[name]) from None
@@ -168,8 +171,13 @@ def spec(name: str) -> AlgorithmSpec:
 
 
 def config_class(name: str) -> type[Config]:
-    """Return the config class of an installed algorithm."""
-    return cast("type[Config]", resolve(spec(name).config))
+    """Return the config class of an installed algorithm.
+
+    Raises:
+        MissingDependencyError: a library that it needs is not installed.
+        PluginError: it cannot be imported, or is no :class:`rlox.Config`.
+    """
+    return cast("type[Config]", _algorithm(name).load("config", base="rlox:Config"))
 
 
 def algorithm_class(name: str) -> type[Algorithm]:
@@ -177,21 +185,16 @@ def algorithm_class(name: str) -> type[Algorithm]:
 
     Raises:
         MissingDependencyError: a library that the algorithm needs is not installed.
+        PluginError: it cannot be imported, or is no :class:`rlox.Algorithm`.
     """
-    try:
-        return cast("type[Algorithm]", resolve(spec(name).factory))
-    except ModuleNotFoundError as error:
-        distribution = get_registry().get("rlox_algorithms", name).distribution
-        remedy = f"rlox[{EXTRAS[name]}]" if name in EXTRAS else distribution
-        raise MissingDependencyError(
-            f"the algorithm '{name}' needs the module '{error.name}', which is not installed; "
-            f'run: pip install "{remedy}"'
-        ) from error
+    remedy = f"rlox[{EXTRAS[name]}]" if name in EXTRAS else None
+    found = _algorithm(name).load(base="rlox:Algorithm", remedy=remedy)
+    return cast("type[Algorithm]", found)
 
 
 def explain(name: str) -> str:
     """Return a text about an algorithm: paper, distribution, and every option with its unit."""
-    registration = get_registry().get("rlox_algorithms", spec(name).name)
+    registration = _algorithm(name)
     found = cast("AlgorithmSpec", registration.spec)
     lines = [
         f"{found.name}: {found.summary}",

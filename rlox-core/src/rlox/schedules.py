@@ -188,7 +188,7 @@ class Schedules:
         names: Sequence[str],
         overrides: Mapping[str, Callable[[int], float]] | None = None,
     ) -> None:
-        if not isinstance(overrides or {}, Mapping):
+        if overrides is not None and not isinstance(overrides, Mapping):
             raise ConfigError(
                 f"schedules must be a mapping of names to callables, got {overrides!r}"
             )
@@ -215,9 +215,18 @@ class Schedules:
         """Return the value of ``name`` after ``env_steps`` of a training of ``total_env_steps``.
 
         Raises:
-            ConfigError: a callable's value is out of the field's bounds.
+            ConfigError: a callable's value is no number, or out of the field's bounds.
         """
-        value = evaluate_schedule(self._schedules[name], env_steps, total_env_steps)
+        schedule: Any = self._schedules[name]
+        if not isinstance(schedule, (int, float, Linear, Piecewise)):
+            schedule = schedule(env_steps)
+        try:
+            value = evaluate_schedule(schedule, env_steps, total_env_steps)
+        except (TypeError, ValueError):
+            raise ConfigError(
+                f"schedules['{name}'] must return a number, got {schedule!r} after {env_steps} "
+                "env steps"
+            ) from None
         low, high = self._bounds.get(name, (-math.inf, math.inf))
         if not low <= value <= high:
             raise ConfigError(

@@ -35,6 +35,12 @@ def resolve(reference: str) -> Any:
         raise PluginError(f"module '{module}' has no '{name}' (reference '{reference}')") from None
 
 
+def _require_tuple(field: str, value: object) -> None:
+    # `in` finds parts of a text, and a loop its letters
+    if isinstance(value, str):
+        raise TypeError(f"{field} must be a tuple, got the text {value!r}; write ({value!r},)")
+
+
 @dataclass(frozen=True)
 class AlgorithmSpec:
     """An algorithm that :func:`rlox.make` builds.
@@ -47,6 +53,9 @@ class AlgorithmSpec:
         paper: address of the paper.
         needs: the arguments that are no config options, in constructor order: ``"env"``,
             ``"dataset"``, ``"model"``, ...
+
+    Raises:
+        TypeError: ``needs`` is text.
     """
 
     name: str
@@ -55,6 +64,10 @@ class AlgorithmSpec:
     factory: str
     paper: str = ""
     needs: tuple[str, ...] = ("env",)
+
+    def __post_init__(self) -> None:
+        """Refuse text where several names are expected."""
+        _require_tuple(f"needs of '{self.name}'", self.needs)
 
 
 @dataclass(frozen=True)
@@ -69,6 +82,9 @@ class EnvBackendSpec:
         env_ids: the ids it can build.
         priority: among the backends that have an id, ``backend="auto"`` takes the highest; the
             ``gymnasium`` backend, which tries every id, has 0.
+
+    Raises:
+        TypeError: ``env_ids`` is text.
     """
 
     name: str
@@ -76,6 +92,10 @@ class EnvBackendSpec:
     factory: str
     env_ids: tuple[str, ...] = ()
     priority: int = 50
+
+    def __post_init__(self) -> None:
+        """Refuse text where several ids are expected."""
+        _require_tuple(f"env_ids of '{self.name}'", self.env_ids)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 from rlox import registry
 from rlox.errors import BackendError, UnknownNameError
 from rlox.learners import choose_learner
-from rlox.plugins import Registration
+from rlox.registration import Registration
 from rlox.registry import Registry
 from rlox.specs import LearnerBackendSpec
 

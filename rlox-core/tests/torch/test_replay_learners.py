@@ -8,7 +8,7 @@ import pytest
 from rlox import registry
 from rlox.errors import BackendError
 from rlox.learners import LearningTask, TorchLearner, make_torch_learner
-from rlox.plugins import Registration
+from rlox.registration import Registration
 from rlox.registry import Registry
 from rlox.replay_learners import ReplayTask, Step, TorchReplayLearner, choose_replay_learner
 from rlox.specs import LearnerBackendSpec

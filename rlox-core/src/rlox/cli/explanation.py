@@ -34,6 +34,7 @@ def explain_command(
         raise ConfigError("--config says how to train on an env; pass --env too")
     spec = registry.spec(algorithm)
     registration = registry.get_registry().get("rlox_algorithms", algorithm)
+    fields = registry.config_class(algorithm).model_fields
     print_pairs(
         {
             spec.name: spec.summary,
@@ -43,10 +44,7 @@ def explain_command(
             **({} if env is None else {"learner": _learner(algorithm, env, config)}),
         }
     )
-    options = {
-        name: (default_text(field), *documentation(field))
-        for name, field in registry.config_class(algorithm).model_fields.items()
-    }
+    options = {name: (default_text(field), *documentation(field)) for name, field in fields.items()}
     if console().width >= WIDE:
         print_table(
             ("option", "default", "unit", "meaning", "source"),

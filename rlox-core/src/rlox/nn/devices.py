@@ -17,11 +17,11 @@ def find_device(name: str) -> torch.device:
     """Return the torch device called ``name``.
 
     Raises:
-        ConfigError: there is no such device on this machine.
+        ConfigError: there is no such device on this machine, or it holds no numbers.
     """
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.zeros(1, device=device).cpu()
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"device '{name}' cannot be used: {reason}") from None

@@ -1,4 +1,4 @@
-"""The conformance suite: what every algorithm, env backend and logger found by name must do.
+"""The conformance suite: what every algorithm, env backend, buffer and logger must do.
 
 Our own families pass it and a third party's plugin should, in one test:
 
@@ -18,6 +18,15 @@ returns the reason as a text. Nothing here needs pytest or imports torch.
 """
 
 from rlox.testing.algorithms import ALGORITHM_CHECKS, check_algorithm, check_predict
+from rlox.testing.buffers import (
+    BUFFER_CHECKS,
+    check_buffer,
+    check_buffer_batches,
+    check_buffer_n_step,
+    check_buffer_priorities,
+    check_buffer_seeding,
+    check_buffer_state,
+)
 from rlox.testing.declarations import (
     check_config_documented,
     check_config_round_trip,
@@ -47,9 +56,16 @@ from rlox.testing.training import check_callbacks, check_seeding, check_training
 
 __all__ = [
     "ALGORITHM_CHECKS",
+    "BUFFER_CHECKS",
     "ENV_BACKEND_CHECKS",
     "OFFLINE_CHECKS",
     "check_algorithm",
+    "check_buffer",
+    "check_buffer_batches",
+    "check_buffer_n_step",
+    "check_buffer_priorities",
+    "check_buffer_seeding",
+    "check_buffer_state",
     "check_callbacks",
     "check_checkpoint",
     "check_config_documented",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from rlox.checked_steps import STEP_KEYS
 from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
 from rlox.registry import get_registry
-from rlox.specs import EnvBackendSpec, resolve
 from rlox.testing.probes import check, first_difference, require
 
 __all__ = [
@@ -24,19 +24,17 @@ __all__ = [
     "check_env_state",
 ]
 
-STEP_KEYS = ("obs", "rewards", "terminated", "truncated", "final_obs")
-
 
 def _make(name: str, env_id: str, n_envs: int) -> VecEnv:
-    spec = cast("EnvBackendSpec", get_registry().get("rlox_env_backends", name).spec)
+    registration = get_registry().get("rlox_env_backends", name)
+    env_ids = registration.spec.env_ids
     require(
-        not spec.env_ids or env_id in spec.env_ids,
-        f"the spec's env_ids must name '{env_id}', got {spec.env_ids}",
+        not env_ids or env_id in env_ids,
+        f"the spec's env_ids must name '{env_id}', got {env_ids}",
     )
-    env = resolve(spec.factory)(env_id, n_envs=n_envs, env_kwargs=None)
-    require(isinstance(env, VecEnv), f"the factory must return a VecEnv, got {type(env).__name__}")
+    env: VecEnv = registration.build(env_id, n_envs=n_envs, env_kwargs=None)
     require(env.n_envs == n_envs, f"n_envs must be {n_envs}, got {env.n_envs}")
-    return cast("VecEnv", env)
+    return env
 
 
 def _action_batches(env: VecEnv, n_steps: int, seed: int) -> list[npt.NDArray[Any]]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from rlox.logging import LoggerCallback
 from rlox.registry import get_registry
-from rlox.specs import resolve
 from rlox.testing.probes import check, require
 
 __all__ = ["check_logger"]
@@ -27,10 +25,10 @@ def check_logger(name: str) -> None:
     Raises:
         AssertionError: the logger breaks the contract.
     """
-    factory = resolve(get_registry().get("rlox_loggers", name).spec.factory)
+    registration = get_registry().get("rlox_loggers", name)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "runs", "first")
-        first = _built(factory(folder))
+        first = registration.build(folder)
         try:
             first.on_train_step(8, {"mean_reward": float("nan"), "policy_loss": 0.5})
             first.on_eval(8, {"mean_reward": 1.0, "std_reward": 0.0})
@@ -39,21 +37,13 @@ def check_logger(name: str) -> None:
             first.close()
         first.close()
         before = _sizes(folder)
-        second = _built(factory(folder))
+        second = registration.build(folder)
         # one row alone: a file that was begun anew is then smaller than before
         second.on_train_step(24, {"mean_reward": 2.0, "policy_loss": 0.25})
         second.close()
         after = _sizes(folder)
         lost = [path for path, size in before.items() if after.get(path, -1) < size]
         require(not lost, f"a second run in the same folder erased rows of {', '.join(lost)}")
-
-
-def _built(logger: object) -> LoggerCallback:
-    if not isinstance(logger, LoggerCallback):
-        raise AssertionError(
-            f"the factory must return a rlox.logging.LoggerCallback, got {type(logger).__name__}"
-        )
-    return logger
 
 
 def _sizes(folder: Path) -> dict[str, int]:

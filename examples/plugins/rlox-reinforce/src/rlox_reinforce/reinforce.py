@@ -93,6 +93,7 @@ class Reinforce(Algorithm):
             gae_lambda=1.0,  # then a batch's returns are the Monte-Carlo returns G_t
         )
         self.resources.callback(self.agent.close)
+        self.optimizers = {"policy": self.agent.optimizer}
         self.policy, self.collector = self.agent.policy, self.agent.collector
 
     def iterate(self, hooks: Hooks) -> ReinforceMetrics:
