@@ -118,6 +118,27 @@ def test_env_that_is_trained_on_is_refused(scripted: ModuleType) -> None:
     predictor.env_source.close()
 
 
+class Negated(gymnasium.RewardWrapper):  # type: ignore[type-arg]
+    """A wrapper as users write them, which does not record its arguments."""
+
+    def reward(self, reward: Any) -> Any:
+        """Turn the sign."""
+        return -reward
+
+
+def test_env_in_a_wrapper_that_cannot_be_made_anew_is_used_itself() -> None:
+    """The wrapper counts, and only on the env that is trained on it is refused."""
+    env = gymnasium.make("CartPole-v1")
+    predictor: Any = Constant()
+    predictor.env_source = gymnasium.make("CartPole-v1")
+    assert evaluate(predictor, Negated(env), n_episodes=2).mean_return < 0
+    predictor.env_source = env
+    with pytest.raises(EnvError, match=r"^cannot evaluate on the Negated that is trained on, "):
+        evaluate(predictor, Negated(env), n_episodes=2)
+    assert evaluate(predictor, env, n_episodes=2).mean_return > 0
+    env.close()
+
+
 def test_actions_are_clipped_to_the_box() -> None:
     """A prediction outside the bounds is brought inside before the step."""
     seen = []

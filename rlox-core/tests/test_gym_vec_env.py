@@ -170,7 +170,12 @@ def test_single_env_serves_as_one() -> None:
     ("env", "n_envs", "message"),
     [
         ("CartPole-v1", 0, "n_envs must be at least 1, got 0"),
-        ("NoSuch-v0", 1, "env 'NoSuch-v0' cannot be built: Environment `NoSuch` doesn't exist."),
+        (
+            "NoSuch-v0",
+            1,
+            "env 'NoSuch-v0' cannot be built: Environment `NoSuch` doesn't exist (if a module of "
+            "yours registers it, name that too: 'module:NoSuch-v0')",
+        ),
         ("no_such_module_anywhere:E-v0", 1, "env 'no_such_module_anywhere:E-v0' cannot be built: "),
         (
             3,
@@ -193,6 +198,8 @@ def test_instances_cannot_be_multiplied(scripted: ModuleType) -> None:
     env = scripted.makers(SCRIPTS)[0]()
     with pytest.raises(EnvError, match=r"^one env cannot serve as n_envs = 2 copies; pass its id"):
         GymVecEnv(env, 2)
+    with pytest.raises(EnvError, match=r"^the env callable returned the same ScriptedEnv more"):
+        GymVecEnv(lambda: env, 2)
     vector = SyncVectorEnv(scripted.makers(SCRIPTS))
     with pytest.raises(EnvError, match=r"^n_envs is 2, but the vector env has 3 envs$"):
         GymVecEnv(vector, 2)

@@ -68,6 +68,10 @@ class EpisodeStatistics:
             "finished": self.finished,
         }
 
+    def fits(self, state: Mapping[str, Any]) -> bool:
+        """Whether a state is that of the statistics of as many envs."""
+        return len(state["running_return"]) == len(self._running_return)
+
     def load_state_dict(self, state: Mapping[str, Any], *, keep_running: bool) -> None:
         """Restore the window, and the running sums when the envs go on where they were."""
         if keep_running:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from rlox.checked_steps import require_vec_step
 from rlox.checks import require_integer
 from rlox.envs import fixed_env_count, make_vec_env
 from rlox.errors import EnvError
@@ -102,7 +103,8 @@ def evaluate(
 
     Args:
         predictor: an algorithm, or anything with its ``predict``.
-        env: an id, a callable, a gymnasium env or a vector env; an env with an id is made anew.
+        env: an id, a callable, a gymnasium env or a vector env; an env whose spec makes it again is
+            made anew, others are used themselves.
         n_episodes: number of episodes.
         deterministic: passed to ``predict``.
         seed: seed of the envs' first reset.
@@ -119,12 +121,8 @@ def evaluate(
     n_episodes = require_integer("n_episodes", n_episodes, at_least=1)
     seed = require_integer("seed", seed, at_least=0)
     max_steps = require_integer("max_steps", max_steps, at_least=1)
+    require_other_env(predictor, env)
     vec_env, ours = _evaluation_env(env, min(n_episodes, max_envs))
-    if not ours and env is getattr(predictor, "env_source", None):
-        raise EnvError(
-            f"cannot evaluate on the {type(env).__name__} that is trained on, which would reset "
-            "it; pass another env"
-        )
     try:
         return _run_episodes(predictor, vec_env, n_episodes, deterministic, seed, max_steps)
     finally:
@@ -132,8 +130,30 @@ def evaluate(
             vec_env.close()
 
 
+def require_other_env(predictor: Any, env: Any) -> None:
+    """Refuse an env that cannot be made anew and is the one that ``predictor`` trains on.
+
+    Raises:
+        EnvError: it is, wrapped or not.
+    """
+    source = getattr(predictor, "env_source", None)
+    if fixed_env_count(env) is None or source is None or _can_be_made_anew(env):
+        return
+    if getattr(env, "unwrapped", env) is getattr(source, "unwrapped", source):
+        raise EnvError(
+            f"cannot evaluate on the {type(env).__name__} that is trained on, which would reset "
+            "it; pass another env"
+        )
+
+
+def _can_be_made_anew(env: Any) -> bool:
+    """Whether the spec of ``env`` makes it again: not where a wrapper keeps its arguments back."""
+    spec = env.spec if isinstance(env, gymnasium.Env) else None
+    return spec is not None and all(w.kwargs is not None for w in spec.additional_wrappers)
+
+
 def _evaluation_env(env: Any, n_envs: int) -> tuple[VecEnv, bool]:
-    if isinstance(env, gymnasium.Env) and env.spec is not None:
+    if _can_be_made_anew(env):
         spec = env.spec
         return make_vec_env(lambda: gymnasium.make(spec), n_envs=n_envs), True
     if fixed_env_count(env) is None:
@@ -160,6 +180,7 @@ def _run_episodes(
     masking = env if isinstance(env, MaskingVecEnv) and "action_masks" in arguments else None
     stateful = "state" in arguments
     state, starts = None, np.ones(n_envs, np.bool_)
+    checked = False
     while remaining.any():
         given: dict[str, Any] = {}
         masks = None if masking is None else masking.action_masks()
@@ -173,6 +194,9 @@ def _run_episodes(
         if isinstance(space, spaces.Box):
             actions = np.clip(actions, space.low, space.high)
         step = env.step_all(actions)
+        if not checked:
+            require_vec_step(step, env)
+            checked = True
         obs = step["obs"]
         running_return += step["rewards"]
         running_length += 1

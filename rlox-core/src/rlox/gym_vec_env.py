@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
+from rlox.checked_steps import CheckedEnv
 from rlox.errors import EnvError
 from rlox.masks import MASK_KEY, ActionMasks, without_mask
 from rlox.observations import ObservationRows
@@ -201,7 +202,7 @@ def _vectorize(
                 f"one env cannot serve as n_envs = {n_envs} copies; pass its id or a callable "
                 "that makes it, or n_envs=1"
             )
-        return SyncVectorEnv([lambda: env], autoreset_mode=AutoresetMode.SAME_STEP)
+        return SyncVectorEnv([lambda: CheckedEnv(env)], autoreset_mode=AutoresetMode.SAME_STEP)
     if not (isinstance(env, str) or callable(env)):
         raise EnvError(
             "env must be a gymnasium id, a callable that makes an env, a gymnasium env or a "
@@ -229,17 +230,38 @@ def _vectorize(
                     f"{type(made).__name__}.{space} must be a gymnasium.Space, got "
                     f"{getattr(made, space, None)!r}; set it in the env's constructor"
                 )
-        return made
+        return CheckedEnv(made)
 
     vector_class = AsyncVectorEnv if vectorization == "async" else SyncVectorEnv
     try:
         with _workers_ignore_ctrl_c() if vectorization == "async" else nullcontext():
-            return vector_class(
+            vector = vector_class(
                 [build for _ in range(1 if n_envs is None else n_envs)],
                 autoreset_mode=AutoresetMode.SAME_STEP,
             )
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        raise EnvError(f"env '{env}' cannot be built: {error}") from None
+        reason = str(error).removesuffix(".")
+        raise EnvError(f"env '{env}' cannot be built: {reason}{_remedy(env, error)}") from None
+    if isinstance(vector, SyncVectorEnv):
+        _require_distinct(vector.envs)
+    return vector
+
+
+def _require_distinct(envs: Sequence[gymnasium.Env[Any, Any]]) -> None:
+    """Refuse one env that stands in several places, where each would step and reset the others."""
+    if len({id(env.unwrapped) for env in envs}) < len(envs):
+        raise EnvError(
+            f"the env callable returned the same {type(envs[0].unwrapped).__name__} more than once "
+            f"for n_envs = {len(envs)}; let it make a new env at each call, or use n_envs=1"
+        )
+
+
+def _remedy(env: EnvLike, error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and ":" in str(env):
+        return "; if the module lies in the working folder, set PYTHONPATH=."
+    if isinstance(error, (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound)):
+        return f" (if a module of yours registers it, name that too: 'module:{env}')"
+    return ""
 
 
 @contextmanager

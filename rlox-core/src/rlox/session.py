@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from rlox.checked_steps import require_vec_step
 from rlox.envs import fixed_env_count, make_vec_env
 from rlox.episodes import EpisodeStatistics
 from rlox.gym_vec_env import Vectorization
 from rlox.observations import require_finite
-from rlox.protocols import StatefulVecEnv
+from rlox.protocols import StatefulVecEnv, VecEnvStep
 from rlox.seeding import SeedStreams
 from rlox.spaces import map_leaves
 
@@ -54,6 +55,7 @@ class EnvSession:
         self.statistics = EpisodeStatistics(self.env.n_envs)
         self._seeds = SeedStreams(seed).seeds("envs", self.env.n_envs)
         self._obs: Any = None
+        self._checked = False
 
     @property
     def started(self) -> bool:
@@ -72,6 +74,18 @@ class EnvSession:
     @obs.setter
     def obs(self, obs: Any) -> None:
         self._obs = obs
+
+    def step(self, actions: Any) -> VecEnvStep:
+        """Step all envs with (N, ...) actions; :attr:`obs` stays for the caller to set.
+
+        Raises:
+            EnvError: the first step has not what :class:`rlox.protocols.VecEnvStep` says.
+        """
+        step = self.env.step_all(actions)
+        if not self._checked:
+            require_vec_step(step, self.env)
+            self._checked = True
+        return step
 
     def close(self) -> None:
         """Free the resources of the envs that were made here."""
@@ -95,7 +109,7 @@ class EnvSession:
         Returns:
             Whether the envs go on exactly where they were.
         """
-        as_many = len(state["statistics"]["running_return"]) == self.env.n_envs
+        as_many = self.statistics.fits(state["statistics"])
         exact = state["env"] is not None and as_many and isinstance(self.env, StatefulVecEnv)
         if exact:
             self.env.set_state(dict(state["env"]))  # type: ignore[attr-defined]
