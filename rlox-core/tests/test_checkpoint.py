@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -106,7 +107,7 @@ def test_env_without_an_id_must_be_passed(counting: ModuleType, tmp_path: Path) 
     """A callable is in no file."""
     algorithm = counting.CountingAlgorithm(lambda: None)
     algorithm.save(tmp_path / "c.rlox")
-    with pytest.raises(CheckpointError, match="was trained on an env without an id; pass it as"):
+    with pytest.raises(CheckpointError, match="was trained on an env that no id alone makes; pass"):
         counting.CountingAlgorithm.from_checkpoint(tmp_path / "c.rlox")
     restored = counting.CountingAlgorithm.from_checkpoint(tmp_path / "c.rlox", "CartPole-v1")
     assert restored.env_source == "CartPole-v1"
@@ -129,12 +130,35 @@ def test_failed_write_leaves_the_old_file(
     algorithm.train(8)
     with monkeypatch.context() as patch:
         patch.setattr(culprit, fail)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(OSError, match="No space left") as caught:
             algorithm.save(path)
+        assert caught.value.filename == str(path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["c.rlox"]
     algorithm.save(path)
     assert counting.CountingAlgorithm.from_checkpoint(path).clock.env_steps == 24
+
+
+def test_link_stays_and_its_file_is_written(counting: ModuleType, tmp_path: Path) -> None:
+    """A link to the newest checkpoint leads to the new one, in whatever folder that lies."""
+    (tmp_path / "elsewhere").mkdir()
+    target, link = tmp_path / "elsewhere" / "c.rlox", tmp_path / "latest.rlox"
+    link.symlink_to(target)
+    for _ in range(2):
+        trained(counting).save(link)
+        assert link.is_symlink()
+        assert read(target)["name"] == "counting"
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["c.rlox", "elsewhere", "latest.rlox"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without named pipes")
+def test_what_is_no_file_is_not_replaced(counting: ModuleType, tmp_path: Path) -> None:
+    """A pipe or a device is refused by name, and stays."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(FileExistsError, match=r"is no regular file, and .*: '.*pipe'$"):
+        trained(counting).save(path)
+    assert path.is_fifo()
 
 
 def test_unpackable_state_leaves_the_old_file(

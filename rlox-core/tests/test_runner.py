@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -221,6 +223,17 @@ def test_what_is_closed_trains_no_more(counting: ModuleType, tmp_path: Path) -> 
     algorithm.save(tmp_path / "c.safetensors")
 
 
+@pytest.mark.parametrize("duplicate", [pickle.dumps, copy.deepcopy, copy.copy])
+def test_copying_points_to_checkpoints(counting: ModuleType, duplicate: Any) -> None:
+    """An algorithm holds envs, threads and files, of which there is one each."""
+    with pytest.raises(TypeError) as caught:
+        duplicate(counting.CountingAlgorithm("CartPole-v1"))
+    assert str(caught.value) == (
+        "a CountingAlgorithm cannot be copied or pickled; save(path) writes all of it, and "
+        "CountingAlgorithm.from_checkpoint(path) makes another one"
+    )
+
+
 def test_train_without_a_number_finishes_an_interrupted_training(counting: ModuleType) -> None:
     """After a stop, the target stays and can be reached."""
     trace = Trace(stop_at=12)
@@ -282,3 +295,18 @@ def test_evaluate_uses_the_training_env_by_default(counting: ModuleType) -> None
     first, second = algorithm.evaluate(n_episodes=3), algorithm.evaluate(n_episodes=3)
     assert first.returns.tolist() == second.returns.tolist()
     assert algorithm.evaluate("Acrobot-v1", n_episodes=1).mean_return < 0
+
+
+def test_constructor_that_fails_frees_what_it_made(counting: ModuleType) -> None:
+    """Whatever the subclass had made by then; the error is the constructor's own."""
+    freed: list[str] = []
+
+    class Failing(counting.CountingAlgorithm):  # type: ignore[misc,name-defined]
+        def __init__(self, env_id: str) -> None:
+            super().__init__(env_id)
+            self.resources.callback(freed.append, "env")
+            raise RuntimeError("no such network")
+
+    with pytest.raises(RuntimeError, match=r"^no such network$"):
+        Failing("CartPole-v1")
+    assert freed == ["env"]

@@ -1,17 +1,19 @@
 """The base that every algorithm, ours or a third party's, derives from exactly once.
 
 An algorithm supplies :meth:`Algorithm.iterate` (one collect-and-learn round), a policy to act with
-and its state; training, evaluation, saving and restoring are here, once for all. The concrete
-methods are not meant to be overridden, and no algorithm derives from another.
+and its state; training, evaluation, saving and restoring are here, once for all. No algorithm
+overrides the concrete methods or derives from another; the abstract class for those that learn from
+a dataset (:mod:`rlox.offline.base`) adds to two of them.
 """
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 import numpy.typing as npt
 
@@ -28,6 +30,7 @@ from rlox.seeding import SeedStreams, draw_seed
 
 if TYPE_CHECKING:
     from rlox.learners import ChosenLearner
+    from rlox.nn import FlatOptimizer
     from rlox.replay_learners import ChosenReplayLearner
 
 __all__ = ["Algorithm"]
@@ -57,6 +60,11 @@ class Algorithm(ABC):
     env_required: ClassVar[bool] = True
     """Whether an env is the constructor's first argument; where not, it is the keyword ``env``."""
 
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if "__init__" in vars(cls):
+            setattr(cls, "__init__", _freeing_where_it_fails(vars(cls)["__init__"]))  # noqa: B010
+
     def __init__(
         self,
         env: Any,
@@ -77,10 +85,13 @@ class Algorithm(ABC):
             require_logger(logger)
         self.logger = logger
         self.resources = ExitStack()
-        """What :meth:`close` frees; algorithms add their envs."""
+        """What :meth:`close` frees, and a constructor that fails; algorithms add their envs."""
         self._closed = False
         self.learner: ChosenLearner | ChosenReplayLearner | None = None
         """What takes the gradient steps, where the algorithm has a choice of learner backends."""
+        self.optimizers: dict[str, FlatOptimizer] = {}
+        """What moves the parameters, by the names of what learns; :meth:`train` checks that they
+        do reach the parameters and that these stay finite."""
         self.clock = Clock(self.step_unit)
         self.streams = SeedStreams(seed)
 
@@ -128,7 +139,9 @@ class Algorithm(ABC):
 
         Raises:
             ValueError: ``total_timesteps`` is not positive, or none with nothing to finish.
-            RuntimeError: it is closed.
+            DivergenceError: parameters are no longer finite; raised before callbacks, and so
+                checkpoints, see the iteration.
+            RuntimeError: it is closed, or the parameters of a network were replaced.
         """
         if self._closed:
             raise RuntimeError(
@@ -179,6 +192,12 @@ class Algorithm(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be copied or pickled; save(path) writes all of it, "
+            f"and {type(self).__name__}.from_checkpoint(path) makes another one"
+        )
+
     def save(self, path: str | Path) -> None:
         """Write a checkpoint; see :func:`rlox.checkpoint.save`."""
         checkpoint.save(self, path)
@@ -201,3 +220,18 @@ class Algorithm(ABC):
             CheckpointError: the file is damaged, foreign, of another algorithm or another env.
         """
         return checkpoint.load(cls, path, env_id, arguments)
+
+
+def _freeing_where_it_fails(constructor: Callable[..., None]) -> Callable[..., None]:
+    """Return the constructor of an algorithm, made to free what it has made when it fails."""
+
+    @functools.wraps(constructor)
+    def construct(self: Algorithm, *args: Any, **kwargs: Any) -> None:
+        try:
+            constructor(self, *args, **kwargs)
+        except BaseException:
+            if "resources" in vars(self):
+                self.resources.close()
+            raise
+
+    return construct

@@ -12,10 +12,8 @@ or the new one, never half of one.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -25,6 +23,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as safetensors_bytes
 
+from rlox.atomic_files import write_atomically
 from rlox.envs import env_id_of
 from rlox.errors import CheckpointError, ConfigError
 from rlox.versions import installed_versions
@@ -33,10 +32,9 @@ if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
     from rlox.config import Config
 
-__all__ = ["FORMAT_VERSION", "load", "read", "remove_parts", "save", "steps_of"]
+__all__ = ["FORMAT_VERSION", "load", "read", "save", "steps_of"]
 
 FORMAT_VERSION = 2
-_PART = ".{name}.{process}.tmp"
 
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
     # version 2 added the digest, beside the manifest
@@ -85,11 +83,12 @@ def _unpack(value: Any, tensors: Mapping[str, np.ndarray[Any, Any]]) -> Any:
 def save(algorithm: Algorithm, path: str | Path) -> None:
     """Write a checkpoint of ``algorithm`` to ``path``; folders are made as needed.
 
+    Where ``path`` is a link, the file that it leads to is written.
+
     Raises:
-        OSError: the file cannot be written; an older one at ``path`` is intact.
+        OSError: the file cannot be written, or what is there is no regular file; an older
+            checkpoint at ``path`` is intact.
     """
-    if Path(path).is_dir():
-        raise IsADirectoryError(errno.EISDIR, "a checkpoint is a file, not a folder", str(path))
     tensors: dict[str, np.ndarray[Any, Any]] = {}
     state = {
         "clock": algorithm.clock.state_dict(),
@@ -108,36 +107,7 @@ def save(algorithm: Algorithm, path: str | Path) -> None:
     text = json.dumps(manifest)
     metadata = {"rlox": text, "digest": _digest(text, tensors)}
     data = safetensors_bytes(tensors, metadata=metadata)
-    _write_atomically(Path(path), data)
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(_PART.format(name=path.name, process=os.getpid()))
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-def remove_parts(folder: Path) -> None:
-    """Remove what processes left in ``folder`` that were killed while they saved.
-
-    Args:
-        folder: no process may be saving into it; it need not exist.
-    """
-    for part in folder.glob(_PART.format(name="*", process="*")):
-        part.unlink()
+    write_atomically(Path(path), data)
 
 
 def read(path: str | Path) -> dict[str, Any]:
@@ -216,7 +186,8 @@ def _env_id(manifest: Mapping[str, Any], path: str | Path) -> str:
     env_id = manifest.get("env_id")
     if env_id is None:
         raise CheckpointError(
-            f"checkpoint '{path}' was trained on an env without an id; pass it as env_id= (--env)"
+            f"checkpoint '{path}' was trained on an env that no id alone makes; pass it as env_id= "
+            "(--env)"
         )
     # gymnasium imports the module of an id "module:name", and a file must not say what is imported
     if not isinstance(env_id, str) or ":" in env_id:

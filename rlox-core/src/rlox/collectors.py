@@ -11,6 +11,7 @@ import torch
 
 from rlox.actions import ActionRows
 from rlox.batch import RolloutBatch
+from rlox.errors import CheckpointError
 from rlox.gym_vec_env import Vectorization
 from rlox.observations import ObservationRows
 from rlox.preprocessing import Preprocessor, RewardScaler
@@ -129,7 +130,7 @@ class RolloutCollector:
         try:
             for _ in range(n_steps):
                 actions = rollout.act(obs, self._action_masks())
-                step = self.env.step_all(self._action_rows.to_env(actions))
+                step = session.step(self._action_rows.to_env(actions))
                 if self.preprocessor is not None:
                     step = self.preprocessor.step(obs, step)
                 rollout.add(step, self._scaled_rewards(step))
@@ -176,7 +177,14 @@ class RolloutCollector:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state; an env without one starts new episodes at the next collect."""
+        """Restore the state; an env without one starts new episodes at the next collect.
+
+        Raises:
+            CheckpointError: the state was saved with another choice of what is normalised.
+        """
+        normalizes = self.preprocessor is not None and bool(self.preprocessor.moments)
+        _require_same("normalize_observations", bool(state.get("observations")), normalizes)
+        _require_same("normalize_rewards", "rewards" in state, self.reward_scaler is not None)
         exact = self.session.load_state_dict(state)
         if self.preprocessor is not None:
             self.preprocessor.load_state_dict(state["observations"])
@@ -186,3 +194,11 @@ class RolloutCollector:
         if exact and "memory" in state:
             tensors = {k: torch.tensor(v, device=self.device) for k, v in state["memory"].items()}
             self._memory = EnvMemory(**tensors)
+
+
+def _require_same(option: str, saved: bool, present: bool) -> None:
+    if saved != present:
+        raise CheckpointError(
+            f"it was saved with {option}={saved}, got {option}={present}; leave the option as it "
+            "was, or train anew to change it"
+        )

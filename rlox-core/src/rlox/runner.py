@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlox.callbacks import Phase
 from rlox.checks import require_integer
+from rlox.errors import DivergenceError
 
 if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
@@ -114,7 +115,7 @@ def run(algorithm: Algorithm, total_timesteps: int | None) -> dict[str, float]:
         while clock.remaining:
             started, steps_before = time.perf_counter(), clock.steps
             hooks.enter("collect")
-            iteration = algorithm.iterate(hooks)
+            iteration = _iterate(algorithm, hooks)
             hooks.enter("other")
             clock.iterations += 1
             if not is_dataclass(type(iteration)):
@@ -133,4 +134,34 @@ def run(algorithm: Algorithm, total_timesteps: int | None) -> dict[str, float]:
         pass
     finally:
         algorithm.callbacks.on_training_end(step=clock.steps, algo=algorithm, metrics=metrics)
+    _require_views(algorithm)  # a callback may have replaced parameters in the last iteration
     return metrics
+
+
+def _iterate(algorithm: Algorithm, hooks: Hooks) -> Any:
+    """Return the metrics of an iteration that learnt what the algorithm's networks are."""
+    _require_views(algorithm)
+    try:
+        iteration = algorithm.iterate(hooks)
+    except Exception as error:
+        # envs refuse the actions of networks that have diverged, which is not their fault
+        _require_finite(algorithm, error)
+        raise
+    _require_finite(algorithm)
+    return iteration
+
+
+def _require_views(algorithm: Algorithm) -> None:
+    for optimizer in algorithm.optimizers.values():
+        optimizer.require_views()
+
+
+def _require_finite(algorithm: Algorithm, cause: Exception | None = None) -> None:
+    diverged = [name for name, opt in algorithm.optimizers.items() if not opt.is_finite()]
+    if diverged:
+        clock = algorithm.clock
+        raise DivergenceError(
+            f"the training diverged: after {clock.steps:,} {clock.unit_text} the parameters of "
+            f"{' and '.join(diverged)} are not all finite; lower the learning rate, the "
+            "coefficients of the loss or the scale of the rewards"
+        ) from cause

@@ -158,6 +158,70 @@ def test_replaced_gradient_is_detected(reset: Any) -> None:
         ours.step(loss_of(module, 0), 1e-2)
 
 
+def replace_data(module: Any) -> None:
+    """Give a parameter other data, as ``nn.Module.half`` does."""
+    module[0].weight.data = module[0].weight.data.clone()
+
+
+def replace_all_data(module: Any) -> None:
+    """Give all parameters the data of one vector."""
+    values = nn.utils.parameters_to_vector(module.parameters()).detach().clone()
+    nn.utils.vector_to_parameters(values, module.parameters())
+
+
+def replace_parameter(module: Any) -> None:
+    """Put another parameter into a layer."""
+    module[2].bias = nn.Parameter(module[2].bias.detach().clone())
+
+
+def replace_layer(module: Any) -> None:
+    """Put another layer into the module."""
+    module[2] = nn.Linear(8, 2)
+
+
+def add_layer(module: Any) -> None:
+    """Put another layer behind the others."""
+    module.append(nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize(
+    "replace",
+    [replace_data, replace_all_data, replace_parameter, replace_layer, add_layer, flat_adam],
+)
+def test_replaced_parameters_are_detected(replace: Any) -> None:
+    """Steps would not reach parameters that are no views any more."""
+    module = network()
+    ours = flat_adam(module)
+    ours.step(loss_of(module, 0), 1e-2)
+    ours.require_views()
+    replace(module)
+    with pytest.raises(RuntimeError, match=r"of the Sequential were replaced, .*copy_\(values\)"):
+        ours.require_views()
+
+
+def test_values_written_in_place_are_learnt_from() -> None:
+    """Loading, copying and freezing leave the views what they are."""
+    module = network()
+    ours = flat_adam(module)
+    module.load_state_dict(network(1).state_dict())
+    module[0].weight.data.copy_(torch.ones(8, 3))
+    module[2].requires_grad_(False)
+    ours.require_views()
+    assert torch.equal(ours.parameters[:24], torch.ones(24))
+
+
+@pytest.mark.parametrize(
+    ("value", "finite"),
+    [(1.0, True), (3e38, True), (float("nan"), False), (-float("inf"), False)],
+)
+def test_finite_parameters_are_told(value: float, finite: bool) -> None:
+    """Their sum may overflow where each of them is a number."""
+    module = network()
+    ours = flat_adam(module)
+    module[2].bias.data.fill_(value)
+    assert ours.is_finite() is finite
+
+
 @pytest.mark.parametrize(
     ("module", "message"),
     [

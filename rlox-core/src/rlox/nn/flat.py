@@ -12,6 +12,8 @@ optimiser would keep.
 from __future__ import annotations
 
 import inspect
+import math
+import operator
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
@@ -21,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from rlox.errors import CheckpointError
+from rlox.nn.devices import torch_threads
 
 __all__ = ["FlatOptimizer", "flatten_parameters"]
 
@@ -66,7 +69,10 @@ class FlatOptimizer:
     """An elementwise torch optimiser over all parameters of a module.
 
     The module's parameters and gradients become views of :attr:`parameters` and :attr:`gradients`;
-    afterwards neither move the module to another device nor set its gradients to none.
+    afterwards neither move the module to another device nor set its gradients to none, and write
+    new values into the parameters instead of replacing them (``parameter.data.copy_(values)``,
+    ``module.load_state_dict(values)``): steps would not reach the new ones. :meth:`require_views`
+    tells; every training calls it once an iteration, a loop of your own has to.
 
     Args:
         module: its trainable parameters must share one dtype and device.
@@ -94,11 +100,15 @@ class FlatOptimizer:
         """(P,) all trainable parameters, in the module's order."""
         self.gradients = torch.zeros_like(self.parameters)
         """(P,) their gradients."""
+        self._module = module
+        self._found = list(module.parameters())
         self._views = parameters
+        self._offsets = []
         offset = 0
         for p in parameters:
             span = slice(offset, offset + p.numel())
             p.grad = self.gradients[span].view(p.shape)
+            self._offsets.append(offset * p.element_size())
             offset += p.numel()
         self.parameters.grad = self.gradients
         self.max_grad_norm = max_grad_norm
@@ -112,6 +122,33 @@ class FlatOptimizer:
         optimizer.state[self.parameters].update(self._state)
         self._state = optimizer.state[self.parameters]
         return optimizer
+
+    def require_views(self) -> None:
+        """Check that the module's parameters are the ones it had, and views of :attr:`parameters`.
+
+        Raises:
+            RuntimeError: a parameter or its data was replaced, as a second optimiser of the module
+                does, so that steps would not reach it.
+        """
+        found = list(self._module.parameters())
+        if len(found) == len(self._found) and all(map(operator.is_, found, self._found)):
+            start = self.parameters.data_ptr()
+            places = zip(self._views, self._offsets, strict=True)
+            if all(p.data_ptr() == start + offset for p, offset in places):
+                return
+        raise RuntimeError(
+            f"parameters of the {type(self._module).__name__} were replaced, or another optimiser "
+            "was made for it, and training would not reach them; write new values in place, with "
+            "parameter.data.copy_(values) or load_state_dict(values), and train a copy "
+            "(copy.deepcopy) with another algorithm"
+        )
+
+    def is_finite(self) -> bool:
+        """Return whether all parameters are finite."""
+        with torch_threads(1):
+            # the sum takes a fraction of the time; it is finite unless it overflows
+            total = self.parameters.sum().item()
+            return math.isfinite(total) or bool(self.parameters.isfinite().all())
 
     def step(self, loss: Tensor, learning_rate: float) -> None:
         """Take one step down the gradient of ``loss``.
