@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,28 @@ def test_an_object_is_taken_as_it_is_if_it_can_store_and_draw() -> None:
         make_buffer(Draws(), OPTIONS)
 
 
+def test_a_named_buffer_of_other_steps_is_refused(install: Callable[..., None]) -> None:
+    """The option would be ignored; an object is the caller's own, and is taken as it is."""
+    install(
+        "deque",
+        """
+import rlox
+from rlox.buffers import BufferOptions
+
+@rlox.hookimpl
+def rlox_buffers():
+    yield rlox.BufferSpec(name="deque", summary="One step.", factory=f"{__name__}:make")
+
+def make(options):
+    return rlox.ReplayBuffer(10, 4, 1, n_envs=options.n_envs)
+""",
+    )
+    message = "buffer 'deque' made a ReplayBuffer with n_step=1, and n_step=3 was asked for; set"
+    with pytest.raises(ConfigError, match=message):
+        make_buffer("deque", OPTIONS)
+    make_buffer("deque", dataclasses.replace(OPTIONS, n_step=1))
+
+
 def test_an_unknown_name_is_told_the_nearest() -> None:
     """As for every other kind of registered name."""
     with pytest.raises(UnknownNameError, match="unknown buffer 'unifrom'; did you mean 'uniform'"):
@@ -130,8 +153,8 @@ def test_hindsight_needs_goals_and_single_steps(change: dict[str, Any], message:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("ReplayBuffer", {"n_step": 3}),
-        ("PrioritizedReplayBuffer", {"n_step": 3}),
+        ("ReplayBuffer", {"n_step": 3, "gamma": 0.5}),
+        ("PrioritizedReplayBuffer", {"n_step": 3, "gamma": 0.5}),
         ("HerReplayBuffer", {"goal_dim": 1, "distance_threshold": 0.1}),
     ],
 )

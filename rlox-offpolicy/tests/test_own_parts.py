@@ -86,7 +86,7 @@ FOR = r"for 3 observations of Box"
         (
             [SAC],
             {"policy": Actor((-1, 1))},
-            r"sample must return \(3, 1\) and \(3\) .* \(3, 1\) and",
+            r"sample must return \(3, 1\) and \(3,\) .* \(3, 1\) and",
         ),
         ([SAC], {"policy": nn.Linear(3, 1)}, "a method get_action_and_logprob or sample, got Line"),
         (
@@ -189,6 +189,20 @@ def test_a_buffer_of_single_transitions_will_do(seeded: bool) -> None:
     assert isinstance(rlox.ReplayBuffer(4, 3, 1), ReplayBufferProtocol)
 
 
+def test_a_buffer_of_other_shapes_is_refused_at_its_first_draw() -> None:
+    """Learning from it would fail silently; the envs are stepped until there is a batch."""
+
+    class Upright(Rows):
+        def _sample(self, batch_size: int, seed: int) -> dict[str, Any]:
+            batch = super()._sample(batch_size, seed)
+            return {**batch, "rewards": batch["rewards"][:, None]}
+
+    with pytest.raises(
+        ConfigError, match=r"Upright.sample\(16\) .* 'rewards', .*\(16,\).*\(16, 1\)"
+    ):
+        make(SAC, buffer=Upright(True)).train(32)
+
+
 class Far:
     """Exploration that leaves [-1, 1]."""
 
@@ -253,3 +267,25 @@ def test_envs_are_closed_where_the_constructor_fails(
     with pytest.raises(ValueError):  # noqa: PT011  # whichever
         algorithm(lambda: Watched(gymnasium.make(env)), **{**SMALL, **options})
     assert Watched.closed == 1
+
+
+def test_a_buffer_that_discounts_otherwise_is_refused() -> None:
+    """Its discounts win over the algorithm's, whose gamma would be recorded and not used."""
+    buffer = rlox.ReplayBuffer(100, 4, 1, act_dtype="int64", n_step=3, gamma=0.9)
+    message = r"^ReplayBuffer discounts its steps by gamma=0\.9, and gamma=0\.99 was asked for"
+    with pytest.raises(ConfigError, match=message):
+        rlox.make("dqn", env="CartPole-v1", buffer=buffer)
+    rlox.make("dqn", env="CartPole-v1", buffer=buffer, gamma=0.9).close()
+
+
+def test_discrete_actions_may_be_kept_as_floats() -> None:
+    """As in a buffer that was made with its default types; learning is the same to the bit."""
+
+    def q_loss(act_dtype: str) -> float:
+        buffer = rlox.ReplayBuffer(100, 4, 1, act_dtype=act_dtype, seed=0)
+        dqn = rlox.make("dqn", env="CartPole-v1", buffer=buffer, seed=0, learning_starts=10,
+                        train_freq=4, gradient_steps=1, backend="torch", hidden=8)  # fmt: skip
+        with dqn:
+            return dqn.train(40)["q_loss"]
+
+    assert q_loss("float32") == q_loss("int64")

@@ -37,10 +37,11 @@ def test_equals_ppo_with_one_epoch_of_one_minibatch(env: str, normalize_advantag
         "learning_rate": "linear(1e-2, 0)",
         "normalize_advantages": normalize_advantages,
     }
-    a2c = A2C(env, **shared)
+    a2c = A2C(env, backend="torch", **shared)
     ppo = PPO(env, n_epochs=1, batch_size=16, backend="torch", **shared)
     rmsprop = partial(torch.optim.RMSprop, alpha=0.99, eps=1e-5)
     ppo.agent.optimizer = FlatOptimizer(ppo.policy, rmsprop, max_grad_norm=0.5)
+    ppo.optimizers = {"policy": ppo.agent.optimizer}
     for algorithm in (a2c, ppo):
         algorithm.train(10 * 16)
     # the minibatch is shuffled, so sums over it are taken in another order

@@ -73,6 +73,7 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"vectorization": "threads"}, "vectorization: expected 'sync' or 'async', got 'threads'"),
     ({"torch_threads": 0}, "torch_threads: expected greater than or equal to 1, got 0"),
     ({"device": "gpu"}, "device 'gpu' cannot be used: ..."),
+    ({"device": "meta"}, "device 'meta' cannot be used: ..."),
     ({"learning_rate": -1e-3}, "learning_rate: expected values in [0.0, 1.0], got -0.001"),
     ({"learning_rate": NAN}, "learning_rate: expected a finite number, got nan"),
     ({"learning_rate": "fast"}, f"learning_rate: expected {SCHEDULE}, got 'fast'"),
@@ -99,7 +100,7 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
 ]  # fmt: skip
 
 CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
-    (lambda: PPO("CartPol-v1"), EnvError, "env 'CartPol-v1' cannot be built: ...`CartPole`?"),
+    (lambda: PPO("CartPol-v1"), EnvError, "env 'CartPol-v1' cannot be built: ... (if a ...)"),
     (lambda: PPO(3), EnvError, "env must be a gymnasium id, a callable that makes an env, a "
      "gymnasium env or a vector env, got int"),
     (lambda: PPO(Spaceless), EnvError, "Spaceless.observation_space must be a gymnasium.Space, got "
@@ -137,7 +138,7 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
      "'Acrobot-v1'): the network differs from the saved one: ...has shape (4, 4), expected (4, 6)"
      "..."),
     (lambda: PPO.from_checkpoint("good.safetensors", env_id="CartPol-v1"), EnvError,
-     "env 'CartPol-v1' cannot be built: ...`CartPole`?"),
+     "env 'CartPol-v1' cannot be built: ... (if a ...)"),
     (lambda: PPO.from_checkpoint("good.safetensors", calbacks=[]), ConfigError,
      "unknown option 'calbacks' for PPOConfig"),
     (lambda: PPO.from_checkpoint("good.safetensors", config={"hidden": 8}), ConfigError,

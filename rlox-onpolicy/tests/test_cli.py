@@ -19,7 +19,9 @@ import torch
 import yaml
 from rlox import checkpoint, cli
 from rlox.algorithms import PPO
-from rlox_onpolicy.configs import PPOConfig
+from rlox.cli.benching import _contenders
+from rlox.config import Config
+from rlox_onpolicy.configs import HybridPPOConfig, PPOConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore:rlox-native is not installed:RuntimeWarning")
 
@@ -234,3 +236,16 @@ def test_looking_around_imports_no_torch(arguments: list[str]) -> None:
     )
     assert process.returncode == 0, process.stderr
     assert "ppo" in process.stdout
+
+
+@pytest.mark.parametrize(
+    ("config", "ours"),
+    [
+        (PPOConfig(), ["rlox", "rlox-gymnasium"]),
+        (PPOConfig(env_backend="native"), ["rlox", "rlox-gymnasium"]),
+        (HybridPPOConfig(), ["rlox"]),
+    ],
+)
+def test_bench_leaves_out_envs_that_cannot_be_stepped(config: Config, ours: list[str]) -> None:
+    """HybridPPO's thread steps native envs alone, so it is not measured on gymnasium's."""
+    assert _contenders("any", config, peers="") == (ours, {})

@@ -21,7 +21,7 @@ import torch
 from rlox import registry
 from rlox.gym_vec_env import GymVecEnv
 from rlox.logging import JsonlLogger
-from rlox.plugins import Registration
+from rlox.registration import Registration
 from rlox.runner import StopTraining
 from rlox.specs import AlgorithmSpec, EnvBackendSpec, LoggerSpec
 from rlox_onpolicy.configs import PPOConfig
@@ -114,6 +114,7 @@ class DrawsFromTheGlobalStream(PPO):
 class ActsFromTheTrainingStream(PPO):
     def predict(self, obs: Any, deterministic: bool = True) -> Any:
         self.streams.torch("policy").seed()
+        self.streams.numpy("native actions").random()  # where rlox-native is installed
         return super().predict(obs, deterministic)
 
 

@@ -151,13 +151,20 @@ def test_a_policy_without_masks_is_refused_on_a_masked_env() -> None:
             super().__init__()
             self.logits = torch.nn.Parameter(torch.zeros(5))
 
-        def get_action_and_logprob(self, obs: torch.Tensor) -> Any:
-            raise AssertionError("not to be called")
+        def get_value(self, obs: torch.Tensor) -> Any:
+            return torch.zeros(len(obs))
 
-        get_value = get_logprob_and_entropy = deterministic = get_action_and_logprob
+        def deterministic(self, obs: torch.Tensor) -> Any:
+            return torch.zeros(len(obs), dtype=torch.int64)
+
+        def get_action_and_logprob(self, obs: torch.Tensor) -> Any:
+            return self.deterministic(obs), self.get_value(obs)
+
+        def get_logprob_and_entropy(self, obs: torch.Tensor, actions: torch.Tensor) -> Any:
+            return self.get_value(obs), self.get_value(obs)
 
     with (
-        PPO(Menus, policy=Blind(), **SMALL, batch_size=32) as ppo,
+        PPO(Menus, policy=Blind(), n_envs=4, n_steps=32, batch_size=32) as ppo,
         pytest.raises(SpaceError, match="get_action_and_logprob has no argument 'action_masks'"),
     ):
         ppo.train(128)

@@ -12,7 +12,7 @@ import rlox.testing
 import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from rlox.errors import ConfigError
+from rlox.errors import CheckpointError, ConfigError
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.ppo import PPO
 
@@ -87,7 +87,8 @@ def test_stacks_end_with_their_episode(mode: AutoresetMode) -> None:
 
 def test_advantages_come_from_scaled_rewards_and_reports_from_the_envs() -> None:
     """The batch and the mean return keep the envs' rewards."""
-    with PPO(Numbered, **SMALL, normalize_rewards=True, gae_lambda=0.0, policy=Newest()) as ppo:
+    options = {**SMALL, "hidden": 64, "normalize_rewards": True, "gae_lambda": 0.0}
+    with PPO(Numbered, policy=Newest(), **options) as ppo:
         batch = ppo.collector.collect(ppo.policy, 64)
         assert batch.rewards.unique().tolist() == [2.0]
         assert ppo.collector.statistics.mean_return == 10.0
@@ -159,3 +160,17 @@ def test_there_must_be_something_to_normalize() -> None:
     """Whole numbers have no scale."""
     with pytest.raises(ConfigError, match=r"normalize_observations: no leaf of Discrete\(4\)"):
         PPO(Recall, **SMALL, normalize_observations=True)
+
+
+@pytest.mark.parametrize("option", ["normalize_observations", "normalize_rewards"])
+@pytest.mark.parametrize("saved", [False, True])
+def test_checkpoint_keeps_what_is_normalized(tmp_path: Path, option: str, saved: bool) -> None:
+    """The networks know the one scale or the other; the error names the option."""
+    with PPO("CartPole-v1", **SMALL, **{option: saved}) as ppo:
+        ppo.save(tmp_path / "ppo.safetensors")
+    with pytest.raises(CheckpointError) as caught:
+        PPO.from_checkpoint(tmp_path / "ppo.safetensors", **{option: not saved})
+    assert str(caught.value).endswith(
+        f"does not fit: it was saved with {option}={saved}, got {option}={not saved}; leave the "
+        "option as it was, or train anew to change it"
+    )

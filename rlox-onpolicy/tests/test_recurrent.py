@@ -105,9 +105,9 @@ class Oracle(torch.nn.Module):
         distribution = Fixed(self.logits.expand(len(obs), 3))
         return distribution, state[:, 0] + 1, state + 1
 
-    def evaluate_actions(self, *arguments: Any, **options: Any) -> Any:
-        """Not called here."""
-        raise NotImplementedError
+    def evaluate_actions(self, obs: torch.Tensor, *arguments: Any, **options: Any) -> Any:
+        """Return constants."""
+        return torch.zeros(3, len(obs)).unbind()
 
 
 class Fixed:
@@ -118,7 +118,11 @@ class Fixed:
 
     def sample(self, generator: Any = None) -> Any:
         """Return 0."""
-        return torch.zeros(len(self.logits), dtype=torch.int64), torch.zeros(len(self.logits))
+        return self.mode(), torch.zeros(len(self.logits))
+
+    def mode(self) -> torch.Tensor:
+        """Return 0."""
+        return torch.zeros(len(self.logits), dtype=torch.int64)
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
@@ -130,7 +134,7 @@ def test_memories_are_empty_where_episodes_begin_and_whole_where_they_are_cut(
     assert isinstance(policy, RecurrentActor)
     envs = SyncVectorEnv([Recall, Recall], autoreset_mode=mode)
     gamma = 0.5
-    with PPO(envs, policy=policy, n_steps=7, batch_size=7, recurrent="lstm", gamma=gamma,
+    with PPO(envs, policy=policy, n_steps=7, batch_size=7, gamma=gamma,
              gae_lambda=0.0) as ppo:  # fmt: skip
         seen = 0
         for _ in range(4):
@@ -204,7 +208,7 @@ def test_predict_without_state_takes_each_observation_for_a_first_one() -> None:
     with PPO(Recall, recurrent="lstm", **PPO_SMALL) as ppo:
         assert type(ppo.predict(0)) is int
         assert ppo.predict(0) == ppo.predict(0, state=None)[0]
-    with PPO(Recall, **{**PPO_SMALL, "recurrent": "none"}) as ppo:
+    with PPO(Recall, **{**PPO_SMALL, "memory_size": 64}) as ppo:
         assert ppo.predict(0, state=None) == (ppo.predict(0), None)
 
 

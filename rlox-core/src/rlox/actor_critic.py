@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -25,6 +26,7 @@ from rlox.nn import (
     module_state,
     torch_threads,
 )
+from rlox.own_policies import require_actor, try_actor
 from rlox.policies import make_policy
 from rlox.preprocessing import Preprocessor
 from rlox.protocols import RecurrentActor, VecEnv
@@ -91,7 +93,8 @@ class ActorCritic:
         threads: torch threads while acting; none: leave torch's setting.
 
     Raises:
-        ConfigError: there is no such device.
+        ConfigError: there is no such device, or ``policy`` fails on observations of the env or
+            returns other shapes.
         EnvError: the env cannot be built.
         SpaceError: the env's spaces need a ``policy`` of your own.
         TypeError: ``policy`` is no module, or lacks a method.
@@ -122,7 +125,7 @@ class ActorCritic:
         threads: int | None = 1,
     ) -> None:
         if policy is not None and (isinstance(policy, nn.Module) or not callable(policy)):
-            _require_actor(policy)
+            require_actor(policy)
         self.device = find_device(device)
         self.threads = threads
         self._streams = streams
@@ -139,24 +142,30 @@ class ActorCritic:
             normalize_rewards=normalize_rewards,
             frame_stack=frame_stack,
         )
-        if not isinstance(policy, nn.Module):
-            make = policy or partial(
-                make_policy,
-                hidden=hidden,
-                network=network,
-                recurrent=recurrent,
-                memory_size=memory_size,
-                generator=streams.torch("policy"),
-            )
-            policy = make(self.collector.observation_space, self.collector.env.action_space)
-            _require_actor(policy)
-        self.policy: Any = policy
-        if getattr(self.policy, "generator", ...) is None:
-            setattr(self.policy, "generator", streams.torch("policy"))  # noqa: B010
-        self.policy.to(self.device)
-        # asked once: the protocol's answer takes a sixth of a prediction
-        self._has_memory = isinstance(self.policy, RecurrentActor)
-        self.optimizer = FlatOptimizer(self.policy, make_optimizer, max_grad_norm=max_grad_norm)
+        with ExitStack() as made:  # the envs are closed where the rest fails
+            made.callback(self.collector.close)
+            own = policy is not None
+            if policy is None:
+                policy = partial(
+                    make_policy,
+                    hidden=hidden,
+                    network=network,
+                    recurrent=recurrent,
+                    memory_size=memory_size,
+                    generator=streams.torch("policy"),
+                )
+            spaces = self.collector.observation_space, self.collector.env.action_space
+            self.policy: Any = policy if isinstance(policy, nn.Module) else policy(*spaces)
+            require_actor(self.policy)
+            if getattr(self.policy, "generator", ...) is None:
+                setattr(self.policy, "generator", streams.torch("policy"))  # noqa: B010
+            self.policy.to(self.device)
+            if own:
+                try_actor(self.policy, *spaces, self.device)
+            # asked once: the protocol's answer takes a sixth of a prediction
+            self._has_memory = isinstance(self.policy, RecurrentActor)
+            self.optimizer = FlatOptimizer(self.policy, make_optimizer, max_grad_norm=max_grad_norm)
+            made.pop_all()
 
     def collect(self, n_steps: int, hooks: Hooks, actor: Any = None) -> RolloutBatch:
         """Step every env ``n_steps`` times; see ``RolloutCollector.collect``.
@@ -259,16 +268,3 @@ def fit_to_env(config: ConfigT, env: Any) -> ConfigT:
     if "n_steps" not in config.model_fields_set:
         n_steps = max(sizes.n_envs * sizes.n_steps // count, 1)
     return config.replace(n_envs=count, n_steps=n_steps)
-
-
-def _require_actor(policy: object) -> None:
-    if isinstance(policy, RecurrentActor):
-        return
-    methods = ("get_action_and_logprob", "get_value", "get_logprob_and_entropy", "deterministic")
-    missing = [name for name in methods if not callable(getattr(policy, name, None))]
-    if not isinstance(policy, nn.Module) or missing:
-        lacks = f", which lacks {', '.join(missing)}" if isinstance(policy, nn.Module) else ""
-        raise TypeError(
-            "policy must be a torch.nn.Module with the methods of rlox.protocols.OnPolicyActor, "
-            f"got {type(policy).__name__}{lacks}"
-        )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,9 +14,7 @@ from rlox import kernels
 from rlox.errors import ConfigError
 from rlox.protocols import ReplayBuffer, ReplayBufferProtocol
 from rlox.registry import get_registry
-from rlox.seeding import SeedStreams
 from rlox.spaces import channels_first
-from rlox.specs import BufferSpec, resolve
 
 __all__ = [
     "BufferOptions",
@@ -28,7 +25,6 @@ __all__ = [
     "mmap_buffer",
     "prioritized_buffer",
     "pusher",
-    "sampler",
     "uniform_buffer",
 ]
 
@@ -59,7 +55,10 @@ class GoalOptions:
 
 @dataclass(frozen=True)
 class BufferOptions:
-    """What an algorithm asks of a replay buffer; a factory takes from it what it has a use for."""
+    """What an algorithm asks of a replay buffer.
+
+    A factory takes from it what it has a use for, and refuses an ``n_step`` that it cannot do.
+    """
 
     capacity: int
     """Number of transitions that fit."""
@@ -75,7 +74,8 @@ class BufferOptions:
     n_envs: int
     """Rows of every ``push_batch``: row i is env i's."""
     n_step: int
-    """Steps of its env that a drawn transition spans, where there are as many."""
+    """Steps of its env that a drawn transition spans, where there are as many; if it is more than
+    1, batches must have ``discounts``."""
     gamma: float
     """Discount γ of a step."""
     priority_alpha: float
@@ -227,15 +227,22 @@ def make_buffer(buffer: Any, options: BufferOptions) -> ReplayBuffer | ReplayBuf
     Raises:
         UnknownNameError: no buffer is registered under the name.
         ConfigError: an object has the methods of neither :class:`rlox.protocols.ReplayBuffer` nor
-            :class:`rlox.protocols.ReplayBufferProtocol`, or it draws from more than one step of an
-            env and was made for another number of envs.
+            :class:`rlox.protocols.ReplayBufferProtocol`, it draws from more than one step of an
+            env and was made for another number of envs or another ``gamma``, or a name's has
+            another ``n_step``.
     """
     if isinstance(buffer, str):
-        spec = cast("BufferSpec", get_registry().get("rlox_buffers", buffer).spec)
-        buffer = resolve(spec.factory)(options)
-    needed = {"push_batch or push": ("push_batch", "push"), "sample": ("sample",)}
-    needed["__len__"] = ("__len__",)
-    missing = [m for m, names in needed.items() if not any(hasattr(buffer, n) for n in names)]
+        name = buffer
+        buffer = get_registry().get("rlox_buffers", name).build(options)
+        n_step = getattr(buffer, "n_step", options.n_step)
+        if n_step != options.n_step:
+            raise ConfigError(
+                f"buffer '{name}' made a {type(buffer).__name__} with n_step={n_step}, and "
+                f"n_step={options.n_step} was asked for; set n_step={n_step} or take "
+                "buffer='uniform'"
+            )
+    needed = ("push_batch or push", "sample", "__len__")
+    missing = [m for m in needed if not any(hasattr(buffer, name) for name in m.split(" or "))]
     if missing:
         raise ConfigError(
             "buffer must be a registered name or an object with push_batch or push, sample and "
@@ -248,6 +255,12 @@ def make_buffer(buffer: Any, options: BufferOptions) -> ReplayBuffer | ReplayBuf
             f"{type(buffer).__name__} was made with n_envs={made_for} and gets the steps of "
             f"{options.n_envs} envs, which it would take for those of others; make it with "
             f"n_envs={options.n_envs}"
+        )
+    gamma = getattr(buffer, "gamma", options.gamma)
+    if getattr(buffer, "n_step", 1) > 1 and gamma != options.gamma:
+        raise ConfigError(
+            f"{type(buffer).__name__} discounts its steps by gamma={gamma}, and gamma="
+            f"{options.gamma} was asked for; make both the same"
         )
     return cast("ReplayBuffer", buffer)
 
@@ -264,17 +277,3 @@ def pusher(buffer: Any) -> Callable[..., None]:
             buffer.push(*row)
 
     return push_rows
-
-
-def sampler(buffer: Any, streams: SeedStreams) -> Callable[[int], Mapping[str, Any]]:
-    """Return ``sample`` of a buffer, by seeds of the run where it has ``push`` alone and takes one.
-
-    Args:
-        buffer: what :func:`make_buffer` returned.
-        streams: of the run.
-    """
-    by_rows = not hasattr(buffer, "push_batch")
-    if not by_rows or "seed" not in inspect.signature(buffer.sample).parameters:
-        return cast("Callable[[int], Mapping[str, Any]]", buffer.sample)
-    seeds = streams.numpy("replay draws")
-    return lambda batch_size: buffer.sample(batch_size, seed=int(seeds.integers(2**32)))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rlox.acting import act
 from rlox.batch import TransitionBatch
-from rlox.buffers import BufferOptions, cut_episodes, make_buffer, sampler
+from rlox.buffers import BufferOptions, cut_episodes, make_buffer
 from rlox.clock import Clock
 from rlox.errors import CheckpointError, ConfigError
 from rlox.goals import find_goals
@@ -21,6 +21,7 @@ from rlox.nn import find_device, torch_threads
 from rlox.protocols import PrioritizedBuffer, StatefulBuffer
 from rlox.replay_actions import BoxActions, DiscreteActions, make_actions
 from rlox.replay_collector import ReplayCollector
+from rlox.replay_draws import sampler
 from rlox.replay_observations import ReplayObservations
 from rlox.runner import Hooks, StopTraining
 from rlox.schedules import Schedules
@@ -137,24 +138,22 @@ class ReplayAgent:
                     goal_selection_strategy=goal_selection_strategy,
                     resources=made,
                 )
-            self.buffer: Any = make_buffer(
-                buffer,
-                BufferOptions(
-                    capacity=buffer_size,
-                    obs_shape=self.observations.shape,
-                    obs_dtype=self.observations.dtype,
-                    act_shape=self.actions.shape,
-                    act_dtype=self.actions.dtype,
-                    n_envs=self.env.n_envs,
-                    n_step=n_step,
-                    gamma=gamma,
-                    priority_alpha=priority_alpha,
-                    seed=streams.seeds("replay", 1)[0],
-                    goals=goals,
-                    hot_capacity=hot_capacity,
-                    folder=buffer_folder,
-                ),
+            options = BufferOptions(
+                capacity=buffer_size,
+                obs_shape=self.observations.shape,
+                obs_dtype=self.observations.dtype,
+                act_shape=self.actions.shape,
+                act_dtype=self.actions.dtype,
+                n_envs=self.env.n_envs,
+                n_step=n_step,
+                gamma=gamma,
+                priority_alpha=priority_alpha,
+                seed=streams.seeds("replay", 1)[0],
+                goals=goals,
+                hot_capacity=hot_capacity,
+                folder=buffer_folder,
             )
+            self.buffer: Any = make_buffer(buffer, options)
             if isinstance(buffer, str) and hasattr(self.buffer, "close"):
                 made.callback(self.buffer.close)
             self._saves_buffer = save_replay_buffer
@@ -167,7 +166,7 @@ class ReplayAgent:
             self._resources = made.pop_all()
         self.prioritized = isinstance(self.buffer, PrioritizedBuffer)
         self._vector_steps = -(-steps_per_iteration // self.env.n_envs)
-        self._sample = sampler(self.buffer, streams)
+        self._sample = sampler(self.buffer, options, streams)
 
     def batches(
         self, choose: Choose, hooks: Hooks, schedules: Schedules

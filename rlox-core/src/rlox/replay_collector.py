@@ -66,7 +66,7 @@ class ReplayCollector:
                 "the env masks actions, which replay buffers do not keep; take PPO, or an env "
                 "where impossible actions do nothing"
             )
-        step = self.env.step_all(env_actions)
+        step = self._session.step(env_actions)
         rewards = step["rewards"]
         if not np.isfinite(rewards).all():
             i = int(np.flatnonzero(~np.isfinite(rewards))[0])

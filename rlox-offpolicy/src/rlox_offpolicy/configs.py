@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import model_validator
 from rlox.config import (
     ScheduleValue,
+    changed,
     choice,
     coefficient,
     count,
@@ -17,7 +18,7 @@ from rlox.config import (
     schedule,
 )
 
-from rlox_offpolicy.replay_config import ReplayConfig, changed
+from rlox_offpolicy.replay_config import ReplayConfig
 
 __all__ = ["DDPGConfig", "DQNConfig", "DiscreteSACConfig", "SACConfig", "TD3Config"]
 

@@ -84,19 +84,17 @@ class DDPG(Algorithm):
             n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
-        with self.resources as made:  # closed where the rest fails
-            self.actor_critic = DeterministicActorCritic(
-                self,
-                policy=policy,
-                critic=critic,
-                schedules=schedules,
-                **parts,
-                n_critics=1,
-                policy_delay=1,
-                target_noise=0.0,
-                noise_clip=0.0,
-            )
-            self.resources = made.pop_all()
+        self.actor_critic = DeterministicActorCritic(
+            self,
+            policy=policy,
+            critic=critic,
+            schedules=schedules,
+            **parts,
+            n_critics=1,
+            policy_delay=1,
+            target_noise=0.0,
+            noise_clip=0.0,
+        )
         of = self.actor_critic
         self.agent, self.schedules, self.exploration = of.agent, of.schedules, of.exploration
         self.policy, self.policy_target = of.policy, of.policy_target

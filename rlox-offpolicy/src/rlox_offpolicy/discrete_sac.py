@@ -111,42 +111,45 @@ class DiscreteSAC(Algorithm):
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg: DiscreteSACConfig = self.config
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
-        with self.resources as made:  # closed where the rest fails
-            self.agent = make_agent(self, parts["buffer"])
-            space = self.agent.env.observation_space
-            n_actions = require_discrete(self.agent, self.name)
-            sizes: Any = {"hidden": cfg.hidden, "generator": self.streams.torch("policy")}
-            device = self.agent.device
-            own = policy or make_logits(space, n_actions, **sizes)
-            self.policy: Any = on_device(own, "policy", device)
-            own = critic or make_discrete_critics(space, n_actions, n_critics=2, **sizes)
-            self.critic: Any = on_device(own, "critic", device)
-            if policy is not None:
-                require_outputs(policy, self.agent, "policy", (B, n_actions))
-            if critic is not None:
-                require_outputs(critic, self.agent, "critic", (None, B, n_actions))
-            self.target = copy.deepcopy(self.critic).requires_grad_(False)
-            self.temperature = Temperature(cfg.alpha).to(device)
-            self.target_entropy = (
-                0.98 * math.log(n_actions) if cfg.target_entropy is None else cfg.target_entropy
-            )
-            adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
-            self.policy_optimizer = FlatOptimizer(self.policy, adam)
-            self.critic_optimizer = FlatOptimizer(self.critic, adam)
-            self.alpha_optimizer = FlatOptimizer(self.temperature, adam)
-            self._parts = {
-                "policy": self.policy,
-                "critic": self.critic,
-                "target": self.target,
-                "temperature": self.temperature,
-                "policy_optimizer": self.policy_optimizer,
-                "critic_optimizer": self.critic_optimizer,
-                "alpha_optimizer": self.alpha_optimizer,
-                "agent": self.agent,
-            }
-            steps = {"all": Step(self._learn, SACTerms)}
-            self.learner = make_learner(self, self.agent, self._parts, steps)
-            self.resources = made.pop_all()
+        self.agent = make_agent(self, parts["buffer"])
+        space = self.agent.env.observation_space
+        n_actions = require_discrete(self.agent, self.name)
+        sizes: Any = {"hidden": cfg.hidden, "generator": self.streams.torch("policy")}
+        device = self.agent.device
+        own = policy or make_logits(space, n_actions, **sizes)
+        self.policy: Any = on_device(own, "policy", device)
+        own = critic or make_discrete_critics(space, n_actions, n_critics=2, **sizes)
+        self.critic: Any = on_device(own, "critic", device)
+        if policy is not None:
+            require_outputs(policy, self.agent, "policy", (B, n_actions))
+        if critic is not None:
+            require_outputs(critic, self.agent, "critic", (None, B, n_actions))
+        self.target = copy.deepcopy(self.critic).requires_grad_(False)
+        self.temperature = Temperature(cfg.alpha).to(device)
+        self.target_entropy = (
+            0.98 * math.log(n_actions) if cfg.target_entropy is None else cfg.target_entropy
+        )
+        adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
+        self.policy_optimizer = FlatOptimizer(self.policy, adam)
+        self.critic_optimizer = FlatOptimizer(self.critic, adam)
+        self.alpha_optimizer = FlatOptimizer(self.temperature, adam)
+        self.optimizers = {
+            "policy": self.policy_optimizer,
+            "critic": self.critic_optimizer,
+            "alpha": self.alpha_optimizer,
+        }
+        self._parts = {
+            "policy": self.policy,
+            "critic": self.critic,
+            "target": self.target,
+            "temperature": self.temperature,
+            "policy_optimizer": self.policy_optimizer,
+            "critic_optimizer": self.critic_optimizer,
+            "alpha_optimizer": self.alpha_optimizer,
+            "agent": self.agent,
+        }
+        steps = {"all": Step(self._learn, SACTerms)}
+        self.learner = make_learner(self, self.agent, self._parts, steps)
 
     def iterate(self, hooks: Hooks) -> SACMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""

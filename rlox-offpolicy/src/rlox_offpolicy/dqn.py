@@ -122,46 +122,45 @@ class DQN(Algorithm):
         cfg: DQNConfig = self.config
         names = ("learning_rate", "epsilon", "priority_beta")
         self.schedules = Schedules(cfg.with_epsilon(), names, schedules)
-        with self.resources as made:  # closed where the rest fails
-            self.agent = make_agent(self, parts["buffer"])
-            env = self.agent.env
-            self._n_actions = require_discrete(self.agent, "DQN")
-            self.action_values = make_action_values(cfg, self.agent.device)
-            own = network or make_q_network(
-                env.observation_space,
-                self._n_actions,
-                dueling=cfg.dueling,
-                hidden=cfg.hidden,
-                n_atoms=self.action_values.n_atoms,
-                noisy_std=cfg.noisy_std if cfg.noisy else None,
-                generator=self.streams.torch("policy"),
+        self.agent = make_agent(self, parts["buffer"])
+        env = self.agent.env
+        self._n_actions = require_discrete(self.agent, "DQN")
+        self.action_values = make_action_values(cfg, self.agent.device)
+        own = network or make_q_network(
+            env.observation_space,
+            self._n_actions,
+            dueling=cfg.dueling,
+            hidden=cfg.hidden,
+            n_atoms=self.action_values.n_atoms,
+            noisy_std=cfg.noisy_std if cfg.noisy else None,
+            generator=self.streams.torch("policy"),
+        )
+        self.network: Any = on_device(own, "network", self.agent.device)
+        if cfg.noisy and not any(isinstance(m, NoisyLinear) for m in self.network.modules()):
+            raise ConfigError(
+                "noisy=True needs a network with layers rlox.nn.NoisyLinear, and yours has "
+                "none; give it some or leave noisy out"
             )
-            self.network: Any = on_device(own, "network", self.agent.device)
-            if cfg.noisy and not any(isinstance(m, NoisyLinear) for m in self.network.modules()):
-                raise ConfigError(
-                    "noisy=True needs a network with layers rlox.nn.NoisyLinear, and yours has "
-                    "none; give it some or leave noisy out"
-                )
-            if network is not None:
-                n_atoms = self.action_values.n_atoms
-                atoms = () if n_atoms is None else (n_atoms,)
-                require_outputs(network, self.agent, "network", (B, self._n_actions, *atoms))
-            self.target = copy.deepcopy(self.network).requires_grad_(False)
-            adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
-            self.optimizer = FlatOptimizer(self.network, adam, max_grad_norm=cfg.max_grad_norm)
-            self.exploration = EpsilonGreedy(
-                self._epsilon, self._n_actions, self.streams.numpy("exploration")
-            )
-            self._parts = {
-                "network": self.network,
-                "target": self.target,
-                "optimizer": self.optimizer,
-                "agent": self.agent,
-            }
-            steps = {"values": Step(self._learn, QTerms)}
-            constants = {"n_actions": float(self._n_actions)}
-            self.learner = make_learner(self, self.agent, self._parts, steps, constants=constants)
-            self.resources = made.pop_all()
+        if network is not None:
+            n_atoms = self.action_values.n_atoms
+            atoms = () if n_atoms is None else (n_atoms,)
+            require_outputs(network, self.agent, "network", (B, self._n_actions, *atoms))
+        self.target = copy.deepcopy(self.network).requires_grad_(False)
+        adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
+        self.optimizer = FlatOptimizer(self.network, adam, max_grad_norm=cfg.max_grad_norm)
+        self.optimizers = {"network": self.optimizer}
+        self.exploration = EpsilonGreedy(
+            self._epsilon, self._n_actions, self.streams.numpy("exploration")
+        )
+        self._parts = {
+            "network": self.network,
+            "target": self.target,
+            "optimizer": self.optimizer,
+            "agent": self.agent,
+        }
+        steps = {"values": Step(self._learn, QTerms)}
+        constants = {"n_actions": float(self._n_actions)}
+        self.learner = make_learner(self, self.agent, self._parts, steps, constants=constants)
 
     def iterate(self, hooks: Hooks) -> DQNMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""

@@ -9,6 +9,7 @@ from pydantic import model_validator
 from rlox.config import (
     Config,
     ScheduleValue,
+    changed,
     choice,
     count,
     discount,
@@ -20,7 +21,7 @@ from rlox.config import (
 )
 from rlox.options import BACKEND, DEVICE, ENV_BACKEND, SEED, TORCH_THREADS, VECTORIZATION
 
-__all__ = ["ReplayConfig", "changed"]
+__all__ = ["ReplayConfig"]
 
 ANDRYCHOWICZ = "Andrychowicz et al. 2017"
 HAARNOJA = "Haarnoja et al. 2018b"
@@ -134,8 +135,3 @@ class ReplayConfig(Config):
                 "set n_step=1"
             )
         return self
-
-
-def changed(config: Config, name: str) -> bool:
-    """Whether an option is not its default; a schedule's text is that of its default."""
-    return str(getattr(config, name)) != str(type(config).model_fields[name].default)

@@ -165,50 +165,53 @@ class SAC(Algorithm):
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg: SACConfig = self.config
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
-        with self.resources as made:  # closed where the rest fails
-            self.agent = make_agent(self, parts["buffer"])
-            self.exploration = make_exploration(self, parts["exploration"])
-            space, act_dim = self.agent.env.observation_space, require_box(self.agent, "SAC")
-            stream = self.streams.torch("policy")
-            device = self.agent.device
-            sizes: Any = {"hidden": cfg.hidden, "generator": stream}
-            own = policy or make_squashed_gaussian(space, act_dim, **sizes)
-            self.policy: Any = on_device(own, "policy", device)
-            if getattr(self.policy, "generator", ...) is None:
-                setattr(self.policy, "generator", stream)  # noqa: B010
-            own = critic or make_critics(space, act_dim, n_critics=2, **sizes)
-            self.critic: Any = on_device(own, "critic", device)
-            draw = find_method(self.policy, "policy", "get_action_and_logprob", "sample")
-            mode = find_method(self.policy, "policy", "deterministic")
-            self._draw = getattr(self.policy, draw)
-            if policy is not None:
-                shape = (B, act_dim)
-                require_outputs(policy, self.agent, "policy", shape, (B,), method=draw)
-                require_outputs(policy, self.agent, "policy", shape, method=mode)
-            if critic is not None:
-                require_outputs(critic, self.agent, "critic", (None, B), actions=True)
-            self.target = copy.deepcopy(self.critic).requires_grad_(False)
-            self.temperature = Temperature(cfg.alpha).to(device)
-            self.target_entropy = -act_dim if cfg.target_entropy is None else cfg.target_entropy
-            adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
-            self.policy_optimizer = FlatOptimizer(self.policy, adam)
-            self.critic_optimizer = FlatOptimizer(self.critic, adam)
-            self.alpha_optimizer = FlatOptimizer(self.temperature, adam)
-            self._parts = {
-                "policy": self.policy,
-                "critic": self.critic,
-                "target": self.target,
-                "temperature": self.temperature,
-                "policy_optimizer": self.policy_optimizer,
-                "critic_optimizer": self.critic_optimizer,
-                "alpha_optimizer": self.alpha_optimizer,
-                "exploration": self.exploration,
-                "agent": self.agent,
-            }
-            steps = {"all": Step(self._learn, SACTerms)}
-            constants = {"target_entropy": self.target_entropy}
-            self.learner = make_learner(self, self.agent, self._parts, steps, {}, constants)
-            self.resources = made.pop_all()
+        self.agent = make_agent(self, parts["buffer"])
+        self.exploration = make_exploration(self, parts["exploration"])
+        space, act_dim = self.agent.env.observation_space, require_box(self.agent, "SAC")
+        stream = self.streams.torch("policy")
+        device = self.agent.device
+        sizes: Any = {"hidden": cfg.hidden, "generator": stream}
+        own = policy or make_squashed_gaussian(space, act_dim, **sizes)
+        self.policy: Any = on_device(own, "policy", device)
+        if getattr(self.policy, "generator", ...) is None:
+            setattr(self.policy, "generator", stream)  # noqa: B010
+        own = critic or make_critics(space, act_dim, n_critics=2, **sizes)
+        self.critic: Any = on_device(own, "critic", device)
+        draw = find_method(self.policy, "policy", "get_action_and_logprob", "sample")
+        mode = find_method(self.policy, "policy", "deterministic")
+        self._draw = getattr(self.policy, draw)
+        if policy is not None:
+            shape = (B, act_dim)
+            require_outputs(policy, self.agent, "policy", shape, (B,), method=draw)
+            require_outputs(policy, self.agent, "policy", shape, method=mode)
+        if critic is not None:
+            require_outputs(critic, self.agent, "critic", (None, B), actions=True)
+        self.target = copy.deepcopy(self.critic).requires_grad_(False)
+        self.temperature = Temperature(cfg.alpha).to(device)
+        self.target_entropy = -act_dim if cfg.target_entropy is None else cfg.target_entropy
+        adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
+        self.policy_optimizer = FlatOptimizer(self.policy, adam)
+        self.critic_optimizer = FlatOptimizer(self.critic, adam)
+        self.alpha_optimizer = FlatOptimizer(self.temperature, adam)
+        self.optimizers = {
+            "policy": self.policy_optimizer,
+            "critic": self.critic_optimizer,
+            "alpha": self.alpha_optimizer,
+        }
+        self._parts = {
+            "policy": self.policy,
+            "critic": self.critic,
+            "target": self.target,
+            "temperature": self.temperature,
+            "policy_optimizer": self.policy_optimizer,
+            "critic_optimizer": self.critic_optimizer,
+            "alpha_optimizer": self.alpha_optimizer,
+            "exploration": self.exploration,
+            "agent": self.agent,
+        }
+        steps = {"all": Step(self._learn, SACTerms)}
+        constants = {"target_entropy": self.target_entropy}
+        self.learner = make_learner(self, self.agent, self._parts, steps, {}, constants)
 
     def iterate(self, hooks: Hooks) -> SACMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""

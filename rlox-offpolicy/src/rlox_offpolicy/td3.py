@@ -115,6 +115,7 @@ class DeterministicActorCritic:
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
         self.policy_optimizer = FlatOptimizer(self.policy, adam)
         self.critic_optimizer = FlatOptimizer(self.critic, adam)
+        algorithm.optimizers = {"policy": self.policy_optimizer, "critic": self.critic_optimizer}
         self._noise = algorithm.streams.torch("target noise")
         self._parts = {
             "policy": self.policy,
@@ -249,19 +250,17 @@ class TD3(Algorithm):
             n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
-        with self.resources as made:  # closed where the rest fails
-            self.actor_critic = DeterministicActorCritic(
-                self,
-                policy=policy,
-                critic=critic,
-                schedules=schedules,
-                **parts,
-                n_critics=2,
-                policy_delay=self.config.policy_delay,
-                target_noise=self.config.target_noise,
-                noise_clip=self.config.noise_clip,
-            )
-            self.resources = made.pop_all()
+        self.actor_critic = DeterministicActorCritic(
+            self,
+            policy=policy,
+            critic=critic,
+            schedules=schedules,
+            **parts,
+            n_critics=2,
+            policy_delay=self.config.policy_delay,
+            target_noise=self.config.target_noise,
+            noise_clip=self.config.noise_clip,
+        )
         of = self.actor_critic
         self.agent, self.schedules, self.exploration = of.agent, of.schedules, of.exploration
         self.policy, self.policy_target = of.policy, of.policy_target

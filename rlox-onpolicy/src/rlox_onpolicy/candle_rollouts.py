@@ -171,7 +171,7 @@ class CandleRollouts:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state; without that of as many envs new episodes begin, of other seeds."""
         self.close()
-        as_many = len(state["statistics"]["running_return"]) == self._n_envs
+        as_many = self.statistics.fits(state["statistics"])
         self._collector, self._resumed = None, state["env"] if as_many else None
         if state["started"] and self._resumed is None:
             finished = int(state["statistics"]["finished"])

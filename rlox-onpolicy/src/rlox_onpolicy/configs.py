@@ -9,6 +9,7 @@ from pydantic import model_validator
 from rlox.config import (
     Config,
     ScheduleValue,
+    changed,
     choice,
     coefficient,
     count,
@@ -45,6 +46,11 @@ FRAME_STACK = count(
     1, unit="env steps", help="number of last observations that are seen as one",
     source=f"{HUANG}, Atari detail 8",
 )  # fmt: skip
+
+
+def _refuse_memory_size_without_memory(config: PPOConfig | A2CConfig) -> None:
+    if config.recurrent == "none" and changed(config, "memory_size"):
+        raise ValueError("memory_size needs recurrent='lstm' or 'gru', got recurrent='none'")
 
 
 class PPOConfig(Config):
@@ -121,7 +127,8 @@ class PPOConfig(Config):
     torch_threads: int | None = TORCH_THREADS
 
     @model_validator(mode="after")
-    def _check_batch(self) -> PPOConfig:
+    def _check_options(self) -> PPOConfig:
+        _refuse_memory_size_without_memory(self)
         rollout = self.n_envs * self.n_steps
         if self.batch_size > rollout:
             raise ValueError(
@@ -154,6 +161,9 @@ class HybridPPOConfig(PPOConfig):
     )
     env_backend: Literal["native"] = choice(
         "native", help="the envs that a Rust thread can step", source="rlox"
+    )
+    vectorization: Literal["sync"] = choice(
+        "sync", help="the thread steps all envs one after the other", source="rlox"
     )
     overlap: bool = flag(
         False, source="rlox",
@@ -228,7 +238,8 @@ class A2CConfig(Config):
     torch_threads: int | None = TORCH_THREADS
 
     @model_validator(mode="after")
-    def _check_rows(self) -> A2CConfig:
+    def _check_options(self) -> A2CConfig:
+        _refuse_memory_size_without_memory(self)
         if self.normalize_advantages and self.n_envs * self.n_steps == 1:
             raise ValueError(
                 "a rollout of n_envs * n_steps = 1 row has no standard deviation; lengthen it or "

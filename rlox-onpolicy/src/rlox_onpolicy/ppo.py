@@ -32,7 +32,7 @@ from rlox.runner import Hooks
 from rlox.schedules import Schedules
 from torch import nn
 
-from rlox_onpolicy.agent import learn, make_agent
+from rlox_onpolicy.agent import learn, make_agent, refuse_network_options
 from rlox_onpolicy.configs import PPOConfig
 from rlox_onpolicy.ppo_update import choose_ppo_learner
 
@@ -79,7 +79,7 @@ class PPO(Algorithm):
         config_kwargs: options of :class:`PPOConfig`, which win over ``config``.
 
     Raises:
-        ConfigError: an option is unknown or out of range.
+        ConfigError: an option is unknown or out of range, or ``policy`` returns other shapes.
         EnvError: the env cannot be built.
         SpaceError: the env's spaces need a ``policy`` of your own.
     """
@@ -102,6 +102,7 @@ class PPO(Algorithm):
         **config_kwargs: Any,
     ) -> None:
         resolved = resolve_config(PPOConfig, config, n_envs=n_envs, seed=seed, **config_kwargs)
+        refuse_network_options(policy, resolved, config_kwargs)
         super().__init__(
             env_id, config=fit_to_env(resolved, env_id), callbacks=callbacks, logger=logger
         )

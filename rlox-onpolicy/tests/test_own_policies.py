@@ -1,0 +1,262 @@
+"""Policies of one's own: tried before any step, and refused where their outputs do not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from rlox.errors import ConfigError
+from rlox.policies import DiscretePolicy, make_policy
+from rlox.recurrent import RecurrentPolicy
+from rlox_onpolicy.a2c import A2C
+from rlox_onpolicy.configs import HybridPPOConfig
+from rlox_onpolicy.ppo import PPO
+from torch import Tensor, nn
+
+SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 8, "env_backend": "gymnasium"}
+PPO_SMALL: dict[str, Any] = {**SMALL, "batch_size": 16}
+ALGORITHMS = [(PPO, PPO_SMALL), (A2C, SMALL)]
+
+
+class Wrong(nn.Module):
+    """A policy one of whose outputs gets another shape."""
+
+    def __init__(self, method: str, output: int | None, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.policy = DiscretePolicy(4, 2, 8)
+        self.wrong = method, output, shape
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        outputs = getattr(self.policy, method)(*arguments)
+        wrong, index, shape = self.wrong
+        if method != wrong:
+            return outputs
+        if index is None:
+            return outputs.reshape(shape)
+        return tuple(o.reshape(shape) if i == index else o for i, o in enumerate(outputs))
+
+    def get_action_and_logprob(self, obs: Tensor) -> Any:
+        return self._call("get_action_and_logprob", obs)
+
+    def get_value(self, obs: Tensor) -> Any:
+        return self._call("get_value", obs)
+
+    def get_logprob_and_entropy(self, obs: Tensor, actions: Tensor) -> Any:
+        return self._call("get_logprob_and_entropy", obs, actions)
+
+    def evaluate_actions(self, obs: Tensor, actions: Tensor) -> Any:
+        return self._call("evaluate_actions", obs, actions)
+
+    def deterministic(self, obs: Tensor) -> Any:
+        return self._call("deterministic", obs)
+
+
+@pytest.mark.parametrize(("algorithm", "options"), ALGORITHMS)
+@pytest.mark.parametrize(
+    ("method", "output", "expected"),
+    [
+        ("get_action_and_logprob", 0, r"\(3,\) and \(3,\) for 3 .*, got \(3, 1\) and \(3,\)"),
+        ("get_action_and_logprob", 1, r"\(3,\) and \(3,\) for 3 .*, got \(3,\) and \(3, 1\)"),
+        ("get_value", None, r"\(3,\) for 3 observations of Box.*, got \(3, 1\)"),
+        ("get_logprob_and_entropy", 0, r"\(3,\) and \(3,\) .* 3 actions, got \(3, 1\) and"),
+        ("get_logprob_and_entropy", 1, r"\(3,\) and \(3,\) .* 3 actions, got \(3,\) and \(3, 1\)"),
+        ("evaluate_actions", 0, r"\(3,\) and \(3,\) and \(3,\) .* got \(3, 1\) and"),
+        ("deterministic", None, r"\(3,\) for 3 observations of Box.*, got \(3, 1\)"),
+    ],
+)
+def test_other_shapes_are_refused(
+    algorithm: Any, options: dict[str, Any], method: str, output: int | None, expected: str
+) -> None:
+    """The error names the method, what it must return and what came."""
+    with pytest.raises(ConfigError, match=rf"policy\.{method} must return {expected}"):
+        algorithm("CartPole-v1", policy=Wrong(method, output, (-1, 1)), **options)
+
+
+def test_a_policy_of_other_observations_is_refused() -> None:
+    """What it fails with is in the text, and one tensor is no pair."""
+    with pytest.raises(ConfigError, match=r"get_action_and_logprob fails on 3 obs.* cannot be mul"):
+        PPO("CartPole-v1", policy=DiscretePolicy(3, 2), **PPO_SMALL)
+    policy: Any = DiscretePolicy(4, 2)
+    policy.get_action_and_logprob = policy.deterministic
+    with pytest.raises(ConfigError, match=r"must return \(3,\) and \(3,\) .*, got \(3,\)$"):
+        PPO("CartPole-v1", policy=policy, **PPO_SMALL)
+
+
+class Forgets(RecurrentPolicy):
+    """A policy with a memory, whose state or whose log-probabilities have a wrong shape."""
+
+    wrong = "step"
+
+    def step(self, obs: Any, state: Tensor, action_masks: Tensor | None = None) -> Any:
+        distribution, values, after = super().step(obs, state, action_masks)
+        return distribution, values, after[:1] if self.wrong == "step" else after
+
+    def evaluate_actions(self, *arguments: Any, **options: Any) -> Any:
+        log_probs, entropy, values = super().evaluate_actions(*arguments, **options)
+        return log_probs[:, None], entropy, values
+
+
+@pytest.mark.parametrize(("algorithm", "options"), ALGORITHMS)
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("step", r"step must return .* and \(3, 8\) for 3 obs.* and \(1, 8\)"),
+        ("evaluate_actions", r"evaluate_actions must return .*, got \(3, 1\) and \(3,\) and"),
+    ],
+)
+def test_a_memory_is_tried_too(
+    algorithm: Any, options: dict[str, Any], wrong: str, message: str
+) -> None:
+    """One step of three envs, and its evaluation."""
+
+    def make(observation_space: Any, action_space: Any) -> nn.Module:
+        encoder = nn.Identity()
+        encoder.output_size = 4  # type: ignore[assignment]
+        policy = Forgets(encoder, action_space, "gru", memory_size=4)
+        policy.wrong = wrong
+        return policy
+
+    with pytest.raises(ConfigError, match=rf"policy\.{message}"):
+        algorithm("CartPole-v1", policy=make, **options)
+
+
+class Drawing(Wrong):
+    """A policy that draws from a stream of its own, from torch's, and drops units."""
+
+    def __init__(self) -> None:
+        super().__init__("none", None, ())
+        self.own = torch.Generator().manual_seed(1)
+        self.norm = nn.BatchNorm1d(4)
+        self.drop = nn.Dropout()
+
+    def get_value(self, obs: Tensor) -> Any:
+        noise = torch.randn(len(obs), generator=self.own) + torch.randn(len(obs))
+        return super().get_value(self.drop(self.norm(obs))) + noise
+
+
+@pytest.mark.parametrize(("algorithm", "options"), ALGORITHMS)
+def test_trying_a_policy_disturbs_nothing(algorithm: Any, options: dict[str, Any]) -> None:
+    """Neither its random streams, nor torch's, nor its running moments, nor its mode."""
+    policy = Drawing()
+    policy.drop.eval()
+    before = policy.own.get_state(), torch.get_rng_state(), policy.norm.num_batches_tracked.clone()
+    algorithm("CartPole-v1", policy=policy, **options)
+    after = policy.own.get_state(), torch.get_rng_state(), policy.norm.num_batches_tracked
+    assert all(map(torch.equal, before, after))
+    assert policy.norm.training
+    assert not policy.drop.training
+
+
+class Space(gymnasium.Env[Any, Any]):
+    """An env of given spaces."""
+
+    def __init__(self, observation_space: Any, action_space: Any) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+        self.closed = False
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> Any:
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+HUGE = np.finfo(np.float32).max
+
+
+@pytest.mark.parametrize("recurrent", ["none", "gru"])
+@pytest.mark.parametrize(
+    ("observation_space", "action_space"),
+    [
+        (spaces.Box(-HUGE, HUGE, (3,)), spaces.Box(-1, 1, (2, 3))),
+        (spaces.Box(20, 30, (2, 2)), spaces.MultiDiscrete([2, 3])),
+        (spaces.Discrete(3, start=5), spaces.Discrete(4, start=-1)),
+        (
+            spaces.Dict(image=spaces.Box(0, 255, (3, 12, 12), np.uint8), one=spaces.Discrete(2)),
+            spaces.Dict(a=spaces.Discrete(2), b=spaces.Box(-1, 1, ())),
+        ),
+    ],
+)
+def test_policies_for_any_space_pass(
+    observation_space: Any, action_space: Any, recurrent: Any
+) -> None:
+    """Rows are those of rlox.actions and of the default policies."""
+
+    def make(*of: Any) -> nn.Module:
+        return make_policy(*of, recurrent=recurrent, memory_size=4)
+
+    env = Space(observation_space, action_space)
+    with PPO(env, policy=make, n_steps=8, batch_size=8) as ppo:
+        ppo.train(8)
+
+
+def test_masks_that_must_be_given_are() -> None:
+    """Whether the env masks shows at its first reset only."""
+    seen: list[Any] = []
+
+    class Masked(DiscretePolicy):
+        def get_action_and_logprob(self, obs: Any, action_masks: Tensor) -> Any:  # type: ignore[override]
+            seen.append(action_masks)
+            return super().get_action_and_logprob(obs, action_masks)
+
+    PPO("CartPole-v1", policy=Masked(4, 2), **PPO_SMALL)
+    assert torch.equal(seen[0], torch.ones(3, 2, dtype=torch.bool))
+
+
+def test_envs_are_closed_where_a_policy_is_refused() -> None:
+    """Those that were made for it, as the default policies' are where they fail."""
+    made: list[Space] = []
+
+    def make() -> Space:
+        made.append(Space(spaces.Box(-1, 1, (4,)), spaces.Discrete(2)))
+        return made[-1]
+
+    with pytest.raises(ConfigError, match=r"policy\.get_value"):
+        PPO(make, policy=Wrong("get_value", None, (-1, 1)), **{**PPO_SMALL, "env_backend": "auto"})
+    assert [env.closed for env in made] == [True, True]
+
+
+@pytest.mark.parametrize(("algorithm", "options"), ALGORITHMS)
+@pytest.mark.parametrize(
+    "option", [{"hidden": 5}, {"network": "mlp"}, {"recurrent": "lstm"}, {"recurrent": "gru"}]
+)
+def test_options_of_the_default_networks_are_refused(
+    algorithm: Any, options: dict[str, Any], option: dict[str, Any], tmp_path: Any
+) -> None:
+    """By keyword or in a config, and beside a checkpoint; not those that a checkpoint brings."""
+    ((name, value),) = option.items()
+    message = rf"{name} is of the default networks, got {name}='?{value}'? and a policy of your own"
+    made = {**options, **option}
+    for arguments in (made, {"config": made}, {"config": algorithm.config_class(**made)}):
+        with pytest.raises(ConfigError, match=message):
+            algorithm("CartPole-v1", policy=DiscretePolicy(4, 2), **arguments)
+    learner = algorithm("CartPole-v1", policy=DiscretePolicy(4, 2), **options)
+    learner.config = algorithm.config_class(**made)  # as older versions saved it
+    learner.save(tmp_path / "saved")
+    restore = algorithm.from_checkpoint
+    restored = restore(tmp_path / "saved", policy=DiscretePolicy(4, 2))
+    assert getattr(restored.config, name) == value
+    with pytest.raises(ConfigError, match=message):
+        restore(tmp_path / "saved", policy=DiscretePolicy(4, 2), **option)
+
+
+@pytest.mark.parametrize(("algorithm", "options"), ALGORITHMS)
+def test_memory_size_needs_a_memory(algorithm: Any, options: dict[str, Any]) -> None:
+    """It would be ignored; its default is no such option."""
+    with pytest.raises(ConfigError, match="memory_size needs recurrent='lstm' or 'gru', got"):
+        algorithm("CartPole-v1", memory_size=5, **options)
+    algorithm("CartPole-v1", memory_size=64, **options)
+
+
+def test_hybrid_ppo_steps_its_envs_in_one_thread() -> None:
+    """Processes would be ignored."""
+    with pytest.raises(ConfigError, match="vectorization: expected 'sync', got 'async'"):
+        HybridPPOConfig(vectorization="async")
