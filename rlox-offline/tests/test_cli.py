@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -138,6 +139,24 @@ def test_train_learns_from_a_dataset(run: Callable[..., Result], recorded: str) 
     wrong = run("eval", "run", "--env", "CartPole-v1")
     assert (wrong.code, wrong.err.count("\n")) == (2, 1)
     assert "but the env has observations in" in wrong.err
+
+
+def test_learning_curves_are_those_of_evaluations(
+    run: Callable[..., Result], recorded: str
+) -> None:
+    """In the table of a sweep and in a picture of it."""
+    arguments = (*IQL, "--dataset", recorded, "--total-timesteps", 4)
+    result = run(*arguments, "--eval-freq", 2, "--seeds", 2, "--jobs", 2, "--run-dir", "sweep")
+    assert result.code == 0, result.err
+    rows = [line.split(",") for line in Path("sweep/curves.csv").read_text().splitlines()]
+    assert rows[0][:2] == ["label", "gradient_steps"]
+    assert [row[:2] for row in rows[1:]] == [["iql", "2.0"], ["iql", "4.0"]]
+    if find_spec("matplotlib") is not None:
+        drawn = run("plot", "sweep", "--out", "curves.svg")
+        assert drawn.code == 0, drawn.err
+        picture = Path("curves.svg").read_text(encoding="utf-8")
+        assert "eval/mean reward" in picture
+        assert "gradient steps" in picture
 
 
 def test_an_interrupted_run_is_finished_from_its_dataset(

@@ -13,10 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import rlox
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import feather
 from rlox.errors import DatasetError, MissingDependencyError
+from rlox.offline.base import OfflineDataset
 from rlox_offline.datasets import Dataset, load_dataset, save_dataset, stream_dataset
 from rlox_offline.datasets.files import FORMATS
 
@@ -285,6 +287,12 @@ def test_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "data.hdf5").touch()
     with pytest.raises(MissingDependencyError, match=r'pip install "rlox\[hdf5\]"'):
         load_dataset(tmp_path / "data.hdf5")
+
+
+def test_datasets_keep_the_protocol() -> None:
+    """The built-in buffer, whichever backend has it, and what is made of arrays."""
+    assert isinstance(rlox.OfflineDatasetBuffer(**data.columns()), OfflineDataset)
+    assert isinstance(data.continuous(), OfflineDataset)
 
 
 def test_normalised_samples_have_the_dataset_statistics() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from rlox.callbacks import Callback, CallbackList
 
@@ -28,13 +29,31 @@ class Stopper(Callback):
 @pytest.mark.parametrize("event", ["on_step", "on_iteration_end"])
 @pytest.mark.parametrize(
     ("answers", "goes_on"),
-    [([True, True], True), ([True, False], False), ([None, True], True), ([], True)],
+    [
+        ([True, True], True),
+        ([True, False], False),
+        ([None, True], True),
+        ([np.bool_(True), np.bool_(False)], False),
+        ([np.bool_(True)], True),
+        ([], True),
+    ],
 )
 def test_list_goes_on_unless_one_returns_false(
     event: str, answers: list[Any], goes_on: bool
 ) -> None:
     """Forgetting to return anything does not stop the training."""
     assert getattr(CallbackList(map(Stopper, answers)), event)(step=0) is goes_on
+
+
+@pytest.mark.parametrize("event", ["on_step", "on_iteration_end"])
+@pytest.mark.parametrize("answer", [0, 1, 0.0, "", np.zeros(1), np.float32(0)])
+def test_an_answer_that_is_no_truth_value_is_refused(event: str, answer: Any) -> None:
+    """0 equals False, but a count should not stop a training."""
+    with pytest.raises(TypeError) as caught:
+        getattr(CallbackList(Stopper(answer)), event)(step=0)
+    assert str(caught.value) == (
+        f"Stopper.{event} must return True, False or None, got {answer!r}; False stops the training"
+    )
 
 
 @pytest.mark.parametrize("event", ["on_step", "on_iteration_end"])

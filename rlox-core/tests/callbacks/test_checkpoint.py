@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from rlox.callbacks import Callback, CheckpointCallback
+from rlox.callbacks import Callback, CallbackList, CheckpointCallback
 
 
 class IterationCounter(Callback):
@@ -82,6 +82,52 @@ def test_resumed_training_deletes_what_the_first_saved(
     assert names(tmp_path) == {"step-24.safetensors", "step-32.safetensors"}
 
 
+@pytest.mark.parametrize("numbered", [True, False], ids=["step given", "no step"])
+def test_a_loop_of_ones_own_saves_in_on_step(tmp_path: Path, numbered: bool) -> None:
+    """Such a loop ends no iterations; its object need only save."""
+
+    class Saves:
+        def save(self, path: str) -> None:
+            assert path.endswith(".safetensors")
+            Path(path).touch()
+
+    callback = CheckpointCallback(4, tmp_path / "new", verbose=False, keep_last=2)
+    callback.on_training_start(algo=Saves())
+    for step in range(1, 14):
+        assert callback.on_step(algo=Saves(), **({"step": step} if numbered else {}))
+    assert names(tmp_path / "new") == {"step-8.safetensors", "step-12.safetensors"}
+
+
+def test_algorithm_in_a_loop_of_ones_own_is_saved(counting: ModuleType, tmp_path: Path) -> None:
+    """One of rlox's that does not call the callback itself."""
+    algorithm = counting.CountingAlgorithm("CartPole-v1")
+    callback = CheckpointCallback(8, tmp_path, verbose=False)
+    for _ in range(2):
+        algorithm.train(8)
+        callback.on_step(step=algorithm.clock.steps, algo=algorithm)
+    assert callback.saved_steps == [8, 16]
+
+
+def test_steps_of_a_training_are_not_listened_to(counting: ModuleType, tmp_path: Path) -> None:
+    """It costs no call per step; where others have them called, it saves no middle of iterations.
+
+    An iteration of the algorithm is 8 env steps, a vector step 2.
+    """
+    assert not CallbackList([CheckpointCallback(2)]).listens("on_step")
+
+    class Steps(Callback):
+        def on_step(self, **kwargs: Any) -> bool:
+            return True
+
+    class Counts(CheckpointCallback):
+        on_step = Steps.on_step  # type: ignore[assignment]
+
+    assert CallbackList([Counts(2)]).listens("on_step")
+    callback = CheckpointCallback(2, tmp_path, verbose=False)
+    counting.CountingAlgorithm("CartPole-v1", callbacks=[Steps(), callback]).train(16)
+    assert callback.saved_steps == [8, 16]
+
+
 def test_failed_save_deletes_nothing(
     counting: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,3 +171,12 @@ def test_counts_must_be_positive(arguments: dict[str, int], message: str) -> Non
     """A frequency or a number of nothing is refused."""
     with pytest.raises(ValueError, match=f"^{message}$"):
         CheckpointCallback(**arguments)
+
+
+def test_checkpoints_of_another_algorithm_are_kept(counting: ModuleType, tmp_path: Path) -> None:
+    """Only those of the present training are deleted for later ones."""
+    callback = CheckpointCallback(16, tmp_path, verbose=False, keep_last=1)
+    counting.CountingAlgorithm("CartPole-v1", callbacks=[callback]).train(48)
+    counting.CountingAlgorithm("CartPole-v1", callbacks=[callback]).train(32)
+    assert sorted(path.stem for path in tmp_path.iterdir()) == ["step-32", "step-48"]
+    assert callback.saved_steps == [32]

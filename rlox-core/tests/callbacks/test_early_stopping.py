@@ -167,6 +167,17 @@ def test_training_on_has_patience_again(counting: ModuleType) -> None:
     assert algorithm.clock.iterations == 4 + 3
 
 
+def test_another_algorithm_is_not_compared_with_the_one_before(counting: ModuleType) -> None:
+    """Its returns begin anew, so the bar does too."""
+    callback = EarlyStoppingCallback(3, verbose=False)
+    counting.CountingAlgorithm("CartPole-v1", callbacks=[callback]).train(80)
+    assert callback.best == 10.0
+    algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[callback])
+    algorithm.train(48)
+    assert algorithm.clock.iterations == 6
+    assert callback.best == 6.0
+
+
 def test_stop_is_explained_when_verbose(
     counting: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from rlox.callbacks import Callback, CallbackList, EvalCallback
+from rlox.errors import EnvError
 from rlox.evaluation import EvaluationResult
 from rlox.logging import LoggerCallback
 
@@ -77,6 +79,18 @@ def test_evaluation_takes_its_own_env(counting: ModuleType) -> None:
     assert callback.eval_results[0][1] < 0
 
 
+def test_env_that_is_trained_on_is_refused_before_training(
+    counting: ModuleType, scripted: ModuleType
+) -> None:
+    """An env that cannot be made anew is told at once, not at the first evaluation."""
+    callback = EvalCallback(eval_freq=8, verbose=False)
+    env = scripted.ScriptedEnv(0, [(1.0, True, False)])
+    algorithm = counting.CountingAlgorithm(env, callbacks=[callback])
+    with pytest.raises(EnvError, match=r"^cannot evaluate on the ScriptedEnv that is trained on"):
+        algorithm.train(8)
+    assert algorithm.clock.env_steps == 0
+
+
 def test_evaluation_prints_a_line_when_verbose(
     counting: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,6 +101,56 @@ def test_evaluation_prints_a_line_when_verbose(
     assert capsys.readouterr().out == (
         f"evaluation at 8 env steps: return {mean:.1f} ± 0.0 over 1 episodes\n"
     )
+
+
+class Rule:
+    """No algorithm of rlox: acts, and saves by leaving a file."""
+
+    env_id = "CartPole-v1"
+    logger = "not rlox's"
+
+    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+        """Push to where the pole leans."""
+        return (np.asarray(obs)[:, 2] > 0).astype(np.int64)
+
+    def save(self, path: Path) -> None:
+        """Leave a file."""
+        path.touch()
+
+
+@pytest.mark.parametrize("numbered", [True, False], ids=["step given", "no step"])
+def test_a_loop_of_ones_own_needs_something_that_predicts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], numbered: bool
+) -> None:
+    """And passes it as algo; calls are counted where they tell no step."""
+    rule, path = Rule(), tmp_path / "best"
+    callback = EvalCallback(eval_freq=4, n_eval_episodes=2, best_model_path=path)
+    callback.on_training_start(algo=rule)
+    for step in range(1, 10):
+        assert callback.on_step(algo=rule, **({"step": step} if numbered else {}))
+    assert [step for step, _ in callback.eval_results] == [4, 8]
+    assert path.exists()
+    assert capsys.readouterr().out.startswith("evaluation at 4 env steps: return ")
+
+
+def test_logger_and_callbacks_of_ones_own_loop_hear_of_evaluations() -> None:
+    """They are those of the object that the loop passes as algo."""
+
+    class Trained(Rule):
+        logger = RecordingLogger()  # type: ignore[assignment]
+        callbacks = CallbackList([Recorder()])
+
+    EvalCallback(eval_freq=1, verbose=False).on_step(step=7, algo=Trained())
+    assert [step for step, _ in Trained.logger.rows] == [7]  # type: ignore[attr-defined]
+    assert [step for step, _ in Trained.callbacks.callbacks[0].evaluations] == [7]  # type: ignore[attr-defined]
+
+
+def test_an_own_loop_without_an_env_is_told() -> None:
+    """Nothing says where to evaluate."""
+    rule = Rule()
+    rule.env_id = None  # type: ignore[assignment]
+    with pytest.raises(EnvError, match=r"^EvalCallback needs an env, .* pass eval_env=$"):
+        EvalCallback(eval_freq=1).on_step(step=1, algo=rule)
 
 
 @pytest.mark.parametrize("option", ["eval_freq", "n_eval_episodes"])
@@ -106,3 +170,17 @@ def test_resumed_training_knows_the_best_result(counting: ModuleType, tmp_path: 
     counting.CountingAlgorithm.from_checkpoint(tmp_path / "c.safetensors", callbacks=[fresh])
     assert fresh.eval_results == callback.eval_results
     assert fresh.best_reward == callback.best_reward
+
+
+def test_another_algorithm_has_no_results_yet(counting: ModuleType, tmp_path: Path) -> None:
+    """Its best model is its own; training on with the same one adds to its results."""
+    best = tmp_path / "best.safetensors"
+    callback = EvalCallback(eval_freq=8, n_eval_episodes=1, best_model_path=best, verbose=False)
+    for _ in range(2):
+        best.unlink(missing_ok=True)
+        algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[callback])
+        algorithm.train(16)
+        assert best.is_file()
+        assert [step for step, _ in callback.eval_results] == [8, 16]
+    algorithm.train(8)
+    assert [step for step, _ in callback.eval_results] == [8, 16, 24]

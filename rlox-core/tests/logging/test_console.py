@@ -20,6 +20,15 @@ def test_console_prints_at_its_interval(capsys: pytest.CaptureFixture[str]) -> N
     ]
 
 
+def test_console_begins_anew_with_another_training(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its steps begin anew, and its lines with them."""
+    logger = ConsoleLogger(log_interval=100)
+    for step in (500, 1000, 8, 16, 108):
+        logger.on_train_step(step, {})
+    steps = [line.split()[1] for line in capsys.readouterr().out.splitlines()]
+    assert steps == ["step=500", "step=1000", "step=8", "step=108"]
+
+
 def test_console_interval_must_be_positive() -> None:
     """An interval of nothing is refused."""
     with pytest.raises(ValueError, match=r"^log_interval must be at least 1, got 0$"):

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
 __all__ = ["Callback", "CallbackList", "Phase"]
 
 Phase = Literal["collect", "learn", "callbacks", "other"]
@@ -18,12 +20,20 @@ class Callback:
 
     Every event gets ``step`` (env steps done so far; gradient steps where no env is stepped) and
     ``algo`` (the algorithm) as keywords, and those named below; accept ``**kwargs`` for what later
-    versions add.
+    versions add. An event that can stop the training may return True, False or None, and only False
+    stops; a number, such as 0, or an array is a TypeError.
     """
 
     saves_training: ClassVar[bool] = False
     """Whether ``on_iteration_end`` saves the training: it is then called after the other callbacks,
     so that what it saves includes what they made of the iteration."""
+
+    def listens(self, event: str) -> bool:
+        """Return whether it handles ``event`` of rlox's loop, so that unheard events cost nothing.
+
+        As it is here: whether the method of that name is overridden.
+        """
+        return getattr(type(self), event) is not getattr(Callback, event)
 
     def on_training_start(self, **kwargs: Any) -> None:
         """Handle the start, once, before the first env step."""
@@ -65,6 +75,21 @@ class Callback:
         """Restore what :meth:`state_dict` returned."""
 
 
+def _stops(callback: Callback, event: str, answer: object) -> bool:
+    """Return whether a callback's answer ends the training.
+
+    Numbers and arrays are refused: 0 may be a count, and what equals False must not stop unasked.
+    """
+    if answer is True or answer is None:
+        return False
+    if isinstance(answer, (bool, np.bool_)):
+        return not answer
+    raise TypeError(
+        f"{type(callback).__name__}.{event} must return True, False or None, got {answer!r}; "
+        "False stops the training"
+    )
+
+
 class CallbackList(Callback):
     """Several callbacks in sequence.
 
@@ -89,9 +114,8 @@ class CallbackList(Callback):
             self.callbacks += inner
 
     def listens(self, event: str) -> bool:
-        """Return whether any callback handles ``event``, so that unheard events cost nothing."""
-        unheard = getattr(Callback, event)
-        return any(getattr(type(callback), event) is not unheard for callback in self.callbacks)
+        """Return whether any callback handles ``event``."""
+        return any(callback.listens(event) for callback in self.callbacks)
 
     def on_training_start(self, **kwargs: Any) -> None:
         """Call every callback."""
@@ -101,8 +125,8 @@ class CallbackList(Callback):
     def on_step(self, **kwargs: Any) -> bool:
         """Call every callback; False if any returned False."""
         # a list, not a generator: every callback is called even after one said stop
-        answers = [callback.on_step(**kwargs) for callback in self.callbacks]
-        return False not in answers
+        stops = [_stops(c, "on_step", c.on_step(**kwargs)) for c in self.callbacks]
+        return True not in stops
 
     def on_rollout_end(self, **kwargs: Any) -> None:
         """Call every callback."""
@@ -117,7 +141,8 @@ class CallbackList(Callback):
     def on_iteration_end(self, **kwargs: Any) -> bool:
         """Call every callback, those that save last; False if any returned False."""
         ordered = sorted(self.callbacks, key=lambda callback: callback.saves_training)
-        return False not in [callback.on_iteration_end(**kwargs) for callback in ordered]
+        stops = [_stops(c, "on_iteration_end", c.on_iteration_end(**kwargs)) for c in ordered]
+        return True not in stops
 
     def on_phase(self, **kwargs: Any) -> None:
         """Call every callback."""

@@ -17,7 +17,9 @@ class CheckpointCallback(Callback):
     """Save ``step-<env steps>.safetensors`` after every multiple of a number of env steps.
 
     At the end of the iteration that reaches or passes it: no rollout is under way then, so that
-    the resumed training equals the uninterrupted one.
+    the resumed training equals the uninterrupted one. In a loop of your own, which has no
+    iterations that it knows of, ``on_step(step=…, algo=…)`` saves, with the ``save(path)`` of
+    whatever ``algo`` is; without ``step``, each call counts as one.
 
     Args:
         save_freq: env steps between checkpoints.
@@ -55,19 +57,39 @@ class CheckpointCallback(Callback):
         return self.save_path / f"step-{step}.safetensors"
 
     def on_training_start(self, **kwargs: Any) -> None:
-        """Count from the algorithm's present env step."""
-        self._due.count_from(kwargs["step"])
+        """Count from the algorithm's present env step; one that begins has saved none yet."""
+        step = kwargs.get("step", 0)
+        self._due.count_from(step)
+        if step == 0:  # what was saved is of another algorithm
+            self.saved_steps = []
+
+    def listens(self, event: str) -> bool:
+        """Return whether it handles ``event`` of rlox's loop, in which ``on_step`` does nothing."""
+        ours = getattr(type(self), event) is CheckpointCallback.on_step
+        return not ours and super().listens(event)
+
+    def on_step(self, **kwargs: Any) -> bool:
+        """Save like :meth:`on_iteration_end`, unless rlox's loop is going to call that."""
+        from rlox.algorithm import Algorithm  # which imports the callbacks
+
+        algo = kwargs["algo"]
+        if not (isinstance(algo, Algorithm) and self in algo.callbacks.callbacks):
+            self._save(self._due.step_of(kwargs), algo)
+        return True
 
     def on_iteration_end(self, **kwargs: Any) -> None:
         """Save when the next multiple of ``save_freq`` has been reached or passed."""
-        step = kwargs["step"]
+        self._save(kwargs["step"], kwargs["algo"])
+
+    def _save(self, step: int, algo: Any) -> None:
         if not self._due.reached(step):
             return
         steps = [*(saved for saved in self.saved_steps if saved != step), step]
         kept = steps[-self.keep_last :] if self.keep_last else steps
         # before saving, for the file holds this callback's state too
         self.saved_steps = kept
-        kwargs["algo"].save(self.path(step))
+        self.save_path.mkdir(parents=True, exist_ok=True)
+        algo.save(str(self.path(step)))
         for old in set(steps) - set(kept):
             self.path(old).unlink(missing_ok=True)
         if self.verbose:

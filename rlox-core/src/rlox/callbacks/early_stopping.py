@@ -64,10 +64,12 @@ class EarlyStoppingCallback(Callback):
         self._watched = False
 
     def on_training_start(self, **kwargs: Any) -> None:
-        """Have patience again where it ran out in the training before."""
+        """Have patience again where it ran out before; forget what another algorithm reached."""
         self._watched = False
         if self.waited >= self.patience:
             self.waited = 0
+        if kwargs["step"] == 0:
+            self.best, self.waited, self._episodes = -math.inf, 0, 0.0
 
     def on_eval(self, **kwargs: Any) -> None:
         """Compare an evaluation's mean return."""

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlox.callbacks.base import Callback
+from rlox.callbacks.base import Callback, CallbackList
 from rlox.callbacks.frequency import Multiples
 from rlox.checks import require_integer
-from rlox.evaluation import MAX_STEPS
+from rlox.errors import EnvError
+from rlox.evaluation import MAX_STEPS, EvaluationResult, evaluate, require_other_env
+from rlox.logging.base import LoggerCallback
 
 __all__ = ["EvalCallback"]
 
@@ -17,11 +19,17 @@ __all__ = ["EvalCallback"]
 class EvalCallback(Callback):
     """Evaluate periodically and keep the best model.
 
+    In a loop of your own, call ``on_step(step=…, algo=…)`` with anything that
+    :func:`rlox.evaluate` takes; without ``step``, each call counts as one. If it has a ``logger``
+    (:class:`rlox.logging.LoggerCallback`) or ``callbacks`` (:class:`CallbackList`), they hear of
+    the results.
+
     Args:
-        eval_env: env to evaluate on; none: the one that the algorithm trains on, made anew.
+        eval_env: env to evaluate on; none: the one that the algorithm trains on, made anew, or in a
+            loop of your own that of ``algo.env_id``.
         eval_freq: env steps between evaluations.
         n_eval_episodes: episodes per evaluation.
-        best_model_path: where to save the best model so far; none: nowhere.
+        best_model_path: where ``algo.save`` is to save the best model so far; none: nowhere.
         verbose: print each result.
         deterministic: act with the mode of the policy rather than a sample.
         seed: seed of every evaluation, so that all see the same starts.
@@ -59,29 +67,39 @@ class EvalCallback(Callback):
         self._due = Multiples("eval_freq", eval_freq)
 
     def on_training_start(self, **kwargs: Any) -> None:
-        """Count from the algorithm's present env step."""
-        self._due.count_from(kwargs["step"])
+        """Count from the algorithm's present env step; one that begins has no results yet.
+
+        Raises:
+            EnvError: the env is the one that is trained on and cannot be made anew.
+        """
+        step = kwargs.get("step", 0)
+        self._due.count_from(step)
+        if step == 0:  # what is there is of another algorithm
+            self.eval_results, self.best_reward = [], float("-inf")
+        algo = kwargs.get("algo")
+        trained_on = getattr(algo, "env_source", None)
+        require_other_env(algo, trained_on if self.eval_env is None else self.eval_env)
 
     def on_step(self, **kwargs: Any) -> bool:
-        """Evaluate when the next multiple of ``eval_freq`` has been reached or passed."""
-        step, algo = kwargs["step"], kwargs["algo"]
+        """Evaluate when the next multiple of ``eval_freq`` has been reached or passed.
+
+        Raises:
+            EnvError: there is no env to evaluate on, or an episode does not end.
+        """
+        step, algo = self._due.step_of(kwargs), kwargs["algo"]
         if not self._due.reached(step):
             return True
-        result = algo.evaluate(
-            self.eval_env,
-            n_episodes=self.n_eval_episodes,
-            deterministic=self.deterministic,
-            seed=self.seed,
-            max_steps=self.max_steps,
-        )
+        result = self._evaluate(algo)
         self.eval_results.append((step, result.mean_return))
         if self.verbose:
+            unit = getattr(getattr(algo, "clock", None), "unit_text", "env steps")
             print(
-                f"evaluation at {step} {algo.clock.unit_text}: return {result.mean_return:.1f} ± "
+                f"evaluation at {step} {unit}: return {result.mean_return:.1f} ± "
                 f"{result.std_return:.1f} over {self.n_eval_episodes} episodes"
             )
-        if algo.logger is not None:
-            algo.logger.on_eval(
+        logger, callbacks = getattr(algo, "logger", None), getattr(algo, "callbacks", None)
+        if isinstance(logger, LoggerCallback):
+            logger.on_eval(
                 step,
                 {
                     "mean_reward": result.mean_return,
@@ -93,8 +111,28 @@ class EvalCallback(Callback):
             self.best_reward = result.mean_return
             if self.best_model_path is not None:
                 algo.save(self.best_model_path)
-        algo.callbacks.on_eval(step=step, algo=algo, result=result)
+        if isinstance(callbacks, CallbackList):
+            callbacks.on_eval(step=step, algo=algo, result=result)
         return True
+
+    def _evaluate(self, algo: Any) -> EvaluationResult:
+        from rlox.algorithm import Algorithm  # which imports the callbacks
+
+        options: dict[str, Any] = {
+            "n_episodes": self.n_eval_episodes,
+            "deterministic": self.deterministic,
+            "seed": self.seed,
+            "max_steps": self.max_steps,
+        }
+        if isinstance(algo, Algorithm):
+            return algo.evaluate(self.eval_env, **options)
+        env = getattr(algo, "env_id", None) if self.eval_env is None else self.eval_env
+        if env is None:
+            raise EnvError(
+                f"EvalCallback needs an env, and {type(algo).__name__} has no env_id; "
+                "pass eval_env="
+            )
+        return evaluate(algo, env, **options)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the results so far; the best of them decides what the next best model is."""

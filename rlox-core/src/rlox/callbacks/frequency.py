@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from rlox.checks import require_integer
 
 __all__ = ["Multiples", "require_at_least"]
@@ -24,10 +27,17 @@ class Multiples:
 
     def __init__(self, name: str, frequency: int) -> None:
         self._frequency = require_integer(name, frequency, at_least=1)
+        self._step = 0
         self._next = self._frequency
+
+    def step_of(self, event: Mapping[str, Any]) -> int:
+        """Return the ``step`` of an ``on_step``; without one, one more than the last."""
+        self._step = event.get("step", self._step + 1)
+        return self._step
 
     def count_from(self, step: int) -> None:
         """Take the multiples up to env step ``step`` for done."""
+        self._step = step
         self._next = (step // self._frequency + 1) * self._frequency
 
     def reached(self, step: int) -> bool:

@@ -18,9 +18,13 @@ class ConsoleLogger(LoggerCallback):
     def __init__(self, log_interval: int = 1000) -> None:
         self.log_interval = require_integer("log_interval", log_interval, at_least=1)
         self._next = 0
+        self._last = 0
 
     def on_train_step(self, step: int, metrics: Metrics) -> None:
         """Print a line when ``log_interval`` env steps have passed since the last."""
+        if step < self._last:  # of another training, or of this one from a checkpoint on
+            self._next = 0
+        self._last = step
         if step >= self._next:
             self._next = step + self.log_interval
             self._print("train", step, metrics)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,10 +21,11 @@ from rlox.acting import act, drawing_from
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.clock import StepUnit
+from rlox.config import Config
 from rlox.errors import ConfigError
 from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
-from rlox.nn import FlatOptimizer, find_device, load_module_state, module_state, torch_threads
+from rlox.nn import find_device, load_module_state, module_state, torch_threads
 from rlox.offline.batch import OfflineBatch, Scaling
 from rlox.offline.config import OfflineConfig
 from rlox.offline.dataset import (
@@ -43,36 +44,39 @@ __all__ = ["OfflineAlgorithm", "OfflineDataset"]
 class OfflineAlgorithm(Algorithm):
     """An algorithm that samples minibatches of a dataset and learns from each in one step.
 
-    A subclass sets :attr:`networks`, :attr:`optimizers` and :attr:`policy` in its constructor and
-    supplies :meth:`_update`; the loop, acting, saving and restoring are here.
+    A subclass supplies :meth:`_update`, and the loop is here. If it sets :attr:`networks`,
+    ``optimizers`` and :attr:`policy` in its constructor, so are acting, saving and restoring;
+    one that is to be registered or restored passes ``config`` on.
 
     Args:
         dataset: what to learn from; none: the algorithm can act but not learn, as one restored for
             evaluation does, and the config must hold ``obs_dim`` and ``act_dim``.
-        config: the resolved config.
+        batch_size: transitions in a minibatch; none: the config's.
+        callbacks: hooks into training.
+        logger: receives the metrics.
+        config: the resolved config; none: the defaults.
         env: what :meth:`evaluate` runs in and may tell the actions' bounds; anything that
             :func:`rlox.make` takes as env.
         continuous: whether actions are vectors of numbers rather than one of several.
-        callbacks: hooks into training.
-        logger: receives the metrics.
 
     Raises:
-        ConfigError: a size contradicts the dataset's, or is missing.
+        ConfigError: a size contradicts the dataset's, or is missing; or there are both
+            ``batch_size`` and ``config``.
         DatasetError: the dataset cannot be learnt from.
         SpaceError: the env's observations or actions are not the dataset's.
     """
 
     step_unit: ClassVar[StepUnit] = "gradient_steps"
     env_required: ClassVar[bool] = False
+    name: ClassVar[str] = "offline"
+    config_class: ClassVar[type[Config]] = OfflineConfig
 
-    metrics_class: ClassVar[type[Any]]
-    """Frozen dataclass of floats with a field for every metric of :meth:`_update`."""
+    metrics_class: ClassVar[type[Any] | None] = None
+    """Frozen dataclass of floats with a field for every metric of :meth:`_update`; none: one is
+    made of those that come."""
 
     networks: dict[str, nn.Module]
     """All networks by name; checkpoints hold them."""
-
-    optimizers: dict[str, FlatOptimizer]
-    """All optimisers by name; checkpoints hold them."""
 
     policy: Any
     """What acts: has ``deterministic`` and, if it can be sampled, ``get_action_and_logprob``; its
@@ -81,13 +85,22 @@ class OfflineAlgorithm(Algorithm):
     def __init__(
         self,
         dataset: OfflineDataset | None,
-        *,
-        config: OfflineConfig,
-        env: Any = None,
-        continuous: bool = True,
+        batch_size: int | None = None,
         callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
+        *,
+        config: OfflineConfig | None = None,
+        env: Any = None,
+        continuous: bool = True,
     ) -> None:
+        if config is not None and batch_size is not None:
+            raise ConfigError(
+                f"batch_size is given as {batch_size}, and in config as {config.batch_size}; "
+                "leave one out"
+            )
+        if config is None:
+            config = OfflineConfig()
+            config = config if batch_size is None else config.replace(batch_size=batch_size)
         rows = None if dataset is None else check_rows(dataset, continuous)
         env_obs, env_actions = (None, None) if env is None else spaces_of(env)
         n_actions = getattr(dataset, "n_actions", None) or getattr(env_actions, "n", None)
@@ -126,28 +139,37 @@ class OfflineAlgorithm(Algorithm):
         return spaces.Box(self.scaling.act_low, self.scaling.act_high)
 
     @abstractmethod
-    def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
+    def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor | float]:
         """Learn from one minibatch.
 
         Returns:
-            Scalar tensors, detached, by the names of :attr:`metrics_class`; a metric that this step
-            does not have is left out.
+            Scalar tensors, detached, or floats by the names of :attr:`metrics_class`; a metric that
+            this step does not have is left out.
         """
 
-    def train(self, n_gradient_steps: int | None = None) -> dict[str, float]:
+    def train(
+        self, total_timesteps: int | None = None, *, n_gradient_steps: int | None = None
+    ) -> dict[str, float]:
         """Train and return the last iteration's metrics.
 
         Args:
-            n_gradient_steps: gradient steps to take, on top of those already done; none: finish the
+            total_timesteps: gradient steps to take, on top of those already done; none: finish the
                 training that a checkpoint interrupted.
+            n_gradient_steps: the same under the name of what is counted.
 
         Raises:
             ConfigError: there is no dataset.
-            ValueError: ``n_gradient_steps`` is not positive, or none with nothing to finish.
+            TypeError: both arguments are given.
+            ValueError: the number is not positive, or none with nothing to finish.
         """
         if self.dataset is None:
             raise ConfigError(f"'{self.name}' was made without a dataset; pass one as dataset=")
-        return super().train(n_gradient_steps)
+        if total_timesteps is not None and n_gradient_steps is not None:
+            raise TypeError(
+                f"total_timesteps={total_timesteps} and n_gradient_steps={n_gradient_steps} are "
+                "two names of one argument; leave one out"
+            )
+        return super().train(total_timesteps if n_gradient_steps is None else n_gradient_steps)
 
     def evaluate(
         self,
@@ -191,13 +213,20 @@ class OfflineAlgorithm(Algorithm):
         with torch_threads(cfg.torch_threads):
             for _ in range(min(cfg.steps_per_iteration, self.clock.remaining)):
                 rows = self.dataset.sample(cfg.batch_size, int(seeds.integers(2**32)))
-                metrics = self._update(self.scaling.batch(rows, self.continuous))
+                updated = self._update(self.scaling.batch(rows, self.continuous))
+                metrics = {name: self._on_device(value) for name, value in updated.items()}
                 for name, value in metrics.items():
                     collected.setdefault(name, []).append(value)
                 hooks.train_batch(lambda metrics=metrics: _floats(metrics))  # type: ignore[misc]
         means = {name: torch.stack(values).mean() for name, values in collected.items()}
-        absent = dict.fromkeys(self.metrics_class.__dataclass_fields__, float("nan"))
-        return self.metrics_class(**{**absent, **_floats(means)})
+        metrics_class: Any = self.metrics_class or make_dataclass("Metrics", means, frozen=True)
+        absent = dict.fromkeys(metrics_class.__dataclass_fields__, float("nan"))
+        return metrics_class(**{**absent, **_floats(means)})
+
+    def _on_device(self, value: Tensor | float) -> Tensor:
+        if isinstance(value, Tensor):
+            return value
+        return torch.tensor(value, dtype=torch.float64, device=self.device)
 
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return an action for one observation, or actions for a batch; see ``Algorithm``.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
 import numpy as np
@@ -38,6 +38,7 @@ TOLERANCE = 1e-4
 """By how much of their range recorded actions may pass their bounds, from rounding."""
 
 
+@runtime_checkable
 class OfflineDataset(Protocol):
     """Recorded transitions; bring your own, or take :class:`rlox.OfflineDatasetBuffer`.
 

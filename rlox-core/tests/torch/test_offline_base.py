@@ -1,0 +1,101 @@
+"""Tests of :mod:`rlox.offline.base`, with an algorithm that is written as the documents have it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rlox.callbacks import Callback
+from rlox.errors import ConfigError
+from rlox.logging import LoggerCallback
+from rlox.offline.base import OfflineAlgorithm, OfflineDataset
+from rlox.offline.config import OfflineConfig
+from rlox.reference import OfflineDatasetBuffer
+
+N = 40
+"""Transitions."""
+
+
+def recorded() -> OfflineDatasetBuffer:
+    """Return a dataset of episodes of 10 steps, with rewards of 1."""
+    rng = np.random.default_rng(0)
+    obs = rng.normal(size=(N, 3)).astype(np.float32)
+    actions = rng.uniform(-1, 1, (N, 2)).astype(np.float32)
+    last = np.arange(N) % 10 == 9
+    return OfflineDatasetBuffer(obs, obs, actions, np.ones(N, np.float32), last, ~last & last)
+
+
+class RewardMean(OfflineAlgorithm):
+    """Learns the mean reward, and does no more than it must."""
+
+    def __init__(self, dataset: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(dataset, *args, **kwargs)
+        self.sizes: list[int] = []
+        self.mean = 0.0
+
+    def _update(self, batch: Any) -> dict[str, Any]:
+        self.sizes.append(len(batch.rewards))
+        error = batch.rewards.mean() - self.mean
+        self.mean += 0.1 * float(error)
+        return {"mean": self.mean, "error": error}
+
+
+class Seen(Callback, LoggerCallback):
+    """Keeps what a callback and a logger are told."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self.rows: list[tuple[int, dict[str, float]]] = []
+
+    def on_step(self, **kwargs: Any) -> bool:
+        """Keep the step."""
+        self.steps.append(kwargs["step"])
+        return True
+
+    def on_train_step(self, step: int, metrics: Any) -> None:
+        """Keep the row."""
+        self.rows.append((step, dict(metrics)))
+
+
+def test_the_published_arguments_and_an_update_suffice() -> None:
+    """Dataset, batch size, callbacks and logger, in this order; the update may return floats."""
+    seen = Seen()
+    algorithm = RewardMean(recorded(), 8, [seen], seen)
+    metrics = algorithm.train(n_gradient_steps=3)
+    assert algorithm.sizes == [8, 8, 8]
+    assert seen.steps == [1, 2, 3]
+    assert [step for step, _ in seen.rows] == [3]
+    # the means of 0.1, 0.19, 0.271 and of 1, 0.9, 0.81
+    assert metrics["mean"] == pytest.approx(0.187, rel=1e-6)
+    assert metrics["error"] == pytest.approx(2.71 / 3, rel=1e-6)
+
+
+def test_steps_have_two_names() -> None:
+    """That of other algorithms is taken too, but not both."""
+    algorithm = RewardMean(recorded(), 8)
+    algorithm.train(total_timesteps=2)
+    assert algorithm.clock.gradient_steps == 2
+    with pytest.raises(TypeError, match=r"are two names of one argument; leave one out$"):
+        algorithm.train(1, n_gradient_steps=2)
+
+
+def test_minibatches_have_the_default_size() -> None:
+    """That of the config."""
+    algorithm = RewardMean(recorded())
+    algorithm.train(1)
+    assert algorithm.sizes == [256]
+
+
+def test_batch_size_and_config_contradict_each_other() -> None:
+    """The config has a batch size."""
+    message = r"^batch_size is given as 8, and in config as 256; leave one out$"
+    with pytest.raises(ConfigError, match=message):
+        RewardMean(recorded(), 8, config=OfflineConfig())
+
+
+def test_dataset_is_told_by_isinstance() -> None:
+    """The built-in buffer keeps the protocol, and what cannot be drawn from does not."""
+    assert isinstance(recorded(), OfflineDataset)
+    assert not isinstance(torch.zeros(3), OfflineDataset)
