@@ -67,10 +67,32 @@ def test_both_do_the_env_steps_they_say(algorithm: str) -> None:
     assert steps == [256, 256, 256]
 
 
-def test_option_without_a_counterpart_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("algorithm", "option", "value"),
+    [
+        ("ppo", "dual_clip", 3.0),
+        ("ppo", "recurrent", "lstm"),
+        ("ppo", "normalize_observations", True),
+        ("ppo", "normalize_rewards", True),
+        ("ppo", "frame_stack", 4),
+        ("ppo", "network", "cnn"),
+        ("ppo", "adam_eps", 1e-8),
+        ("ppo", "vectorization", "async"),
+        ("a2c", "rmsprop_alpha", 0.9),
+        ("a2c", "rmsprop_eps", 1e-8),
+    ],
+)
+def test_option_without_a_counterpart_is_refused(algorithm: str, option: str, value: Any) -> None:
     """A comparison of different algorithms would be none."""
-    config = options_of("ppo", dual_clip=3.0)
+    config = options_of(algorithm, **{option: value})
     with pytest.raises(
-        ValueError, match=r"^dual_clip=3\.0 has no counterpart in stable_baselines3$"
+        ValueError, match=rf"^{option}={value!r} has no counterpart in stable_baselines3; leave it"
     ):
-        sb3_model("stable_baselines3", "ppo", "CartPole-v1", config)
+        sb3_model("stable_baselines3", algorithm, "CartPole-v1", config)
+
+
+@pytest.mark.parametrize("algorithm", ["a2c", "ppo"])
+def test_option_that_chooses_who_works_needs_no_counterpart(algorithm: str) -> None:
+    """The peer does the same, whatever backend rlox takes."""
+    config = options_of(algorithm, backend="torch", env_backend="gymnasium", gamma=0.5)
+    assert sb3_model("stable_baselines3", algorithm, "CartPole-v1", config).gamma == 0.5

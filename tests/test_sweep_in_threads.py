@@ -68,7 +68,7 @@ def record(folder: str | Path) -> dict[str, Any]:
 
 def test_every_seed_equals_its_run_alone(run: Run) -> None:
     """Side by side in threads, in processes or alone: the same weights, streams and log."""
-    arguments = (*TRAIN, "--total-timesteps", 3_000, "--eval-freq", 1_000)
+    arguments = (*TRAIN, "--total-timesteps", 3_000, "--checkpoint-freq", 1_000)
     code, out, err = run(*arguments, "--seeds", 4, "--jobs", 3, "--run-dir", "threads")
     assert code == 0, err
     assert out.startswith("4 runs in threads, 3 at once, in threads\n")
@@ -127,26 +127,32 @@ def test_failing_seed_leaves_the_others_and_is_resumed(
     assert contents("sweep/seed-1")[0]["algorithm"] == contents("alone")[0]["algorithm"]
 
 
+def start(*arguments: object) -> subprocess.Popen[str]:
+    """Start the command line in a process."""
+    # a shell's background job ignores it
+    main = "import signal, rlox.cli; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    main += "rlox.cli.main()"
+    command = [sys.executable, "-c", main, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(process: subprocess.Popen[str], condition: Callable[[], bool]) -> None:
+    """Wait until something is true of what a process has written."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_ctrl_c_saves_every_run_and_resume_finishes_them() -> None:
     """Those under way end their iteration, those not begun begin later; all as if uninterrupted."""
     arguments = (*TRAIN, "--total-timesteps", 60_000, "--seeds", 3, "--jobs", 2)
 
-    # a shell's background job ignores it
-    main = "import signal, rlox.cli; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    main += "rlox.cli.main()"
-
-    def start(*arguments: object) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", main, *map(str, arguments)]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
     process = start(*arguments, "--run-dir", "sweep")
     try:
         logs = [Path(f"sweep/seed-{seed}/metrics.jsonl") for seed in (0, 1)]
-        deadline = time.monotonic() + 60
-        while not all(log.exists() and log.stat().st_size for log in logs):
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_for(process, lambda: all(log.exists() and log.stat().st_size for log in logs))
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     finally:
@@ -163,6 +169,33 @@ def test_ctrl_c_saves_every_run_and_resume_finishes_them() -> None:
         resumed, whole = (contents(f"{folder}/seed-{seed}") for folder in ("sweep", "whole"))
         assert resumed[0]["algorithm"] == whole[0]["algorithm"]
         assert resumed[1] == whole[1]
+
+
+@pytest.mark.parametrize("during", ["iteration", "evaluation"])
+def test_second_signal_stops_at_once(during: str) -> None:
+    """Nobody waits for a thread; what was saved is whole, and resuming finishes it."""
+    iterations = {"iteration": 10**6, "evaluation": 1}[during]
+    process = start(*TRAIN[:-1], 10**6, "--n-epochs", iterations, "--total-timesteps", 128,
+                    "--seeds", 3, "--jobs", 2, "--run-dir", "sweep")  # fmt: skip
+    try:
+        final = [Path(f"sweep/seed-{seed}/checkpoints/final.safetensors") for seed in (0, 1)]
+        begun = [path.parents[1] / "run.json" for path in final]
+        awaited = final if during == "evaluation" else begun
+        wait_for(process, lambda: all(path.exists() for path in awaited))
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + signal.SIGTERM, err
+    assert err == "interrupted; to finish: rlox resume sweep\n"
+    assert out.count("ended with exit code 143") == 2
+    assert "not begun" in out
+    assert [record(f"sweep/seed-{seed}")["status"] for seed in (0, 1)] == ["interrupted"] * 2
+    for path in (each for each in final if during == "evaluation"):
+        assert checkpoint.read(path)["name"] == "ppo"
 
 
 def test_sets_of_options_are_combined_and_told_apart(run: Run) -> None:
@@ -194,6 +227,7 @@ def test_sets_of_options_are_combined_and_told_apart(run: Run) -> None:
     [
         (("--backend", "torch"), "the interpreter has a part in every step"),
         (("--env-backend", "gymnasium"), "the interpreter has a part in every step"),
+        (("--eval-freq", "64"), "evaluations on the way are the interpreter's work"),
         (("--callback", "timing"), "there are callbacks"),
         (("--logger", "console"), "loggers other than csv and jsonl"),
         (("--sweep", "backend=native,torch"), "the interpreter has a part in every step"),

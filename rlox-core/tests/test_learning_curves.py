@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from rlox.errors import RunError
-from rlox.learning_curves import Curve, aggregate, find_runs, group_runs, read_curve
+from rlox.learning_curves import (
+    Curve,
+    aggregate,
+    default_metric,
+    find_runs,
+    group_runs,
+    read_curve,
+)
 from rlox.logging import CsvLogger, JsonlLogger, LoggerCallback
 
 
@@ -57,7 +64,10 @@ def test_half_a_line_of_a_run_under_way_is_left_out(tmp_path: Path) -> None:
     ("change", "metric", "message"),
     [
         (None, "los", "run '{run}' has no metric 'los'; did you mean 'loss'? (it has "
-         "env_steps_per_second, loss, mean_reward)"),
+         "env_steps_per_second, loss, mean_reward, eval/mean_reward, eval/std_reward)"),
+        (None, "std_reward", "run '{run}' has no metric 'std_reward'; did you mean "
+         "'eval/std_reward' or 'mean_reward'? (it has env_steps_per_second, loss, mean_reward, "
+         "eval/mean_reward, eval/std_reward)"),
         ("", "loss", "run '{run}' has logged no train row"),
         ("", "eval/x", "run '{run}' has logged no eval row; --eval-freq makes evaluations"),
         ("no file", "loss", "run '{run}' has no metrics.jsonl and no metrics.csv; train with "
@@ -78,6 +88,15 @@ def test_what_cannot_be_drawn_is_told(
     with pytest.raises(RunError) as caught:
         read_curve(run, metric)
     assert str(caught.value) == message.format(run=run)
+
+
+def test_returns_of_training_are_drawn_unless_there_are_none(tmp_path: Path) -> None:
+    """What learns from a dataset finishes no episodes but those of its evaluations."""
+    online, offline = make_run(tmp_path / "online"), make_run(tmp_path / "offline")
+    row = '{"kind": "train", "step": 1, "loss": 1.0}\n'
+    (offline / "metrics.jsonl").write_text(row)
+    assert default_metric([offline]) == "eval/mean_reward"
+    assert default_metric([offline, online]) == "mean_reward"
 
 
 @pytest.mark.parametrize("text", ["{\n", "[]\n", "3\n", '{"step": 1}\n'])

@@ -17,7 +17,16 @@ from rlox.clock import StepUnit
 from rlox.errors import RunError, suggest
 from rlox.statistics import IntervalEstimate, bootstrap_iqm
 
-__all__ = ["Curve", "Group", "XAxis", "aggregate", "find_runs", "group_runs", "read_curve"]
+__all__ = [
+    "Curve",
+    "Group",
+    "XAxis",
+    "aggregate",
+    "default_metric",
+    "find_runs",
+    "group_runs",
+    "read_curve",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -65,6 +74,19 @@ def find_runs(path: Path) -> list[Path]:
     return runs
 
 
+def default_metric(runs: Iterable[Path]) -> str:
+    """Return the name of the metric that tells how good the policies of runs were.
+
+    ``"mean_reward"``, of the episodes that the training itself finished, if any run has logged it;
+    else, as where all learn from datasets, that of the evaluations, ``"eval/mean_reward"``.
+
+    Raises:
+        RunError: a run's log is damaged or missing.
+    """
+    trained = any("mean_reward" in _names(_rows(run), "train") for run in runs)
+    return "mean_reward" if trained else "eval/mean_reward"
+
+
 def read_curve(run: Path, metric: str = "mean_reward", x: XAxis = "steps") -> Curve:
     """Return a metric of a run from its ``metrics.jsonl``, else from its CSV tables.
 
@@ -87,9 +109,9 @@ def read_curve(run: Path, metric: str = "mean_reward", x: XAxis = "steps") -> Cu
             + ("; --eval-freq makes evaluations" if kind == "eval" else "")
         )
     if not any(name in row for row in wanted):
-        known = sorted({key for row in wanted for key in row} - {"kind", "step"})
+        known = sorted(_names(rows, "train")) + sorted(f"eval/{n}" for n in _names(rows, "eval"))
         raise RunError(
-            f"run '{run}' has no metric '{metric}'{suggest(name, known)} "
+            f"run '{run}' has no metric '{metric}'{suggest(metric, known)} "
             f"(it has {', '.join(known)})"
         )
     points = {row["step"]: row[name] for row in wanted if _finite(row.get(name))}
@@ -183,6 +205,11 @@ def _table(path: Path, kind: str) -> list[dict[str, Any]]:
             for row in csv.DictReader(file)
             if None not in row.values()
         ]
+
+
+def _names(rows: Iterable[Mapping[str, Any]], kind: str) -> set[str]:
+    """Return the names of the metrics in the rows of a kind."""
+    return {key for row in rows if row["kind"] == kind for key in row} - {"kind", "step"}
 
 
 def _finite(value: Any) -> bool:

@@ -19,7 +19,7 @@ import yaml
 from rlox import checkpoint
 from rlox.cli.flags import default_text, flags_of, given_options
 from rlox.config import Config, ScheduleValue, choice, coefficient, count, flag, schedule
-from rlox.errors import LoggerError
+from rlox.errors import LoggerError, PluginWarning
 from rlox.logging import JsonlLogger
 from rlox.schedules import Linear
 
@@ -512,7 +512,34 @@ def test_broken_plugin_is_one_warning_line(
     lines = sorted(err.splitlines())
     assert len(lines) == 2
     assert lines[0].startswith("warning: rlox plugin 'rlox-broken' failed: ModuleNotFoundError")
-    assert lines[1].startswith("warning: the config of the algorithm 'half' cannot be imported")
+    assert lines[1] == (
+        "warning: the algorithm 'half' needs the module 'gone', which is not installed; run: pip "
+        'install "rlox-half"; the rest of rlox works without it'
+    )
+
+
+@pytest.mark.filterwarnings("ignore::rlox.errors.PluginWarning")
+@pytest.mark.parametrize("arguments", [["train", "half"], ["explain", "half"]])
+def test_a_config_that_is_none_is_one_line(
+    run: Run,
+    install: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    plugin: str,
+    arguments: list[str],
+) -> None:
+    """Asking for its algorithm is an error, and the other algorithms train."""
+    half = plugin.replace("counting_config:CountingConfig", "rlox.callbacks:Callback")
+    install("rlox-half", half.replace('"counting"', '"half"'))
+    monkeypatch.setenv("RLOX_PLUGINS", "rlox-counting,rlox-half")
+    message = (
+        "the algorithm 'half' of the distribution 'rlox-half' is broken: config must name a "
+        "subclass of rlox.Config, but 'rlox.callbacks:Callback' is <class "
+        "'rlox.callbacks.base.Callback'>"
+    )
+    result = run(*arguments)
+    assert (result.code, result.out) == (2, "")
+    assert result.err == f"error: {message}\n"
+    assert run(*TRAIN, "--total-timesteps", 8, "--run-dir", "run").code == 0
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["list"], ["train", "counting", "--help"]])
@@ -568,7 +595,15 @@ def test_a_plugin_adds_commands_but_replaces_none(
     monkeypatch.syspath_prepend(str(Path.cwd()))
     install("rlox-greet", COMMANDS_PLUGIN)
     monkeypatch.setenv("RLOX_PLUGINS", "rlox-greet")
-    assert "greet    Greets." in run("--help").out
+    message = (
+        "the command 'train' of the distribution 'rlox-greet' is left out: rlox has one of that "
+        "name; give it another"
+    )
+    with pytest.warns(PluginWarning, match=message):
+        assert "greet    Greets." in run("--help").out
+    listed = json.loads(run("list", "--json").out)
+    assert [command["name"] for command in listed["commands"]] == ["greet"]
+    assert listed["conflicts"] == [message]
     assert "greet_command" not in sys.modules
     assert run("greet", "hello", "you").out == "hello you\n"
     assert "Train an algorithm on an env" in run("train", "--help").out

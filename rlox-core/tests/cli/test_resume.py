@@ -82,6 +82,31 @@ def test_resumed_run_equals_the_uninterrupted_one(run: Callable[..., Any], step:
 
 
 @pytest.mark.usefixtures("whole")
+def test_training_seconds_are_those_of_all_parts(run: Callable[..., Any]) -> None:
+    """What was trained before the crash counts, and an evaluation alone adds next to nothing."""
+    crash_after("cut", 48)
+    values = {**record("cut"), "training_seconds": 1_000.0}
+    Path("cut/run.json").write_text(json.dumps(values), encoding="utf-8")
+    assert run("resume", "cut").code == 0
+    assert 1_000.0 < record("cut")["training_seconds"] < 1_100.0
+
+
+def test_interrupted_training_records_its_seconds(
+    run: Callable[..., Any], counting: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that failed: it may be resumed."""
+
+    def failing(*_: Any) -> None:
+        time.sleep(0.05)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(counting.CountingAlgorithm, "iterate", failing)
+    assert run(*TRAIN, "--run-dir", "cut").code == 130
+    assert record("cut")["status"] == "interrupted"
+    assert record("cut")["training_seconds"] >= 0.05
+
+
+@pytest.mark.usefixtures("whole")
 def test_half_a_line_is_cut_off(run: Callable[..., Any]) -> None:
     """What a crash left at a log's end is no row, and spoils none."""
     crash_after("cut", 48)
@@ -225,6 +250,37 @@ def test_killed_process_is_resumed_by_another(start: Callable[..., Any]) -> None
     assert len(record("cut")["resumed"]) == 2
     assert draws("cut") == draws("whole")
     assert rows("cut") == rows("whole")
+
+
+@pytest.mark.parametrize("seeds", [(), ("--seeds", "2")], ids=["run", "sweep"])
+def test_command_that_is_told_finishes_a_run_on_an_imported_env(
+    run: Callable[..., Any], start: Callable[..., Any], tmp_path: Path, seeds: tuple[str, ...]
+) -> None:
+    """It names the env, as no file may say which module is imported."""
+    module = tmp_path / "site-packages" / "envs_of_a_stranger.py"
+    module.write_text(
+        "import gymnasium\n"
+        "entry = 'gymnasium.envs.classic_control:CartPoleEnv'\n"
+        "gymnasium.register('Strange-v0', entry, max_episode_steps=9)\n",
+        encoding="utf-8",
+    )
+    env = "envs_of_a_stranger:Strange-v0"
+    process = start("train", "counting", "--env", env, "--eval-episodes", 2, "--total-timesteps",
+                    40_000, "--run-dir", "cut", *seeds)  # fmt: skip
+    deadline = time.monotonic() + 60
+    folders = [Path("cut", f"seed-{seed}") for seed in range(2)] if seeds else [Path("cut")]
+    logs = [folder / "metrics.jsonl" for folder in folders]
+    while not all(log.exists() and log.stat().st_size for log in logs):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    command = err.strip().partition("to finish: rlox ")[2].split()
+    assert command == ["resume", "cut", "--env", env]
+    result = run(*command)
+    assert result.code == 0, result.err
+    assert {record(str(folder))["status"] for folder in folders} == {"finished"}
 
 
 def saved_steps(folder: str) -> list[int]:

@@ -142,6 +142,35 @@ def test_ctrl_c_stops_all_runs_and_resume_finishes_them(
         assert draws(f"sweep/seed-{seed}") == draws(f"whole/seed-{seed}")
 
 
+@pytest.mark.parametrize(("seed", "expected"), [("7", {7}), ("none", None), (None, {42})])
+def test_sweep_over_options_alone_has_the_seed_of_the_config(
+    run: Callable[..., Any], seed: str | None, expected: set[int] | None
+) -> None:
+    """The same for all sets of options; none draws one, as it does for a single run."""
+    given = () if seed is None else ("--seed", seed)
+    result = run(*TRAIN, *given, "--total-timesteps", 8, "--sweep", "n_steps=2,4", "--run-dir", "s")
+    assert result.code == 0, result.err
+    used = {record(str(path.parent))["seed"] for path in Path("s").glob("*/seed-*/run.json")}
+    assert len(used) == 1
+    assert used == expected or (expected is None and used != {0})
+    assert yaml.safe_load(Path("s/n_steps=2/config.yaml").read_text()) == {
+        "n_envs": 2, "n_steps": 2, "n_updates": 3
+    }  # fmt: skip
+
+
+def test_seed_in_a_file_next_to_seeds_is_refused(run: Callable[..., Any]) -> None:
+    """It would be passed over; a sweep's own config.yaml has none and can be swept again."""
+    Path("options.yaml").write_text("seed: 7\n", encoding="utf-8")
+    result = run(*TRAIN, "--config", "options.yaml", "--seeds", 2)
+    assert result.code == 2
+    assert result.err == (
+        "error: seed in options.yaml and --seeds contradict each other; give one of them\n"
+    )
+    assert run(*TRAIN, "--total-timesteps", 8, "--seeds", 1, "--run-dir", "s").code == 0
+    again = run(*TRAIN, "--total-timesteps", 8, "--seeds", 1, "--config", "s/config.yaml")
+    assert again.code == 0, again.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, cast
+import warnings
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 import rlox
+from rlox.errors import PluginWarning
 from rlox.registry import get_registry
 from rlox.specs import CommandSpec, resolve
 
-__all__ = ["COMMANDS", "build_app"]
+__all__ = ["COMMANDS", "build_app", "hidden_commands"]
 
 COMMANDS = {
     "train": ("rlox.cli.training:train_app", "Train an algorithm on an env."),
@@ -42,20 +44,20 @@ class CommandGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the commands' names."""
-        return [*COMMANDS, *plugin_commands()]
+        return [*COMMANDS, *(spec.name for spec in plugin_commands())]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command ``cmd_name``, or none."""
-        if cmd_name not in COMMANDS and cmd_name not in plugin_commands():
-            return None
-        own = cmd_name in COMMANDS
-        found = resolve(COMMANDS[cmd_name][0] if own else plugin_commands()[cmd_name].factory)
-        if not own or cmd_name == "train":
-            command = typer.main.get_command(found())
-        else:
+        if cmd_name == "train":
+            app = resolve(COMMANDS[cmd_name][0])()
+        elif cmd_name in COMMANDS:
             app = typer.Typer(add_completion=False, rich_markup_mode=None)
-            app.command(cmd_name)(found)
-            command = typer.main.get_command(app)
+            app.command(cmd_name)(resolve(COMMANDS[cmd_name][0]))
+        elif cmd_name in get_registry().names("rlox_commands"):
+            app = get_registry().get("rlox_commands", cmd_name).build()
+        else:
+            return None
+        command = typer.main.get_command(app)
         command.name = cmd_name
         return command
 
@@ -63,18 +65,26 @@ class CommandGroup(TyperGroup):
         """Write what the commands do, without importing them."""
         with formatter.section("Commands"):
             rows = [(name, summary) for name, (_, summary) in COMMANDS.items()]
-            rows += [(spec.name, spec.summary) for spec in plugin_commands().values()]
+            rows += [(spec.name, spec.summary) for spec in plugin_commands()]
             formatter.write_dl(rows)
+        for sentence in hidden_commands():
+            warnings.warn(sentence, PluginWarning, stacklevel=1)
 
 
-def plugin_commands() -> dict[str, CommandSpec]:
-    """Return the commands of plugins by name, without those that a command of core hides."""
-    registry = get_registry()
-    return {
-        name: cast("CommandSpec", registry.get("rlox_commands", name).spec)
-        for name in registry.names("rlox_commands")
-        if name not in COMMANDS
-    }
+def plugin_commands() -> list[CommandSpec]:
+    """Return the commands of plugins, without those in conflict and those that core's hide."""
+    found = get_registry().usable("rlox_commands")
+    return [each.spec for each in found if each.spec.name not in COMMANDS]
+
+
+def hidden_commands() -> list[str]:
+    """Return one sentence for every plugin's command that a command of core hides."""
+    return [
+        f"the command '{each.spec.name}' of the distribution '{each.distribution}' is left out: "
+        "rlox has one of that name; give it another"
+        for each in get_registry().usable("rlox_commands")
+        if each.spec.name in COMMANDS
+    ]
 
 
 def build_app() -> typer.Typer:

@@ -16,7 +16,7 @@ import typer
 from rlox import registry
 from rlox.cli.contenders import CONTENDERS
 from rlox.cli.output import print_pairs, print_table
-from rlox.config import resolve_config
+from rlox.config import Config, resolve_config
 from rlox.errors import ConfigError, RunError, suggest
 from rlox.measure import machine, ratio_summary, summary
 from rlox.versions import installed_versions
@@ -47,8 +47,9 @@ def bench_command(
     ] = None,
 ) -> None:
     """Measure env steps per second with learning, of all contenders in turn."""
-    options = resolve_config(registry.config_class(algorithm), config).to_dict()
-    names, missing = _contenders(algorithm, options, peers)
+    resolved = resolve_config(registry.config_class(algorithm), config)
+    names, missing = _contenders(algorithm, resolved, peers)
+    options = resolved.to_dict()
     distributions = filter(None, (CONTENDERS[name].distribution for name in names))
     task = {"algorithm": algorithm, "env": env, "config": options, "env_steps": env_steps}
     result = {**task, "rounds": rounds, "machine": machine(["rlox-core", *distributions])}
@@ -71,7 +72,7 @@ def bench_command(
 
 
 def _contenders(
-    algorithm: str, options: Mapping[str, Any], peers: str | None
+    algorithm: str, config: Config, peers: str | None
 ) -> tuple[list[str], dict[str, str]]:
     """Return who takes part, rlox first, and the pip commands of who could.
 
@@ -98,8 +99,17 @@ def _contenders(
     if peers is not None and missing:
         name, reason = next(iter(missing.items()))
         raise ConfigError(f"the peer '{name}' is {reason}")
-    ours = ["rlox", "rlox-gymnasium"] if "env_backend" in options else ["rlox"]
+    ours = ["rlox", "rlox-gymnasium"] if _takes_gymnasium(config) else ["rlox"]
     return [*ours, *(name for name in asked if name not in missing)], missing
+
+
+def _takes_gymnasium(config: Config) -> bool:
+    """Return whether an algorithm can step gymnasium's envs where there are native ones too."""
+    try:
+        config.replace(env_backend="gymnasium")
+    except ConfigError:
+        return False
+    return True
 
 
 def _measure(names: Sequence[str], task: Mapping[str, Any], rounds: int) -> dict[str, list[float]]:

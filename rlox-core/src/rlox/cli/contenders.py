@@ -20,6 +20,16 @@ __all__ = ["CONTENDERS", "Contender", "Training", "main"]
 
 Config = Mapping[str, Any]
 
+CARRIED_OVER = {
+    "n_envs", "n_steps", "n_epochs", "batch_size", "learning_rate", "gamma", "gae_lambda",
+    "clip_eps", "vf_clip_eps", "target_kl", "vf_coef", "ent_coef", "max_grad_norm",
+    "normalize_advantages", "hidden", "seed", "device", "torch_threads",
+}  # fmt: skip
+"""Options that :func:`sb3_model` sets there."""
+
+RLOXS_OWN = {"backend", "env_backend"}
+"""Options that say who does the work, and nothing of what is done."""
+
 Training = Callable[[int], int]
 """Trains for a number of env steps, rounded up to whole iterations, and returns how many it did."""
 
@@ -74,14 +84,21 @@ def sb3_model(library: str, algorithm: str, env: str, config: Config) -> Any:
     """Return a model with the networks, envs, batches and options of an rlox config.
 
     Raises:
-        ValueError: an option has no counterpart there.
+        ValueError: an option that is not carried over has another value than its default, which
+            is the value that the library has too.
     """
     import torch
     from stable_baselines3.common.env_util import make_vec_env
 
-    for name, value in {"recurrent": "none", "dual_clip": None}.items():
-        if config.get(name, value) != value:
-            raise ValueError(f"{name}={config[name]!r} has no counterpart in {library}")
+    from rlox import registry
+
+    defaults = registry.config_class(algorithm)().to_dict()
+    for name, value in config.items():
+        if name not in CARRIED_OVER | RLOXS_OWN and value != defaults[name]:
+            raise ValueError(
+                f"{name}={value!r} has no counterpart in {library}; leave it out, or pass "
+                "--peers without it"
+            )
     if config["torch_threads"]:
         torch.set_num_threads(config["torch_threads"])
     names = ("n_steps", "gamma", "gae_lambda", "vf_coef", "max_grad_norm", "seed", "device")

@@ -10,7 +10,7 @@ import typer
 
 from rlox.cli.output import print_pairs, print_table
 from rlox.cli.sweep import set_of
-from rlox.learning_curves import XAxis, find_runs, group_runs
+from rlox.learning_curves import XAxis, default_metric, find_runs, group_runs
 
 __all__ = ["plot_command"]
 
@@ -29,9 +29,13 @@ def plot_command(
         ),
     ],
     metric: Annotated[
-        str,
-        typer.Option(help="What to draw, as eval/mean_reward for the evaluations.", metavar="NAME"),
-    ] = "mean_reward",
+        str | None,
+        typer.Option(
+            help="What to draw, as eval/mean_reward for the evaluations; left out: mean_reward, or "
+            "eval/mean_reward where the runs learn from datasets.",
+            metavar="NAME",
+        ),
+    ] = None,
     x: Annotated[XAxis, typer.Option(help="What to draw it over.")] = "steps",
     out: Annotated[
         list[Path] | None,
@@ -48,7 +52,9 @@ def plot_command(
     files = out or [Path("curves.png")]
     for file in files:
         require_format(file)
-    groups = group_runs(_labelled(runs), metric, x)
+    labelled = list(_labelled(runs))
+    metric = metric or default_metric(run for _, run in labelled)
+    groups = group_runs(labelled, metric, x)
     figure = draw(groups, metric=metric, x=x, title=title)
     for file in files:
         write_figure(figure, file, groups, CAPTION)

@@ -6,6 +6,7 @@ import errno
 import json
 import shlex
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlox import checkpoint
+from rlox.atomic_files import remove_parts
 from rlox.errors import CheckpointError, ConfigError
 from rlox.versions import installed_versions
 
@@ -26,7 +28,14 @@ try:
 except ModuleNotFoundError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["RunFolder", "SavedState", "checkpoints_in", "find_checkpoint", "require_unused"]
+__all__ = [
+    "RunFolder",
+    "SavedState",
+    "checkpoints_in",
+    "find_checkpoint",
+    "require_unused",
+    "resume_command_of",
+]
 
 
 class RunFolder:
@@ -77,7 +86,7 @@ class RunFolder:
                     f"another process is training in the run folder '{self.path}'; wait for its "
                     "end or stop it"
                 ) from None
-            checkpoint.remove_parts(self.checkpoints)
+            remove_parts(self.checkpoints)
             try:
                 yield
             finally:
@@ -136,6 +145,11 @@ class RunFolder:
         resumed = [*self._record.get("resumed", []), {**done, "time": _now()}]
         self.record(status="running", ended=None, resumed=resumed, **done)
 
+    def add_training_seconds(self, seconds: float) -> None:
+        """Record the wall time of a part of the training, on top of that of the parts before."""
+        before = float(self._record.get("training_seconds") or 0.0)
+        self.record(training_seconds=round(before + seconds, 3))
+
     def end(self, status: str, **values: Any) -> None:
         """Record the outcome: ``"finished"``, ``"interrupted"`` or ``"failed"``."""
         self.record(status=status, ended=_now(), **values)
@@ -143,7 +157,8 @@ class RunFolder:
     def record(self, **values: Any) -> None:
         """Set keys of ``run.json``; a reader sees the old file or the new one, never half."""
         self._record.update(values)
-        temporary = self.path / ".run.json.tmp"
+        # a sweep that is stopped writes beside the thread that trains
+        temporary = self.path / f".run.json.{threading.get_ident()}.tmp"
         temporary.write_text(json.dumps(self._record, indent=2) + "\n", encoding="utf-8")
         temporary.replace(self.path / "run.json")
 
@@ -159,6 +174,20 @@ def require_unused(path: Path) -> None:
             f"run folder '{path}' exists and is not empty; name another with --run-dir, leave "
             "--run-dir out for a new one, or finish its run with rlox resume"
         )
+
+
+def resume_command_of(path: Path, env: Any) -> str:
+    """Return the command that finishes the run or the sweep in the folder ``path``.
+
+    Args:
+        path: the folder.
+        env: what was trained on; an id ``"module:name"`` is part of the command, for no file may
+            say which module is imported.
+    """
+    command = ["rlox", "resume", str(path)]
+    if isinstance(env, str) and ":" in env:
+        command += ["--env", env]
+    return shlex.join(command)
 
 
 def find_checkpoint(path: Path, *, best: bool = False) -> Path:

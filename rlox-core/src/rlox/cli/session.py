@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -15,7 +14,13 @@ from rlox import checkpoint, registry
 from rlox.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressCallback
 from rlox.cli.callbacks import Interruption, ProgressLines
 from rlox.cli.output import print_pairs, print_warning
-from rlox.cli.run_folder import RunFolder, SavedState, checkpoints_in, require_unused
+from rlox.cli.run_folder import (
+    RunFolder,
+    SavedState,
+    checkpoints_in,
+    require_unused,
+    resume_command_of,
+)
 from rlox.cli.run_options import RunOptions
 from rlox.errors import CheckpointError, ConfigError
 from rlox.listeners import make_callbacks, make_logger
@@ -192,15 +197,18 @@ class Session:
         if learner is not None and not options.quiet:
             print(f"learner: {learner}", file=self.log, flush=True)
         started, steps_before = time.perf_counter(), clock.steps
-        learn()
-        seconds = time.perf_counter() - started
+        try:
+            learn()
+        finally:  # of an interrupted or failed part too
+            seconds = time.perf_counter() - started
+            folder.add_training_seconds(seconds)
         if self.interruption.signal is not None:
             path = folder.checkpoint("interrupted")
             algorithm.save(path)
             folder.end("interrupted", **clock.progress())
             self._complain(
                 f"interrupted at {clock.steps:,} {clock.unit_text}; saved {path}; "
-                f"to finish: rlox resume {shlex.quote(str(folder.path))}"
+                f"to finish: {resume_command_of(folder.path, algorithm.env_source)}"
             )
             return self.interruption.exit_code
         # before the evaluation, which may fail or be interrupted
@@ -215,7 +223,6 @@ class Session:
         folder.end(
             "finished",
             **clock.progress(),
-            training_seconds=round(seconds, 3),
             evaluation={"mean": mean, "std": std, "n_episodes": options.eval_episodes},
         )
         episodes = options.eval_episodes

@@ -12,7 +12,7 @@ from typing import Any
 from rlox.cli.output import print_pairs, print_table
 from rlox.cli.sweep import Member, Sweep
 from rlox.errors import RunError
-from rlox.learning_curves import aggregate, group_runs
+from rlox.learning_curves import aggregate, default_metric, group_runs
 from rlox.statistics import bootstrap_iqm
 
 __all__ = ["print_results"]
@@ -58,12 +58,13 @@ def _row(record: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 def _write_curves(sweep: Sweep, finished: Sequence[Member]) -> Path | None:
-    """Write the returns of finished episodes over the training, with their interval over seeds.
+    """Write the returns over the training, with their interval over seeds.
 
     None is written where the runs log none.
     """
     try:
-        groups = group_runs((m.set_name or None, m.folder.path) for m in finished)
+        metric = default_metric(m.folder.path for m in finished)
+        groups = group_runs(((m.set_name or None, m.folder.path) for m in finished), metric)
         tables = [(group.label, *aggregate(group.curves)) for group in groups]
     except RunError:
         return None
@@ -72,7 +73,9 @@ def _write_curves(sweep: Sweep, finished: Sequence[Member]) -> Path | None:
     path = sweep.path / "curves.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(("label", "env_steps", "interquartile_mean", "low", "high"))
+        # one algorithm's runs are all counted in the same unit
+        unit = groups[0].curves[0].unit
+        writer.writerow(("label", unit, "interquartile_mean", "low", "high"))
         for label, steps, found in tables:
             columns = (steps, found.value, found.low, found.high)
             rows = zip(*(column.round(3).tolist() for column in columns), strict=True)

@@ -6,26 +6,27 @@ once; else each has a process.
 
 from __future__ import annotations
 
-import shlex
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from rlox import registry
 from rlox.cli.callbacks import Interruption
 from rlox.cli.flags import given_options
 from rlox.cli.processes import Job, run_in_processes, usable_cores
-from rlox.cli.run_folder import RunFolder, require_unused
+from rlox.cli.run_folder import RunFolder, require_unused, resume_command_of
 from rlox.cli.run_options import RunOptions
 from rlox.cli.session import resume_in_folder, train_in_folder
 from rlox.cli.sweep import Member, Sweep, parse_sets
 from rlox.cli.sweep_results import print_results
 from rlox.cli.threads import Training, run_in_threads
+from rlox.config_files import to_yaml
 from rlox.errors import ConfigError
-from rlox.seeding import parse_seeds
+from rlox.seeding import draw_seed, parse_seeds
 
 if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
@@ -45,8 +46,11 @@ def train_sweep(name: str, config: Config, options: RunOptions) -> int:
     """
     if "seed" not in type(config).model_fields:
         raise ConfigError(f"the algorithm '{name}' has no option 'seed', which --seeds would set")
-    own_seed = getattr(config, "seed", None) or 0
-    seeds = (own_seed,) if options.seeds is None else parse_seeds(options.seeds)
+    if options.seeds is not None:
+        seeds = parse_seeds(options.seeds)
+    else:
+        own_seed: int | None = config.to_dict()["seed"]
+        seeds = (draw_seed() if own_seed is None else own_seed,)
     sets = parse_sets(options.sweep or [])
     registry.get_registry().get_all("rlox_loggers", options.loggers)
     path = options.run_dir or RunFolder.default_path(name, options.env, "sweep")
@@ -57,7 +61,10 @@ def train_sweep(name: str, config: Config, options: RunOptions) -> int:
     sweep = Sweep(path, name, seeds, sets, options)
     for settings, config_of_set in zip(sets, configs, strict=True):
         sweep.folder_of(settings).mkdir(parents=True, exist_ok=True)
-        config_of_set.dump(sweep.folder_of(settings) / "config.yaml")
+        # each run has a seed of its own
+        common = {k: v for k, v in config_of_set.to_dict().items() if k != "seed"}
+        text = to_yaml(common)
+        (sweep.folder_of(settings) / "config.yaml").write_text(text, encoding="utf-8")
     sweep.start()
     return _run(sweep, next(filter(None, reasons), None), options.jobs, quiet=options.quiet)
 
@@ -104,6 +111,8 @@ def _reason_for_processes(name: str, config: Config, options: RunOptions) -> str
     ) as algorithm:
         if not _is_in_rust(algorithm):
             return "the interpreter has a part in every step"
+    if options.eval_freq:
+        return "evaluations on the way are the interpreter's work"
     if options.callbacks:
         return "there are callbacks"
     if not THREAD_SAFE_LOGGERS.issuperset(options.loggers):
@@ -143,12 +152,18 @@ def _run(
     else:
         jobs = [Job(m.name, _arguments(sweep, m, env), m.output) for m in todo]
         signal = run_in_processes(jobs, at_once, on_start, on_end)
-    print_results(sweep)
     if signal is not None:
-        command = f"rlox resume {shlex.quote(str(sweep.path))}"
-        print(f"interrupted; to finish: {command}", file=sys.stderr)
-        return 128 + signal
+        return _tell_interrupted(sweep, env, signal)
+    print_results(sweep)
     return next((code if code > 0 else 128 - code for code in codes if code), 0)
+
+
+def _tell_interrupted(sweep: Sweep, env: str | None, signal: int) -> int:
+    """Print what there is and how to finish it, and return the exit code."""
+    print_results(sweep)
+    command = resume_command_of(sweep.path, env or sweep.options.env)
+    print(f"interrupted; to finish: {command}", file=sys.stderr, flush=True)
+    return 128 + signal
 
 
 def _silent(_text: str) -> None:
@@ -165,9 +180,21 @@ def _run_in_threads(
 ) -> int | None:
     from rlox.nn import torch_threads
 
-    trainings = [Training(m.name, partial(_train, sweep, m, env), m.output) for m in todo]
+    trainings = {Training(m.name, partial(_train, sweep, m, env), m.output): m for m in todo}
+
+    def abandon(running: Sequence[Training], signal: int) -> NoReturn:
+        for training in running:
+            if trainings[training].begun():
+                folder = trainings[training].folder
+                folder.read()
+                folder.end("interrupted")
+            on_end(training, 128 + signal)
+        code = _tell_interrupted(sweep, env, signal)
+        sys.stdout.flush()
+        os._exit(code)  # an ordinary exit waits for the threads
+
     with torch_threads(1):  # the setting is the process's
-        return run_in_threads(trainings, at_once, on_start, on_end)
+        return run_in_threads(list(trainings), at_once, on_start, on_end, abandon)
 
 
 def _train(

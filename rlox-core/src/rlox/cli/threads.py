@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from rlox.cli.callbacks import Interruption
 from rlox.cli.processes import POLL_SECONDS, handling_signals
@@ -32,17 +32,21 @@ def run_in_threads(
     at_once: int,
     on_start: Callable[[Training], None],
     on_end: Callable[[Training, int], None],
+    abandon: Callable[[Sequence[Training], int], NoReturn],
 ) -> int | None:
     """Run all trainings and return the signal that interrupted them, if one did.
 
-    SIGINT and SIGTERM end each at its present iteration, where it saves itself, and start no
-    others. One that fails leaves the others alone.
+    The first SIGINT or SIGTERM ends each at its present iteration, where it saves itself, and
+    starts no others; one that is past its last iteration is evaluated to the end. The second
+    abandons what is still under way: Python cannot end a thread, and would wait for it. One that
+    fails leaves the others alone.
 
     Args:
         jobs: in the order in which they start.
         at_once: number of threads.
         on_start: called before a training starts.
         on_end: called with its exit code.
+        abandon: called with those under way and the second signal; it ends the process.
     """
     waiting = list(jobs)
     running: dict[Future[int], tuple[Training, Interruption]] = {}
@@ -65,6 +69,8 @@ def run_in_threads(
             for future in ended:
                 job, _ = running.pop(future)
                 on_end(job, future.result())
+            if running and len(signals) > 1:
+                abandon([job for job, _ in running.values()], signals[-1])
     return signals[-1] if signals else None
 
 

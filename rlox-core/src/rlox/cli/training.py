@@ -12,7 +12,7 @@ from rlox import registry
 from rlox.cli.flags import flags_of, given_options
 from rlox.cli.run_options import RunOptions
 from rlox.config import resolve_config
-from rlox.errors import ConfigError, PluginConflictError, PluginError, PluginWarning, RloxError
+from rlox.errors import ConfigError, PluginConflictError, PluginWarning, RloxError
 
 __all__ = ["train_app"]
 
@@ -77,15 +77,7 @@ def train_function(name: str) -> Callable[..., None]:
     Raises:
         RloxError: the algorithm is unknown, not installed, claimed twice or broken.
     """
-    try:
-        config_class = registry.config_class(name)
-    except RloxError:
-        raise
-    except Exception as error:
-        raise PluginError(
-            f"the config of the algorithm '{name}' cannot be imported: "
-            f"{type(error).__name__}: {error}"
-        ) from error
+    config_class = registry.config_class(name)
     flags = [
         parameter for parameter in flags_of(config_class) if parameter.name not in RUN_PARAMETERS
     ]
@@ -99,13 +91,14 @@ def train_function(name: str) -> Callable[..., None]:
 
         options = RunOptions(**{p.name: arguments.pop(p.name) for p in run_parameters})
         sweeps = options.seeds is not None or options.sweep
-        if options.seeds is not None and arguments.get("seed") is not None:
-            raise ConfigError("--seed and --seeds contradict each other; pass one of them")
         if options.jobs is not None and not sweeps:
             raise ConfigError("--jobs is for a sweep; pass --seeds too, such as --seeds 5")
         config = resolve_config(
             config_class, options.config, **given_options(config_class, arguments)
         )
+        if options.seeds is not None and "seed" in config.given():
+            where = "--seed" if arguments.get("seed") is not None else f"seed in {options.config}"
+            raise ConfigError(f"{where} and --seeds contradict each other; give one of them")
         train = train_sweep if sweeps else train_in_folder
         raise typer.Exit(train(name, config, options))
 
