@@ -17,8 +17,11 @@ import gymnasium
 import numpy as np
 import rlox_native
 from gymnasium.vector import AutoresetMode
-from measure import interleave, machine, summary, write
+from measure import interleave, interleave_calls, machine, summary, write
 from rlox import reference
+
+GAE_CALLS = 5
+"""In a row; all but the first find the caches as the call before has left them."""
 
 GAE_SIZES = ((2048, 1), (128, 8), (2048, 64), (32, 4096))
 ENV_SIZES = (1, 8, 64, 256, 1024, 4096)
@@ -158,7 +161,7 @@ def env_contenders(env_id: str, n_envs: int, calls: int) -> Contenders:
 
 
 def main() -> None:
-    """Measure and write ``benchmarks/results/kernels.json``."""
+    """Measure and write ``benchmarks/results/<processor>/kernels.json``."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
@@ -168,10 +171,13 @@ def main() -> None:
     for n_steps, n_envs in GAE_SIZES:
         contenders = gae_contenders(n_steps, n_envs)
         interleave(contenders, 1)
-        for name, seconds in interleave(contenders, rounds).items():
-            row = {k: v * 1e6 for k, v in summary(seconds).items()}
-            gae.append({"n_steps": n_steps, "n_envs": n_envs, "contender": name, "us": row})
-            print(f"GAE {n_envs:5d} x {n_steps:5d}  {name:30s} {row['median']:10.1f} us")
+        for name, seconds in interleave_calls(contenders, rounds, GAE_CALLS).items():
+            first, others = seconds[:, 0] * 1e6, seconds[:, 1:].ravel() * 1e6
+            us, warm = summary(first.tolist()), summary(others.tolist())
+            row = {"n_steps": n_steps, "n_envs": n_envs, "contender": name}
+            gae.append({**row, "us": us, "warm_us": warm})
+            size = f"GAE {n_envs:5d} x {n_steps:5d}"
+            print(f"{size}  {name:30s} {us['median']:10.1f} us, then {warm['median']:10.1f} us")
     envs = []
     for env_id in ENV_IDS:
         for n_envs in ENV_SIZES:

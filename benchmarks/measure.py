@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from rlox import measure
 from rlox.measure import interleave, ratio_summary, summary
 
-__all__ = ["interleave", "machine", "ratio_summary", "run_process", "summary", "write"]
+__all__ = [
+    "interleave",
+    "interleave_calls",
+    "machine",
+    "ratio_summary",
+    "run_process",
+    "summary",
+    "write",
+]
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -26,6 +38,27 @@ def machine(packages: Sequence[str]) -> dict[str, Any]:
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
     return {**measure.machine(packages), "commit": commit}
+
+
+def interleave_calls(
+    contenders: Mapping[str, Callable[[], Any]], rounds: int, calls: int
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Run all contenders in turn, each ``calls`` times in a row; return the seconds of each call.
+
+    Returns:
+        Arrays (rounds, calls). The first call of a turn finds caches that the others have filled.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+
+    def turn(name: str) -> None:
+        call, kept = contenders[name], seconds[name]
+        for _ in range(calls):
+            started = time.perf_counter()
+            call()
+            kept.append(time.perf_counter() - started)
+
+    interleave({name: partial(turn, name) for name in contenders}, rounds)
+    return {name: np.reshape(kept, (rounds, calls)) for name, kept in seconds.items()}
 
 
 def run_process(code: str) -> tuple[float, float, str]:
@@ -50,8 +83,11 @@ def run_process(code: str) -> tuple[float, float, str]:
 
 
 def write(name: str, result: Mapping[str, Any]) -> Path:
-    """Write a result to ``benchmarks/results/<name>.json``."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+    """Write a result to ``benchmarks/results/<maker and make of the processor>/<name>.json``."""
+    cpu = str(machine([])["cpu"])
+    make = re.sub(r"\(R\)|\(TM\)|CPU|Processor.*|@.*|,.*", "", cpu)
+    folder = RESULTS / "-".join(make.lower().split())
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
     path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     return path

@@ -59,7 +59,7 @@ LENGTHS = {
     "ppo": defaultdict(lambda: Length(1_000_000, 10_240)),
     "sac": {
         "InvertedPendulum-v5": Length(20_000, 1_000),
-        "HalfCheetah-v5": Length(100_000, 5_000),
+        "HalfCheetah-v5": Length(50_000, 2_500),
     },
 }
 """Of PPO a point every five rollouts."""

@@ -33,7 +33,7 @@ HIDDEN = [256, 256]
 
 
 def main() -> None:
-    """Measure and write ``benchmarks/results/off_policy_end_to_end.json``."""
+    """Measure and write ``benchmarks/results/<processor>/off_policy_end_to_end.json``."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds

@@ -42,7 +42,7 @@ CRITIC = (OBS_DIM + ACT_DIM, WIDTH, WIDTH, 1)
 
 
 def main() -> None:
-    """Measure and write ``benchmarks/results/offline.json``."""
+    """Measure and write ``benchmarks/results/<processor>/offline.json``."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=9)
     arguments = parser.parse_args()

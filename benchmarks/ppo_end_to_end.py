@@ -47,7 +47,7 @@ ITERATIONS = {8: 8, 64: 1}
 
 
 def main() -> None:
-    """Measure and write ``benchmarks/results/ppo_*.json``."""
+    """Measure and write ``benchmarks/results/<processor>/ppo_*.json``."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--envs", type=int, choices=ITERATIONS, help="only with so many")

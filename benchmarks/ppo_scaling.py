@@ -47,7 +47,7 @@ PICTURE = Path(__file__).parents[1] / "docs" / "explanation" / "ppo-scaling.png"
 
 
 def main() -> None:
-    """Measure, write ``benchmarks/results/ppo_scaling.json`` and draw it."""
+    """Measure, write ``benchmarks/results/<processor>/ppo_scaling.json`` and draw it."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seconds", type=float, default=4.0, help="to spend on each row")
     seconds = parser.parse_args().seconds
@@ -187,11 +187,10 @@ def measure_sweep(budget: float) -> dict[str, Any]:
         for count, figures in seconds.items()
     }
     for count, figures in by_threads.items():
-        print(
-            f"a sweep in {count} threads: {figures['runs_per_minute']['max']:.0f} runs a minute, "
-            f"{figures['processor_seconds_per_run']['median']:.2f} processor seconds each",
-            flush=True,
-        )
+        runs = figures["runs_per_minute"]["median"]
+        each = figures["processor_seconds_per_run"]["median"]
+        told = f"{runs:.0f} runs a minute, {each:.2f} processor seconds each"
+        print(f"a sweep in {count} threads: {told}", flush=True)
     return {"command": " ".join(("rlox", *SWEEP)), "by_threads": by_threads}
 
 
@@ -213,7 +212,7 @@ def draw(rows: list[dict[str, Any]], at_once: list[dict[str, Any]]) -> None:
     for n_envs in ENVS:
         mine = [row for row in rows if row["n_envs"] == n_envs]
         widths = [row["width"] for row in mine]
-        speeds = [row["env_steps_per_second"]["max"] for row in mine]
+        speeds = [row["env_steps_per_second"]["median"] for row in mine]
         speed.plot(widths, speeds, "o-", label=f"{n_envs} envs")
         share.plot(widths, [row["share_of_sgemm"] for row in mine], "o-", label=f"{n_envs} envs")
     for panel, title in ((speed, "env steps per second"), (share, "share of a large product")):
@@ -223,7 +222,7 @@ def draw(rows: list[dict[str, Any]], at_once: list[dict[str, Any]]) -> None:
         panel.set_title(title)
         panel.legend()
     speed.set_yscale("log")
-    share.set_ylim(0, 1)
+    share.set_ylim(bottom=0)
     for row in at_once:
         counts = [int(count) for count in row["by_trainings"]]
         cores = [each["cores_asked_for"]["median"] for each in row["by_trainings"].values()]

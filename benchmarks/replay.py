@@ -8,13 +8,14 @@ from __future__ import annotations
 import argparse
 import importlib.util
 from collections.abc import Callable
+from functools import partial
 from itertools import cycle
 from typing import Any
 
 import gymnasium
 import numpy as np
 import rlox_native
-from measure import interleave, machine, summary, write
+from measure import interleave, interleave_calls, machine, summary, write
 
 LAYOUTS = {
     "CartPole": (100_000, (4,), 1, np.float32),
@@ -242,7 +243,7 @@ def prioritized(peers: list[str], rounds: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure and write ``benchmarks/results/replay.json``."""
+    """Measure and write ``benchmarks/results/<processor>/replay.json``."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=30)
     rounds = parser.parse_args().rounds
@@ -253,18 +254,15 @@ def main() -> None:
     for layout in LAYOUTS:
         contenders = samplers(layout, peers)
         for size in BATCH_SIZES:
-            calls = 1 if layout == "Atari" else 10
-
-            def run(sample: Callable[[int], Any], size: int = size, calls: int = calls) -> None:
-                for _ in range(calls):
-                    sample(size)
-
-            turns = {name: lambda s=sample: run(s) for name, sample in contenders.items()}
+            calls = 1 if layout == "Atari" else 30
+            turns = {name: partial(sample, size) for name, sample in contenders.items()}
             interleave(turns, 3)
-            for name, seconds in interleave(turns, rounds).items():
-                us = summary([second / calls * 1e6 for second in seconds])
+            for name, seconds in interleave_calls(turns, rounds, calls).items():
+                calls_us = (seconds.ravel() * 1e6).tolist()
+                us = {**summary(calls_us), "p99": float(np.percentile(calls_us, 99))}
                 rows.append({"rows": layout, "batch_size": size, "contender": name, "us": us})
-                print(f"{layout:9s} {size:5d}  {name:22s} {us['median']:10.1f} us")
+                told = f"{us['median']:10.1f} us, p99 {us['p99']:10.1f} us"
+                print(f"{layout:9s} {size:5d}  {name:22s} {told}")
     result = {"rounds": rounds, "machine": where, "sample": rows}
     print(write("replay", result | {"prioritized": prioritized(peers, rounds)}))
 

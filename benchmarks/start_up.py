@@ -23,7 +23,7 @@ COMMANDS = {
 
 
 def main() -> None:
-    """Measure and write ``benchmarks/results/start_up.json``."""
+    """Measure and write ``benchmarks/results/<processor>/start_up.json``."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds

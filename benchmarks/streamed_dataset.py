@@ -27,7 +27,7 @@ GRADIENT_STEPS = 2_000
 
 
 def main() -> None:
-    """Write ``benchmarks/results/streamed_dataset.json``."""
+    """Write ``benchmarks/results/<processor>/streamed_dataset.json``."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--gigabytes", type=float, default=20.0)
     parser.add_argument("--folder", type=Path, help="of the dataset; its disk must have the room")

@@ -66,7 +66,7 @@ CONTENDERS = {
 
 
 def main() -> None:
-    """Measure and write ``benchmarks/results/time_to_solve.json``."""
+    """Measure and write ``benchmarks/results/<processor>/time_to_solve.json``."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=5)
     seeds = parser.parse_args().seeds
