@@ -68,6 +68,9 @@ TASKS: list[Any] = [
     pytest.param(
         "td3", "Pendulum-v1", 20_000, -200.0, "examples/td3-pendulum.yaml", id="td3-Pendulum-v1"
     ),
+    pytest.param(
+        "ddpg", "Pendulum-v1", 20_000, -200.0, "examples/ddpg-pendulum.yaml", id="ddpg-Pendulum-v1"
+    ),
 ]
 
 
