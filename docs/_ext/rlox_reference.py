@@ -67,6 +67,7 @@ API = {
     "rlox.hookspecs": "the plugin hooks",
     "rlox.plugins": "how plugins are loaded",
     "rlox.runner": "the training loop",
+    "rlox.registration": "from a registered name to the object",
     "rlox.clock": "counters",
     "rlox.acting": "from observations to actions",
     "rlox.learners": "what takes the gradient steps",
@@ -78,6 +79,9 @@ API = {
     "rlox.replay_actions": "actions as replay buffers keep them",
     "rlox.goals": "envs that ask for goals",
     "rlox.buffers": "replay buffers by name",
+    "rlox.replay_draws": "batches drawn from replay buffers",
+    "rlox.own_networks": "networks of one's own, tried",
+    "rlox.own_policies": "actor-critics of one's own, tried",
     "rlox.default_networks": "networks that fit an env's spaces",
     "rlox.terms": "what gradient steps report, and metrics of it",
     "rlox.nn": "torch parts that families share",
@@ -127,7 +131,7 @@ API = {
     "rlox_offpolicy.action_values": "what DQN learns of an action",
     "rlox_offpolicy.exploration": "noise on actions",
     "rlox_offpolicy.agent": "what the off-policy algorithms build alike",
-    "rlox_offpolicy.own_networks": "networks of one's own, tried",
+    "rlox_offpolicy.own_networks": "networks of one's own, for envs with a replay buffer",
     "rlox_offpolicy.metrics": "what the off-policy algorithms report",
     "rlox_offpolicy.configs": "configs of the off-policy algorithms",
     "rlox_offpolicy.replay_config": "the options of every off-policy algorithm",
@@ -161,6 +165,8 @@ RUST_CLASSES = {
 """The classes that the top hands on from Rust, with their homes."""
 
 INTERNAL = (
+    "rlox.atomic_files",
+    "rlox.checked_steps",
     "rlox.cli",
     "rlox.listeners",
     "rlox_offline.cli",
