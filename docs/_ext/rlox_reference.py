@@ -72,6 +72,7 @@ API = {
     "rlox.acting": "from observations to actions",
     "rlox.learners": "what takes the gradient steps",
     "rlox.replay_learners": "the same for off-policy algorithms",
+    "rlox.compiled_learner": "the same by torch.compile",
     "rlox.actor_critic": "policy, envs and optimiser together",
     "rlox.off_policy": "envs, replay buffer and their rhythm together",
     "rlox.replay_collector": "from envs to replay buffers",

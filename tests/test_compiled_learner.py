@@ -1,0 +1,71 @@
+"""Tests of the learner backend ``torch-compile`` with the algorithms that it compiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import rlox
+import torch
+from rlox.errors import BackendError
+
+REPLAY = {"hidden": 16, "batch_size": 32, "learning_starts": 40, "buffer_size": 1_000}
+
+
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+# torch itself looks at those
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=GPU)])
+@pytest.mark.parametrize(
+    ("algorithm", "env", "options", "steps"),
+    [
+        ("ppo", "CartPole-v1", {"n_envs": 2, "n_steps": 16, "batch_size": 16, "n_epochs": 2}, 64),
+        ("dqn", "CartPole-v1", {**REPLAY, "train_freq": 4, "gradient_steps": 1}, 72),
+        ("sac", "Pendulum-v1", REPLAY, 46),
+    ],
+)
+def test_compiled_training_is_the_same_but_for_rounding(
+    algorithm: str, env: str, options: dict[str, Any], steps: int, device: str
+) -> None:
+    """The same batches, noise and schedules give the same parameters, and report the same."""
+    found = {}
+    for backend in ("torch", "torch-compile"):
+        torch.compiler.reset()
+        # Rust's envs would do as well; a falling rate must not compile every step anew
+        with rlox.make(
+            algorithm,
+            env=env,
+            env_backend="gymnasium",
+            backend=backend,
+            device=device,
+            seed=3,
+            learning_rate=f"linear(1e-3, 1e-4, {steps})",
+            **options,
+        ) as trained:
+            assert trained.learner.backend == backend
+            metrics = trained.train(steps)
+            del metrics["env_steps_per_second"]
+            network = "network" if algorithm == "dqn" else "policy"
+            found[backend] = trained.state_dict()[network], metrics
+    (parameters, metrics), (compiled, compiled_metrics) = found.values()
+    assert parameters.keys() == compiled.keys()
+    for name, values in parameters.items():
+        np.testing.assert_allclose(compiled[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
+    assert compiled_metrics == pytest.approx(metrics, rel=1e-3, abs=1e-5, nan_ok=True)
+
+
+def test_missing_compiler_is_told_before_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch would tell it in its own words in the middle of the first step."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(BackendError, match=r"'torch-compile' cannot do this: torch\.compile"):
+        rlox.make("sac", env="Pendulum-v1", backend="torch-compile")
+
+
+def test_automatic_choice_never_compiles() -> None:
+    """Torch, which can do everything, comes first."""
+    with rlox.make("dqn", env="CartPole-v1", noisy=True, buffer_size=2_000) as dqn:
+        assert dqn.learner.backend == "torch"
