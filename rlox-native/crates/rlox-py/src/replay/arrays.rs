@@ -213,7 +213,7 @@ impl<'py> OutArray<'py> {
 }
 
 /// Beyond so many elements, NumPy is asked for memory in a way that can fail.
-const LARGE: usize = 1 << 16;
+const LARGE: usize = 1 << 14;
 
 /// A new array of zeros.
 pub(super) fn zeros<'py, T: Element>(
