@@ -83,13 +83,13 @@ fn trace<F: Float>(
     next_advantages: &mut [F],
     advantages: &mut [F],
 ) {
-    if let [next_advantage] = next_advantages {
-        // One env: the chain stays in a register.
-        for (advantage, &end) in advantages.iter_mut().zip(ends).rev() {
-            *advantage = factors.advantage(*advantage, end, *next_advantage);
-            *next_advantage = *advantage;
-        }
-        return;
+    match next_advantages.len() {
+        1 => return trace_row::<F, 1>(factors, ends, next_advantages, advantages),
+        2 => return trace_row::<F, 2>(factors, ends, next_advantages, advantages),
+        4 => return trace_row::<F, 4>(factors, ends, next_advantages, advantages),
+        8 => return trace_row::<F, 8>(factors, ends, next_advantages, advantages),
+        16 => return trace_row::<F, 16>(factors, ends, next_advantages, advantages),
+        _ => {}
     }
     let n_envs = next_advantages.len();
     let rows = advantages.chunks_exact_mut(n_envs).zip(ends.chunks_exact(n_envs));
@@ -100,4 +100,23 @@ fn trace<F: Float>(
             *next = *advantage;
         }
     }
+}
+
+/// Does what [`trace`] does for `N` envs, so few that the row after stays in registers.
+fn trace_row<F: Float, const N: usize>(
+    factors: Factors<F>,
+    ends: &[bool],
+    next_advantages: &mut [F],
+    advantages: &mut [F],
+) {
+    let mut following = [F::default(); N];
+    following.copy_from_slice(next_advantages);
+    let rows = advantages.as_chunks_mut::<N>().0.iter_mut().zip(ends.as_chunks::<N>().0);
+    for (row, ends) in rows.rev() {
+        for env in 0..N {
+            row[env] = factors.advantage(row[env], ends[env], following[env]);
+            following[env] = row[env];
+        }
+    }
+    next_advantages.copy_from_slice(&following);
 }
