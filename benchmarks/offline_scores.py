@@ -1,9 +1,9 @@
 """Scores of the offline algorithms on recorded datasets: rlox and d3rlpy at equal settings.
 
-One run per call, so that several can be made side by side: two layers of 64, minibatches of 128,
-10,000 gradient steps, the step sizes that rlox has by default, observations normalised, rewards of
-a tenth. Policies of the same seed are evaluated in the same episodes. The datasets are SAC's, with
-names that begin with the env's:
+One run per call, so that several can be made side by side: two layers of 64 (or ``--hidden``),
+minibatches of 128, 10,000 gradient steps, the step sizes that rlox has by default, observations
+normalised, rewards of a tenth. Policies of the same seed are evaluated in the same episodes. The
+datasets are SAC's, with names that begin with the env's:
 
     rlox dataset record sac --env Pendulum-v1 --config examples/sac-pendulum.yaml
         --total-timesteps 20000 --n-transitions 10000 --to 'datasets/Pendulum-v1-{kind}.npz'
@@ -47,6 +47,7 @@ def main() -> None:
     run.add_argument("algorithm", choices=ALGORITHMS)
     run.add_argument("dataset", type=Path)
     run.add_argument("seed", type=int)
+    run.add_argument("--hidden", type=int, default=HIDDEN)
     commands.add_parser("summarize", help="print a table")
     arguments = parser.parse_args()
     if arguments.command == "summarize":
@@ -55,13 +56,13 @@ def main() -> None:
     torch.set_num_threads(1)
     dataset = load_dataset(str(arguments.dataset))
     env_id, _, kind = arguments.dataset.stem.rpartition("-")
-    train = TRAINERS[arguments.contender]
-    policy = train(arguments.algorithm, dataset, arguments.seed)
+    train, hidden = TRAINERS[arguments.contender], arguments.hidden
+    policy = train(arguments.algorithm, dataset, arguments.seed, hidden)
     evaluation = rlox.evaluate(policy, env_id, n_episodes=EPISODES, seed=arguments.seed)
     score = evaluation.normalized_score(dataset.random_return, dataset.expert_return)
     result = {
         "contender": arguments.contender,
-        "algorithm": arguments.algorithm,
+        "algorithm": arguments.algorithm + ("" if hidden == HIDDEN else f"-{hidden}"),
         "env": env_id,
         "kind": kind,
         "seed": arguments.seed,
@@ -76,19 +77,19 @@ def main() -> None:
     print(name, f"{evaluation.mean_return:.1f}, score {score:.1f}", flush=True)
 
 
-def train_ours(name: str, dataset: Any, seed: int) -> Predictor:
+def train_ours(name: str, dataset: Any, seed: int, hidden: int) -> Predictor:
     """Return rlox's policy."""
     options: dict[str, Any] = {} if name == "bc" else {"reward_scale": REWARD_SCALE}
     if name == "cql":
         options["mode_targets"] = True  # as d3rlpy's are
     algorithm = rlox.make(
-        name, dataset=dataset, hidden=HIDDEN, batch_size=BATCH, seed=seed, **options
+        name, dataset=dataset, hidden=hidden, batch_size=BATCH, seed=seed, **options
     )
     algorithm.train(STEPS)
     return algorithm
 
 
-def train_theirs(name: str, dataset: Any, seed: int) -> Predictor:
+def train_theirs(name: str, dataset: Any, seed: int, hidden: int) -> Predictor:
     """Return d3rlpy's policy."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -97,7 +98,7 @@ def train_theirs(name: str, dataset: Any, seed: int) -> Predictor:
     from d3rlpy.optimizers.lr_schedulers import CosineAnnealingLRFactory
 
     d3rlpy.seed(seed)
-    encoder = d3rlpy.models.VectorEncoderFactory([HIDDEN, HIDDEN])
+    encoder = d3rlpy.models.VectorEncoderFactory([hidden, hidden])
     of_critic = {"critic_encoder_factory": encoder, "actor_encoder_factory": encoder}
     iql, cql = IQLConfig(), CQLConfig()
     cosine = AdamFactory(lr_scheduler_factory=CosineAnnealingLRFactory(T_max=STEPS))
