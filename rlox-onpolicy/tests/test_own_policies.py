@@ -125,28 +125,37 @@ def test_a_memory_is_tried_too(
 
 
 class Drawing(Wrong):
-    """A policy that draws from a stream of its own, from torch's, and drops units."""
+    """A policy that draws from a stream of its own, from torch's, drops units, and counts."""
+
+    calls: Tensor
+    total: Tensor
 
     def __init__(self) -> None:
         super().__init__("none", None, ())
         self.own = torch.Generator().manual_seed(1)
         self.norm = nn.BatchNorm1d(4)
         self.drop = nn.Dropout()
+        self.register_buffer("calls", torch.zeros(()))
+        self.register_buffer("total", torch.zeros(4))
 
     def get_value(self, obs: Tensor) -> Any:
+        self.calls += 1
+        self.total = self.total + obs.sum(0)
         noise = torch.randn(len(obs), generator=self.own) + torch.randn(len(obs))
         return super().get_value(self.drop(self.norm(obs))) + noise
 
 
 @pytest.mark.parametrize(("algorithm", "options"), ALGORITHMS)
 def test_trying_a_policy_disturbs_nothing(algorithm: Any, options: dict[str, Any]) -> None:
-    """Neither its random streams, nor torch's, nor its running moments, nor its mode."""
+    """Neither its random streams, nor torch's, nor its buffers, nor its mode."""
     policy = Drawing()
     policy.drop.eval()
-    before = policy.own.get_state(), torch.get_rng_state(), policy.norm.num_batches_tracked.clone()
+    total = policy.total
+    before = policy.own.get_state(), torch.get_rng_state(), *(b.clone() for b in policy.buffers())
     algorithm("CartPole-v1", policy=policy, **options)
-    after = policy.own.get_state(), torch.get_rng_state(), policy.norm.num_batches_tracked
+    after = policy.own.get_state(), torch.get_rng_state(), *policy.buffers()
     assert all(map(torch.equal, before, after))
+    assert policy.total is total
     assert policy.norm.training
     assert not policy.drop.training
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from rlox.errors import ConfigError
 from rlox.observations import ObservationRows
@@ -61,7 +62,7 @@ def try_network(
     asked: str,
     *shapes: tuple[int | None, ...],
 ) -> tuple[Any, ...]:
-    """Call a network and check what it returns; no random stream is disturbed by it.
+    """Call a network and check what it returns; neither its buffers nor a random stream change.
 
     Args:
         network: the module that is called.
@@ -92,9 +93,15 @@ def try_network(
 
 @contextmanager
 def _undisturbed(network: nn.Module) -> Iterator[None]:
-    """Leave the block with every random stream and the network's mode as they were."""
+    """Leave the block with every random stream and the network's buffers and mode as they were."""
     modules = list(network.modules())
     modes = [module.training for module in modules]
+    buffers = [
+        (module, name, buffer, buffer.clone())
+        for module in modules
+        for name, buffer in module.named_buffers(recurse=False)
+        if not is_lazy(buffer)
+    ]
     held = [value for module in modules for value in vars(module).values()]
     streams = [(g, g.get_state()) for g in held if isinstance(g, torch.Generator)]
     devices = {p.device for p in network.parameters() if p.device.type == "cuda"}
@@ -105,6 +112,9 @@ def _undisturbed(network: nn.Module) -> Iterator[None]:
     finally:
         for module, trains in zip(modules, modes, strict=True):
             module.training = trains
+        for module, name, buffer, value in buffers:
+            setattr(module, name, buffer)
+            buffer.detach().copy_(value)
         for generator, state in streams:
             generator.set_state(state)
 

@@ -45,7 +45,7 @@ def try_actor(
 ) -> None:
     """Try all methods of a policy on :data:`rlox.own_networks.B` observations.
 
-    No random stream is disturbed by it.
+    Neither its buffers nor a random stream change.
 
     Args:
         policy: has the methods of :class:`rlox.protocols.OnPolicyActor` or
