@@ -210,6 +210,13 @@ def test_values_written_in_place_are_learnt_from() -> None:
     assert torch.equal(ours.parameters[:24], torch.ones(24))
 
 
+def test_a_parameter_without_elements_was_not_replaced() -> None:
+    """It has no place in the vector."""
+    module = network()
+    module.register_parameter("none", nn.Parameter(torch.empty(0)))
+    flat_adam(module).require_views()
+
+
 @pytest.mark.parametrize(
     ("value", "finite"),
     [(1.0, True), (3e38, True), (float("nan"), False), (-float("inf"), False)],

@@ -134,7 +134,8 @@ class FlatOptimizer:
         if len(found) == len(self._found) and all(map(operator.is_, found, self._found)):
             start = self.parameters.data_ptr()
             places = zip(self._views, self._offsets, strict=True)
-            if all(p.data_ptr() == start + offset for p, offset in places):
+            # what holds no element has no place
+            if all(p.data_ptr() == start + at for p, at in places if p.numel()):
                 return
         raise RuntimeError(
             f"parameters of the {type(self._module).__name__} were replaced, or another optimiser "
