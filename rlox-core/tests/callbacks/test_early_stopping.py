@@ -178,6 +178,14 @@ def test_another_algorithm_is_not_compared_with_the_one_before(counting: ModuleT
     assert callback.best == 6.0
 
 
+def test_a_loop_of_ones_own_may_leave_the_step_out() -> None:
+    """What begins without one begins at 0."""
+    callback = EarlyStoppingCallback(3, verbose=False)
+    callback.best = 10.0
+    callback.on_training_start()
+    assert callback.best == -math.inf
+
+
 def test_stop_is_explained_when_verbose(
     counting: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:

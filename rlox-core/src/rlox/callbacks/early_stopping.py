@@ -68,7 +68,7 @@ class EarlyStoppingCallback(Callback):
         self._watched = False
         if self.waited >= self.patience:
             self.waited = 0
-        if kwargs["step"] == 0:
+        if kwargs.get("step", 0) == 0:
             self.best, self.waited, self._episodes = -math.inf, 0, 0.0
 
     def on_eval(self, **kwargs: Any) -> None:
