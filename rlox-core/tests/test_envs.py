@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import SyncVectorEnv
-from gymnasium.wrappers import ClipReward
+from gymnasium.wrappers import ClipReward, RecordEpisodeStatistics
 from rlox.envs import env_id_of, fixed_env_count, make_vec_env
 from rlox.errors import ConfigError, EnvError, UnknownNameError
 from rlox.gym_vec_env import GymVecEnv
@@ -121,6 +121,8 @@ class Negated(gymnasium.RewardWrapper):  # type: ignore[type-arg]
         (lambda: Negated(gymnasium.make("Pendulum-v1")), None),
         (lambda: gymnasium.make("Pendulum-v1", render_mode="rgb_array"), "Pendulum-v1"),
         (lambda: gymnasium.make("Pendulum-v1", disable_env_checker=True), "Pendulum-v1"),
+        (lambda: RecordEpisodeStatistics(gymnasium.make("Pendulum-v1")), "Pendulum-v1"),
+        (lambda: RecordEpisodeStatistics(Negated(gymnasium.make("Pendulum-v1"))), None),
     ],
 )
 def test_env_that_its_id_does_not_make_has_none(make: Any, env_id: str | None) -> None:

@@ -20,11 +20,18 @@ __all__ = ["env_id_of", "fixed_env_count", "make_vec_env"]
 MAX_ENVS = 1 << 16
 """Copies of an env beyond which a number is a slip, or an attempt to exhaust the memory."""
 
+WATCHERS = {
+    "gymnasium.wrappers.common:RecordEpisodeStatistics",
+    "gymnasium.wrappers.rendering:RecordVideo",
+}
+"""Wrappers that leave an env what it is for whoever acts in it."""
+
 
 def env_id_of(env: Any) -> str | None:
     """Return the id that makes ``env`` again just as it is, or none.
 
-    An env with arguments or wrappers of its own has none, for its id makes another env.
+    An env with arguments or wrappers of its own has none, for its id makes another env; only those
+    that record episodes do not count.
     """
     if isinstance(env, str):
         return env
@@ -37,6 +44,8 @@ def env_id_of(env: Any) -> str | None:
         registered,
         kwargs=registered.kwargs | unchanging,
         disable_env_checker=spec.disable_env_checker,
+        additional_wrappers=registered.additional_wrappers
+        + tuple(w for w in spec.additional_wrappers if w.entry_point in WATCHERS),
     )
     try:
         return spec.id if spec == expected else None
