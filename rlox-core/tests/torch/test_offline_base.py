@@ -59,6 +59,21 @@ class Seen(Callback, LoggerCallback):
         self.rows.append((step, dict(metrics)))
 
 
+class Silent(OfflineAlgorithm):
+    """Reports nothing."""
+
+    def _update(self, batch: Any) -> dict[str, Any]:
+        return {}
+
+
+def test_an_update_may_report_nothing() -> None:
+    """What is left are the metrics of the loop."""
+    seen = Seen()
+    metrics = Silent(recorded(), 8, [seen]).train(n_gradient_steps=3)
+    assert seen.steps == [1, 2, 3]
+    assert list(metrics) == ["gradient_steps_per_second"]
+
+
 def test_the_published_arguments_and_an_update_suffice() -> None:
     """Dataset, batch size, callbacks and logger, in this order; the update may return floats."""
     seen = Seen()

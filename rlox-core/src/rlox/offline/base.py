@@ -143,8 +143,8 @@ class OfflineAlgorithm(Algorithm):
         """Learn from one minibatch.
 
         Returns:
-            Scalar tensors, detached, or floats by the names of :attr:`metrics_class`; a metric that
-            this step does not have is left out.
+            Scalar tensors, detached, or floats by the names of :attr:`metrics_class`, or by other
+            identifiers where that is none; a metric that this step does not have is left out.
         """
 
     def train(
@@ -286,5 +286,7 @@ def _with_sizes(
 
 def _floats(metrics: Mapping[str, Tensor]) -> dict[str, float]:
     """Return the metrics as floats, in one transfer from the device."""
+    if not metrics:
+        return {}
     values = torch.stack([value.double() for value in metrics.values()]).tolist()
     return dict(zip(metrics, values, strict=True))
