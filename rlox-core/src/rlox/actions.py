@@ -9,6 +9,8 @@ A policy's batch of B actions is a tensor with one row per action:
 | ``Box`` | float32, one column per number, not bound |
 | ``Dict``, ``Tuple`` | the columns of their leaves in order; float32 where a leaf is a ``Box`` |
 
+A policy of your own may leave the columns in the shape of the space instead: (B, ``*shape``).
+
 A mask of such an action is a row of bools, True for each possible choice: n for a ``Discrete``, the
 sum of ``nvec`` for a ``MultiDiscrete``, two (0, then 1) for each number of a ``MultiBinary``, none
 for a ``Box``, and the leaves' side by side for ``Dict`` and ``Tuple``.

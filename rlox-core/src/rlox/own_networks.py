@@ -22,10 +22,12 @@ from rlox.errors import ConfigError
 from rlox.observations import ObservationRows
 from rlox.spaces import is_nested, leaf_spaces, map_leaves, split
 
-__all__ = ["B", "example_observations", "try_network"]
+__all__ = ["B", "Shape", "example_observations", "try_network"]
 
 B = 3
 """Observations that a network is tried on; of two, (B, 2) could be mistaken for (2, B)."""
+
+Shape = tuple[int | None, ...]
 
 LARGEST = 10.0
 """Where a box has no bounds, or those of its dtype, numbers of such a size overflow nowhere."""
@@ -60,7 +62,7 @@ def try_network(
     called: str,
     call: Callable[[], Any],
     asked: str,
-    *shapes: tuple[int | None, ...],
+    *shapes: Shape | list[Shape],
 ) -> tuple[Any, ...]:
     """Call a network and check what it returns; neither its buffers nor a random stream change.
 
@@ -69,7 +71,7 @@ def try_network(
         called: what the caller knows it as, and its method.
         call: calls it.
         asked: what it is called with, in words.
-        shapes: of the output, or of several outputs; none: any size.
+        shapes: of the output, or of several outputs; none: any size; a list: one of these.
 
     Returns:
         The outputs.
@@ -119,7 +121,9 @@ def _undisturbed(network: nn.Module) -> Iterator[None]:
             generator.set_state(state)
 
 
-def _fits(got: Any, shape: tuple[int | None, ...]) -> bool:
+def _fits(got: Any, shape: Shape | list[Shape]) -> bool:
+    if isinstance(shape, list):
+        return any(_fits(got, each) for each in shape)
     return got is not None and (
         len(got) == len(shape) and all(s in (None, g) for s, g in zip(shape, got, strict=True))
     )
@@ -128,5 +132,7 @@ def _fits(got: Any, shape: tuple[int | None, ...]) -> bool:
 def _text(shape: Any) -> str:
     if shape is None:
         return "no tensor"
+    if isinstance(shape, list):
+        return " or ".join(map(_text, shape))
     sizes = ["any" if s is None else str(s) for s in shape]
     return f"({', '.join(sizes)}{',' * (len(sizes) == 1)})"

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlox.actions import ActionRows
-from rlox.own_networks import B, example_observations, try_network
+from rlox.own_networks import B, Shape, example_observations, try_network
 from rlox.protocols import RecurrentActor
 from rlox.spaces import map_leaves
 
@@ -62,7 +62,10 @@ def try_actor(
     )
     rows = ActionRows(action_space)
     columns = sum(leaf.columns for leaf in rows.leaves)
-    actions = (B,) if isinstance(action_space, spaces.Discrete) else (B, columns)
+    # in a row, or as the space shapes them
+    discrete, shape = isinstance(action_space, spaces.Discrete), action_space.shape
+    actions: list[Shape] = [(B,)] if discrete else [(B, columns)]
+    actions += [] if shape is None or (B, *shape) in actions else [(B, *shape)]
     asked = f"{B} observations of {observation_space}"
 
     def attempt(method: str, call: Callable[[], Any], given: str, *shapes: Any) -> Any:
@@ -96,7 +99,7 @@ def _needs_masks(method: Callable[..., Any]) -> bool:
 def _try_memory(
     policy: Any,
     obs: Any,
-    actions: tuple[int, ...],
+    actions: list[Shape],
     device: torch.device,
     asked: str,
     attempt: Callable[..., Any],
