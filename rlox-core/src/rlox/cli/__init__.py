@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from typing import Any
@@ -19,6 +20,9 @@ def main() -> None:
     The exit code is 0, 2 for an error that the user can mend (one line on stderr), 128 plus the
     signal's number when interrupted, and 1 with a traceback for a bug.
     """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by >&-
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     formatwarning = warnings.formatwarning
     warnings.formatwarning = _one_line
     try:

@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Any, TextIO
 
 from rlox.callbacks import Callback
+from rlox.cli.output import print_progress
 
 __all__ = ["Interruption", "ProgressLines"]
 
@@ -85,8 +86,4 @@ class ProgressLines(Callback):
         mean = metrics.get("mean_reward", math.nan)
         shown = "no episode finished yet" if math.isnan(mean) else f"return {mean:.1f}"
         speed = f"{step:,}/{target:,} {unit}, {metrics[f'{clock.unit}_per_second']:,.0f} {unit}/s"
-        print(
-            f"{speed}, {shown}" if clock.unit == "env_steps" else speed,
-            file=self._file,
-            flush=True,
-        )
+        print_progress(f"{speed}, {shown}" if clock.unit == "env_steps" else speed, self._file)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rlox import checkpoint, registry
 from rlox.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressCallback
 from rlox.cli.callbacks import Interruption, ProgressLines
-from rlox.cli.output import print_pairs, print_warning
+from rlox.cli.output import print_pairs, print_progress, print_warning
 from rlox.cli.run_folder import (
     RunFolder,
     SavedState,
@@ -195,7 +195,7 @@ class Session:
         learner = None if algorithm.learner is None else str(algorithm.learner)
         folder.record(learner=learner)
         if learner is not None and not options.quiet:
-            print(f"learner: {learner}", file=self.log, flush=True)
+            print_progress(f"learner: {learner}", self.log)
         started, steps_before = time.perf_counter(), clock.steps
         try:
             learn()

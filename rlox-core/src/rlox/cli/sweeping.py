@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 from rlox import registry
 from rlox.cli.callbacks import Interruption
 from rlox.cli.flags import given_options
+from rlox.cli.output import print_progress
 from rlox.cli.processes import Job, run_in_processes, usable_cores
 from rlox.cli.run_folder import RunFolder, require_unused, resume_command_of
 from rlox.cli.run_options import RunOptions
@@ -134,7 +135,7 @@ def _run(
 ) -> int:
     todo = [member for member in sweep.members() if not member.finished()]
     at_once = min(at_once or usable_cores(), len(todo))
-    tell = _silent if quiet else partial(print, flush=True)
+    tell = _silent if quiet else print_progress
     codes: list[int] = []
 
     def on_start(job: Job | Training) -> None:
