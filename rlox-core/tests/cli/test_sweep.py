@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 import yaml
 from rlox import checkpoint
 from rlox.cli.sweep import parse_sets
+from rlox.learning_curves import find_runs
 
 TRAIN = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2")
 
@@ -111,6 +114,37 @@ def test_failed_seed_leaves_the_others_and_is_told(run: Callable[..., Any]) -> N
     assert record("sweep/seed-1")["status"] == "finished"
     assert Path("sweep/seed-1.superseded").is_dir()
     assert run("resume", "sweep").err == "error: the sweep 'sweep' is finished\n"
+
+
+def test_run_that_never_saves_can_be_resumed_again_and_again(run: Callable[..., Any]) -> None:
+    """Each time what it left is set aside beside what is there."""
+    train = (*TRAIN, "--total-timesteps", 24, "--callback", "fail-on-seed-1")
+    assert run(*train, "--seeds", "1..1", "--run-dir", "sweep").code == 1
+    for names in (["seed-1.superseded"], ["seed-1.2.superseded", "seed-1.superseded"]):
+        assert run("resume", "sweep").code == 1
+        assert sorted(path.name for path in Path("sweep").glob("*.superseded")) == names
+    Path("mended").touch()
+    assert run("resume", "sweep").code == 0
+    [plotted] = find_runs(Path("sweep"))
+    assert plotted == Path("sweep/seed-1")
+
+
+def test_run_under_way_is_not_set_aside(run: Callable[..., Any]) -> None:
+    """It may outlive its sweep, which was killed, and trains on in its folder."""
+    train = (*TRAIN, "--total-timesteps", 24, "--callback", "fail-on-seed-1")
+    assert run(*train, "--seeds", "1..1", "--run-dir", "sweep").code == 1
+    locking = "from rlox.cli.run_folder import *\nwith RunFolder(Path('sweep/seed-1')).lock():\n"
+    code = f"from pathlib import Path\n{locking} print(flush=True)\n input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        result = run("resume", "sweep")
+        other.kill()
+    assert result.code == 2
+    assert "another process is training in the run folder 'sweep/seed-1'" in result.err
+    assert Path("sweep/seed-1/run.json").exists()
 
 
 def test_ctrl_c_stops_all_runs_and_resume_finishes_them(

@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 
 from rlox.cli.run_folder import RunFolder, checkpoints_in
@@ -54,12 +54,17 @@ class Member:
         return (self.folder.path / "run.json").is_file()
 
     def resumable(self) -> bool:
-        """Return whether it has saved a state to go on from; what else is there is set aside."""
+        """Return whether it has saved a state to go on from; what else is there is set aside.
+
+        Raises:
+            ConfigError: another process trains in the folder, as one may whose sweep was killed.
+        """
         path = self.folder.path
         if self.begun() and any(s.path.stem != "best" for s in checkpoints_in(path)[0]):
             return True
         if path.exists():  # it ended before anything was saved
-            path.rename(f"{path}.superseded")
+            with self.folder.lock():
+                path.rename(_unused(path))
         return False
 
 
@@ -157,6 +162,12 @@ def _split(text: str) -> list[str]:
         else:
             parts[-1] += character
     return parts
+
+
+def _unused(path: Path) -> Path:
+    """Return the first of ``path.superseded``, ``path.2.superseded``, ... that does not exist."""
+    names = (f"{path}{'' if n == 1 else f'.{n}'}.superseded" for n in count(1))
+    return next(aside for aside in map(Path, names) if not aside.exists())
 
 
 def set_name(settings: Settings) -> str:
