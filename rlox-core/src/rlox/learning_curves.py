@@ -25,6 +25,7 @@ __all__ = [
     "default_metric",
     "find_runs",
     "group_runs",
+    "has_values",
     "read_curve",
 ]
 
@@ -77,14 +78,26 @@ def find_runs(path: Path) -> list[Path]:
 def default_metric(runs: Iterable[Path]) -> str:
     """Return the name of the metric that tells how good the policies of runs were.
 
-    ``"mean_reward"``, of the episodes that the training itself finished, if any run has logged it;
-    else, as where all learn from datasets, that of the evaluations, ``"eval/mean_reward"``.
+    ``"mean_reward"``, of the episodes that the training itself finished, if any run has logged it,
+    or none has logged anything; else, as where all learn from datasets, that of the evaluations,
+    ``"eval/mean_reward"``.
 
     Raises:
         RunError: a run's log is damaged or missing.
     """
-    trained = any("mean_reward" in _names(_rows(run), "train") for run in runs)
-    return "mean_reward" if trained else "eval/mean_reward"
+    logs = [rows for rows in map(_rows, runs) if rows]
+    trained = any("mean_reward" in _names(rows, "train") for rows in logs)
+    return "mean_reward" if trained or not logs else "eval/mean_reward"
+
+
+def has_values(run: Path, metric: str) -> bool:
+    """Return whether a run has logged a finite value of a metric, as :func:`read_curve` needs.
+
+    Raises:
+        RunError: the run's log is damaged or missing.
+    """
+    kind, _, name = metric.rpartition("/")
+    return any(row["kind"] == (kind or "train") and _finite(row.get(name)) for row in _rows(run))
 
 
 def read_curve(run: Path, metric: str = "mean_reward", x: XAxis = "steps") -> Curve:

@@ -57,6 +57,20 @@ def test_plot_draws_other_metrics_over_time(run: Callable[..., Any]) -> None:
     assert Path("curves.png").is_file()
 
 
+@pytest.mark.usefixtures("trained")
+def test_run_without_values_is_left_out(run: Callable[..., Any]) -> None:
+    """As one that has only begun, or failed at once, in a sweep of others that have some."""
+    pytest.importorskip("matplotlib")
+    Path("sweep/seed-1/metrics.jsonl").write_text("", encoding="utf-8")
+    result = run("plot", "sweep")
+    assert result.code == 0, result.err
+    left_out = "run 'sweep/seed-1' has no value of 'mean_reward', or none yet; it is left out"
+    assert result.err == f"warning: {left_out}\n"
+    assert "CartPole-v1 counting 2 80" in " ".join(result.out.split())
+    alone = run("plot", "sweep/seed-1")
+    assert alone.err == "error: run 'sweep/seed-1' has logged no train row\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from rlox.cli.output import print_pairs, print_table
+from rlox.cli.output import print_pairs, print_table, print_warning
 from rlox.cli.sweep import set_of
-from rlox.learning_curves import XAxis, default_metric, find_runs, group_runs
+from rlox.learning_curves import XAxis, default_metric, find_runs, group_runs, has_values
 
 __all__ = ["plot_command"]
 
@@ -54,6 +54,11 @@ def plot_command(
         require_format(file)
     labelled = list(_labelled(runs))
     metric = metric or default_metric(run for _, run in labelled)
+    empty = [run for _, run in labelled if not has_values(run, metric)]
+    if len(empty) < len(labelled):  # else the first tells what is wrong
+        for run in empty:
+            print_warning(f"run '{run}' has no value of '{metric}', or none yet; it is left out")
+        labelled = [(label, run) for label, run in labelled if run not in empty]
     groups = group_runs(labelled, metric, x)
     figure = draw(groups, metric=metric, x=x, title=title)
     for file in files:
