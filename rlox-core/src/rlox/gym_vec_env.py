@@ -234,7 +234,7 @@ def _vectorize(
 
     vector_class = AsyncVectorEnv if vectorization == "async" else SyncVectorEnv
     try:
-        with _workers_ignore_ctrl_c() if vectorization == "async" else nullcontext():
+        with _workers_ignore_the_terminal() if vectorization == "async" else nullcontext():
             vector = vector_class(
                 [build for _ in range(1 if n_envs is None else n_envs)],
                 autoreset_mode=AutoresetMode.SAME_STEP,
@@ -265,17 +265,20 @@ def _remedy(env: EnvLike, error: Exception) -> str:
 
 
 @contextmanager
-def _workers_ignore_ctrl_c() -> Iterator[None]:
-    """Let processes started within ignore SIGINT.
+def _workers_ignore_the_terminal() -> Iterator[None]:
+    """Let processes started within ignore SIGINT and SIGHUP.
 
-    A terminal sends it to them too, and a worker that dies of it takes the training along before a
-    consistent state can be saved. Signals can only be set in the main thread.
+    A terminal sends them to workers too, of Ctrl-C and when it is closed, and one that dies of it
+    takes the training along before a consistent state can be saved. Signals can only be set in the
+    main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sent = (signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGINT))  # Windows has no SIGHUP
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in dict.fromkeys(sent)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, before in previous.items():
+            signal.signal(number, before)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,11 +24,10 @@ def status(folder: str) -> str:
 def test_training_that_nobody_reads_saves_itself(
     run: Callable[..., Any], start: Callable[..., Any]
 ) -> None:
-    """As SIGTERM does; it can be resumed."""
+    """As SIGHUP does; it can be resumed."""
     process = start(*TRAIN, "--total-timesteps", 800)
-    process.stdout.readline()
     process.stdout.close()
-    assert process.wait(60) == 128 + 15, process.stderr.read()
+    assert process.wait(60) == 128 + 1, process.stderr.read()
     assert process.stderr.read().endswith("to finish: rlox resume r\n")
     assert status("r") == "interrupted"
     assert Path("r/checkpoints/interrupted.safetensors").is_file()
@@ -46,11 +47,11 @@ def test_finished_training_that_nobody_reads_is_finished(start: Callable[..., An
 def test_sweep_that_nobody_reads_can_be_resumed(
     run: Callable[..., Any], start: Callable[..., Any]
 ) -> None:
-    """The runs under way are ended as by SIGTERM, not killed."""
+    """The runs under way are ended as by SIGHUP, not killed."""
     process = start(*TRAIN, "--total-timesteps", 8, "--seeds", 3, "--jobs", 1)
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(60) == 128 + 15
+    assert process.wait(60) == 128 + 1
     assert process.stderr.read() == "interrupted; to finish: rlox resume r\n"
     assert run("resume", "r", "--quiet").code == 0
     assert {status(f"r/seed-{seed}") for seed in range(3)} == {"finished"}
@@ -63,3 +64,36 @@ def test_closed_stdout(arguments: tuple[str, ...]) -> None:
     closing = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
     done = subprocess.run(closing, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no hang-up")
+@pytest.mark.parametrize("more", [(), ("--seeds", 1)])
+def test_closed_terminal(start: Callable[..., Any], more: tuple[Any, ...]) -> None:
+    """Its signal, and those that come with it, let what trains save its state."""
+    process = start(*TRAIN, "--total-timesteps", 100_000, *more)
+    folder = Path("r/seed-0" if more else "r")
+    deadline = time.monotonic() + 60
+    log = folder / "metrics.jsonl"
+    while not (log.exists() and log.stat().st_size):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGHUP):
+        process.send_signal(number)
+    process.stdout.close()
+    assert process.wait(60) == 128 + signal.SIGINT
+    assert status(str(folder)) == "interrupted"
+    assert (folder / "checkpoints/interrupted.safetensors").is_file()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no hang-up")
+def test_nohup(start: Callable[..., Any]) -> None:
+    """A training that is to survive its terminal does, and its reader too."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # children inherit it
+    try:
+        process = start(*TRAIN, "--total-timesteps", 80)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    process.send_signal(signal.SIGHUP)
+    process.stdout.close()
+    assert process.wait(60) == 0, process.stderr.read()
+    assert status("r") == "finished"

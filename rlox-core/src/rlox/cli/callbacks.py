@@ -9,16 +9,17 @@ from typing import Any, TextIO
 
 from rlox.callbacks import Callback
 from rlox.cli.output import print_progress
+from rlox.cli.signals import HANG_UP, ending_signals
 
 __all__ = ["Interruption", "ProgressLines"]
 
 
 class Interruption(Callback):
-    """Turns SIGINT and SIGTERM into an end of training with a consistent state.
+    """Turns SIGINT, SIGTERM and SIGHUP into an end of training with a consistent state.
 
     A context manager: while it is entered, the first signal during training stops it at the end of
     the present iteration, where a checkpoint resumes exactly; a second one, and any outside
-    training, raises ``KeyboardInterrupt``.
+    training, raises ``KeyboardInterrupt``. A hang-up is no second signal, nor is the one after it.
 
     Args:
         catch: whether to catch the signals, which only the main thread can; where not, somebody
@@ -28,7 +29,7 @@ class Interruption(Callback):
     def __init__(self, *, catch: bool = True) -> None:
         self.signal: int | None = None
         """The signal that came, if any did."""
-        self._caught = (signal.SIGINT, signal.SIGTERM) if catch else ()
+        self._caught = ending_signals() if catch else []
         self._training = False
         self._previous: dict[int, Any] = {}
 
@@ -42,7 +43,9 @@ class Interruption(Callback):
             signal.signal(number, handler)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        first, self.signal = self.signal is None, number
+        if self.signal is not None and number == HANG_UP:
+            return
+        first, self.signal = self.signal in (None, HANG_UP), number
         if not (first and self._training):
             raise KeyboardInterrupt
 

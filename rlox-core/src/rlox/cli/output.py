@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from rlox.cli.signals import HANG_UP
+
 __all__ = ["console", "print_pairs", "print_progress", "print_table", "print_warning"]
 
 PIPE_WIDTH = 240
@@ -43,14 +45,16 @@ def discard_stdout() -> None:
 def print_progress(text: str, file: TextIO | None = None) -> None:
     """Print a line on a file, none: stdout, at once.
 
-    Where nobody reads stdout any more, as after ``| head``, it is as if SIGTERM had come: what
-    trains saves its state and ends.
+    Where nobody reads stdout any more, as after ``| head`` or with the terminal closed, it is as if
+    SIGHUP had come: what trains saves its state and ends.
     """
     try:
         print(text, file=file, flush=True)
-    except BrokenPipeError:
+    except OSError:
+        if file is not None:
+            raise
         discard_stdout()
-        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(HANG_UP)
 
 
 def print_pairs(pairs: Mapping[str, str], file: TextIO | None = None) -> None:

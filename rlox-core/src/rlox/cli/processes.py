@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
-__all__ = ["Job", "handling_signals", "run_in_processes", "usable_cores"]
+from rlox.cli.signals import handling_signals
+
+__all__ = ["Job", "run_in_processes", "usable_cores"]
 
 POLL_SECONDS = 0.05
 
@@ -36,21 +35,6 @@ class Job:
     """File for its standard output and errors, appended to."""
 
 
-@contextmanager
-def handling_signals(handle: Callable[[int], None]) -> Iterator[None]:
-    """Call ``handle`` in the block when SIGINT or SIGTERM comes, as often as it comes."""
-
-    def handler(number: int, _frame: FrameType | None) -> None:
-        handle(number)
-
-    previous = {s: signal.signal(s, handler) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, before in previous.items():
-            signal.signal(number, before)
-
-
 def run_in_processes(
     jobs: Sequence[Job],
     at_once: int,
@@ -59,9 +43,9 @@ def run_in_processes(
 ) -> int | None:
     """Run all jobs and return the signal that interrupted them, if one did.
 
-    SIGINT and SIGTERM are passed on to the running jobs, each as often as it comes, and start no
-    others: a job ends as it would in a terminal of its own. They have sessions of their own, so
-    that a terminal's Ctrl-C reaches them once.
+    SIGINT, SIGTERM and SIGHUP are passed on to the running jobs, each as often as it comes, and
+    start no others: a job ends as it would in a terminal of its own. They have sessions of their
+    own, so that a terminal's Ctrl-C reaches them once.
 
     Args:
         jobs: in the order in which they start.

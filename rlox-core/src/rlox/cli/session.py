@@ -6,6 +6,7 @@ import dataclasses
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -46,7 +47,7 @@ def train_in_folder(
         name: registered name.
         config: its options.
         options: of the run.
-        interruption: says when to stop; none: SIGINT and SIGTERM do.
+        interruption: says when to stop; none: SIGINT, SIGTERM and SIGHUP do.
         log: where to print; none: on stdout and stderr.
 
     Raises:
@@ -240,7 +241,8 @@ class Session:
         return 0
 
     def _complain(self, message: str) -> None:
-        print(message, file=self.log or sys.stderr)
+        with suppress(OSError):  # the terminal may be closed
+            print(message, file=self.log or sys.stderr)
 
 
 def _duration(seconds: float) -> str:

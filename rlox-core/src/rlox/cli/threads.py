@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NoReturn, TextIO
 
 from rlox.cli.callbacks import Interruption
-from rlox.cli.processes import POLL_SECONDS, handling_signals
+from rlox.cli.processes import POLL_SECONDS
+from rlox.cli.signals import HANG_UP, handling_signals
 from rlox.errors import RloxError
 
 __all__ = ["Training", "run_in_threads"]
@@ -36,8 +37,8 @@ def run_in_threads(
 ) -> int | None:
     """Run all trainings and return the signal that interrupted them, if one did.
 
-    The first SIGINT or SIGTERM ends each at its present iteration, where it saves itself, and
-    starts no others; one that is past its last iteration is evaluated to the end. The second
+    The first SIGINT, SIGTERM or SIGHUP ends each at its present iteration, where it saves itself,
+    and starts no others; one that is past its last iteration is evaluated to the end. The second
     abandons what is still under way: Python cannot end a thread, and would wait for it. One that
     fails leaves the others alone.
 
@@ -69,7 +70,7 @@ def run_in_threads(
             for future in ended:
                 job, _ = running.pop(future)
                 on_end(job, future.result())
-            if running and len(signals) > 1:
+            if running and sum(number != HANG_UP for number in signals) > 1:
                 abandon([job for job, _ in running.values()], signals[-1])
     return signals[-1] if signals else None
 
