@@ -120,7 +120,7 @@ def test_damage_is_detected(tmp_path, place):
     else:
         content[{"header": 9, "commit": 4096 + 3, "record": 3 * 4096 + 20}[place]] ^= 4
     path.write_bytes(content)
-    with pytest.raises(OSError, match=r"is damaged|no replay buffer's"):
+    with pytest.raises(OSError, match="is damaged"):
         MmapReplayBuffer(4, 20, 3, 1, path, keep=True)
     assert path.exists()
 
@@ -227,7 +227,7 @@ def test_foreign_files_stay_untouched(tmp_path):
     path = tmp_path / "thesis.txt"
     path.write_text("five years of work" * 99)
     for keep in (False, True):
-        with pytest.raises(OSError, match="is no replay buffer's; choose another path"):
+        with pytest.raises(OSError, match="no replay buffer's, or is damaged; choose another"):
             MmapReplayBuffer(2, 20, 3, 1, path, keep)
     assert path.read_text() == "five years of work" * 99
 

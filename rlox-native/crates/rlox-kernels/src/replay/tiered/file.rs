@@ -92,7 +92,9 @@ impl ColdFile {
         let header = header(layout, n_slots, keep);
         if length > 0 {
             let Some(found) = cold.read_words::<HEADER>(0)? else {
-                return wrong("exists and is no replay buffer's; choose another path");
+                return wrong(
+                    "exists and is no replay buffer's, or is damaged; choose another path",
+                );
             };
             let known = [VERSION, LATE_COMMITS, UNFINISHED].contains(&found[1]);
             if !known || found[2] != header[2] {
