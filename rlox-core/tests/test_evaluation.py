@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
+from gymnasium.wrappers import NormalizeObservation
 from rlox.callbacks import EvalCallback
 from rlox.errors import EnvError
 from rlox.evaluation import EvaluationResult, evaluate
@@ -116,6 +117,24 @@ def test_env_that_is_trained_on_is_refused(scripted: ModuleType) -> None:
         "pass another env"
     )
     predictor.env_source.close()
+
+
+def test_env_that_has_learnt_moments_is_not_made_anew() -> None:
+    """A new one would show the policy other numbers than it has learnt from."""
+    predictor: Any = Constant()
+    predictor.env_source = env = NormalizeObservation(gymnasium.make("CartPole-v1"))
+    with pytest.raises(EnvError) as caught:
+        evaluate(predictor, env)
+    assert str(caught.value) == (
+        "cannot evaluate on the NormalizeObservation that is trained on, which would reset it; "
+        "pass another env, or leave NormalizeObservation to the option normalize_observations=True "
+        "where the algorithm has it, whose moments evaluations and checkpoints share"
+    )
+    other = NormalizeObservation(gymnasium.make("CartPole-v1"))
+    assert evaluate(predictor, other, n_episodes=2).mean_return > 0
+    assert other.obs_rms.count > 2
+    env.close()
+    other.close()
 
 
 class Negated(gymnasium.RewardWrapper):  # type: ignore[type-arg]

@@ -24,6 +24,10 @@ MAX_STEPS = 1_000_000
 many."""
 
 
+NORMALIZING = "gymnasium.wrappers.stateful_observation:NormalizeObservation"
+"""A wrapper whose running moments a new env would not have."""
+
+
 class Predictor(Protocol):
     """Anything that maps a batch of observations to a batch of actions.
 
@@ -142,14 +146,30 @@ def require_other_env(predictor: Any, env: Any) -> None:
     if getattr(env, "unwrapped", env) is getattr(source, "unwrapped", source):
         raise EnvError(
             f"cannot evaluate on the {type(env).__name__} that is trained on, which would reset "
-            "it; pass another env"
+            "it; pass another env" + _remedy(env)
         )
 
 
+def _remedy(env: Any) -> str:
+    wrappers = env.spec.additional_wrappers if getattr(env, "spec", None) else ()
+    if all(wrapper.entry_point != NORMALIZING for wrapper in wrappers):
+        return ""
+    return (
+        ", or leave NormalizeObservation to the option normalize_observations=True where the "
+        "algorithm has it, whose moments evaluations and checkpoints share"
+    )
+
+
 def _can_be_made_anew(env: Any) -> bool:
-    """Whether the spec of ``env`` makes it again: not where a wrapper keeps its arguments back."""
+    """Whether the spec of ``env`` makes one that shows a policy the same.
+
+    Not where a wrapper keeps its arguments back, or has learnt what it does.
+    """
     spec = env.spec if isinstance(env, gymnasium.Env) else None
-    return spec is not None and all(w.kwargs is not None for w in spec.additional_wrappers)
+    return spec is not None and all(
+        wrapper.kwargs is not None and wrapper.entry_point != NORMALIZING
+        for wrapper in spec.additional_wrappers
+    )
 
 
 def _evaluation_env(env: Any, n_envs: int) -> tuple[VecEnv, bool]:
