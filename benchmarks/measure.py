@@ -83,9 +83,9 @@ def run_process(code: str) -> tuple[float, float, str]:
 
 
 def write(name: str, result: Mapping[str, Any]) -> Path:
-    """Write a result to ``benchmarks/results/<maker and make of the processor>/<name>.json``."""
+    """Write a result to ``benchmarks/results/<processor's make, family and model>/<name>.json``."""
     cpu = str(machine([])["cpu"])
-    make = re.sub(r"\(R\)|\(TM\)|CPU|Processor.*|@.*|,.*", "", cpu)
+    make = re.sub(r"\(R\)|\(TM\)|CPU|Processor|@[^,]*|family|model|,", "", cpu)
     folder = RESULTS / "-".join(make.lower().split())
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"

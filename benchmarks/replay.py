@@ -242,6 +242,18 @@ def prioritized(peers: list[str], rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
+def in_a_row(call: Callable[[], Any]) -> dict[str, float]:
+    """Return median and p99 of calls in µs that nothing else comes between.
+
+    In turns with others, a sampler finds caches that those have filled.
+    """
+    seconds = interleave_calls({"": call}, 1, 2_500)[""][0, 500:]
+    return {
+        "median": float(np.median(seconds)) * 1e6,
+        "p99": float(np.percentile(seconds, 99)) * 1e6,
+    }
+
+
 def main() -> None:
     """Measure and write ``benchmarks/results/<processor>/replay.json``."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -260,10 +272,12 @@ def main() -> None:
             for name, seconds in interleave_calls(turns, rounds, calls).items():
                 calls_us = (seconds.ravel() * 1e6).tolist()
                 us = {**summary(calls_us), "p99": float(np.percentile(calls_us, 99))}
-                if calls > 1:  # the first call of a turn finds caches that the others have filled
-                    us["warm_p99"] = float(np.percentile(seconds[:, 1:] * 1e6, 99))
-                rows.append({"rows": layout, "batch_size": size, "contender": name, "us": us})
+                row = {"rows": layout, "batch_size": size, "contender": name, "us": us}
                 told = f"{us['median']:10.1f} us, p99 {us['p99']:10.1f} us"
+                if layout != "Atari":
+                    row["alone_us"] = alone = in_a_row(turns[name])
+                    told += f", alone {alone['median']:10.1f}, p99 {alone['p99']:10.1f}"
+                rows.append(row)
                 print(f"{layout:9s} {size:5d}  {name:22s} {told}")
     result = {"rounds": rounds, "machine": where, "sample": rows}
     print(write("replay", result | {"prioritized": prioritized(peers, rounds)}))
