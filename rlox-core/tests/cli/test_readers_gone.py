@@ -7,13 +7,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 TRAIN = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2", "--run-dir", "r")
+
+
+@pytest.fixture(autouse=True)
+def hang_up() -> Iterator[None]:
+    """Let processes started within end at SIGHUP, also where the tests run under ``nohup``."""
+    if not hasattr(signal, "SIGHUP"):
+        yield
+        return
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def status(folder: str) -> str:
