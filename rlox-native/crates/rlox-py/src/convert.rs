@@ -77,26 +77,6 @@ pub(crate) fn real_array<'py, T: Element, D: Dimension>(
     borrow(array.cast::<PyArray<T, D>>()?, name)
 }
 
-/// `object` as a contiguous array of bytes, zero for false; any real number but zero is true.
-///
-/// A NumPy bool may hold any byte (`uint8_array.view(bool)`), a Rust one may not: hence bytes.
-pub(crate) fn mask_array<'py, D: Dimension>(
-    object: &Bound<'py, PyAny>,
-    name: &str,
-) -> PyResult<PyReadonlyArray<'py, u8, D>> {
-    let py = object.py();
-    let bytes =
-        |array: &Bound<'py, PyAny>| array.call_method1(intern!(py, "view"), (u8::get_dtype(py),));
-    if let Ok(array) = object.cast::<PyArray<bool, D>>()
-        && is_plain(array.as_untyped())
-    {
-        return real_array(&bytes(array.as_any())?, name);
-    }
-    let array = as_real_array(object, name)?;
-    let array = numpy_call(py, "ascontiguousarray", (array, bool::get_dtype(py)))?;
-    real_array(&bytes(&array)?, name)
-}
-
 /// Checks that the argument `name` has the shape that `like` sets.
 pub(crate) fn check_shape(
     name: &'static str,
@@ -277,24 +257,4 @@ pub(crate) fn output_array<'py, T: Element, D: Dimension>(
             "{name} must not share memory with another argument or with a call in progress"
         )),
     })
-}
-
-/// An array of flags that a kernel writes into, as [`output_array`] has others.
-///
-/// A NumPy bool may hold any byte but 0 for true, a Rust one only 1: every byte becomes what it
-/// stands for, so that the flags are as they were if the kernel writes nothing.
-pub(crate) fn output_flags<'py, D: Dimension>(
-    object: &Bound<'py, PyAny>,
-    name: &'static str,
-    expected: &[usize],
-) -> PyResult<PyReadwriteArray<'py, bool, D>> {
-    let py = object.py();
-    // What is none of this is refused below.
-    if object.cast::<PyArray<bool, D>>().is_ok_and(|array| is_plain(array.as_untyped())) {
-        let bytes = object.call_method1(intern!(py, "view"), (u8::get_dtype(py),))?;
-        if let Ok(mut bytes) = bytes.cast::<PyArray<u8, D>>()?.try_readwrite() {
-            bytes.as_slice_mut()?.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
-        }
-    }
-    output_array(object, name, expected)
 }

@@ -10,8 +10,9 @@ use pyo3::types::PyDict;
 use rlox_kernels::env::{self, EnvSpec, StepBuffers, VectorEnv, make_vec};
 
 use crate::actions::ActionArray;
-use crate::convert::{output_array, output_flags, parse_seeds, parse_size};
+use crate::convert::{output_array, parse_seeds, parse_size};
 use crate::errors::raise;
+use crate::flags::output_flags;
 use crate::locks::lock;
 use crate::{env_state, spaces};
 

@@ -9,7 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_kernels::env::{EnvSpec, VecEnvState};
 
-use crate::convert::{check_shape, mask_array, real_array, type_name};
+use crate::convert::{check_shape, real_array, type_name};
+use crate::flags::mask_array;
 
 /// The arrays of a state.
 pub(crate) fn export<'py>(
@@ -57,7 +58,7 @@ pub(crate) fn parse(
         physics: saved::<f64, Ix2>(state, "physics", &table(spec.state_dim()))?,
         elapsed: saved::<u32, Ix1>(state, "elapsed", &row)?,
         rng: words.as_chunks().0.to_vec(),
-        started: mask_array::<Ix1>(&started, "started")?.as_slice()?.iter().any(|&byte| byte != 0),
+        started: mask_array::<Ix1>(&started, "started")?.as_slice().iter().any(|&byte| byte != 0),
     })
 }
 

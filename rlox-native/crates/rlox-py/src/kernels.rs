@@ -7,8 +7,9 @@ use rlox_kernels::gae::{
     Discount, EnvMajor, Estimates, Float, TimeMajor, gae_env_major, gae_time_major,
 };
 
-use crate::convert::{check_shape, mask_array, parse_size, real, real_array};
+use crate::convert::{check_shape, parse_size, real, real_array};
 use crate::errors::raise;
+use crate::flags::mask_array;
 use crate::output::{Pair, filled_pair};
 use crate::rollout::is_single;
 
@@ -38,7 +39,7 @@ pub(crate) fn compute_gae<'py>(
     let input = EnvMajor {
         rewards: rewards.as_slice()?,
         values: values.as_slice()?,
-        dones: dones.as_slice()?,
+        dones: dones.as_slice(),
         last_values: &[last_value],
     };
     filled_pair(py, Ix1(n_steps), out, |advantages, returns| {
@@ -98,7 +99,7 @@ fn env_major<'py, F: Float + Element + Sync>(
     let input = EnvMajor {
         rewards: rewards.as_slice()?,
         values: values.as_slice()?,
-        dones: dones.as_slice()?,
+        dones: dones.as_slice(),
         last_values: last_values.as_slice()?,
     };
     filled_pair(py, Ix1(rewards.len()), out, |advantages, returns| {
@@ -160,8 +161,8 @@ fn time_major<'py, F: Float + Element + Sync>(
     let input = TimeMajor {
         rewards: rewards.as_slice()?,
         values: values.as_slice()?,
-        terminated: terminated.as_slice()?,
-        truncated: truncated.as_slice()?,
+        terminated: terminated.as_slice(),
+        truncated: truncated.as_slice(),
         final_values: final_values.as_slice()?,
         last_values: last_values.as_slice()?,
     };

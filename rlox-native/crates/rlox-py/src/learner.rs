@@ -10,10 +10,9 @@ use rlox_kernels::learner::{
     Progress, Real, StepRule,
 };
 
-use crate::convert::{
-    as_real_array, check_shape, mask_array, output_array, parse_step, real, real_array,
-};
+use crate::convert::{as_real_array, check_shape, output_array, parse_step, real, real_array};
 use crate::errors::raise;
+use crate::flags::{MaskArray, mask_array};
 use crate::locks::lock;
 use crate::replay::{Expected, read, read_rows};
 use crate::{env::VecEnv, learner_rollout};
@@ -267,7 +266,7 @@ impl ActorCriticLearner {
             check_shape("action_masks", masks.shape(), "log_probs", &expected)?;
         }
         let batch = Batch {
-            masks: masks.as_ref().map(|masks| masks.as_slice()).transpose()?,
+            masks: masks.as_ref().map(MaskArray::as_slice),
             obs: obs.as_slice()?,
             actions,
             log_probs: log_probs.as_slice()?,

@@ -7,9 +7,10 @@ use pyo3::prelude::*;
 use rlox_kernels::learner::{ActionBuffer, ActionRequest, Head, Learner, Rollout};
 use rlox_kernels::rng::Pcg64;
 
-use crate::convert::{check_shape, mask_array, output_array, output_flags, real_array};
+use crate::convert::{check_shape, output_array, real_array};
 use crate::env::VecEnv;
 use crate::errors::raise;
+use crate::flags::{MaskArray, mask_array, output_flags};
 use crate::locks::lock;
 
 /// The arrays of a rollout, in the order of the method's arguments.
@@ -107,7 +108,7 @@ pub(crate) fn act<'py>(
         let mut log_probs = log_probs.try_readwrite()?;
         let mut request = ActionRequest {
             obs: obs.as_slice()?,
-            masks: masks.as_ref().map(|masks| masks.as_slice()).transpose()?,
+            masks: masks.as_ref().map(MaskArray::as_slice),
             actions,
             log_probs: log_probs.as_slice_mut()?,
         };

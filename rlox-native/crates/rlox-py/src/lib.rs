@@ -14,6 +14,7 @@ mod convert;
 mod env;
 mod env_state;
 mod errors;
+mod flags;
 mod kernels;
 mod language;
 mod learner;

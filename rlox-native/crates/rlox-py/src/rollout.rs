@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 use rlox_kernels::number::Float;
 use rlox_kernels::rollout::TimeMajor;
 
-use crate::convert::{check_shape, mask_array, real_array};
+use crate::convert::{check_shape, real_array};
+use crate::flags::{MaskArray, mask_array};
 
 /// A rollout as the caller passed it.
 pub(crate) struct Arguments<'a, 'py> {
@@ -23,10 +24,10 @@ pub(crate) struct Arguments<'a, 'py> {
 pub(crate) struct Rollout<'py, F: Element> {
     rewards: PyReadonlyArrayDyn<'py, F>,
     values: PyReadonlyArrayDyn<'py, F>,
-    terminated: PyReadonlyArrayDyn<'py, u8>,
+    terminated: MaskArray<'py, IxDyn>,
     last_values: PyReadonlyArrayDyn<'py, F>,
     /// Which steps were cut, and what their final observations are worth.
-    cuts: Option<(PyReadonlyArrayDyn<'py, u8>, PyReadonlyArrayDyn<'py, F>)>,
+    cuts: Option<(MaskArray<'py, IxDyn>, PyReadonlyArrayDyn<'py, F>)>,
     /// What stands for `cuts` where there are none.
     none: (Vec<u8>, Vec<F>),
 }
@@ -73,13 +74,13 @@ impl<'py, F: Float + Element> Rollout<'py, F> {
 
     pub(crate) fn time_major(&self) -> PyResult<TimeMajor<'_, F, u8>> {
         let (truncated, final_values) = match &self.cuts {
-            Some((truncated, final_values)) => (truncated.as_slice()?, final_values.as_slice()?),
+            Some((truncated, final_values)) => (truncated.as_slice(), final_values.as_slice()?),
             None => (&self.none.0[..], &self.none.1[..]),
         };
         Ok(TimeMajor {
             rewards: self.rewards.as_slice()?,
             values: self.values.as_slice()?,
-            terminated: self.terminated.as_slice()?,
+            terminated: self.terminated.as_slice(),
             truncated,
             final_values,
             last_values: self.last_values.as_slice()?,

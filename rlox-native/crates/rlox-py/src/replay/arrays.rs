@@ -10,9 +10,8 @@ use pyo3::types::PyFloat;
 use rlox_kernels::replay::{DType, Values, ValuesMut};
 
 use super::numbers::Number;
-use crate::convert::{
-    as_real_array, check_shape, numpy_call, output_array, output_flags, real_array,
-};
+use crate::convert::{as_real_array, check_shape, numpy_call, output_array, real_array};
+use crate::flags::output_flags;
 
 /// The shape that an array must have, and the argument that sets it.
 pub(crate) struct Expected<'a> {

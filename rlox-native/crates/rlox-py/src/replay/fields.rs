@@ -11,8 +11,9 @@ use rlox_kernels::replay::{DType, Field, Layout, NStep, Transitions};
 use super::arrays::{Cells, Expected, ValueArray, read};
 use super::numbers::Number;
 use super::options::Options;
-use crate::convert::{as_real_array, check_shape, mask_array, parse_real, parse_size};
+use crate::convert::{as_real_array, check_shape, parse_real, parse_size};
 use crate::errors::raise;
+use crate::flags::mask_array;
 
 pub(super) const OBS_DTYPES: &[DType] =
     &[DType::U8, DType::I32, DType::I64, DType::F32, DType::F64];
@@ -246,7 +247,7 @@ pub(super) fn flags(
 ) -> PyResult<Vec<bool>> {
     let bytes = mask_array::<Ix1>(object, name)?;
     check_shape(name, bytes.shape(), "rewards", &[n])?;
-    Ok(bytes.as_slice()?.iter().map(|&byte| byte != 0).collect())
+    Ok(bytes.as_slice().iter().map(|&byte| byte != 0).collect())
 }
 
 /// The error of a push of one transition, with the names of its arguments.
