@@ -21,7 +21,7 @@ from rlox.testing.declarations import (
     check_spec,
     check_unknown_option,
 )
-from rlox.testing.probes import check, require
+from rlox.testing.probes import check, require, run_checks
 from rlox.testing.restoring import check_checkpoint, check_resume
 from rlox.testing.training import check_callbacks, check_seeding, check_training
 
@@ -102,9 +102,4 @@ def check_algorithm(name: str, env: Any = CARTPOLE, **arguments: Any) -> dict[st
     Raises:
         AssertionError: a check failed; the text begins with its name.
     """
-    skipped = {}
-    for run in ALGORITHM_CHECKS:
-        reason = run(name, env, **arguments)
-        if reason is not None:
-            skipped[run.__name__] = reason
-    return skipped
+    return run_checks(ALGORITHM_CHECKS, name, env, **arguments)

@@ -20,7 +20,7 @@ from rlox.errors import ConfigError
 from rlox.protocols import PrioritizedBuffer, StatefulBuffer
 from rlox.replay_draws import require_transitions, sampler
 from rlox.seeding import SeedStreams
-from rlox.testing.probes import check, first_difference, require
+from rlox.testing.probes import check, first_difference, require, run_checks
 
 __all__ = [
     "BUFFER_CHECKS",
@@ -258,9 +258,4 @@ def check_buffer(buffer: str | Factory) -> dict[str, str]:
     Raises:
         AssertionError: a check failed; the text begins with its name.
     """
-    skipped = {}
-    for run in BUFFER_CHECKS:
-        reason = run(buffer)
-        if reason is not None:
-            skipped[run.__name__] = reason
-    return skipped
+    return run_checks(BUFFER_CHECKS, buffer)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from rlox.checked_steps import STEP_KEYS
 from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
 from rlox.registry import get_registry
-from rlox.testing.probes import check, first_difference, require
+from rlox.testing.probes import check, first_difference, require, run_checks
 
 __all__ = [
     "ENV_BACKEND_CHECKS",
@@ -191,9 +191,4 @@ def check_env_backend(
     Raises:
         AssertionError: a check failed; the text begins with its name.
     """
-    skipped = {}
-    for run in ENV_BACKEND_CHECKS:
-        reason = run(name, env_id, n_envs=n_envs, n_steps=n_steps, seed=seed)
-        if reason is not None:
-            skipped[run.__name__] = reason
-    return skipped
+    return run_checks(ENV_BACKEND_CHECKS, name, env_id, n_envs=n_envs, n_steps=n_steps, seed=seed)

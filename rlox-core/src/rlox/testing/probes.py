@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -27,6 +27,7 @@ __all__ = [
     "first_difference",
     "probe",
     "require",
+    "run_checks",
 ]
 
 P = ParamSpec("P")
@@ -53,6 +54,14 @@ def require(condition: object, message: str) -> None:
     """Raise AssertionError unless ``condition`` holds; unlike assert, also under ``python -O``."""
     if not condition:
         raise AssertionError(message)
+
+
+def run_checks(
+    checks: Iterable[Callable[..., str | None]], /, *args: Any, **kwargs: Any
+) -> dict[str, str]:
+    """Run checks with the same arguments; return the names of those that did not apply, and why."""
+    reasons = {run.__name__: run(*args, **kwargs) for run in checks}
+    return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
 def first_difference(left: Any, right: Any, path: str = "") -> str | None:
