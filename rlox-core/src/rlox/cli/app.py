@@ -10,10 +10,11 @@ from typer.core import TyperGroup
 
 import rlox
 from rlox.errors import PluginWarning
+from rlox.registration import Registration
 from rlox.registry import get_registry
-from rlox.specs import CommandSpec, resolve
+from rlox.specs import resolve
 
-__all__ = ["COMMANDS", "build_app", "hidden_commands"]
+__all__ = ["COMMANDS", "build_app", "hidden_commands", "plugin_commands"]
 
 COMMANDS = {
     "train": ("rlox.cli.training:train_app", "Train an algorithm on an env."),
@@ -44,7 +45,7 @@ class CommandGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the commands' names."""
-        return [*COMMANDS, *(spec.name for spec in plugin_commands())]
+        return [*COMMANDS, *(each.spec.name for each in plugin_commands())]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command ``cmd_name``, or none."""
@@ -65,16 +66,16 @@ class CommandGroup(TyperGroup):
         """Write what the commands do, without importing them."""
         with formatter.section("Commands"):
             rows = [(name, summary) for name, (_, summary) in COMMANDS.items()]
-            rows += [(spec.name, spec.summary) for spec in plugin_commands()]
+            rows += [(each.spec.name, each.spec.summary) for each in plugin_commands()]
             formatter.write_dl(rows)
         for sentence in hidden_commands():
             warnings.warn(sentence, PluginWarning, stacklevel=1)
 
 
-def plugin_commands() -> list[CommandSpec]:
+def plugin_commands() -> list[Registration]:
     """Return the commands of plugins, without those in conflict and those that core's hide."""
     found = get_registry().usable("rlox_commands")
-    return [each.spec for each in found if each.spec.name not in COMMANDS]
+    return [each for each in found if each.spec.name not in COMMANDS]
 
 
 def hidden_commands() -> list[str]:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from rlox import registry
-from rlox.cli.app import COMMANDS, hidden_commands
+from rlox.cli.app import hidden_commands, plugin_commands
 from rlox.cli.output import print_table, print_warning
+from rlox.registry import get_registry
 
 __all__ = ["list_command"]
 
@@ -29,7 +29,7 @@ def list_command(
 ) -> None:
     """Show what is installed: algorithms, env backends, replay buffers, loggers and so on."""
     catalogue = {title: _entries(hook) for title, hook in KINDS.items()}
-    conflicts = [*registry.get_registry().conflicts(), *hidden_commands()]
+    conflicts = [*get_registry().conflicts(), *hidden_commands()]
     if as_json:
         named = {title.replace(" ", "_"): entries for title, entries in catalogue.items()}
         typer.echo(json.dumps({**named, "conflicts": conflicts}, indent=2))
@@ -45,12 +45,12 @@ def list_command(
 
 
 def _entries(hook: str) -> list[dict[str, str]]:
+    commands = hook == "rlox_commands"
     return [
         {
             "name": registration.spec.name,
             "distribution": registration.distribution,
             "summary": registration.spec.summary,
         }
-        for registration in registry.get_registry().usable(hook)
-        if hook != "rlox_commands" or registration.spec.name not in COMMANDS
+        for registration in (plugin_commands() if commands else get_registry().usable(hook))
     ]
