@@ -25,7 +25,10 @@ many."""
 
 
 NORMALIZING = "gymnasium.wrappers.stateful_observation:NormalizeObservation"
-"""A wrapper whose running moments a new env would not have."""
+NORMALIZING_REMEDY = (
+    ", or leave NormalizeObservation to the option normalize_observations=True where the "
+    "algorithm has it, whose moments evaluations and checkpoints share"
+)
 
 
 class Predictor(Protocol):
@@ -146,18 +149,14 @@ def require_other_env(predictor: Any, env: Any) -> None:
     if getattr(env, "unwrapped", env) is getattr(source, "unwrapped", source):
         raise EnvError(
             f"cannot evaluate on the {type(env).__name__} that is trained on, which would reset "
-            "it; pass another env" + _remedy(env)
+            "it; pass another env" + (NORMALIZING_REMEDY if _normalizes(env) else "")
         )
 
 
-def _remedy(env: Any) -> str:
-    wrappers = env.spec.additional_wrappers if getattr(env, "spec", None) else ()
-    if all(wrapper.entry_point != NORMALIZING for wrapper in wrappers):
-        return ""
-    return (
-        ", or leave NormalizeObservation to the option normalize_observations=True where the "
-        "algorithm has it, whose moments evaluations and checkpoints share"
-    )
+def _normalizes(env: Any) -> bool:
+    """Whether a wrapper of ``env`` has learnt moments, which one made anew would not have."""
+    spec = getattr(env, "spec", None)
+    return spec is not None and any(w.entry_point == NORMALIZING for w in spec.additional_wrappers)
 
 
 def _can_be_made_anew(env: Any) -> bool:
@@ -166,10 +165,8 @@ def _can_be_made_anew(env: Any) -> bool:
     Not where a wrapper keeps its arguments back, or has learnt what it does.
     """
     spec = env.spec if isinstance(env, gymnasium.Env) else None
-    return spec is not None and all(
-        wrapper.kwargs is not None and wrapper.entry_point != NORMALIZING
-        for wrapper in spec.additional_wrappers
-    )
+    recorded = spec is not None and all(w.kwargs is not None for w in spec.additional_wrappers)
+    return recorded and not _normalizes(env)
 
 
 def _evaluation_env(env: Any, n_envs: int) -> tuple[VecEnv, bool]:
