@@ -13,29 +13,22 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+import ppo_end_to_end
 from measure import machine, ratio_summary, run_process, summary, write
-
-COMMON: dict[str, Any] = {"batch_size": 256, "vf_coef": 0.5, "max_grad_norm": 0.5}
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "zoo": {
-        **COMMON,
         "n_steps": 32,
         "n_epochs": 20,
+        "batch_size": 256,
         "learning_rate": 1e-3,
         "gamma": 0.98,
         "gae_lambda": 0.8,
         "ent_coef": 0.0,
+        "vf_coef": 0.5,
+        "max_grad_norm": 0.5,
     },
-    "throughput": {
-        **COMMON,
-        "n_steps": 128,
-        "n_epochs": 4,
-        "learning_rate": 2.5e-4,
-        "gamma": 0.99,
-        "gae_lambda": 0.95,
-        "ent_coef": 0.01,
-    },
+    "throughput": ppo_end_to_end.SETTINGS,
 }
 """Hyperparameters of both: RL Baselines3 Zoo's with constant rates, which learn from few env steps,
 and those of ``ppo_end_to_end.py``."""
