@@ -12,9 +12,10 @@ def columns(n: int = 120, obs_dim: int = 3, act_dim: int = 2, seed: int = 0) -> 
     """Return episodes of 10 steps, every other one terminated, with actions in [-2, 2]."""
     rng = np.random.default_rng(seed)
     last = np.arange(n) % 10 == 9
+    obs, final_obs = rng.normal(3.0, 2.0, (2, n, obs_dim)).astype(np.float32)
     return {
-        "obs": rng.normal(3.0, 2.0, (n, obs_dim)).astype(np.float32),
-        "next_obs": rng.normal(3.0, 2.0, (n, obs_dim)).astype(np.float32),
+        "obs": obs,
+        "next_obs": np.where(last[:, None], final_obs, np.roll(obs, -1, axis=0)),
         "actions": rng.uniform(-2, 2, (n, act_dim)).astype(np.float32),
         "rewards": rng.normal(size=n).astype(np.float32),
         "terminated": last & (np.arange(n) // 10 % 2 == 0),

@@ -46,6 +46,10 @@ class OfflineDataset(Protocol):
     the observations it gives have been normalised, and an algorithm acts on an env's observations
     accordingly. ``act_low`` and ``act_high`` (act_dim,) are the bounds of continuous actions,
     ``n_actions`` is the number of discrete ones.
+
+    Where it has the method ``with_returns(gamma, reward_scale, reward_shift)``, that returns a
+    dataset whose samples also hold ``returns_to_go`` (B,): the discounted returns that the episodes
+    reached from each transition on, of rewards times ``reward_scale`` plus ``reward_shift``.
     """
 
     def sample(self, batch_size: int, seed: int) -> Mapping[str, npt.NDArray[Any]]:

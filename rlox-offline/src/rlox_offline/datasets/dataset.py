@@ -13,6 +13,12 @@ from rlox.errors import DatasetError
 
 from rlox_offline.datasets.actions import ActionRange
 from rlox_offline.datasets.columns import Columns, complete
+from rlox_offline.datasets.returns import (
+    DatasetWithReturns,
+    discounted_returns,
+    first_gap,
+    require_succession,
+)
 
 __all__ = ["Dataset", "metadata_of", "normalizes", "require_metadata"]
 
@@ -107,6 +113,24 @@ class Dataset:
     ) -> dict[str, Array]:
         """Draw pieces of episodes; see :meth:`rlox.OfflineDatasetBuffer.sample_trajectories`."""
         return self._buffer.sample_trajectories(batch_size, seq_len, seed)
+
+    def with_returns(
+        self, gamma: float, reward_scale: float = 1.0, reward_shift: float = 0.0
+    ) -> DatasetWithReturns:
+        """Return a view whose samples also hold discounted returns; computed anew at each call.
+
+        Args:
+            gamma: discount γ.
+            reward_scale: what rewards are multiplied by.
+            reward_shift: what is then added to them.
+
+        Raises:
+            DatasetError: the transitions of an episode do not follow each other, or an episode is
+                cut and γ is 1.
+        """
+        require_succession(first_gap(self.columns))
+        returns = discounted_returns(self.columns, gamma, reward_scale, reward_shift)
+        return DatasetWithReturns(self, returns)
 
     @property
     def first(self) -> Columns:

@@ -19,6 +19,14 @@ from rlox_offline.datasets.columns import Columns
 from rlox_offline.datasets.dataset import metadata_of, normalizes
 from rlox_offline.datasets.episodes import EpisodeStatistics, whole_episodes
 from rlox_offline.datasets.files import Pieces
+from rlox_offline.datasets.returns import (
+    DatasetWithReturns,
+    append_outcomes,
+    discounted_returns,
+    first_gap,
+    outcomes,
+    require_succession,
+)
 
 __all__ = ["PIECE_ROWS", "StreamedDataset"]
 
@@ -88,6 +96,7 @@ class StreamedDataset:
         self._delete = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._memory = memory
         self._episodes = EpisodeStatistics()
+        self._gap: int | None = None
         self._moments: rlox.RunningMeanStd | None = None
         self._buffer: Any = None
         self.obs_mean: Array | None = None
@@ -106,6 +115,10 @@ class StreamedDataset:
         if self._buffer is None:
             self._begin(piece)
         self._actions.add(piece["actions"])
+        # pieces end with an episode, but for one without any end, which has gaps within too
+        if self._gap is None and (gap := first_gap(piece)) is not None:
+            self._gap = len(self._buffer) + gap
+        append_outcomes(self._folder / "outcomes", piece)
         self._buffer.push_batch(
             piece["obs"],
             piece["actions"],
@@ -158,6 +171,20 @@ class StreamedDataset:
                 normalized = (rows[name] - self.obs_mean) / self.obs_std
                 rows[name] = normalized.astype(np.float32)
         return rows
+
+    def with_returns(
+        self, gamma: float, reward_scale: float = 1.0, reward_shift: float = 0.0
+    ) -> DatasetWithReturns:
+        """Return a view whose samples also hold discounted returns, which lie in a file.
+
+        See :meth:`rlox_offline.datasets.Dataset.with_returns`.
+        """
+        require_succession(self._gap)
+        rows = outcomes(self._folder / "outcomes")
+        with tempfile.TemporaryFile(dir=self._folder) as file:  # goes with the array
+            returns = np.asarray(np.memmap(file, np.float32, "w+", shape=rows.shape))
+        discounted_returns(rows, gamma, reward_scale, reward_shift, out=returns)
+        return DatasetWithReturns(self, returns)
 
     @property
     def n_actions(self) -> int | None:
