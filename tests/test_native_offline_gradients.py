@@ -99,9 +99,10 @@ def test_the_gradient_of_a_cloning_policy_equals_autograd(
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("calibrated", [False, True])
 @dtypes
 def test_gradients_of_conservative_critics_equal_autograd(
-    dtype: torch.dtype, tolerance: float
+    dtype: torch.dtype, tolerance: float, calibrated: bool
 ) -> None:
     """Of the squared errors and penalties, at actions that a policy makes of the same noise."""
     generator, n = torch.Generator().manual_seed(1), 10
@@ -111,6 +112,8 @@ def test_gradients_of_conservative_critics_equal_autograd(
     obs, next_obs = normal(generator, dtype, 101, 5), normal(generator, dtype, 101, 5)
     actions, random = (normal(generator, dtype, *k, 101, 3).tanh() for k in ((), (n,)))
     rewards, discounts = normal(generator, dtype, 101), normal(generator, dtype, 101).abs()
+    # values are near 0, so that some are below their bounds
+    bounds = 0.1 * normal(generator, dtype, 101) if calibrated else None
 
     policy.generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
@@ -124,7 +127,9 @@ def test_gradients_of_conservative_critics_equal_autograd(
     q_values = exact(obs.double(), actions.double())
     of_samples = exact(obs.double().repeat(3 * n, 1), everywhere.double().view(-1, 3))
     of_samples = of_samples.view(2, 3 * n, 101)
-    penalty = cql_penalty(of_samples[:, :n], of_samples[:, n:], log_probs.double(), q_values, 3)
+    values = of_samples[:, :n], of_samples[:, n:]
+    lower = None if bounds is None else bounds.double()
+    penalty = cql_penalty(*values, log_probs.double(), q_values, 3, lower)
     loss = critic_loss(q_values, targets.double())
     (loss + 2.5 * penalty.sum()).backward()
 
@@ -150,9 +155,10 @@ def test_gradients_of_conservative_critics_equal_autograd(
     thrice = [np.concatenate([array] * 3) for array in (random.numpy(), here, there)]
     with pytest.raises(ValueError, match=r"random actions must lie in \[1, 21\], got 30"):
         learner.penalize(learnt["parameters"], of_policy, batch, *thrice)
-    penalties = learner.penalize(
-        learnt["parameters"], of_policy, batch, random.numpy(), here, there
-    )
+    arguments = (learnt["parameters"], of_policy, batch, random.numpy(), here, there)
+    with pytest.raises(ValueError, match="lower_bounds"):
+        learner.penalize(*arguments, np.zeros(100))
+    penalties = learner.penalize(*arguments, None if bounds is None else bounds.numpy())
     assert penalties == pytest.approx(penalty.tolist(), rel=tolerance)
     entropy = learner.entropy(of_policy, next_obs.numpy(), noise)
     policy.generator.manual_seed(2)

@@ -25,6 +25,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "cql, cloning at first": (CQL, {"bc_steps": 4, "auto_entropy": False}),
     # with a seed whose rows keep off the kinks
     "cql, targets of the mode": (CQL, {"mode_targets": True, "seed": 4}),
+    "cql, calibrated": (CQL, {"calibrated": True, "cql_alpha": 2.0}),
     "cql, many actions": (CQL, {"n_random_actions": 21, "cql_alpha": 0.5, "target_entropy": 1.0}),
     "iql": (IQL, {"learning_rate": 1e-3, "actor_decay_steps": 50}),
     "iql, weights at their bound": (
@@ -42,9 +43,10 @@ def dataset() -> Dataset:
     """Return transitions at random, some terminated, with actions in [-2, 2]."""
     rng, n = np.random.default_rng(0), 400
     last = np.arange(n) % 10 == 9
+    obs, final_obs = rng.normal(3.0, 2.0, (2, n, 5)).astype(np.float32)
     columns = {
-        "obs": rng.normal(3.0, 2.0, (n, 5)).astype(np.float32),
-        "next_obs": rng.normal(3.0, 2.0, (n, 5)).astype(np.float32),
+        "obs": obs,
+        "next_obs": np.where(last[:, None], final_obs, np.roll(obs, -1, axis=0)),
         "actions": rng.uniform(-2, 2, (n, 3)).astype(np.float32),
         "rewards": rng.normal(size=n).astype(np.float32),
         "terminated": last & (np.arange(n) // 10 % 2 == 0),

@@ -14,6 +14,7 @@ from rlox_offline import losses
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import d3rlpy
+    from d3rlpy.algos.qlearning.torch.cql_impl import CQLImpl
     from d3rlpy.torch_utility import TorchMiniBatch
 
 B, OBS, ACT, N = 64, 5, 2, 7
@@ -126,16 +127,19 @@ def test_td3_bc_losses_are_those_of_d3rlpy() -> None:
     torch.testing.assert_close(critic_error(theirs, rows, next_values), expected, **CLOSE)
 
 
+@pytest.mark.parametrize("kind", [d3rlpy.algos.CQLConfig, d3rlpy.algos.CalQLConfig])
 @pytest.mark.parametrize("seed", range(3))
-def test_cql_penalty_is_that_of_d3rlpy(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_cql_penalty_is_that_of_d3rlpy(
+    monkeypatch: pytest.MonkeyPatch, seed: int, kind: Any
+) -> None:
     """On the same sampled actions, whose values and densities are given."""
-    config = d3rlpy.algos.CQLConfig(conservative_weight=5.0, alpha_threshold=10.0)
+    config = kind(conservative_weight=5.0, alpha_threshold=10.0)
     theirs, rows = implementation(config), batch(seed)
     generator = torch.Generator().manual_seed(seed)
     here, there, random = (torch.randn((2, B, N), generator=generator) for _ in range(3))
     densities = [torch.randn((1, B, N), generator=generator) for _ in range(2)]
     policy_values = iter(zip((here, there), densities, strict=True))
-    monkeypatch.setattr(theirs, "_compute_policy_is_values", lambda **_: next(policy_values))
+    monkeypatch.setattr(CQLImpl, "_compute_policy_is_values", lambda *_, **__: next(policy_values))
     log_uniform = ACT * np.log(0.5)
     monkeypatch.setattr(theirs, "_compute_random_is_values", lambda *_, **__: (random, log_uniform))
     expected = theirs._compute_conservative_loss(
@@ -148,5 +152,6 @@ def test_cql_penalty_is_that_of_d3rlpy(monkeypatch: pytest.MonkeyPatch, seed: in
         torch.cat(densities, 2)[0].T,
         data_q[..., 0],
         ACT,
+        rows.returns_to_go[:, 0] if kind is d3rlpy.algos.CalQLConfig else None,
     )
     torch.testing.assert_close(5.0 * (ours - 10.0), expected, **CLOSE)

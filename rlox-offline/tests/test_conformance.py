@@ -27,6 +27,7 @@ CASES: list[Any] = [
     pytest.param("iql", {}, id="iql"),
     pytest.param("cql", {"bc_steps": 3}, id="cql"),
     pytest.param("cql", {"auto_alpha": True, "auto_entropy": False}, id="cql-lagrange"),
+    pytest.param("cql", {"calibrated": True}, id="cal-ql"),
     pytest.param("fqe", {"policy": Middle()}, id="fqe"),
 ]
 

@@ -8,7 +8,9 @@ import math
 import data
 import numpy as np
 import pytest
+import rlox
 import torch
+from rlox.errors import ConfigError
 from rlox_offline.cql import CQL
 
 
@@ -94,3 +96,47 @@ def test_policy_step_does_not_reach_the_critics() -> None:
     cql._learn_policy(rows.transitions(0.99), 1e-3)
     for name, tensor in cql.critics.state_dict().items():
         assert torch.equal(tensor, before[name])
+
+
+def weights(cql: CQL) -> torch.Tensor:
+    """Return the parameters of policy and critics."""
+    networks = (cql.policy, cql.critics)
+    return torch.cat([p.detach().flatten() for net in networks for p in net.parameters()])
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+def test_calibration_ends_where_returns_are_below_all_values(backend: str) -> None:
+    """Then the training is CQL's to the bit, and with the recorded returns it is another one."""
+    plain, calibrated, low = (algorithm(backend=backend, calibrated=c) for c in (False, True, True))
+    assert low.minibatches is not None
+    low.minibatches.returns_to_go[:] = -math.inf
+    for cql in (plain, calibrated, low):
+        cql.train(5)
+    assert torch.equal(weights(low), weights(plain))
+    assert not torch.equal(weights(calibrated), weights(plain))
+
+
+def test_calibrated_values_of_the_policy_stay_above_the_returns() -> None:
+    """Where a heavy penalty takes those of CQL below."""
+    dataset = data.continuous().with_returns(0.5)
+    excess = []
+    for calibrated in (False, True):
+        options = {"gamma": 0.5, "cql_alpha": 20.0, "calibrated": calibrated}
+        cql = CQL(data.continuous(), hidden=32, seed=0, **options)
+        cql.train(200)
+        rows = cql.scaling.batch(dataset.sample(256, 0), continuous=True)
+        values = cql.critics(rows.obs, cql.policy.deterministic(rows.obs)).amin(0)
+        excess.append((values - rows.returns_to_go).mean().item())
+    assert excess[0] < 0.0 < 0.5 < excess[1]
+
+
+def test_calibration_needs_a_dataset_with_returns() -> None:
+    """Of what does not tell which transition follows which, there are none; to act takes none."""
+    columns = data.columns()
+    columns["actions"] /= 2
+    names = ("obs", "next_obs", "actions", "rewards", "terminated", "truncated")
+    buffer = rlox.OfflineDatasetBuffer(*(columns[name] for name in names))
+    with pytest.raises(ConfigError, match=r"method with_returns, .* got OfflineDatasetBuffer$"):
+        CQL(buffer, hidden=16, calibrated=True)
+    acting = CQL(obs_dim=3, act_dim=2, hidden=16, calibrated=True)
+    assert acting.predict(columns["obs"][0]).shape == (2,)

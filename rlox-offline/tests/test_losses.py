@@ -91,6 +91,37 @@ def test_cql_penalty_equals_plain_loops() -> None:
         assert penalty[k].item() == pytest.approx(total / B, rel=1e-9)
 
 
+def test_calibrated_penalty_equals_plain_loops() -> None:
+    """Log Σ exp(max(Q, G) - log density) of the policy's actions, and as ever of random ones."""
+    random_q, policy_q = numbers(K, N, B, seed=1), numbers(K, 2 * N, B, seed=2).requires_grad_()
+    log_probs, data_q, bounds = numbers(2 * N, B, seed=3), numbers(K, B, seed=4), numbers(B, seed=5)
+    penalty = losses.cql_penalty(random_q, policy_q, log_probs, data_q, A, bounds)
+    values = policy_q.detach().numpy()
+    for k in range(K):
+        total = 0.0
+        for b in range(B):
+            terms = [math.exp(random_q[k, i, b]) / 0.5**A for i in range(N)]
+            raised = [max(values[k, i, b], bounds[b].item()) for i in range(2 * N)]
+            densities = log_probs[:, b].exp().tolist()
+            terms += [math.exp(q) / p for q, p in zip(raised, densities, strict=True)]
+            total += math.log(sum(terms)) - data_q[k, b].item()
+        assert penalty[k].item() == pytest.approx(total / B, rel=1e-9)
+    gradient = torch.autograd.grad(penalty.sum(), policy_q)[0]
+    assert torch.equal(gradient > 0, policy_q > bounds)
+
+
+@given(st.lists(st.floats(-100, 100), min_size=B, max_size=B), st.integers(0, 99))
+def test_calibrated_penalty_is_at_least_the_plain_one(bounds: list[float], seed: int) -> None:
+    """And equals it, to the bit, where the bounds are below all values."""
+    values = (numbers(K, N, B, seed=seed), numbers(K, N, B, seed=seed + 1))
+    given = (*values, numbers(N, B, seed=2), numbers(K, B, seed=3), A)
+    plain = losses.cql_penalty(*given)
+    lower = torch.tensor(bounds, dtype=torch.float64)
+    assert (losses.cql_penalty(*given, lower) >= plain).all()
+    for low in (-100.0, -math.inf):
+        assert torch.equal(losses.cql_penalty(*given, torch.full((B,), low)), plain)
+
+
 def test_cql_penalty_estimates_the_integral() -> None:
     """With Q(a) = c a in one dimension, log ∫ exp(c a) da = log(2 sinh(c) / c), plus log 2N."""
     c, n = 1.5, 200_000

@@ -14,15 +14,21 @@ from rlox_offline.datasets import Dataset
 SIZES: dict[str, Any] = {"hidden": 8, "batch_size": 16, "seed": 0}
 
 
-@pytest.mark.parametrize("name", ["td3_bc", "iql", "awac", "cql"])
-def test_scaled_rewards_train_as_a_dataset_of_such_rewards_does(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("td3_bc", {}), ("iql", {}), ("awac", {}), ("cql", {}), ("cql", {"calibrated": True})],
+)
+def test_scaled_rewards_train_as_a_dataset_of_such_rewards_does(
+    name: str, options: dict[str, Any]
+) -> None:
     """Scale first, then shift; the recorded rewards stay as they are."""
     recorded = data.continuous()
     columns = {**recorded.columns, "rewards": np.float32(0.25) * recorded.columns["rewards"] - 1}
     bounds = {"act_low": recorded.act_low, "act_high": recorded.act_high}
-    plain = rlox.make(name, dataset=Dataset(columns, **bounds), **SIZES)
-    scaled = rlox.make(name, dataset=recorded, reward_scale=0.25, reward_shift=-1, **SIZES)
-    untouched = rlox.make(name, dataset=recorded, **SIZES)
+    options = {**SIZES, **options}
+    plain = rlox.make(name, dataset=Dataset(columns, **bounds), **options)
+    scaled = rlox.make(name, dataset=recorded, reward_scale=0.25, reward_shift=-1, **options)
+    untouched = rlox.make(name, dataset=recorded, **options)
     for algorithm in (plain, scaled, untouched):
         algorithm.train(5)
 

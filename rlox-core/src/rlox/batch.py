@@ -146,6 +146,9 @@ class TransitionBatch:
     """(B,) what the value of ``next_obs`` counts: γᵏ, and 0 where the task ended."""
     weights: Tensor
     """(B,) of the transitions' losses; or (), 1, where all count alike."""
+    returns_to_go: Tensor | None = None
+    """(B,) discounted returns that the recorded episodes reached from ``obs`` on; none where the
+    algorithm asks for none."""
 
     @staticmethod
     def of(

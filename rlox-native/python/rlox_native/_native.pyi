@@ -2023,12 +2023,15 @@ class ContinuousLearner:
         random: ArrayLike,
         here: ArrayLike,
         there: ArrayLike,
+        lower_bounds: ArrayLike | None = None,
     ) -> list[float]:
         """Return each critic's penalty, and keep its gradient for the next :meth:`step_values`.
 
         A penalty is the mean of log Σ exp Q(s, a) - Q(s, a_data) over N actions each: uniform ones,
         the policy's at s and the policy's at s', whose values count by the inverse of their
-        densities (Kumar et al. 2020, equation 4 and appendix F).
+        densities (Kumar et al. 2020, equation 4 and appendix F). Values of the policy's actions
+        below their bound count as it does and have no gradient (Nakamoto et al. 2023, equation
+        5.1).
 
         Args:
             critics: their parameters, shape ``(Q,)``.
@@ -2037,6 +2040,7 @@ class ContinuousLearner:
             random: actions uniform in [-1, 1], shape ``(N, B, act_dim)``, N at most 21.
             here: standard normal noise of the policy's actions at s, likewise.
             there: that of its actions at s', likewise.
+            lower_bounds: shape ``(B,)``; ``None`` for no bounds.
 
         Raises:
             ValueError: an entry is missing, or a shape does not fit; nothing has changed.

@@ -91,8 +91,11 @@ class NativeConservativeLearner:
         like, arrays = batch.actions.expand(config.n_random_actions, -1, -1), batch_arrays(batch)
         here, there = (standard_normal(like, generator).numpy() for _ in range(2))
         random = uniform(like, self._task.streams["random actions"]).numpy()
+        bounds = None if batch.returns_to_go is None else batch.returns_to_go.numpy()
         penalty = np.asarray(
-            self._learner.penalize(self._critic.parameters, policy, arrays, random, here, there)
+            self._learner.penalize(
+                self._critic.parameters, policy, arrays, random, here, there, bounds
+            )
         )
         if config.auto_alpha:
             penalty -= config.cql_target_value

@@ -12,6 +12,7 @@ FUJIMOTO = "Fujimoto and Gu 2021"
 KOSTRIKOV = "Kostrikov et al. 2022"
 KUMAR = "Kumar et al. 2020"
 NAIR = "Nair et al. 2020"
+NAKAMOTO = "Nakamoto et al. 2023"
 
 HIDDEN = count(
     256, unit="units", help="width of the two hidden layers", source=f"{FUJIMOTO}, table 3"
@@ -115,7 +116,7 @@ class AWACConfig(OfflineConfig):
 
 
 class CQLConfig(OfflineConfig):
-    """Options of CQL(H)."""
+    """Options of CQL(H) and of Cal-QL."""
 
     cql_alpha: float = coefficient(
         5.0, help="weight α of the conservative penalty", source=f"{KUMAR}, appendix F"
@@ -123,6 +124,11 @@ class CQLConfig(OfflineConfig):
     n_random_actions: int = count(
         10, unit="actions", source=f"{KUMAR}, appendix F",
         help="actions drawn from each of the uniform distribution, π(s) and π(s') for the penalty",
+    )  # fmt: skip
+    calibrated: bool = flag(
+        False, help="whether the penalty spares values of the policy's actions that are below the "
+        "return that the dataset reached from there on: Cal-QL",
+        source=f"{NAKAMOTO}, eq. 5.1",
     )  # fmt: skip
     auto_alpha: bool = flag(
         False, help="whether a Lagrange multiplier holds the penalty at cql_target_value",

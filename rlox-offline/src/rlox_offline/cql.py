@@ -10,6 +10,10 @@ Each gradient step takes a minibatch (s, a, r, s') and
     step Q on   Σ_i mean (Q_i(s, a) - y)² + α_c Σ_i (P_i - T)
     Q' ← Q' + τ (Q - Q')
 
+With ``calibrated`` it is Cal-QL (Nakamoto et al. 2023): where a is the policy's, P has
+max(Q_i(s, a), G(s)) for Q_i(s, a) (eq. 5.1), G being the discounted return that the dataset reached
+from s on, so that pessimism ends where the behaviour policy is known to do better.
+
 α_c is ``cql_alpha`` and T = 0, or, with ``auto_alpha``, α_c is ``cql_alpha`` times a Lagrange
 multiplier ≥ 0 that rises where the penalty exceeds T = ``cql_target_value`` (eq. 30).
 
@@ -17,7 +21,11 @@ Deviations from the paper and the authors' code:
     1. two hidden layers in all networks, where the code has three in the critics;
     2. the policy does not clone at first unless ``bc_steps`` says so; the code's 40 000 steps are
        for trainings of millions;
-    3. actions are learnt in [-1, 1], to which the dataset's bounds are mapped.
+    3. actions are learnt in [-1, 1], to which the dataset's bounds are mapped;
+    4. G of an episode that was cut takes its last reward to go on for ever, as Cal-QL's code does
+       in tasks without an end, and in others where an episode has no success; of one that has, it
+       sums what was recorded;
+    5. Cal-QL's code takes the highest of ten next actions' values into the targets.
 """
 
 from __future__ import annotations
@@ -33,6 +41,7 @@ import torch
 from rlox.batch import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config import UNSET, Config, Unset, resolve_config
+from rlox.errors import ConfigError
 from rlox.logging import LoggerCallback
 from rlox.networks import SquashedGaussianPolicy, TwinQNetwork, polyak_update
 from rlox.nn import FlatOptimizer, frozen, uniform
@@ -109,7 +118,7 @@ class CQL(OfflineAlgorithm):
     Raises:
         BackendError: the backend that the config names cannot take these steps.
         ConfigError: an option is unknown or out of range, or contradicts the dataset.
-        DatasetError: the dataset cannot be learnt from.
+        DatasetError: the dataset cannot be learnt from, or with ``calibrated`` tells no returns.
     """
 
     name: ClassVar[str] = "cql"
@@ -136,6 +145,8 @@ class CQL(OfflineAlgorithm):
             open_dataset(dataset), config=resolved, env=env, callbacks=callbacks, logger=logger
         )
         cfg: CQLConfig = self.config
+        if cfg.calibrated and self.dataset is not None:
+            self.minibatches = _with_returns(self.dataset, cfg)
         sizes: Any = (cfg.obs_dim, cfg.act_dim, cfg.hidden)
         generator = self.streams.torch("networks")
         self.policy = SquashedGaussianPolicy(*sizes, generator=generator).to(self.device)
@@ -272,4 +283,15 @@ class CQL(OfflineAlgorithm):
             actions = torch.cat((random, here, there))
         obs = batch.obs.expand(3 * n, -1, -1).reshape(3 * n * size, -1)
         q_values = self.critics(obs, actions.view(3 * n * size, act_dim)).view(-1, 3 * n, size)
-        return cql_penalty(q_values[:, :n], q_values[:, n:], log_probs, data_q, act_dim)
+        values = q_values[:, :n], q_values[:, n:]
+        return cql_penalty(*values, log_probs, data_q, act_dim, batch.returns_to_go)
+
+
+def _with_returns(dataset: Any, cfg: CQLConfig) -> OfflineDataset:
+    if not hasattr(dataset, "with_returns"):
+        raise ConfigError(
+            "calibrated=True needs a dataset with a method with_returns, as "
+            f"rlox_offline.datasets.Dataset has it, got {type(dataset).__name__}"
+        )
+    view: OfflineDataset = dataset.with_returns(cfg.gamma, cfg.reward_scale, cfg.reward_shift)
+    return view

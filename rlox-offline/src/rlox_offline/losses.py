@@ -120,6 +120,7 @@ def cql_penalty(
     policy_log_probs: Tensor,
     data_q: Tensor,
     act_dim: int,
+    lower_bounds: Tensor | None = None,
 ) -> Tensor:
     """Return, for each critic, mean of log Σ_a exp Q(s, a) - Q(s, a_data), by importance sampling.
 
@@ -132,6 +133,8 @@ def cql_penalty(
         policy_log_probs: (M, B) their log-probabilities, no gradient.
         data_q: (K, B) values of the dataset's actions.
         act_dim: size of an action.
+        lower_bounds: (B,) what values of the policy's actions are raised to, which ends their
+            gradient; none: they are not.
 
     Returns:
         (K,).
@@ -139,7 +142,10 @@ def cql_penalty(
     Source:
         Kumar et al. 2020, "Conservative Q-learning for offline reinforcement learning", eq. 4 and
         appendix F. As in the authors' code, the number of samples is not divided by, which shifts
-        the penalty by a constant.
+        the penalty by a constant. The bounds: Nakamoto et al. 2023, "Cal-QL: calibrated offline RL
+        pre-training for efficient online fine-tuning", eq. 5.1.
     """
+    if lower_bounds is not None:
+        policy_q = torch.maximum(policy_q, lower_bounds)
     weighted = torch.cat((random_q - act_dim * math.log(0.5), policy_q - policy_log_probs), 1)
     return (torch.logsumexp(weighted, 1) - data_q).mean(-1)

@@ -43,7 +43,7 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     )
     yield AlgorithmSpec(
         name="cql",
-        summary="Conservative Q-learning: SAC with critics that are pessimistic off the dataset.",
+        summary="Conservative Q-learning and Cal-QL: SAC, its critics pessimistic off the dataset.",
         config="rlox_offline.configs:CQLConfig",
         factory="rlox_offline.cql:CQL",
         paper="https://arxiv.org/abs/2006.04779",

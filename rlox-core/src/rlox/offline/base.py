@@ -78,6 +78,9 @@ class OfflineAlgorithm(Algorithm):
     networks: dict[str, nn.Module]
     """All networks by name; checkpoints hold them."""
 
+    minibatches: OfflineDataset | None
+    """What minibatches are drawn from: the dataset, or what a subclass makes of it."""
+
     policy: Any
     """What acts: has ``deterministic`` and, if it can be sampled, ``get_action_and_logprob``; its
     actions are in [-1, 1] or integers."""
@@ -109,7 +112,7 @@ class OfflineAlgorithm(Algorithm):
         cfg: OfflineConfig = self.config
         assert cfg.obs_dim is not None
         assert cfg.act_dim is not None
-        self.dataset = dataset
+        self.dataset = self.minibatches = dataset
         self.continuous = continuous
         self.device = find_device(cfg.device)
         mean, std = getattr(dataset, "obs_mean", None), getattr(dataset, "obs_std", None)
@@ -205,14 +208,14 @@ class OfflineAlgorithm(Algorithm):
 
     def iterate(self, hooks: Hooks) -> Any:
         """Take up to ``steps_per_iteration`` gradient steps and return their mean metrics."""
-        assert self.dataset is not None
+        assert self.minibatches is not None
         cfg: OfflineConfig = self.config
         seeds = self.streams.numpy("minibatches")
         collected: dict[str, list[Tensor]] = {}
         hooks.enter("learn")
         with torch_threads(cfg.torch_threads):
             for _ in range(min(cfg.steps_per_iteration, self.clock.remaining)):
-                rows = self.dataset.sample(cfg.batch_size, int(seeds.integers(2**32)))
+                rows = self.minibatches.sample(cfg.batch_size, int(seeds.integers(2**32)))
                 updated = self._update(self.scaling.batch(rows, self.continuous))
                 metrics = {name: self._on_device(value) for name, value in updated.items()}
                 for name, value in metrics.items():

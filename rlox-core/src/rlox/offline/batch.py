@@ -33,6 +33,8 @@ class OfflineBatch:
     """(B, obs_dim) float32."""
     terminated: Tensor
     """(B,) float32: 1 where the task ended and no value lies beyond, else 0."""
+    returns_to_go: Tensor | None = None
+    """(B,) float32, in the units of the targets; none where the samples have none."""
 
     def transitions(
         self, gamma: float, reward_scale: float = 1.0, reward_shift: float = 0.0
@@ -51,6 +53,7 @@ class OfflineBatch:
             next_obs=self.next_obs,
             discounts=gamma * (1 - self.terminated),
             weights=self.rewards.new_ones(()),
+            returns_to_go=self.returns_to_go,
         )
 
 
@@ -102,6 +105,7 @@ class Scaling:
 
     def batch(self, rows: Mapping[str, npt.NDArray[Any]], continuous: bool) -> OfflineBatch:
         """Return a dataset's sample as tensors in the networks' units."""
+        returns = rows.get("returns_to_go")
         obs, actions, rewards, next_obs, terminated = (
             torch.as_tensor(rows[key], device=self.device) for key in KEYS
         )
@@ -113,6 +117,7 @@ class Scaling:
             rewards.float(),
             next_obs.float(),
             terminated.float(),
+            None if returns is None else torch.as_tensor(returns, device=self.device).float(),
         )
 
     def state_dict(self) -> dict[str, Any]:

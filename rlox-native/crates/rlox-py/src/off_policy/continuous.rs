@@ -134,6 +134,7 @@ impl ContinuousLearner {
     }
 
     /// Return the penalty of each critic, and keep its gradient for the next step of the critics.
+    #[pyo3(signature = (critics, policy, batch, random, here, there, lower_bounds=None))]
     #[expect(clippy::too_many_arguments, reason = "a penalty depends on as many")]
     fn penalize(
         &self,
@@ -144,12 +145,17 @@ impl ContinuousLearner {
         random: &Bound<'_, PyAny>,
         here: &Bound<'_, PyAny>,
         there: &Bound<'_, PyAny>,
+        lower_bounds: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Vec<f64>> {
         let batch = BatchArrays::parse(batch)?;
         let (networks, samples) = ([critics, policy], [random, here, there]);
         match &self.learner {
-            Precise::Single(learner) => penalty::run(py, learner, networks, &batch, samples),
-            Precise::Double(learner) => penalty::run(py, learner, networks, &batch, samples),
+            Precise::Single(learner) => {
+                penalty::run(py, learner, networks, &batch, samples, lower_bounds)
+            }
+            Precise::Double(learner) => {
+                penalty::run(py, learner, networks, &batch, samples, lower_bounds)
+            }
         }
     }
 

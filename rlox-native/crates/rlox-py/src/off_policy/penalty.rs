@@ -19,6 +19,7 @@ pub(super) fn run<F: Real + Element>(
     [critics, policy]: [&Bound<'_, PyAny>; 2],
     batch: &BatchArrays<'_>,
     [random, here, there]: [&Bound<'_, PyAny>; 3],
+    lower_bounds: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Vec<f64>> {
     let critics = real_array::<F, Ix1>(critics, "critics")?;
     let policy = real_array::<F, Ix1>(policy, "policy")?;
@@ -26,11 +27,17 @@ pub(super) fn run<F: Real + Element>(
     let random = real_array::<F, Ix3>(random, "random")?;
     let here = real_array::<F, Ix3>(here, "here")?;
     let there = real_array::<F, Ix3>(there, "there")?;
+    let bounds = lower_bounds.map(|bounds| real_array::<F, Ix1>(bounds, "lower_bounds"));
+    let bounds = bounds.transpose()?;
     let rows = batch.borrow::<F>()?;
     let rows = rows.view()?;
     let (critics, policy, actions) = (critics.as_slice()?, policy.as_slice()?, actions.as_slice()?);
-    let samples =
-        Samples { random: random.as_slice()?, here: here.as_slice()?, there: there.as_slice()? };
+    let samples = Samples {
+        random: random.as_slice()?,
+        here: here.as_slice()?,
+        there: there.as_slice()?,
+        lower_bounds: bounds.as_ref().map(|bounds| bounds.as_slice()).transpose()?,
+    };
     py.detach(|| lock(learner).penalize(critics, policy, rows.obs, rows.next_obs, actions, samples))
         .map_err(raise)
 }

@@ -14,7 +14,7 @@ use crate::error::{KernelError, Result, check_len};
 /// block.
 const MOST: usize = (BLOCK_ROWS - 1) / 3;
 
-/// The actions at which values are pushed down, N × B × `act_dim` each.
+/// The actions at which values are pushed down, N × B × `act_dim` each, and how far.
 #[derive(Debug, Clone, Copy)]
 pub struct Samples<'a, F> {
     /// Uniform in [-1, 1].
@@ -23,15 +23,19 @@ pub struct Samples<'a, F> {
     pub here: &'a [F],
     /// Standard normal noise for the policy at what the steps led to.
     pub there: &'a [F],
+    /// What the values of the policy's actions are at least taken for, B.
+    pub lower_bounds: Option<&'a [F]>,
 }
 
 impl<F: Real> ContinuousLearner<F> {
     /// Computes the penalty of each critic, mean of log Σ exp Q(s, a) - Q(s, `a_data`), where values
     /// count by the inverse of the actions' densities, and keeps its gradient for the next
-    /// [`ContinuousLearner::step_values`].
+    /// [`ContinuousLearner::step_values`]. Values below their bound count as it does, and have no
+    /// gradient.
     ///
     /// Kumar et al. 2020, "Conservative Q-learning for offline reinforcement learning", equation 4
-    /// and appendix F.
+    /// and appendix F; for the bounds, Nakamoto et al. 2023, "Cal-QL: calibrated offline RL
+    /// pre-training for efficient online fine-tuning", equation 5.1.
     ///
     /// # Errors
     /// [`KernelError`] for a length that does not fit, and more than 21 actions of a kind; nothing
@@ -62,6 +66,9 @@ impl<F: Real> ContinuousLearner<F> {
             [("random", samples.random), ("here", samples.here), ("there", samples.there)]
         {
             check_len(name, values.len(), "samples * actions", expected)?;
+        }
+        if let Some(bounds) = samples.lower_bounds {
+            check_len("lower_bounds", bounds.len(), "rows", rows)?;
         }
         let call =
             Penalize { learner: self, critics, policy, obs, next_obs, actions, samples, n_samples };
@@ -226,13 +233,18 @@ impl<F: Real> Penalize<'_, F> {
                 drawn.iter().flat_map(|drawn| part(&drawn.log_probs, skipped + i, 1, n_samples));
             let densities = std::iter::repeat_n(&of_random, n_samples).chain(of_policy).copied();
             let densities: Vec<F> = densities.collect();
+            let bounds = self.samples.lower_bounds;
+            let bound = bounds.map_or_else(F::neg_infinity, |bounds| bounds[first + skipped + i]);
             for (k, sum) in sums.iter_mut().enumerate() {
+                let bounded = |j, value| j >= n_samples && value < bound;
                 for (j, (value, &density)) in values.iter_mut().zip(&densities).enumerate() {
-                    *value = online.value(critics, k, begin + j) - density;
+                    let of_action = online.value(critics, k, begin + j);
+                    *value = if bounded(j, of_action) { bound } else { of_action } - density;
                 }
                 let log_sum = log_sum_exp(&values);
                 for (j, &value) in values.iter().enumerate() {
-                    let gradient = share * (value - log_sum).exp();
+                    let free = !bounded(j, online.value(critics, k, begin + j));
+                    let gradient = if free { share * (value - log_sum).exp() } else { F::zero() };
                     online.set_gradient(critics, k, begin + j, gradient);
                 }
                 let of_data = begin + n_rows - 1;
