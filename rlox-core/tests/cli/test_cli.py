@@ -175,6 +175,17 @@ def test_used_run_folder_is_refused(run: Run, tmp_path: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["notes.txt"]
 
 
+def test_run_folder_that_is_a_link_to_nothing_is_refused(run: Run, tmp_path: Path) -> None:
+    """A run and a sweep name the link and the remedy, and make no folder."""
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "disk" / "runs")
+    for arguments in (TRAIN, (*TRAIN, "--seeds", 2)):
+        result = run(*arguments, "--run-dir", link)
+        assert result.code == 2
+        assert f"'{link}' is a link that leads nowhere; make the folder" in result.err
+    assert not (tmp_path / "disk").exists()
+
+
 def test_wrong_option_in_the_file_names_the_nearest(run: Run, tmp_path: Path) -> None:
     """A misspelt key of the config file is refused with a suggestion."""
     file = tmp_path / "run.json"

@@ -167,8 +167,13 @@ def require_unused(path: Path) -> None:
     """Refuse a folder that holds anything.
 
     Raises:
-        ConfigError: it is a file or not empty.
+        ConfigError: it is a file, a link that leads nowhere, or not empty.
     """
+    if path.is_symlink() and not path.exists():
+        raise ConfigError(
+            f"run folder '{path}' is a link that leads nowhere; make the folder that it leads to, "
+            "or name another with --run-dir"
+        )
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ConfigError(
             f"run folder '{path}' exists and is not empty; name another with --run-dir, leave "
