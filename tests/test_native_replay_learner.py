@@ -10,6 +10,7 @@ import pytest
 import rlox
 import torch
 from rlox.batch import TransitionBatch
+from rlox.config import UNSET
 from rlox.errors import BackendError
 from rlox.networks import (
     DeterministicPolicy,
@@ -226,7 +227,7 @@ def test_gradients_and_parameters_equal_autograd(
     for module in ("dqn", "sac", "td3"):
         monkeypatch.setattr(f"rlox_offpolicy.{module}.require_outputs", lambda *_, **__: None)
     kind, options, networks = STEPS[name]
-    settings = DISCRETE if kind is DQN else CONTINUOUS
+    settings = {**(DISCRETE if kind is DQN else CONTINUOUS), "hidden": UNSET}
     made = [
         kind(**settings, backend=backend, **options, **networks(dtype))
         for backend in ("native", "torch")

@@ -12,6 +12,7 @@ import pytest
 import rlox
 import torch
 from gymnasium import spaces
+from rlox.config import UNSET
 from rlox.errors import ConfigError, SpaceError
 from rlox.networks import SquashedGaussianPolicy, TwinQNetwork
 from rlox.testing import check_algorithm
@@ -195,8 +196,9 @@ def test_takes_networks_noise_and_a_buffer_of_ones_own(algorithm: Any) -> None:
     noise = GaussianNoise(0.3, np.random.default_rng(0))
     buffer = rlox.ReplayBuffer(100, 2, 2)
     trained = algorithm(
-        Lever(), policy=policy, critic=critic, exploration=noise, buffer=buffer, **SMALL
-    )
+        Lever(), policy=policy, critic=critic, exploration=noise, buffer=buffer,
+        **{**SMALL, "hidden": UNSET},
+    )  # fmt: skip
     before = [p.clone() for p in (*policy.parameters(), *critic.parameters())]
     trained.train(32)
     after = [*policy.parameters(), *critic.parameters()]

@@ -12,6 +12,7 @@ import pytest
 import rlox
 import torch
 from rlox.batch import TransitionBatch
+from rlox.config import UNSET
 from rlox.errors import ConfigError, SpaceError
 from rlox.testing import check_algorithm
 from rlox_offpolicy.configs import DiscreteSACConfig
@@ -148,7 +149,7 @@ def test_takes_networks_of_ones_own() -> None:
 
     policy, critic = nn.Linear(4, 2), Critic()
     before = [p.clone() for p in (*policy.parameters(), *critic.parameters())]
-    make(policy=policy, critic=critic).train(32)
+    make(policy=policy, critic=critic, hidden=UNSET).train(32)
     after = (*policy.parameters(), *critic.parameters())
     assert all(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
 

@@ -13,6 +13,7 @@ import rlox
 import torch
 from gymnasium import spaces
 from rlox.callbacks import Callback, CallbackList
+from rlox.config import UNSET
 from rlox.errors import ConfigError, EnvError, SpaceError
 from rlox.testing import check_algorithm
 from rlox_offpolicy.dqn import DQN
@@ -296,7 +297,7 @@ def test_takes_a_network_and_a_buffer_of_ones_own() -> None:
             }
 
     buffer, network = LastRows(), nn.Linear(4, 2)
-    dqn = make(buffer=buffer, network=network)
+    dqn = make(buffer=buffer, network=network, hidden=UNSET)
     before = network.weight.clone()
     dqn.train(32)
     assert len(buffer) == 32

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 import rlox
 import torch
+from rlox.config import UNSET
 from rlox.errors import ConfigError
 from rlox.networks import QNetwork, SquashedGaussianPolicy, TwinQNetwork
+from rlox.nn import EnsembleMLP
 from rlox.protocols import (
     DeterministicActor,
     ExplorationStrategy,
@@ -96,7 +99,11 @@ FOR = r"for 3 observations of Box"
         ),
         ([TD3, DDPG], {"policy": nn.Linear(3, 2)}, rf"policy must return \(3, 1\) {FOR}"),
         ([TD3, DDPG], {"policy": nn.Linear(4, 1)}, f"policy fails on {FOR[4:]}"),
-        ([DQN], {"network": nn.Linear(3, 2)}, "network fails on 3 observations of Box"),
+        (
+            [DQN],
+            {"network": nn.Linear(3, 2), "hidden": UNSET},
+            "network fails on 3 observations of Box",
+        ),
     ],
 )
 def test_networks_that_do_not_fit_are_refused(
@@ -106,6 +113,47 @@ def test_networks_that_do_not_fit_are_refused(
     for algorithm in algorithms:
         with pytest.raises(ConfigError, match=message):
             make(algorithm, **parts)
+
+
+OWN: dict[Any, dict[str, nn.Module]] = {
+    SAC: {"policy": Actor(), "critic": TwinQNetwork(3, 1, 8)},
+    TD3: {"policy": nn.Linear(3, 1), "critic": TwinQNetwork(3, 1, 8)},
+    DDPG: {"policy": nn.Linear(3, 1), "critic": TwinQNetwork(3, 1, 8, n_critics=1)},
+    DiscreteSAC: {"policy": nn.Linear(4, 2), "critic": EnsembleMLP(2, (4, 8, 2))},
+    DQN: {"network": nn.Linear(4, 2)},
+}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "option"),
+    [*((each, {"hidden": 9}) for each in OWN), (DQN, {"dueling": True})],
+)
+def test_options_of_the_default_networks_are_refused(
+    algorithm: Any, option: dict[str, Any], tmp_path: Path
+) -> None:
+    """By keyword or in a config, and beside a checkpoint; not those that a checkpoint brings."""
+    ((name, value),) = option.items()
+    message = rf"{name} is of the default networks, got {name}={value} and networks of your own"
+    small = {**SMALL, "hidden": UNSET}
+    given = {k: v for k, v in {**small, **option}.items() if v is not UNSET}
+    for arguments in (given, {"config": given}, {"config": algorithm.config_class(**given)}):
+        with pytest.raises(ConfigError, match=message):
+            algorithm(ENVS[algorithm], **OWN[algorithm], **arguments)
+    mine = algorithm(ENVS[algorithm], **OWN[algorithm], **small)
+    mine.config = algorithm.config_class(**given)  # as older versions saved it
+    mine.save(tmp_path / "saved")
+    restored = algorithm.from_checkpoint(tmp_path / "saved", **OWN[algorithm])
+    assert getattr(restored.config, name) == value
+    with pytest.raises(ConfigError, match=message):
+        algorithm.from_checkpoint(tmp_path / "saved", **OWN[algorithm], **option)
+
+
+@pytest.mark.parametrize("part", ["policy", "critic"])
+def test_options_of_the_other_default_network_count(part: str) -> None:
+    """One network of one's own leaves the other, which has the width that is asked for."""
+    other = {"policy": "critic", "critic": "policy"}[part]
+    made = make(TD3, **{part: OWN[TD3][part]}, hidden=9)
+    assert 9 in {size for p in getattr(made, other).parameters() for size in p.shape}
 
 
 def test_trying_a_network_disturbs_nothing() -> None:

@@ -12,6 +12,7 @@ import pytest
 import rlox
 import torch
 from rlox.batch import TransitionBatch
+from rlox.config import UNSET
 from rlox.errors import ConfigError
 from rlox.nn import NoisyLinear, ReluMLP
 from rlox.testing import check_algorithm
@@ -189,12 +190,12 @@ def test_predicting_changes_no_training() -> None:
 def test_a_networks_own_noisy_layers_are_drawn() -> None:
     """Any module with NoisyLinear will do; one without is refused."""
     network = ReluMLP((4, 8, 2), noisy_std=0.5)
-    dqn = make(noisy=True, network=network)
+    dqn = make(noisy=True, network=network, hidden=UNSET)
     dqn.train(32)
     assert isinstance(network.layers[0], NoisyLinear)
     assert network.layers[0].noise_in.any()
     with pytest.raises(ConfigError, match=r"noisy=True needs a network with layers rlox\.nn"):
-        make(noisy=True, network=nn.Linear(4, 2))
+        make(noisy=True, network=nn.Linear(4, 2), hidden=UNSET)
 
 
 @pytest.mark.parametrize("options", [C51, QR, {"noisy": True}, RAINBOW])
@@ -246,8 +247,14 @@ def test_the_example_is_all_of_rainbow() -> None:
         ({**QR, "loss": "mse"}, "loss='mse' is of TD errors, .* distributional='none'"),
         ({"noisy_std": 0.1}, "noisy_std needs noisy=True, got noisy=False"),
         ({"noisy": True, "noisy_std": 0.0}, "noisy_std: expected .* got 0"),
-        ({"network": nn.Linear(4, 3)}, r"network must return \(3, 2\) for 3 observ.* got \(3, 3\)"),
-        ({**C51, "network": nn.Linear(4, 2)}, r"network must return \(3, 2, 11\) .* got \(3, 2\)"),
+        (
+            {"hidden": UNSET, "network": nn.Linear(4, 3)},
+            r"network must return \(3, 2\) for 3 observ.* got \(3, 3\)",
+        ),
+        (
+            {**C51, "hidden": UNSET, "network": nn.Linear(4, 2)},
+            r"network must return \(3, 2, 11\) .* got \(3, 2\)",
+        ),
         ({"distributional": "c52"}, "distributional: expected 'none', 'c51' or 'qr-dqn'"),
     ],
 )

@@ -242,7 +242,7 @@ def test_options_of_the_default_networks_are_refused(
 ) -> None:
     """By keyword or in a config, and beside a checkpoint; not those that a checkpoint brings."""
     ((name, value),) = option.items()
-    message = rf"{name} is of the default networks, got {name}='?{value}'? and a policy of your own"
+    message = rf"{name} is of the default networks, got {name}='?{value}'? and networks of your"
     made = {**options, **option}
     for arguments in (made, {"config": made}, {"config": algorithm.config_class(**made)}):
         with pytest.raises(ConfigError, match=message):

@@ -1,4 +1,4 @@
-"""The networks that users bring, tried before any work is done with them.
+"""The networks that users bring, and options beside them, tried before any work is done with them.
 
 Outputs of other shapes would be broadcast against what they are compared with, and learning be
 destroyed without an error.
@@ -7,7 +7,7 @@ destroyed without an error.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,11 +18,12 @@ from gymnasium import spaces
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from rlox.config import Config, changed
 from rlox.errors import ConfigError
 from rlox.observations import ObservationRows
 from rlox.spaces import is_nested, leaf_spaces, map_leaves, split
 
-__all__ = ["B", "Shape", "example_observations", "try_network"]
+__all__ = ["B", "Shape", "example_observations", "refuse_network_options", "try_network"]
 
 B = 3
 """Observations that a network is tried on; of two, (B, 2) could be mistaken for (2, B)."""
@@ -31,6 +32,30 @@ Shape = tuple[int | None, ...]
 
 LARGEST = 10.0
 """Where a box has no bounds, or those of its dtype, numbers of such a size overflow nowhere."""
+
+
+def refuse_network_options(
+    names: Sequence[str], config: Config, keywords: Mapping[str, Any]
+) -> None:
+    """Refuse options of the default networks where the caller brings all networks.
+
+    Args:
+        names: of those options; the config need not have all of them.
+        config: what the caller's options resolve to.
+        keywords: those that were passed one by one. They alone count where the config has every
+            option: it was saved then, and does not tell what was chosen.
+
+    Raises:
+        ConfigError: an option would be ignored.
+    """
+    saved = config.model_fields_set == set(type(config).model_fields)
+    given = keywords if saved else config.given()
+    for name in names:
+        if name in given and changed(config, name):
+            raise ConfigError(
+                f"{name} is of the default networks, got {name}={getattr(config, name)!r} and "
+                "networks of your own; leave it out, and build them as they are to be"
+            )
 
 
 def example_observations(space: gymnasium.Space[Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from rlox.config import UNSET, Config, resolve_config
 from rlox.envs import fixed_env_count
 from rlox.errors import ConfigError, SpaceError
 from rlox.off_policy import ReplayAgent
+from rlox.own_networks import refuse_network_options
 from rlox.protocols import ExplorationStrategy
 from rlox.replay_actions import BoxActions, DiscreteActions
 from rlox.replay_learners import ChosenReplayLearner, ReplayTask, Step, choose_replay_learner
@@ -29,11 +30,15 @@ __all__ = [
 
 ConfigT = TypeVar("ConfigT", bound=Config)
 
+NETWORK_OPTIONS = ("hidden", "dueling", "noisy_std")
+"""The options of the default networks."""
+
 
 def resolve(
     cls: type[ConfigT],
     config: Config | Mapping[str, Any] | str | Path | None,
     env: Any,
+    networks: Sequence[Any],
     parts: Mapping[str, Any],
     **options: Any,
 ) -> tuple[ConfigT, dict[str, Any]]:
@@ -43,17 +48,21 @@ def resolve(
         cls: the algorithm's config class.
         config: see :func:`rlox.config.resolve_config`.
         env: what the user passed as env.
+        networks: what the user passed as each of the networks; none: the default one.
         parts: arguments that are a registered name, which is an option, or an object.
         options: options that win over ``config``.
 
     Raises:
-        ConfigError: an option is wrong.
+        ConfigError: an option is wrong, or would be ignored.
     """
     names = {name: part for name, part in parts.items() if isinstance(part, str)}
     objects = {
         name: None if name in names or part is UNSET else part for name, part in parts.items()
     }
-    return _fit_to_env(resolve_config(cls, config, **options, **names), env), objects
+    resolved = resolve_config(cls, config, **options, **names)
+    if all(network is not None for network in networks):
+        refuse_network_options(NETWORK_OPTIONS, resolved, options)
+    return _fit_to_env(resolved, env), objects
 
 
 def _fit_to_env(config: ConfigT, env: Any) -> ConfigT:

@@ -80,7 +80,8 @@ class DDPG(Algorithm):
         **config_kwargs: Any,
     ) -> None:
         resolved, parts = resolve(
-            DDPGConfig, config, env_id, {"buffer": buffer, "exploration": exploration},
+            DDPGConfig, config, env_id, (policy, critic),
+            {"buffer": buffer, "exploration": exploration},
             n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)

@@ -105,8 +105,8 @@ class DiscreteSAC(Algorithm):
         **config_kwargs: Any,
     ) -> None:
         resolved, parts = resolve(
-            DiscreteSACConfig, config, env_id, {"buffer": buffer}, n_envs=n_envs, seed=seed,
-            **config_kwargs,
+            DiscreteSACConfig, config, env_id, (policy, critic), {"buffer": buffer},
+            n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg: DiscreteSACConfig = self.config

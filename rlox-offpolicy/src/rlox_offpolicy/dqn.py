@@ -116,8 +116,9 @@ class DQN(Algorithm):
                 raise ConfigError(f"prioritized=True names a buffer, and so does buffer={buffer!r}")
             buffer = "prioritized"
         resolved, parts = resolve(
-            DQNConfig, config, env_id, {"buffer": buffer}, n_envs=n_envs, seed=seed, **config_kwargs
-        )
+            DQNConfig, config, env_id, (network,), {"buffer": buffer},
+            n_envs=n_envs, seed=seed, **config_kwargs,
+        )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg: DQNConfig = self.config
         names = ("learning_rate", "epsilon", "priority_beta")

@@ -159,7 +159,8 @@ class SAC(Algorithm):
         **config_kwargs: Any,
     ) -> None:
         resolved, parts = resolve(
-            SACConfig, config, env_id, {"buffer": buffer, "exploration": exploration},
+            SACConfig, config, env_id, (policy, critic),
+            {"buffer": buffer, "exploration": exploration},
             n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)

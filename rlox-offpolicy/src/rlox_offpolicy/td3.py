@@ -246,7 +246,8 @@ class TD3(Algorithm):
         **config_kwargs: Any,
     ) -> None:
         resolved, parts = resolve(
-            TD3Config, config, env_id, {"buffer": buffer, "exploration": exploration},
+            TD3Config, config, env_id, (policy, critic),
+            {"buffer": buffer, "exploration": exploration},
             n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)

@@ -31,11 +31,12 @@ from rlox.config import UNSET, Config, Unset, resolve_config
 from rlox.learners import ChosenLearner, LearningTask, choose_learner
 from rlox.logging import LoggerCallback
 from rlox.nn import torch_threads
+from rlox.own_networks import refuse_network_options
 from rlox.runner import Hooks
 from rlox.schedules import Schedules
 from torch import Tensor, nn
 
-from rlox_onpolicy.agent import learn, make_agent, refuse_network_options
+from rlox_onpolicy.agent import NETWORK_OPTIONS, learn, make_agent
 from rlox_onpolicy.configs import A2CConfig
 
 __all__ = ["A2C", "A2CMetrics"]
@@ -109,7 +110,8 @@ class A2C(Algorithm):
         **config_kwargs: Any,
     ) -> None:
         resolved = resolve_config(A2CConfig, config, n_envs=n_envs, seed=seed, **config_kwargs)
-        refuse_network_options(policy, resolved, config_kwargs)
+        if policy is not None:
+            refuse_network_options(NETWORK_OPTIONS, resolved, config_kwargs)
         super().__init__(
             env_id, config=fit_to_env(resolved, env_id), callbacks=callbacks, logger=logger
         )

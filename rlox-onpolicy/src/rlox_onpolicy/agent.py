@@ -9,39 +9,14 @@ from typing import Any
 from rlox.actor_critic import ActorCritic, Collector, PolicyMaker
 from rlox.algorithm import Algorithm
 from rlox.batch import RolloutBatch
-from rlox.config import Config, changed
-from rlox.errors import ConfigError
 from rlox.learners import ChosenLearner
 from rlox.runner import Hooks
 from torch import nn
 
-__all__ = ["learn", "make_agent", "refuse_network_options"]
+__all__ = ["NETWORK_OPTIONS", "learn", "make_agent"]
 
-
-def refuse_network_options(
-    policy: nn.Module | PolicyMaker | None, config: Config, keywords: Mapping[str, Any]
-) -> None:
-    """Refuse options of the default networks beside a policy of one's own.
-
-    Args:
-        policy: what the caller passed.
-        config: what its options resolve to.
-        keywords: those that were passed one by one. They alone count where the config has every
-            option: it was saved then, and does not tell what was chosen.
-
-    Raises:
-        ConfigError: an option would be ignored.
-    """
-    if policy is None:
-        return
-    saved = config.model_fields_set == set(type(config).model_fields)
-    given = keywords if saved else config.given()
-    for name in ("recurrent", "memory_size", "network", "hidden"):
-        if name in given and changed(config, name):
-            raise ConfigError(
-                f"{name} is of the default networks, got {name}={getattr(config, name)!r} and a "
-                "policy of your own; leave it out, and build the policy as it is to be"
-            )
+NETWORK_OPTIONS = ("recurrent", "memory_size", "network", "hidden")
+"""The options of the default networks."""
 
 
 def make_agent(

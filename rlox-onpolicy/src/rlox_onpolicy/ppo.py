@@ -28,11 +28,12 @@ from rlox.config import UNSET, Config, Unset, resolve_config
 from rlox.learners import ChosenLearner
 from rlox.logging import LoggerCallback
 from rlox.nn import torch_threads
+from rlox.own_networks import refuse_network_options
 from rlox.runner import Hooks
 from rlox.schedules import Schedules
 from torch import nn
 
-from rlox_onpolicy.agent import learn, make_agent, refuse_network_options
+from rlox_onpolicy.agent import NETWORK_OPTIONS, learn, make_agent
 from rlox_onpolicy.configs import PPOConfig
 from rlox_onpolicy.ppo_update import choose_ppo_learner
 
@@ -102,7 +103,8 @@ class PPO(Algorithm):
         **config_kwargs: Any,
     ) -> None:
         resolved = resolve_config(PPOConfig, config, n_envs=n_envs, seed=seed, **config_kwargs)
-        refuse_network_options(policy, resolved, config_kwargs)
+        if policy is not None:
+            refuse_network_options(NETWORK_OPTIONS, resolved, config_kwargs)
         super().__init__(
             env_id, config=fit_to_env(resolved, env_id), callbacks=callbacks, logger=logger
         )
