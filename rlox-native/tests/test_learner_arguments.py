@@ -100,6 +100,14 @@ def test_a_step_that_is_no_integer_is_refused():
         step_of_values(step=1.5)
 
 
+def test_decays_may_be_a_list():
+    """As a config file gives them; the step is that of the tuple."""
+    for step in (update, step_of_values):
+        np.testing.assert_array_equal(step(betas=[0.8, 0.99]), step(betas=(0.8, 0.99)))
+        with pytest.raises((TypeError, ValueError), match=r"length 2|two real numbers"):
+            step(betas=[0.8])
+
+
 def test_whole_floats_are_discrete_actions():
     """As they come from a buffer that stores float32."""
     expected = update()

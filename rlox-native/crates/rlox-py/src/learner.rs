@@ -110,7 +110,7 @@ impl ActorCriticLearner {
         normalize_advantages: bool,
         #[pyo3(from_py_with = parse_step)] step: u64,
         first_moments: Option<&Bound<'py, PyAny>>,
-        betas: Option<(f64, f64)>,
+        betas: Option<[f64; 2]>,
         alpha: Option<f64>,
         #[pyo3(from_py_with = real::eps)] eps: f64,
         clip_eps: Option<f64>,
@@ -120,7 +120,7 @@ impl ActorCriticLearner {
         action_masks: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<([f64; 5], usize)> {
         let optimizer = match (betas, alpha) {
-            (Some((first, second)), None) => Optimizer::Adam { betas: [first, second], eps },
+            (Some(betas), None) => Optimizer::Adam { betas, eps },
             (None, Some(alpha)) => Optimizer::RmsProp { alpha, eps },
             _ => return Err(PyTypeError::new_err("give either betas (Adam) or alpha (RMSprop)")),
         };

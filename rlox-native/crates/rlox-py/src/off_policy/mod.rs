@@ -52,7 +52,7 @@ struct Adam<'py> {
     first_moments: Bound<'py, PyAny>,
     second_moments: Bound<'py, PyAny>,
     step: u64,
-    betas: (f64, f64),
+    betas: [f64; 2],
     eps: f64,
     max_grad_norm: Option<f64>,
 }
@@ -89,7 +89,7 @@ impl<'py> Adam<'py> {
     }
 
     fn rule(&self, learning_rate: f64) -> StepRule {
-        let optimizer = Optimizer::Adam { betas: self.betas.into(), eps: self.eps };
+        let optimizer = Optimizer::Adam { betas: self.betas, eps: self.eps };
         StepRule { optimizer, learning_rate, max_grad_norm: self.max_grad_norm }
     }
 
