@@ -81,6 +81,10 @@ def update(**changes):
         ({"vf_clip_eps": NAN}, r"^vf_clip_eps must lie in \[0, inf\], got NaN$"),
         ({"target_kl": -1.0}, r"^target_kl must lie in \[0, inf\], got -1$"),
         ({"action_masks": np.array([[1, 1], [1, 1], [0, 0], [1, 1]])}, r"^action_masks\[2\] allow"),
+        (
+            {"actions": [0, 1, 1, 0], "action_masks": np.array([[1, 1], [1, 0], [1, 0], [1, 1]])},
+            r"^action_masks\[1\] does not allow actions\[1\] = 1$",
+        ),
         ({"actions": np.array([0, 1, 0.5, 0])}, r"^actions must fit int64, got 0\.5 at index 2$"),
         ({"order": [[0, 0.5]]}, r"^order must fit int64, got 0\.5 at index 1$"),
         ({"order": [[-1, 0]]}, r"^order\[0\] must lie in \[0, 4\), got -1$"),

@@ -2260,8 +2260,8 @@ class ActorCriticLearner:
 
         Raises:
             ValueError: a shape does not fit, a number is out of range, a row or an action is a
-                fraction or does not exist, a mask leaves no action, or an array cannot be written
-                to; nothing has changed.
+                fraction or does not exist, an action is not allowed by its mask, a mask leaves no
+                action, or an array cannot be written to; nothing has changed.
             TypeError: an array has another dtype, a number another type, or not exactly one
                 optimiser is given.
         """

@@ -176,6 +176,14 @@ pub enum KernelError {
         /// The first such row.
         row: usize,
     },
+    /// An action was taken that its mask does not allow.
+    #[error("action_masks[{row}] does not allow actions[{row}] = {action}")]
+    Forbidden {
+        /// The first such row.
+        row: usize,
+        /// The action.
+        action: i64,
+    },
     /// Discrete actions were given to a continuous env, or the reverse.
     #[error("{env_id} takes {expected} actions, got {got}")]
     ActionKind {

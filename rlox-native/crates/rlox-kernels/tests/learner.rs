@@ -361,4 +361,8 @@ fn numbers_that_would_destroy_the_parameters_are_refused() {
     assert_eq!(name(update(0, None, Plan { loss, ..plain })), "ent_coef");
     let masks = [1, 1, 0, 1, 0, 0, 1, 1];
     assert_eq!(update(0, Some(&masks), plain), KernelError::NoChoice { row: 2 });
+    let mut masks = [1; 8];
+    let action = case.discrete[3];
+    masks[6 + usize::try_from(action).unwrap()] = 0;
+    assert_eq!(update(0, Some(&masks), plain), KernelError::Forbidden { row: 3, action });
 }

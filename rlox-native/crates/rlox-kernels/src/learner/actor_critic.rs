@@ -1,5 +1,6 @@
 //! The default actor-critic: one network for the policy, one for the value.
 
+use super::block::index;
 use super::network::Network;
 use crate::error::{KernelError, Result, check_range};
 
@@ -116,6 +117,16 @@ impl<F: num_traits::Float> ActionRows<'_, F> {
             (Self::Continuous(_), Head::Categorical(_)) => {
                 Err(wrong_kind("discrete", "continuous"))
             }
+        }
+    }
+
+    /// Checks that masks of `width` flags a row allow each discrete action, all of which exist.
+    pub(super) fn check_allowed(&self, masks: &[u8], width: usize) -> Result<()> {
+        let Self::Discrete(actions) = self else { return Ok(()) };
+        let forbidden = |(&action, mask): (&i64, &[u8])| mask[index(action)] == 0;
+        match actions.iter().zip(masks.chunks_exact(width)).position(forbidden) {
+            None => Ok(()),
+            Some(row) => Err(KernelError::Forbidden { row, action: actions[row] }),
         }
     }
 }

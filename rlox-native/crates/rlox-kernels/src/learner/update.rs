@@ -129,6 +129,7 @@ impl<F: Real> Learner<F> {
             let expected = rows * self.shape.head.n_masked();
             check_len("action_masks", masks.len(), "log_probs * actions", expected)?;
             check_choices(masks, self.shape.head.width())?;
+            batch.actions.check_allowed(masks, self.shape.head.width())?;
         }
         check_len("values", batch.values.len(), "log_probs", rows)?;
         check_len("advantages", batch.advantages.len(), "log_probs", rows)?;
