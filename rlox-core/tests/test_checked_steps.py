@@ -227,6 +227,28 @@ class LongerLater(OneBuffer):
         return np.zeros(3, np.float32), 1.0, False, False, {}
 
 
+class MoreKeys(Nested):
+    """Returns an observation with a key that its space does not have."""
+
+    def _obs(self) -> Any:
+        return super()._obs() | {"more": 0.0}
+
+
+class NoKeys(Nested):
+    """Returns an array where its space is a dict."""
+
+    def _obs(self) -> Any:
+        return self._buffer
+
+
+class MoreKeysLater(Nested):
+    """Returns one more key from the first step on."""
+
+    def step(self, action: Any) -> Any:
+        """Count."""
+        return {"count": self._buffer, "more": 0.0}, 1.0, False, False, {}
+
+
 def doubled(observe: Any) -> Any:
     """Return a maker of an env in a wrapper that says it observes two numbers."""
     space = spaces.Box(0.0, 9.0, (2,))
@@ -256,6 +278,13 @@ def test_observations_of_a_wrapper_are_those_of_its_own_space() -> None:
         (OldReset, r"OldReset.reset must return \(obs, info\), got a ndarray; gymnasium"),
         (Longer, r"Longer.reset returned an observation of shape \(3,\), expected \(1,\)"),
         (LongerLater, r"LongerLater.step returned an observation of shape \(3,\), expected"),
+        (
+            MoreKeys,
+            r"MoreKeys.reset returned an observation that is not nested as its space: expected "
+            r"the keys \['count'\], got \['count', 'more'\]; change it or the env's observation_sp",
+        ),
+        (NoKeys, r"NoKeys.reset returned .* nested as its space: expected .* got ndarray; change"),
+        (MoreKeysLater, r"MoreKeysLater.step returned .* the keys \['count'\], got .*'more'"),
     ],
 )
 def test_what_is_no_reset_or_step_is_told_with_the_env(env_class: Any, message: str) -> None:

@@ -68,6 +68,8 @@ def test_names_that_clash_are_refused() -> None:
     [
         (np.zeros(2), "expected a value nested as Dict.*, got ndarray"),
         ({"a": 1, "c": 1}, r"expected the keys \['a', 'b'\], got \['a', 'c'\]"),
+        ({"a": 1}, r"expected the keys \['a', 'b'\], got \['a'\]"),
+        ({"a": 1, "b": {0: 1, 1: 1}}, "expected a value nested as Tuple.*, got dict"),
         ({"a": 1, "b": [1]}, "expected a value nested as Tuple.*, got list"),
     ],
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlox.errors import EnvError
 from rlox.protocols import VecEnv, VecEnvStep
-from rlox.spaces import leaf_spaces, split
+from rlox.spaces import is_nested, leaf_spaces, split
 
 __all__ = ["STEP_KEYS", "CheckedEnv", "require_vec_step"]
 
@@ -40,7 +40,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
         Raises:
             EnvError: the first reset does not return two things, or an observation of another
-                shape.
+                shape or with other keys.
         """
         returned = self.env.reset(seed=seed, options=options)
         if not self._reset:
@@ -52,8 +52,8 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Step the env.
 
         Raises:
-            EnvError: the first step does not return five things, its observation has another shape,
-                its reward is not one number, or a flag of it not one truth value.
+            EnvError: the first step does not return five things, its observation has another shape
+                or other keys, its reward is not one number, or a flag of it not one truth value.
         """
         returned = self.env.step(action)
         if not self._checked:
@@ -81,7 +81,7 @@ def _name(env: gymnasium.Env[Any, Any]) -> str:
 def _require_returned(
     env: gymnasium.Env[Any, Any], method: str, parts: tuple[str, ...], returned: Any
 ) -> None:
-    """Refuse another number of things than ``parts``, or an observation of another shape."""
+    """Refuse another number of things than ``parts``, or an observation of another form."""
     name = f"{_name(env)}.{method}"
     if not isinstance(returned, tuple) or len(returned) != len(parts):
         many = f" of {len(returned)}" if isinstance(returned, tuple) else ""
@@ -91,11 +91,14 @@ def _require_returned(
         )
     try:
         leaves = split(env.observation_space, returned[0])
-        leaves = leaves if isinstance(leaves, dict) else {"": leaves}
-    except (ValueError, TypeError, LookupError):
-        return  # told where the observation is taken apart
+    except ValueError as error:
+        raise EnvError(
+            f"{name} returned an observation that is not nested as its space: {error}; change it "
+            "or the env's observation_space"
+        ) from None
+    leaves = leaves if is_nested(env.observation_space) else {"": leaves}
     for leaf, space in leaf_spaces(env.observation_space).items():
-        if leaf in leaves and space.shape is not None and np.shape(leaves[leaf]) != space.shape:
+        if space.shape is not None and np.shape(leaves[leaf]) != space.shape:
             what = f"observation '{leaf}'" if leaf else "observation"
             raise EnvError(
                 f"{name} returned an {what} of shape {np.shape(leaves[leaf])}, expected "

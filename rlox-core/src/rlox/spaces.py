@@ -104,10 +104,10 @@ def _walk_value(space: Space, value: Any, prefix: str) -> Iterator[tuple[str, An
         return
     keys = [key for key, _ in _children(space)]
     kind = Mapping if isinstance(space, spaces.Dict) else (tuple, list)
+    if kind is Mapping and isinstance(value, Mapping) and set(value) != set(keys):
+        raise ValueError(f"expected the keys {keys}, got {list(value)}")
     if not isinstance(value, kind) or len(value) != len(keys):
         raise ValueError(f"expected a value nested as {space}, got {type(value).__name__}")
-    if isinstance(value, Mapping) and set(value) != set(keys):
-        raise ValueError(f"expected the keys {keys}, got {list(value)}")
     for key, child in _children(space):
         yield from _walk_value(child, value[key], _path(prefix, key))
 
