@@ -32,11 +32,15 @@ def status(folder: str) -> str:
     return str(json.loads(Path(folder, "run.json").read_text(encoding="utf-8"))["status"])
 
 
+@pytest.mark.parametrize(
+    "more",
+    [(), ("--logger", "console"), ("--logger", "console", "--quiet"), ("--eval-freq", "8")],
+)
 def test_training_that_nobody_reads_saves_itself(
-    run: Callable[..., Any], start: Callable[..., Any]
+    run: Callable[..., Any], start: Callable[..., Any], more: tuple[str, ...]
 ) -> None:
-    """As SIGHUP does; it can be resumed."""
-    process = start(*TRAIN, "--total-timesteps", 800)
+    """As SIGHUP does, whatever it is that prints; it can be resumed."""
+    process = start(*TRAIN, "--total-timesteps", 800, *more)
     process.stdout.close()
     assert process.wait(60) == 128 + 1, process.stderr.read()
     assert process.stderr.read().endswith("to finish: rlox resume r\n")
@@ -53,6 +57,19 @@ def test_finished_training_that_nobody_reads_is_finished(start: Callable[..., An
     assert process.wait(60) == 0, process.stderr.read()
     assert process.stderr.read() == ""
     assert status("r") == "finished"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk")
+@pytest.mark.parametrize("arguments", [("list",), (*TRAIN, "--total-timesteps", "8", "--quiet")])
+def test_full_disk_is_an_error(arguments: tuple[str, ...]) -> None:
+    """What was asked for is not there; a training is finished for all that."""
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", "import rlox.cli; rlox.cli.main()", *arguments],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (2, "error: [Errno 28] No space left on device\n")
+    assert "list" in arguments or status("r") == "finished"
 
 
 def test_sweep_that_nobody_reads_can_be_resumed(

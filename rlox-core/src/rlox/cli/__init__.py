@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from typing import Any
+from typing import Any, TextIO, cast
 
 import typer
 
+from rlox.cli.stdout import PatientStdout
 from rlox.errors import RloxError
 
 __all__ = ["main"]
@@ -23,8 +24,9 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed, as by >&-
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-    formatwarning = warnings.formatwarning
-    warnings.formatwarning = _one_line
+    formatwarning, stdout = warnings.formatwarning, sys.stdout
+    patient = PatientStdout(stdout)
+    warnings.formatwarning, sys.stdout = _one_line, cast("TextIO", patient)
     try:
         # the registry warns of broken plugins and raises on conflicts, hence inside the try
         from rlox.cli.app import build_app
@@ -37,7 +39,9 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         code = 130
     finally:
-        warnings.formatwarning = formatwarning
+        warnings.formatwarning, sys.stdout = formatwarning, stdout
+    if not code and patient.error is not None and not isinstance(patient.error, BrokenPipeError):
+        code = _report(str(patient.error))  # what was asked for is not there
     sys.exit(code or 0)
 
 

@@ -10,6 +10,7 @@ from typing import Any, TextIO
 from rlox.callbacks import Callback
 from rlox.cli.output import print_progress
 from rlox.cli.signals import HANG_UP, ending_signals
+from rlox.cli.stdout import stdout_is_lost
 
 __all__ = ["Interruption", "ProgressLines"]
 
@@ -20,6 +21,7 @@ class Interruption(Callback):
     A context manager: while it is entered, the first signal during training stops it at the end of
     the present iteration, where a checkpoint resumes exactly; a second one, and any outside
     training, raises ``KeyboardInterrupt``. A hang-up is no second signal, nor is the one after it.
+    That nobody reads stdout any more is a hang-up too.
 
     Args:
         catch: whether to catch the signals, which only the main thread can; where not, somebody
@@ -60,6 +62,8 @@ class Interruption(Callback):
 
     def on_iteration_end(self, **kwargs: Any) -> bool:
         """Stop when a signal has come."""
+        if self.signal is None and HANG_UP in self._caught and stdout_is_lost():
+            self.signal = HANG_UP
         return self.signal is None
 
     def on_training_end(self, **kwargs: Any) -> None:

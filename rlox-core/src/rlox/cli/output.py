@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
@@ -13,48 +11,21 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rlox.cli.signals import HANG_UP
-
 __all__ = ["console", "print_pairs", "print_progress", "print_table", "print_warning"]
 
 PIPE_WIDTH = 240
 """Columns when stdout is no terminal: rows stay on one line, for grep."""
 
 
-class PatientConsole(Console):
-    """A console that prints nothing more, and ends nothing, once nobody reads stdout."""
-
-    def on_broken_pipe(self) -> None:
-        """Go on: what is printed at the end of a training is in its folder too."""
-        discard_stdout()
-
-
 def console(file: TextIO | None = None) -> Console:
     """Return a console on a file; none: the present stdout."""
     width = None if (file or sys.stdout).isatty() else PIPE_WIDTH
-    return PatientConsole(file=file, highlight=False, width=width)
-
-
-def discard_stdout() -> None:
-    """Send stdout, and what of it is still in its buffer, nowhere."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    return Console(file=file, highlight=False, width=width)
 
 
 def print_progress(text: str, file: TextIO | None = None) -> None:
-    """Print a line on a file, none: stdout, at once.
-
-    Where nobody reads stdout any more, as after ``| head`` or with the terminal closed, it is as if
-    SIGHUP had come: what trains saves its state and ends.
-    """
-    try:
-        print(text, file=file, flush=True)
-    except OSError:
-        if file is not None:
-            raise
-        discard_stdout()
-        signal.raise_signal(HANG_UP)
+    """Print a line on a file, none: stdout, at once."""
+    print(text, file=file, flush=True)
 
 
 def print_pairs(pairs: Mapping[str, str], file: TextIO | None = None) -> None:

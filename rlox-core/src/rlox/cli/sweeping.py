@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from signal import raise_signal
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from rlox import registry
@@ -22,6 +23,8 @@ from rlox.cli.processes import Job, run_in_processes, usable_cores
 from rlox.cli.run_folder import RunFolder, require_unused, resume_command_of
 from rlox.cli.run_options import RunOptions
 from rlox.cli.session import resume_in_folder, train_in_folder
+from rlox.cli.signals import HANG_UP
+from rlox.cli.stdout import stdout_is_lost
 from rlox.cli.sweep import Member, Sweep, parse_sets
 from rlox.cli.sweep_results import print_results
 from rlox.cli.threads import Training, run_in_threads
@@ -135,7 +138,7 @@ def _run(
 ) -> int:
     todo = [member for member in sweep.members() if not member.finished()]
     at_once = min(at_once or usable_cores(), len(todo))
-    tell = _silent if quiet else print_progress
+    tell = _silent if quiet else _tell
     codes: list[int] = []
 
     def on_start(job: Job | Training) -> None:
@@ -165,6 +168,13 @@ def _tell_interrupted(sweep: Sweep, env: str | None, signal: int) -> int:
     command = resume_command_of(sweep.path, env or sweep.options.env)
     print(f"interrupted; to finish: {command}", file=sys.stderr, flush=True)
     return 128 + signal
+
+
+def _tell(text: str) -> None:
+    """Print a line; where nobody reads it, it is as if SIGHUP had come."""
+    print_progress(text)
+    if stdout_is_lost():
+        raise_signal(HANG_UP)
 
 
 def _silent(_text: str) -> None:
