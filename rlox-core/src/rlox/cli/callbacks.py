@@ -31,6 +31,8 @@ class Interruption(Callback):
     def __init__(self, *, catch: bool = True) -> None:
         self.signal: int | None = None
         """The signal that came, if any did."""
+        self.learnt = False
+        """Whether what was learnt is saved to the last, and only its evaluation is left."""
         self._caught = ending_signals() if catch else []
         self._training = False
         self._previous: dict[int, Any] = {}

@@ -214,6 +214,7 @@ class Session:
             return self.interruption.exit_code
         # before the evaluation, which may fail or be interrupted
         algorithm.save(folder.checkpoint("final"))
+        self.interruption.learnt = True
         result = algorithm.evaluate(n_episodes=options.eval_episodes)
         mean, std, length = result.mean_return, result.std_return, float(result.lengths.mean())
         if algorithm.logger is not None:

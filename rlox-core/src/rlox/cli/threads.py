@@ -38,16 +38,16 @@ def run_in_threads(
     """Run all trainings and return the signal that interrupted them, if one did.
 
     The first SIGINT, SIGTERM or SIGHUP ends each at its present iteration, where it saves itself,
-    and starts no others; one that is past its last iteration is evaluated to the end. The second
-    abandons what is still under way: Python cannot end a thread, and would wait for it. One that
-    fails leaves the others alone.
+    and starts no others. Evaluations at the end, and with the second signal all that is still under
+    way, are abandoned: Python cannot end a thread, and would wait for it. One that fails leaves the
+    others alone.
 
     Args:
         jobs: in the order in which they start.
         at_once: number of threads.
         on_start: called before a training starts.
         on_end: called with its exit code.
-        abandon: called with those under way and the second signal; it ends the process.
+        abandon: called with those under way and the last signal; it ends the process.
     """
     waiting = list(jobs)
     running: dict[Future[int], tuple[Training, Interruption]] = {}
@@ -70,7 +70,9 @@ def run_in_threads(
             for future in ended:
                 job, _ = running.pop(future)
                 on_end(job, future.result())
-            if running and sum(number != HANG_UP for number in signals) > 1:
+            again = sum(number != HANG_UP for number in signals) > 1
+            learnt = all(interruption.learnt for _, interruption in running.values())
+            if running and signals and (again or learnt):
                 abandon([job for job, _ in running.values()], signals[-1])
     return signals[-1] if signals else None
 
