@@ -236,12 +236,12 @@ def test_auto_says_why_it_is_torch() -> None:
     """A policy that native does not know is torch's, with the reason."""
     learner = PPO("CartPole-v1", policy=Custom(4, 2)).learner
     assert learner.backend == "torch"
-    assert learner.reason == "not native: it learns the default MLP policies, not a Custom"
+    assert learner.reason == "not native: it learns the default MLP policies, not Custom"
 
 
 def test_native_refuses_what_it_cannot_do() -> None:
     """Asked for by name, the reason is an error before any work."""
-    with pytest.raises(BackendError, match="learns the default MLP policies, not a Custom"):
+    with pytest.raises(BackendError, match="learns the default MLP policies, not Custom"):
         PPO("CartPole-v1", policy=Custom(4, 2), backend="native")
     frozen = DiscretePolicy(4, 2)
     frozen.critic.requires_grad_(False)

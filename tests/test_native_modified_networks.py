@@ -136,10 +136,10 @@ def test_modified_networks_of_off_policy_algorithms_are_torchs() -> None:
     with SAC("Pendulum-v1", policy=policy) as sac:
         assert "hooks, which 'net' has" in str(sac.learner)
     with SAC("Pendulum-v1", critic=OtherCritics()) as sac:
-        assert "the default networks, not a OtherCritics" in str(sac.learner)
+        assert "the default networks, not OtherCritics" in str(sac.learner)
     critic.net = OtherEnsemble(2, (4, 256, 256, 1))
     with SAC("Pendulum-v1", critic=critic) as sac:
-        assert "the default networks, not a OtherEnsemble" in str(sac.learner)
+        assert "the default networks, not OtherEnsemble" in str(sac.learner)
     network: Any = DiscreteQNetwork(4, 2)
     network.net.layers[0].weight.register_hook(lambda gradient: 0 * gradient)
     with DQN("CartPole-v1", network=network) as dqn:

@@ -304,13 +304,13 @@ def test_auto_takes_native_and_says_why_it_does_not() -> None:
     assert str(SAC("Pendulum-v1").learner) == "native (the fastest there is)"
     mine = torch.nn.Linear(4, 2)
     learner = DQN("CartPole-v1", network=mine).learner
-    assert str(learner) == "torch (not native: it learns the default networks, not a Linear)"
+    assert str(learner) == "torch (not native: it learns the default networks, not Linear)"
     assert str(DQN("CartPole-v1", backend="torch").learner) == "torch (as configured)"
 
 
 def test_native_refuses_what_it_cannot_do() -> None:
     """Asked for by name, the reason is an error before any work."""
-    with pytest.raises(BackendError, match="learns the default networks, not a Linear"):
+    with pytest.raises(BackendError, match="learns the default networks, not Linear"):
         DQN("CartPole-v1", network=torch.nn.Linear(4, 2), backend="native")
     with pytest.raises(BackendError, match="not the distributions of returns"):
         DQN("CartPole-v1", distributional="qr-dqn", backend="native")

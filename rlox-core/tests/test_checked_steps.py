@@ -274,8 +274,8 @@ def test_observations_of_a_wrapper_are_those_of_its_own_space() -> None:
 @pytest.mark.parametrize(
     ("env_class", "message"),
     [
-        (OldStep, r"OldStep.step must return \(obs, reward, .*\), got a tuple of 4; "),
-        (OldReset, r"OldReset.reset must return \(obs, info\), got a ndarray; gymnasium"),
+        (OldStep, r"OldStep.step must return \(obs, reward, .*\), got tuple of 4; "),
+        (OldReset, r"OldReset.reset must return \(obs, info\), got ndarray; gymnasium"),
         (Longer, r"Longer.reset returned an observation of shape \(3,\), expected \(1,\)"),
         (LongerLater, r"LongerLater.step returned an observation of shape \(3,\), expected"),
         (

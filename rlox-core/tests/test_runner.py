@@ -229,7 +229,7 @@ def test_copying_points_to_checkpoints(counting: ModuleType, duplicate: Any) -> 
     with pytest.raises(TypeError) as caught:
         duplicate(counting.CountingAlgorithm("CartPole-v1"))
     assert str(caught.value) == (
-        "a CountingAlgorithm cannot be copied or pickled; save(path) writes all of it, and "
+        "this CountingAlgorithm cannot be copied or pickled; save(path) writes all of it, and "
         "CountingAlgorithm.from_checkpoint(path) makes another one"
     )
 

@@ -133,7 +133,7 @@ def test_copies_are_refused_with_a_remedy(tmp_path):
     for instance in instances(tmp_path):
         name = type(instance).__name__
         for function in (copy.copy, copy.deepcopy, pickle.dumps):
-            with pytest.raises(TypeError, match=rf"^a {name} cannot be copied or pickled; \w"):
+            with pytest.raises(TypeError, match=rf"^this {name} cannot be copied or pickled; \w"):
                 function(instance)
 
 

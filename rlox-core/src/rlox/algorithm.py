@@ -194,7 +194,7 @@ class Algorithm(ABC):
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(
-            f"a {type(self).__name__} cannot be copied or pickled; save(path) writes all of it, "
+            f"this {type(self).__name__} cannot be copied or pickled; save(path) writes all of it, "
             f"and {type(self).__name__}.from_checkpoint(path) makes another one"
         )
 

@@ -86,7 +86,7 @@ def _require_returned(
     if not isinstance(returned, tuple) or len(returned) != len(parts):
         many = f" of {len(returned)}" if isinstance(returned, tuple) else ""
         raise EnvError(
-            f"{name} must return ({', '.join(parts)}), got a {type(returned).__name__}{many}; "
+            f"{name} must return ({', '.join(parts)}), got {type(returned).__name__}{many}; "
             "gymnasium.utils.env_checker.check_env says more"
         )
     try:

@@ -16,7 +16,7 @@ def refuse_copies(*classes: type[Any], instead: str) -> None:
 
     def refuse(instance: object) -> NoReturn:
         name = type(instance).__name__
-        raise TypeError(f"a {name} cannot be copied or pickled; {instead}")
+        raise TypeError(f"this {name} cannot be copied or pickled; {instead}")
 
     for cls in classes:
         copyreg.pickle(cls, refuse)

@@ -160,7 +160,7 @@ def _make_learner(task: LearningTask) -> ActorCriticLearner:
     """Return the Rust learner for the task's policy."""
     policy, parameters = task.agent.policy, task.agent.optimizer.parameters
     if type(policy) not in (DiscretePolicy, ContinuousPolicy):
-        raise BackendError(f"it learns the default MLP policies, not a {type(policy).__name__}")
+        raise BackendError(f"it learns the default MLP policies, not {type(policy).__name__}")
     require_plain(policy)
     sizes = sizes_of(policy.actor, TanhMLP)
     if sizes_of(policy.critic, TanhMLP) != [*sizes[:-1], 1]:

@@ -70,7 +70,7 @@ def require_types(*expected: tuple[nn.Module, type[nn.Module]]) -> None:
     for network, kind in expected:
         if type(network) is not kind:
             name = type(network).__name__
-            raise BackendError(f"it learns the default networks, not a {name}")
+            raise BackendError(f"it learns the default networks, not {name}")
         require_plain(network)
 
 

@@ -77,7 +77,7 @@ def _q_learner(network: nn.Module, n_actions: int) -> QLearner:
         sizes = [sizes_of(network.net)]
         expected = [[*sizes[0][:-1], n_actions]]
     else:
-        raise BackendError(f"it learns the default networks, not a {type(network).__name__}")
+        raise BackendError(f"it learns the default networks, not {type(network).__name__}")
     if sizes != expected:
         raise BackendError(f"it learns networks of layers {expected}, not {sizes}")
     dueling, widths = len(sizes) > 1, sizes[0]
