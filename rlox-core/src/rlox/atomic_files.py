@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 
 __all__ = ["remove_parts", "write_atomically"]
 
-_PART = ".{name}.{process}.tmp"
+_PART = ".{name}.{process}.{thread}.tmp"
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file beside its target, sync it and rename it; folders are made as needed.
+
+    A reader sees the old content or the new one, also while several threads or processes write.
 
     Args:
         path: where it is a link, the file that it leads to is written.
@@ -28,7 +31,8 @@ def write_atomically(path: Path, data: bytes) -> None:
     if target.exists() and not target.is_file():
         raise FileExistsError(errno.EEXIST, "is no regular file, and is not replaced", str(path))
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(_PART.format(name=target.name, process=os.getpid()))
+    part = _PART.format(name=target.name, process=os.getpid(), thread=threading.get_ident())
+    temporary = target.with_name(part)
     try:
         with temporary.open("wb") as file:
             file.write(data)
@@ -54,5 +58,5 @@ def remove_parts(folder: Path) -> None:
     Args:
         folder: no process may be saving into it; it need not exist.
     """
-    for part in folder.glob(_PART.format(name="*", process="*")):
+    for part in folder.glob(_PART.format(name="*", process="*", thread="*")):
         part.unlink()

@@ -6,7 +6,6 @@ import errno
 import json
 import shlex
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlox import checkpoint
-from rlox.atomic_files import remove_parts
+from rlox.atomic_files import remove_parts, write_atomically
 from rlox.errors import CheckpointError, ConfigError
 from rlox.versions import installed_versions
 
@@ -157,10 +156,9 @@ class RunFolder:
     def record(self, **values: Any) -> None:
         """Set keys of ``run.json``; a reader sees the old file or the new one, never half."""
         self._record.update(values)
+        text = json.dumps(self._record, indent=2) + "\n"
         # a sweep that is stopped writes beside the thread that trains
-        temporary = self.path / f".run.json.{threading.get_ident()}.tmp"
-        temporary.write_text(json.dumps(self._record, indent=2) + "\n", encoding="utf-8")
-        temporary.replace(self.path / "run.json")
+        write_atomically(self.path / "run.json", text.encode())
 
 
 def require_unused(path: Path) -> None:
