@@ -59,10 +59,10 @@ impl<F: Real> WithSimd for Product<'_, F> {
                 start,
                 finish: if first + BLOCK_DEPTH < depth { Finish::Keep } else { self.finish },
             };
-            // As many sums as fit into the registers beside the operands, to hide the latency.
+            // As many sums as hide the latency, and rows whose beginnings stay in registers too.
             let mut column = 0;
             if S::REGISTER_COUNT >= 32 {
-                column = job.columns::<6, 4>(column, out);
+                column = job.columns::<5, 4>(column, out);
                 column = job.columns::<8, 2>(column, out);
             } else {
                 column = job.columns::<4, 2>(column, out);
