@@ -1,5 +1,7 @@
 //! K critics of continuous actions, Q(s, a), of one size.
 
+use std::ops::Range;
+
 use pulp::Simd;
 
 use super::super::Real;
@@ -24,6 +26,7 @@ pub(super) fn ensemble(sizes: &[usize], n_members: usize) -> Vec<Network> {
                 bias: biases + k * outputs,
                 order: Order::ByInputs,
                 first: l == 0,
+                gated: false,
             };
             weights += n_members * inputs * outputs;
             biases += n_members * outputs;
@@ -67,13 +70,13 @@ impl<F: Real> Critics<F> {
         }
     }
 
-    /// Evaluates the first `used` critics at the actions, a row of `act_dim` each.
+    /// Evaluates the critics `members` at the actions, a row of `act_dim` each.
     #[inline(always)]
     pub(super) fn forward<S: Simd>(
         &mut self,
         simd: S,
         networks: &[Network],
-        used: usize,
+        members: Range<usize>,
         obs: &[F],
         actions: &[F],
         rows: usize,
@@ -84,9 +87,9 @@ impl<F: Real> Critics<F> {
             input[..obs_dim].copy_from_slice(obs);
             input[obs_dim..].copy_from_slice(action);
         }
-        let members = networks.iter().zip(&self.packed).zip(&mut self.workspaces);
-        for ((network, packed), workspace) in members.take(used) {
-            forward(simd, network, packed, &self.inputs, rows, workspace);
+        for k in members {
+            let (packed, workspace) = (&self.packed[k], &mut self.workspaces[k]);
+            forward(simd, &networks[k], packed, &self.inputs, rows, workspace);
         }
     }
 
@@ -115,11 +118,17 @@ impl<F: Real> Critics<F> {
 
     /// Adds the parameters' gradients of the rows of the last [`Critics::forward`].
     #[inline(always)]
-    pub(super) fn backward<S: Simd>(&mut self, simd: S, networks: &[Network], rows: usize) {
-        let members = networks.iter().zip(&self.packed).zip(&mut self.workspaces);
-        for ((network, packed), workspace) in members {
-            let inputs = &self.inputs;
-            backward(simd, network, packed, inputs, rows, workspace, Gradients::Parameters);
+    pub(super) fn backward<S: Simd>(
+        &mut self,
+        simd: S,
+        networks: &[Network],
+        members: Range<usize>,
+        rows: usize,
+    ) {
+        for k in members {
+            let (inputs, workspace) = (&self.inputs, &mut self.workspaces[k]);
+            let learn = Gradients::Parameters;
+            backward(simd, &networks[k], &self.packed[k], inputs, rows, workspace, learn);
         }
     }
 

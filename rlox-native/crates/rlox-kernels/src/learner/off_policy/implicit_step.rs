@@ -92,7 +92,7 @@ impl<F: Real> Step<'_, '_, F> {
         } = &mut *self.learner;
         let obs = part(self.batch.obs, first, rows, *obs_dim);
         let actions = part(self.actions, first, rows, *act_dim);
-        target.forward(simd, critics, critics.len(), obs, actions, rows);
+        target.forward(simd, critics, 0..critics.len(), obs, actions, rows);
         forward(simd, value, packed_value, obs, rows, value_block);
         let expectile = F::of(self.losses.expectile);
         let slope = F::of(mean_of(-2.0, self.batch.len()));
@@ -191,7 +191,7 @@ impl<F: Real> Step<'_, '_, F> {
         forward(simd, value, packed_value, next_obs, rows, value_block);
         let obs = part(batch.obs, first, rows, *obs_dim);
         let actions = part(self.actions, first, rows, *act_dim);
-        online.forward(simd, critics, critics.len(), obs, actions, rows);
+        online.forward(simd, critics, 0..critics.len(), obs, actions, rows);
         let slope = F::of(mean_of(2.0, batch.len()));
         let next_values = value_block.output().chunks_exact(value.output_stride());
         for (r, next_value) in next_values.enumerate().take(rows) {
@@ -206,6 +206,6 @@ impl<F: Real> Step<'_, '_, F> {
                 sums.q_value += value.widen();
             }
         }
-        online.backward(simd, critics, rows);
+        online.backward(simd, critics, 0..critics.len(), rows);
     }
 }

@@ -38,7 +38,7 @@ impl<F: Real> ContinuousLearner<F> {
     /// pre-training for efficient online fine-tuning", equation 5.1.
     ///
     /// # Errors
-    /// [`KernelError`] for a length that does not fit, and more than 21 actions of a kind; nothing
+    /// [`KernelError`] for a length that does not fit, and more than 85 actions of a kind; nothing
     /// has changed then.
     pub fn penalize(
         &mut self,
@@ -128,7 +128,7 @@ struct Penalize<'a, F> {
     n_samples: usize,
 }
 
-/// The policy's actions at a block of observations, N of each, and the logarithms of their densities.
+/// The policy's actions at all observations, N of each, and the logarithms of their densities.
 struct Drawn<F> {
     actions: Vec<F>,
     log_probs: Vec<F>,
@@ -143,116 +143,110 @@ impl<F: Real> WithSimd for Penalize<'_, F> {
         packed_policy.load(policy, self.policy);
         online.load(critics, self.critics);
         online.clear_gradients();
-        let n = self.obs.len() / self.learner.obs_dim;
-        let mut sums = vec![0.0; self.learner.critics.len()];
+        let here = self.draw(simd, self.obs, self.samples.here);
+        let there = self.draw(simd, self.next_obs, self.samples.there);
+        let (n, n_critics) = (self.obs.len() / self.learner.obs_dim, self.learner.critics.len());
         let together = BLOCK_ROWS / (3 * self.n_samples + 1);
-        for first in (0..n).step_by(BLOCK_ROWS) {
-            let rows = BLOCK_ROWS.min(n - first);
-            let here = self.draw(simd, self.obs, self.samples.here, first, rows);
-            let there = self.draw(simd, self.next_obs, self.samples.there, first, rows);
-            for skipped in (0..rows).step_by(together) {
-                let count = together.min(rows - skipped);
-                self.push_down(simd, first, skipped, count, [&here, &there], &mut sums);
-            }
-        }
+        // One critic after the other, whose parameters and gradients then stay in the caches.
+        let penalize = |k| {
+            let blocks = (0..n).step_by(together);
+            let penalties = blocks.map(|first| {
+                self.push_down(simd, k, first, together.min(n - first), [&here, &there])
+            });
+            mean_of(penalties.sum(), n)
+        };
+        let penalties = (0..n_critics).map(penalize).collect();
         let ContinuousLearner { critics, online, penalty_gradients, .. } = &mut *self.learner;
         penalty_gradients.resize(self.critics.len(), F::zero());
         online.write_gradients(critics, penalty_gradients);
-        sums.into_iter().map(|sum| mean_of(sum, n)).collect()
+        penalties
     }
 }
 
 impl<F: Real> Penalize<'_, F> {
-    /// Draws actions of the policy at `rows` observations from `first` on.
+    /// Draws actions of the policy.
     #[inline(always)]
-    fn draw<S: Simd>(
-        &mut self,
-        simd: S,
-        obs: &[F],
-        noise: &[F],
-        first: usize,
-        rows: usize,
-    ) -> Drawn<F> {
+    fn draw<S: Simd>(&mut self, simd: S, obs: &[F], noise: &[F]) -> Drawn<F> {
         let ContinuousLearner {
             obs_dim, act_dim, actor, policy, packed_policy, policy_block, ..
         } = &mut *self.learner;
-        forward(simd, policy, packed_policy, part(obs, first, rows, *obs_dim), rows, policy_block);
         let (n_samples, size) = (self.n_samples, self.actions.len());
-        let mut actions = vec![F::zero(); rows * n_samples * *act_dim];
-        let mut log_probs = vec![F::zero(); rows * n_samples];
-        let outputs = policy_block.output().chunks_exact(policy.output_stride());
+        let mut actions = vec![F::zero(); n_samples * size];
+        let mut log_probs = vec![F::zero(); n_samples * size / *act_dim];
         let places = actions.chunks_exact_mut(n_samples * *act_dim);
-        let of_rows = outputs.zip(places).zip(log_probs.chunks_exact_mut(n_samples));
-        for (row, ((outputs, actions), log_probs)) in of_rows.enumerate() {
-            let drawn = actions.chunks_exact_mut(*act_dim).zip(log_probs);
-            for (j, (action, log_prob)) in drawn.enumerate() {
-                let noise = &noise[j * size + (first + row) * *act_dim..][..*act_dim];
-                *log_prob = actor.act(&outputs[..actor.n_outputs(*act_dim)], noise, action);
+        let mut places = places.zip(log_probs.chunks_exact_mut(n_samples)).enumerate();
+        for obs in obs.chunks(BLOCK_ROWS * *obs_dim) {
+            let rows = obs.len() / *obs_dim;
+            forward(simd, policy, packed_policy, obs, rows, policy_block);
+            let outputs = policy_block.output().chunks_exact(policy.output_stride()).take(rows);
+            for (outputs, (row, (actions, log_probs))) in outputs.zip(&mut places) {
+                let drawn = actions.chunks_exact_mut(*act_dim).zip(log_probs);
+                for (j, (action, log_prob)) in drawn.enumerate() {
+                    let noise = &noise[j * size + row * *act_dim..][..*act_dim];
+                    *log_prob = actor.act(&outputs[..actor.n_outputs(*act_dim)], noise, action);
+                }
             }
         }
         Drawn { actions, log_probs }
     }
 
-    /// Gathers the gradients of the penalties of `count` observations, which come `skipped` after
-    /// `first`, and adds the penalties to `sums`.
+    /// Gathers the gradients of critic k's penalties of `count` observations from `first` on, and
+    /// returns the sum of these penalties.
     #[inline(always)]
     fn push_down<S: Simd>(
         &mut self,
         simd: S,
+        k: usize,
         first: usize,
-        skipped: usize,
         count: usize,
         drawn: [&Drawn<F>; 2],
-        sums: &mut [f64],
-    ) {
+    ) -> f64 {
         let (obs_dim, act_dim) = (self.learner.obs_dim, self.learner.act_dim);
         let (n_samples, size) = (self.n_samples, self.actions.len());
         let n_rows = 3 * n_samples + 1;
         let mut obs = Vec::with_capacity(count * n_rows * obs_dim);
         let mut actions = Vec::with_capacity(count * n_rows * act_dim);
-        for place in skipped..skipped + count {
-            let row = first + place;
+        for row in first..first + count {
             obs.extend_from_slice(&part(self.obs, row, 1, obs_dim).repeat(n_rows));
             for j in 0..n_samples {
                 actions
                     .extend_from_slice(&self.samples.random[j * size + row * act_dim..][..act_dim]);
             }
             for drawn in drawn {
-                actions.extend_from_slice(part(&drawn.actions, place, 1, n_samples * act_dim));
+                actions.extend_from_slice(part(&drawn.actions, row, 1, n_samples * act_dim));
             }
             actions.extend_from_slice(part(self.actions, row, 1, act_dim));
         }
         let ContinuousLearner { critics, online, .. } = &mut *self.learner;
-        online.forward(simd, critics, critics.len(), &obs, &actions, count * n_rows);
+        online.forward(simd, critics, k..k + 1, &obs, &actions, count * n_rows);
         let share = F::of(mean_of(1.0, self.obs.len() / obs_dim));
         let of_random = (0..act_dim).fold(F::zero(), |sum, _| sum - F::of(LN_2));
         let mut values = vec![F::zero(); 3 * n_samples];
+        let mut penalties = 0.0;
         for i in 0..count {
             let begin = i * n_rows;
             let of_policy =
-                drawn.iter().flat_map(|drawn| part(&drawn.log_probs, skipped + i, 1, n_samples));
-            let densities = std::iter::repeat_n(&of_random, n_samples).chain(of_policy).copied();
-            let densities: Vec<F> = densities.collect();
+                drawn.iter().flat_map(|drawn| part(&drawn.log_probs, first + i, 1, n_samples));
+            let densities = std::iter::repeat_n(&of_random, n_samples).chain(of_policy);
             let bounds = self.samples.lower_bounds;
-            let bound = bounds.map_or_else(F::neg_infinity, |bounds| bounds[first + skipped + i]);
-            for (k, sum) in sums.iter_mut().enumerate() {
-                let bounded = |j, value| j >= n_samples && value < bound;
-                for (j, (value, &density)) in values.iter_mut().zip(&densities).enumerate() {
-                    let of_action = online.value(critics, k, begin + j);
-                    *value = if bounded(j, of_action) { bound } else { of_action } - density;
-                }
-                let log_sum = log_sum_exp(&values);
-                for (j, &value) in values.iter().enumerate() {
-                    let free = !bounded(j, online.value(critics, k, begin + j));
-                    let gradient = if free { share * (value - log_sum).exp() } else { F::zero() };
-                    online.set_gradient(critics, k, begin + j, gradient);
-                }
-                let of_data = begin + n_rows - 1;
-                online.set_gradient(critics, k, of_data, -share);
-                *sum += (log_sum - online.value(critics, k, of_data)).widen();
+            let bound = bounds.map_or_else(F::neg_infinity, |bounds| bounds[first + i]);
+            let bounded = |j, value| j >= n_samples && value < bound;
+            for (j, (value, &density)) in values.iter_mut().zip(densities).enumerate() {
+                let of_action = online.value(critics, k, begin + j);
+                *value = if bounded(j, of_action) { bound } else { of_action } - density;
             }
+            let log_sum = log_sum_exp(&values);
+            for (j, &value) in values.iter().enumerate() {
+                let free = !bounded(j, online.value(critics, k, begin + j));
+                let gradient = if free { share * (value - log_sum).exp() } else { F::zero() };
+                online.set_gradient(critics, k, begin + j, gradient);
+            }
+            let of_data = begin + n_rows - 1;
+            online.set_gradient(critics, k, of_data, -share);
+            penalties += (log_sum - online.value(critics, k, of_data)).widen();
         }
-        online.backward(simd, critics, count * n_rows);
+        online.backward(simd, critics, k..k + 1, count * n_rows);
+        penalties
     }
 }
 

@@ -59,7 +59,7 @@ impl<F: Real> Policy<'_, '_, F> {
         learner.choose(simd, obs, part(self.noise, first, rows, act_dim), rows);
         let ContinuousLearner { actor, critics, online, actions, .. } = &mut **learner;
         let used = if *actor == Actor::Deterministic { 1 } else { critics.len() };
-        online.forward(simd, critics, used, obs, &actions[..rows * act_dim], rows);
+        online.forward(simd, critics, 0..used, obs, &actions[..rows * act_dim], rows);
         used
     }
 

@@ -65,10 +65,10 @@ impl<F: Real> Values<'_, '_, F> {
         let ContinuousLearner { critics, online, target, actions, log_probs, .. } = &mut **learner;
         let n_critics = critics.len();
         let next_actions = &actions[..rows * act_dim];
-        target.forward(simd, critics, n_critics, next_obs, next_actions, rows);
+        target.forward(simd, critics, 0..n_critics, next_obs, next_actions, rows);
         let (obs, actions) =
             (part(batch.obs, first, rows, obs_dim), part(self.actions, first, rows, act_dim));
-        online.forward(simd, critics, n_critics, obs, actions, rows);
+        online.forward(simd, critics, 0..n_critics, obs, actions, rows);
         let (alpha, scale) = (F::of(step.alpha), F::of(step.scale));
         let slope = F::of(mean_of(2.0 * step.scale, n));
         let mut sums = ValueTerms::default();
@@ -86,7 +86,7 @@ impl<F: Real> Values<'_, '_, F> {
                 sums.value += value.widen();
             }
         }
-        online.backward(simd, critics, rows);
+        online.backward(simd, critics, 0..n_critics, rows);
         sums
     }
 }
