@@ -27,6 +27,9 @@ from rlox_offline.losses import (
 
 DTYPES = [(torch.float32, 1e-5), (torch.float64, 1e-10)]
 
+WIDTH = 100
+"""Of hidden layers: critics' second ones are gated in pieces of 64, the last not whole."""
+
 dtypes = pytest.mark.parametrize(("dtype", "tolerance"), DTYPES, ids=["f32", "f64"])
 
 
@@ -70,15 +73,15 @@ def test_the_gradient_of_a_cloning_policy_equals_autograd(
 ) -> None:
     """Of the policy's loss, whose scale depends on all rows of the minibatch."""
     generator = torch.Generator().manual_seed(1)
-    policy = DeterministicPolicy(5, 3, 48, generator=generator).to(dtype)
-    critics = TwinQNetwork(5, 3, 48, generator=generator).to(dtype)
+    policy = DeterministicPolicy(5, 3, WIDTH, generator=generator).to(dtype)
+    critics = TwinQNetwork(5, 3, WIDTH, generator=generator).to(dtype)
     obs, actions = normal(generator, dtype, 101, 5), normal(generator, dtype, 101, 3).tanh()
 
     chosen = policy(obs)
     loss = td3_bc_actor_loss(critics(obs, chosen)[0], chosen, actions, 2.5)
     loss.backward()
 
-    learner = ContinuousLearner(5, 3, [48, 48], 2, dtype=name_of(dtype))
+    learner = ContinuousLearner(5, 3, [WIDTH, WIDTH], 2, dtype=name_of(dtype))
     learnt = adam_of(policy)
     reported, _ = learner.step_policy(
         learnt,
@@ -106,9 +109,9 @@ def test_gradients_of_conservative_critics_equal_autograd(
 ) -> None:
     """Of the squared errors and penalties, at actions that a policy makes of the same noise."""
     generator, n = torch.Generator().manual_seed(1), 10
-    policy = SquashedGaussianPolicy(5, 3, 48, generator=generator).to(dtype)
-    critics = TwinQNetwork(5, 3, 48, generator=generator).to(dtype)
-    target = TwinQNetwork(5, 3, 48, generator=generator).to(dtype)
+    policy = SquashedGaussianPolicy(5, 3, WIDTH, generator=generator).to(dtype)
+    critics = TwinQNetwork(5, 3, WIDTH, generator=generator).to(dtype)
+    target = TwinQNetwork(5, 3, WIDTH, generator=generator).to(dtype)
     obs, next_obs = normal(generator, dtype, 101, 5), normal(generator, dtype, 101, 5)
     actions, random = (normal(generator, dtype, *k, 101, 3).tanh() for k in ((), (n,)))
     rewards, discounts = normal(generator, dtype, 101), normal(generator, dtype, 101).abs()
@@ -134,7 +137,7 @@ def test_gradients_of_conservative_critics_equal_autograd(
     (loss + 2.5 * penalty.sum()).backward()
 
     options: Any = {"log_std_bounds": policy.log_std_bounds, "dtype": name_of(dtype)}
-    learner, parameters = ContinuousLearner(5, 3, [48, 48], 2, **options), flatten_parameters
+    learner, parameters = ContinuousLearner(5, 3, [WIDTH, WIDTH], 2, **options), flatten_parameters
     of_policy, learnt = parameters(policy).detach().numpy(), adam_of(critics)
     again = torch.Generator().manual_seed(2)
     noise, here, there = (
@@ -152,9 +155,9 @@ def test_gradients_of_conservative_critics_equal_autograd(
 
     with pytest.raises(ValueError, match="penalty"):
         step()
-    thrice = [np.concatenate([array] * 3) for array in (random.numpy(), here, there)]
-    with pytest.raises(ValueError, match=r"random actions must lie in \[1, 21\], got 30"):
-        learner.penalize(learnt["parameters"], of_policy, batch, *thrice)
+    many = [np.concatenate([array] * 9) for array in (random.numpy(), here, there)]
+    with pytest.raises(ValueError, match=r"random actions must lie in \[1, 85\], got 90"):
+        learner.penalize(learnt["parameters"], of_policy, batch, *many)
     arguments = (learnt["parameters"], of_policy, batch, random.numpy(), here, there)
     with pytest.raises(ValueError, match="lower_bounds"):
         learner.penalize(*arguments, np.zeros(100))
@@ -174,10 +177,10 @@ def test_gradients_of_conservative_critics_equal_autograd(
 def test_gradients_of_iql_equal_autograd(dtype: torch.dtype, tolerance: float) -> None:
     """Of the value, and, with the value that its step made, of policy and critics."""
     generator = torch.Generator().manual_seed(1)
-    value = ValueNetwork(5, 48, generator=generator).to(dtype)
-    policy = GaussianPolicy(5, 3, 48, generator=generator).to(dtype)
-    critics = TwinQNetwork(5, 3, 48, generator=generator).to(dtype)
-    target = TwinQNetwork(5, 3, 48, generator=generator).to(dtype)
+    value = ValueNetwork(5, WIDTH, generator=generator).to(dtype)
+    policy = GaussianPolicy(5, 3, WIDTH, generator=generator).to(dtype)
+    critics = TwinQNetwork(5, 3, WIDTH, generator=generator).to(dtype)
+    target = TwinQNetwork(5, 3, WIDTH, generator=generator).to(dtype)
     obs, next_obs = normal(generator, dtype, 101, 5), normal(generator, dtype, 101, 5)
     actions = normal(generator, dtype, 101, 3).tanh()
     rewards, discounts = normal(generator, dtype, 101), normal(generator, dtype, 101).abs()
@@ -202,7 +205,7 @@ def test_gradients_of_iql_equal_autograd(dtype: torch.dtype, tolerance: float) -
     learner = ImplicitLearner(
         5,
         3,
-        [48, 48],
+        [WIDTH, WIDTH],
         2,
         log_std_bounds=policy.log_std_bounds,
         dtype=name_of(dtype),

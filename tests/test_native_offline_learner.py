@@ -13,7 +13,7 @@ from rlox_offline.datasets import Dataset
 from rlox_offline.iql import IQL
 from rlox_offline.td3_bc import TD3BC
 
-SETTINGS: dict[str, Any] = {"seed": 3, "hidden": 40, "batch_size": 150}
+SETTINGS: dict[str, Any] = {"seed": 3, "hidden": 80, "batch_size": 300}
 """Minibatches that are no multiple of a block of rows."""
 
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -23,14 +23,14 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "cql": (CQL, {}),
     "cql, held at a value": (CQL, {"auto_alpha": True, "cql_target_value": 3.0}),
     "cql, cloning at first": (CQL, {"bc_steps": 4, "auto_entropy": False}),
-    # with a seed whose rows keep off the kinks
+    # with a seed whose rows keep off the kinks, as the last but one case has
     "cql, targets of the mode": (CQL, {"mode_targets": True, "seed": 4}),
     "cql, calibrated": (CQL, {"calibrated": True, "cql_alpha": 2.0}),
-    "cql, many actions": (CQL, {"n_random_actions": 21, "cql_alpha": 0.5, "target_entropy": 1.0}),
+    "cql, many actions": (CQL, {"n_random_actions": 85, "cql_alpha": 0.5, "target_entropy": 1.0}),
     "iql": (IQL, {"learning_rate": 1e-3, "actor_decay_steps": 50}),
     "iql, weights at their bound": (
         IQL,
-        {"temperature": 30.0, "max_weight": 2.0, "actor_decay_steps": 50},
+        {"temperature": 30.0, "max_weight": 2.0, "actor_decay_steps": 50, "seed": 5},
     ),
     "iql, mean": (IQL, {"expectile": 0.5, "temperature": 0.0, "actor_decay_steps": 8}),
 }

@@ -62,7 +62,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
         {**DISCRETE, "loss": "mse", "max_grad_norm": None, "tau": 0.3, "hidden": 128},
     ),
     "sac": (SAC, CONTINUOUS),
-    "sac, several blocks of rows": (SAC, {**CONTINUOUS, "batch_size": 150, "hidden": 130}),
+    "sac, several blocks of rows": (SAC, {**CONTINUOUS, "batch_size": 260, "hidden": 130}),
     "sac, prioritized, fixed temperature": (
         SAC,
         {

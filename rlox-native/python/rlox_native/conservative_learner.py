@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NativeConservativeLearner"]
 
-MOST_RANDOM_ACTIONS = 21
-"""As many of each of three kinds, and the dataset's action, fit into a block of 64 rows."""
+MOST_RANDOM_ACTIONS = 85
+"""As many of each of three kinds, and the dataset's action, fit into a block of 256 rows."""
 
 
 class NativeConservativeLearner:

@@ -31,6 +31,9 @@ pub(super) struct Layer {
     pub(super) order: Order,
     /// Whether its inputs are the network's, whose rows may have no padding.
     pub(super) first: bool,
+    /// Whether it has a single `ReLU` network's output behind it: its way back is a
+    /// [`Gate`](super::gate::Gate)'s.
+    pub(super) gated: bool,
 }
 
 impl Layer {
@@ -40,7 +43,8 @@ impl Layer {
             let [inputs, outputs] = [pair[0], pair[1]];
             let (weights, bias) = (offset, offset + inputs * outputs);
             offset = bias + outputs;
-            Self { inputs, outputs, weights, bias, order: Order::ByOutputs, first: l == 0 }
+            let (order, first) = (Order::ByOutputs, l == 0);
+            Self { inputs, outputs, weights, bias, order, first, gated: false }
         };
         sizes.windows(2).enumerate().map(layer).collect()
     }
@@ -60,13 +64,13 @@ impl Layer {
     }
 
     /// Whether the weights' gradient is gathered in a row for each input, not for each output: the
-    /// narrow side gives the rows, as columns are padded.
+    /// narrow side gives the rows, as columns are padded. Of a gated layer, the outputs do.
     ///
     /// Rows without padding cannot be a right operand.
     pub(super) fn gradient_by_inputs(self) -> bool {
-        self.first
-            || self.inputs < self.outputs
-            || (self.inputs == self.outputs && self.order == Order::ByInputs)
+        let narrow = self.inputs < self.outputs
+            || (self.inputs == self.outputs && self.order == Order::ByInputs);
+        self.first || (narrow && !self.gated)
     }
 
     /// Whether products with so few columns are products of rows with rows.
@@ -163,7 +167,7 @@ impl<F: Real> PackedLayer<F> {
 
 /// Copies every element of `from`, `rows` × `columns`, to the place across the diagonal.
 #[inline(always)]
-fn transpose<F: Real>(
+pub(super) fn transpose<F: Real>(
     from: &[F],
     from_stride: usize,
     (rows, columns): (usize, usize),

@@ -21,6 +21,8 @@ mod aligned;
 mod block;
 mod distribution;
 mod functions;
+mod gate;
+mod gated_product;
 mod layer;
 mod network;
 mod objective;

@@ -4,6 +4,8 @@ use pulp::Simd;
 
 use super::Real;
 use super::activation::Activation;
+use super::gate::Gate;
+use super::gated_product::SPAN;
 use super::layer::{Layer, PackedLayer};
 use super::operands::{Finish, Left, Start};
 use super::product::product;
@@ -12,7 +14,7 @@ use super::row_products::row_products;
 use super::workspace::Workspace;
 
 /// Rows that go through the network together: their activations stay in the caches.
-pub(super) const BLOCK_ROWS: usize = 64;
+pub(super) const BLOCK_ROWS: usize = 256;
 
 /// The shape of a network, and where its parameters are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,14 +31,25 @@ impl Network {
     /// Layers of `torch.nn.Linear` of these sizes, inputs first, with tanh between them, whose
     /// parameters begin at `offset`.
     pub(super) fn new(sizes: &[usize], offset: usize) -> Self {
-        let layers = Layer::linear(sizes, offset);
-        Self { activation: Activation::Tanh, ..Self::relu(layers) }
+        Self::of(Layer::linear(sizes, offset), Activation::Tanh)
     }
 
     /// Layers with `ReLU` between them.
-    pub(super) fn relu(layers: Vec<Layer>) -> Self {
+    pub(super) fn relu(mut layers: Vec<Layer>) -> Self {
+        if let [.., layer, last] = &mut layers[..] {
+            layer.gated = last.outputs == 1 && !layer.first && layer.outputs >= SPAN;
+        }
+        Self::of(layers, Activation::Relu)
+    }
+
+    fn of(layers: Vec<Layer>, activation: Activation) -> Self {
         let input_stride = layers.first().map_or(0, |layer| layer.inputs);
-        Self { layers, activation: Activation::Relu, activates_last: false, input_stride }
+        Self { layers, activation, activates_last: false, input_stride }
+    }
+
+    /// The outputs of the gated layer, if there is one.
+    pub(super) fn gated_width(&self) -> usize {
+        self.layers.iter().find(|layer| layer.gated).map_or(0, |layer| layer.outputs)
     }
 
     /// Where the parameters end.
@@ -187,8 +200,10 @@ fn backward_layers<F: Real, S: Simd>(
         Gradients::Inputs(out) => (false, Some(out)),
         Gradients::All(out) => (true, Some(out)),
     };
-    let Workspace { outputs, deltas, weight_gradients, bias_gradients, has_gradients } = workspace;
-    let start = if *has_gradients { Start::Output } else { Start::Zero };
+    let adds = workspace.has_gradients;
+    let start = if adds { Start::Output } else { Start::Zero };
+    let Workspace { outputs, deltas, weight_gradients, bias_gradients, gate_memory, .. } =
+        workspace;
     if let (true, Some(delta), Some(outputs)) =
         (network.activates_last, deltas.last_mut(), outputs.last())
     {
@@ -199,12 +214,23 @@ fn backward_layers<F: Real, S: Simd>(
         let (before, after) = deltas.split_at_mut(l);
         let delta = &after[0][..rows * width];
         let hidden = l.checked_sub(1).map(|k| &outputs[k][..rows * row_stride(layer.inputs)]);
+        if let (true, Some(inputs), Some(of_inputs)) = (layer.gated, hidden, before.last_mut()) {
+            let (outputs, gradients) = (&outputs[l][..rows * width], &after[1][..]);
+            let (own, next) = (&packed.layers[l].backward, &packed.layers[l + 1].backward);
+            let gate = Gate { rows, layer: *layer, inputs, outputs, gradients, weights: next };
+            if learns {
+                gate.sum_rows(simd, adds, &mut bias_gradients[l]);
+                gate.of_weights(simd, adds, gate_memory, &mut weight_gradients[l]);
+            }
+            gate.of_inputs(simd, own, gate_memory, of_inputs);
+            continue;
+        }
         if learns {
             let (values, stride) = match hidden {
                 Some(hidden) => (hidden, row_stride(layer.inputs)),
                 None => (inputs, network.input_stride),
             };
-            sum_rows(simd, delta, *has_gradients, &mut bias_gradients[l]);
+            sum_rows(simd, delta, adds, &mut bias_gradients[l]);
             let gradient = &mut weight_gradients[l];
             if layer.gradient_by_inputs() {
                 let left = Left::columns(values, layer.inputs, rows, stride);
@@ -217,6 +243,9 @@ fn backward_layers<F: Real, S: Simd>(
         let left = Left::rows(delta, rows, layer.outputs, width);
         let weights = &packed.layers[l];
         if let (Some(hidden), Some(before)) = (hidden, before.last_mut()) {
+            if network.layers[l - 1].gated {
+                continue; // which needs the factors alone
+            }
             let finish = match network.activation {
                 Activation::Relu => Finish::WherePositive(hidden),
                 Activation::Tanh => Finish::Keep,
@@ -241,7 +270,7 @@ fn backward_layers<F: Real, S: Simd>(
             }
         }
     }
-    *has_gradients |= learns;
+    workspace.has_gradients |= learns;
 }
 
 /// Adds every row of `matrix` to `sums`, or to zero.

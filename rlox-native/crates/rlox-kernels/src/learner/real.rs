@@ -28,8 +28,14 @@ pub trait Real: num_traits::Float + Default + Pod + Send + Sync + std::fmt::Debu
     /// As many numbers as one instruction works on.
     type Vector<S: Simd>: Pod;
 
+    /// From here to its double, numbers are the integers: their lowest bits count.
+    const INTEGERS: f64;
+
     /// The nearest number.
     fn of(value: f64) -> Self;
+
+    /// The lowest bits of the number's representation.
+    fn low_bits(self) -> usize;
 
     /// The same number, or the nearest to it.
     fn widen(self) -> f64;
@@ -77,9 +83,16 @@ pub trait Real: num_traits::Float + Default + Pod + Send + Sync + std::fmt::Debu
 impl Real for f32 {
     type Vector<S: Simd> = S::f32s;
 
+    const INTEGERS: f64 = 8_388_608.0;
+
     #[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest is meant")]
     fn of(value: f64) -> Self {
         value as Self
+    }
+
+    #[inline(always)]
+    fn low_bits(self) -> usize {
+        self.to_bits() as usize
     }
 
     fn widen(self) -> f64 {
@@ -147,8 +160,16 @@ impl Real for f32 {
 impl Real for f64 {
     type Vector<S: Simd> = S::f64s;
 
+    const INTEGERS: f64 = 4_503_599_627_370_496.0;
+
     fn of(value: f64) -> Self {
         value
+    }
+
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "the lowest bits are meant")]
+    fn low_bits(self) -> usize {
+        self.to_bits() as usize
     }
 
     fn widen(self) -> f64 {

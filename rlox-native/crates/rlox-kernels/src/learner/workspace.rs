@@ -2,6 +2,7 @@
 
 use super::Real;
 use super::aligned::Aligned;
+use super::gate::GateMemory;
 use super::layer::Layer;
 use super::network::{BLOCK_ROWS, Network};
 use super::real::row_stride;
@@ -19,6 +20,7 @@ pub(super) struct Workspace<F> {
     pub(super) bias_gradients: Vec<Aligned<F>>,
     /// Whether there are any yet.
     pub(super) has_gradients: bool,
+    pub(super) gate_memory: GateMemory<F>,
 }
 
 impl<F: Real> Workspace<F> {
@@ -36,6 +38,7 @@ impl<F: Real> Workspace<F> {
             }),
             bias_gradients: of_layers(&|layer| row_stride(layer.outputs)),
             has_gradients: false,
+            gate_memory: GateMemory::new(network.gated_width()),
         }
     }
 
