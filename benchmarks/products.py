@@ -1,4 +1,4 @@
-"""The matrix products of gradient steps, alone: what no learner of these networks can leave out."""
+"""The matrix products of gradient steps, alone, as autograd multiplies them."""
 
 from __future__ import annotations
 
