@@ -1,9 +1,9 @@
 """Scores of the offline algorithms on recorded datasets: rlox and d3rlpy at equal settings.
 
 One run per call, so that several can be made side by side: two layers of 64 (or ``--hidden``),
-minibatches of 128, 10,000 gradient steps, the step sizes that rlox has by default, observations
-normalised, rewards of a tenth. Policies of the same seed are evaluated in the same episodes. The
-datasets are SAC's, with names that begin with the env's:
+minibatches of 128, 10,000 gradient steps (or ``--steps``), the step sizes that rlox has by default,
+observations normalised, rewards of a tenth (or ``--reward-scale``). Policies of the same seed are
+evaluated in the same episodes. The datasets are SAC's, with names that begin with the env's:
 
     rlox dataset record sac --env Pendulum-v1 --config examples/sac-pendulum.yaml
         --total-timesteps 20000 --n-transitions 10000 --to 'datasets/Pendulum-v1-{kind}.npz'
@@ -21,6 +21,7 @@ import argparse
 import json
 import warnings
 from collections import defaultdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,25 @@ from rlox_offline.datasets import load_dataset
 
 FOLDER = RESULTS / "offline_scores"
 ALGORITHMS = ("bc", "td3_bc", "iql", "cql")
-HIDDEN, BATCH, STEPS, EPISODES = 64, 128, 10_000, 20
-REWARD_SCALE = 0.1
+BATCH, EPISODES = 128, 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What runs of both libraries share, and may be changed."""
+
+    hidden: int = 64
+    steps: int = 10_000
+    reward_scale: float = 0.1
+
+    def label(self, algorithm: str) -> str:
+        """Return an algorithm's name with the settings that are not the usual ones."""
+        changed = {
+            name: value for name, value in asdict(self).items() if value != getattr(Settings, name)
+        }
+        hidden = changed.pop("hidden", None)
+        parts = [f"{name.replace('_', '-')}-{value:g}" for name, value in changed.items()]
+        return "-".join([algorithm, *([] if hidden is None else [str(hidden)]), *parts])
 
 
 def main() -> None:
@@ -47,7 +65,9 @@ def main() -> None:
     run.add_argument("algorithm", choices=ALGORITHMS)
     run.add_argument("dataset", type=Path)
     run.add_argument("seed", type=int)
-    run.add_argument("--hidden", type=int, default=HIDDEN)
+    run.add_argument("--hidden", type=int, default=Settings.hidden)
+    run.add_argument("--steps", type=int, default=Settings.steps)
+    run.add_argument("--reward-scale", type=float, default=Settings.reward_scale)
     commands.add_parser("summarize", help="print a table")
     arguments = parser.parse_args()
     if arguments.command == "summarize":
@@ -56,19 +76,21 @@ def main() -> None:
     torch.set_num_threads(1)
     dataset = load_dataset(str(arguments.dataset))
     env_id, _, kind = arguments.dataset.stem.rpartition("-")
-    train, hidden = TRAINERS[arguments.contender], arguments.hidden
-    policy = train(arguments.algorithm, dataset, arguments.seed, hidden)
+    settings = Settings(arguments.hidden, arguments.steps, arguments.reward_scale)
+    train = TRAINERS[arguments.contender]
+    policy = train(arguments.algorithm, dataset, arguments.seed, settings)
     evaluation = rlox.evaluate(policy, env_id, n_episodes=EPISODES, seed=arguments.seed)
     score = evaluation.normalized_score(dataset.random_return, dataset.expert_return)
     result = {
         "contender": arguments.contender,
-        "algorithm": arguments.algorithm + ("" if hidden == HIDDEN else f"-{hidden}"),
+        "algorithm": settings.label(arguments.algorithm),
         "env": env_id,
         "kind": kind,
         "seed": arguments.seed,
         "mean_return": evaluation.mean_return,
         "score": score,
         "transitions": len(dataset),
+        "settings": asdict(settings),
         "machine": machine(["rlox-core", "rlox-native", "d3rlpy", "gymnasium", "torch"]),
     }
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -77,19 +99,19 @@ def main() -> None:
     print(name, f"{evaluation.mean_return:.1f}, score {score:.1f}", flush=True)
 
 
-def train_ours(name: str, dataset: Any, seed: int, hidden: int) -> Predictor:
+def train_ours(name: str, dataset: Any, seed: int, settings: Settings) -> Predictor:
     """Return rlox's policy."""
-    options: dict[str, Any] = {} if name == "bc" else {"reward_scale": REWARD_SCALE}
+    options: dict[str, Any] = {} if name == "bc" else {"reward_scale": settings.reward_scale}
     if name == "cql":
         options["mode_targets"] = True  # as d3rlpy's are
     algorithm = rlox.make(
-        name, dataset=dataset, hidden=hidden, batch_size=BATCH, seed=seed, **options
+        name, dataset=dataset, hidden=settings.hidden, batch_size=BATCH, seed=seed, **options
     )
-    algorithm.train(STEPS)
+    algorithm.train(settings.steps)
     return algorithm
 
 
-def train_theirs(name: str, dataset: Any, seed: int, hidden: int) -> Predictor:
+def train_theirs(name: str, dataset: Any, seed: int, settings: Settings) -> Predictor:
     """Return d3rlpy's policy."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -98,10 +120,10 @@ def train_theirs(name: str, dataset: Any, seed: int, hidden: int) -> Predictor:
     from d3rlpy.optimizers.lr_schedulers import CosineAnnealingLRFactory
 
     d3rlpy.seed(seed)
-    encoder = d3rlpy.models.VectorEncoderFactory([hidden, hidden])
+    encoder = d3rlpy.models.VectorEncoderFactory([settings.hidden] * 2)
     of_critic = {"critic_encoder_factory": encoder, "actor_encoder_factory": encoder}
     iql, cql = IQLConfig(), CQLConfig()
-    cosine = AdamFactory(lr_scheduler_factory=CosineAnnealingLRFactory(T_max=STEPS))
+    cosine = AdamFactory(lr_scheduler_factory=CosineAnnealingLRFactory(T_max=settings.steps))
     common: Any = {
         "batch_size": BATCH,
         "action_scaler": d3rlpy.preprocessing.MinMaxActionScaler(
@@ -110,7 +132,9 @@ def train_theirs(name: str, dataset: Any, seed: int, hidden: int) -> Predictor:
         "observation_scaler": d3rlpy.preprocessing.StandardObservationScaler(
             mean=dataset.columns["obs"].mean(0), std=dataset.columns["obs"].std(0)
         ),
-        "reward_scaler": d3rlpy.preprocessing.MultiplyRewardScaler(multiplier=REWARD_SCALE),
+        "reward_scaler": d3rlpy.preprocessing.MultiplyRewardScaler(
+            multiplier=settings.reward_scale
+        ),
     }
     configs: dict[str, Any] = {
         "bc": d3rlpy.algos.BCConfig(
@@ -136,7 +160,7 @@ def train_theirs(name: str, dataset: Any, seed: int, hidden: int) -> Predictor:
     )
     algorithm = configs[name].create(device="cpu:0")
     algorithm.build_with_dataset(recorded)
-    for _ in range(STEPS):
+    for _ in range(settings.steps):
         algorithm.update(recorded.sample_transition_batch(BATCH))
     return Theirs(algorithm)
 
