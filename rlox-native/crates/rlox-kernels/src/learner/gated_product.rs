@@ -25,8 +25,8 @@ const COLUMNS: usize = 32;
 /// Elements of the memory for sums of choices.
 pub(super) const TABLE: usize = PAD * CHOICES * COLUMNS;
 
-/// The number that tells a choice c is this and c times [`CHOICE`]: its lowest bits are then the
-/// place of the chosen sum among [`COLUMNS`] columns of sums.
+/// A choice c is told by the number [`Real::INTEGERS`] + c · `CHOICE`: its lowest bits are the place
+/// of the chosen sums where all have [`COLUMNS`] columns.
 #[expect(clippy::cast_precision_loss, reason = "a small number")]
 pub(super) const CHOICE: f64 = COLUMNS as f64;
 
