@@ -129,3 +129,10 @@ def test_native_refuses_what_it_cannot_do(case: str, monkeypatch: pytest.MonkeyP
     with pytest.raises(BackendError, match=f"it knows dqn, not '{name}'"):
         make(case, "native")
     assert make(case, "auto").learner.backend == "torch"
+
+
+def test_native_leaves_a_deterministic_policy_of_iql_to_torch() -> None:
+    """Its step in Rust is of the likelihood."""
+    with pytest.raises(BackendError, match="learns the default networks, not DeterministicPolicy"):
+        IQL(dataset(), stochastic=False, backend="native", **SETTINGS)
+    assert IQL(dataset(), stochastic=False, **SETTINGS).learner.backend == "torch"

@@ -25,6 +25,7 @@ CASES: list[Any] = [
     pytest.param("td3_bc", {}, id="td3_bc"),
     pytest.param("awac", {}, id="awac"),
     pytest.param("iql", {}, id="iql"),
+    pytest.param("iql", {"stochastic": False}, id="iql-deterministic"),
     pytest.param("cql", {"bc_steps": 3}, id="cql"),
     pytest.param("cql", {"auto_alpha": True, "auto_entropy": False}, id="cql-lagrange"),
     pytest.param("cql", {"calibrated": True}, id="cal-ql"),

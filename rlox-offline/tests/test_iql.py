@@ -11,9 +11,10 @@ import torch
 from rlox_offline.iql import IQL
 
 
-def test_one_update_follows_the_authors_order() -> None:
+@pytest.mark.parametrize("stochastic", [True, False])
+def test_one_update_follows_the_authors_order(stochastic: bool) -> None:
     """V first; policy and critics see the new V; the weights use the old target critics."""
-    ours = IQL(data.continuous(), hidden=8, batch_size=16, seed=0)
+    ours = IQL(data.continuous(), hidden=8, batch_size=16, seed=0, stochastic=stochastic)
     ours.clock.extend(100)
     rows = ours.scaling.batch(ours.dataset.sample(16, 0), continuous=True)
     value, policy, critics = (copy.deepcopy(m) for m in (ours.value, ours.policy, ours.critics))
@@ -30,8 +31,12 @@ def test_one_update_follows_the_authors_order() -> None:
     with torch.no_grad():
         weights = torch.minimum(torch.exp(3.0 * (q - value(rows.obs))), torch.tensor(100.0))
         target = rows.rewards + 0.99 * (1 - rows.terminated) * value(rows.next_obs)
-    normal = torch.distributions.Normal(policy.net(rows.obs).tanh(), policy.log_std.exp())
-    step(policy, -(weights * normal.log_prob(rows.actions).sum(-1)).mean())
+    means = policy.net(rows.obs).tanh()
+    if stochastic:
+        normal = torch.distributions.Normal(means, policy.log_std.exp())
+        step(policy, -(weights * normal.log_prob(rows.actions).sum(-1)).mean())
+    else:
+        step(policy, (weights * ((means - rows.actions) ** 2).sum(-1)).mean())
     first, second = critics(rows.obs, rows.actions)
     step(critics, ((first - target) ** 2).mean() + ((second - target) ** 2).mean())
 

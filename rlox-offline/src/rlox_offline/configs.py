@@ -83,6 +83,11 @@ class IQLConfig(OfflineConfig):
     max_weight: float = positive(
         100.0, help="bound of the weights exp(β A)", source="ikostrikov/implicit_q_learning"
     )
+    stochastic: bool = flag(
+        True, help="whether the policy is a Gaussian, fitted by likelihood, rather than one "
+        "action, fitted by squared error",
+        source="tinkoff-ai/CORL, which has the choice",
+    )  # fmt: skip
     hidden: int = HIDDEN
     learning_rate: float = LEARNING_RATE
     actor_decay_steps: int | None = count(

@@ -8,7 +8,8 @@ Each gradient step takes a minibatch (s, a, r, s') and, in this order, as the au
     step Q on       Σ_i mean (r + γ V(s') - Q_i(s, a))²                          eq. 6
     Q' ← Q' + τ' (Q - Q')
 
-where π and Q already see the new V.
+where π and Q already see the new V. A deterministic policy, which is an option, takes its step on
+mean min(exp(β A), w) |π(s) - a|² instead.
 
 Deviations from the paper:
     1. rewards are as the dataset has them unless ``reward_scale`` and ``reward_shift``, which β is
@@ -31,7 +32,13 @@ from rlox.batch import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config import UNSET, Config, Unset, resolve_config
 from rlox.logging import LoggerCallback
-from rlox.networks import GaussianPolicy, TwinQNetwork, ValueNetwork, polyak_update
+from rlox.networks import (
+    DeterministicPolicy,
+    GaussianPolicy,
+    TwinQNetwork,
+    ValueNetwork,
+    polyak_update,
+)
 from rlox.nn import FlatOptimizer
 from rlox.offline.base import OfflineAlgorithm, OfflineDataset
 from rlox.offline.batch import OfflineBatch
@@ -55,7 +62,7 @@ class IQLTerms:
     q_value: Tensor
     """Mean of both critics' values of the dataset's actions."""
     weight: Tensor
-    """Mean of the log-likelihoods' weights."""
+    """Mean of the weights exp(β A)."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +74,11 @@ class IQLMetrics:
     critic_loss: float
     """Sum of both critics' mean squared errors."""
     actor_loss: float
-    """Weighted negative log-likelihood of the dataset's actions."""
+    """Weighted negative log-likelihood, or squared error, of the dataset's actions."""
     mean_q: float
     """Mean of both critics' values of the dataset's actions."""
     mean_weight: float
-    """Mean of the log-likelihoods' weights."""
+    """Mean of the weights exp(β A)."""
 
 
 @final
@@ -121,7 +128,8 @@ class IQL(OfflineAlgorithm):
         cfg: IQLConfig = self.config
         sizes: Any = (cfg.obs_dim, cfg.act_dim, cfg.hidden)
         generator = self.streams.torch("networks")
-        self.policy = GaussianPolicy(*sizes, generator=generator).to(self.device)
+        policy_class: Any = GaussianPolicy if cfg.stochastic else DeterministicPolicy
+        self.policy = policy_class(*sizes, generator=generator).to(self.device)
         self.critics = TwinQNetwork(*sizes, generator=generator).to(self.device)
         self.value = ValueNetwork(sizes[0], cfg.hidden, generator=generator).to(self.device)
         self.target_critics = copy.deepcopy(self.critics).requires_grad_(False)
@@ -175,7 +183,11 @@ class IQL(OfflineAlgorithm):
             advantages = target_q - self.value(batch.obs)
             targets = batch.rewards + batch.discounts * self.value(batch.next_obs)
         weights = advantage_weights(advantages, cfg.temperature, cfg.max_weight)
-        actor_loss = -(weights * self.policy.log_prob(batch.obs, batch.actions)).mean()
+        if cfg.stochastic:
+            distances = -self.policy.log_prob(batch.obs, batch.actions)
+        else:
+            distances = (self.policy(batch.obs) - batch.actions).square().sum(-1)
+        actor_loss = (weights * distances).mean()
         self.optimizers["policy"].step(actor_loss, actor_learning_rate)
 
         q_values = self.critics(batch.obs, batch.actions)
