@@ -9,7 +9,7 @@ Each gradient step takes a minibatch (s, a, r, s') and, in this order, as the au
     Q' ← Q' + τ' (Q - Q')
 
 where π and Q already see the new V. A deterministic policy, which is an option, takes its step on
-mean min(exp(β A), w) |π(s) - a|² instead.
+mean min(exp(β A), w) Σ (π(s) - a)² over the action's components instead.
 
 Deviations from the paper:
     1. rewards are as the dataset has them unless ``reward_scale`` and ``reward_shift``, which β is
