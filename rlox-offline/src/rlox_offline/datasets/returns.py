@@ -96,9 +96,7 @@ def discounted_returns(
                     "discount; choose a gamma below 1"
                 )
             rewards[cut] /= 1 - gamma
-        # with values of 0 and λ = 1 the advantages are the returns
-        zeros, ended = np.zeros(len(rewards)), terminated | truncated
-        found, _ = rlox.compute_gae(rewards, zeros, ended, after, gamma, 1.0)
+        found = rlox.compute_discounted_returns(rewards, terminated | truncated, after, gamma)
         returns[block], after = found, float(found[0])
     return returns
 
