@@ -2037,7 +2037,7 @@ class ContinuousLearner:
             critics: their parameters, shape ``(Q,)``.
             policy: parameters of a Gaussian policy, shape ``(P,)``.
             batch: as of :meth:`step_values`.
-            random: actions uniform in [-1, 1], shape ``(N, B, act_dim)``, N at most 21.
+            random: actions uniform in [-1, 1], shape ``(N, B, act_dim)``, N at most 85.
             here: standard normal noise of the policy's actions at s, likewise.
             there: that of its actions at s', likewise.
             lower_bounds: shape ``(B,)``; ``None`` for no bounds.
