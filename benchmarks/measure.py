@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rlox import measure
-from rlox.measure import interleave, ratio_summary, summary
+from rlox.analysis import measure
+from rlox.analysis.measure import interleave, ratio_summary, summary
 
 __all__ = [
     "interleave",

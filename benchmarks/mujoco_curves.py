@@ -27,9 +27,9 @@ import rlox
 import stable_baselines3
 import torch
 from measure import RESULTS, machine
+from rlox.analysis.statistics import bootstrap_iqm
 from rlox.callbacks import EvalCallback
 from rlox.logging import LoggerCallback, Metrics
-from rlox.statistics import bootstrap_iqm
 from rlox_offpolicy.configs import SACConfig
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env

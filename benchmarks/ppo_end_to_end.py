@@ -20,9 +20,9 @@ from typing import Any
 
 import torch
 from measure import interleave, machine, ratio_summary, summary, write
-from rlox.cli.processes import usable_cores
+from rlox.cli.sweeps.processes import usable_cores
 from rlox.nn import torch_threads
-from rlox.runner import Hooks
+from rlox.training.hooks import Hooks
 from rlox_onpolicy.ppo import PPO
 from rlox_onpolicy.ppo_update import minibatch_loss
 from stable_baselines3 import PPO as SB3PPO

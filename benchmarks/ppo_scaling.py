@@ -25,9 +25,9 @@ from typing import Any
 import torch
 from measure import interleave, machine, summary, write
 from rlox.cli.app import build_app
-from rlox.cli.processes import usable_cores
+from rlox.cli.sweeps.processes import usable_cores
 from rlox.nn import torch_threads
-from rlox.runner import Hooks
+from rlox.training.hooks import Hooks
 from rlox_onpolicy.ppo import PPO
 
 SETTINGS: dict[str, Any] = {"n_steps": 128, "n_epochs": 4, "batch_size": 256}

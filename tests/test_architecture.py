@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import rlox
-from rlox.registry import EXTRAS
+from rlox.registry.table import EXTRAS
 
 ROOT = Path(__file__).parents[1]
 
@@ -49,9 +49,9 @@ FACADES = {
 TORCH_FREE = [
     "rlox",
     "rlox.cli",
-    "rlox.registry",
+    "rlox.registry.table",
     "rlox.algorithm",
-    "rlox.checkpoint",
+    "rlox.training.checkpoint",
     "rlox.evaluation",
     "rlox.testing",
     "rlox.offline.config",

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rlox import cli, registry
-from rlox.cli.contenders import CONTENDERS, sb3_model
+from rlox import api, cli, registry
+from rlox.cli.bench.contenders import CONTENDERS, sb3_model
 
 pytest.importorskip("stable_baselines3")
 
@@ -50,7 +50,7 @@ def test_stable_baselines3_gets_the_same_options() -> None:
     assert (model.gamma, model.ent_coef, model.target_kl) == (0.9, 0.03, 0.5)
     assert model.clip_range(1.0) == 0.1
     assert model.learning_rate == 2e-3
-    ours = registry.make("ppo", "CartPole-v1", config=config)
+    ours = api.make("ppo", "CartPole-v1", config=config)
     assert sum(p.numel() for p in model.policy.parameters()) == sum(
         p.numel() for p in ours.policy.parameters()
     )

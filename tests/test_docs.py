@@ -14,9 +14,9 @@ import pytest
 import rlox
 import rlox.algorithms
 import typer
-from rlox import hookspecs
 from rlox.cli.app import build_app
-from rlox.plugins import HOOKS
+from rlox.registry import hookspecs
+from rlox.registry.plugins import HOOKS
 from rlox_offline.awac import AWACMetrics
 from rlox_offline.bc import BCMetrics
 from rlox_offline.cql import CQLMetrics

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 from rlox import cli
-from rlox.batch import RolloutBatch
+from rlox.batches.rollout import RolloutBatch
 from rlox.callbacks import Callback
 from rlox.errors import BackendError
-from rlox.policies import ContinuousPolicy, DiscretePolicy
-from rlox.runner import Hooks
+from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy
+from rlox.training.hooks import Hooks
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.ppo import PPO
 from torch import nn
@@ -85,7 +85,7 @@ def rollout(
 @pytest.fixture(autouse=True)
 def _take_policies_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Learn in float64 too, in which no policy can act on observations of float32."""
-    monkeypatch.setattr("rlox.actor_critic.try_actor", lambda *_: None)
+    monkeypatch.setattr("rlox.rollouts.actor_critic.try_actor", lambda *_: None)
 
 
 def learnt(

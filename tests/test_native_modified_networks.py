@@ -13,8 +13,8 @@ import torch
 from gymnasium import spaces
 from rlox.errors import BackendError
 from rlox.networks import DiscreteQNetwork, SquashedGaussianPolicy, TwinQNetwork
+from rlox.networks.actor_critics import DiscretePolicy
 from rlox.nn import EnsembleMLP, TanhMLP
-from rlox.policies import DiscretePolicy
 from rlox_offline.td3_bc import TD3BC
 from rlox_offpolicy.dqn import DQN
 from rlox_offpolicy.sac import SAC

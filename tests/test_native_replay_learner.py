@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import rlox
 import torch
-from rlox.batch import TransitionBatch
-from rlox.config import UNSET
+from rlox.batches.transitions import TransitionBatch
+from rlox.config.model import UNSET
 from rlox.errors import BackendError
 from rlox.networks import (
     DeterministicPolicy,

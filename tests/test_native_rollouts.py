@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rlox.batch import RolloutBatch
+from rlox.batches.rollout import RolloutBatch
 from rlox.callbacks import Callback
-from rlox.policies import DiscretePolicy
-from rlox.runner import Hooks
+from rlox.networks.actor_critics import DiscretePolicy
 from rlox.seeding import SeedStreams
+from rlox.training.hooks import Hooks
 from rlox_native import ActorCriticLearner, VecEnv, compute_gae_time_major
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.ppo import PPO

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rlox
-from rlox.registry import algorithm_class
+from rlox.registry.table import algorithm_class
 from rlox_offline.datasets import record
 
 

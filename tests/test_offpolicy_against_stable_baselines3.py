@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from rlox.batch import TransitionBatch
+from rlox.batches.transitions import TransitionBatch
 from rlox_offpolicy.ddpg import DDPG
 from rlox_offpolicy.dqn import DQN
 from rlox_offpolicy.sac import SAC

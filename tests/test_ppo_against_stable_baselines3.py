@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from rlox.losses import PPOLoss
-from rlox.policies import ContinuousPolicy, DiscretePolicy, make_policy
+from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy, make_policy
 from torch import Tensor, nn
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")

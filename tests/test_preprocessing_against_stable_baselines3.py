@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.wrappers import TimeLimit
-from rlox.gym_vec_env import GymVecEnv
+from rlox.envs.gymnasium import GymVecEnv
 from rlox.preprocessing import Preprocessor, RewardScaler
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 

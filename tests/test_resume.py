@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import rlox
 import torch
-from rlox import checkpoint
+from rlox.training import checkpoint
 
 OPTIONS = {
     "ppo": ("--n-envs", 4, "--n-steps", 64, "--batch-size", 64, "--n-epochs", 2, "--hidden", 16),

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from rlox import checkpoint, cli
-from rlox.learning_curves import find_runs
+from rlox import cli
+from rlox.analysis.learning_curves import find_runs
+from rlox.training import checkpoint
 from rlox_onpolicy.ppo import PPO
 
 TRAIN = ("train", "ppo", "--env", "CartPole-v1", "--n-envs", 4, "--n-steps", 32, "--batch-size", 64,
@@ -238,7 +239,7 @@ def test_what_is_not_rusts_work_has_processes(
     run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], reason: str
 ) -> None:
     """And the output says why."""
-    monkeypatch.setattr("rlox.cli.sweeping.run_in_processes", lambda *_: None)
+    monkeypatch.setattr("rlox.cli.sweeps.sweeping.run_in_processes", lambda *_: None)
     code, out, err = run(*TRAIN, "--total-timesteps", 128, "--seeds", 1, "--run-dir", "sweep",
                          *arguments)  # fmt: skip
     assert code == 0, err

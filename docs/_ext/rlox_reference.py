@@ -30,65 +30,65 @@ GENERATED = DOCS / "reference" / "generated"
 
 API = {
     "rlox.algorithm": "what every algorithm has",
-    "rlox.policies": "the default actor-critics",
-    "rlox.recurrent": "actor-critics with a memory",
+    "rlox.networks.actor_critics": "the default actor-critics",
+    "rlox.networks.recurrent": "actor-critics with a memory",
     "rlox.networks": "the networks of off-policy and offline algorithms",
     "rlox.losses": "objectives",
-    "rlox.session": "envs in the middle of their episodes",
-    "rlox.collectors": "from envs to rollouts",
-    "rlox.batch": "what a rollout holds",
-    "rlox.rollout": "how a rollout is filled",
-    "rlox.rollout_actors": "how policies act in a rollout",
-    "rlox.spaces": "nested spaces by leaf",
-    "rlox.observations": "observations as they are kept",
+    "rlox.envs.running": "envs in the middle of their episodes",
+    "rlox.rollouts.collector": "from envs to rollouts",
+    "rlox.batches.rollout": "what a rollout holds",
+    "rlox.rollouts.rollout": "how a rollout is filled",
+    "rlox.rollouts.actors": "how policies act in a rollout",
+    "rlox.spaces.nested": "nested spaces by leaf",
+    "rlox.spaces.observation_rows": "observations as they are kept",
     "rlox.preprocessing": "normalisation and frame stacking",
-    "rlox.actions": "action rows and masks",
-    "rlox.masks": "where envs give masks",
-    "rlox.distributions": "distributions of actions",
+    "rlox.spaces.action_rows": "action rows and masks",
+    "rlox.spaces.masks": "where envs give masks",
+    "rlox.nn.distributions": "distributions of actions",
     "rlox.trainers": "the introduction's trainers",
     "rlox.callbacks": "hooks into training",
     "rlox.logging": "where metrics go",
     "rlox.protocols": "contracts",
-    "rlox.config": "configs and their fields",
-    "rlox.config_files": "configs as YAML and JSON",
-    "rlox.options": "the options that configs share",
-    "rlox.schedules": "values over env steps",
+    "rlox.config.model": "configs and their fields",
+    "rlox.config.files": "configs as YAML and JSON",
+    "rlox.config.common_fields": "the options that configs share",
+    "rlox.config.schedules": "values over env steps",
     "rlox.evaluation": "the evaluation loop",
-    "rlox.learning_curves": "logs of runs as curves",
-    "rlox.measure": "measuring speed",
-    "rlox.statistics": "statistics over runs",
-    "rlox.checkpoint": "writing and reading checkpoints",
-    "rlox.envs": "from what a user passes to a vector env",
-    "rlox.gym_vec_env": "gymnasium envs",
-    "rlox.episodes": "episode statistics",
+    "rlox.analysis.learning_curves": "logs of runs as curves",
+    "rlox.analysis.measure": "measuring speed",
+    "rlox.analysis.statistics": "statistics over runs",
+    "rlox.training.checkpoint": "writing and reading checkpoints",
+    "rlox.envs.make": "from what a user passes to a vector env",
+    "rlox.envs.gymnasium": "gymnasium envs",
+    "rlox.envs.episodes": "episode statistics",
     "rlox.seeding": "random streams",
-    "rlox.registry": "names",
-    "rlox.specs": "what plugins register",
-    "rlox.hookspecs": "the plugin hooks",
-    "rlox.plugins": "how plugins are loaded",
-    "rlox.runner": "the training loop",
-    "rlox.registration": "from a registered name to the object",
-    "rlox.clock": "counters",
-    "rlox.acting": "from observations to actions",
-    "rlox.learners": "what takes the gradient steps",
-    "rlox.replay_learners": "the same for off-policy algorithms",
-    "rlox.compiled_learner": "the same by torch.compile",
-    "rlox.actor_critic": "policy, envs and optimiser together",
-    "rlox.off_policy": "envs, replay buffer and their rhythm together",
-    "rlox.replay_collector": "from envs to replay buffers",
-    "rlox.replay_observations": "observations as replay buffers keep them",
-    "rlox.replay_actions": "actions as replay buffers keep them",
-    "rlox.goals": "envs that ask for goals",
-    "rlox.buffers": "replay buffers by name",
-    "rlox.replay_draws": "batches drawn from replay buffers",
-    "rlox.own_networks": "networks of one's own, tried",
-    "rlox.own_policies": "actor-critics of one's own, tried",
-    "rlox.default_networks": "networks that fit an env's spaces",
-    "rlox.terms": "what gradient steps report, and metrics of it",
+    "rlox.registry.table": "names",
+    "rlox.registry.specs": "what plugins register",
+    "rlox.registry.hookspecs": "the plugin hooks",
+    "rlox.registry.plugins": "how plugins are loaded",
+    "rlox.training.loop": "the training loop",
+    "rlox.registry.entry": "from a registered name to the object",
+    "rlox.training.progress": "counters",
+    "rlox.networks.predict": "from observations to actions",
+    "rlox.learners.rollouts": "what takes the gradient steps",
+    "rlox.learners.transitions": "the same for off-policy algorithms",
+    "rlox.learners.compiled": "the same by torch.compile",
+    "rlox.rollouts.actor_critic": "policy, envs and optimiser together",
+    "rlox.replay.loop": "envs, replay buffer and their rhythm together",
+    "rlox.replay.collector": "from envs to replay buffers",
+    "rlox.replay.observation_codec": "observations as replay buffers keep them",
+    "rlox.replay.action_codec": "actions as replay buffers keep them",
+    "rlox.replay.goals": "envs that ask for goals",
+    "rlox.replay.buffers": "replay buffers by name",
+    "rlox.replay.checked_sampling": "batches drawn from replay buffers",
+    "rlox.networks.validate": "networks of one's own, tried",
+    "rlox.networks.validate_actors": "actor-critics of one's own, tried",
+    "rlox.networks.defaults": "networks that fit an env's spaces",
+    "rlox.learners.terms": "what gradient steps report, and metrics of it",
     "rlox.nn": "torch parts that families share",
     "rlox.errors": "errors",
-    "rlox.checks": "checks of arguments",
-    "rlox.versions": "what a run was made with",
+    "rlox.validation": "checks of arguments",
+    "rlox.training.versions": "what a run was made with",
     "rlox.testing": "the conformance suite for plugins",
     "rlox.kernels": "which kernels run",
     "rlox.preferences": "pairs of completions",
@@ -166,10 +166,10 @@ RUST_CLASSES = {
 """The classes that the top hands on from Rust, with their homes."""
 
 INTERNAL = (
-    "rlox.atomic_files",
-    "rlox.checked_steps",
+    "rlox.training.atomic_files",
+    "rlox.envs.validate",
     "rlox.cli",
-    "rlox.listeners",
+    "rlox.api",
     "rlox_offline.cli",
     "rlox_offline.plugin",
     "rlox_offpolicy.plugin",
@@ -192,8 +192,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 def write_reference() -> None:
     """Write all fragments and API pages."""
-    from rlox.cli.run_options import RunOptions
-    from rlox.registry import get_registry, list_algorithms
+    from rlox.cli.runs.options import RunOptions
+    from rlox.registry.table import get_registry, list_algorithms
 
     get_registry()  # plugins ask the Rust module itself, so before its stub takes its place
     for stub in ("rlox_native._native", "rlox_candle._candle"):
@@ -249,7 +249,7 @@ def _cell(text: str) -> str:
 
 def config_section(name: str) -> str:
     """Return heading, origin and options of an algorithm."""
-    from rlox.registry import get_registry
+    from rlox.registry.table import get_registry
 
     found = get_registry().get("rlox_algorithms", name)
     return (
@@ -261,7 +261,7 @@ def config_section(name: str) -> str:
 def config_table(name: str) -> str:
     """Return the table of an algorithm's options."""
     from rlox.cli.flags import default_text, documentation
-    from rlox.registry import config_class
+    from rlox.registry.table import config_class
 
     config = config_class(name)
     rows = []
@@ -309,7 +309,7 @@ KINDS = {
 
 def registered_section(title: str, hook: str) -> str:
     """Return heading and table of everything registered through a hook."""
-    from rlox.registry import get_registry
+    from rlox.registry.table import get_registry
 
     found = [get_registry().get(hook, name) for name in get_registry().names(hook)]
     rows = [(f"`{r.spec.name}`", f"`{r.distribution}`", r.spec.summary) for r in found]
@@ -321,7 +321,7 @@ def run_flags(options: Any) -> Iterator[Sequence[str]]:
     import dataclasses
 
     names = {field.name for field in dataclasses.fields(options)}
-    from rlox.registry import list_algorithms
+    from rlox.registry.table import list_algorithms
 
     for row, name in _flags(_command("train").commands[list_algorithms()[0]]):
         if name in names:
@@ -394,7 +394,7 @@ def api_page(module: str, about: str) -> str:
 
 def configs_in(module: str) -> Iterator[Any]:
     """Yield the configs that a module defines."""
-    from rlox.config import Config
+    from rlox.config.model import Config
 
     for value in vars(importlib.import_module(module)).values():
         if inspect.isclass(value) and issubclass(value, Config) and value.__module__ == module:
@@ -463,7 +463,7 @@ def _shorten_model_signature(
     """Show a pydantic model's fields and defaults, without the types that carry its checks."""
     if not (inspect.isclass(obj) and issubclass(obj, BaseModel)):
         return None
-    from rlox.config import Config
+    from rlox.config.model import Config
 
     if issubclass(obj, Config):
         return "(**options)", ""

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rlox.networks.actor_critics import make_policy
 from rlox.nn import FlatOptimizer
-from rlox.policies import make_policy
 from rlox_candle import CandleCollector
 from rlox_native import VecEnv, native_env_ids
 

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from counting_config import CountingConfig
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
-from rlox.config import UNSET, Config, Unset, resolve_config
+from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.logging import LoggerCallback
-from rlox.runner import Hooks
+from rlox.training.hooks import Hooks
 
 
 @dataclass(frozen=True)

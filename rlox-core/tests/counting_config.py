@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlox.config import Config, count
+from rlox.config.model import Config, count
 
 
 class CountingConfig(Config):

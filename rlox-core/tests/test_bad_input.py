@@ -13,14 +13,14 @@ import pytest
 import rlox
 from gymnasium import spaces
 from rlox import registry
+from rlox.analysis.learning_curves import find_runs
+from rlox.analysis.statistics import bootstrap_iqm
 from rlox.callbacks import CheckpointCallback, EarlyStoppingCallback, EvalCallback
-from rlox.envs import make_vec_env
+from rlox.config.schedules import Linear, Piecewise
+from rlox.envs.make import make_vec_env
 from rlox.errors import CheckpointError, ConfigError, EnvError, SpaceError, UnknownNameError
-from rlox.learning_curves import find_runs
 from rlox.logging import ConsoleLogger, LoggerList
-from rlox.schedules import Linear, Piecewise
 from rlox.seeding import parse_seeds
-from rlox.statistics import bootstrap_iqm
 
 NAN, INF = float("nan"), float("inf")
 

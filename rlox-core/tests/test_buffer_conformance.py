@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from rlox import testing
-from rlox.buffers import BufferOptions
 from rlox.errors import ConfigError
+from rlox.replay.buffers import BufferOptions
 
 
 class Uniform:

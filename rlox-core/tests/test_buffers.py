@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from rlox import kernels
-from rlox.buffers import BufferOptions, GoalOptions, make_buffer
 from rlox.errors import ConfigError, UnknownNameError
 from rlox.protocols import PrioritizedBuffer, ReplayBuffer, StatefulBuffer
+from rlox.replay.buffers import BufferOptions, GoalOptions, make_buffer
 
 OPTIONS = BufferOptions(
     capacity=10, obs_shape=(2, 3), obs_dtype="uint8", act_shape=(1,), act_dtype="int64",
@@ -95,7 +95,7 @@ def test_a_named_buffer_of_other_steps_is_refused(install: Callable[..., None]) 
         "deque",
         """
 import rlox
-from rlox.buffers import BufferOptions
+from rlox.replay.buffers import BufferOptions
 
 @rlox.hookimpl
 def rlox_buffers():

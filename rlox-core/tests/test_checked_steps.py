@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.checked_steps`."""
+"""Tests of :mod:`rlox.envs.validate`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.wrappers import TransformObservation
-from rlox.checked_steps import require_vec_step
+from rlox.envs.gymnasium import GymVecEnv
+from rlox.envs.running import EnvSession
+from rlox.envs.validate import require_vec_step
 from rlox.errors import EnvError
 from rlox.evaluation import evaluate
-from rlox.gym_vec_env import GymVecEnv
 from rlox.protocols import VecEnv
-from rlox.session import EnvSession
 
 
 class OneBuffer(gymnasium.Env[Any, Any]):

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.checkpoint`: exact, atomic, and harmless whatever the file holds."""
+"""Tests of :mod:`rlox.training.checkpoint`: exact, atomic, and harmless whatever the file holds."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import pytest
 import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rlox import checkpoint
-from rlox.checkpoint import _digest, _pack, _unpack, read, steps_of
 from rlox.errors import CheckpointError
+from rlox.training import checkpoint
+from rlox.training.checkpoint import _digest, _pack, _unpack, read, steps_of
 
 DTYPES = [
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -476,7 +476,7 @@ def test_hostile_content_is_a_checkpoint_error(
 AUDIT = """
 import sys
 sys.path.insert(0, {folder!r})
-import importlib.metadata, json, gymnasium, numpy, safetensors.numpy, rlox.checkpoint
+import importlib.metadata, json, gymnasium, numpy, safetensors.numpy, rlox.training.checkpoint
 import counting_algorithm
 gymnasium.make("CartPole-v1")
 try:

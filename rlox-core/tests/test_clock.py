@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from rlox.clock import Clock, StepUnit
+from rlox.training.progress import Clock, StepUnit
 
 
 @pytest.mark.parametrize("unit", ["env_steps", "gradient_steps"])

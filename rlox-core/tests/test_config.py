@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.config`."""
+"""Tests of :mod:`rlox.config.model`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import model_validator
-from rlox.config import (
+from rlox.config.common_fields import TORCH_THREADS
+from rlox.config.model import (
     UNSET,
     Config,
     ScheduleValue,
@@ -26,9 +27,8 @@ from rlox.config import (
     resolve_config,
     schedule,
 )
+from rlox.config.schedules import Linear, Piecewise
 from rlox.errors import ConfigError, RloxError
-from rlox.options import TORCH_THREADS
-from rlox.schedules import Linear, Piecewise
 
 
 class DemoConfig(Config):

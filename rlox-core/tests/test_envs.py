@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.envs`."""
+"""Tests of :mod:`rlox.envs.make`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import SyncVectorEnv
 from gymnasium.wrappers import ClipReward, RecordEpisodeStatistics
-from rlox.envs import env_id_of, fixed_env_count, make_vec_env
+from rlox.envs.gymnasium import GymVecEnv
+from rlox.envs.make import env_id_of, fixed_env_count, make_vec_env
 from rlox.errors import ConfigError, EnvError, UnknownNameError
-from rlox.gym_vec_env import GymVecEnv
 from rlox.protocols import VecEnv
-from rlox.registration import Registration
-from rlox.registry import Registry
-from rlox.specs import EnvBackendSpec
+from rlox.registry.entry import Registration
+from rlox.registry.specs import EnvBackendSpec
+from rlox.registry.table import Registry
 
-GYMNASIUM = EnvBackendSpec("gymnasium", "All.", "rlox.gym_vec_env:make_vec_env", priority=0)
+GYMNASIUM = EnvBackendSpec("gymnasium", "All.", "rlox.envs.gymnasium:make_vec_env", priority=0)
 FAST = EnvBackendSpec("fast", "Some.", "test_backend:make", env_ids=("CartPole-v1",))
 FASTEST = EnvBackendSpec("fastest", "Some.", "x:y", env_ids=("Pendulum-v1",), priority=90)
 

@@ -12,9 +12,9 @@ from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 from gymnasium.wrappers import NormalizeObservation
 from rlox.callbacks import EvalCallback
+from rlox.envs.gymnasium import GymVecEnv
 from rlox.errors import EnvError
 from rlox.evaluation import EvaluationResult, evaluate
-from rlox.gym_vec_env import GymVecEnv
 
 
 class Constant:

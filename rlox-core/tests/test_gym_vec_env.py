@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.gym_vec_env`: every autoreset mode keeps the one contract."""
+"""Tests of :mod:`rlox.envs.gymnasium`: every autoreset mode keeps the one contract."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rlox.envs.gymnasium import GymVecEnv, make_vec_env
 from rlox.errors import EnvError, SpaceError
-from rlox.gym_vec_env import GymVecEnv, make_vec_env
 from rlox.protocols import VecEnv, VecEnvStep
 
 MODES = list(AutoresetMode)

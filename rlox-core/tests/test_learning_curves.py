@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.learning_curves`."""
+"""Tests of :mod:`rlox.analysis.learning_curves`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rlox.errors import RunError
-from rlox.learning_curves import (
+from rlox.analysis.learning_curves import (
     Curve,
     aggregate,
     default_metric,
@@ -17,6 +16,7 @@ from rlox.learning_curves import (
     group_runs,
     read_curve,
 )
+from rlox.errors import RunError
 from rlox.logging import CsvLogger, JsonlLogger, LoggerCallback
 
 

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.masks`: every place and every autoreset mode gives the same masks."""
+"""Tests of :mod:`rlox.spaces.masks`: every place and every autoreset mode gives the same masks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from rlox.envs.gymnasium import GymVecEnv
 from rlox.errors import EnvError
-from rlox.gym_vec_env import GymVecEnv
 
 PLACES = ("info", "observation", "method")
 

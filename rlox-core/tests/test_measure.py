@@ -1,9 +1,9 @@
-"""Tests of :mod:`rlox.measure`."""
+"""Tests of :mod:`rlox.analysis.measure`."""
 
 from __future__ import annotations
 
 import pytest
-from rlox.measure import interleave, machine, ratio_summary, summary
+from rlox.analysis.measure import interleave, machine, ratio_summary, summary
 
 
 def test_contenders_take_turns() -> None:

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.plugins`, with distributions written to disk."""
+"""Tests of :mod:`rlox.registry.plugins`, with distributions written to disk."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 from rlox.errors import PluginConflictError, PluginError, PluginWarning, UnknownNameError
-from rlox.plugins import load_plugins
-from rlox.registration import Registration
-from rlox.specs import AlgorithmSpec
+from rlox.registry.entry import Registration
+from rlox.registry.plugins import load_plugins
+from rlox.registry.specs import AlgorithmSpec
 
 Install = Callable[..., None]
 

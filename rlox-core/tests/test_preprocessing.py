@@ -11,8 +11,8 @@ from gymnasium import spaces
 from gymnasium.wrappers import FrameStackObservation
 from hypothesis import given
 from hypothesis import strategies as st
+from rlox.envs.gymnasium import GymVecEnv
 from rlox.errors import ConfigError, SpaceError
-from rlox.gym_vec_env import GymVecEnv
 from rlox.preprocessing import FrameStack, Moments, Preprocessor, RewardScaler
 
 IMAGE = spaces.Box(0, 255, (9, 8, 2), np.uint8)

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.registration`: what is broken is told as the plugin's."""
+"""Tests of :mod:`rlox.registry.entry`: what is broken is told as the plugin's."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from rlox import registry
+from rlox.api import make_callbacks, make_logger
 from rlox.callbacks import Callback
-from rlox.envs import make_vec_env
+from rlox.envs.make import make_vec_env
 from rlox.errors import LoggerError, MissingDependencyError, PluginError
-from rlox.listeners import make_callbacks, make_logger
 from rlox.logging import LoggerCallback
-from rlox.plugins import HOOKS
-from rlox.registration import Registration
-from rlox.registry import Registry
+from rlox.registry.entry import Registration
+from rlox.registry.plugins import HOOKS
+from rlox.registry.table import Registry
 
 Plant = Callable[..., None]
 
@@ -57,7 +57,7 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
     def plant(hook: str, **fields: Any) -> None:
         spec = HOOKS[hook](name="mine", summary="Mine.", **fields)
         planted = Registry([Registration(spec, hook, "rlox-mine")])
-        for user in ("registry", "listeners", "buffers"):
+        for user in ("registry", "registry.table", "api", "replay.buffers"):
             monkeypatch.setattr(f"rlox.{user}.get_registry", lambda: planted)
 
     return plant

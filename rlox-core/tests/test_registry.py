@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.registry`."""
+"""Tests of :mod:`rlox.registry.table`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import rlox
+from rlox.api import algorithm_class, config_class
 from rlox.callbacks import Callback, EvalCallback
 from rlox.errors import (
     ConfigError,
@@ -18,9 +19,9 @@ from rlox.errors import (
     UnknownNameError,
 )
 from rlox.logging import JsonlLogger
-from rlox.registration import Registration
-from rlox.registry import Registry, algorithm_class, config_class, get_registry
-from rlox.specs import AlgorithmSpec, EnvBackendSpec, resolve
+from rlox.registry.entry import Registration
+from rlox.registry.specs import AlgorithmSpec, EnvBackendSpec, resolve
+from rlox.registry.table import Registry, get_registry
 
 COUNTING = """
 import rlox
@@ -270,7 +271,7 @@ def test_empty_registry_says_so() -> None:
 
 def test_resolve_imports_what_a_reference_names() -> None:
     """A reference is a module and a name."""
-    assert resolve("rlox.registry:Registry") is Registry
+    assert resolve("rlox.registry.table:Registry") is Registry
 
 
 @pytest.mark.parametrize(
@@ -296,10 +297,13 @@ def test_a_spec_takes_no_text_for_a_tuple(spec: Callable[[], Any], message: str)
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("rlox.registry", "reference must look like 'module:name', got 'rlox.registry'"),
         (
-            "rlox.registry:Nothing",
-            "module 'rlox.registry' has no 'Nothing' (reference 'rlox.registry:Nothing')",
+            "rlox.registry.table",
+            "reference must look like 'module:name', got 'rlox.registry.table'",
+        ),
+        (
+            "rlox.registry.table:Nothing",
+            "module 'rlox.registry.table' has no 'Nothing' (reference 'rlox.registry.table:Nothing')",
         ),
     ],
 )

@@ -10,9 +10,9 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.errors import SpaceError
-from rlox.observations import ObservationRows
-from rlox.replay_observations import ReplayObservations
-from rlox.spaces import map_leaves, split
+from rlox.replay.observation_codec import ReplayObservations
+from rlox.spaces.nested import map_leaves, split
+from rlox.spaces.observation_rows import ObservationRows
 
 LEAVES = [
     spaces.Box(-np.inf, np.inf, (3,), np.float32),

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.runner` and of what every algorithm inherits."""
+"""Tests of :mod:`rlox.training.loop` and of what every algorithm inherits."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_events_carry_what_they_promise(counting: ModuleType) -> None:
 def test_unheard_updates_compute_no_metrics(counting: ModuleType) -> None:
     """Without a listener the metrics of an update are never asked for."""
     algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[Callback()])
-    from rlox.runner import Hooks
+    from rlox.training.hooks import Hooks
 
     Hooks(algorithm).train_batch(lambda: pytest.fail("was asked"))
     assert algorithm.clock.gradient_steps == 1

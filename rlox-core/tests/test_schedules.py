@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.schedules`."""
+"""Tests of :mod:`rlox.config.schedules`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from rlox.config.schedules import Linear, Piecewise, Schedules, ScheduleValue, evaluate_schedule
 from rlox.errors import ConfigError
-from rlox.schedules import Linear, Piecewise, Schedules, ScheduleValue, evaluate_schedule
 
 parse = TypeAdapter(ScheduleValue).validate_python
 

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.statistics`."""
+"""Tests of :mod:`rlox.analysis.statistics`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from rlox import statistics
-from rlox.statistics import bootstrap_iqm, interquartile_mean
+from rlox.analysis import statistics
+from rlox.analysis.statistics import bootstrap_iqm, interquartile_mean
 
 FINITE = st.floats(-1e6, 1e6)
 

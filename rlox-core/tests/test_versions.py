@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.versions`."""
+"""Tests of :mod:`rlox.training.versions`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import metadata
 from typing import NoReturn
 
 import pytest
-from rlox.versions import installed_versions
+from rlox.training.versions import installed_versions
 
 
 def test_distributions_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ def test_entry_point_names_the_plugin():
 
 def test_backend_offers_every_native_env():
     """The registered ids are those that can be built, by a factory that builds them."""
-    pytest.importorskip("rlox.hookspecs")
+    pytest.importorskip("rlox.registry.hookspecs")
     plugin = importlib.import_module("rlox_native.plugin")
     (backend,) = plugin.rlox_env_backends()
     assert list(backend.env_ids) == native_env_ids()

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import data
 import pytest
 import yaml
-from rlox import checkpoint, cli
+from rlox import cli
 from rlox.testing.probes import first_difference
+from rlox.training import checkpoint
 from rlox_offline.datasets import load_dataset, save_dataset
 
 

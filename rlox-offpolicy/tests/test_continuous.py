@@ -12,7 +12,7 @@ import pytest
 import rlox
 import torch
 from gymnasium import spaces
-from rlox.config import UNSET
+from rlox.config.model import UNSET
 from rlox.errors import ConfigError, SpaceError
 from rlox.networks import SquashedGaussianPolicy, TwinQNetwork
 from rlox.testing import check_algorithm

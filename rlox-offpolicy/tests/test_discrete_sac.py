@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import rlox
 import torch
-from rlox.batch import TransitionBatch
-from rlox.config import UNSET
+from rlox.batches.transitions import TransitionBatch
+from rlox.config.model import UNSET
 from rlox.errors import ConfigError, SpaceError
 from rlox.testing import check_algorithm
 from rlox_offpolicy.configs import DiscreteSACConfig

@@ -13,7 +13,7 @@ import rlox
 import torch
 from gymnasium import spaces
 from rlox.callbacks import Callback, CallbackList
-from rlox.config import UNSET
+from rlox.config.model import UNSET
 from rlox.errors import ConfigError, EnvError, SpaceError
 from rlox.testing import check_algorithm
 from rlox_offpolicy.dqn import DQN

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import rlox
 import torch
-from rlox.config import UNSET
+from rlox.config.model import UNSET
 from rlox.errors import ConfigError
 from rlox.networks import QNetwork, SquashedGaussianPolicy, TwinQNetwork
 from rlox.nn import EnsembleMLP

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import rlox
 import torch
-from rlox.batch import TransitionBatch
-from rlox.config import UNSET
+from rlox.batches.transitions import TransitionBatch
+from rlox.config.model import UNSET
 from rlox.errors import ConfigError
 from rlox.nn import NoisyLinear, ReluMLP
 from rlox.testing import check_algorithm

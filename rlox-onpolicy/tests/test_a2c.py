@@ -9,8 +9,8 @@ import pytest
 import torch
 from rlox.errors import ConfigError
 from rlox.nn import FlatOptimizer
-from rlox.runner import Hooks
 from rlox.testing import check_algorithm
+from rlox.training.hooks import Hooks
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.ppo import PPO
 

@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from rlox import checkpoint, cli
+from rlox import cli
 from rlox.algorithms import PPO
-from rlox.cli.benching import _contenders
-from rlox.config import Config
+from rlox.cli.commands.bench import _contenders
+from rlox.config.model import Config
+from rlox.training import checkpoint
 from rlox_onpolicy.configs import HybridPPOConfig, PPOConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore:rlox-native is not installed:RuntimeWarning")

@@ -19,11 +19,11 @@ import pytest
 import rlox.testing
 import torch
 from rlox import registry
-from rlox.gym_vec_env import GymVecEnv
+from rlox.envs.gymnasium import GymVecEnv
 from rlox.logging import JsonlLogger
-from rlox.registration import Registration
-from rlox.runner import StopTraining
-from rlox.specs import AlgorithmSpec, EnvBackendSpec, LoggerSpec
+from rlox.registry.entry import Registration
+from rlox.registry.specs import AlgorithmSpec, EnvBackendSpec, LoggerSpec
+from rlox.training.hooks import StopTraining
 from rlox_onpolicy.configs import PPOConfig
 from rlox_onpolicy.ppo import PPO
 

@@ -10,8 +10,8 @@ import pytest
 import rlox.testing
 import torch
 from gymnasium import spaces
-from rlox.acting import evaluate_actions
 from rlox.errors import EnvError, SpaceError
+from rlox.networks.predict import evaluate_actions
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.ppo import PPO
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from gymnasium import spaces
 from rlox.errors import ConfigError
-from rlox.policies import DiscretePolicy, make_policy
-from rlox.recurrent import RecurrentPolicy
+from rlox.networks.actor_critics import DiscretePolicy, make_policy
+from rlox.networks.recurrent import RecurrentPolicy
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.configs import HybridPPOConfig
 from rlox_onpolicy.ppo import PPO
@@ -197,7 +197,7 @@ HUGE = np.finfo(np.float32).max
 def test_policies_for_any_space_pass(
     observation_space: Any, action_space: Any, recurrent: Any
 ) -> None:
-    """Rows are those of rlox.actions and of the default policies."""
+    """Rows are those of rlox.spaces.action_rows and of the default policies."""
 
     def make(*of: Any) -> nn.Module:
         return make_policy(*of, recurrent=recurrent, memory_size=4)

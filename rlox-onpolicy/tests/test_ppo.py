@@ -11,9 +11,9 @@ import pytest
 import torch
 from rlox.callbacks import Callback, EvalCallback
 from rlox.errors import CheckpointError, ConfigError, EnvError, SpaceError
-from rlox.policies import DiscretePolicy
+from rlox.networks.actor_critics import DiscretePolicy
 from rlox.protocols import OnPolicyActor
-from rlox.runner import Hooks
+from rlox.training.hooks import Hooks
 from rlox_onpolicy.configs import PPOConfig
 from rlox_onpolicy.ppo import PPO
 from rlox_onpolicy.ppo_update import minibatch_loss

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from rlox_native import CartPole, MmapReplayBuffer, VecEnv
 
     from rlox.algorithm import Algorithm
-    from rlox.config import Config
+    from rlox.api import explain, make
+    from rlox.config.model import Config
     from rlox.evaluation import evaluate
-    from rlox.hookspecs import hookimpl
     from rlox.preferences import DPOPair
     from rlox.reference import (
         HerReplayBuffer,
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
         normalize_advantages,
         pack_sequences,
     )
-    from rlox.registry import explain, list_algorithms, make, spec
-    from rlox.specs import (
+    from rlox.registry.hookspecs import hookimpl
+    from rlox.registry.specs import (
         AlgorithmSpec,
         BufferSpec,
         CallbackSpec,
@@ -49,26 +49,27 @@ if TYPE_CHECKING:
         LearnerBackendSpec,
         LoggerSpec,
     )
+    from rlox.registry.table import list_algorithms, spec
 
 __version__ = "0.1.0"
 
 _MODULES = {
     "Algorithm": "rlox.algorithm",
-    "AlgorithmSpec": "rlox.specs",
-    "BufferSpec": "rlox.specs",
-    "CallbackSpec": "rlox.specs",
-    "CommandSpec": "rlox.specs",
-    "Config": "rlox.config",
+    "AlgorithmSpec": "rlox.registry.specs",
+    "BufferSpec": "rlox.registry.specs",
+    "CallbackSpec": "rlox.registry.specs",
+    "CommandSpec": "rlox.registry.specs",
+    "Config": "rlox.config.model",
     "DPOPair": "rlox.preferences",
-    "EnvBackendSpec": "rlox.specs",
-    "LearnerBackendSpec": "rlox.specs",
-    "LoggerSpec": "rlox.specs",
+    "EnvBackendSpec": "rlox.registry.specs",
+    "LearnerBackendSpec": "rlox.registry.specs",
+    "LoggerSpec": "rlox.registry.specs",
     "evaluate": "rlox.evaluation",
-    "explain": "rlox.registry",
-    "hookimpl": "rlox.hookspecs",
-    "list_algorithms": "rlox.registry",
-    "make": "rlox.registry",
-    "spec": "rlox.registry",
+    "explain": "rlox.api",
+    "hookimpl": "rlox.registry.hookspecs",
+    "list_algorithms": "rlox.registry.table",
+    "make": "rlox.api",
+    "spec": "rlox.registry.table",
 }
 
 _SUBMODULES = (

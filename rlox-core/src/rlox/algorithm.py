@@ -17,21 +17,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 import numpy.typing as npt
 
-from rlox import checkpoint
 from rlox.callbacks import Callback, CallbackList
-from rlox.clock import Clock, StepUnit
-from rlox.config import Config
+from rlox.config.model import Config
 from rlox.errors import EnvError
 from rlox.evaluation import MAX_STEPS, EvaluationResult, evaluate
 from rlox.logging import LoggerCallback
 from rlox.logging.base import require_logger
-from rlox.runner import Hooks, run
 from rlox.seeding import SeedStreams, draw_seed
+from rlox.training import checkpoint
+from rlox.training.hooks import Hooks
+from rlox.training.loop import run
+from rlox.training.progress import Clock, StepUnit
 
 if TYPE_CHECKING:
-    from rlox.learners import ChosenLearner
+    from rlox.learners.rollouts import ChosenLearner
+    from rlox.learners.transitions import ChosenReplayLearner
     from rlox.nn import FlatOptimizer
-    from rlox.replay_learners import ChosenReplayLearner
 
 __all__ = ["Algorithm"]
 
@@ -164,6 +165,24 @@ class Algorithm(ABC):
         Raises:
             EnvError: there is no env to run them in, or an episode does not end.
         """
+        return self.run_episodes(
+            env, n_episodes=n_episodes, deterministic=deterministic, seed=seed, max_steps=max_steps
+        )
+
+    def run_episodes(
+        self,
+        env: Any = None,
+        *,
+        n_episodes: int = 10,
+        deterministic: bool = True,
+        seed: int | None = None,
+        max_steps: int = MAX_STEPS,
+    ) -> EvaluationResult:
+        """Evaluate for callbacks and the command line; see :class:`rlox.evaluation.RunsEpisodes`.
+
+        A family whose episodes are no env's overrides this, and may give its own :meth:`evaluate`
+        another signature.
+        """
         env = self.env_source if env is None else env
         if env is None:
             raise EnvError(f"'{self.name}' was made without an env; pass one as env=")
@@ -199,7 +218,7 @@ class Algorithm(ABC):
         )
 
     def save(self, path: str | Path) -> None:
-        """Write a checkpoint; see :func:`rlox.checkpoint.save`."""
+        """Write a checkpoint; see :func:`rlox.training.checkpoint.save`."""
         checkpoint.save(self, path)
 
     @classmethod

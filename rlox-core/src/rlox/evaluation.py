@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from rlox.checked_steps import require_vec_step
-from rlox.checks import require_integer
-from rlox.envs import fixed_env_count, make_vec_env
+from rlox.envs.make import fixed_env_count, make_vec_env
+from rlox.envs.validate import require_vec_step
 from rlox.errors import EnvError
 from rlox.protocols import MaskingVecEnv, VecEnv
+from rlox.validation import require_integer
 
-__all__ = ["MAX_STEPS", "EvaluationResult", "Predictor", "evaluate"]
+__all__ = ["MAX_STEPS", "EvaluationResult", "Predictor", "RunsEpisodes", "evaluate"]
 
 MAX_STEPS = 1_000_000
 """Env steps that an episode may take unless the caller says otherwise; none of gymnasium's takes as
@@ -91,6 +91,34 @@ class EvaluationResult:
         if random == expert:
             raise ValueError(f"the random and the expert return are both {random}")
         return 100 * (self.mean_return - random) / (expert - random)
+
+
+@runtime_checkable
+class RunsEpisodes(Protocol):
+    """Anything that evaluates itself: what callbacks, ``rlox train`` and ``rlox eval`` call.
+
+    An episode is what the algorithm makes of it: one of an env, of a team's game, or the completion
+    of a prompt, whose return is its reward and whose length is its tokens.
+    """
+
+    def run_episodes(
+        self,
+        env: Any = None,
+        *,
+        n_episodes: int = 10,
+        deterministic: bool = True,
+        seed: int | None = None,
+        max_steps: int = MAX_STEPS,
+    ) -> EvaluationResult:
+        """Run ``n_episodes`` episodes without learning.
+
+        Args:
+            env: what to run them in; ``None`` takes what the algorithm was made with.
+            n_episodes: number of episodes.
+            deterministic: act with the mode of the policy rather than a sample.
+            seed: fixes the episodes' starts; ``None`` draws one from the run's streams.
+            max_steps: steps after which an episode counts as one without an end, an error.
+        """
 
 
 def evaluate(

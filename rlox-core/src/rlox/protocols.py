@@ -12,7 +12,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from rlox.distributions import Distribution
+    from rlox.nn.distributions import Distribution
 
 __all__ = [
     "DeterministicActor",
@@ -40,7 +40,7 @@ class VecEnvStep(TypedDict):
 
     obs: Any
     """(N, *shape) observations to act on next; of a nested space a dict of such arrays by leaf
-    name, see :mod:`rlox.spaces`."""
+    name, see :mod:`rlox.spaces.nested`."""
     rewards: npt.NDArray[np.float64]
     """(N,)"""
     terminated: npt.NDArray[np.bool_]
@@ -101,7 +101,7 @@ class MaskingVecEnv(Protocol):
     def action_masks(self) -> npt.NDArray[np.bool_] | None:
         """Return (N, mask_size) masks of the next actions, or none where nothing is masked.
 
-        True is a possible choice; :mod:`rlox.actions` says what the columns are. Whether there are
+        True is a possible choice; :mod:`rlox.spaces.action_rows` says what the columns are. Whether there are
         masks is the same from the first reset on.
         """
 
@@ -110,7 +110,7 @@ class MaskingVecEnv(Protocol):
 class OnPolicyActor(Protocol):
     """A policy with a value estimate; any ``torch.nn.Module`` with these methods will do.
 
-    Observations of a nested space are a dict of tensors by leaf name, see :mod:`rlox.spaces`.
+    Observations of a nested space are a dict of tensors by leaf name, see :mod:`rlox.spaces.nested`.
 
     Where the env masks actions, all methods that take or return actions get one more argument,
     ``action_masks``, a bool tensor (B, mask_size). A further method ``evaluate_actions(obs,
@@ -197,7 +197,7 @@ class ReplayBuffer(Protocol):
 
         Args:
             obs: (N, *shape) observations acted on; of a nested space the rows of
-                :mod:`rlox.replay_observations`.
+                :mod:`rlox.replay.observation_codec`.
             actions: (N,) int64, or (N, act_dim) float32 in [-1, 1].
             rewards: (N,)
             terminated: (N,) bool, the task itself ended.
@@ -262,6 +262,33 @@ class StatefulBuffer(Protocol):
 
     def set_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
         """Go on exactly from a :meth:`state`."""
+
+
+@runtime_checkable
+class Optimizer(Protocol):
+    """Moves the parameters of a module; see :class:`rlox.nn.FlatOptimizer`.
+
+    Gradients of several losses, or of several ranks, add up between :meth:`backward` and
+    :meth:`apply`.
+    """
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradient of ``loss``, a scalar, to the gradients since the last step."""
+
+    def apply(self, learning_rate: float) -> None:
+        """Clip the gradients, take one step down them at ``learning_rate`` and drop them."""
+
+    def require_views(self) -> None:
+        """Raise a RuntimeError if steps would not reach the module's parameters."""
+
+    def is_finite(self) -> bool:
+        """Return whether all parameters are finite."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the optimiser keeps, as arrays."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
 
 
 @runtime_checkable

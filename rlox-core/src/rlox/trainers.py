@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlox.algorithm import Algorithm
-from rlox.registry import make
+from rlox.api import make
 
 __all__ = [
     "A2CTrainer",

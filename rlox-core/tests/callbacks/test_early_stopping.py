@@ -106,7 +106,7 @@ def test_evaluations_count_once_each(
         callbacks=[callback, evaluations],
     )  # fmt: skip
     result = SimpleNamespace(mean_return=1.0, std_return=0.0)
-    algorithm.evaluate = lambda *args, **kwargs: result
+    algorithm.run_episodes = lambda *args, **kwargs: result
     algorithm.train(1000)
     steps = [step for step, _ in evaluations.eval_results]
     size = n_envs * n_steps

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rlox.cli import benching
-from rlox.cli.contenders import CONTENDERS, Contender
+from rlox.cli.bench.contenders import CONTENDERS, Contender
+from rlox.cli.commands import bench as benching
 
 BENCH = ("bench", "counting", "--env", "CartPole-v1", "--rounds", "2", "--env-steps", "20")
 

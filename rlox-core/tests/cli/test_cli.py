@@ -16,12 +16,12 @@ from typing import Any, Literal
 import pytest
 import rlox
 import yaml
-from rlox import checkpoint
 from rlox.cli.flags import default_text, flags_of, given_options
-from rlox.config import Config, ScheduleValue, choice, coefficient, count, flag, schedule
+from rlox.config.model import Config, ScheduleValue, choice, coefficient, count, flag, schedule
+from rlox.config.schedules import Linear
 from rlox.errors import LoggerError, PluginWarning
 from rlox.logging import JsonlLogger
-from rlox.schedules import Linear
+from rlox.training import checkpoint
 
 Process = subprocess.Popen[str]
 Run = Callable[..., Any]

@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from rlox import checkpoint
-from rlox.cli.run_folder import RunFolder, checkpoints_in
+from rlox.cli.runs.folder import RunFolder, checkpoints_in
+from rlox.training import checkpoint
 
 TRAIN = (
     "train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2", "--total-timesteps", "80",
@@ -187,7 +187,7 @@ def test_run_folder_is_not_shared(run: Callable[..., Any]) -> None:
     """While one process trains in a folder, no other resumes there; a dead one holds nothing."""
     crash_after("cut", 48)
     code = (
-        "import sys; from pathlib import Path; from rlox.cli.run_folder import RunFolder\n"
+        "import sys; from pathlib import Path; from rlox.cli.runs.folder import RunFolder\n"
         "with RunFolder(Path('cut')).lock(): print('locked', flush=True); sys.stdin.read()"
     )
     process = subprocess.Popen(

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 import yaml
-from rlox import checkpoint
-from rlox.cli.sweep import parse_sets
-from rlox.learning_curves import find_runs
+from rlox.analysis.learning_curves import find_runs
+from rlox.cli.sweeps.folder import parse_sets
+from rlox.training import checkpoint
 
 TRAIN = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2")
 
@@ -133,7 +133,7 @@ def test_run_under_way_is_not_set_aside(run: Callable[..., Any]) -> None:
     """It may outlive its sweep, which was killed, and trains on in its folder."""
     train = (*TRAIN, "--total-timesteps", 24, "--callback", "fail-on-seed-1")
     assert run(*train, "--seeds", "1..1", "--run-dir", "sweep").code == 1
-    locking = "from rlox.cli.run_folder import *\nwith RunFolder(Path('sweep/seed-1')).lock():\n"
+    locking = "from rlox.cli.runs.folder import *\nwith RunFolder(Path('sweep/seed-1')).lock():\n"
     code = f"from pathlib import Path\n{locking} print(flush=True)\n input()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE

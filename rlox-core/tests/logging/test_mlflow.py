@@ -85,7 +85,7 @@ def test_logger_by_name_goes_where_mlflow_is_told(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The environment variable wins over the run's folder."""
-    from rlox.builtin import mlflow_logger
+    from rlox.plugin import mlflow_logger
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
     mlflow_logger(tmp_path / "new").close()

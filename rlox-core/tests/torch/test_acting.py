@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.acting`."""
+"""Tests of :mod:`rlox.networks.predict`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from rlox.acting import predict
-from rlox.policies import ContinuousPolicy, DiscretePolicy
+from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy
+from rlox.networks.predict import predict
 
 BOX = spaces.Box(-10, 10, (3,), np.float32)
 TORQUE = spaces.Box(np.array([-0.5, -2.0], np.float32), np.array([0.5, 2.0], np.float32))

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.batch`."""
+"""Tests of :mod:`rlox.batches.rollout`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 import torch
-from rlox.batch import RolloutBatch, RolloutMinibatch
+from rlox.batches.rollout import RolloutBatch, RolloutMinibatch
 
 SIZE = 12
 

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.collectors`: every autoreset mode ends in the same batches."""
+"""Tests of :mod:`rlox.rollouts.collector`: every autoreset mode ends in the same batches."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rlox.batch import RolloutBatch
-from rlox.collectors import RolloutCollector
+from rlox.batches.rollout import RolloutBatch
 from rlox.errors import EnvError
-from rlox.policies import make_policy
+from rlox.networks.actor_critics import make_policy
+from rlox.rollouts.collector import RolloutCollector
 
 GAMMA, LAM = 0.9, 0.8
 MODES = list(AutoresetMode)

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.distributions` and the head against ``torch.distributions``."""
+"""Tests of :mod:`rlox.nn.distributions` and the head against ``torch.distributions``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rlox.actions import ActionRows
-from rlox.distributions import Categorical
 from rlox.nn import ActionHead
+from rlox.nn.distributions import Categorical
+from rlox.spaces.action_rows import ActionRows
 from torch import distributions as td
 
 BOX = spaces.Box(-1, 1, (2,))

@@ -12,8 +12,8 @@ import torch
 from gymnasium import spaces
 from rlox.errors import SpaceError
 from rlox.nn import ConvolutionalEncoder, OneHotEncoder, VectorEncoder, make_encoder
-from rlox.observations import ObservationRows
-from rlox.spaces import map_leaves
+from rlox.spaces.nested import map_leaves
+from rlox.spaces.observation_rows import ObservationRows
 
 
 def image(*shape: int, dtype: Any = np.uint8) -> spaces.Box:

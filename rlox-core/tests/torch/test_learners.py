@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.learners`: which backend is taken, and why."""
+"""Tests of :mod:`rlox.learners.rollouts`: which backend is taken, and why."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from rlox import registry
 from rlox.errors import BackendError, UnknownNameError
-from rlox.learners import choose_learner
-from rlox.registration import Registration
-from rlox.registry import Registry
-from rlox.specs import LearnerBackendSpec
+from rlox.learners.rollouts import choose_learner
+from rlox.registry.entry import Registration
+from rlox.registry.specs import LearnerBackendSpec
+from rlox.registry.table import Registry
 
 TASK: Any = "a task"
 

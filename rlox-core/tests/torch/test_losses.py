@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from rlox.losses import PPOLoss, ppo_loss
-from rlox.policies import DiscretePolicy
+from rlox.networks.actor_critics import DiscretePolicy
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.policies` against ``torch.distributions``."""
+"""Tests of :mod:`rlox.networks.actor_critics` against ``torch.distributions``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ import pytest
 import torch
 from gymnasium import spaces
 from rlox.errors import SpaceError
+from rlox.networks.actor_critics import (
+    ActorCriticPolicy,
+    ContinuousPolicy,
+    DiscretePolicy,
+    make_policy,
+)
 from rlox.nn import VectorEncoder
-from rlox.policies import ActorCriticPolicy, ContinuousPolicy, DiscretePolicy, make_policy
 from rlox.protocols import OnPolicyActor
 from torch import distributions, nn
 

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.replay_learners`: the steps of off-policy algorithms, by backends."""
+"""Tests of :mod:`rlox.learners.transitions`: the steps of off-policy algorithms, by backends."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from rlox import registry
 from rlox.errors import BackendError
-from rlox.learners import LearningTask, TorchLearner, make_torch_learner
-from rlox.registration import Registration
-from rlox.registry import Registry
-from rlox.replay_learners import ReplayTask, Step, TorchReplayLearner, choose_replay_learner
-from rlox.specs import LearnerBackendSpec
+from rlox.learners.rollouts import LearningTask, TorchLearner, make_torch_learner
+from rlox.learners.transitions import ReplayTask, Step, TorchReplayLearner, choose_replay_learner
+from rlox.registry.entry import Registration
+from rlox.registry.specs import LearnerBackendSpec
+from rlox.registry.table import Registry
 
 NOTHING: Any = None
 
@@ -35,7 +35,7 @@ def refuse(task: ReplayTask) -> Any:
 @pytest.fixture
 def backends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant the torch backend and a faster one that refuses."""
-    factory = "rlox.learners:make_torch_learner"
+    factory = "rlox.learners.rollouts:make_torch_learner"
     specs = [
         LearnerBackendSpec("torch", "Does everything.", factory, priority=0),
         LearnerBackendSpec("picky", "Does nothing.", f"{__name__}:refuse", priority=100),

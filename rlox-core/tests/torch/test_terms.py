@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from rlox.terms import mean_terms
+from rlox.learners.terms import mean_terms
 from torch import Tensor
 
 

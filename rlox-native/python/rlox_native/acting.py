@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from rlox.collectors import RolloutCollector
+from rlox.rollouts.collector import RolloutCollector
 from torch import Tensor
 
 from rlox_native._native import ActorCriticLearner
 
 if TYPE_CHECKING:
-    from rlox.batch import RolloutBatch
-    from rlox.learners import LearningTask
-    from rlox.runner import Hooks
+    from rlox.batches.rollout import RolloutBatch
+    from rlox.learners.rollouts import LearningTask
+    from rlox.training.hooks import Hooks
 
 __all__ = ["NativeActor", "can_act", "lent_state"]
 
@@ -52,7 +52,7 @@ class NativeActor:
         self._state: npt.NDArray[np.uint64]
 
     def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
-        """Step every env ``n_steps`` times; see ``rlox.learners.Learner``."""
+        """Step every env ``n_steps`` times; see ``rlox.learners.rollouts.Learner``."""
         with lent_state(self._stream) as self._state:
             return self._agent.collect(n_steps, hooks, actor=self)
 

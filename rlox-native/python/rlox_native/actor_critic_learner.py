@@ -24,8 +24,8 @@ from rlox_native.perceptrons import (
 )
 
 if TYPE_CHECKING:
-    from rlox.batch import TransitionBatch
-    from rlox.replay_learners import ReplayTask
+    from rlox.batches.transitions import TransitionBatch
+    from rlox.learners.transitions import ReplayTask
 
 __all__ = ["NativeActorCriticLearner", "actor_critic_learner"]
 
@@ -59,7 +59,7 @@ class NativeActorCriticLearner:
             self._steps = {"values": self._learn_values, "policy": self._learn_policy}
 
     def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
-        """Do one of the algorithm's steps; see ``rlox.replay_learners.ReplayLearner``."""
+        """Do one of the algorithm's steps; see ``rlox.learners.transitions.ReplayLearner``."""
         return report_terms(self._task, name, **self._steps[name](batch, learning_rate))
 
     def gradients(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

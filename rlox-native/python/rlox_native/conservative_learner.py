@@ -16,8 +16,8 @@ from rlox_native.optimizers import Adam
 from rlox_native.perceptrons import batch_arrays, report_terms
 
 if TYPE_CHECKING:
-    from rlox.batch import TransitionBatch
-    from rlox.replay_learners import ReplayTask
+    from rlox.batches.transitions import TransitionBatch
+    from rlox.learners.transitions import ReplayTask
 
 __all__ = ["NativeConservativeLearner"]
 
@@ -53,7 +53,7 @@ class NativeConservativeLearner:
         self._steps = {"policy": self._learn_policy, "values": self._learn_values}
 
     def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
-        """Do one of the algorithm's steps; see ``rlox.replay_learners.ReplayLearner``."""
+        """Do one of the algorithm's steps; see ``rlox.learners.transitions.ReplayLearner``."""
         if name not in self._steps:
             # Cloning is for the beginning of a training, and torch does it.
             return self._task.steps[name].learn(batch, learning_rate)

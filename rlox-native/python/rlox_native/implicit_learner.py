@@ -21,8 +21,8 @@ from rlox_native.perceptrons import (
 )
 
 if TYPE_CHECKING:
-    from rlox.batch import TransitionBatch
-    from rlox.replay_learners import ReplayTask
+    from rlox.batches.transitions import TransitionBatch
+    from rlox.learners.transitions import ReplayTask
 
 __all__ = ["NativeImplicitLearner"]
 
@@ -52,7 +52,7 @@ class NativeImplicitLearner:
         self._losses = {name: getattr(config, name) for name in names}
 
     def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
-        """Do the step ``all``; see ``rlox.replay_learners.ReplayLearner``."""
+        """Do the step ``all``; see ``rlox.learners.transitions.ReplayLearner``."""
         config: Any = self._task.config
         value, policy, critics = (adam.arguments() for adam in self._adams)
         terms = self._learner.step(

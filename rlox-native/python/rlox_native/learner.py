@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 from rlox.errors import BackendError
+from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy
 from rlox.nn import TanhMLP
-from rlox.policies import ContinuousPolicy, DiscretePolicy
 
 from rlox_native._native import ActorCriticLearner
 from rlox_native.acting import NativeActor, can_act
@@ -23,10 +23,10 @@ from rlox_native.perceptrons import make_rust_learner, require_plain, sizes_of
 from rlox_native.rollouts import NativeRollouts
 
 if TYPE_CHECKING:
-    from rlox.batch import RolloutBatch
-    from rlox.learners import Learner, LearningTask
-    from rlox.replay_learners import ReplayLearner, ReplayTask
-    from rlox.runner import Hooks
+    from rlox.batches.rollout import RolloutBatch
+    from rlox.learners.rollouts import Learner, LearningTask
+    from rlox.learners.transitions import ReplayLearner, ReplayTask
+    from rlox.training.hooks import Hooks
 
 __all__ = ["NativeLearner", "make_learner"]
 
@@ -66,18 +66,18 @@ class NativeLearner:
 
     @property
     def releases_gil(self) -> bool:
-        """Whether the envs are stepped in Rust too; see ``rlox.learners.Learner``."""
+        """Whether the envs are stepped in Rust too; see ``rlox.learners.rollouts.Learner``."""
         return isinstance(self._collector, NativeRollouts)
 
     def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
-        """Act in Rust, and step native envs there too; see ``rlox.learners.Learner``."""
+        """Act in Rust, and step native envs there too; see ``rlox.learners.rollouts.Learner``."""
         batch: RolloutBatch = self._collector.collect(n_steps, hooks)
         return batch
 
     def update(
         self, batch: RolloutBatch, rates: Mapping[str, float], hooks: Hooks
     ) -> dict[str, float]:
-        """Learn from a rollout; see ``rlox.learners.Learner``."""
+        """Learn from a rollout; see ``rlox.learners.rollouts.Learner``."""
         task, n_rows = self._task, len(batch.returns)
         batch_size = task.batch_size or n_rows
         orders, streams = self._draw_orders(n_rows)
@@ -185,7 +185,7 @@ def make_learner(task: LearningTask | ReplayTask) -> Learner | ReplayLearner:
     Raises:
         BackendError: it cannot be learnt here; the text says why.
     """
-    from rlox.replay_learners import ReplayTask
+    from rlox.learners.transitions import ReplayTask
 
     from rlox_native.replay_learner import make_replay_learner
 

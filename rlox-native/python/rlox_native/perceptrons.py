@@ -14,8 +14,8 @@ from torch import nn
 from rlox_native.optimizers import DTYPES
 
 if TYPE_CHECKING:
-    from rlox.batch import TransitionBatch
-    from rlox.replay_learners import ReplayTask
+    from rlox.batches.transitions import TransitionBatch
+    from rlox.learners.transitions import ReplayTask
 
 __all__ = [
     "batch_arrays",

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from rlox.hookspecs import hookimpl
-from rlox.specs import EnvBackendSpec, LearnerBackendSpec
+from rlox.registry.hookspecs import hookimpl
+from rlox.registry.specs import EnvBackendSpec, LearnerBackendSpec
 
 from rlox_native import native_env_ids
 

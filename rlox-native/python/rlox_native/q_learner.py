@@ -23,8 +23,8 @@ from rlox_native.perceptrons import (
 )
 
 if TYPE_CHECKING:
-    from rlox.batch import TransitionBatch
-    from rlox.replay_learners import ReplayTask
+    from rlox.batches.transitions import TransitionBatch
+    from rlox.learners.transitions import ReplayTask
 
 __all__ = ["NativeQLearner"]
 
@@ -48,7 +48,7 @@ class NativeQLearner:
         self._options = {"double": config.double_dqn, "huber": config.loss == "huber"}
 
     def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
-        """Do the step ``values``; see ``rlox.replay_learners.ReplayLearner``."""
+        """Do the step ``values``; see ``rlox.learners.transitions.ReplayLearner``."""
         loss, value, errors = self._learner.step(
             self._adam.arguments(),
             self._target,

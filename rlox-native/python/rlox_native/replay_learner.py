@@ -19,7 +19,7 @@ from rlox_native.implicit_learner import NativeImplicitLearner
 from rlox_native.q_learner import NativeQLearner
 
 if TYPE_CHECKING:
-    from rlox.replay_learners import ReplayLearner, ReplayTask
+    from rlox.learners.transitions import ReplayLearner, ReplayTask
 
 __all__ = ["LEARNERS", "make_replay_learner"]
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from rlox.batch import RolloutBatch
+from rlox.batches.rollout import RolloutBatch
 
 from rlox_native._native import ActorCriticLearner, VecEnv, compute_gae_time_major
 from rlox_native.acting import can_act, lent_state
 
 if TYPE_CHECKING:
-    from rlox.learners import LearningTask
-    from rlox.runner import Hooks
+    from rlox.learners.rollouts import LearningTask
+    from rlox.training.hooks import Hooks
 
 __all__ = ["NativeRollouts"]
 
@@ -50,7 +50,7 @@ class NativeRollouts:
         )
 
     def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
-        """Step every env ``n_steps`` times; see ``rlox.learners.Learner``."""
+        """Step every env ``n_steps`` times; see ``rlox.learners.rollouts.Learner``."""
         collector: Any = self._agent.collector
         env: Any = collector.env
         next_obs = np.array(collector.session.obs, np.float32)

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, final
 
 import torch
 from rlox.callbacks import Callback
-from rlox.config import UNSET, Config, Unset, resolve_config
+from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.logging import LoggerCallback
 from rlox.networks import GaussianPolicy, TwinQNetwork, polyak_update
 from rlox.nn import FlatOptimizer

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, final
 
 import torch
 from rlox.callbacks import Callback
-from rlox.config import UNSET, Config, Unset, resolve_config
+from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.logging import LoggerCallback
 from rlox.networks import DeterministicPolicy, GaussianPolicy
 from rlox.nn import FlatOptimizer

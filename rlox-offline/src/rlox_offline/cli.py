@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rlox.cli.output import print_pairs
-from rlox.config import read_mapping
+from rlox.config.model import read_mapping
 from rlox.errors import ConfigError, import_extra
 
 from rlox_offline.datasets import Dataset, StreamedDataset, open_dataset, save_dataset

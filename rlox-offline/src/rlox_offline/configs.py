@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rlox.config import coefficient, count, discount, flag, option, positive
+from rlox.config.common_fields import BACKEND
+from rlox.config.model import coefficient, count, discount, flag, option, positive
 from rlox.offline.config import OfflineConfig
-from rlox.options import BACKEND
 
 __all__ = ["AWACConfig", "BCConfig", "CQLConfig", "FQEConfig", "IQLConfig", "TD3BCConfig"]
 

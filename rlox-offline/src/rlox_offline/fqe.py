@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.callbacks import Callback
-from rlox.config import UNSET, Config, Unset, resolve_config
+from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.errors import DatasetError, SpaceError
 from rlox.evaluation import Predictor
 from rlox.logging import LoggerCallback

@@ -28,9 +28,10 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 import torch
-from rlox.batch import TransitionBatch
+from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
-from rlox.config import UNSET, Config, Unset, resolve_config
+from rlox.config.model import UNSET, Config, Unset, resolve_config
+from rlox.learners.transitions import ChosenReplayLearner, ReplayTask, Step, choose_replay_learner
 from rlox.logging import LoggerCallback
 from rlox.networks import (
     DeterministicPolicy,
@@ -42,7 +43,6 @@ from rlox.networks import (
 from rlox.nn import FlatOptimizer
 from rlox.offline.base import OfflineAlgorithm, OfflineDataset
 from rlox.offline.batch import OfflineBatch
-from rlox.replay_learners import ChosenReplayLearner, ReplayTask, Step, choose_replay_learner
 from torch import Tensor
 
 from rlox_offline.configs import IQLConfig

@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 
 import torch
 from rlox.algorithm import Algorithm
-from rlox.config import UNSET, Config, resolve_config
-from rlox.envs import fixed_env_count
+from rlox.config.model import UNSET, Config, resolve_config
+from rlox.envs.make import fixed_env_count
 from rlox.errors import ConfigError, SpaceError
-from rlox.off_policy import ReplayAgent
-from rlox.own_networks import refuse_network_options
+from rlox.learners.transitions import ChosenReplayLearner, ReplayTask, Step, choose_replay_learner
+from rlox.networks.validate import refuse_network_options
 from rlox.protocols import ExplorationStrategy
-from rlox.replay_actions import BoxActions, DiscreteActions
-from rlox.replay_learners import ChosenReplayLearner, ReplayTask, Step, choose_replay_learner
+from rlox.replay.action_codec import BoxActions, DiscreteActions
+from rlox.replay.loop import ReplayAgent
 
 from rlox_offpolicy.exploration import GaussianNoise, NoNoise, OrnsteinUhlenbeckNoise
 
@@ -46,7 +46,7 @@ def resolve(
 
     Args:
         cls: the algorithm's config class.
-        config: see :func:`rlox.config.resolve_config`.
+        config: see :func:`rlox.config.model.resolve_config`.
         env: what the user passed as env.
         networks: what the user passed as each of the networks; none: the default one.
         parts: arguments that are a registered name, which is an option, or an object.
@@ -78,7 +78,7 @@ def make_agent(algorithm: Algorithm, buffer: Any = None) -> ReplayAgent:
 
     Args:
         algorithm: its base has been initialised; its config has the fields read below.
-        buffer: an object as :class:`rlox.off_policy.ReplayAgent` takes it; none: the one that the
+        buffer: an object as :class:`rlox.replay.loop.ReplayAgent` takes it; none: the one that the
             config names.
 
     Raises:
@@ -132,7 +132,7 @@ def make_learner(
     Args:
         algorithm: its config has the field ``backend``.
         agent: the algorithm's.
-        parts: see :class:`rlox.replay_learners.ReplayTask`.
+        parts: see :class:`rlox.learners.transitions.ReplayTask`.
         steps: likewise.
         streams: likewise; none: the steps draw no noise of their own.
         constants: likewise; none: the config has all.

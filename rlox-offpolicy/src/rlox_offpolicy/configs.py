@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pydantic import model_validator
-from rlox.config import (
+from rlox.config.model import (
     ScheduleValue,
     changed,
     choice,

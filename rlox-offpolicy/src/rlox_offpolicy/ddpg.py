@@ -20,10 +20,10 @@ from typing import Any, ClassVar, final
 import numpy.typing as npt
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
-from rlox.config import UNSET, Config, Unset
+from rlox.config.model import UNSET, Config, Unset
+from rlox.learners.transitions import ChosenReplayLearner
 from rlox.logging import LoggerCallback
-from rlox.replay_learners import ChosenReplayLearner
-from rlox.runner import Hooks
+from rlox.training.hooks import Hooks
 from torch import nn
 
 from rlox_offpolicy.agent import resolve

@@ -31,21 +31,21 @@ from typing import Any, ClassVar, final
 import numpy.typing as npt
 import torch
 from rlox.algorithm import Algorithm
-from rlox.batch import TransitionBatch
+from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
-from rlox.config import UNSET, Config, Unset
-from rlox.default_networks import make_discrete_critics, make_logits
-from rlox.distributions import Categorical
+from rlox.config.model import UNSET, Config, Unset
+from rlox.config.schedules import Schedules
+from rlox.learners.transitions import ChosenReplayLearner, Step
 from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
+from rlox.networks.defaults import make_discrete_critics, make_logits
 from rlox.nn import (
     FlatOptimizer,
     load_parts_state,
     parts_state,
 )
-from rlox.replay_learners import ChosenReplayLearner, Step
-from rlox.runner import Hooks
-from rlox.schedules import Schedules
+from rlox.nn.distributions import Categorical
+from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 
 from rlox_offpolicy.agent import make_agent, make_learner, require_discrete, resolve

@@ -31,13 +31,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.algorithm import Algorithm
-from rlox.batch import TransitionBatch
+from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
-from rlox.config import UNSET, Config, Unset
-from rlox.default_networks import make_q_network
+from rlox.config.model import UNSET, Config, Unset
+from rlox.config.schedules import Schedules
 from rlox.errors import ConfigError
+from rlox.learners.terms import QTerms, mean_terms
+from rlox.learners.transitions import ChosenReplayLearner, Step
 from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
+from rlox.networks.defaults import make_q_network
 from rlox.nn import (
     FlatOptimizer,
     NoisyLinear,
@@ -48,10 +51,7 @@ from rlox.nn import (
     silence,
     torch_threads,
 )
-from rlox.replay_learners import ChosenReplayLearner, Step
-from rlox.runner import Hooks
-from rlox.schedules import Schedules
-from rlox.terms import QTerms, mean_terms
+from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 
 from rlox_offpolicy.action_values import make_action_values

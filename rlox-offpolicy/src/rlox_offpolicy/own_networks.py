@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 from rlox.errors import ConfigError
-from rlox.off_policy import ReplayAgent
-from rlox.own_networks import B, example_observations, try_network
-from rlox.spaces import map_leaves
+from rlox.networks.validate import B, example_observations, try_network
+from rlox.replay.loop import ReplayAgent
+from rlox.spaces.nested import map_leaves
 from torch import nn
 
 __all__ = ["B", "find_method", "on_device", "require_outputs"]

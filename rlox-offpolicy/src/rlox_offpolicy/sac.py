@@ -29,14 +29,17 @@ from typing import Any, ClassVar, final
 
 import numpy.typing as npt
 import torch
-from rlox.acting import drawing_from
 from rlox.algorithm import Algorithm
-from rlox.batch import TransitionBatch
+from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
-from rlox.config import UNSET, Config, Unset
-from rlox.default_networks import make_critics, make_squashed_gaussian
+from rlox.config.model import UNSET, Config, Unset
+from rlox.config.schedules import Schedules
+from rlox.learners.terms import mean_terms
+from rlox.learners.transitions import ChosenReplayLearner, Step
 from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
+from rlox.networks.defaults import make_critics, make_squashed_gaussian
+from rlox.networks.predict import drawing_from
 from rlox.nn import (
     FlatOptimizer,
     flush_denormals,
@@ -45,10 +48,7 @@ from rlox.nn import (
     parts_state,
     torch_threads,
 )
-from rlox.replay_learners import ChosenReplayLearner, Step
-from rlox.runner import Hooks
-from rlox.schedules import Schedules
-from rlox.terms import mean_terms
+from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 
 from rlox_offpolicy.agent import make_agent, make_exploration, make_learner, require_box, resolve

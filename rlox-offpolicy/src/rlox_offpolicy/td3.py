@@ -28,12 +28,15 @@ from typing import Any, ClassVar, final
 import numpy.typing as npt
 import torch
 from rlox.algorithm import Algorithm
-from rlox.batch import TransitionBatch
+from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
-from rlox.config import UNSET, Config, Unset
-from rlox.default_networks import make_critics, make_deterministic_policy
+from rlox.config.model import UNSET, Config, Unset
+from rlox.config.schedules import Schedules
+from rlox.learners.terms import PolicyTerms, QTerms, mean_terms
+from rlox.learners.transitions import ChosenReplayLearner, Step
 from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
+from rlox.networks.defaults import make_critics, make_deterministic_policy
 from rlox.nn import (
     FlatOptimizer,
     flush_denormals,
@@ -43,10 +46,7 @@ from rlox.nn import (
     standard_normal,
     torch_threads,
 )
-from rlox.replay_learners import ChosenReplayLearner, Step
-from rlox.runner import Hooks
-from rlox.schedules import Schedules
-from rlox.terms import PolicyTerms, QTerms, mean_terms
+from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 
 from rlox_offpolicy.agent import make_agent, make_exploration, make_learner, require_box, resolve

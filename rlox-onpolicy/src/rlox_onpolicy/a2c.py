@@ -22,18 +22,18 @@ from typing import Any, ClassVar, final
 
 import numpy.typing as npt
 import torch
-from rlox.acting import evaluate_actions
-from rlox.actor_critic import PolicyMaker, fit_to_env
 from rlox.algorithm import Algorithm
-from rlox.batch import RolloutBatch, RolloutMinibatch
+from rlox.batches.rollout import RolloutBatch, RolloutMinibatch
 from rlox.callbacks import Callback
-from rlox.config import UNSET, Config, Unset, resolve_config
-from rlox.learners import ChosenLearner, LearningTask, choose_learner
+from rlox.config.model import UNSET, Config, Unset, resolve_config
+from rlox.config.schedules import Schedules
+from rlox.learners.rollouts import ChosenLearner, LearningTask, choose_learner
 from rlox.logging import LoggerCallback
+from rlox.networks.predict import evaluate_actions
+from rlox.networks.validate import refuse_network_options
 from rlox.nn import torch_threads
-from rlox.own_networks import refuse_network_options
-from rlox.runner import Hooks
-from rlox.schedules import Schedules
+from rlox.rollouts.actor_critic import PolicyMaker, fit_to_env
+from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 
 from rlox_onpolicy.agent import NETWORK_OPTIONS, learn, make_agent
@@ -78,7 +78,7 @@ class A2C(Algorithm):
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
         seed: fixes every random draw; none: drawn from entropy.
-        policy: see :class:`rlox.actor_critic.ActorCritic`.
+        policy: see :class:`rlox.rollouts.actor_critic.ActorCritic`.
         logger: receives the metrics of every iteration.
         callbacks: hooks into training.
         config: an :class:`A2CConfig`, a mapping, or the path of a YAML or JSON file.

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from rlox.actor_critic import ActorCritic, Collector, PolicyMaker
 from rlox.algorithm import Algorithm
-from rlox.batch import RolloutBatch
-from rlox.learners import ChosenLearner
-from rlox.runner import Hooks
+from rlox.batches.rollout import RolloutBatch
+from rlox.learners.rollouts import ChosenLearner
+from rlox.rollouts.actor_critic import ActorCritic, Collector, PolicyMaker
+from rlox.training.hooks import Hooks
 from torch import nn
 
 __all__ = ["NETWORK_OPTIONS", "learn", "make_agent"]
@@ -32,8 +32,8 @@ def make_agent(
     Args:
         algorithm: its base has been initialised; its config has the fields read below.
         make_optimizer: see :class:`rlox.nn.FlatOptimizer`.
-        policy: see :class:`rlox.actor_critic.ActorCritic`.
-        collector: see :class:`rlox.actor_critic.ActorCritic`.
+        policy: see :class:`rlox.rollouts.actor_critic.ActorCritic`.
+        collector: see :class:`rlox.rollouts.actor_critic.ActorCritic`.
     """
     cfg = algorithm.config
     agent = ActorCritic(

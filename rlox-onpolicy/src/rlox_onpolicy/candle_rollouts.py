@@ -10,9 +10,9 @@ import numpy.typing as npt
 import rlox
 import torch
 from gymnasium import spaces
-from rlox.batch import RolloutBatch
-from rlox.envs import make_vec_env
-from rlox.episodes import EpisodeStatistics
+from rlox.batches.rollout import RolloutBatch
+from rlox.envs.episodes import EpisodeStatistics
+from rlox.envs.make import make_vec_env
 from rlox.errors import EnvError
 from rlox.preprocessing import Preprocessor
 from rlox.seeding import SeedStreams
@@ -24,7 +24,7 @@ TOLERANCE = 1e-5
 
 
 class CandleRollouts:
-    """Collects as :class:`rlox.collectors.RolloutCollector` does, in a Rust thread.
+    """Collects as :class:`rlox.rollouts.collector.RolloutCollector` does, in a Rust thread.
 
     Args:
         env_id: id of a native env.
@@ -84,7 +84,7 @@ class CandleRollouts:
         """Hand over the policy's weights and receive the next rollout.
 
         Args:
-            policy: a default policy of :mod:`rlox.policies`.
+            policy: a default policy of :mod:`rlox.networks.actor_critics`.
             n_steps: steps T per env, the same in all calls.
             on_step: called T times with N, when the rollout has arrived.
 

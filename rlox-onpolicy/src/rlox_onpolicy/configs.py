@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import model_validator
-from rlox.config import (
+from rlox.config.common_fields import (
+    BACKEND,
+    DEVICE,
+    ENV_BACKEND,
+    SEED,
+    TORCH_THREADS,
+    VECTORIZATION,
+)
+from rlox.config.model import (
     Config,
     ScheduleValue,
     changed,
@@ -19,7 +27,6 @@ from rlox.config import (
     positive,
     schedule,
 )
-from rlox.options import BACKEND, DEVICE, ENV_BACKEND, SEED, TORCH_THREADS, VECTORIZATION
 
 __all__ = ["A2CConfig", "HybridPPOConfig", "PPOConfig"]
 

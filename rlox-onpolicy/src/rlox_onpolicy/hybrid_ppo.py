@@ -22,12 +22,12 @@ from typing import Any, ClassVar, final
 import torch
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
-from rlox.config import UNSET, Config, Unset, resolve_config
-from rlox.learners import ChosenLearner
+from rlox.config.model import UNSET, Config, Unset, resolve_config
+from rlox.config.schedules import Schedules
+from rlox.learners.rollouts import ChosenLearner
 from rlox.logging import LoggerCallback
 from rlox.nn import torch_threads
-from rlox.runner import Hooks
-from rlox.schedules import Schedules
+from rlox.training.hooks import Hooks
 
 from rlox_onpolicy.agent import learn, make_agent
 from rlox_onpolicy.candle_rollouts import CandleRollouts

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from rlox.hookspecs import hookimpl
-from rlox.specs import AlgorithmSpec
+from rlox.registry.hookspecs import hookimpl
+from rlox.registry.specs import AlgorithmSpec
 
 
 @hookimpl

@@ -10,11 +10,11 @@ from functools import partial
 
 import numpy as np
 import torch
-from rlox.acting import evaluate_actions
-from rlox.actor_critic import ActorCritic
-from rlox.batch import RolloutBatch, RolloutMinibatch
-from rlox.learners import ChosenLearner, LearningTask, choose_learner
+from rlox.batches.rollout import RolloutBatch, RolloutMinibatch
+from rlox.learners.rollouts import ChosenLearner, LearningTask, choose_learner
 from rlox.losses import PPOTerms, ppo_loss
+from rlox.networks.predict import evaluate_actions
+from rlox.rollouts.actor_critic import ActorCritic
 from torch import Tensor
 
 from rlox_onpolicy.configs import PPOConfig
@@ -34,7 +34,7 @@ def choose_ppo_learner(
         agent: whose policy learns.
         config: the options; ``backend`` says which learner backend.
         generator: source of the minibatches' order.
-        actions: see :class:`rlox.learners.LearningTask`.
+        actions: see :class:`rlox.learners.rollouts.LearningTask`.
     """
     task = LearningTask(
         "ppo",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import rlox
 import rlox.testing
-from rlox.envs import make_vec_env
+from rlox.envs.make import make_vec_env
 
 ENV_ID = "NativeCorridor-v0"
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from rlox.callbacks.base import Callback
 from rlox.callbacks.frequency import Multiples
-from rlox.checks import require_integer
+from rlox.validation import require_integer
 
 __all__ = ["CheckpointCallback"]
 
@@ -70,10 +70,9 @@ class CheckpointCallback(Callback):
 
     def on_step(self, **kwargs: Any) -> bool:
         """Save like :meth:`on_iteration_end`, unless rlox's loop is going to call that."""
-        from rlox.algorithm import Algorithm  # which imports the callbacks
-
         algo = kwargs["algo"]
-        if not (isinstance(algo, Algorithm) and self in algo.callbacks.callbacks):
+        in_loop = hasattr(algo, "iterate") and self in algo.callbacks.callbacks
+        if not in_loop:
             self._save(self._due.step_of(kwargs), algo)
         return True
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from rlox.callbacks.base import Callback, CallbackList
 from rlox.callbacks.frequency import Multiples
-from rlox.checks import require_integer
 from rlox.errors import EnvError
-from rlox.evaluation import MAX_STEPS, EvaluationResult, evaluate, require_other_env
+from rlox.evaluation import MAX_STEPS, EvaluationResult, RunsEpisodes, evaluate, require_other_env
 from rlox.logging.base import LoggerCallback
+from rlox.validation import require_integer
 
 __all__ = ["EvalCallback"]
 
@@ -116,16 +116,14 @@ class EvalCallback(Callback):
         return True
 
     def _evaluate(self, algo: Any) -> EvaluationResult:
-        from rlox.algorithm import Algorithm  # which imports the callbacks
-
         options: dict[str, Any] = {
             "n_episodes": self.n_eval_episodes,
             "deterministic": self.deterministic,
             "seed": self.seed,
             "max_steps": self.max_steps,
         }
-        if isinstance(algo, Algorithm):
-            return algo.evaluate(self.eval_env, **options)
+        if isinstance(algo, RunsEpisodes):
+            return algo.run_episodes(self.eval_env, **options)
         env = getattr(algo, "env_id", None) if self.eval_env is None else self.eval_env
         if env is None:
             raise EnvError(

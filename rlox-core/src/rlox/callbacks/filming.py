@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 
 from rlox.callbacks.video_files import Frame, VideoFile, VideoFormat, open_video
-from rlox.envs import fixed_env_count
+from rlox.envs.make import fixed_env_count
 from rlox.errors import EnvError
 
 __all__ = ["Filmed", "make_renderable", "rendered"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlox.checks import require_integer
+from rlox.validation import require_integer
 
 __all__ = ["Multiples", "require_at_least"]
 
@@ -18,7 +18,7 @@ class Multiples:
 
     Args:
         name: of the option that sets the frequency, for the error's text.
-        frequency: in the training's steps, :attr:`rlox.clock.Clock.unit`.
+        frequency: in the training's steps, :attr:`rlox.training.progress.Clock.unit`.
 
     Raises:
         TypeError: ``frequency`` is no integer.

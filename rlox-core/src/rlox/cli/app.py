@@ -10,20 +10,26 @@ from typer.core import TyperGroup
 
 import rlox
 from rlox.errors import PluginWarning
-from rlox.registration import Registration
-from rlox.registry import get_registry
-from rlox.specs import resolve
+from rlox.registry.entry import Registration
+from rlox.registry.specs import resolve
+from rlox.registry.table import get_registry
 
 __all__ = ["COMMANDS", "build_app", "hidden_commands", "plugin_commands"]
 
 COMMANDS = {
-    "train": ("rlox.cli.training:train_app", "Train an algorithm on an env."),
-    "resume": ("rlox.cli.resuming:resume_command", "Finish an interrupted training."),
-    "eval": ("rlox.cli.evaluation:eval_command", "Run a checkpoint's policy without learning."),
-    "plot": ("rlox.cli.plotting:plot_command", "Draw learning curves of runs and sweeps."),
-    "bench": ("rlox.cli.benching:bench_command", "Measure speed next to other libraries."),
-    "list": ("rlox.cli.catalogue:list_command", "Show what is installed."),
-    "explain": ("rlox.cli.explanation:explain_command", "Show an algorithm and all its options."),
+    "train": ("rlox.cli.commands.train:train_app", "Train an algorithm on an env."),
+    "resume": ("rlox.cli.commands.resume:resume_command", "Finish an interrupted training."),
+    "eval": (
+        "rlox.cli.commands.evaluate:eval_command",
+        "Run a checkpoint's policy without learning.",
+    ),
+    "plot": ("rlox.cli.commands.plot:plot_command", "Draw learning curves of runs and sweeps."),
+    "bench": ("rlox.cli.commands.bench:bench_command", "Measure speed next to other libraries."),
+    "list": ("rlox.cli.commands.list:list_command", "Show what is installed."),
+    "explain": (
+        "rlox.cli.commands.explain:explain_command",
+        "Show an algorithm and all its options.",
+    ),
 }
 """From each command of core, in the order in which they are used, where it is and what it does.
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rlox.analysis.learning_curves import Group, XAxis, aggregate
 from rlox.errors import ConfigError, import_extra
-from rlox.learning_curves import Group, XAxis, aggregate
 
 __all__ = ["FORMATS", "draw", "final_scores", "write_figure"]
 

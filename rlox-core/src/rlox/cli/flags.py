@@ -16,8 +16,8 @@ import typer
 import yaml
 from pydantic.fields import FieldInfo
 
-from rlox.config import Config
-from rlox.schedules import Linear, Piecewise
+from rlox.config.model import Config
+from rlox.config.schedules import Linear, Piecewise
 
 __all__ = ["default_text", "documentation", "flags_of", "given_options"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rlox.checks import require_integer
 from rlox.logging.base import LoggerCallback, Metrics
+from rlox.validation import require_integer
 
 __all__ = ["ConsoleLogger"]
 

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from rlox.errors import SpaceError
 from rlox.nn.mlp import orthogonal
-from rlox.spaces import channels_first, is_nested, leaf_spaces
+from rlox.spaces.nested import channels_first, is_nested, leaf_spaces
 
 __all__ = [
     "CombinedEncoder",
@@ -63,7 +63,7 @@ def make_encoder(
     """Return a module from (B, *shape) observations to (B, output_size) float32 features.
 
     It has the attribute ``output_size``. Observations of a nested space are a dict of (B, *shape)
-    tensors by leaf name; see :mod:`rlox.spaces`.
+    tensors by leaf name; see :mod:`rlox.spaces.nested`.
 
     Args:
         observation_space: of one env.

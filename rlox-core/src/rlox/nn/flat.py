@@ -113,6 +113,7 @@ class FlatOptimizer:
         self.parameters.grad = self.gradients
         self.max_grad_norm = max_grad_norm
         self._make_optimizer = make_optimizer
+        self._applied = True
         self._state: dict[str, Tensor] = {}  # the very dict that torch's optimiser fills
 
     @cached_property
@@ -152,7 +153,7 @@ class FlatOptimizer:
             return math.isfinite(total) or bool(self.parameters.isfinite().all())
 
     def step(self, loss: Tensor, learning_rate: float) -> None:
-        """Take one step down the gradient of ``loss``.
+        """Take one step down the gradient of ``loss`` alone; see :meth:`apply`.
 
         Args:
             loss: scalar.
@@ -161,8 +162,29 @@ class FlatOptimizer:
         Raises:
             RuntimeError: a parameter's gradient is no view of :attr:`gradients` any more.
         """
-        self.gradients.zero_()
+        self._applied = True
+        self.backward(loss)
+        self.apply(learning_rate)
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradient of ``loss``, a scalar, to :attr:`gradients`.
+
+        The first call after a step sets them to 0 before.
+        """
+        if self._applied:
+            self.gradients.zero_()
+            self._applied = False
         loss.backward()  # type: ignore[no-untyped-call]
+
+    def apply(self, learning_rate: float) -> None:
+        """Clip the gradients and take one step down them.
+
+        Args:
+            learning_rate: step size.
+
+        Raises:
+            RuntimeError: a parameter's gradient is no view of :attr:`gradients` any more.
+        """
         if any(p.grad is None or p.grad._base is not self.gradients for p in self._views):
             raise RuntimeError(
                 "a parameter's gradient was replaced; call FlatOptimizer.step instead of "
@@ -173,6 +195,7 @@ class FlatOptimizer:
             self.gradients.mul_(torch.clamp(self.max_grad_norm / (norm + 1e-6), max=1.0))
         self.torch_optimizer.param_groups[0]["lr"] = learning_rate
         self.torch_optimizer.step()
+        self._applied = True
 
     def state(self) -> dict[str, Tensor]:
         """Return what the optimiser keeps, in its own tensors; before the first step all are 0."""

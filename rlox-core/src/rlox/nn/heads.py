@@ -9,8 +9,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlox.actions import ActionLeaf, ActionRows
-from rlox.distributions import Categorical, DiagonalGaussian, Distribution, Joint
+from rlox.nn.distributions import Categorical, DiagonalGaussian, Distribution, Joint
+from rlox.spaces.action_rows import ActionLeaf, ActionRows
 
 __all__ = ["ActionHead"]
 
@@ -23,7 +23,7 @@ class ActionHead(nn.Module):
     depends on no observation. All numbers are independent given the observation.
 
     Args:
-        action_space: see :mod:`rlox.actions`, which also says what rows and masks look like.
+        action_space: see :mod:`rlox.spaces.action_rows`, which also says what rows and masks look like.
         log_std: initial log standard deviation of the numbers of a ``Box``.
 
     Raises:

@@ -17,14 +17,13 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlox.acting import act, drawing_from
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
-from rlox.clock import StepUnit
-from rlox.config import Config
+from rlox.config.model import Config
 from rlox.errors import ConfigError
 from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
+from rlox.networks.predict import act, drawing_from
 from rlox.nn import find_device, load_module_state, module_state, torch_threads
 from rlox.offline.batch import OfflineBatch, Scaling
 from rlox.offline.config import OfflineConfig
@@ -36,7 +35,8 @@ from rlox.offline.dataset import (
     check_rows,
     spaces_of,
 )
-from rlox.runner import Hooks
+from rlox.training.hooks import Hooks
+from rlox.training.progress import StepUnit
 
 __all__ = ["OfflineAlgorithm", "OfflineDataset"]
 
@@ -174,7 +174,7 @@ class OfflineAlgorithm(Algorithm):
             )
         return super().train(total_timesteps if n_gradient_steps is None else n_gradient_steps)
 
-    def evaluate(
+    def run_episodes(
         self,
         env: Any = None,
         *,
@@ -193,7 +193,7 @@ class OfflineAlgorithm(Algorithm):
         """
         if env is not None:
             check_env(*spaces_of(env), self.observation_space, self.action_space)
-        result = super().evaluate(
+        result = super().run_episodes(
             env,
             n_episodes=n_episodes,
             deterministic=deterministic,

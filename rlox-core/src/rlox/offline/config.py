@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rlox.config import Config, count, positive
-from rlox.options import DEVICE, SEED, TORCH_THREADS
+from rlox.config.common_fields import DEVICE, SEED, TORCH_THREADS
+from rlox.config.model import Config, count, positive
 
 __all__ = ["OfflineConfig"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from rlox.envs import fixed_env_count, make_vec_env
+from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.errors import DatasetError, SpaceError
 
 __all__ = [

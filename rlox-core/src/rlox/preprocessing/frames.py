@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from rlox.errors import SpaceError
-from rlox.spaces import channels_first
+from rlox.spaces.nested import channels_first
 
 __all__ = ["FrameStack"]
 

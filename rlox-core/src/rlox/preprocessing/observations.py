@@ -11,11 +11,11 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from rlox.errors import ConfigError
-from rlox.observations import ObservationRows, require_finite
 from rlox.preprocessing.frames import FrameStack
 from rlox.preprocessing.moments import CLIP, EPSILON, Moments
 from rlox.protocols import VecEnvStep
-from rlox.spaces import is_nested, leaf_spaces, map_leaves
+from rlox.spaces.nested import is_nested, leaf_spaces, map_leaves
+from rlox.spaces.observation_rows import ObservationRows, require_finite
 
 __all__ = ["Preprocessor"]
 

@@ -17,11 +17,11 @@ from rlox.reference.groups import (
     compute_group_advantages,
     normalize_advantages,
 )
-from rlox.reference.her_replay import HerReplayBuffer
-from rlox.reference.offline import OfflineDatasetBuffer
 from rlox.reference.packing import PackedSequences, pack_sequences
-from rlox.reference.prioritized_replay import PrioritizedReplayBuffer
-from rlox.reference.replay import ReplayBuffer
+from rlox.reference.replay.hindsight import HerReplayBuffer
+from rlox.reference.replay.offline import OfflineDatasetBuffer
+from rlox.reference.replay.prioritized import PrioritizedReplayBuffer
+from rlox.reference.replay.uniform import ReplayBuffer
 from rlox.reference.returns import (
     compute_discounted_returns,
     compute_lambda_returns,

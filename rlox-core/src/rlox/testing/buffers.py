@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rlox.buffers import BufferOptions, make_buffer, pusher
 from rlox.errors import ConfigError
 from rlox.protocols import PrioritizedBuffer, StatefulBuffer
-from rlox.replay_draws import require_transitions, sampler
+from rlox.replay.buffers import BufferOptions, make_buffer, pusher
+from rlox.replay.checked_sampling import require_transitions, sampler
 from rlox.seeding import SeedStreams
 from rlox.testing.probes import check, first_difference, require, run_checks
 
@@ -250,7 +250,7 @@ def check_buffer(buffer: str | Factory) -> dict[str, str]:
 
     Args:
         buffer: a registered name, or a function that makes the buffer from a
-            :class:`rlox.buffers.BufferOptions`.
+            :class:`rlox.replay.buffers.BufferOptions`.
 
     Returns:
         The checks that did not apply, with the reason.

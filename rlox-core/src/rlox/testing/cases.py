@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from rlox.algorithm import Algorithm
+from rlox.api import algorithm_class, config_class, make
 from rlox.callbacks import Callback
-from rlox.config import Config, resolve_config
-from rlox.envs import make_vec_env
+from rlox.config.model import Config, resolve_config
+from rlox.envs.make import make_vec_env
 from rlox.protocols import VecEnv
-from rlox.registry import algorithm_class, config_class, make
 from rlox.testing.probes import ProbeVecEnv, Recorder, probe
 
 __all__ = ["CARTPOLE", "Case", "open_case"]

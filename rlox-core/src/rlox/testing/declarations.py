@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rlox.api import algorithm_class, config_class
 from rlox.errors import ConfigError
-from rlox.registry import algorithm_class, config_class, spec
+from rlox.registry.table import spec
 from rlox.testing.cases import CARTPOLE, open_case
 from rlox.testing.probes import check, require
 
@@ -72,7 +73,7 @@ def check_config_documented(name: str, env: Any = CARTPOLE, **arguments: Any) ->
         require(
             not lacking,
             f"the option '{option}' lacks its {', '.join(lacking)}; make it with a helper of "
-            "rlox.config, which asks for all three",
+            "rlox.config.model, which asks for all three",
         )
     return None
 

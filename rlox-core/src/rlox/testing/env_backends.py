@@ -10,9 +10,9 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from rlox.checked_steps import STEP_KEYS
+from rlox.envs.validate import STEP_KEYS
 from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
-from rlox.registry import get_registry
+from rlox.registry.table import get_registry
 from rlox.testing.probes import check, first_difference, require, run_checks
 
 __all__ = [

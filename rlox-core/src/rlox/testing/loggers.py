@@ -1,11 +1,11 @@
-"""The contract of :class:`rlox.logging.LoggerCallback` and :class:`rlox.specs.LoggerSpec`."""
+"""The contract of :class:`rlox.logging.LoggerCallback` and :class:`rlox.registry.specs.LoggerSpec`."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
 
-from rlox.registry import get_registry
+from rlox.registry.table import get_registry
 from rlox.testing.probes import check, require
 
 __all__ = ["check_logger"]

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
-from rlox.envs import env_id_of, fixed_env_count, make_vec_env
+from rlox.envs.make import env_id_of, fixed_env_count, make_vec_env
 from rlox.errors import DatasetError, SpaceError
 from rlox.evaluation import Predictor
 from rlox.protocols import VecEnv, VecEnvStep

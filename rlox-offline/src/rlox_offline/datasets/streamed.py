@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import rlox
 from rlox.errors import DatasetError
-from rlox.reference.offline import EPSILON, episode_statistics
+from rlox.reference.replay.offline import EPSILON, episode_statistics
 
 from rlox_offline.datasets.actions import ActionRange
 from rlox_offline.datasets.columns import Columns

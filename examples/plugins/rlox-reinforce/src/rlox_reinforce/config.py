@@ -1,6 +1,6 @@
 """Config of REINFORCE; importable without torch."""
 
-from rlox.config import Config, coefficient, count, discount, positive
+from rlox.config.model import Config, coefficient, count, discount, positive
 
 __all__ = ["ReinforceConfig"]
 

@@ -25,13 +25,13 @@ from typing import Any, ClassVar, final
 
 import numpy.typing as npt
 import torch
-from rlox.actor_critic import ActorCritic
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
-from rlox.config import Config, resolve_config
+from rlox.config.model import Config, resolve_config
 from rlox.logging import LoggerCallback
 from rlox.nn import torch_threads
-from rlox.runner import Hooks
+from rlox.rollouts.actor_critic import ActorCritic
+from rlox.training.hooks import Hooks
 
 from rlox_reinforce.config import ReinforceConfig
 

@@ -35,7 +35,7 @@ const MAX_WIDTH: usize = 1 << 14;
 ///
 /// A Gaussian policy's log standard deviations come first; then the policy network and the value
 /// network, each layer by layer, weights `outputs` × `inputs` before biases. That is the order of
-/// `rlox.policies`' torch modules.
+/// `rlox.networks.actor_critics`' torch modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActorCritic {
     pub(super) obs_dim: usize,

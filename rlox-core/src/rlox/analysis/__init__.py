@@ -1,0 +1,34 @@
+"""Analysis of runs: learning curves, statistics, speed."""
+
+from rlox.analysis.learning_curves import (
+    Curve,
+    Group,
+    XAxis,
+    aggregate,
+    default_metric,
+    find_runs,
+    group_runs,
+    has_values,
+    read_curve,
+)
+from rlox.analysis.measure import interleave, machine, ratio_summary, summary
+from rlox.analysis.statistics import IntervalEstimate, bootstrap_iqm, interquartile_mean
+
+__all__ = [
+    "Curve",
+    "Group",
+    "IntervalEstimate",
+    "XAxis",
+    "aggregate",
+    "bootstrap_iqm",
+    "default_metric",
+    "find_runs",
+    "group_runs",
+    "has_values",
+    "interleave",
+    "interquartile_mean",
+    "machine",
+    "ratio_summary",
+    "read_curve",
+    "summary",
+]

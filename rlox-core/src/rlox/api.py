@@ -1,0 +1,165 @@
+"""``make`` and its relatives: from registered names to algorithms, callbacks and loggers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from rlox.callbacks import Callback
+from rlox.config.model import Config
+from rlox.errors import ConfigError
+from rlox.logging import LoggerCallback, LoggerList
+from rlox.logging.base import require_logger
+from rlox.registry.entry import Registration
+from rlox.registry.specs import AlgorithmSpec
+from rlox.registry.table import (
+    algorithm_class,
+    config_class,
+    find_algorithm,
+    get_registry,
+    spec,
+)
+
+if TYPE_CHECKING:
+    from rlox.algorithm import Algorithm
+
+__all__ = ["explain", "make", "make_callbacks", "make_logger"]
+
+
+def make(
+    name: str,
+    env: Any = None,
+    *,
+    config: Config | Mapping[str, Any] | str | Path | None = None,
+    callbacks: Iterable[Callback | str] | Callback | str | None = None,
+    logger: LoggerCallback | str | Iterable[LoggerCallback | str] | None = None,
+    log_dir: str | Path = "runs",
+    **overrides: Any,
+) -> Algorithm:
+    """Build the algorithm registered as ``name``.
+
+    Args:
+        name: registered name, ``"ppo"``; :func:`list_algorithms` has them all.
+        env: what the algorithm interacts with: a gymnasium id, a callable that makes a gymnasium
+            env, a gymnasium env, a gymnasium vector env, or a :class:`rlox.protocols.VecEnv`.
+        config: a config object, a mapping, or the path of a YAML or JSON file.
+        callbacks: callbacks, as objects or registered names.
+        logger: a logger or several, as objects or registered names.
+        log_dir: the folder of loggers and callbacks given by name.
+        overrides: config options, which win over ``config``, and the algorithm's own arguments.
+
+    Raises:
+        UnknownNameError: ``name`` is not registered; the text has the nearest names.
+        ConfigError: an option is unknown or out of range, or a needed argument is missing.
+
+    Example:
+        >>> make("pppo", env="CartPole-v1")  # doctest: +IGNORE_EXCEPTION_DETAIL
+        Traceback (most recent call last):
+        rlox.errors.UnknownNameError: unknown algorithm 'pppo'; did you mean 'ppo'?
+    """
+    needs = spec(name).needs
+    given = {"env": env, **overrides}
+    arguments = []
+    for need in needs:
+        if given.get(need) is None:
+            raise ConfigError(f"the algorithm '{name}' needs {need}=..., got none")
+        arguments.append(given.pop(need))
+    if given.get("env", ...) is None:
+        del given["env"]
+    factory = cast("Any", algorithm_class(name))
+    made = make_callbacks(callbacks, log_dir)
+    algorithm: Algorithm = factory(*arguments, config=config, callbacks=made, logger=None, **given)
+    try:
+        # last: what is wrong with the rest leaves no file and no tracking service's run behind
+        algorithm.logger = make_logger(logger, log_dir)
+    except BaseException:
+        algorithm.close()
+        raise
+    return algorithm
+
+
+def explain(name: str) -> str:
+    """Return a text about an algorithm: paper, distribution, and every option with its unit."""
+    registration = find_algorithm(name)
+    found = cast("AlgorithmSpec", registration.spec)
+    lines = [
+        f"{found.name}: {found.summary}",
+        f"paper: {found.paper or '-'}",
+        f"distribution: {registration.distribution}",
+        f"needs: {', '.join(found.needs)}",
+        "options:",
+    ]
+    for field_name, field in config_class(name).model_fields.items():
+        extra = cast("dict[str, Any]", field.json_schema_extra or {})
+        lines.append(
+            f"  {field_name} = {field.default} [{extra.get('unit', '1')}] {field.description} "
+            f"({extra.get('source', '-')})"
+        )
+    return "\n".join(lines)
+
+
+def make_callbacks(
+    callbacks: Iterable[Callback | str] | Callback | str | None, log_dir: str | Path
+) -> list[Callback]:
+    """Return callbacks given as objects or registered names.
+
+    Args:
+        callbacks: one or several.
+        log_dir: the folder of the files that callbacks given by name write.
+
+    Raises:
+        UnknownNameError: a name is not registered.
+        ConfigError: a name is there twice.
+        MissingDependencyError: what a callback needs is not installed.
+        PluginError: what a name stands for is broken.
+    """
+
+    def make(registration: Registration) -> Any:
+        return registration.build(*[log_dir] * registration.spec.in_folder)
+
+    return _made("rlox_callbacks", callbacks, make)
+
+
+def make_logger(
+    loggers: LoggerCallback | str | Iterable[LoggerCallback | str] | None, log_dir: str | Path
+) -> LoggerCallback | None:
+    """Return one logger for all that are given as objects or registered names.
+
+    Args:
+        loggers: one or several.
+        log_dir: the folder of loggers given by name.
+
+    Raises:
+        TypeError: one of them is no logger.
+        UnknownNameError: a name is not registered.
+        ConfigError: a name is there twice.
+        MissingDependencyError: what a logger needs is not installed.
+        PluginError: what a name stands for is broken.
+    """
+    with ExitStack() as opened:  # closed where a later one fails
+
+        def make(registration: Registration) -> Any:
+            logger = registration.build(log_dir)
+            opened.callback(logger.close)
+            return logger
+
+        made = _made("rlox_loggers", loggers, make)
+        if len(made) > 1:
+            made = [LoggerList(*made)]
+        for logger in made:
+            require_logger(logger)
+        opened.pop_all()
+    return made[0] if made else None
+
+
+def _made(hook: str, items: Any, make: Callable[[Registration], Any]) -> list[Any]:
+    """Return what was given, one or several, with what ``make`` makes of what names stand for."""
+    if items is None:
+        return []
+    several = isinstance(items, Iterable) and not isinstance(items, str)
+    listed = list(items) if several else [items]
+    names = [item for item in listed if isinstance(item, str)]
+    found = dict(zip(names, get_registry().get_all(hook, names), strict=True))
+    return [make(found[item]) if isinstance(item, str) else item for item in listed]

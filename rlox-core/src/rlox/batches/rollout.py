@@ -1,0 +1,141 @@
+"""Batches and minibatches of rollouts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlox.spaces.nested import map_leaves
+
+__all__ = ["RolloutBatch", "RolloutMinibatch"]
+
+
+@dataclass(frozen=True)
+class RolloutMinibatch:
+    """B steps of a rollout in random order; fields as in :class:`RolloutBatch`.
+
+    Of a policy with a memory, T steps of each of some envs, as in the batch.
+    """
+
+    obs: Any
+    actions: Tensor
+    log_probs: Tensor
+    values: Tensor
+    advantages: Tensor
+    returns: Tensor
+    action_masks: Tensor | None = None
+    episode_starts: Tensor | None = None
+    initial_state: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class RolloutBatch:
+    """T steps of N envs, flattened to T*N rows: step 0 of all envs, then step 1, and so on."""
+
+    obs: Any
+    """(T*N, *shape) observations acted on; of a nested space a dict of them by leaf name. uint8
+    stays uint8, whole numbers of discrete spaces are int64, all else is float32."""
+    actions: Tensor
+    """(T*N,) or (T*N, columns) as the policy sampled them, before clipping; int64, or float32 where
+    a box is among them. See :mod:`rlox.spaces.action_rows`."""
+    log_probs: Tensor
+    """(T*N,) log-probabilities under the policy that acted."""
+    values: Tensor
+    """(T*N,) value estimates of that policy."""
+    rewards: Tensor
+    """(T*N,) rewards as the envs gave them."""
+    terminated: Tensor
+    """(T*N,) bool, the task ended after the step."""
+    truncated: Tensor
+    """(T*N,) bool, the episode was cut after the step."""
+    advantages: Tensor
+    """(T*N,) generalised advantage estimates."""
+    returns: Tensor
+    """(T*N,) advantages + values, the value function's targets."""
+    n_steps: int
+    """T."""
+    n_envs: int
+    """N."""
+    action_masks: Tensor | None = None
+    """(T*N, mask_size) bool, True for the choices that the env allowed; none where all are."""
+    episode_starts: Tensor | None = None
+    """(T*N,) bool, whether an episode began with the observation; none without a memory."""
+    initial_state: Tensor | None = None
+    """(N, state_size) memory of the policy before step 0; none without a memory."""
+
+    def explained_variance(self) -> float:
+        """Return 1 - Var(returns - values) / Var(returns); NaN for constant returns."""
+        variance = self.returns.var()
+        if not variance > 0:
+            return float("nan")
+        return float(1 - (self.returns - self.values).var() / variance)
+
+    def sample_minibatches(
+        self, batch_size: int, shuffle: bool = True, generator: torch.Generator | None = None
+    ) -> Iterator[RolloutMinibatch]:
+        """Yield minibatches that together hold every row exactly once.
+
+        Args:
+            batch_size: rows per minibatch; the last has the remainder. Of a policy with a memory,
+                rounded down to whole sequences of T steps.
+            shuffle: random order, else the rollout's.
+            generator: source of the order; none: torch's global one.
+
+        Raises:
+            ValueError: ``batch_size`` is not in [1, T*N], or not in [T, T*N] with a memory.
+        """
+        size = len(self.returns)
+        least = 1 if self.initial_state is None else self.n_steps
+        if not least <= batch_size <= size:
+            raise ValueError(f"batch_size must lie in [{least}, {size}], got {batch_size}")
+        draw = self._minibatches if self.initial_state is None else self._sequences
+        return draw(batch_size, shuffle, generator)
+
+    def _minibatches(
+        self, batch_size: int, shuffle: bool, generator: torch.Generator | None
+    ) -> Iterator[RolloutMinibatch]:
+        order = None
+        if shuffle:
+            order = torch.randperm(len(self.returns), generator=generator).to(self.returns.device)
+        columns = (_parts(field, order, batch_size) for field in self._fields())
+        for rows in zip(*columns, strict=False):
+            yield RolloutMinibatch(*rows)
+
+    def _sequences(
+        self, batch_size: int, shuffle: bool, generator: torch.Generator | None
+    ) -> Iterator[RolloutMinibatch]:
+        envs = torch.arange(self.n_envs)
+        if shuffle:
+            envs = torch.randperm(self.n_envs, generator=generator)
+        rows = torch.arange(len(self.returns)).view(self.n_steps, self.n_envs)
+        for some in torch.split(envs, batch_size // self.n_steps):
+            chosen = rows[:, some].flatten().to(self.returns.device)
+            fields = [_take(field, chosen) for field in (*self._fields(), self.episode_starts)]
+            fields.append(_take(self.initial_state, some.to(chosen.device)))
+            yield RolloutMinibatch(*fields)
+
+    def _fields(self) -> tuple[Any, ...]:
+        """Return the fields of a minibatch's rows in its order."""
+        return (
+            self.obs, self.actions, self.log_probs, self.values, self.advantages, self.returns,
+            self.action_masks,
+        )  # fmt: skip
+
+
+def _take(field: Any, rows: Tensor) -> Any:
+    return None if field is None else map_leaves(lambda leaf: leaf[rows], field)
+
+
+def _parts(field: Any, order: Tensor | None, size: int) -> Iterable[Any]:
+    """Return a field's rows in ``order``, ``size`` at a time."""
+    if field is None:
+        return repeat(None)
+    if isinstance(field, dict):
+        leaves = zip(*(_parts(leaf, order, size) for leaf in field.values()), strict=True)
+        return (dict(zip(field, parts, strict=True)) for parts in leaves)
+    return torch.split(field if order is None else field[order], size)

@@ -1,0 +1,65 @@
+"""Batches of transitions drawn from a replay buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from rlox.spaces.nested import map_leaves
+
+__all__ = ["TransitionBatch"]
+
+
+@dataclass(frozen=True)
+class TransitionBatch:
+    """B transitions drawn from a replay buffer."""
+
+    obs: Any
+    """(B, *shape) float32, uint8 for images or int64 for whole numbers; of a nested space a dict of
+    such tensors by leaf name."""
+    actions: Tensor
+    """(B, 1) int64, or (B, act_dim) float32 in [-1, 1]."""
+    rewards: Tensor
+    """(B,) rewards; after k steps Σ γⁱ r_i."""
+    next_obs: Any
+    """In the form of ``obs``: what the last of the k steps led to, never another episode's."""
+    discounts: Tensor
+    """(B,) what the value of ``next_obs`` counts: γᵏ, and 0 where the task ended."""
+    weights: Tensor
+    """(B,) of the transitions' losses; or (), 1, where all count alike."""
+    returns_to_go: Tensor | None = None
+    """(B,) discounted returns that the recorded episodes reached from ``obs`` on; none where the
+    algorithm asks for none."""
+
+    @staticmethod
+    def of(
+        drawn: Mapping[str, npt.NDArray[Any]],
+        unpack: Callable[[npt.NDArray[Any]], Any],
+        gamma: float,
+        tensor: Callable[[npt.NDArray[Any]], Tensor],
+    ) -> TransitionBatch:
+        """Return what a replay buffer's ``sample`` returned.
+
+        Args:
+            drawn: see :meth:`rlox.protocols.ReplayBuffer.sample`.
+            unpack: from rows to observations.
+            gamma: discount γ of transitions that bring none.
+            tensor: from an array to a tensor on the device.
+        """
+        discounts = drawn.get("discounts")
+        if discounts is None:
+            discounts = np.where(drawn["terminated"], np.float32(0), np.float32(gamma))
+        weights = drawn["weights"] if "weights" in drawn else np.ones((), np.float32)
+        return TransitionBatch(
+            obs=map_leaves(tensor, unpack(drawn["obs"])),
+            actions=tensor(drawn["actions"]),
+            rewards=tensor(drawn["rewards"]),
+            next_obs=map_leaves(tensor, unpack(drawn["next_obs"])),
+            discounts=tensor(discounts),
+            weights=tensor(weights),
+        )

@@ -1,0 +1,1 @@
+"""Contenders of ``rlox bench``."""

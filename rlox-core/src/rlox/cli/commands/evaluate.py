@@ -1,0 +1,78 @@
+"""``rlox eval``: how good is a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlox import registry
+from rlox.cli.output import print_pairs
+from rlox.cli.runs.folder import find_checkpoint
+
+__all__ = ["eval_command"]
+
+
+def eval_command(
+    checkpoint: Annotated[
+        Path,
+        typer.Argument(
+            help="A checkpoint, or a run folder: its latest checkpoint, which is the final one "
+            "of a finished run."
+        ),
+    ],
+    best: Annotated[
+        bool,
+        typer.Option("--best", help="Of a run folder, take the best checkpoint by --eval-freq."),
+    ] = False,
+    env: Annotated[
+        str | None,
+        typer.Option(help="Id of the env; left out: the one trained on.", metavar="ID"),
+    ] = None,
+    episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1)] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of the envs.", min=0)] = 0,
+    stochastic: Annotated[
+        bool, typer.Option("--stochastic", help="Sample actions instead of taking the mode.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Run a checkpoint's policy without learning and print its returns."""
+    from rlox.training import checkpoint as checkpoints
+
+    path = find_checkpoint(checkpoint, best=best)
+    manifest = checkpoints.read(path)
+    algorithm_class = registry.algorithm_class(str(manifest.get("name")))
+    algorithm = algorithm_class.from_checkpoint(path, env_id=env)
+    result = algorithm.run_episodes(n_episodes=episodes, deterministic=not stochastic, seed=seed)
+    low, high = float(result.returns.min()), float(result.returns.max())
+    length = float(result.lengths.mean())
+    clock = algorithm.clock
+    if as_json:
+        values = {
+            "checkpoint": str(path),
+            "algorithm": algorithm.name,
+            "env": algorithm.env_source,
+            **clock.progress(),
+            "n_episodes": episodes,
+            "seed": seed,
+            "deterministic": not stochastic,
+            "mean": result.mean_return,
+            "std": result.std_return,
+            "min": low,
+            "max": high,
+            "mean_length": length,
+        }
+        typer.echo(json.dumps(values, indent=2))
+        return
+    print_pairs(
+        {
+            "checkpoint": f"{path} ({algorithm.name}, {clock.steps:,} {clock.unit_text})",
+            "env": str(algorithm.env_source),
+            "return": f"{result.mean_return:.1f} ± {result.std_return:.1f} "
+            f"over {episodes} episodes",
+            "min, max": f"{low:.1f}, {high:.1f}",
+            "mean length": f"{length:.1f} env steps",
+        }
+    )

@@ -1,0 +1,56 @@
+"""``rlox list``: what is installed."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from rlox.cli.app import hidden_commands, plugin_commands
+from rlox.cli.output import print_table, print_warning
+from rlox.registry.table import get_registry
+
+__all__ = ["list_command"]
+
+KINDS = {
+    "algorithms": "rlox_algorithms",
+    "env backends": "rlox_env_backends",
+    "replay buffers": "rlox_buffers",
+    "learner backends": "rlox_learner_backends",
+    "loggers": "rlox_loggers",
+    "callbacks": "rlox_callbacks",
+    "commands": "rlox_commands",
+}
+
+
+def list_command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what is installed: algorithms, env backends, replay buffers, loggers and so on."""
+    catalogue = {title: _entries(hook) for title, hook in KINDS.items()}
+    conflicts = [*get_registry().conflicts(), *hidden_commands()]
+    if as_json:
+        named = {title.replace(" ", "_"): entries for title, entries in catalogue.items()}
+        typer.echo(json.dumps({**named, "conflicts": conflicts}, indent=2))
+        return
+    rows = [
+        (title if i == 0 else "", entry["name"], entry["distribution"], entry["summary"])
+        for title, entries in catalogue.items()
+        for i, entry in enumerate(entries or [{"name": "none", "distribution": "", "summary": ""}])
+    ]
+    print_table(("kind", "name", "distribution", "summary"), rows, whole=("kind", "name"))
+    for conflict in conflicts:
+        print_warning(conflict)
+
+
+def _entries(hook: str) -> list[dict[str, str]]:
+    commands = hook == "rlox_commands"
+    return [
+        {
+            "name": registration.spec.name,
+            "distribution": registration.distribution,
+            "summary": registration.spec.summary,
+        }
+        for registration in (plugin_commands() if commands else get_registry().usable(hook))
+    ]

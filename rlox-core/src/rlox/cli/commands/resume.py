@@ -1,0 +1,42 @@
+"""``rlox resume``: finish what was interrupted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlox.errors import ConfigError
+
+__all__ = ["resume_command"]
+
+
+def resume_command(
+    run: Annotated[
+        Path,
+        typer.Argument(
+            help="A run folder, one of its checkpoints to go back to, or the folder of a sweep; of "
+            "a run folder the latest checkpoint that is not damaged."
+        ),
+    ],
+    env: Annotated[
+        str | None,
+        typer.Option(help="Id of the env; left out: the one trained on.", metavar="ID"),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="Of a sweep, runs at once; left out: one per core.", min=1, metavar="N"),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> None:
+    """Finish an interrupted training in its run folder, as if nothing had happened."""
+    from rlox.cli.runs.run import resume_in_folder
+    from rlox.cli.sweeps.folder import Sweep
+    from rlox.cli.sweeps.sweeping import resume_sweep
+
+    if Sweep.is_in(run):
+        raise typer.Exit(resume_sweep(run, jobs=jobs, env=env, quiet=quiet))
+    if jobs is not None:
+        raise ConfigError(f"--jobs is for a sweep, and '{run}' is none")
+    raise typer.Exit(resume_in_folder(run, env=env, quiet=quiet))

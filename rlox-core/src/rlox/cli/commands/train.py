@@ -1,0 +1,108 @@
+"""``rlox train <algorithm>``: one command per registered algorithm, with its config as flags."""
+
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from rlox import registry
+from rlox.cli.flags import flags_of, given_options
+from rlox.cli.runs.options import RunOptions
+from rlox.config.model import resolve_config
+from rlox.errors import ConfigError, PluginConflictError, PluginWarning, RloxError
+
+__all__ = ["train_app"]
+
+
+RUN_PARAMETERS = {
+    p.name: p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+    for p in inspect.signature(RunOptions).parameters.values()
+}
+
+
+class AlgorithmGroup(TyperGroup):
+    """The training commands; an unknown one gets the registry's message, which has the remedy."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of the algorithm ``cmd_name``."""
+        command = super().get_command(ctx, cmd_name)
+        if command is None:
+            train_function(cmd_name)
+        return command
+
+
+def train_app() -> typer.Typer:
+    """Return the group of training commands; it imports the algorithms' configs, never torch."""
+    app = typer.Typer(
+        cls=AlgorithmGroup,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        help="Train an algorithm on an env and keep the results in a run folder.",
+        invoke_without_command=True,
+        subcommand_metavar="ALGORITHM [OPTIONS]",
+    )
+    app.callback()(_show_help)
+    for name in registry.list_algorithms():
+        _add_command(app, name)
+    return app
+
+
+def _show_help(ctx: typer.Context) -> None:
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+def _add_command(app: typer.Typer, name: str) -> None:
+    """Add the command of ``name``; where there is none, asking for it raises what is wrong."""
+    try:
+        function = train_function(name)
+    except PluginConflictError:
+        return  # `rlox list` warns of it
+    except RloxError as error:
+        warnings.warn(f"{error}; the rest of rlox works without it", PluginWarning, stacklevel=1)
+        return
+    spec = registry.spec(name)
+    app.command(name, help=spec.summary, epilog=f"Paper: {spec.paper or '-'}")(function)
+
+
+def train_function(name: str) -> Callable[..., None]:
+    """Return a function whose signature has a flag for every option of the algorithm ``name``.
+
+    A field that has the name of one of the run's own flags gets none; ``--config`` can set it.
+
+    Raises:
+        RloxError: the algorithm is unknown, not installed, claimed twice or broken.
+    """
+    config_class = registry.config_class(name)
+    flags = [
+        parameter for parameter in flags_of(config_class) if parameter.name not in RUN_PARAMETERS
+    ]
+
+    needs = registry.spec(name).needs
+    run_parameters = [p for p in RUN_PARAMETERS.values() if p.name != "dataset" or p.name in needs]
+
+    def command(**arguments: Any) -> None:
+        from rlox.cli.runs.run import train_in_folder
+        from rlox.cli.sweeps.sweeping import train_sweep
+
+        options = RunOptions(**{p.name: arguments.pop(p.name) for p in run_parameters})
+        sweeps = options.seeds is not None or options.sweep
+        if options.jobs is not None and not sweeps:
+            raise ConfigError("--jobs is for a sweep; pass --seeds too, such as --seeds 5")
+        config = resolve_config(
+            config_class, options.config, **given_options(config_class, arguments)
+        )
+        if options.seeds is not None and "seed" in config.given():
+            where = "--seed" if arguments.get("seed") is not None else f"seed in {options.config}"
+            raise ConfigError(f"{where} and --seeds contradict each other; give one of them")
+        train = train_sweep if sweeps else train_in_folder
+        raise typer.Exit(train(name, config, options))
+
+    parameters = [*run_parameters, *flags]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command

@@ -1,0 +1,98 @@
+"""Callbacks of ``rlox train``: signals, and progress without a terminal."""
+
+from __future__ import annotations
+
+import math
+import signal
+from types import FrameType
+from typing import Any, TextIO
+
+from rlox.callbacks import Callback
+from rlox.cli.output import print_progress
+from rlox.cli.runs.signals import HANG_UP, ending_signals
+from rlox.cli.stdout import stdout_is_lost
+
+__all__ = ["Interruption", "ProgressLines"]
+
+
+class Interruption(Callback):
+    """Turns SIGINT, SIGTERM and SIGHUP into an end of training with a consistent state.
+
+    A context manager: while it is entered, the first signal during training stops it at the end of
+    the present iteration, where a checkpoint resumes exactly; a second one, and any outside
+    training, raises ``KeyboardInterrupt``. A hang-up is no second signal, nor is the one after it.
+    That nobody reads stdout any more is a hang-up too.
+
+    Args:
+        catch: whether to catch the signals, which only the main thread can; where not, somebody
+            else sets :attr:`signal`.
+    """
+
+    def __init__(self, *, catch: bool = True) -> None:
+        self.signal: int | None = None
+        """The signal that came, if any did."""
+        self.learnt = False
+        """Whether what was learnt is saved to the last, and only its evaluation is left."""
+        self._caught = ending_signals() if catch else []
+        self._training = False
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Interruption:
+        for number in self._caught:
+            self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if self.signal is not None and number == HANG_UP:
+            return
+        first, self.signal = self.signal in (None, HANG_UP), number
+        if not (first and self._training):
+            raise KeyboardInterrupt
+
+    @property
+    def exit_code(self) -> int:
+        """What shells report for a process that a signal ended."""
+        return 128 + (self.signal or signal.SIGINT)
+
+    def on_training_start(self, **kwargs: Any) -> None:
+        """From here on, a signal waits for the end of the iteration."""
+        self._training = True
+
+    def on_iteration_end(self, **kwargs: Any) -> bool:
+        """Stop when a signal has come."""
+        if self.signal is None and HANG_UP in self._caught and stdout_is_lost():
+            self.signal = HANG_UP
+        return self.signal is None
+
+    def on_training_end(self, **kwargs: Any) -> None:
+        """From here on, a signal interrupts at once."""
+        self._training = False
+
+
+class ProgressLines(Callback):
+    """About ten lines over the training, for output that is no terminal.
+
+    Args:
+        file: where they go; none: stdout.
+    """
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        self._file = file
+        self._next = 0
+
+    def on_iteration_end(self, **kwargs: Any) -> None:
+        """Print a line when another tenth is done."""
+        step, metrics = kwargs["step"], kwargs["metrics"]
+        clock = kwargs["algo"].clock
+        target, unit = clock.target, clock.unit_text
+        if step < self._next:
+            return
+        self._next = (step * 10 // target + 1) * target / 10
+        mean = metrics.get("mean_reward", math.nan)
+        shown = "no episode finished yet" if math.isnan(mean) else f"return {mean:.1f}"
+        speed = f"{step:,}/{target:,} {unit}, {metrics[f'{clock.unit}_per_second']:,.0f} {unit}/s"
+        print_progress(f"{speed}, {shown}" if clock.unit == "env_steps" else speed, self._file)

@@ -1,0 +1,250 @@
+"""The folder of one training run."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlox.training import checkpoint
+from rlox.training.atomic_files import remove_parts, write_atomically
+from rlox.errors import CheckpointError, ConfigError
+from rlox.training.versions import installed_versions
+
+if TYPE_CHECKING:
+    from rlox.algorithm import Algorithm
+    from rlox.cli.runs.options import RunOptions
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = [
+    "RunFolder",
+    "SavedState",
+    "checkpoints_in",
+    "find_checkpoint",
+    "require_unused",
+    "resume_command_of",
+]
+
+
+class RunFolder:
+    """``config.yaml``, ``run.json``, ``checkpoints/`` and what the loggers write.
+
+    Args:
+        path: a new or empty folder, or that of an earlier run.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._record: dict[str, Any] = {}
+
+    @staticmethod
+    def default_path(algorithm: str, env: str, what: int | str) -> Path:
+        """Return ``runs/<algorithm>-<env>-<what>-<time>``, where ``what`` is a seed or "sweep"."""
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        env = env.replace("/", "_").replace(":", "_")
+        return Path("runs") / f"{algorithm}-{env}-{what}-{stamp}"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the checkpoints."""
+        return self.path / "checkpoints"
+
+    def checkpoint(self, name: str) -> Path:
+        """Return the path of the checkpoint ``name``."""
+        return self.checkpoints / f"{name}.safetensors"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Make the folder and keep it for this process, which loses it however it ends.
+
+        Raises:
+            ConfigError: another process trains in it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = self.path / ".lock"
+        with lock.open("w", encoding="utf-8") as file:
+            try:
+                # of the process, unlike flock's: env workers that outlive it do not hold it
+                if fcntl is not None:
+                    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
+                    raise
+                raise ConfigError(
+                    f"another process is training in the run folder '{self.path}'; wait for its "
+                    "end or stop it"
+                ) from None
+            remove_parts(self.checkpoints)
+            try:
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
+
+    def start(self, algorithm: Algorithm, options: RunOptions) -> None:
+        """Write ``config.yaml`` and the first ``run.json``."""
+        algorithm.config.dump(self.path / "config.yaml")
+        self.record(
+            status="running",
+            algorithm=algorithm.name,
+            env=options.env,
+            seed=algorithm.streams.seed,
+            total_timesteps=options.total_timesteps,
+            **algorithm.clock.progress(),
+            evaluation=None,
+            started=_now(),
+            ended=None,
+            resumed=[],
+            command=shlex.join(["rlox", *sys.argv[1:]]),
+            options=options.to_dict(),
+            versions=installed_versions(),
+        )
+
+    def read(self) -> dict[str, Any]:
+        """Return ``run.json``; what is recorded from now on adds to it.
+
+        Raises:
+            ConfigError: there is none, or it is no record of a run.
+        """
+        path = self.path / "run.json"
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except OSError:
+            raise ConfigError(
+                f"folder '{self.path}' is no run folder: it has no run.json"
+            ) from None
+        except ValueError as error:
+            raise ConfigError(f"'{path}' is damaged: {error}") from None
+        if not isinstance(found, dict) or not isinstance(found.get("status"), str):
+            raise ConfigError(f"'{path}' is no record of a run")
+        self._record = found
+        return found
+
+    def go_back_to(self, saved: SavedState) -> None:
+        """Record that the run goes on from ``saved``, and set later checkpoints aside.
+
+        They are renamed, not deleted: to resume from one would skip what is about to be logged.
+        """
+        kept = {each.path for each in checkpoints_in(self.path)[0] if each.steps <= saved.steps}
+        for path in self.checkpoints.glob("*.safetensors"):
+            if path not in kept and path.stem != "best":
+                path.rename(f"{path}.superseded")
+        unit = "gradient_steps" if "gradient_steps" in self._record else "env_steps"
+        done = {unit: saved.steps}
+        resumed = [*self._record.get("resumed", []), {**done, "time": _now()}]
+        self.record(status="running", ended=None, resumed=resumed, **done)
+
+    def add_training_seconds(self, seconds: float) -> None:
+        """Record the wall time of a part of the training, on top of that of the parts before."""
+        before = float(self._record.get("training_seconds") or 0.0)
+        self.record(training_seconds=round(before + seconds, 3))
+
+    def end(self, status: str, **values: Any) -> None:
+        """Record the outcome: ``"finished"``, ``"interrupted"`` or ``"failed"``."""
+        self.record(status=status, ended=_now(), **values)
+
+    def record(self, **values: Any) -> None:
+        """Set keys of ``run.json``; a reader sees the old file or the new one, never half."""
+        self._record.update(values)
+        text = json.dumps(self._record, indent=2) + "\n"
+        # a sweep that is stopped writes beside the thread that trains
+        write_atomically(self.path / "run.json", text.encode())
+
+
+def require_unused(path: Path) -> None:
+    """Refuse a folder that holds anything.
+
+    Raises:
+        ConfigError: it is a file, a link that leads nowhere, or not empty.
+    """
+    if path.is_symlink() and not path.exists():
+        raise ConfigError(
+            f"run folder '{path}' is a link that leads nowhere; make the folder that it leads to, "
+            "or name another with --run-dir"
+        )
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ConfigError(
+            f"run folder '{path}' exists and is not empty; name another with --run-dir, leave "
+            "--run-dir out for a new one, or finish its run with rlox resume"
+        )
+
+
+def resume_command_of(path: Path, env: Any) -> str:
+    """Return the command that finishes the run or the sweep in the folder ``path``.
+
+    Args:
+        path: the folder.
+        env: what was trained on; an id ``"module:name"`` is part of the command, for no file may
+            say which module is imported.
+    """
+    command = ["rlox", "resume", str(path)]
+    if isinstance(env, str) and ":" in env:
+        command += ["--env", env]
+    return shlex.join(command)
+
+
+def find_checkpoint(path: Path, *, best: bool = False) -> Path:
+    """Return ``path``, or the checkpoint to use where it is a run folder.
+
+    Args:
+        path: a checkpoint or a run folder.
+        best: of a run folder, the best one by its evaluations; else the latest, where that of the
+            training's end comes before any.
+
+    Raises:
+        CheckpointError: the folder holds none.
+    """
+    if not path.is_dir():
+        return path
+    if best:
+        found = RunFolder(path).checkpoint("best")
+        if not found.is_file():
+            raise CheckpointError(
+                f"folder '{path}' holds no checkpoints/best.safetensors; --eval-freq makes one"
+            )
+        return found
+    saved, damaged = checkpoints_in(path)
+    if not saved:
+        reason = f"; {damaged[0]}" if damaged else ""
+        raise CheckpointError(f"folder '{path}' holds no checkpoints/*.safetensors{reason}")
+    return saved[0].path
+
+
+@dataclass(frozen=True)
+class SavedState:
+    """A checkpoint of a run folder."""
+
+    steps: int
+    """Env steps, or gradient steps where the training is counted in those."""
+    path: Path
+
+
+def checkpoints_in(run: Path) -> tuple[list[SavedState], list[str]]:
+    """Return a run folder's checkpoints, the latest first, and what is wrong with the others.
+
+    At the same step that of the training's end comes first and ``best``, which may be of the
+    middle of an iteration, last.
+    """
+    saved, damaged = [], []
+    for path in run.glob("checkpoints/*.safetensors"):
+        try:
+            saved.append(SavedState(checkpoint.steps_of(path), path))
+        except CheckpointError as error:  # noqa: PERF203
+            damaged.append(str(error))
+    rank = {"final": 2, "best": 0}
+    saved.sort(key=lambda s: (s.steps, rank.get(s.path.stem, 1)), reverse=True)
+    return saved, damaged
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -1,0 +1,255 @@
+"""One training run from the command line: build or restore, train, save, evaluate, record."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from rlox.training import checkpoint
+from rlox import api, registry
+from rlox.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressCallback
+from rlox.cli.runs.callbacks import Interruption, ProgressLines
+from rlox.cli.output import print_pairs, print_progress, print_warning
+from rlox.cli.runs.folder import (
+    RunFolder,
+    SavedState,
+    checkpoints_in,
+    require_unused,
+    resume_command_of,
+)
+from rlox.cli.runs.options import RunOptions
+from rlox.errors import CheckpointError, ConfigError
+from rlox.api import make_callbacks, make_logger
+
+if TYPE_CHECKING:
+    from rlox.algorithm import Algorithm
+    from rlox.config.model import Config
+
+__all__ = ["resume_in_folder", "train_in_folder"]
+
+
+def train_in_folder(
+    name: str,
+    config: Config,
+    options: RunOptions,
+    *,
+    interruption: Interruption | None = None,
+    log: TextIO | None = None,
+) -> int:
+    """Train the algorithm ``name`` and return the exit code.
+
+    Args:
+        name: registered name.
+        config: its options.
+        options: of the run.
+        interruption: says when to stop; none: SIGINT, SIGTERM and SIGHUP do.
+        log: where to print; none: on stdout and stderr.
+
+    Raises:
+        RloxError: a name, the env or the run folder cannot be used; no training was done.
+    """
+    registry.get_registry().get_all("rlox_loggers", options.loggers)
+    registry.get_registry().get_all("rlox_callbacks", options.callbacks)
+    if options.run_dir is not None:
+        require_unused(options.run_dir)
+    registry.algorithm_class(name)  # imports torch, which takes long enough to be interrupted
+    with api.make(name, options.env, config=config, **options.needs) as algorithm:
+        seed = algorithm.streams.seed
+        path = options.run_dir or RunFolder.default_path(name, options.env, what=seed)
+        require_unused(path)
+        folder = RunFolder(path)
+        session = Session(folder, options, interruption or Interruption(), log)
+        algorithm.callbacks.callbacks += session.callbacks()
+        with folder.lock():
+            algorithm.logger = make_logger(options.loggers, folder.path)
+            folder.start(algorithm, options)
+            return session.run(algorithm, partial(algorithm.train, options.total_timesteps))
+
+
+def resume_in_folder(
+    run: Path,
+    *,
+    env: str | None,
+    quiet: bool,
+    interruption: Interruption | None = None,
+    log: TextIO | None = None,
+) -> int:
+    """Finish an interrupted run and return the exit code.
+
+    Args:
+        run: a run folder, or one of its checkpoints to go back to.
+        env: env to train on; none: the checkpoint's.
+        quiet: show no progress.
+        interruption: see :func:`train_in_folder`.
+        log: see there.
+
+    Raises:
+        ConfigError: there is no run, it is finished or under way.
+        CheckpointError: the run has no checkpoint that can be read, or it does not fit.
+    """
+    folder = RunFolder(run.absolute().parent.parent if run.is_file() else run)
+    record = folder.read()
+    options = dataclasses.replace(RunOptions.from_dict(record.get("options")), quiet=quiet)
+    if record["status"] == "finished":
+        raise ConfigError(
+            f"the run '{folder.path}' is finished; to train its agent further, load its final "
+            "checkpoint in Python: from_checkpoint(path).train(env_steps)"
+        )
+    algorithm_class = registry.algorithm_class(str(record.get("algorithm")))
+    session = Session(folder, options, interruption or Interruption(), log)
+    with folder.lock():
+        saved = _checkpoint_to_resume(run, log)
+        with algorithm_class.from_checkpoint(
+            saved.path, env, callbacks=session.callbacks(), **options.needs
+        ) as algorithm:
+            algorithm.logger = make_logger(options.loggers, folder.path)
+            if algorithm.logger is not None:
+                algorithm.logger.rewind(saved.steps)
+            folder.go_back_to(saved)
+            learned = saved.path.stem == "final" or not algorithm.clock.remaining
+            return session.run(algorithm, _nothing if learned else algorithm.train)
+
+
+def _nothing() -> None:
+    """Learn nothing: what was interrupted is the evaluation at the end."""
+
+
+def _checkpoint_to_resume(run: Path, log: TextIO | None) -> SavedState:
+    """Return the checkpoint that ``run`` is, or the latest undamaged one of the folder ``run``."""
+    if run.is_file():
+        return SavedState(checkpoint.steps_of(run), run)
+    found, problems = checkpoints_in(run)
+    # the rollout of the best one was under way
+    for saved in (each for each in found if each.path.stem != "best"):
+        try:
+            checkpoint.read(saved.path)
+        except CheckpointError as error:
+            problems.append(str(error))
+            continue
+        for problem in problems:
+            print_warning(f"{problem}; it is passed over", log)
+        return saved
+    raise CheckpointError(
+        "; ".join(
+            [
+                f"run folder '{run}' holds no checkpoint to resume from, which --checkpoint-freq "
+                "and Ctrl-C make",
+                *problems,
+            ]
+        )
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Session:
+    """A training in its run folder, from its first step to its record."""
+
+    folder: RunFolder
+    options: RunOptions
+    interruption: Interruption
+    log: TextIO | None
+    """Where to print; none: on stdout and stderr."""
+
+    def callbacks(self) -> list[Callback]:
+        """Return the callbacks that the options ask for, the interruption last."""
+        folder, options = self.folder, self.options
+        callbacks = make_callbacks(options.callbacks, folder.path)
+        if options.eval_freq:
+            callbacks.append(
+                EvalCallback(
+                    eval_freq=options.eval_freq,
+                    n_eval_episodes=options.eval_episodes,
+                    best_model_path=folder.checkpoint("best"),
+                    verbose=not options.quiet and self.log is None,
+                )
+            )
+        if options.checkpoint_freq:
+            callbacks.append(
+                CheckpointCallback(options.checkpoint_freq, folder.checkpoints, verbose=False)
+            )
+        # two bars cannot share a terminal
+        if not options.quiet and "progress" not in options.callbacks:
+            bar = self.log is None and sys.stdout.isatty()
+            callbacks.append(ProgressCallback() if bar else ProgressLines(self.log))
+        return [*callbacks, self.interruption]
+
+    def run(self, algorithm: Algorithm, learn: Callable[[], Any]) -> int:
+        """Call ``learn``, save, evaluate and record, and return the exit code."""
+        with self.interruption:
+            try:
+                return self._train(algorithm, learn)
+            except KeyboardInterrupt:
+                self.folder.end("interrupted", **algorithm.clock.progress())
+                self._complain(f"interrupted; what was saved is in {self.folder.path}")
+                return self.interruption.exit_code
+            except BaseException:
+                self.folder.end("failed", **algorithm.clock.progress())
+                raise
+
+    def _train(self, algorithm: Algorithm, learn: Callable[[], Any]) -> int:
+        folder, options, clock = self.folder, self.options, algorithm.clock
+        learner = None if algorithm.learner is None else str(algorithm.learner)
+        folder.record(learner=learner)
+        if learner is not None and not options.quiet:
+            print_progress(f"learner: {learner}", self.log)
+        started, steps_before = time.perf_counter(), clock.steps
+        try:
+            learn()
+        finally:  # of an interrupted or failed part too
+            seconds = time.perf_counter() - started
+            folder.add_training_seconds(seconds)
+        if self.interruption.signal is not None:
+            path = folder.checkpoint("interrupted")
+            algorithm.save(path)
+            folder.end("interrupted", **clock.progress())
+            self._complain(
+                f"interrupted at {clock.steps:,} {clock.unit_text}; saved {path}; "
+                f"to finish: {resume_command_of(folder.path, algorithm.env_source)}"
+            )
+            return self.interruption.exit_code
+        # before the evaluation, which may fail or be interrupted
+        algorithm.save(folder.checkpoint("final"))
+        self.interruption.learnt = True
+        result = algorithm.run_episodes(n_episodes=options.eval_episodes)
+        mean, std, length = result.mean_return, result.std_return, float(result.lengths.mean())
+        if algorithm.logger is not None:
+            algorithm.logger.on_eval(
+                clock.steps,
+                {"mean_reward": mean, "std_reward": std, "mean_episode_length": length},
+            )
+        folder.end(
+            "finished",
+            **clock.progress(),
+            evaluation={"mean": mean, "std": std, "n_episodes": options.eval_episodes},
+        )
+        episodes = options.eval_episodes
+        print_pairs(
+            {
+                "evaluation return": f"{mean:.1f} ± {std:.1f} over {episodes} episodes",
+                clock.unit_text: f"{clock.steps:,}",
+                **({} if learner is None else {"learner": learner}),
+                "wall time": _duration(seconds),
+                f"{clock.unit_text}/s": f"{(clock.steps - steps_before) / seconds:,.0f}",
+                "run folder": str(folder.path),
+            },
+            self.log,
+        )
+        return 0
+
+    def _complain(self, message: str) -> None:
+        with suppress(OSError):  # the terminal may be closed
+            print(message, file=self.log or sys.stderr)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

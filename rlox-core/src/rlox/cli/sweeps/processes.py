@@ -1,0 +1,93 @@
+"""Several commands in processes of their own, a few at a time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlox.cli.runs.signals import handling_signals
+
+__all__ = ["Job", "run_in_processes", "usable_cores"]
+
+POLL_SECONDS = 0.05
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Job:
+    """One call of the command line."""
+
+    name: str
+    arguments: tuple[str, ...]
+    """What follows ``rlox``."""
+    output: Path
+    """File for its standard output and errors, appended to."""
+
+
+def run_in_processes(
+    jobs: Sequence[Job],
+    at_once: int,
+    on_start: Callable[[Job], None],
+    on_end: Callable[[Job, int], None],
+) -> int | None:
+    """Run all jobs and return the signal that interrupted them, if one did.
+
+    SIGINT, SIGTERM and SIGHUP are passed on to the running jobs, each as often as it comes, and
+    start no others: a job ends as it would in a terminal of its own. They have sessions of their
+    own, so that a terminal's Ctrl-C reaches them once.
+
+    Args:
+        jobs: in the order in which they start.
+        at_once: number of processes.
+        on_start: called before a job's process starts.
+        on_end: called with its exit code; negative: the signal that killed it.
+    """
+    waiting, running = list(jobs), dict[Job, subprocess.Popen[bytes]]()
+    signals: list[int] = []
+
+    def pass_on(number: int) -> None:
+        signals.append(number)
+        for process in running.values():
+            process.send_signal(number)
+
+    try:
+        with handling_signals(pass_on):
+            while running or (waiting and not signals):
+                while waiting and not signals and len(running) < at_once:
+                    job = waiting.pop(0)
+                    on_start(job)
+                    running[job] = _started(job)
+                    if signals:  # between the two lines above
+                        running[job].send_signal(signals[-1])
+                time.sleep(POLL_SECONDS)
+                ended = [pair for pair in running.items() if pair[1].poll() is not None]
+                for job, process in ended:
+                    del running[job]
+                    on_end(job, process.returncode)
+    finally:
+        for process in running.values():
+            process.kill()
+            process.wait()
+    return signals[-1] if signals else None
+
+
+def _started(job: Job) -> subprocess.Popen[bytes]:
+    with job.output.open("ab") as output:
+        return subprocess.Popen(  # noqa: S603  # our own command line
+            [sys.executable, "-m", "rlox", *job.arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )

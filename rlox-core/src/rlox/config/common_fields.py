@@ -1,0 +1,38 @@
+"""The options that mean the same in every algorithm's config; pydantic copies them."""
+
+from __future__ import annotations
+
+from rlox.config.model import choice, count, option
+
+__all__ = ["BACKEND", "DEVICE", "ENV_BACKEND", "SEED", "TORCH_THREADS", "VECTORIZATION"]
+
+SEED = count(42, ge=0, unit="1", help="fixes every random draw; none: from entropy", source="rlox")
+"""``int | None``"""
+
+ENV_BACKEND = option(
+    "auto", help="env backend for ids; auto takes the fastest that has the id",
+    unit="name", source="rlox", min_length=1,
+)  # fmt: skip
+"""``str``"""
+
+VECTORIZATION = choice(
+    "sync", help="gymnasium envs in this process or each in its own", source="gymnasium"
+)
+"""``Literal["sync", "async"]``"""
+
+BACKEND = option(
+    "auto", help="learner backend; auto takes the fastest that can do the job",
+    unit="name", source="rlox", min_length=1,
+)  # fmt: skip
+"""``str``"""
+
+DEVICE = option(
+    "cpu", help="torch device of policy and batches", unit="name", source="rlox", min_length=1
+)
+"""``str``"""
+
+TORCH_THREADS = count(
+    1, unit="threads", source="measured: benchmarks/README.md",
+    help="torch threads while training; none: leave torch's setting",
+)  # fmt: skip
+"""``int | None``"""

@@ -1,0 +1,270 @@
+"""Configs: one flat, frozen, strict pydantic model per algorithm.
+
+Every field is made by one of the helpers below, which demand bounds, a sentence, a unit and a
+source; the CLI's flags, the documentation's tables and the JSON schema are generated from them.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+
+from rlox.config.files import read_mapping, to_yaml
+from rlox.config.schedules import Linear, Piecewise, ScheduleValue
+from rlox.errors import ConfigError, suggest
+
+__all__ = [
+    "UNSET",
+    "Config",
+    "ScheduleValue",
+    "Unset",
+    "changed",
+    "choice",
+    "coefficient",
+    "count",
+    "discount",
+    "flag",
+    "option",
+    "positive",
+    "probability",
+    "read_mapping",
+    "resolve_config",
+    "schedule",
+]
+
+ConfigT = TypeVar("ConfigT", bound="Config")
+
+
+class Unset(Enum):
+    """The type of :data:`UNSET`."""
+
+    UNSET = "unset"
+
+
+UNSET = Unset.UNSET
+"""Default of an argument that the config decides when the caller says nothing."""
+
+
+LARGEST = {"envs": 1 << 16, "units": 1 << 13, "env steps per env": 10**6, "threads": 1 << 10}
+"""By unit, sizes beyond which a number is a slip, told here before it exhausts the machine: memory,
+or threads, for lack of which OpenMP ends the process."""
+
+
+def option(default: Any, *, help: str, unit: str, source: str, **bounds: Any) -> Any:  # noqa: A002
+    """Return a config field with its documentation.
+
+    Args:
+        default: value when none is given.
+        help: one sentence, what the field does.
+        unit: ``"env steps"``, ``"gradient steps"``, ``"nats"``, ``"1"`` (dimensionless), ...
+        source: where the default or the idea comes from.
+        bounds: pydantic constraints (``ge``, ``gt``, ``le``, ``lt``, ...).
+    """
+    return Field(
+        default, description=help, json_schema_extra={"unit": unit, "source": source}, **bounds
+    )
+
+
+def count(default: int | None, *, help: str, unit: str, source: str, ge: int = 1) -> Any:  # noqa: A002
+    """Return an integer field that is at least ``ge``, and no larger than machines are."""
+    bounds = {"le": LARGEST[unit]} if unit in LARGEST else {}
+    return option(default, help=help, unit=unit, source=source, ge=ge, **bounds)
+
+
+def coefficient(default: float | None, *, help: str, unit: str = "1", source: str) -> Any:  # noqa: A002
+    """Return a non-negative weight."""
+    return option(default, help=help, unit=unit, source=source, ge=0.0)
+
+
+def positive(default: float | None, *, help: str, unit: str = "1", source: str) -> Any:  # noqa: A002
+    """Return a strictly positive number."""
+    return option(default, help=help, unit=unit, source=source, gt=0.0)
+
+
+def probability(default: float, *, help: str, source: str) -> Any:  # noqa: A002
+    """Return a number in [0, 1]."""
+    return option(default, help=help, unit="1", source=source, ge=0.0, le=1.0)
+
+
+def discount(default: float, *, help: str, source: str) -> Any:  # noqa: A002
+    """Return a discount factor or trace decay in [0, 1]."""
+    return option(default, help=help, unit="1", source=source, ge=0.0, le=1.0)
+
+
+def flag(default: bool, *, help: str, source: str) -> Any:  # noqa: A002
+    """Return an on/off switch."""
+    return option(default, help=help, unit="on/off", source=source)
+
+
+def choice(default: str, *, help: str, source: str) -> Any:  # noqa: A002
+    """Return a choice among the literals of the field's annotation."""
+    return option(default, help=help, unit="choice", source=source)
+
+
+def schedule(default: Any, *, help: str, unit: str = "1", source: str) -> Any:  # noqa: A002
+    """Return a field that takes a number or a schedule over env steps."""
+    return option(default, help=help, unit=unit, source=source)
+
+
+def _lines(error: ValidationError, cls: type[Config]) -> list[str]:
+    lines = []
+    for problem in error.errors():
+        name = str(problem["loc"][0]) if problem["loc"] else ""
+        value = problem["input"]
+        if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
+            lines.append(
+                f"unknown option '{name}' for {cls.__name__}{suggest(name, cls.model_fields)}"
+            )
+        elif problem["type"] == "missing" and len(problem["loc"]) == 1:
+            lines.append(f"option '{name}' is missing")
+        elif not name:
+            lines.append(str(problem["ctx"]["error"]) if "ctx" in problem else problem["msg"])
+        else:
+            expected = (
+                problem["msg"] if problem["type"] != "int_parsing_size" else "a smaller integer"
+            )
+            for prefix in ("Input should be ", "Value error, ", "String should have "):
+                expected = expected.removeprefix(prefix)
+            line = f"{name}: expected {expected}, got {value!r}"
+            if line not in lines:
+                lines.append(line)
+    return lines
+
+
+def _types(annotation: Any) -> set[Any]:
+    """Return the members of a union, nested ones included; of another type, that type."""
+    if typing.get_origin(annotation) not in (typing.Union, types.UnionType, typing.Annotated):
+        return {annotation}
+    return set().union(*(_types(member) for member in typing.get_args(annotation)))
+
+
+class Config(BaseModel):
+    """Base of all configs: frozen, unknown options refused, infinities and NaN refused."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False
+    )
+
+    schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    """Closed bounds of the values that a schedule field may take."""
+
+    def __init__(self, **values: Any) -> None:
+        """Validate ``values``.
+
+        Raises:
+            ConfigError: an option is unknown or out of range; the text names all of them.
+        """
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ConfigError("; ".join(_lines(error, type(self)))) from None
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_bool_as_number(cls, value: Any, info: ValidationInfo) -> Any:
+        allowed = _types(cls.model_fields[str(info.field_name)].annotation)
+        if isinstance(value, bool) and bool not in allowed and allowed & {int, float}:
+            raise ValueError("a number, not a truth value")
+        return value
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _check_schedule_bounds(cls, value: Any, info: ValidationInfo) -> Any:
+        if info.field_name not in cls.schedule_bounds or value is None:
+            return value
+        low, high = cls.schedule_bounds[str(info.field_name)]
+        if isinstance(value, Linear):
+            values: tuple[float, ...] = (value.start, value.end)
+        elif isinstance(value, Piecewise):
+            values = tuple(point[1] for point in value.points)
+        else:
+            values = (float(value),)
+        if any(not low <= v <= high for v in values):
+            raise ValueError(f"values in [{low}, {high}]")
+        return value
+
+    def replace(self: ConfigT, **changes: Any) -> ConfigT:
+        """Return a validated copy with ``changes``; defaults are no options that were given.
+
+        Raises:
+            ConfigError: a change is unknown or out of range.
+        """
+        return type(self)(**{**self.given(), **changes})
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that were given; the others have their defaults."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the config as JSON-able values."""
+        return self.model_dump(mode="json")
+
+    def dump(self, path: str | Path) -> None:
+        """Write the config as YAML."""
+        Path(path).write_text(self.to_yaml(), encoding="utf-8")
+
+    def to_yaml(self) -> str:
+        """Return the config as YAML that :meth:`load` reads back equal."""
+        return to_yaml(self.to_dict())
+
+    @classmethod
+    def load(cls: type[ConfigT], path: str | Path) -> ConfigT:
+        """Read a YAML or JSON file.
+
+        Raises:
+            ConfigError: the file is missing, is not a mapping, or holds a wrong option.
+        """
+        return cls(**read_mapping(path))
+
+
+def changed(config: Config, name: str) -> bool:
+    """Return whether an option is not its default; a schedule's text is that of its default."""
+    return str(getattr(config, name)) != str(type(config).model_fields[name].default)
+
+
+def resolve_config(
+    cls: type[ConfigT],
+    config: Config | Mapping[str, Any] | str | Path | None,
+    **overrides: Any,
+) -> ConfigT:
+    """Return the config of an algorithm from a base and overrides.
+
+    Args:
+        cls: the algorithm's config class.
+        config: an instance of ``cls``, a mapping, the path of a YAML or JSON file, or none.
+        overrides: options that win over ``config``; those equal to :data:`UNSET` are left out.
+
+    Raises:
+        ConfigError: ``config`` has the wrong type or an option is wrong.
+    """
+    if config is None:
+        base: dict[str, Any] = {}
+    elif isinstance(config, cls):
+        base = config.given()
+    elif isinstance(config, Mapping):
+        base = dict(config)
+    elif isinstance(config, (str, Path)):
+        base = read_mapping(config)
+    else:
+        raise ConfigError(
+            f"config must be a {cls.__name__}, a mapping or the path of a YAML or JSON file, "
+            f"got {type(config).__name__}"
+        )
+    if not all(isinstance(key, str) for key in base):
+        raise ConfigError(
+            f"option names must be text, got {[k for k in base if type(k) is not str]}"
+        )
+    return cls(**{**base, **{k: v for k, v in overrides.items() if v is not UNSET}})

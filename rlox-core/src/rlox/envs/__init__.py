@@ -1,0 +1,18 @@
+"""Vector envs: making, running and checking them, episode statistics."""
+
+from rlox.envs.episodes import EpisodeStatistics
+from rlox.envs.gymnasium import GymVecEnv, Vectorization
+from rlox.envs.make import env_id_of, fixed_env_count, make_vec_env
+from rlox.envs.running import EnvSession
+from rlox.envs.validate import require_vec_step
+
+__all__ = [
+    "EnvSession",
+    "EpisodeStatistics",
+    "GymVecEnv",
+    "Vectorization",
+    "env_id_of",
+    "fixed_env_count",
+    "make_vec_env",
+    "require_vec_step",
+]

@@ -1,0 +1,124 @@
+"""N envs in the middle of their episodes: what every collector steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rlox.envs.episodes import EpisodeStatistics
+from rlox.envs.gymnasium import Vectorization
+from rlox.envs.make import fixed_env_count, make_vec_env
+from rlox.envs.validate import require_vec_step
+from rlox.protocols import StatefulVecEnv, VecEnvStep
+from rlox.seeding import SeedStreams
+from rlox.spaces.nested import map_leaves
+from rlox.spaces.observation_rows import require_finite
+
+__all__ = ["EnvSession"]
+
+
+class EnvSession:
+    """N envs, the observations they stand at, and the statistics of their episodes.
+
+    Args:
+        env_id: what to step: a gymnasium id, a callable, an env or a vector env.
+        n_envs: number of envs N; none: 1, or as many as a vector env has.
+        seed: fixes the envs' random streams.
+        backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
+        vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
+        env_kwargs: arguments of ``gymnasium.make``.
+
+    Raises:
+        EnvError: the env cannot be built.
+    """
+
+    def __init__(
+        self,
+        env_id: Any,
+        n_envs: int | None = None,
+        seed: int = 0,
+        *,
+        backend: str = "auto",
+        vectorization: Vectorization = "sync",
+        env_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.env = make_vec_env(
+            env_id,
+            n_envs=n_envs,
+            backend=backend,
+            vectorization=vectorization,
+            env_kwargs=env_kwargs,
+        )
+        self._made_env = fixed_env_count(env_id) is None
+        self.statistics = EpisodeStatistics(self.env.n_envs)
+        self._seeds = SeedStreams(seed).seeds("envs", self.env.n_envs)
+        self._obs: Any = None
+        self._checked = False
+
+    @property
+    def started(self) -> bool:
+        """Whether the envs were reset."""
+        return self._obs is not None
+
+    @property
+    def obs(self) -> Any:
+        """Observations to act on, as in ``VecEnvStep``; the first look resets the envs."""
+        if self._obs is None:
+            obs = self.env.reset_all(self._seeds)
+            require_finite(obs)
+            self._obs = obs
+        return self._obs
+
+    @obs.setter
+    def obs(self, obs: Any) -> None:
+        self._obs = obs
+
+    def step(self, actions: Any) -> VecEnvStep:
+        """Step all envs with (N, ...) actions; :attr:`obs` stays for the caller to set.
+
+        Raises:
+            EnvError: the first step has not what :class:`rlox.protocols.VecEnvStep` says.
+        """
+        step = self.env.step_all(actions)
+        if not self._checked:
+            require_vec_step(step, self.env)
+            self._checked = True
+        return step
+
+    def close(self) -> None:
+        """Free the resources of the envs that were made here."""
+        if self._made_env:
+            self.env.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the episode statistics and, where the env can tell it, the env's state."""
+        started = self.started
+        stateful = started and isinstance(self.env, StatefulVecEnv)
+        return {
+            "started": started,
+            "statistics": self.statistics.state_dict(),
+            "env": self.env.state() if stateful else None,  # type: ignore[attr-defined]
+            "obs": self._obs if stateful else None,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> bool:
+        """Restore the state; without that of as many envs, episodes begin anew at the next look.
+
+        Returns:
+            Whether the envs go on exactly where they were.
+        """
+        as_many = self.statistics.fits(state["statistics"])
+        exact = state["env"] is not None and as_many and isinstance(self.env, StatefulVecEnv)
+        if exact:
+            self.env.set_state(dict(state["env"]))  # type: ignore[attr-defined]
+            self._obs = map_leaves(np.array, state["obs"])
+        elif state["started"]:
+            # the envs' streams start anew, so take other seeds than the run began with
+            finished = int(state["statistics"]["finished"])
+            self._seeds = SeedStreams(self._seeds[0]).seeds(
+                f"envs after {finished} episodes", self.env.n_envs
+            )
+        self.statistics.load_state_dict(state["statistics"], keep_running=exact)
+        return exact

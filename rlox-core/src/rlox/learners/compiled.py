@@ -1,0 +1,83 @@
+"""The learner backend ``torch-compile``: the algorithm's own torch code, compiled by torch.
+
+Generated code replaces the operators between two steps of an optimiser; on CUDA devices it is
+replayed as CUDA graphs. Compiling takes from seconds to minutes, so that ``backend="auto"`` never
+takes it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlox.errors import BackendError
+from rlox.learners.rollouts import LearningTask, TorchLearner
+from rlox.learners.transitions import ReplayTask, TorchReplayLearner
+from rlox.nn import FlatOptimizer
+
+__all__ = ["make_compiled_learner"]
+
+
+def make_compiled_learner(task: LearningTask | ReplayTask) -> TorchLearner | TorchReplayLearner:
+    """Return the learner of a task of either kind whose loss, or whose steps, are compiled.
+
+    It computes what the ``torch`` backend does, up to rounding. The first call compiles, and so
+    does one with tensors of other shapes.
+
+    Raises:
+        BackendError: the device is the CPU, for which torch generates C++, and there is no
+            compiler.
+    """
+    if isinstance(task, ReplayTask):
+        for part in task.parts.values():
+            if isinstance(part, FlatOptimizer):
+                # torch would compile its optimisers' own code too, anew for every learning rate
+                setattr(part, "step", _uncompiled(part.step))  # noqa: B010
+        steps = {
+            name: replace(step, learn=_compiled(step.learn, task.device))
+            for name, step in task.steps.items()
+        }
+        return TorchReplayLearner(replace(task, steps=steps))
+    return TorchLearner(replace(task, loss=_compiled(task.loss, task.agent.device)))
+
+
+def _uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    kept: Callable[..., Any] = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
+    return kept
+
+
+def _compiled(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
+    graphs = device.type == "cuda"
+    if device.type == "cpu" and not _has_compiler():
+        raise BackendError(
+            "torch.compile needs a C++ compiler; install g++, or name yours in the variable CXX"
+        )
+    compiled = torch.compile(function, mode="reduce-overhead" if graphs else None)
+    if not graphs:
+        return compiled
+
+    def replayed(*arguments: Any) -> Any:
+        torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+        return _kept(compiled(*arguments))
+
+    return replayed
+
+
+def _has_compiler() -> bool:
+    return any(shutil.which(name) for name in (os.environ.get("CXX") or "g++", "g++", "clang++"))
+
+
+def _kept(returned: Any) -> Any:
+    """Return copies of the tensors that are only reported, which the next replay overwrites."""
+    if isinstance(returned, tuple):  # a loss, which is used at once, and its terms
+        loss, terms = returned
+        return loss, _kept(terms)
+    values = {field.name: getattr(returned, field.name) for field in fields(returned)}
+    kept = {name: v.clone() if isinstance(v, Tensor) else v for name, v in values.items()}
+    return replace(returned, **kept)

@@ -1,0 +1,261 @@
+"""Default actor-critics, and the base to build others on.
+
+All satisfy :class:`rlox.protocols.OnPolicyActor`. Weights are orthogonal, scaled by √2 in hidden
+layers, 0.01 in the policy's head and 1 in the value's (Huang et al. 2022, details 2 and 13).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from rlox.networks.recurrent import RecurrentPolicy
+from rlox.nn.distributions import Categorical, DiagonalGaussian, Distribution
+from rlox.nn.encoders import ConvolutionalEncoder, EncoderKind, make_encoder
+from rlox.nn.heads import ActionHead
+from rlox.nn.mlp import TanhMLP
+
+__all__ = ["ActorCriticPolicy", "ContinuousPolicy", "DiscretePolicy", "Policy", "make_policy"]
+
+
+class Policy(nn.Module, ABC):
+    """A policy and a value function on features that they may share.
+
+    A subclass says what the features of observations are, and what distribution and value follow
+    from them.
+
+    Args:
+        generator: source of the sampled actions; none: torch's global one, or the run's stream
+            once an algorithm has the policy.
+    """
+
+    def __init__(self, *, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.generator = generator
+
+    @abstractmethod
+    def encode(self, obs: Any) -> Tensor:
+        """Return features (B, n) of observations: (B, *shape), or a dict of such by leaf name."""
+
+    @abstractmethod
+    def distribution(self, features: Tensor, action_masks: Tensor | None = None) -> Distribution:
+        """Return the distributions of B actions.
+
+        Args:
+            features: (B, n).
+            action_masks: (B, mask_size) bool, see :mod:`rlox.spaces.action_rows`; none: nothing is masked.
+        """
+
+    @abstractmethod
+    def value(self, features: Tensor) -> Tensor:
+        """Return values (B,) of features (B, n)."""
+
+    def get_action_and_logprob(
+        self, obs: Any, action_masks: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Sample actions (B, ...), which are not clipped, and return them with log-probabilities.
+
+        Args:
+            obs: B observations.
+            action_masks: see :meth:`distribution`.
+        """
+        return self.distribution(self.encode(obs), action_masks).sample(self.generator)
+
+    def get_value(self, obs: Any) -> Tensor:
+        """Return values (B,) of observations."""
+        return self.value(self.encode(obs))
+
+    def get_logprob_and_entropy(
+        self, obs: Any, actions: Tensor, action_masks: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities (B,) of ``actions`` (B, ...) and entropies (B,) in nats."""
+        distribution = self.distribution(self.encode(obs), action_masks)
+        return distribution.log_prob(actions), distribution.entropy()
+
+    def evaluate_actions(
+        self, obs: Any, actions: Tensor, action_masks: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log-probabilities, entropies and values, each (B,), encoding once."""
+        features = self.encode(obs)
+        distribution = self.distribution(features, action_masks)
+        return distribution.log_prob(actions), distribution.entropy(), self.value(features)
+
+    def deterministic(self, obs: Any, action_masks: Tensor | None = None) -> Tensor:
+        """Return the most probable actions (B, ...)."""
+        return self.distribution(self.encode(obs), action_masks).mode()
+
+
+class DiscretePolicy(Policy):
+    """Categorical policy and value function of vectors.
+
+    Args:
+        obs_dim: size of an observation.
+        n_actions: number of actions.
+        hidden: width of the two hidden layers.
+        generator: source of the weights and of the sampled actions; none: torch's global one.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        n_actions: int,
+        hidden: int = 64,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(generator=generator)
+        sizes = (obs_dim, hidden, hidden)
+        self.actor = TanhMLP((*sizes, n_actions), output_gain=0.01, generator=generator)
+        self.critic = TanhMLP((*sizes, 1), output_gain=1.0, generator=generator)
+
+    def encode(self, obs: Tensor) -> Tensor:
+        """Return ``obs`` (B, obs_dim) float32."""
+        return obs
+
+    def distribution(self, features: Tensor, action_masks: Tensor | None = None) -> Categorical:
+        """Return distributions over actions (B,) int64; masks are (B, n_actions)."""
+        return Categorical(self.actor(features), action_masks)
+
+    def value(self, features: Tensor) -> Tensor:
+        """Return values (B,)."""
+        return self.critic(features).squeeze(-1)  # type: ignore[no-any-return]
+
+
+class ContinuousPolicy(Policy):
+    """Diagonal Gaussian policy with a state-independent deviation, and value function of vectors.
+
+    Args:
+        obs_dim: size of an observation.
+        act_dim: size of an action.
+        hidden: width of the two hidden layers.
+        log_std: initial log standard deviation.
+        generator: source of the weights and of the sampled actions; none: torch's global one.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        act_dim: int,
+        hidden: int = 64,
+        *,
+        log_std: float = 0.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(generator=generator)
+        sizes = (obs_dim, hidden, hidden)
+        self.actor = TanhMLP((*sizes, act_dim), output_gain=0.01, generator=generator)
+        self.critic = TanhMLP((*sizes, 1), output_gain=1.0, generator=generator)
+        self.log_std = nn.Parameter(torch.full((act_dim,), log_std))
+
+    def encode(self, obs: Tensor) -> Tensor:
+        """Return ``obs`` (B, obs_dim) float32."""
+        return obs
+
+    def distribution(
+        self, features: Tensor, action_masks: Tensor | None = None
+    ) -> DiagonalGaussian:
+        """Return distributions over actions (B, act_dim) float32, which nothing masks."""
+        return DiagonalGaussian(self.actor(features), self.log_std)
+
+    def value(self, features: Tensor) -> Tensor:
+        """Return values (B,)."""
+        return self.critic(features).squeeze(-1)  # type: ignore[no-any-return]
+
+
+class ActorCriticPolicy(Policy):
+    """Policy and value function for any spaces: a shared encoder, then a tanh network for each.
+
+    Args:
+        encoder: from observations to features, with the attribute ``output_size``; see
+            :func:`rlox.nn.make_encoder`.
+        action_space: of one env.
+        hidden: widths of the hidden layers between features and outputs; none of them: linear.
+        generator: source of the weights and of the sampled actions; none: torch's global one.
+
+    Raises:
+        SpaceError: there is no distribution over the action space.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        action_space: spaces.Space[Any],
+        hidden: Sequence[int] = (64, 64),
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(generator=generator)
+        self.encoder = encoder
+        self.head = ActionHead(action_space)
+        sizes = (int(encoder.output_size), *hidden)  # type: ignore[arg-type]
+        self.actor = TanhMLP((*sizes, self.head.output_size), output_gain=0.01, generator=generator)
+        self.critic = TanhMLP((*sizes, 1), output_gain=1.0, generator=generator)
+
+    def encode(self, obs: Any) -> Tensor:
+        """Return the encoder's features."""
+        return self.encoder(obs)  # type: ignore[no-any-return]
+
+    def distribution(self, features: Tensor, action_masks: Tensor | None = None) -> Distribution:
+        """Return distributions over action rows; see :mod:`rlox.spaces.action_rows`."""
+        return self.head(self.actor(features), action_masks)  # type: ignore[no-any-return]
+
+    def value(self, features: Tensor) -> Tensor:
+        """Return values (B,)."""
+        return self.critic(features).squeeze(-1)  # type: ignore[no-any-return]
+
+
+def make_policy(
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+    *,
+    hidden: int = 64,
+    network: EncoderKind = "auto",
+    recurrent: Literal["none", "lstm", "gru"] = "none",
+    memory_size: int = 64,
+    generator: torch.Generator | None = None,
+) -> Policy | RecurrentPolicy:
+    """Return the default policy for an env's spaces.
+
+    Args:
+        observation_space: of one env.
+        action_space: of one env.
+        hidden: width of the two hidden layers.
+        network: how boxes become features; see :data:`rlox.nn.EncoderKind`.
+        recurrent: kind of memory.
+        memory_size: units of the memory.
+        generator: source of the weights and of the sampled actions; none: torch's global one.
+
+    Raises:
+        SpaceError: there is none; pass one as ``policy=``.
+    """
+    if recurrent != "none":
+        encoder = make_encoder(observation_space, kind=network, generator=generator)
+        return RecurrentPolicy(
+            encoder,
+            action_space,
+            recurrent,
+            memory_size=memory_size,
+            hidden=(hidden,),
+            generator=generator,
+        )
+    if network != "cnn" and _is_vector(observation_space):
+        obs_dim = int(np.prod(observation_space.shape or ()))
+        if isinstance(action_space, spaces.Discrete):
+            return DiscretePolicy(obs_dim, int(action_space.n), hidden, generator=generator)
+        if isinstance(action_space, spaces.Box) and len(action_space.shape) == 1:
+            return ContinuousPolicy(obs_dim, action_space.shape[0], hidden, generator=generator)
+    encoder = make_encoder(observation_space, kind=network, generator=generator)
+    # an image's features come from a layer of their own (Mnih et al. 2015)
+    layers = () if isinstance(encoder, ConvolutionalEncoder) else (hidden, hidden)
+    return ActorCriticPolicy(encoder, action_space, layers, generator=generator)
+
+
+def _is_vector(space: spaces.Space[Any]) -> bool:
+    """Return whether observations are rows of floats that need no encoder."""
+    return isinstance(space, spaces.Box) and len(space.shape) == 1 and space.dtype != np.uint8

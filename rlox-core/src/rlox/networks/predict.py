@@ -1,0 +1,248 @@
+"""From observations a user has to actions a user can step an env with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from rlox.batches.rollout import RolloutBatch, RolloutMinibatch
+from rlox.errors import SpaceError
+from rlox.protocols import OnPolicyActor, RecurrentActor
+from rlox.spaces.action_rows import ActionRows
+from rlox.spaces.masks import MASK_KEY
+from rlox.spaces.nested import map_leaves
+from rlox.spaces.observation_rows import ObservationRows
+
+__all__ = [
+    "act",
+    "drawing_from",
+    "evaluate_actions",
+    "predict",
+    "predict_with_memory",
+    "taking_masks",
+]
+
+
+@torch.no_grad()
+def act(
+    choose: Callable[[Any], Tensor],
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    obs: Any,
+    *,
+    device: torch.device | str = "cpu",
+) -> Any:
+    """Return what a function chooses, as :func:`predict` does what a policy chooses.
+
+    Args:
+        choose: from (B, *shape) observations on ``device`` to the rows of B actions in the env's
+            own units, discrete ones counted from 0.
+        observation_space: see :func:`predict`.
+        action_space: likewise.
+        obs: likewise.
+        device: of the observations.
+
+    Raises:
+        SpaceError: there are action masks.
+        ValueError: ``obs`` has another shape.
+    """
+    given = _prepare(observation_space, action_space, obs, None, None, device)
+    if given.masks is not None:
+        raise SpaceError("there are action masks, which this algorithm does not take")
+    return given.actions(choose(given.obs))
+
+
+@torch.no_grad()
+def predict(
+    policy: OnPolicyActor,
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    obs: Any,
+    deterministic: bool,
+    *,
+    action_masks: npt.ArrayLike | None = None,
+    preprocess: Callable[[Any], Any] | None = None,
+    generator: torch.Generator | None = None,
+    device: torch.device | str = "cpu",
+) -> Any:
+    """Return actions within the action space's bounds.
+
+    Args:
+        policy: acts on (B, *shape) tensors on ``device``.
+        observation_space: of one env; its shape tells one observation from a batch.
+        action_space: of one env.
+        obs: one observation or a batch (B, *shape), nested as the space is. The key
+            ``"action_mask"`` of a dict is taken for the masks.
+        deterministic: the mode of the action distribution rather than a sample.
+        action_masks: of one action (mask_size,) or of a batch (B, mask_size), 1 where a choice is
+            possible, see :mod:`rlox.spaces.action_rows`; none: nothing is masked.
+        preprocess: from the batch as it is kept to what the policy sees; none: the same.
+        generator: source of the samples for policies that draw from their attribute ``generator``,
+            so that acting disturbs no training; none: the policy's own.
+        device: where the policy lives.
+
+    Returns:
+        For one observation an action of the space: an int where it is discrete, else an array
+        (act_dim,), nested as the space is. For a batch arrays (B, ...), nested alike.
+
+    Raises:
+        SpaceError: the actions or the policy take no masks.
+        ValueError: ``obs`` or ``action_masks`` has another shape, or a mask allows nothing.
+    """
+    given = _prepare(observation_space, action_space, obs, action_masks, preprocess, device)
+    choose: Any = policy.deterministic if deterministic else policy.get_action_and_logprob
+    masks = () if given.masks is None else (given.masks,)
+    if masks:
+        taking_masks(choose)
+    with drawing_from(generator, policy):
+        chosen = choose(given.obs, *masks)
+    return given.actions(chosen if deterministic else chosen[0])
+
+
+@torch.no_grad()
+def predict_with_memory(
+    policy: RecurrentActor,
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    obs: Any,
+    deterministic: bool,
+    *,
+    state: npt.NDArray[np.float32] | None = None,
+    episode_start: npt.ArrayLike | None = None,
+    action_masks: npt.ArrayLike | None = None,
+    preprocess: Callable[[Any], Any] | None = None,
+    generator: torch.Generator | None = None,
+    device: torch.device | str = "cpu",
+) -> tuple[Any, npt.NDArray[np.float32]]:
+    """Return actions as :func:`predict` does, and the memory to pass with the next observations.
+
+    Args:
+        policy: has a memory.
+        observation_space: of one env.
+        action_space: of one env.
+        obs: one observation or a batch (B, *shape).
+        deterministic: the mode of the action distribution rather than a sample.
+        state: (B, state_size), B being 1 for one observation; none: empty.
+        episode_start: (B,) bool, or one, whether an episode begins with the observation, which
+            empties the memory; none: nowhere.
+        action_masks: see :func:`predict`.
+        preprocess: see :func:`predict`.
+        generator: source of the samples.
+        device: where the policy lives.
+
+    Raises:
+        ValueError: an argument has another shape.
+    """
+    given = _prepare(observation_space, action_space, obs, action_masks, preprocess, device)
+    shape = (given.size, policy.state_size)
+    memory = np.zeros(shape, np.float32) if state is None else np.array(state, np.float32)
+    if memory.shape != shape:
+        raise ValueError(f"state must have shape {shape}, got {memory.shape}")
+    if episode_start is not None:
+        memory[np.broadcast_to(np.asarray(episode_start, np.bool_), (given.size,))] = 0.0
+    before = torch.from_numpy(memory).to(device)
+    distribution, _, after = policy.step(given.obs, before, given.masks)
+    rows = distribution.mode() if deterministic else distribution.sample(generator)[0]
+    return given.actions(rows), after.cpu().numpy()
+
+
+def evaluate_actions(
+    policy: OnPolicyActor | RecurrentActor, batch: RolloutBatch | RolloutMinibatch
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return log-probabilities and entropies of a batch's actions, and values, each (B,).
+
+    In one pass through the policy where it has a method ``evaluate_actions``; the memory of one
+    that has any is replayed from the beginning of the rollout.
+    """
+    masks = () if batch.action_masks is None else (batch.action_masks,)
+    if isinstance(policy, RecurrentActor):
+        assert batch.initial_state is not None
+        assert batch.episode_starts is not None
+        return policy.evaluate_actions(
+            batch.obs,
+            batch.actions,
+            *masks,
+            state=batch.initial_state,
+            episode_starts=batch.episode_starts,
+        )
+    together = getattr(policy, "evaluate_actions", None)
+    if together is not None:
+        return together(batch.obs, batch.actions, *masks)  # type: ignore[no-any-return]
+    log_probs, entropy = policy.get_logprob_and_entropy(batch.obs, batch.actions, *masks)
+    return log_probs, entropy, policy.get_value(batch.obs)
+
+
+def taking_masks(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a policy's method once it is known to take masks.
+
+    Raises:
+        SpaceError: it takes none.
+    """
+    if "action_masks" not in inspect.signature(method).parameters:
+        raise SpaceError(
+            f"there are action masks, but {method.__qualname__} has no argument 'action_masks'; "
+            "add it to the policy's methods, see rlox.protocols.OnPolicyActor"
+        )
+    return method
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What a user passed, as a policy takes it."""
+
+    obs: Any
+    masks: Tensor | None
+    size: int
+    single: bool
+    rows: ActionRows
+
+    def actions(self, chosen: Tensor) -> Any:
+        """Return what the user gets for action rows (B, ...)."""
+        actions = self.rows.to_env(chosen.cpu().numpy())
+        return self.rows.take(actions, 0) if self.single else actions
+
+
+def _prepare(
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    obs: Any,
+    action_masks: npt.ArrayLike | None,
+    preprocess: Callable[[Any], Any] | None,
+    device: torch.device | str,
+) -> _Given:
+    if isinstance(obs, Mapping) and MASK_KEY in obs and action_masks is None:
+        action_masks = obs[MASK_KEY]
+        obs = {key: value for key, value in obs.items() if key != MASK_KEY}
+    batch, single = ObservationRows(observation_space).batch(obs)
+    size = len(next(iter(batch.values())) if isinstance(batch, dict) else batch)
+    rows = ActionRows(action_space)
+    masks = None
+    if action_masks is not None:
+        given = np.asarray(action_masks)[None] if single else np.asarray(action_masks)
+        masks = torch.from_numpy(rows.check_masks(given, size)).to(device)
+    if preprocess is not None:
+        batch = preprocess(batch)
+    tensors = map_leaves(lambda leaf: torch.from_numpy(leaf).to(device), batch)
+    return _Given(tensors, masks, size, single, rows)
+
+
+@contextmanager
+def drawing_from(generator: torch.Generator | None, policy: Any) -> Iterator[None]:
+    """Let ``policy`` draw from ``generator`` in the block, where it has one to exchange."""
+    if generator is None or not hasattr(policy, "generator"):
+        yield
+        return
+    before, policy.generator = policy.generator, generator
+    try:
+        yield
+    finally:
+        policy.generator = before

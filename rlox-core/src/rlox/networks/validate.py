@@ -1,0 +1,163 @@
+"""The networks that users bring, and options beside them, tried before any work is done with them.
+
+Outputs of other shapes would be broadcast against what they are compared with, and learning be
+destroyed without an error.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from rlox.config.model import Config, changed
+from rlox.errors import ConfigError
+from rlox.spaces.nested import is_nested, leaf_spaces, map_leaves, split
+from rlox.spaces.observation_rows import ObservationRows
+
+__all__ = ["B", "Shape", "example_observations", "refuse_network_options", "try_network"]
+
+B = 3
+"""Observations that a network is tried on; of two, (B, 2) could be mistaken for (2, B)."""
+
+Shape = tuple[int | None, ...]
+
+LARGEST = 10.0
+"""Where a box has no bounds, or those of its dtype, numbers of such a size overflow nowhere."""
+
+
+def refuse_network_options(
+    names: Sequence[str], config: Config, keywords: Mapping[str, Any]
+) -> None:
+    """Refuse options of the default networks where the caller brings all networks.
+
+    Args:
+        names: of those options; the config need not have all of them.
+        config: what the caller's options resolve to.
+        keywords: those that were passed one by one. They alone count where the config has every
+            option: it was saved then, and does not tell what was chosen.
+
+    Raises:
+        ConfigError: an option would be ignored.
+    """
+    saved = config.model_fields_set == set(type(config).model_fields)
+    given = keywords if saved else config.given()
+    for name in names:
+        if name in given and changed(config, name):
+            raise ConfigError(
+                f"{name} is of the default networks, got {name}={getattr(config, name)!r} and "
+                "networks of your own; leave it out, and build them as they are to be"
+            )
+
+
+def example_observations(space: gymnasium.Space[Any]) -> Any:
+    """Return :data:`B` times one observation of a space, as :mod:`rlox.spaces.observation_rows` keeps them.
+
+    Args:
+        space: of one env; its random stream is left as it is.
+    """
+    space = copy.deepcopy(space)
+    space.seed(0)
+    leaves: Any = leaf_spaces(space)
+    leaves = leaves if is_nested(space) else leaves[""]
+    rows = map_leaves(
+        lambda value, leaf: np.stack([_moderate(value, leaf)] * B),
+        split(space, space.sample()),
+        leaves,
+    )
+    return ObservationRows(space).stored(rows)
+
+
+def _moderate(value: Any, space: gymnasium.Space[Any]) -> Any:
+    if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
+        return value
+    return np.clip(np.clip(value, -LARGEST, LARGEST), space.low, space.high)
+
+
+def try_network(
+    network: nn.Module,
+    called: str,
+    call: Callable[[], Any],
+    asked: str,
+    *shapes: Shape | list[Shape],
+) -> tuple[Any, ...]:
+    """Call a network and check what it returns; neither its buffers nor a random stream change.
+
+    Args:
+        network: the module that is called.
+        called: what the caller knows it as, and its method.
+        call: calls it.
+        asked: what it is called with, in words.
+        shapes: of the output, or of several outputs; none: any size; a list: one of these.
+
+    Returns:
+        The outputs.
+
+    Raises:
+        ConfigError: the call fails, or the outputs have other shapes.
+    """
+    try:
+        with _undisturbed(network):
+            returned = call()
+    except Exception as error:
+        raise ConfigError(f"{called} fails on {asked}: {error}") from error
+    several = len(shapes) > 1 and isinstance(returned, (tuple, list))
+    outputs = tuple(returned) if several else (returned,)
+    got = [getattr(output, "shape", None) for output in outputs]
+    if len(got) != len(shapes) or not all(map(_fits, got, shapes)):
+        expected, found = " and ".join(map(_text, shapes)), " and ".join(map(_text, got))
+        raise ConfigError(f"{called} must return {expected} for {asked}, got {found}")
+    return outputs
+
+
+@contextmanager
+def _undisturbed(network: nn.Module) -> Iterator[None]:
+    """Leave the block with every random stream and the network's buffers and mode as they were."""
+    modules = list(network.modules())
+    modes = [module.training for module in modules]
+    buffers = [
+        (module, name, buffer, buffer.clone())
+        for module in modules
+        for name, buffer in module.named_buffers(recurse=False)
+        if not is_lazy(buffer)
+    ]
+    held = [value for module in modules for value in vars(module).values()]
+    streams = [(g, g.get_state()) for g in held if isinstance(g, torch.Generator)]
+    devices = {p.device for p in network.parameters() if p.device.type == "cuda"}
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=list(devices)):
+            network.eval()
+            yield
+    finally:
+        for module, trains in zip(modules, modes, strict=True):
+            module.training = trains
+        for module, name, buffer, value in buffers:
+            setattr(module, name, buffer)
+            buffer.detach().copy_(value)
+        for generator, state in streams:
+            generator.set_state(state)
+
+
+def _fits(got: Any, shape: Shape | list[Shape]) -> bool:
+    if isinstance(shape, list):
+        return any(_fits(got, each) for each in shape)
+    return got is not None and (
+        len(got) == len(shape) and all(s in (None, g) for s, g in zip(shape, got, strict=True))
+    )
+
+
+def _text(shape: Any) -> str:
+    if shape is None:
+        return "no tensor"
+    if isinstance(shape, list):
+        return " or ".join(map(_text, shape))
+    sizes = ["any" if s is None else str(s) for s in shape]
+    return f"({', '.join(sizes)}{',' * (len(sizes) == 1)})"

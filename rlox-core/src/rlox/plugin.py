@@ -1,0 +1,156 @@
+"""What core itself registers, through the same hooks and entry point as any other distribution."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlox.registry.hookspecs import hookimpl
+from rlox.registry.specs import (
+    BufferSpec,
+    CallbackSpec,
+    EnvBackendSpec,
+    LearnerBackendSpec,
+    LoggerSpec,
+)
+
+if TYPE_CHECKING:
+    from rlox.callbacks import CheckpointCallback, VideoCallback
+    from rlox.logging import ConsoleLogger, MLflowLogger, WandbLogger
+
+
+def console_logger(log_dir: str | Path) -> ConsoleLogger:
+    """Return a console logger; it needs no folder."""
+    from rlox.logging import ConsoleLogger
+
+    return ConsoleLogger()
+
+
+def mlflow_logger(log_dir: str | Path) -> MLflowLogger:
+    """Return an MLflow logger; unless MLflow is told where its runs go, they go into the folder."""
+    from rlox.logging import MLflowLogger
+
+    if "MLFLOW_TRACKING_URI" in os.environ:
+        return MLflowLogger()
+    folder = Path(log_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    return MLflowLogger(tracking_uri=f"sqlite:///{folder.absolute() / 'mlflow.db'}")
+
+
+def wandb_logger(log_dir: str | Path) -> WandbLogger:
+    """Return a Weights & Biases logger whose files are in the folder."""
+    from rlox.logging import WandbLogger
+
+    Path(log_dir).mkdir(parents=True, exist_ok=True)
+    return WandbLogger(dir=str(log_dir))
+
+
+def checkpoint_callback(log_dir: str | Path) -> CheckpointCallback:
+    """Return a callback that saves into the folder's ``checkpoints``."""
+    from rlox.callbacks import CheckpointCallback
+
+    return CheckpointCallback(save_path=Path(log_dir, "checkpoints"))
+
+
+def video_callback(log_dir: str | Path) -> VideoCallback:
+    """Return a callback that films into the folder's ``videos``."""
+    from rlox.callbacks import VideoCallback
+
+    return VideoCallback(Path(log_dir, "videos"))
+
+
+@hookimpl
+def rlox_env_backends() -> Iterable[EnvBackendSpec]:
+    """Register gymnasium, which tries every id."""
+    yield EnvBackendSpec(
+        name="gymnasium",
+        summary="Any registered gymnasium env, stepped in this process or in worker processes.",
+        factory="rlox.envs.gymnasium:make_vec_env",
+        priority=0,
+    )
+
+
+@hookimpl
+def rlox_buffers() -> Iterable[BufferSpec]:
+    """Register the replay buffers of :mod:`rlox.replay.buffers`."""
+    yield BufferSpec(
+        "her",
+        "Draws all alike, most with goals that their episodes reached later.",
+        "rlox.replay.buffers:her_buffer",
+    )
+    yield BufferSpec(
+        "mmap",
+        "Draws all alike; keeps the older transitions in a file (rlox-native).",
+        "rlox.replay.buffers:mmap_buffer",
+    )
+    yield BufferSpec(
+        "prioritized",
+        "Draws in proportion to the last absolute TD errors.",
+        "rlox.replay.buffers:prioritized_buffer",
+    )
+    yield BufferSpec("uniform", "Draws all alike.", "rlox.replay.buffers:uniform_buffer")
+
+
+@hookimpl
+def rlox_learner_backends() -> Iterable[LearnerBackendSpec]:
+    """Register torch, which can do every task, compiled where it is asked to be."""
+    yield LearnerBackendSpec(
+        name="torch",
+        summary="The algorithm's own loss and autograd, for any policy on any device.",
+        factory="rlox.learners.rollouts:make_torch_learner",
+        priority=0,
+    )
+    yield LearnerBackendSpec(
+        name="torch-compile",
+        summary="The same, compiled by torch; CUDA graphs on a GPU. Never taken by 'auto'.",
+        factory="rlox.learners.compiled:make_compiled_learner",
+        priority=-1,
+    )
+
+
+@hookimpl
+def rlox_loggers() -> Iterable[LoggerSpec]:
+    """Register the loggers of :mod:`rlox.logging`."""
+    yield LoggerSpec(
+        "console", "A line of metrics on standard output.", "rlox.plugin:console_logger"
+    )
+    yield LoggerSpec("jsonl", "One JSON object a line, metrics.jsonl.", "rlox.logging:JsonlLogger")
+    yield LoggerSpec(
+        "csv", "A table of the training metrics, metrics.csv.", "rlox.logging:CsvLogger"
+    )
+    yield LoggerSpec("tensorboard", "TensorBoard event files.", "rlox.logging:TensorBoardLogger")
+    yield LoggerSpec("wandb", "A run of Weights & Biases.", "rlox.plugin:wandb_logger")
+    yield LoggerSpec("mlflow", "A run of MLflow.", "rlox.plugin:mlflow_logger")
+
+
+@hookimpl
+def rlox_callbacks() -> Iterable[CallbackSpec]:
+    """Register the callbacks of :mod:`rlox.callbacks`."""
+    yield CallbackSpec(
+        "checkpoint",
+        "Saves a checkpoint every so many env steps.",
+        "rlox.plugin:checkpoint_callback",
+        in_folder=True,
+    )
+    yield CallbackSpec(
+        "early-stopping",
+        "Stops when the mean return of finished episodes no longer improves.",
+        "rlox.callbacks:EarlyStoppingCallback",
+    )
+    yield CallbackSpec("eval", "Evaluates every so many env steps.", "rlox.callbacks:EvalCallback")
+    yield CallbackSpec(
+        "progress",
+        "A progress bar with env steps/s, return and ETA.",
+        "rlox.callbacks:ProgressCallback",
+    )
+    yield CallbackSpec(
+        "timing", "Prints where a training's time went.", "rlox.callbacks:TimingCallback"
+    )
+    yield CallbackSpec(
+        "video",
+        "Films episodes of the policy every so many env steps, as MP4.",
+        "rlox.plugin:video_callback",
+        in_folder=True,
+    )

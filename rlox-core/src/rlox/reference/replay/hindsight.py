@@ -1,0 +1,268 @@
+"""The hindsight replay buffer (Andrychowicz et al., "Hindsight Experience Replay", 2017)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import SupportsFloat, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from rlox.reference.arrays import size as parse_size
+from rlox.reference.replay.goals import GoalFunction, Goals
+from rlox.reference.replay.n_step import NStep
+from rlox.reference.replay.parsing import (
+    ACT_DTYPES,
+    OBS_DTYPES,
+    Array,
+    many_rows,
+    one_row,
+    parse_dtype,
+    parse_shape,
+    stream,
+    stream_words,
+)
+from rlox.reference.replay.ring import Ring
+
+__all__ = ["HerReplayBuffer"]
+
+STRATEGIES = ("future", "final", "episode")
+
+
+class HerReplayBuffer:
+    """The last ``capacity`` transitions of episodes with goals, drawn with goals reached later.
+
+    An observation is a vector of which some numbers are the goal that the policy is to reach and
+    others the goal that has been reached, as in gymnasium-robotics. Of k + 1 drawn transitions, k =
+    ``n_sampled_goal``, k get a goal that their own episode has reached in place of the one they
+    were pushed with, in ``obs`` and in ``next_obs``; the reward is that of the new goal, and so is
+    ``terminated`` with ``compute_terminated``.
+
+    Rows of :meth:`push_batch` are steps of ``n_envs`` envs in turn, and a termination or a
+    truncation tells one episode of an env from the next. An episode is what is stored of it: one
+    that goes on ends with its newest step, and of one that is being overwritten the rest remains.
+
+    Args:
+        capacity: how many transitions fit, at least 1 and less than 2**32.
+        obs_dim: the length of an observation, goals included.
+        act_dim: the shape of an action.
+        goal_dim: the length of a goal.
+        compute_reward: from achieved goals ``(M, goal_dim)``, desired goals ``(M, goal_dim)`` and
+            an empty dict to rewards ``(M,)``, as gymnasium-robotics' ``GoalEnv.compute_reward``.
+        compute_terminated: likewise, to whether the task has ended ``(M,)``; ``None`` keeps what
+            was pushed.
+        distance_threshold: in place of ``compute_reward``: the reward is 0 where the Euclidean
+            distance of the two goals is at most this, and -1 elsewhere.
+        n_sampled_goal: k; the chance of another goal is k / (k + 1).
+        goal_selection_strategy: whose achieved goal a transition gets: that of a step of its
+            episode from itself on (``"future"``), of the last one (``"final"``), or of any one
+            (``"episode"``).
+        achieved_goal: place of the first number of the achieved goal in an observation.
+        desired_goal: place of the first number of the desired goal; ``None``: right after the
+            achieved goal, as ``gymnasium.wrappers.FlattenObservation`` has it.
+        obs_dtype: uint8, int32, int64, float32 or float64.
+        act_dtype: float32 or int64.
+        n_envs: how many envs are pushed in turn, as ``push_batch`` gets their steps.
+        seed: seed of the buffer's own random stream, or ``None`` for one from the operating system.
+
+    Raises:
+        ValueError: a size, place, type or strategy is out of range, the goals overlap, or there is
+            not exactly one of ``compute_reward`` and ``distance_threshold``.
+        TypeError: a size is no integer, or a function is not callable.
+
+    Source:
+        Andrychowicz et al. 2017: algorithm 1, and section 4.5 for the strategies. Deviations:
+        (1) goals are replaced as transitions are drawn, by chance, not k times as they are stored;
+        (2) episodes that have not ended take part.
+
+    Example:
+        >>> buffer = HerReplayBuffer(100, obs_dim=3, act_dim=1, goal_dim=1, distance_threshold=0.1)
+        >>> for x in range(5):
+        ...     buffer.push([x, 9, 0], 1, -1, False, x == 4, [x + 1, 9, 0])
+        >>> sorted(set(buffer.sample(100, seed=0)["obs"][:, 1].tolist()))
+        [1.0, 2.0, 3.0, 4.0, 5.0, 9.0]
+    """
+
+    def __init__(
+        self,
+        capacity: SupportsIndex,
+        obs_dim: SupportsIndex,
+        act_dim: SupportsIndex | Sequence[SupportsIndex],
+        goal_dim: SupportsIndex,
+        compute_reward: GoalFunction | None = None,
+        *,
+        compute_terminated: GoalFunction | None = None,
+        distance_threshold: float | None = None,
+        n_sampled_goal: int = 4,
+        goal_selection_strategy: str = "future",
+        achieved_goal: int = 0,
+        desired_goal: int | None = None,
+        obs_dtype: npt.DTypeLike = "float32",
+        act_dtype: npt.DTypeLike = "float32",
+        n_envs: int = 1,
+        seed: int | None = None,
+    ) -> None:
+        size, length = parse_size("obs_dim", obs_dim), parse_size("goal_dim", goal_dim)
+        desired = achieved_goal + length if desired_goal is None else desired_goal
+        self._goals = Goals(length, achieved_goal, desired, compute_reward, compute_terminated,
+                            distance_threshold)  # fmt: skip
+        self._goals.check(size)
+        if goal_selection_strategy not in STRATEGIES:
+            raise ValueError(
+                f"goal_selection_strategy must be one of {', '.join(STRATEGIES)}, got "
+                f"{goal_selection_strategy!r}"
+            )
+        self._strategy = goal_selection_strategy
+        k = parse_size("n_sampled_goal", n_sampled_goal)
+        self._chance = k / (k + 1)
+        self._ring = Ring(
+            parse_size("capacity", capacity),
+            (size,),
+            parse_shape("act_dim", act_dim),
+            parse_dtype("obs_dtype", obs_dtype, OBS_DTYPES),
+            parse_dtype("act_dtype", act_dtype, ACT_DTYPES),
+            NStep(n_envs, 1, 1.0),
+        )
+        self._rng = np.random.default_rng(seed)
+
+    @property
+    def capacity(self) -> int:
+        """How many transitions fit."""
+        return self._ring.capacity
+
+    @property
+    def n_envs(self) -> int:
+        """How many envs are stored in turn."""
+        return self._ring.steps.n_envs
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the buffer takes when it is full."""
+        return self._ring.nbytes
+
+    def __len__(self) -> int:
+        """Return how many transitions are stored."""
+        return self._ring.len
+
+    def push(
+        self,
+        obs: npt.ArrayLike,
+        action: npt.ArrayLike,
+        reward: SupportsFloat,
+        terminated: SupportsFloat,
+        truncated: SupportsFloat,
+        next_obs: npt.ArrayLike,
+    ) -> None:
+        """Store one transition, as :meth:`ReplayBuffer.push` does; ``next_obs`` is needed."""
+        self._ring.steps.check_push(1)
+        self._ring.store(
+            one_row(self._ring.fields, obs, action, reward, terminated, truncated, next_obs)
+        )
+
+    def push_batch(
+        self,
+        obs: npt.ArrayLike,
+        actions: npt.ArrayLike,
+        rewards: npt.ArrayLike,
+        terminated: npt.ArrayLike,
+        truncated: npt.ArrayLike,
+        next_obs: npt.ArrayLike,
+    ) -> None:
+        """Store n transitions, as :meth:`ReplayBuffer.push_batch` does; ``next_obs`` is needed."""
+        rows = many_rows(self._ring.fields, obs, actions, rewards, terminated, truncated, next_obs)
+        self._ring.steps.check_push(len(rows["rewards"]))
+        self._ring.store(rows)
+
+    def truncate_episodes(self) -> None:
+        """Cut the episodes that go on, as where the envs are reset: their newest step is the last.
+
+        The transitions count as truncated where their episode had not ended.
+        """
+        fields = self._ring.fields
+        for age in range(min(self._ring.len, self._ring.steps.n_envs)):
+            slot = (self._ring.position - 1 - age) % self.capacity
+            fields["truncated"][slot] |= not fields["terminated"][slot]
+
+    def sample(
+        self,
+        batch_size: SupportsIndex,
+        seed: int | None = None,
+        *,
+        out: dict[str, Array] | None = None,
+    ) -> dict[str, Array]:
+        """Draw transitions uniformly with replacement, and give most of them other goals.
+
+        Args:
+            batch_size: how many, B; at least 1, and as many as you like.
+            seed: makes the call reproducible: with ``rng = numpy.random.default_rng(seed)`` the
+                rows are ``rng.integers(len(buffer), size=B)``, those get another goal for which
+                ``rng.random(B)`` is less than the chance, and ``rng.random(B)`` once more says
+                which of the goals there are. ``None`` goes on with the buffer's own stream.
+            out: arrays to write into, with the keys, shapes and types of the result.
+
+        Returns:
+            ``obs`` and ``next_obs`` ``(B, obs_dim)``, ``actions`` ``(B, *act_dim)``, ``rewards``
+            ``(B,)`` float32, ``terminated`` and ``truncated`` ``(B,)`` bool; ``out`` where it is
+            given.
+
+        Raises:
+            RuntimeError: the buffer is empty.
+            TypeError: ``out`` is no dict of arrays of the result's types.
+            ValueError: ``batch_size`` is out of range, ``out`` does not fit, or a function of goals
+                gave something of another shape, or rewards that are not finite.
+        """
+        n = parse_size("batch_size", batch_size)
+        self._ring.check_sample(out)
+        rng = self._rng if seed is None else np.random.default_rng(seed)
+        slots = rng.integers(self._ring.len, size=n)
+        relabelled = rng.random(n) < self._chance
+        picks = rng.random(n)
+        batch = self._ring.gather(slots, {}, out)
+        for row in np.flatnonzero(relabelled):
+            reached = self._ring.fields["next_obs"][self._pick(slots[row], picks[row])]
+            for key in ("obs", "next_obs"):
+                batch[key][row, self._goals.desired_part] = reached[self._goals.achieved_part]
+        if relabelled.any():
+            self._goals.recompute(batch, relabelled)
+        return batch
+
+    def _pick(self, slot: int, pick: float) -> int:
+        """Return the slot of the step whose achieved goal is taken."""
+        ring, n_envs = self._ring, self._ring.steps.n_envs
+        newer = (ring.position - 1 - slot) % ring.capacity
+        older = ring.len - 1 - newer
+        ends = ring.fields["terminated"] | ring.fields["truncated"]
+
+        def at(steps: int) -> int:
+            return (slot + steps * n_envs) % ring.capacity
+
+        first = last = 0
+        while not ends[at(last)] and (last + 1) * n_envs <= newer:
+            last += 1
+        while (1 - first) * n_envs <= older and not ends[at(first - 1)]:
+            first -= 1
+        if self._strategy == "final":
+            return at(last)
+        if self._strategy == "future":
+            first = 0
+        return at(first + math.floor(pick * (last + 1 - first)))
+
+    def state(self) -> dict[str, Array]:
+        """Return a copy of all that decides how the buffer goes on, as a uniform buffer does."""
+        return self._ring.state() | {"rng": stream_words(self._rng)}
+
+    def set_state(self, state: dict[str, Array]) -> None:
+        """Go on exactly from a :meth:`state`, also that of a :class:`ReplayBuffer`.
+
+        Raises:
+            ValueError: a part is missing, unknown, of the wrong shape, or holds what no buffer of
+                this capacity and ``n_envs`` can; the buffer stays as it was.
+        """
+        if state.keys() | {"n_envs"} != self.state().keys():
+            raise ValueError(f"state must have the keys {', '.join(self.state())}")
+        if not np.all(state["has_next_obs"]):
+            raise ValueError("hindsight needs the next observation of every transition")
+        rng = stream(state["rng"])
+        self._ring.set_state(state)
+        self._rng = rng

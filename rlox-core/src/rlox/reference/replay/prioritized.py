@@ -1,0 +1,292 @@
+"""The prioritized replay buffer (Schaul et al., "Prioritized Experience Replay", ICLR 2016)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, SupportsFloat, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from rlox.reference.replay.parsing import Array, many_rows, one_row
+from rlox.reference.replay.uniform import ReplayBuffer
+
+__all__ = ["PrioritizedReplayBuffer"]
+
+MAX_PRIORITY = float(np.finfo(np.float32).max)
+MIN_PRIORITY = 1e-6
+"""The ε of section 3.3: no priority is so small that its transition is never drawn again."""
+
+
+def _priorities(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Return the priorities of numbers that were given for them."""
+    given = _numbers(name, values, shape)
+    if not (np.abs(given) <= MAX_PRIORITY).all():
+        raise ValueError(f"{name} must be finite and at most {MAX_PRIORITY:e} in size, got {given}")
+    return np.maximum(np.abs(given), MIN_PRIORITY)
+
+
+def _saved_priorities(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Return priorities, or powers of priorities, of a state."""
+    priorities = _numbers(name, values, shape)
+    if not ((priorities > 0) & (priorities <= MAX_PRIORITY)).all():
+        raise ValueError(
+            "priorities is no valid state: a priority is positive, and no larger than single "
+            "precision has it"
+        )
+    return priorities
+
+
+def _numbers(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
+    numbers = np.asarray(values, np.float64)
+    if numbers.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {numbers.shape}")
+    return numbers
+
+
+def _check_exponent(name: str, value: float) -> float:
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"{name} must lie in [0, 1], got {value}")
+    return float(value)
+
+
+class PrioritizedReplayBuffer(ReplayBuffer):
+    """The last ``capacity`` transitions, drawn from in proportion to priorities.
+
+    P(i) = p_i^α / Σ p_k^α. A batch of B takes one transition from each B-th of the sum: stratified.
+    The weights that correct for it are w_i = (N·P(i))^-β / max_k w_k, the maximum over all stored
+    transitions, so that a transition's weight does not depend on the rest of its batch.
+
+    Args:
+        capacity: how many transitions fit, at least 1.
+        obs_dim: the shape of an observation; an integer is the length of a vector.
+        act_dim: the shape of an action.
+        alpha: α in [0, 1]; 0 draws uniformly.
+        beta: β in [0, 1]; 1 corrects in full.
+        obs_dtype: uint8, int32, int64, float32 or float64.
+        act_dtype: float32 or int64.
+        n_envs: as in :class:`ReplayBuffer`, like the next three.
+        n_step: a transition of several steps has one priority, in the slot of its first.
+        gamma: the discount factor of a step.
+        share_frames: that observations are stacks of frames.
+        seed: seed of the buffer's own random stream, or ``None`` for one from the operating system.
+
+    Raises:
+        ValueError: a size, type or exponent is out of range.
+        TypeError: a size is no integer.
+
+    Source:
+        Schaul et al. 2016: equation 1, algorithm 1, section 3.4 and appendix B.2.1, for
+        proportional priorities. The paper leaves open which weights the maximum is over; all stored
+        ones is what OpenAI Baselines takes.
+    """
+
+    def __init__(
+        self,
+        capacity: SupportsIndex,
+        obs_dim: SupportsIndex | Sequence[SupportsIndex],
+        act_dim: SupportsIndex | Sequence[SupportsIndex],
+        alpha: float = 0.6,
+        beta: float = 0.4,
+        *,
+        obs_dtype: npt.DTypeLike = "float32",
+        act_dtype: npt.DTypeLike = "float32",
+        n_envs: int = 1,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        share_frames: bool = False,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(
+            capacity,
+            obs_dim,
+            act_dim,
+            obs_dtype=obs_dtype,
+            act_dtype=act_dtype,
+            n_envs=n_envs,
+            n_step=n_step,
+            gamma=gamma,
+            share_frames=share_frames,
+            seed=seed,
+        )
+        self._alpha, self._beta = _check_exponent("alpha", alpha), _check_exponent("beta", beta)
+        self._scaled = np.zeros(self._ring.capacity)  # p^α
+        self._max_priority = 1.0
+
+    @property
+    def alpha(self) -> float:
+        """The exponent α of the priorities."""
+        return self._alpha
+
+    @property
+    def beta(self) -> float:
+        """The exponent β of the weights."""
+        return self._beta
+
+    def push(
+        self,
+        obs: npt.ArrayLike,
+        action: npt.ArrayLike,
+        reward: SupportsFloat,
+        terminated: SupportsFloat,
+        truncated: SupportsFloat,
+        next_obs: npt.ArrayLike | None = None,
+        priority: SupportsFloat | None = None,
+    ) -> None:
+        """Store one transition, as :meth:`ReplayBuffer.push` does.
+
+        Args:
+            obs: shape ``obs_dim``.
+            action: shape ``act_dim``.
+            reward: stored as float32.
+            terminated: whether the task ended.
+            truncated: whether the episode was cut.
+            next_obs: what the step led to, shape ``obs_dim``.
+            priority: as in :meth:`update_priorities`; ``None`` is the largest so far, and at least
+                1 (algorithm 1), so that every transition is likely to be seen once.
+
+        Raises:
+            ValueError: as there, or ``priority`` is not finite or beyond float32.
+        """
+        self._ring.steps.check_push(1)
+        rows = one_row(self._ring.fields, obs, action, reward, terminated, truncated, next_obs)
+        given = None if priority is None else _priorities("priority", float(priority), ())[None]
+        self._store_with(rows, given)
+
+    def push_batch(
+        self,
+        obs: npt.ArrayLike,
+        actions: npt.ArrayLike,
+        rewards: npt.ArrayLike,
+        terminated: npt.ArrayLike,
+        truncated: npt.ArrayLike,
+        next_obs: npt.ArrayLike | None = None,
+        priorities: npt.ArrayLike | None = None,
+    ) -> None:
+        """Store n transitions, as :meth:`ReplayBuffer.push_batch` does.
+
+        Args:
+            obs: shape ``(n, *obs_dim)``.
+            actions: shape ``(n, *act_dim)``, or ``(n,)`` where an action is one number.
+            rewards: shape ``(n,)``.
+            terminated: shape ``(n,)``.
+            truncated: shape ``(n,)``.
+            next_obs: shape ``(n, *obs_dim)``.
+            priorities: shape ``(n,)``, or ``None`` as in :meth:`push`.
+
+        Raises:
+            ValueError: as :meth:`push`; nothing is stored.
+        """
+        rows = many_rows(self._ring.fields, obs, actions, rewards, terminated, truncated, next_obs)
+        shape = rows["rewards"].shape
+        self._ring.steps.check_push(len(rows["rewards"]))
+        given = None if priorities is None else _priorities("priorities", priorities, shape)
+        self._store_with(rows, given)
+
+    def _store_with(self, rows: dict[str, Array], given: Array | None) -> None:
+        slots = self._ring.store(rows)
+        priorities = [self._max_priority] * len(slots) if given is None else given
+        self._set_priorities(slots, priorities)
+
+    def _set_priorities(self, slots: Sequence[int] | Array, priorities: Any) -> None:
+        for slot, priority in zip(slots, priorities, strict=True):
+            self._scaled[slot] = priority**self._alpha
+            self._max_priority = max(self._max_priority, float(priority))
+
+    def sample(
+        self,
+        batch_size: SupportsIndex,
+        seed: int | None = None,
+        *,
+        out: dict[str, Array] | None = None,
+    ) -> dict[str, Array]:
+        """Draw transitions in proportion to their priorities.
+
+        Args:
+            batch_size: how many, B; at least 1, and as many as you like.
+            seed: makes the call reproducible; ``None`` goes on with the buffer's own stream.
+            out: arrays to write into, with the keys, shapes and types of the result.
+
+        Returns:
+            What :meth:`ReplayBuffer.sample` returns, ``weights`` ``(B,)`` float32 in [0, 1], and
+            ``indices`` ``(B,)`` uint64 for :meth:`update_priorities`.
+
+        Raises:
+            RuntimeError: as :meth:`ReplayBuffer.sample`.
+            ValueError: as there.
+        """
+        n, rng = self._prepare(batch_size, seed, out)
+        scaled = self._scaled[: self._ring.len]
+        sums = np.cumsum(scaled)
+        masses = (np.arange(n) + rng.random(n)) * (sums[-1] / n)
+        # rounding may lead past the last one
+        slots = np.minimum(np.searchsorted(sums, masses, side="right"), self._ring.len - 1)
+        weights = (scaled.min() / scaled[slots]) ** self._beta
+        more = {"weights": weights.astype(np.float32), "indices": slots.astype(np.uint64)}
+        return self._ring.gather(slots, more, out)
+
+    def update_priorities(self, indices: npt.ArrayLike, priorities: npt.ArrayLike) -> None:
+        """Give transitions new priorities, such as their TD errors.
+
+        Args:
+            indices: those of a batch, shape ``(B,)``; integers of any type. Of several for one
+                transition the last counts. A transition that has been overwritten since passes its
+                new priority on to the one in its place.
+            priorities: shape ``(B,)``. Their absolute values count, and at least 1e-6, so that
+                every transition may be drawn again.
+
+        Raises:
+            ValueError: an index is out of range, or a priority is not finite or beyond float32; no
+                priority has changed.
+            TypeError: an index is no integer.
+        """
+        slots = np.asarray(indices)
+        if slots.size and slots.dtype.kind not in "iu":
+            raise TypeError(f"indices must be integers, got dtype {slots.dtype}")
+        if slots.ndim != 1:
+            raise ValueError(f"indices must have 1 dimension, got {slots.ndim}")
+        if not ((slots >= 0) & (slots < self._ring.len)).all():
+            raise ValueError(f"indices must lie in [0, {self._ring.len}), got {slots}")
+        checked = _priorities("priorities", priorities, slots.shape)
+        self._set_priorities(slots.astype(np.int64), checked)
+
+    def set_beta(self, beta: float) -> None:
+        """Set the exponent β of the weights.
+
+        Raises:
+            ValueError: ``beta`` lies outside [0, 1].
+        """
+        self._beta = _check_exponent("beta", beta)
+
+    def state(self) -> dict[str, Array]:
+        """Return a copy of all that decides how the buffer goes on.
+
+        Returns:
+            What :meth:`ReplayBuffer.state` returns, ``priorities`` ``(len,)`` float64, which are
+            p^α; ``max_priority``, ``alpha`` and ``beta`` ``(1,)`` float64.
+        """
+        return super().state() | {
+            "priorities": self._scaled[: self._ring.len].copy(),
+            "max_priority": np.array([self._max_priority]),
+            "alpha": np.array([self._alpha]),
+            "beta": np.array([self._beta]),
+        }
+
+    def set_state(self, state: dict[str, Array]) -> None:
+        """Go on exactly from a :meth:`state` of a buffer with the same α.
+
+        Raises:
+            ValueError: as :meth:`ReplayBuffer.set_state`, or α differs.
+        """
+        if state.keys() | {"n_envs"} != self.state().keys():
+            raise ValueError(f"state must have the keys {', '.join(self.state())}")
+        if state["alpha"][0] != self._alpha:
+            raise ValueError(
+                f"alpha must be {state['alpha'][0]} as in the state, got {self._alpha}"
+            )
+        scaled = _saved_priorities("priorities", state["priorities"], state["rewards"].shape)
+        largest = float(_saved_priorities("max_priority", state["max_priority"], (1,))[0])
+        beta = _check_exponent("beta", float(state["beta"][0]))
+        super().set_state(state)
+        self._scaled[: self._ring.len] = scaled
+        self._max_priority, self._beta = largest, beta

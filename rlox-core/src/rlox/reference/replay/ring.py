@@ -1,0 +1,120 @@
+"""The transitions of a buffer, in a ring of slots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlox.reference.arrays import write
+from rlox.reference.replay.n_step import NStep
+from rlox.reference.replay.parsing import UNKNOWN_NEXT_OBS, Array, PartialBatch, many_rows
+
+
+class Ring:
+    """The last ``capacity`` transitions that were stored; number k lies in slot k mod capacity."""
+
+    def __init__(
+        self,
+        capacity: int,
+        obs_shape: tuple[int, ...],
+        act_shape: tuple[int, ...],
+        obs_dtype: np.dtype[Any],
+        act_dtype: np.dtype[Any],
+        steps: NStep,
+    ) -> None:
+        steps.check(capacity)
+        self.capacity, self.steps = capacity, steps
+        self.fields = {
+            "obs": np.zeros((capacity, *obs_shape), obs_dtype),
+            "next_obs": np.zeros((capacity, *obs_shape), obs_dtype),
+            "actions": np.zeros((capacity, *act_shape), act_dtype),
+            "rewards": np.zeros(capacity, np.float32),
+            "terminated": np.zeros(capacity, np.bool_),
+            "truncated": np.zeros(capacity, np.bool_),
+        }
+        self.has_next_obs = np.zeros(capacity, np.bool_)
+        self.len = self.position = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(field.nbytes for field in self.fields.values()) + self.has_next_obs.nbytes
+
+    def store(self, rows: dict[str, Array]) -> list[int]:
+        """Store rows that have been checked; return their slots."""
+        slots = []
+        for k in range(len(rows["rewards"])):
+            slot = self.position
+            for name, field in self.fields.items():
+                field[slot] = rows[name][k] if name in rows else 0
+            self.has_next_obs[slot] = "next_obs" in rows
+            self.position = (slot + 1) % self.capacity
+            self.len = min(self.len + 1, self.capacity)
+            slots.append(slot)
+        return slots
+
+    def check_sample(self, out: dict[str, Array] | None) -> None:
+        """Refuse to draw from nothing, or next observations that are not known."""
+        if self.len == 0:
+            raise RuntimeError("the buffer is empty; push a transition before sampling")
+        if out is not None and not isinstance(out, dict):
+            raise TypeError(f"out must be a dict of arrays, got {type(out).__name__}")
+        if out is not None and "next_obs" in out and not self.knows_next_obs():
+            raise RuntimeError(UNKNOWN_NEXT_OBS)
+
+    def knows_next_obs(self) -> bool:
+        """Return whether every stored transition has its next observation."""
+        return bool(self.has_next_obs[: self.len].all())
+
+    def gather(
+        self, slots: Array, more: dict[str, Array], out: dict[str, Array] | None
+    ) -> dict[str, Array]:
+        """Return the transitions that begin in ``slots``, and ``more``; in ``out`` where given."""
+        drawn = self.steps.gather(self.fields, slots, self.position)
+        batch = self.without_unknown(drawn)
+        batch.update(more)
+        if out is None:
+            return batch
+        if out.keys() != batch.keys():
+            raise ValueError(f"out must have the keys {', '.join(batch)}, got {list(out)}")
+        write(batch, out)
+        return out
+
+    def without_unknown(self, batch: dict[str, Array]) -> dict[str, Array]:
+        """Return a batch that gives no next observations while one is unknown."""
+        if self.knows_next_obs():
+            return batch
+        del batch["next_obs"]
+        return PartialBatch(batch)
+
+    def state(self) -> dict[str, Array]:
+        """Return copies of all arrays, the slot that is written next, and the number of envs."""
+        stored = {name: field[: self.len].copy() for name, field in self.fields.items()}
+        return stored | {
+            "has_next_obs": self.has_next_obs[: self.len].copy(),
+            "position": np.array([self.position], np.uint64),
+            "n_envs": np.array([self.steps.n_envs], np.uint64),
+        }
+
+    def set_state(self, state: dict[str, Array]) -> None:
+        """Hold what :meth:`state` gave; what no ring can be in is refused and changes nothing."""
+        # checkpoints that are older than the key have none
+        n_envs = int(state["n_envs"][0]) if "n_envs" in state else self.steps.n_envs
+        if n_envs != self.steps.n_envs:
+            raise ValueError(f"n_envs must be {n_envs} as in the state, got {self.steps.n_envs}")
+        names = ("obs", "actions", "rewards", "terminated", "truncated", "next_obs")
+        rows = many_rows(self.fields, *(state[name] for name in names))
+        n, position = len(rows["rewards"]), int(state["position"][0])
+        if n > self.capacity:
+            raise ValueError("there are more transitions than the capacity")
+        if not 0 <= position < self.capacity or (n < self.capacity and position != n):
+            raise ValueError("the next slot follows the last one, or lies in a full ring")
+        if n < self.capacity and n % self.steps.n_envs:
+            raise ValueError("there are steps of some envs without those of the others")
+        if np.shape(state["has_next_obs"]) != (n,):
+            raise ValueError(f"has_next_obs must have shape {(n,)}")
+        self.len = self.position = 0
+        self.store(rows)
+        self.has_next_obs[:n] = state["has_next_obs"]
+        self.position = position

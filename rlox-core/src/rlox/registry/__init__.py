@@ -1,0 +1,48 @@
+"""Registry: plugins, specs and names."""
+
+from rlox.registry.entry import Registration, kind_of
+from rlox.registry.hookspecs import hookimpl
+from rlox.registry.plugins import GROUP, HOOKS, load_plugins
+from rlox.registry.specs import (
+    AlgorithmSpec,
+    BufferSpec,
+    CallbackSpec,
+    CommandSpec,
+    EnvBackendSpec,
+    LearnerBackendSpec,
+    LoggerSpec,
+    resolve,
+)
+from rlox.registry.table import (
+    Registry,
+    algorithm_class,
+    config_class,
+    find_algorithm,
+    get_registry,
+    list_algorithms,
+    spec,
+)
+
+__all__ = [
+    "GROUP",
+    "HOOKS",
+    "AlgorithmSpec",
+    "BufferSpec",
+    "CallbackSpec",
+    "CommandSpec",
+    "EnvBackendSpec",
+    "LearnerBackendSpec",
+    "LoggerSpec",
+    "Registration",
+    "Registry",
+    "algorithm_class",
+    "config_class",
+    "find_algorithm",
+    "get_registry",
+    "hookimpl",
+    "kind_of",
+    "list_algorithms",
+    "load_plugins",
+    "resolve",
+    "spec",
+]

@@ -1,0 +1,186 @@
+"""What plugins register: frozen specs whose heavy parts are strings, resolved on first use."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+from rlox.errors import PluginError
+
+__all__ = [
+    "AlgorithmSpec",
+    "BufferSpec",
+    "CallbackSpec",
+    "CommandSpec",
+    "EnvBackendSpec",
+    "LearnerBackendSpec",
+    "LoggerSpec",
+    "resolve",
+]
+
+
+def resolve(reference: str) -> Any:
+    """Return the object that ``"module:name"`` names.
+
+    Raises:
+        PluginError: the reference is malformed or the module has no such name.
+    """
+    module, _, name = reference.partition(":")
+    if not name:
+        raise PluginError(f"reference must look like 'module:name', got '{reference}'")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except AttributeError:
+        raise PluginError(f"module '{module}' has no '{name}' (reference '{reference}')") from None
+
+
+def _require_tuple(field: str, value: object) -> None:
+    # `in` finds parts of a text, and a loop its letters
+    if isinstance(value, str):
+        raise TypeError(f"{field} must be a tuple, got the text {value!r}; write ({value!r},)")
+
+
+@dataclass(frozen=True)
+class AlgorithmSpec:
+    """An algorithm that :func:`rlox.make` builds.
+
+    Args:
+        name: lower-case registered name (``"ppo"``).
+        summary: one sentence.
+        config: ``"module:Class"``, a subclass of :class:`rlox.Config`; importable without torch.
+        factory: ``"module:Class"``, a subclass of :class:`rlox.Algorithm`.
+        paper: address of the paper.
+        needs: the arguments that are no config options, in constructor order: ``"env"``,
+            ``"dataset"``, ``"model"``, ...
+
+    Raises:
+        TypeError: ``needs`` is text.
+    """
+
+    name: str
+    summary: str
+    config: str
+    factory: str
+    paper: str = ""
+    needs: tuple[str, ...] = ("env",)
+
+    def __post_init__(self) -> None:
+        """Refuse text where several names are expected."""
+        _require_tuple(f"needs of '{self.name}'", self.needs)
+
+
+@dataclass(frozen=True)
+class EnvBackendSpec:
+    """A source of vector envs.
+
+    Args:
+        name: registered name (``"native"``).
+        summary: one sentence.
+        factory: ``"module:function"``; ``function(env_id, *, n_envs, env_kwargs)`` returns a
+            :class:`rlox.protocols.VecEnv`.
+        env_ids: the ids it can build.
+        priority: among the backends that have an id, ``backend="auto"`` takes the highest; the
+            ``gymnasium`` backend, which tries every id, has 0.
+
+    Raises:
+        TypeError: ``env_ids`` is text.
+    """
+
+    name: str
+    summary: str
+    factory: str
+    env_ids: tuple[str, ...] = ()
+    priority: int = 50
+
+    def __post_init__(self) -> None:
+        """Refuse text where several ids are expected."""
+        _require_tuple(f"env_ids of '{self.name}'", self.env_ids)
+
+
+@dataclass(frozen=True)
+class BufferSpec:
+    """A replay buffer that off-policy algorithms find by name.
+
+    Args:
+        name: registered name (``"uniform"``).
+        summary: one sentence.
+        factory: ``"module:function"``; ``function(options)`` gets a
+            :class:`rlox.replay.buffers.BufferOptions` and returns a :class:`rlox.protocols.ReplayBuffer`.
+    """
+
+    name: str
+    summary: str
+    factory: str
+
+
+@dataclass(frozen=True)
+class LearnerBackendSpec:
+    """What takes the gradient steps of algorithms.
+
+    Args:
+        name: registered name (``"native"``).
+        summary: one sentence.
+        factory: ``"module:function"``; ``function(task)``, ``task`` being a
+            :class:`rlox.learners.rollouts.LearningTask` returns a :class:`rlox.learners.rollouts.Learner`, and for
+            a :class:`rlox.learners.transitions.ReplayTask` a
+            :class:`rlox.learners.transitions.ReplayLearner`; or it raises
+            :class:`rlox.errors.BackendError` with the reason why it cannot do the task.
+        priority: ``backend="auto"`` takes the highest that can do the task; the ``torch`` backend,
+            which can do every task, has 0.
+    """
+
+    name: str
+    summary: str
+    factory: str
+    priority: int = 50
+
+
+@dataclass(frozen=True)
+class LoggerSpec:
+    """A logger that the CLI and :func:`rlox.make` find by name.
+
+    Args:
+        name: registered name (``"jsonl"``).
+        summary: one sentence.
+        factory: ``"module:Class"``; ``Class(log_dir)`` returns a
+            :class:`rlox.logging.LoggerCallback` writing into the folder ``log_dir``.
+    """
+
+    name: str
+    summary: str
+    factory: str
+
+
+@dataclass(frozen=True)
+class CallbackSpec:
+    """A callback that the CLI and :func:`rlox.make` find by name.
+
+    Args:
+        name: registered name (``"eval"``).
+        summary: one sentence.
+        factory: ``"module:Class"``; ``Class()`` returns a :class:`rlox.callbacks.Callback`.
+        in_folder: whether it writes files: ``Class(log_dir)`` is then called, and what it returns
+            writes into the folder ``log_dir``.
+    """
+
+    name: str
+    summary: str
+    factory: str
+    in_folder: bool = False
+
+
+@dataclass(frozen=True)
+class CommandSpec:
+    """A command of ``rlox``.
+
+    Args:
+        name: what follows ``rlox`` on the command line; one of rlox's own cannot be replaced.
+        summary: one sentence, for ``rlox --help``.
+        factory: ``"module:function"``, imported when the command is called; ``function()`` returns
+            a ``typer.Typer``.
+    """
+
+    name: str
+    summary: str
+    factory: str

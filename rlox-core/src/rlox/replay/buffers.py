@@ -1,0 +1,279 @@
+"""Replay buffers by name, and what every one of them is built from."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from rlox import kernels
+from rlox.errors import ConfigError
+from rlox.protocols import ReplayBuffer, ReplayBufferProtocol
+from rlox.registry.table import get_registry
+from rlox.spaces.nested import channels_first
+
+__all__ = [
+    "BufferOptions",
+    "GoalOptions",
+    "cut_episodes",
+    "her_buffer",
+    "make_buffer",
+    "mmap_buffer",
+    "prioritized_buffer",
+    "pusher",
+    "uniform_buffer",
+]
+
+
+@dataclass(frozen=True)
+class GoalOptions:
+    """Goals as parts of flat observations, and what reaching one is worth.
+
+    The functions are those of gymnasium-robotics' ``GoalEnv``, for M transitions at once: they get
+    achieved goals (M, size), desired goals (M, size) and an empty dict.
+    """
+
+    size: int
+    """Numbers of a goal."""
+    achieved: int
+    """Place of the first number of the achieved goal in an observation."""
+    desired: int
+    """Place of the first number of the desired goal."""
+    compute_reward: Callable[..., Any]
+    """Returns rewards (M,)."""
+    compute_terminated: Callable[..., Any] | None = None
+    """Returns whether the task has ended, (M,); none: goals change nothing about that."""
+    n_sampled_goal: int = 4
+    """Transitions that get another goal for each that keeps its own."""
+    goal_selection_strategy: str = "future"
+    """``"future"``, ``"final"`` or ``"episode"``."""
+
+
+@dataclass(frozen=True)
+class BufferOptions:
+    """What an algorithm asks of a replay buffer.
+
+    A factory takes from it what it has a use for, and refuses an ``n_step`` that it cannot do.
+    """
+
+    capacity: int
+    """Number of transitions that fit."""
+    obs_shape: tuple[int, ...]
+    """Of one observation."""
+    obs_dtype: str
+    """``"float32"``; ``"uint8"`` for images and for nested observations of several dtypes, see
+    :mod:`rlox.replay.observation_codec`; ``"int64"`` for discrete ones."""
+    act_shape: tuple[int, ...]
+    """Of one action; (1,) for a discrete one."""
+    act_dtype: str
+    """``"float32"``, or ``"int64"`` for discrete actions."""
+    n_envs: int
+    """Rows of every ``push_batch``: row i is env i's."""
+    n_step: int
+    """Steps of its env that a drawn transition spans, where there are as many; if it is more than
+    1, batches must have ``discounts``."""
+    gamma: float
+    """Discount γ of a step."""
+    priority_alpha: float
+    """Exponent α of priorities."""
+    seed: int
+    """Fixes the buffer's draws."""
+    goals: GoalOptions | None = None
+    """Of an env with goals, whose observations are flat then."""
+    hot_capacity: int = 100_000
+    """Transitions in memory of a buffer that keeps the others in a file."""
+    folder: str | None = None
+    """Where such a buffer has its file; none: the system's folder for temporary files."""
+
+
+def _frame_options(options: BufferOptions) -> dict[str, bool]:
+    """Return the option to store frames once, for images, whose channels may be a stack of them."""
+    images = options.obs_dtype == "uint8" and channels_first(options.obs_shape)
+    return {"share_frames": True} if images else {}
+
+
+def uniform_buffer(options: BufferOptions) -> ReplayBuffer:
+    """Return a ``rlox.ReplayBuffer``."""
+    made = kernels.backend().ReplayBuffer(
+        options.capacity,
+        options.obs_shape,
+        options.act_shape,
+        obs_dtype=options.obs_dtype,
+        act_dtype=options.act_dtype,
+        n_envs=options.n_envs,
+        n_step=options.n_step,
+        gamma=options.gamma,
+        seed=options.seed,
+        **_frame_options(options),
+    )
+    return cast("ReplayBuffer", made)
+
+
+def prioritized_buffer(options: BufferOptions) -> ReplayBuffer:
+    """Return a ``rlox.PrioritizedReplayBuffer``."""
+    made = kernels.backend().PrioritizedReplayBuffer(
+        options.capacity,
+        options.obs_shape,
+        options.act_shape,
+        options.priority_alpha,
+        obs_dtype=options.obs_dtype,
+        act_dtype=options.act_dtype,
+        n_envs=options.n_envs,
+        n_step=options.n_step,
+        gamma=options.gamma,
+        seed=options.seed,
+        **_frame_options(options),
+    )
+    return cast("ReplayBuffer", made)
+
+
+def her_buffer(options: BufferOptions) -> ReplayBuffer:
+    """Return a ``rlox.HerReplayBuffer``.
+
+    Raises:
+        ConfigError: the env has no goals, or transitions are to span several steps.
+    """
+    goals = options.goals
+    if goals is None:
+        raise ConfigError(
+            "buffer 'her' needs an env with goals: observations that are a Dict of observation, "
+            "achieved_goal and desired_goal, and a method compute_reward"
+        )
+    if options.n_step != 1:
+        raise ConfigError(
+            f"buffer 'her' gives transitions of one step other goals, got n_step={options.n_step}; "
+            "set n_step=1"
+        )
+    made = kernels.backend().HerReplayBuffer(
+        options.capacity,
+        options.obs_shape[0],
+        options.act_shape,
+        goals.size,
+        goals.compute_reward,
+        compute_terminated=goals.compute_terminated,
+        n_sampled_goal=goals.n_sampled_goal,
+        goal_selection_strategy=goals.goal_selection_strategy,
+        achieved_goal=goals.achieved,
+        desired_goal=goals.desired,
+        obs_dtype=options.obs_dtype,
+        act_dtype=options.act_dtype,
+        n_envs=options.n_envs,
+        seed=options.seed,
+    )
+    return cast("ReplayBuffer", made)
+
+
+def mmap_buffer(options: BufferOptions) -> ReplayBuffer:
+    """Return a ``rlox.MmapReplayBuffer`` over a new file, which goes when the buffer is closed.
+
+    Raises:
+        ConfigError: transitions are to span several steps, or the folder cannot be written to.
+    """
+    if options.n_step != 1:
+        raise ConfigError(
+            f"buffer 'mmap' keeps transitions of one step, got n_step={options.n_step}; set "
+            "n_step=1"
+        )
+    import rlox
+
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="replay-", suffix=".rlox", dir=options.folder)
+    except OSError as error:
+        raise ConfigError(
+            f"buffer 'mmap' needs a folder to write to, got {options.folder!r}: {error}"
+        ) from None
+    os.close(descriptor)
+    made = rlox.MmapReplayBuffer(
+        min(options.hot_capacity, options.capacity),
+        options.capacity,
+        options.obs_shape,
+        options.act_shape,
+        path,
+        obs_dtype=options.obs_dtype,
+        act_dtype=options.act_dtype,
+        seed=options.seed,
+    )
+    return cast("ReplayBuffer", made)
+
+
+def cut_episodes(state: dict[str, Any], n_envs: int) -> dict[str, Any]:
+    """Return a saved buffer whose episodes under way are truncated at their newest steps.
+
+    Args:
+        state: what a buffer of rlox, or one with the same keys, returned; of others it stays as it
+            is.
+        n_envs: envs that were pushed in turn.
+    """
+    if not {"terminated", "truncated", "position"} <= state.keys() or not len(state["truncated"]):
+        return state
+    count = len(state["truncated"])
+    newest = (int(state["position"][0]) - 1 - np.arange(min(n_envs, count))) % count
+    truncated = np.array(state["truncated"], np.bool_)
+    truncated[newest] |= ~np.asarray(state["terminated"], np.bool_)[newest]
+    return {**state, "truncated": truncated}
+
+
+def make_buffer(buffer: Any, options: BufferOptions) -> ReplayBuffer | ReplayBufferProtocol:
+    """Return a replay buffer.
+
+    Args:
+        buffer: a registered name, or a buffer, which is returned as it is.
+        options: what the buffer must hold, where it is made here.
+
+    Raises:
+        UnknownNameError: no buffer is registered under the name.
+        ConfigError: an object has the methods of neither :class:`rlox.protocols.ReplayBuffer` nor
+            :class:`rlox.protocols.ReplayBufferProtocol`, it draws from more than one step of an
+            env and was made for another number of envs or another ``gamma``, or a name's has
+            another ``n_step``.
+    """
+    if isinstance(buffer, str):
+        name = buffer
+        buffer = get_registry().get("rlox_buffers", name).build(options)
+        n_step = getattr(buffer, "n_step", options.n_step)
+        if n_step != options.n_step:
+            raise ConfigError(
+                f"buffer '{name}' made a {type(buffer).__name__} with n_step={n_step}, and "
+                f"n_step={options.n_step} was asked for; set n_step={n_step} or take "
+                "buffer='uniform'"
+            )
+    needed = ("push_batch or push", "sample", "__len__")
+    missing = [m for m in needed if not any(hasattr(buffer, name) for name in m.split(" or "))]
+    if missing:
+        raise ConfigError(
+            "buffer must be a registered name or an object with push_batch or push, sample and "
+            f"__len__, got {type(buffer).__name__} without {', '.join(missing)}"
+        )
+    looks_ahead = hasattr(buffer, "truncate_episodes") or getattr(buffer, "n_step", 1) > 1
+    made_for = getattr(buffer, "n_envs", options.n_envs)
+    if looks_ahead and made_for != options.n_envs:
+        raise ConfigError(
+            f"{type(buffer).__name__} was made with n_envs={made_for} and gets the steps of "
+            f"{options.n_envs} envs, which it would take for those of others; make it with "
+            f"n_envs={options.n_envs}"
+        )
+    gamma = getattr(buffer, "gamma", options.gamma)
+    if getattr(buffer, "n_step", 1) > 1 and gamma != options.gamma:
+        raise ConfigError(
+            f"{type(buffer).__name__} discounts its steps by gamma={gamma}, and gamma="
+            f"{options.gamma} was asked for; make both the same"
+        )
+    return cast("ReplayBuffer", buffer)
+
+
+def pusher(buffer: Any) -> Callable[..., None]:
+    """Return ``push_batch`` of a buffer, or what pushes row by row where it has ``push`` alone."""
+    if hasattr(buffer, "push_batch"):
+        return cast("Callable[..., None]", buffer.push_batch)
+
+    def push_rows(obs: Any, actions: Any, *columns: Any) -> None:
+        rewards, terminated, truncated, next_obs = columns
+        flags = (column.tolist() for column in (rewards, terminated, truncated))
+        for row in zip(obs, actions, *flags, next_obs, strict=True):
+            buffer.push(*row)
+
+    return push_rows

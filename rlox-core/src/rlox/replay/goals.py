@@ -1,0 +1,123 @@
+"""Envs that ask for goals: where the goals are, and what reaching one is worth.
+
+Their observations are a ``Dict`` of ``observation``, ``achieved_goal`` and ``desired_goal``, and
+they have a method ``compute_reward``, as gymnasium-robotics has it.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from rlox.errors import ConfigError
+from rlox.replay.buffers import GoalOptions
+from rlox.replay.observation_codec import ReplayObservations
+from rlox.spaces.nested import leaf_spaces
+
+__all__ = ["find_goals"]
+
+Array = npt.NDArray[Any]
+
+GOALS = {"achieved_goal", "desired_goal"}
+
+
+def find_goals(
+    source: Any,
+    space: gymnasium.Space[Any],
+    *,
+    n_sampled_goal: int,
+    goal_selection_strategy: str,
+    resources: ExitStack,
+) -> GoalOptions:
+    """Return the goals of an env.
+
+    Its ``compute_reward`` is called with goals (M, size) and an empty dict, once for many
+    transitions; ``compute_terminated``, where it has one, with one goal (size,) at a time, as few
+    envs' takes more.
+
+    Args:
+        source: what the user passed as env. Of an id or a callable one env more is made, to ask.
+        space: of one env's observation.
+        n_sampled_goal: transitions that get another goal for each that keeps its own.
+        goal_selection_strategy: ``"future"``, ``"final"`` or ``"episode"``.
+        resources: closes the env that is made here.
+
+    Raises:
+        ConfigError: the env has no goals, or not as vectors of floats.
+    """
+    rows, size = ReplayObservations(space), _goal_size(space)
+    env = _one_env(source, resources)
+    compute_terminated = None
+    if env.has_wrapper_attr("compute_terminated"):
+        compute_terminated = _one_by_one(env.get_wrapper_attr("compute_terminated"))
+    return GoalOptions(
+        size=size,
+        achieved=rows.part("achieved_goal").start,
+        desired=rows.part("desired_goal").start,
+        compute_reward=_reward_function(env, size),
+        compute_terminated=compute_terminated,
+        n_sampled_goal=n_sampled_goal,
+        goal_selection_strategy=goal_selection_strategy,
+    )
+
+
+def _goal_size(space: gymnasium.Space[Any]) -> int:
+    leaves = leaf_spaces(space)
+    shapes = {leaves[name].shape for name in GOALS & set(leaves)}
+    if not leaves.keys() >= GOALS or len(shapes) > 1:
+        raise ConfigError(
+            "buffer='her' needs observations that are a Dict of observation, achieved_goal and "
+            f"desired_goal, the goals of one shape, got {space}; take buffer='uniform'"
+        )
+    (shape,) = shapes
+    if ReplayObservations(space).dtype != "float32" or shape is None or len(shape) != 1:
+        raise ConfigError(
+            "buffer='her' needs goals that are vectors, and observations of floats alone, got "
+            f"{space}; wrap the env with gymnasium.wrappers.TransformObservation"
+        )
+    return shape[0]
+
+
+def _reward_function(env: gymnasium.Env[Any, Any], size: int) -> Any:
+    if not env.has_wrapper_attr("compute_reward"):
+        raise ConfigError(
+            "buffer='her' needs an env with compute_reward(achieved_goal, desired_goal, info), "
+            f"which {type(env.unwrapped).__name__} has not"
+        )
+    compute_reward = env.get_wrapper_attr("compute_reward")
+    goals = np.zeros((2, size), np.float32)
+    shape = np.shape(compute_reward(goals, goals, {}))
+    if shape != (2,):
+        raise ConfigError(
+            f"compute_reward must return (M,) rewards of goals (M, {size}), got shape {shape} for "
+            "2; norms need axis=-1"
+        )
+    return compute_reward
+
+
+def _one_env(source: Any, resources: ExitStack) -> gymnasium.Env[Any, Any]:
+    if isinstance(source, gymnasium.Env):
+        return source
+    if isinstance(source, str) or callable(source):
+        made = gymnasium.make(source) if isinstance(source, str) else source()
+        resources.callback(made.close)
+        return made
+    envs = getattr(source, "envs", None)
+    if envs:
+        return envs[0]  # type: ignore[no-any-return]
+    raise ConfigError(
+        f"buffer='her' cannot ask {type(source).__name__} for compute_reward; pass the env's id or "
+        "a callable that makes it, or a rlox.HerReplayBuffer of your own as buffer="
+    )
+
+
+def _one_by_one(function: Any) -> Any:
+    def of_all(achieved: Array, desired: Array, info: dict[str, Any]) -> npt.NDArray[np.bool_]:
+        pairs = zip(achieved, desired, strict=True)
+        return np.array([bool(function(*pair, info)) for pair in pairs], np.bool_)
+
+    return of_all

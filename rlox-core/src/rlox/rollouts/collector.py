@@ -1,0 +1,204 @@
+"""Collect rollouts: step N envs with a policy, keep what the learner needs, estimate advantages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from rlox.batches.rollout import RolloutBatch
+from rlox.envs.gymnasium import Vectorization
+from rlox.envs.running import EnvSession
+from rlox.errors import CheckpointError
+from rlox.preprocessing import Preprocessor, RewardScaler
+from rlox.protocols import MaskingVecEnv, OnPolicyActor, RecurrentActor, VecEnvStep
+from rlox.rollouts.actors import EnvMemory, FeedForwardActor, MemoryActor, RolloutActor
+from rlox.rollouts.rollout import Rollout
+from rlox.spaces.action_rows import ActionRows
+from rlox.spaces.observation_rows import ObservationRows
+
+__all__ = ["RolloutCollector"]
+
+OnStep = Callable[[int], None]
+
+
+class RolloutCollector:
+    """Steps N envs with a policy and returns batches with advantages.
+
+    Episodes run on from one :meth:`collect` to the next. Actions outside a box's bounds are clipped
+    for the env and stored as sampled. Where the env masks actions, the policy gets the masks. A
+    policy with a memory remembers from one rollout to the next, and forgets where episodes end.
+
+    Args:
+        env_id: what to step: a gymnasium id, a callable, an env or a vector env.
+        n_envs: number of envs N; none: 1, or as many as a vector env has.
+        seed: fixes the envs' random streams.
+        device: where the batches live.
+        gamma: discount in [0, 1].
+        gae_lambda: trace decay λ in [0, 1].
+        backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
+        vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
+        env_kwargs: arguments of ``gymnasium.make``.
+        normalize_observations: see :class:`rlox.preprocessing.Preprocessor`.
+        normalize_rewards: see :class:`rlox.preprocessing.RewardScaler`; advantages are estimated
+            from the scaled rewards, statistics and batches keep the env's.
+        frame_stack: number of frames, see :class:`rlox.preprocessing.Preprocessor`.
+
+    Raises:
+        ConfigError: there is nothing to normalise.
+        EnvError: the env cannot be built.
+        SpaceError: the observations or actions are of a space without arrays, or cannot be stacked.
+    """
+
+    def __init__(
+        self,
+        env_id: Any,
+        n_envs: int | None = None,
+        seed: int = 0,
+        *,
+        device: str | torch.device = "cpu",
+        gamma: float = 0.99,
+        gae_lambda: float = 0.95,
+        backend: str = "auto",
+        vectorization: Vectorization = "sync",
+        env_kwargs: Mapping[str, Any] | None = None,
+        normalize_observations: bool = False,
+        normalize_rewards: bool = False,
+        frame_stack: int = 1,
+    ) -> None:
+        self.session = EnvSession(
+            env_id,
+            n_envs,
+            seed,
+            backend=backend,
+            vectorization=vectorization,
+            env_kwargs=env_kwargs,
+        )
+        self.env = self.session.env
+        self.statistics = self.session.statistics
+        self.device = torch.device(device)
+        self.gamma = gamma
+        self.gae_lambda = gae_lambda
+        self.preprocessor: Preprocessor | None = None
+        self.observation_space = self.env.observation_space
+        """Space of what the policy sees of one env."""
+        if normalize_observations or frame_stack > 1:
+            self.preprocessor = Preprocessor(
+                self.env.observation_space,
+                normalize=normalize_observations,
+                frame_stack=frame_stack,
+            )
+            self.observation_space = self.preprocessor.space
+        self.reward_scaler = RewardScaler(self.env.n_envs, gamma) if normalize_rewards else None
+        self._obs_rows = ObservationRows(self.observation_space)
+        self._action_rows = ActionRows(self.env.action_space)
+        self._memory: EnvMemory | None = None
+        self._masking = self.env if isinstance(self.env, MaskingVecEnv) else None
+
+    @torch.no_grad()
+    def collect(
+        self, policy: OnPolicyActor | RecurrentActor, n_steps: int, on_step: OnStep | None = None
+    ) -> RolloutBatch:
+        """Step every env ``n_steps`` times.
+
+        Args:
+            policy: acts on N observations on the collector's device.
+            n_steps: steps T per env.
+            on_step: called after each vector step with the number of env steps it took (N).
+
+        Returns:
+            A batch of newly allocated tensors of T*N rows.
+
+        Raises:
+            ValueError: ``n_steps`` is not positive.
+            EnvError: an env returned an observation or a reward that is not finite, or a wrong
+                action mask.
+            SpaceError: the env masks actions and the policy takes no masks.
+        """
+        if n_steps < 1:
+            raise ValueError(f"n_steps must be at least 1, got {n_steps}")
+        session = self.session
+        if self.preprocessor is not None and not session.started:
+            session.obs = self.preprocessor.reset(session.obs)
+        obs = session.obs
+        rollout = Rollout(
+            self._actor(policy), self._obs_rows, n_steps, self.env.n_envs, self.device
+        )
+        try:
+            for _ in range(n_steps):
+                actions = rollout.act(obs, self._action_masks())
+                step = session.step(self._action_rows.to_env(actions))
+                if self.preprocessor is not None:
+                    step = self.preprocessor.step(obs, step)
+                rollout.add(step, self._scaled_rewards(step))
+                session.obs = obs = step["obs"]
+                if on_step is not None:
+                    on_step(self.env.n_envs)
+        finally:
+            # episodes go on even where a callback ends the rollout
+            self.statistics.add(rollout.rewards, rollout.ended)
+        return rollout.batch(obs, self.gamma, self.gae_lambda)
+
+    def _scaled_rewards(self, step: VecEnvStep) -> npt.NDArray[np.float64] | None:
+        if self.reward_scaler is None:
+            return None
+        return self.reward_scaler.scale(step["rewards"], step["terminated"] | step["truncated"])
+
+    def _actor(self, policy: OnPolicyActor | RecurrentActor) -> RolloutActor:
+        if not isinstance(policy, RecurrentActor):
+            return FeedForwardActor(policy)
+        if self._memory is None:
+            n = self.env.n_envs
+            self._memory = EnvMemory(
+                torch.zeros(n, policy.state_size, device=self.device),
+                torch.ones(n, dtype=torch.bool, device=self.device),
+            )
+        return MemoryActor(policy, self._memory)
+
+    def _action_masks(self) -> npt.NDArray[np.bool_] | None:
+        return None if self._masking is None else self._masking.action_masks()
+
+    def close(self) -> None:
+        """Free the resources of the envs that the collector made."""
+        self.session.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return episode and preprocessing statistics, the policy's memory, and the env's state."""
+        state = self.session.state_dict()
+        if self.preprocessor is not None:
+            state["observations"] = self.preprocessor.state_dict()
+        if self.reward_scaler is not None:
+            state["rewards"] = self.reward_scaler.state_dict()
+        if self._memory is not None:
+            state["memory"] = {k: v.cpu().numpy().copy() for k, v in vars(self._memory).items()}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state; an env without one starts new episodes at the next collect.
+
+        Raises:
+            CheckpointError: the state was saved with another choice of what is normalised.
+        """
+        normalizes = self.preprocessor is not None and bool(self.preprocessor.moments)
+        _require_same("normalize_observations", bool(state.get("observations")), normalizes)
+        _require_same("normalize_rewards", "rewards" in state, self.reward_scaler is not None)
+        exact = self.session.load_state_dict(state)
+        if self.preprocessor is not None:
+            self.preprocessor.load_state_dict(state["observations"])
+        if self.reward_scaler is not None:
+            self.reward_scaler.load_state_dict(state["rewards"], keep_running=exact)
+        self._memory = None
+        if exact and "memory" in state:
+            tensors = {k: torch.tensor(v, device=self.device) for k, v in state["memory"].items()}
+            self._memory = EnvMemory(**tensors)
+
+
+def _require_same(option: str, saved: bool, present: bool) -> None:
+    if saved != present:
+        raise CheckpointError(
+            f"it was saved with {option}={saved}, got {option}={present}; leave the option as it "
+            "was, or train anew to change it"
+        )

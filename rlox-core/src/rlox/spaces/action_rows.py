@@ -1,0 +1,152 @@
+"""Between the rows that a policy acts with and the actions that an env takes.
+
+A policy's batch of B actions is a tensor with one row per action:
+
+| action space | row |
+| --- | --- |
+| ``Discrete`` | one int64, without a dimension: (B,), counted from 0 |
+| ``MultiDiscrete``, ``MultiBinary`` | int64, one column per number, counted from 0 |
+| ``Box`` | float32, one column per number, not bound |
+| ``Dict``, ``Tuple`` | the columns of their leaves in order; float32 where a leaf is a ``Box`` |
+
+A policy of your own may leave the columns in the shape of the space instead: (B, ``*shape``).
+
+A mask of such an action is a row of bools, True for each possible choice: n for a ``Discrete``, the
+sum of ``nvec`` for a ``MultiDiscrete``, two (0, then 1) for each number of a ``MultiBinary``, none
+for a ``Box``, and the leaves' side by side for ``Dict`` and ``Tuple``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from rlox.errors import SpaceError
+from rlox.spaces.nested import is_nested, join, leaf_spaces, split
+
+__all__ = ["ActionLeaf", "ActionRows"]
+
+
+@dataclass(frozen=True)
+class ActionLeaf:
+    """The part of an action row that belongs to one leaf of the space."""
+
+    name: str
+    space: gymnasium.Space[Any]
+    sizes: tuple[int, ...]
+    """Of a discrete leaf, the number of choices in each column; empty for a box."""
+    columns: int
+    """Number of columns; 1 for a ``Discrete``."""
+
+    @property
+    def mask_size(self) -> int:
+        """Number of columns of a mask."""
+        return sum(self.sizes)
+
+
+class ActionRows:
+    """The rows of one action space.
+
+    Args:
+        space: of one env's action.
+
+    Raises:
+        SpaceError: a leaf is neither Discrete, MultiDiscrete, MultiBinary nor a Box.
+    """
+
+    def __init__(self, space: gymnasium.Space[Any]) -> None:
+        self.space = space
+        self.leaves = tuple(_leaf(name, leaf) for name, leaf in leaf_spaces(space).items())
+        self.mask_size = sum(leaf.mask_size for leaf in self.leaves)
+        """Number of columns of a mask; 0 where nothing can be masked."""
+        # the most common actions are what the env takes: this runs once per vector step
+        self._as_they_are = isinstance(space, spaces.Discrete) and space.start == 0
+
+    def to_env(self, rows: npt.NDArray[Any]) -> Any:
+        """Return the actions of B rows as one batch that is nested as the space is.
+
+        Numbers outside a box's bounds are clipped, and rounded where the box holds integers.
+        """
+        if self._as_they_are and rows.dtype == self.space.dtype:
+            return rows
+        if not is_nested(self.space):
+            return _to_env(self.space, rows)
+        rows = rows.reshape(len(rows), -1)
+        ends = np.cumsum([leaf.columns for leaf in self.leaves])[:-1]
+        parts = zip(self.leaves, np.split(rows, ends, axis=1), strict=True)
+        return join(self.space, {leaf.name: _to_env(leaf.space, part) for leaf, part in parts})
+
+    def take(self, actions: Any, index: int) -> Any:
+        """Return one of the actions of :meth:`to_env`: an int for a ``Discrete``, else an array."""
+        if not is_nested(self.space):
+            return _take(self.space, actions, index)
+        leaves = split(self.space, actions)
+        one = {leaf.name: _take(leaf.space, leaves[leaf.name], index) for leaf in self.leaves}
+        return join(self.space, one)
+
+    def check_masks(self, masks: npt.ArrayLike, size: int) -> npt.NDArray[np.bool_]:
+        """Return the masks of ``size`` actions as bools (size, mask_size).
+
+        Raises:
+            SpaceError: the space has nothing to mask.
+            ValueError: the shape is another, an entry is neither 0 nor 1, or a mask leaves no
+                choice.
+        """
+        if not self.mask_size:
+            raise SpaceError(f"actions of {self.space} cannot be masked: nothing is discrete")
+        given = np.asarray(masks)
+        if given.shape != (size, self.mask_size):
+            raise ValueError(
+                f"action masks must have shape {(size, self.mask_size)} for {self.space}, got "
+                f"{given.shape}"
+            )
+        checked = given.astype(np.bool_)
+        if given.dtype != np.bool_ and not np.array_equal(checked, given):
+            raise ValueError("action masks must hold 0 and 1 only")
+        sizes = [size for leaf in self.leaves for size in leaf.sizes]
+        possible = np.logical_or.reduceat(checked, np.cumsum([0, *sizes[:-1]]), axis=1)
+        if not possible.all():
+            row, choice = np.argwhere(~possible)[0]
+            raise ValueError(
+                f"the action mask in row {row} forbids every choice of column {choice} of "
+                f"{self.space}; one must be possible"
+            )
+        return checked
+
+
+def _leaf(name: str, space: gymnasium.Space[Any]) -> ActionLeaf:
+    if isinstance(space, spaces.Discrete):
+        return ActionLeaf(name, space, (int(space.n),), 1)
+    if isinstance(space, spaces.MultiDiscrete):
+        return ActionLeaf(name, space, tuple(space.nvec.flatten().tolist()), space.nvec.size)
+    if isinstance(space, spaces.MultiBinary):
+        count = int(np.prod(space.shape))
+        return ActionLeaf(name, space, (2,) * count, count)
+    if isinstance(space, spaces.Box):
+        return ActionLeaf(name, space, (), int(np.prod(space.shape)))
+    raise SpaceError(
+        f"actions must be Discrete, MultiDiscrete, MultiBinary, Box, or Dict and Tuple of these, "
+        f"got {space}; wrap the env with gymnasium.wrappers.TransformAction"
+    )
+
+
+def _to_env(space: gymnasium.Space[Any], columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    shape = (len(columns), *(space.shape or ()))
+    numbers = columns.reshape(shape)
+    if isinstance(space, spaces.Box):
+        if space.dtype.kind in "iu":
+            numbers = np.rint(numbers)
+        numbers = np.clip(numbers, space.low, space.high)
+    elif not isinstance(space, spaces.MultiBinary):
+        numbers = numbers.astype(np.int64, copy=False) + space.start  # type: ignore[attr-defined]
+    return numbers.astype(space.dtype, copy=False)
+
+
+def _take(space: gymnasium.Space[Any], actions: npt.NDArray[Any], index: int) -> Any:
+    action = actions[index]
+    return int(action) if isinstance(space, spaces.Discrete) else np.array(action)

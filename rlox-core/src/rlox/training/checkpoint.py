@@ -1,0 +1,267 @@
+"""The one checkpoint writer and reader.
+
+A checkpoint is one safetensors file: the arrays are its tensors, and its metadata holds a JSON
+manifest with the format version, the versions of the distributions, the algorithm's name, its
+config, its env id and the tree of its state, in which each array is replaced by its tensor's name.
+A digest beside the manifest tells a damaged file. Nothing in it is code: reading one unpickles,
+imports and evaluates nothing, and what it asks to be built is no larger than what it holds.
+
+A file is written beside its target, synced and renamed, so that a crash leaves the old checkpoint
+or the new one, never half of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as safetensors_bytes
+
+from rlox.config.model import Config
+from rlox.envs.make import env_id_of
+from rlox.errors import CheckpointError, ConfigError
+from rlox.training.atomic_files import write_atomically
+from rlox.training.trainable import Trainable
+from rlox.training.versions import installed_versions
+
+__all__ = ["FORMAT_VERSION", "load", "read", "save", "steps_of"]
+
+FORMAT_VERSION = 2
+
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    # version 2 added the digest, beside the manifest
+    1: lambda manifest: {**manifest, "format_version": 2},
+}
+"""From each older format version, the function that makes its manifest one version newer."""
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+TENSOR_KEY = "$tensor"
+
+TrainableT = TypeVar("TrainableT", bound="Trainable")
+
+
+def _pack(value: Any, path: str, tensors: dict[str, np.ndarray[Any, Any]]) -> Any:
+    """Return ``value`` as JSON-able values; arrays move to ``tensors`` under their path."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in "biuf" or value.dtype.itemsize > 8:
+            raise TypeError(f"state at '{path}' must be of a real dtype, got {value.dtype}")
+        name = path if path not in tensors else f"{path}#{len(tensors)}"  # "a.b" and "a" -> "b"
+        tensors[name] = np.asarray(value, order="C")
+        return {TENSOR_KEY: name}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        if TENSOR_KEY in value or not all(isinstance(k, str) for k in value):
+            raise TypeError(f"the keys of the state at '{path}' must be text, not '{TENSOR_KEY}'")
+        return {k: _pack(v, f"{path}.{k}" if path else k, tensors) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_pack(v, f"{path}.{i}", tensors) for i, v in enumerate(value)]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"state at '{path}' must be an array or a plain value, got {type(value)}")
+
+
+def _unpack(value: Any, tensors: Mapping[str, np.ndarray[Any, Any]]) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {TENSOR_KEY}:
+            return tensors[value[TENSOR_KEY]]
+        return {k: _unpack(v, tensors) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_unpack(v, tensors) for v in value]
+    return value
+
+
+def save(algorithm: Trainable, path: str | Path) -> None:
+    """Write a checkpoint of ``algorithm`` to ``path``; folders are made as needed.
+
+    Where ``path`` is a link, the file that it leads to is written.
+
+    Raises:
+        OSError: the file cannot be written, or what is there is no regular file; an older
+            checkpoint at ``path`` is intact.
+    """
+    tensors: dict[str, np.ndarray[Any, Any]] = {}
+    state = {
+        "clock": algorithm.clock.state_dict(),
+        "streams": algorithm.streams.state_dict(),
+        "callbacks": algorithm.callbacks.state_dict(),
+        "algorithm": algorithm.state_dict(),
+    }
+    manifest = {
+        "format_version": FORMAT_VERSION,
+        "versions": installed_versions(),
+        "name": algorithm.name,
+        "config": algorithm.config.to_dict(),
+        "env_id": env_id_of(algorithm.env_source),
+        "state": _pack(state, "", tensors),
+    }
+    text = json.dumps(manifest)
+    metadata = {"rlox": text, "digest": _digest(text, tensors)}
+    data = safetensors_bytes(tensors, metadata=metadata)
+    write_atomically(Path(path), data)
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """Return a checkpoint's manifest, its ``state`` with the arrays in place.
+
+    Raises:
+        CheckpointError: the file is missing, damaged, no rlox checkpoint, or too new.
+    """
+    return _read(Path(path), with_arrays=True)[0]
+
+
+def steps_of(path: str | Path) -> int:
+    """Return after how many steps a checkpoint was saved, without reading its arrays.
+
+    They are gradient steps where the training was counted in those, else env steps.
+
+    Raises:
+        CheckpointError: as :func:`read`.
+    """
+    manifest, _ = _read(Path(path), with_arrays=False)
+    try:
+        clock = manifest["state"]["clock"]
+        return int(clock["gradient_steps" if "target_gradient_steps" in clock else "env_steps"])
+    except _MISFITS as error:
+        raise CheckpointError(f"checkpoint '{path}' tells no steps: {error!r}") from None
+
+
+def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:
+    if not path.is_file():
+        raise CheckpointError(f"checkpoint '{path}' does not exist")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            names = file.keys() if with_arrays else ()
+            tensors = {name: file.get_tensor(name) for name in names}
+        manifest = json.loads(metadata["rlox"])
+        version = manifest["format_version"]
+        if type(version) is not int or version < 1:
+            raise CheckpointError(
+                f"checkpoint '{path}' has the format version {version!r}, expected an integer"
+            )
+        if version > FORMAT_VERSION:
+            raise CheckpointError(
+                f"checkpoint '{path}' has format version {version}, this rlox reads up to "
+                f"{FORMAT_VERSION}; upgrade rlox"
+            )
+        if (
+            with_arrays
+            and version >= 2
+            and metadata["digest"] != _digest(metadata["rlox"], tensors)
+        ):
+            raise ValueError("its contents have changed since it was written")
+        while version < FORMAT_VERSION:
+            manifest = MIGRATIONS[version](manifest)
+            version = manifest["format_version"]
+        if with_arrays:
+            manifest["state"] = _unpack(manifest["state"], tensors)
+    except CheckpointError:
+        raise
+    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError, OSError) as error:
+        raise CheckpointError(f"'{path}' is no rlox checkpoint or is damaged: {error}") from None
+    return manifest, tensors
+
+
+def _digest(manifest: str, tensors: Arrays) -> str:
+    """Return the SHA-256 of a file's contents; it tells damage, not who wrote the file."""
+    digest = hashlib.sha256(manifest.encode())
+    for name in sorted(tensors):
+        array = np.ascontiguousarray(tensors[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def _env_id(manifest: Mapping[str, Any], path: str | Path) -> str:
+    env_id = manifest.get("env_id")
+    if env_id is None:
+        raise CheckpointError(
+            f"checkpoint '{path}' was trained on an env that no id alone makes; pass it as env_id= "
+            "(--env)"
+        )
+    # gymnasium imports the module of an id "module:name", and a file must not say what is imported
+    if not isinstance(env_id, str) or ":" in env_id:
+        raise CheckpointError(
+            f"checkpoint '{path}' names the env {env_id!r}, which would import a module; pass it "
+            "as env_id= (--env) if you trust it"
+        )
+    return env_id
+
+
+ALWAYS_BUILT = 256
+"""Number of envs, of units in a layer and so on, that every checkpoint may ask for."""
+
+
+def _require_sizes(config: Config, values: int, path: str | Path) -> None:
+    """Refuse a config with larger envs and layers than a file of ``values`` numbers can tell of.
+
+    A checkpoint holds at least one number per env, or per number of an observation, and a square of
+    weights per layer, so an honest one passes; one that asks for a huge network or a million envs
+    is refused unbuilt.
+    """
+    for name, field in type(config).model_fields.items():
+        extra = field.json_schema_extra
+        unit = extra.get("unit") if isinstance(extra, dict) else None
+        size = getattr(config, name)
+        if unit not in ("envs", "numbers", "units") or not isinstance(size, int):
+            continue
+        if size > ALWAYS_BUILT and (size**2 if unit == "units" else size) > values:
+            raise CheckpointError(
+                f"checkpoint '{path}' has {name} = {size} but holds {values} numbers, fewer than "
+                "that takes; it is not loaded"
+            )
+
+
+_MISFITS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What a hostile config or state may raise."""
+
+
+def load(
+    cls: type[TrainableT], path: str | Path, env: Any, arguments: Mapping[str, Any]
+) -> TrainableT:
+    """Restore an algorithm; see :meth:`rlox.Algorithm.from_checkpoint`."""
+    if "config" in arguments:
+        raise ConfigError("a checkpoint brings its own config; pass the options to change by name")
+    manifest, tensors = _read(Path(path), with_arrays=True)
+    if manifest.get("name") != cls.name:
+        raise CheckpointError(
+            f"checkpoint '{path}' holds the algorithm '{manifest.get('name')}', not '{cls.name}'"
+        )
+    if env is None and (cls.env_required or manifest.get("env_id") is not None):
+        env = _env_id(manifest, path)
+    try:
+        config = cls.config_class(**manifest["config"])
+    except _MISFITS as error:
+        raise CheckpointError(f"checkpoint '{path}' holds no valid config: {error}") from None
+    _require_sizes(config, sum(array.size for array in tensors.values()), path)
+    build: Any = partial(cls, config=config, **arguments)
+    algorithm = build(env) if cls.env_required else build(env=env)
+    try:
+        state = manifest["state"]
+        algorithm.clock.load_state_dict(state["clock"])
+        if "seed" not in arguments or arguments["seed"] == state["streams"]["seed"]:
+            algorithm.streams.load_state_dict(state["streams"])
+        algorithm.load_state_dict(state["algorithm"])
+        algorithm.callbacks.load_state_dict(state["callbacks"])
+    except _MISFITS as error:
+        reason = str(error) if isinstance(error, CheckpointError) else repr(error)
+        saved = manifest.get("env_id")
+        other = f" (it was saved on the env {saved!r}, not {env!r})" if saved != env else ""
+        raise CheckpointError(f"checkpoint '{path}' does not fit{other}: {reason}") from error
+    return algorithm  # type: ignore[no-any-return]

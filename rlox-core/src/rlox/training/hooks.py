@@ -1,0 +1,91 @@
+"""Hooks: how an algorithm reports its steps while it iterates.
+
+Every event of a training passes through :class:`Hooks`, which also advances the clock, so that
+callbacks see the same count of steps as the log, whatever the algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rlox.callbacks import Phase
+from rlox.training.trainable import Trainable
+
+__all__ = ["Hooks", "StopTraining"]
+
+
+class StopTraining(Exception):  # noqa: N818  # control flow, not an error
+    """Raised through an iteration when a callback asks to stop."""
+
+
+class Hooks:
+    """What an algorithm calls while it iterates.
+
+    Args:
+        algorithm: whose clock advances and whose callbacks are called.
+    """
+
+    def __init__(self, algorithm: Trainable) -> None:
+        self._algorithm = algorithm
+        self._callbacks = algorithm.callbacks
+        self.step_listened = algorithm.callbacks.listens("on_step")
+        """Whether a callback wants to know of every vector step."""
+        self.train_batch_listened = algorithm.callbacks.listens("on_train_batch")
+        """Whether a callback wants to know of every optimiser step."""
+        self.stopped = False
+        """Whether a callback has returned False from ``on_step``."""
+        self._phase_listened = algorithm.callbacks.listens("on_phase")
+        self._phase: Phase = "other"
+
+    def env_step(self, count: int) -> None:
+        """Report one vector step of ``count`` env steps.
+
+        Raises:
+            StopTraining: a callback returned False.
+        """
+        clock = self._algorithm.clock
+        clock.env_steps += count
+        if clock.unit == "env_steps":
+            self._step()
+
+    def rollout_end(self, batch: Any = None) -> None:
+        """Report a collected rollout; the learning from it begins."""
+        self.call("on_rollout_end", batch=batch)
+        self.enter("learn")
+
+    def train_batch(self, metrics: Callable[[], Mapping[str, float]]) -> None:
+        """Report one minibatch learnt from; ``metrics`` is only called when a callback listens.
+
+        Raises:
+            StopTraining: the training is counted in gradient steps and a callback returned False.
+        """
+        clock = self._algorithm.clock
+        clock.gradient_steps += 1
+        if self.train_batch_listened:
+            self.call("on_train_batch", gradient_step=clock.gradient_steps, metrics=dict(metrics()))
+        if clock.unit == "gradient_steps":
+            self._step()
+
+    def _step(self) -> None:
+        if self.step_listened and not self.call("on_step"):
+            self.stopped = True
+            raise StopTraining
+
+    def call(self, event: str, **details: Any) -> Any:
+        """Call the callbacks, in a phase of its own, and return what they return."""
+        before = self._phase
+        self.enter("callbacks")
+        answer = getattr(self._callbacks, event)(
+            step=self._algorithm.clock.steps, algo=self._algorithm, **details
+        )
+        self.enter(before)
+        return answer
+
+    def enter(self, phase: Phase) -> None:
+        """Report that the training goes over to another kind of work."""
+        self._phase = phase
+        if self._phase_listened:
+            self._callbacks.on_phase(
+                step=self._algorithm.clock.steps, algo=self._algorithm, phase=phase
+            )

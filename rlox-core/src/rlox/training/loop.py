@@ -1,0 +1,87 @@
+"""The training loop: iterate, call the callbacks, log, stop.
+
+Steps are counted in the unit of the algorithm, env steps or gradient steps
+(:attr:`rlox.training.progress.Clock.unit`).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+from rlox.errors import DivergenceError
+from rlox.training.hooks import Hooks, StopTraining
+from rlox.training.trainable import Trainable
+from rlox.validation import require_integer
+
+__all__ = ["run"]
+
+
+def run(algorithm: Trainable, total_timesteps: int | None) -> dict[str, float]:
+    """Train ``algorithm``; see :meth:`rlox.Algorithm.train`."""
+    clock = algorithm.clock
+    argument = "total_timesteps" if clock.unit == "env_steps" else "n_gradient_steps"
+    if total_timesteps is None:
+        if not clock.remaining:
+            raise ValueError(f"there is no interrupted training to finish; pass {argument}")
+    else:
+        clock.extend(require_integer(argument, total_timesteps, at_least=1))
+    metrics: dict[str, float] = {"mean_reward": float("nan")}
+    logger = algorithm.logger
+    hooks = Hooks(algorithm)
+    try:
+        hooks.call("on_training_start")
+        while clock.remaining:
+            started, steps_before = time.perf_counter(), clock.steps
+            hooks.enter("collect")
+            iteration = _iterate(algorithm, hooks)
+            hooks.enter("other")
+            clock.iterations += 1
+            if not is_dataclass(type(iteration)):
+                raise TypeError(
+                    f"iterate() of the algorithm '{algorithm.name}' must return a frozen dataclass "
+                    f"of its metrics, got {type(iteration).__name__}"
+                )
+            metrics = asdict(iteration)
+            seconds = time.perf_counter() - started
+            metrics[f"{clock.unit}_per_second"] = (clock.steps - steps_before) / seconds
+            if logger is not None:
+                logger.on_train_step(clock.steps, metrics)
+            if not hooks.call("on_iteration_end", metrics=metrics) or hooks.stopped:
+                break
+    except StopTraining:
+        pass
+    finally:
+        algorithm.callbacks.on_training_end(step=clock.steps, algo=algorithm, metrics=metrics)
+    _require_views(algorithm)  # a callback may have replaced parameters in the last iteration
+    return metrics
+
+
+def _iterate(algorithm: Trainable, hooks: Hooks) -> Any:
+    """Return the metrics of an iteration that learnt what the algorithm's networks are."""
+    _require_views(algorithm)
+    try:
+        iteration = algorithm.iterate(hooks)
+    except Exception as error:
+        # envs refuse the actions of networks that have diverged, which is not their fault
+        _require_finite(algorithm, error)
+        raise
+    _require_finite(algorithm)
+    return iteration
+
+
+def _require_views(algorithm: Trainable) -> None:
+    for optimizer in algorithm.optimizers.values():
+        optimizer.require_views()
+
+
+def _require_finite(algorithm: Trainable, cause: Exception | None = None) -> None:
+    diverged = [name for name, opt in algorithm.optimizers.items() if not opt.is_finite()]
+    if diverged:
+        clock = algorithm.clock
+        raise DivergenceError(
+            f"the training diverged: after {clock.steps:,} {clock.unit_text} the parameters of "
+            f"{' and '.join(diverged)} are not all finite; lower the learning rate, the "
+            "coefficients of the loss or the scale of the rewards"
+        ) from cause
