@@ -21,6 +21,7 @@ import torch
 from rlox import registry
 from rlox.envs.gymnasium import GymVecEnv
 from rlox.logging import JsonlLogger
+from rlox.registry import table
 from rlox.registry.entry import Registration
 from rlox.registry.specs import AlgorithmSpec, EnvBackendSpec, LoggerSpec
 from rlox.training.hooks import StopTraining
@@ -74,7 +75,7 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Iterator[Plant]:
             references[part] = value if isinstance(value, str) else f"planted:{part}"
         spec = spec_class(name="mutant", summary="A planted fault.", **references)
         registrations = [*installed, Registration(spec, hook, "planted")]
-        monkeypatch.setattr(registry, "load_plugins", lambda: registrations)
+        monkeypatch.setattr(table, "load_plugins", lambda: registrations)
         registry.get_registry.cache_clear()
 
     yield plant
