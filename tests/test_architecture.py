@@ -1,4 +1,4 @@
-"""The rules of the house that no single distribution can check: who may import whom, and when."""
+"""Rules of the whole repository: who imports whom, what stays light, versions, file lengths."""
 
 from __future__ import annotations
 
@@ -6,121 +6,205 @@ import ast
 import importlib
 import importlib.util
 import pkgutil
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 import rlox
-from rlox.registry.table import EXTRAS
+from rlox.families import ALGORITHMS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).parents[1]
 
-SOURCES = {
-    "rlox": ROOT / "rlox-core/src/rlox",
-    "rlox_native": ROOT / "rlox-native/python/rlox_native",
-    "rlox_candle": ROOT / "rlox-candle/python/rlox_candle",
-    "rlox_offline": ROOT / "rlox-offline/src/rlox_offline",
-    "rlox_onpolicy": ROOT / "rlox-onpolicy/src/rlox_onpolicy",
-    "rlox_offpolicy": ROOT / "rlox-offpolicy/src/rlox_offpolicy",
-}
+FOLDERS = sorted(path for path in ROOT.glob("rlox-*") if (path / "pyproject.toml").is_file())
+
+FLOORS = (
+    {"errors", "families", "validation", "kernels"},
+    {"preferences", "reference"},
+    {"config", "logging", "seeding", "spaces"},
+    {"registry"},
+    {"batches", "nn"},
+    {"protocols"},
+    {"envs", "losses", "networks", "preprocessing"},
+    {"evaluation"},
+    {"callbacks"},
+    {"training"},
+    {"learners"},
+    {"analysis", "replay", "rollouts"},
+    {"algorithm"},
+    {"api"},
+    {"cli", "offline", "plugin", "testing", "trainers"},
+)
+"""The packages and modules of core, lowest first; each imports from lower floors only."""
+
+PATHS = {"algorithms", "collectors", "gym_vec_env", "policies"}
+"""The documented paths that only hand on names, and that nothing in core imports."""
+
+LONG_FILES: set[str] = set()
+"""Files that may have more than 300 lines."""
+
+
+def package_of(folder: Path) -> tuple[str, Path]:
+    """Return the package of a distribution, and where its sources are."""
+    for sources in ("src", "python"):
+        for path in sorted((folder / sources).glob("rlox*")):
+            if (path / "__init__.py").is_file():
+                return path.name, path
+    raise LookupError(f"{folder} has no package")
+
+
+SOURCES = dict(package_of(folder) for folder in FOLDERS)
+
+FAMILIES = sorted(set(SOURCES) - {"rlox", "rlox_native", "rlox_candle"})
 
 OPTIONAL = {"rlox_candle"}
 """Not in ``rlox[all]``, as it takes minutes to build; the session ``candle`` tests with it."""
 
-FACADES = {
-    ("rlox", "rlox_native"): {"__init__.py"},
-    ("rlox", "rlox_candle"): {"__init__.py"},
-    ("rlox", "rlox_offline"): {
-        f"algorithms/{name}.py" for name in ("awac", "bc", "cql", "fqe", "iql", "td3_bc")
-    },
-    ("rlox", "rlox_onpolicy"): {f"algorithms/{name}.py" for name in ("a2c", "hybrid_ppo", "ppo")},
-    ("rlox", "rlox_offpolicy"): {
-        "algorithms/ddpg.py",
-        "algorithms/discrete_sac.py",
-        "algorithms/dqn.py",
-        "algorithms/sac.py",
-        "algorithms/td3.py",
-    },
-}
-"""The modules of core that hand on another distribution's names and do nothing else."""
 
-TORCH_FREE = [
-    "rlox",
-    "rlox.cli",
-    "rlox.registry.table",
-    "rlox.algorithm",
-    "rlox.training.checkpoint",
-    "rlox.evaluation",
-    "rlox.testing",
-    "rlox.offline.config",
-    "rlox.offline.dataset",
-    "rlox_offline.cli",
-    "rlox_offline.configs",
-    "rlox_offline.datasets",
-    "rlox_offline.plugin",
-    "rlox_onpolicy.plugin",
-    "rlox_onpolicy.configs",
-    "rlox_offpolicy.plugin",
-    "rlox_offpolicy.configs",
-    "rlox_offpolicy.replay_config",
-    "rlox_native",
-]
+def module_name(package: str, path: Path) -> str:
+    """Return the dotted name of a file of a package."""
+    parts = path.relative_to(SOURCES[package]).with_suffix("").parts
+    return ".".join([package, *parts]).removesuffix(".__init__")
 
 
-def imported_packages(path: Path) -> Iterator[str]:
-    """Yield the top-level packages that a file imports anywhere in it."""
+def imported_modules(path: Path) -> Iterator[str]:
+    """Yield what a file imports anywhere in it, ``module.name`` for ``from module import name``."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name.split(".")[0] for alias in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module.split(".")[0]
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_every_distribution_with_sources_is_checked() -> None:
-    """A new family cannot be forgotten here."""
-    folders = {path.name.replace("-", "_") for path in ROOT.glob("rlox-*") if path.is_dir()}
-    assert folders == {"rlox_core", *SOURCES} - {"rlox"}
+def import_graph(package: str) -> dict[str, set[str]]:
+    """Return the modules that each module of a package imports, of the same package."""
+    modules = {module_name(package, path): path for path in SOURCES[package].rglob("*.py")}
+    graph: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        found = set()
+        for imported in imported_modules(path):
+            parent = imported.rpartition(".")[0]
+            found.add(imported if imported in modules else parent)
+        graph[name] = found & set(modules) - {name}
+    return graph
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """Return the modules between and on the circles of a graph; none if there is no circle."""
+    rest = {name: set(found) for name, found in graph.items()}
+    while True:
+        imported = set().union(*rest.values())
+        kept = {n: f & set(rest) for n, f in rest.items() if f & set(rest) and n in imported}
+        if kept == rest:
+            return sorted(rest)
+        rest = kept
+
+
+def room(module: str) -> str:
+    """Return the package or module directly below ``rlox`` that a module belongs to."""
+    return module.split(".")[1] if "." in module else "rlox"
 
 
 def test_imports_point_from_families_to_core_only() -> None:
     """No family imports another, and core imports none but in its facades."""
+    facades = {f"algorithms/{row.name}.py": row.module for row in ALGORITHMS}
+    wrong = []
+    for package, folder in SOURCES.items():
+        for path in folder.rglob("*.py"):
+            others = {module.split(".")[0] for module in imported_modules(path)} & set(SOURCES)
+            allowed = {package, "rlox"}
+            name = str(path.relative_to(folder))
+            if package == "rlox" and name == "__init__.py":
+                allowed |= {"rlox_candle", "rlox_native"}
+            elif package == "rlox" and name in facades:
+                allowed.add(facades[name].split(".")[0])
+            wrong += [f"{path.relative_to(ROOT)} imports {other}" for other in others - allowed]
+    assert not wrong
+
+
+def test_core_imports_downwards_only() -> None:
+    """A module imports from lower floors and its own package, for types and in functions too."""
+    floor = {name: level for level, names in enumerate(FLOORS) for name in names}
+    graph = import_graph("rlox")
+    inside = {"rlox", "__main__", *PATHS}
+    assert {room(name) for name in graph} == {*floor, *inside}
     wrong = [
-        f"{path.relative_to(ROOT)} imports {other}"
-        for package, folder in SOURCES.items()
-        for path in folder.rglob("*.py")
-        for other in set(imported_packages(path)) & set(SOURCES) - {package, "rlox"}
-        if str(path.relative_to(folder)) not in FACADES.get((package, other), set())
+        f"{name} imports {other}"
+        for name, found in graph.items()
+        for other in found
+        if room(name) not in inside
+        and room(name) != room(other)
+        and (room(other) in PATHS or floor.get(room(other), -1) >= floor[room(name)])
+        and room(other) != "rlox"
     ]
     assert not wrong
 
 
-def test_native_imports_core_in_what_it_registers_only() -> None:
-    """The Rust classes work where core is not installed."""
-    users = {
-        path.name
-        for path in SOURCES["rlox_native"].rglob("*.py")
-        if "rlox" in imported_packages(path)
-    }
-    on_policy = {"learner.py", "rollouts.py", "acting.py"}
-    off_policy = {"replay_learner.py", "q_learner.py", "actor_critic_learner.py"}
-    offline = {"implicit_learner.py", "conservative_learner.py"}
-    learners = {*on_policy, *off_policy, *offline, "perceptrons.py", "optimizers.py"}
-    assert users <= {"plugin.py", *learners}
+@pytest.mark.parametrize("package", sorted(SOURCES))
+def test_no_modules_import_each_other_in_a_circle(package: str) -> None:
+    """Imports for types and in functions count."""
+    assert circle(import_graph(package)) == []
 
 
-@pytest.mark.parametrize("module", TORCH_FREE)
-def test_module_imports_without_torch(module: str) -> None:
-    """What the command line and the registry need loads neither torch nor an algorithm."""
-    code = (
-        f"import sys, {module}; "
-        "print([m for m in ('torch', 'rlox_onpolicy.ppo', 'tensorboard') if m in sys.modules])"
-    )
+def test_a_circle_is_found() -> None:
+    """Whatever its length."""
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == ["a", "b", "c"]
+    assert circle({"a": {"b"}, "b": set()}) == []
+
+
+def test_core_has_few_entries() -> None:
+    """A newcomer sees the packages at a glance."""
+    entries = {path.name for path in SOURCES["rlox"].iterdir() if path.name != "__pycache__"}
+    assert len(entries) <= 40
+
+
+def test_native_works_without_core() -> None:
+    """The Rust classes import nothing of core; what rlox-native registers does."""
+    code = "import sys, rlox_native; print('rlox' in sys.modules)"
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert result.stdout.strip() == "[]"
+    assert result.stdout.strip() == "False"
+
+
+def light_modules() -> list[str]:
+    """Return the modules that must not load torch."""
+    core = ["algorithm", "cli", "evaluation", "registry", "testing", "training.checkpoint",
+            "offline.config", "offline.dataset"]  # fmt: skip
+    named = {"cli", "configs", "datasets", "plugin", "replay_config"}
+    families = [
+        module_name(package, path)
+        for package in FAMILIES
+        for path in SOURCES[package].rglob("*.py")
+        if named & set(path.relative_to(SOURCES[package]).with_suffix("").parts)
+    ]
+    return ["rlox", *(f"rlox.{name}" for name in core), *families, "rlox_native"]
+
+
+def test_modules_import_without_torch() -> None:
+    """What the command line and the registry need loads neither torch nor an algorithm."""
+    heavy = ("torch", "tensorboard", *(row.module for row in ALGORITHMS))
+    code = (
+        "import importlib, sys\n"
+        "for name in sys.argv[1].split(','):\n"
+        "    importlib.import_module(name)\n"
+        f"    loaded = [m for m in {heavy!r} if m in sys.modules]\n"
+        "    if loaded: sys.exit(f'{name} loads {loaded}')\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, ",".join(light_modules())],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
 
 
 def test_importing_rlox_loads_no_third_party_package() -> None:
@@ -157,19 +241,78 @@ def test_public_names_are_sorted_and_resolve() -> None:
 def test_files_stay_short() -> None:
     """A file over 300 lines needs splitting."""
     long_files = {
-        str(path.relative_to(ROOT)): count
+        str(path.relative_to(ROOT))
         for folder in SOURCES.values()
         for path in folder.rglob("*.py")
-        if (count := len(path.read_text(encoding="utf-8").splitlines())) > 300
+        if len(path.read_text(encoding="utf-8").splitlines()) > 300
     }
-    assert not long_files
+    assert long_files == LONG_FILES
 
 
-def test_every_algorithm_of_ours_has_its_extra() -> None:
-    """Where its family is not installed, asking for one says how to install it."""
+def test_the_table_of_algorithms_is_what_the_families_register() -> None:
+    """Where a family is not installed, asking for one of its algorithms says how to install it."""
     registered = {
-        spec.name: family
-        for family in ("offline", "offpolicy", "onpolicy")
-        for spec in importlib.import_module(f"rlox_{family}.plugin").rlox_algorithms()
+        spec.name: (spec.factory, package.removeprefix("rlox_"))
+        for package in FAMILIES
+        for spec in importlib.import_module(f"{package}.plugin").rlox_algorithms()
     }
-    assert registered == EXTRAS
+    table = {row.name: (f"{row.module}:{row.class_name}", row.extra) for row in ALGORITHMS}
+    assert registered == table
+
+
+def test_the_facades_are_what_the_table_says() -> None:
+    """``python rlox-core/facades.py`` writes them."""
+    spec = importlib.util.spec_from_file_location("facades", ROOT / "rlox-core" / "facades.py")
+    facades = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(facades)
+    assert facades.differences() == []
+
+
+def projects() -> dict[str, dict]:
+    """Return the table ``project`` of every distribution's pyproject.toml, by name."""
+    paths = [ROOT / "pyproject.toml", *(folder / "pyproject.toml" for folder in FOLDERS)]
+    tables = [tomllib.loads(path.read_text(encoding="utf-8"))["project"] for path in paths]
+    return {table["name"]: table for table in tables}
+
+
+def test_all_distributions_share_one_version_and_pin_each_other_to_it() -> None:
+    """An unrelated project holds the name ``rlox`` at 1.2.0, so versions begin at 2."""
+    found = projects()
+    versions = {table["version"] for table in found.values()}
+    assert versions == {rlox.__version__}
+    assert int(rlox.__version__.split(".")[0]) >= 2
+    for name, table in found.items():
+        needed = [*table.get("dependencies", ())]
+        needed += [
+            one for extra in table.get("optional-dependencies", {}).values() for one in extra
+        ]
+        loose = [
+            one
+            for one in needed
+            if one.startswith("rlox") and not one.endswith(f"=={rlox.__version__}")
+        ]
+        assert not loose, name
+
+
+def test_every_distribution_is_an_extra_of_rlox() -> None:
+    """``pip install "rlox[marl]>=2.dev0"`` installs ``rlox-marl``."""
+    extras = projects()["rlox"]["optional-dependencies"]
+    missing = {folder.name.removeprefix("rlox-") for folder in FOLDERS} - set(extras)
+    assert not missing
+
+
+def test_install_commands_take_ours() -> None:
+    """No message or page names a command that would fetch the unrelated ``rlox`` 1.2.0."""
+    texts = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.py")]
+    texts += [path for folder in SOURCES.values() for path in folder.rglob("*.py")]
+    texts += [folder / "README.md" for folder in FOLDERS]
+    ours = {"rlox", *(folder.name for folder in FOLDERS)}
+    wrong = [
+        f"{path.relative_to(ROOT)}: {word}"
+        for path in texts
+        if "_build" not in path.parts
+        for command in re.findall(r"pip install ([^`&\n]*)", path.read_text(encoding="utf-8"))
+        for word in re.split(r"""["'\s]+""", command)
+        if word.partition("[")[0] in ours
+    ]
+    assert [word for word in wrong if "2.dev0" not in word] == []

@@ -24,160 +24,19 @@ from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util import logging
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from api_modules import PATHS, pages  # noqa: E402  # beside this file
+
 DOCS = Path(__file__).parents[1]
 SCORES = DOCS.parent / "scores"
 GENERATED = DOCS / "reference" / "generated"
-
-API = {
-    "rlox.algorithm": "what every algorithm has",
-    "rlox.networks.actor_critics": "the default actor-critics",
-    "rlox.networks.recurrent": "actor-critics with a memory",
-    "rlox.networks": "the networks of off-policy and offline algorithms",
-    "rlox.losses": "objectives",
-    "rlox.envs.running": "envs in the middle of their episodes",
-    "rlox.rollouts.collector": "from envs to rollouts",
-    "rlox.batches.rollout": "what a rollout holds",
-    "rlox.rollouts.rollout": "how a rollout is filled",
-    "rlox.rollouts.actors": "how policies act in a rollout",
-    "rlox.spaces.nested": "nested spaces by leaf",
-    "rlox.spaces.observation_rows": "observations as they are kept",
-    "rlox.preprocessing": "normalisation and frame stacking",
-    "rlox.spaces.action_rows": "action rows and masks",
-    "rlox.spaces.masks": "where envs give masks",
-    "rlox.nn.distributions": "distributions of actions",
-    "rlox.trainers": "the introduction's trainers",
-    "rlox.callbacks": "hooks into training",
-    "rlox.logging": "where metrics go",
-    "rlox.protocols": "contracts",
-    "rlox.config.model": "configs and their fields",
-    "rlox.config.files": "configs as YAML and JSON",
-    "rlox.config.common_fields": "the options that configs share",
-    "rlox.config.schedules": "values over env steps",
-    "rlox.evaluation": "the evaluation loop",
-    "rlox.analysis.learning_curves": "logs of runs as curves",
-    "rlox.analysis.measure": "measuring speed",
-    "rlox.analysis.statistics": "statistics over runs",
-    "rlox.training.checkpoint": "writing and reading checkpoints",
-    "rlox.envs.make": "from what a user passes to a vector env",
-    "rlox.envs.gymnasium": "gymnasium envs",
-    "rlox.envs.episodes": "episode statistics",
-    "rlox.seeding": "random streams",
-    "rlox.registry.table": "names",
-    "rlox.registry.specs": "what plugins register",
-    "rlox.registry.hookspecs": "the plugin hooks",
-    "rlox.registry.plugins": "how plugins are loaded",
-    "rlox.training.loop": "the training loop",
-    "rlox.registry.entry": "from a registered name to the object",
-    "rlox.training.progress": "counters",
-    "rlox.networks.predict": "from observations to actions",
-    "rlox.learners.rollouts": "what takes the gradient steps",
-    "rlox.learners.transitions": "the same for off-policy algorithms",
-    "rlox.learners.compiled": "the same by torch.compile",
-    "rlox.rollouts.actor_critic": "policy, envs and optimiser together",
-    "rlox.replay.loop": "envs, replay buffer and their rhythm together",
-    "rlox.replay.collector": "from envs to replay buffers",
-    "rlox.replay.observation_codec": "observations as replay buffers keep them",
-    "rlox.replay.action_codec": "actions as replay buffers keep them",
-    "rlox.replay.goals": "envs that ask for goals",
-    "rlox.replay.buffers": "replay buffers by name",
-    "rlox.replay.checked_sampling": "batches drawn from replay buffers",
-    "rlox.networks.validate": "networks of one's own, tried",
-    "rlox.networks.validate_actors": "actor-critics of one's own, tried",
-    "rlox.networks.defaults": "networks that fit an env's spaces",
-    "rlox.learners.terms": "what gradient steps report, and metrics of it",
-    "rlox.nn": "torch parts that families share",
-    "rlox.errors": "errors",
-    "rlox.validation": "checks of arguments",
-    "rlox.training.versions": "what a run was made with",
-    "rlox.testing": "the conformance suite for plugins",
-    "rlox.kernels": "which kernels run",
-    "rlox.preferences": "pairs of completions",
-    "rlox.reference": "the NumPy kernels and buffers",
-    "rlox_native": "the Rust kernels, buffers and envs",
-    "rlox_native.learner": "the native learner backend",
-    "rlox_native.replay_learner": "the same for algorithms that learn from batches of transitions",
-    "rlox_native.q_learner": "its steps of DQN",
-    "rlox_native.actor_critic_learner": "its steps of SAC, TD3, DDPG and TD3+BC",
-    "rlox_native.implicit_learner": "its step of IQL",
-    "rlox_native.optimizers": "torch's optimisers as it takes them",
-    "rlox_native.rollouts": "its rollouts",
-    "rlox.offline.base": "what every offline algorithm has",
-    "rlox.offline.config": "the options of every offline algorithm",
-    "rlox.offline.dataset": "what an offline algorithm needs of a dataset",
-    "rlox.offline.batch": "a dataset's samples as networks see them",
-    "rlox_offline.awac": "AWAC",
-    "rlox_offline.bc": "BC",
-    "rlox_offline.cql": "CQL",
-    "rlox_offline.fqe": "FQE",
-    "rlox_offline.iql": "IQL",
-    "rlox_offline.td3_bc": "TD3+BC",
-    "rlox_offline.losses": "objectives of the offline algorithms",
-    "rlox_offline.networks": "networks of the offline algorithms",
-    "rlox_offline.configs": "configs of the offline algorithms",
-    "rlox_offline.datasets": "recorded transitions, read and written",
-    "rlox_candle": "rollouts collected in Rust",
-    "rlox_onpolicy.a2c": "A2C",
-    "rlox_onpolicy.agent": "what the on-policy algorithms build alike",
-    "rlox_onpolicy.candle_rollouts": "rollouts collected in Rust, for torch",
-    "rlox_onpolicy.hybrid_ppo": "HybridPPO",
-    "rlox_onpolicy.ppo": "PPO",
-    "rlox_onpolicy.ppo_update": "PPO's update",
-    "rlox_onpolicy.configs": "configs of the on-policy algorithms",
-    "rlox_offpolicy.ddpg": "DDPG",
-    "rlox_offpolicy.discrete_sac": "SAC for discrete actions",
-    "rlox_offpolicy.dqn": "DQN",
-    "rlox_offpolicy.sac": "SAC",
-    "rlox_offpolicy.td3": "TD3",
-    "rlox_offpolicy.targets": "the targets of Q-learning and its relatives",
-    "rlox_offpolicy.action_values": "what DQN learns of an action",
-    "rlox_offpolicy.exploration": "noise on actions",
-    "rlox_offpolicy.agent": "what the off-policy algorithms build alike",
-    "rlox_offpolicy.own_networks": "networks of one's own, for envs with a replay buffer",
-    "rlox_offpolicy.metrics": "what the off-policy algorithms report",
-    "rlox_offpolicy.configs": "configs of the off-policy algorithms",
-    "rlox_offpolicy.replay_config": "the options of every off-policy algorithm",
-}
-"""The modules with an API page of their own, and what each is about."""
-
-FACADES = (
-    "rlox",
-    "rlox.algorithms",
-    "rlox.algorithms.a2c",
-    "rlox.algorithms.awac",
-    "rlox.algorithms.bc",
-    "rlox.algorithms.cql",
-    "rlox.algorithms.ddpg",
-    "rlox.algorithms.discrete_sac",
-    "rlox.algorithms.dqn",
-    "rlox.algorithms.fqe",
-    "rlox.algorithms.hybrid_ppo",
-    "rlox.algorithms.iql",
-    "rlox.algorithms.ppo",
-    "rlox.algorithms.sac",
-    "rlox.algorithms.td3",
-    "rlox.algorithms.td3_bc",
-)
-"""Modules that hand on what other modules define; ``reference/api/rlox.md`` lists their names."""
 
 RUST_CLASSES = {
     "CandleCollector": "rlox_candle", "CartPole": "rlox_native",
     "MmapReplayBuffer": "rlox_native", "VecEnv": "rlox_native",
 }  # fmt: skip
 """The classes that the top hands on from Rust, with their homes."""
-
-INTERNAL = (
-    "rlox.training.atomic_files",
-    "rlox.envs.validate",
-    "rlox.cli",
-    "rlox.api",
-    "rlox_offline.cli",
-    "rlox_offline.plugin",
-    "rlox_offpolicy.plugin",
-    "rlox_onpolicy.plugin",
-    "rlox_native.plugin",
-    "rlox_native.vector_env",
-)
-"""Modules, with all below them, that are no API."""
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -214,9 +73,9 @@ def write_reference() -> None:
     fragments |= {f"scores-{name}": scores(name) for name in list_algorithms()}
     for name, text in fragments.items():
         _write(GENERATED / "fragments" / f"{name}.md", text)
-    for page in set((GENERATED / "api").glob("*.md")) - {_page(module) for module in API}:
+    for page in set((GENERATED / "api").glob("*.md")) - {_page(module) for module in pages()}:
         page.unlink()  # of a module that is gone
-    for module, about in API.items():
+    for module, about in pages().items():
         _write(_page(module), api_page(module, about))
 
 
@@ -475,25 +334,48 @@ def _shorten_model_signature(
 
 
 def _resolve_facade(app: Sphinx, env: Any, node: Any, contnode: Any) -> Any:
-    """Point references such as ``rlox.Algorithm`` to the page of the module that defines it."""
+    """Point references to the page of what they name: its package's, or its home's.
+
+    ``rlox.Algorithm`` is documented as ``rlox.algorithm.Algorithm``, and
+    ``rlox.envs.running.RunningEnvs`` as ``rlox.envs.RunningEnvs``.
+    """
     target = node.get("reftarget", "")
-    if node.get("refdomain") != "py" or not target.startswith("rlox."):
+    if node.get("refdomain") != "py" or not target.startswith("rlox"):
         return None
-    rlox = importlib.import_module("rlox")
-    name, _, rest = target.removeprefix("rlox.").partition(".")
-    home = rlox._MODULES.get(name) or RUST_CLASSES.get(name)
-    if home is None:
-        return None
-    full = ".".join(filter(None, (home, name, rest)))
     domain = env.get_domain("py")
-    return domain.resolve_xref(
-        env, node["refdoc"], app.builder, node["reftype"], full, node, contnode
-    )
+    for full in _homes(target):
+        found = domain.resolve_xref(
+            env, node["refdoc"], app.builder, node["reftype"], full, node, contnode
+        )
+        if found is not None:
+            return found
+    return None
+
+
+def _homes(target: str) -> Iterator[str]:
+    """Yield the names under which the reference may have ``target``."""
+    rlox = importlib.import_module("rlox")
+    package, *parts = target.split(".")
+    if package == "rlox" and parts:
+        home = rlox._MODULES.get(parts[0]) or RUST_CLASSES.get(parts[0])
+        if home is not None:
+            yield from _homes(".".join((home, *parts)))
+            yield ".".join((home, *parts))
+    for path in PATHS:
+        if target.startswith(path):
+            module = importlib.import_module(path)
+            name = target.removeprefix(path).lstrip(".")
+            home = getattr(module, name.split(".")[0], module).__module__ if name else path
+            yield from _homes(f"{home}.{name}")
+    # the package in the place of one of its modules
+    for i in range(len(parts) - 1, 0, -1):
+        yield ".".join((package, *parts[:i], *parts[i + 1 :]))
+        yield ".".join((package, *parts[:i]))
 
 
 def missing_names(documented: Container[str]) -> list[str]:
     """Return the public names of the API's modules that are not among ``documented``."""
-    names = [f"{module}.{name}" for module in API for name in public_names(module)]
+    names = [f"{module}.{name}" for module in pages() for name in public_names(module)]
     return [name for name in names if name not in documented]
 
 

@@ -101,7 +101,7 @@ def test_rust_class_without_rust_names_the_command(name: str, extra: str) -> Non
     with pytest.raises(MissingDependencyError) as caught:
         getattr(rlox, name)
     assert str(caught.value) == (
-        f'rlox.{name} needs a distribution that is not installed; run: pip install "rlox[{extra}]"'
+        f'rlox.{name} needs a distribution that is not installed; run: pip install "rlox[{extra}]>=2.dev0"'
     )
 
 
@@ -118,15 +118,15 @@ def test_rust_class_that_is_not_built_names_the_command(
         assert rlox.CandleCollector
     assert str(caught.value) == (
         "rlox.CandleCollector needs rlox-candle, which is there but cannot be imported: No module "
-        "named 'rlox_candle._candle'; run: pip install --force-reinstall --no-deps rlox-candle (in "
-        "a source tree ./rlox-candle)"
+        "named 'rlox_candle._candle'; run: pip install --force-reinstall --no-deps "
+        '"rlox-candle>=2.dev0" (in a source tree ./rlox-candle)'
     )
 
 
 @pytest.mark.usefixtures("no_native")
 def test_kernel_without_rust_is_the_reference_with_one_warning() -> None:
     """The slow path is told once, at the first use."""
-    with pytest.warns(RuntimeWarning, match=r'pip install "rlox\[native\]"') as caught:
+    with pytest.warns(RuntimeWarning, match=r'pip install "rlox\[native\]>=2.dev0"') as caught:
         function = rlox.compute_gae
     assert function is reference.compute_gae
     assert rlox.compute_gae_batched is reference.compute_gae_batched
@@ -159,7 +159,9 @@ def by_from_import() -> None:
 )
 def test_algorithm_without_its_family_names_the_command(access: Callable[[], Any]) -> None:
     """All ways to the class end in the same remedy."""
-    with pytest.raises(MissingDependencyError, match=r'run: pip install "rlox\[onpolicy\]"$'):
+    with pytest.raises(
+        MissingDependencyError, match=r'run: pip install "rlox\[onpolicy\]>=2.dev0"$'
+    ):
         access()
 
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     )
     from rlox.registry.table import list_algorithms, spec
 
-__version__ = "0.1.0"
+__version__ = "2.0.0.dev0"
 
 _MODULES = {
     "Algorithm": "rlox.algorithm",

@@ -7,6 +7,29 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
+__all__ = [
+    "BackendError",
+    "CheckpointError",
+    "ConfigError",
+    "DatasetError",
+    "DivergenceError",
+    "EnvError",
+    "LoggerError",
+    "MissingDependencyError",
+    "PluginConflictError",
+    "PluginError",
+    "PluginWarning",
+    "RloxError",
+    "RunError",
+    "SpaceError",
+    "UnknownNameError",
+    "import_extra",
+    "missing_extra",
+    "requirement",
+    "suggest",
+    "unusable",
+]
+
 
 class RloxError(Exception):
     """Base class of all rlox errors."""
@@ -82,6 +105,15 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return "; did you mean " + " or ".join(f"'{by_lower[match]}'" for match in matches) + "?"
 
 
+def requirement(extra: str) -> str:
+    """Return what ``pip install`` takes for an extra of rlox.
+
+    The lower bound excludes the unrelated project that holds the name ``rlox`` at 1.2.0, and
+    admits development versions.
+    """
+    return f"rlox[{extra}]>=2.dev0"
+
+
 def missing_extra(what: str, extra: str) -> MissingDependencyError:
     """Return the error for a name whose distribution is not installed.
 
@@ -90,7 +122,8 @@ def missing_extra(what: str, extra: str) -> MissingDependencyError:
         extra: the extra of the ``rlox`` distribution that provides it.
     """
     return MissingDependencyError(
-        f'{what} needs a distribution that is not installed; run: pip install "rlox[{extra}]"'
+        f"{what} needs a distribution that is not installed; run: pip install "
+        f'"{requirement(extra)}"'
     )
 
 
@@ -105,7 +138,7 @@ def unusable(what: str, module: str, error: ImportError) -> MissingDependencyErr
     distribution = module.replace("_", "-")
     return MissingDependencyError(
         f"{what} needs {distribution}, which is there but cannot be imported: {error}; run: "
-        f"pip install --force-reinstall --no-deps {distribution} (in a source tree "
+        f'pip install --force-reinstall --no-deps "{distribution}>=2.dev0" (in a source tree '
         f"./{distribution})"
     )
 

@@ -7,34 +7,27 @@ from typing import Any
 
 from rlox.algorithm import Algorithm
 from rlox.api import make
+from rlox.errors import suggest
+from rlox.families import ALGORITHMS
 
-__all__ = [
-    "A2CTrainer",
-    "DDPGTrainer",
-    "DQNTrainer",
-    "DiscreteSACTrainer",
-    "HybridPPOTrainer",
-    "PPOTrainer",
-    "SACTrainer",
-    "TD3Trainer",
-]
+_NAMES = {f"{row.class_name}Trainer": row.name for row in ALGORITHMS if row.trainer}
+
+__all__ = sorted(_NAMES)  # noqa: PLE0605  # the table's
 
 
-def _trainer(name: str) -> Callable[..., Algorithm]:
-    """Return what makes the algorithm registered as ``name``; a class in the documents."""
+def __getattr__(name: str) -> Callable[..., Algorithm]:
+    if name not in _NAMES:
+        raise AttributeError(f"module 'rlox.trainers' has no '{name}'{suggest(name, _NAMES)}")
+    algorithm = _NAMES[name]
 
     def trainer(env: Any, **arguments: Any) -> Algorithm:
-        return make(name, env=env, **arguments)
+        return make(algorithm, env=env, **arguments)
 
-    trainer.__doc__ = f'Return ``rlox.make("{name}", env=env, ...)``.'
+    trainer.__name__ = trainer.__qualname__ = name
+    trainer.__doc__ = f'Return ``rlox.make("{algorithm}", env=env, ...)``.'
+    globals()[name] = trainer
     return trainer
 
 
-A2CTrainer = _trainer("a2c")
-DDPGTrainer = _trainer("ddpg")
-DQNTrainer = _trainer("dqn")
-DiscreteSACTrainer = _trainer("discrete_sac")
-HybridPPOTrainer = _trainer("hybrid_ppo")
-PPOTrainer = _trainer("ppo")
-SACTrainer = _trainer("sac")
-TD3Trainer = _trainer("td3")
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -136,7 +136,7 @@ def test_flags_win_over_the_file_and_the_file_over_the_defaults(run: Run, tmp_pa
     ("arguments", "message"),
     [
         (("train", "countng"), "unknown algorithm 'countng'; did you mean 'counting'"),
-        (("train", "ppo", "--env", "CartPole-v1"), 'pip install "rlox[onpolicy]"'),
+        (("train", "ppo", "--env", "CartPole-v1"), 'pip install "rlox[onpolicy]>=2.dev0"'),
         (("train", "counting"), "missing option '--env'"),
         ((*TRAIN, "--n-env", "3"), "no such option: --n-env (Possible options: --env, --n-envs"),
         ((*TRAIN, "--n-envs", "0"), "n_envs: expected greater than or equal to 1, got '0'"),

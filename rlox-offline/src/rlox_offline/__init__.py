@@ -1,3 +1,3 @@
 """Offline algorithms for rlox, and the datasets that they learn from."""
 
-__version__ = "0.1.0"
+__version__ = "2.0.0.dev0"

@@ -1,3 +1,3 @@
 """Off-policy algorithms for rlox."""
 
-__version__ = "0.1.0"
+__version__ = "2.0.0.dev0"

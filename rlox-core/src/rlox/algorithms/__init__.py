@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from rlox.errors import suggest
+from rlox.families import ALGORITHMS
 
 if TYPE_CHECKING:
     from rlox.algorithms.a2c import A2C
@@ -40,28 +41,12 @@ __all__ = [
     "HybridPPO",
 ]
 
-_MODULES = {
-    "A2C": "rlox.algorithms.a2c",
-    "AWAC": "rlox.algorithms.awac",
-    "BC": "rlox.algorithms.bc",
-    "CQL": "rlox.algorithms.cql",
-    "DDPG": "rlox.algorithms.ddpg",
-    "DQN": "rlox.algorithms.dqn",
-    "DiscreteSAC": "rlox.algorithms.discrete_sac",
-    "FQE": "rlox.algorithms.fqe",
-    "HybridPPO": "rlox.algorithms.hybrid_ppo",
-    "IQL": "rlox.algorithms.iql",
-    "PPO": "rlox.algorithms.ppo",
-    "SAC": "rlox.algorithms.sac",
-    "TD3": "rlox.algorithms.td3",
-    "TD3BC": "rlox.algorithms.td3_bc",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'rlox.algorithms' has no '{name}'{suggest(name, _MODULES)}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    for row in ALGORITHMS:
+        if row.class_name == name:
+            return getattr(importlib.import_module(row.facade), name)
+    raise AttributeError(f"module 'rlox.algorithms' has no '{name}'{suggest(name, __all__)}")
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""SAC for discrete actions, from ``rlox-offpolicy``."""
+"""DiscreteSAC, from ``rlox-offpolicy``."""
 
 from rlox.errors import missing_extra
 

@@ -1,5 +1,6 @@
 """Learner backends: tasks, the choice of a backend, torch and torch.compile."""
 
+from rlox.learners.added import AddedLoss, AddedLosses, Losses
 from rlox.learners.compiled import make_compiled_learner
 from rlox.learners.rollouts import (
     ChosenLearner,
@@ -21,10 +22,13 @@ from rlox.learners.transitions import (
 )
 
 __all__ = [
+    "AddedLoss",
+    "AddedLosses",
     "ChosenLearner",
     "ChosenReplayLearner",
     "Learner",
     "LearningTask",
+    "Losses",
     "PolicyTerms",
     "QTerms",
     "ReplayLearner",

@@ -1,13 +1,35 @@
-"""The networks of the off-policy and offline algorithms, for vector observations.
+"""Networks: actor-critics, policies, values, target networks, defaults and validation."""
 
-Continuous actions are in [-1, 1] in every dimension, for actors and critics alike;
-:class:`rlox.replay.action_codec.BoxActions` converts them to an env's own bounds.
-"""
-
-from __future__ import annotations
-
+from rlox.networks.actor_critics import (
+    ActorCriticPolicy,
+    ContinuousPolicy,
+    DiscretePolicy,
+    Policy,
+    make_policy,
+)
+from rlox.networks.defaults import (
+    EncodedCritics,
+    EncodedPolicy,
+    make_critics,
+    make_deterministic_policy,
+    make_discrete_critics,
+    make_logits,
+    make_q_network,
+    make_squashed_gaussian,
+)
 from rlox.networks.policies import DeterministicPolicy, GaussianPolicy, SquashedGaussianPolicy
+from rlox.networks.predict import (
+    act,
+    drawing_from,
+    evaluate_actions,
+    predict,
+    predict_with_memory,
+    taking_masks,
+)
+from rlox.networks.recurrent import RecurrentPolicy
 from rlox.networks.targets import polyak_update
+from rlox.networks.validate import Shape, example_observations, refuse_network_options, try_network
+from rlox.networks.validate_actors import require_actor, try_actor
 from rlox.networks.values import (
     DiscreteQNetwork,
     DuelingQNetwork,
@@ -17,13 +39,39 @@ from rlox.networks.values import (
 )
 
 __all__ = [
+    "ActorCriticPolicy",
+    "ContinuousPolicy",
     "DeterministicPolicy",
+    "DiscretePolicy",
     "DiscreteQNetwork",
     "DuelingQNetwork",
+    "EncodedCritics",
+    "EncodedPolicy",
     "GaussianPolicy",
+    "Policy",
     "QNetwork",
+    "RecurrentPolicy",
+    "Shape",
     "SquashedGaussianPolicy",
     "TwinQNetwork",
     "ValueNetwork",
+    "act",
+    "drawing_from",
+    "evaluate_actions",
+    "example_observations",
+    "make_critics",
+    "make_deterministic_policy",
+    "make_discrete_critics",
+    "make_logits",
+    "make_policy",
+    "make_q_network",
+    "make_squashed_gaussian",
     "polyak_update",
+    "predict",
+    "predict_with_memory",
+    "refuse_network_options",
+    "require_actor",
+    "taking_masks",
+    "try_actor",
+    "try_network",
 ]

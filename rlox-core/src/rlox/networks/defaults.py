@@ -10,13 +10,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlox.networks import (
-    DeterministicPolicy,
-    DiscreteQNetwork,
-    DuelingQNetwork,
-    SquashedGaussianPolicy,
-    TwinQNetwork,
-)
+from rlox.networks.policies import DeterministicPolicy, SquashedGaussianPolicy
+from rlox.networks.values import DiscreteQNetwork, DuelingQNetwork, TwinQNetwork
 from rlox.nn.encoders import make_encoder
 from rlox.nn.relu import EnsembleMLP, ReluMLP
 

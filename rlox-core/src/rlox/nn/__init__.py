@@ -1,6 +1,7 @@
 """Torch parts that the algorithm families share (extra ``torch``)."""
 
 from rlox.nn.devices import find_device, flush_denormals, standard_normal, torch_threads, uniform
+from rlox.nn.distributions import Categorical, DiagonalGaussian, Distribution, Joint
 from rlox.nn.encoders import (
     CombinedEncoder,
     ConvolutionalEncoder,
@@ -25,11 +26,15 @@ from rlox.nn.state import (
 
 __all__ = [
     "ActionHead",
+    "Categorical",
     "CombinedEncoder",
     "ConvolutionalEncoder",
+    "DiagonalGaussian",
+    "Distribution",
     "EncoderKind",
     "EnsembleMLP",
     "FlatOptimizer",
+    "Joint",
     "Memory",
     "MemoryKind",
     "NoisyLinear",

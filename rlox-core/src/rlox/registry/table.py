@@ -11,8 +11,10 @@ from rlox.errors import (
     PluginConflictError,
     UnknownNameError,
     missing_extra,
+    requirement,
     suggest,
 )
+from rlox.families import extra_of
 from rlox.registry.entry import Registration, kind_of
 from rlox.registry.plugins import load_plugins
 from rlox.registry.specs import AlgorithmSpec
@@ -29,24 +31,6 @@ __all__ = [
 
 if TYPE_CHECKING:
     from rlox.config.model import Config
-
-EXTRAS = {
-    "a2c": "onpolicy",
-    "awac": "offline",
-    "bc": "offline",
-    "cql": "offline",
-    "ddpg": "offpolicy",
-    "discrete_sac": "offpolicy",
-    "dqn": "offpolicy",
-    "fqe": "offline",
-    "hybrid_ppo": "onpolicy",
-    "iql": "offline",
-    "ppo": "onpolicy",
-    "sac": "offpolicy",
-    "td3": "offpolicy",
-    "td3_bc": "offline",
-}
-"""Algorithms of our own families and the extra that installs each, for the error's remedy."""
 
 
 class Registry:
@@ -163,8 +147,9 @@ def find_algorithm(name: str) -> Registration:
     try:
         return get_registry().get("rlox_algorithms", name)
     except UnknownNameError:
-        if name in EXTRAS:
-            raise missing_extra(f"the algorithm '{name}'", EXTRAS[name]) from None
+        extra = extra_of(name)
+        if extra is not None:
+            raise missing_extra(f"the algorithm '{name}'", extra) from None
         raise
 
 
@@ -185,6 +170,7 @@ def algorithm_class(name: str) -> type[Any]:
         MissingDependencyError: a library that the algorithm needs is not installed.
         PluginError: it cannot be imported, or is no :class:`rlox.Algorithm`.
     """
-    remedy = f"rlox[{EXTRAS[name]}]" if name in EXTRAS else None
+    extra = extra_of(name)
+    remedy = None if extra is None else requirement(extra)
     found = find_algorithm(name).load(base="rlox:Algorithm", remedy=remedy)
     return cast("type[Any]", found)

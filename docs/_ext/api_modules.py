@@ -1,0 +1,81 @@
+"""The modules with a page in the API reference, found in the tree."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from rlox.families import ALGORITHMS
+
+ROOT = Path(__file__).parents[2]
+
+PATHS = ("rlox.collectors", "rlox.gym_vec_env", "rlox.policies")
+"""Documented paths that hand on names; the pages are their homes'."""
+
+FACADES = ("rlox", "rlox.algorithms", *(row.facade for row in ALGORITHMS), *PATHS)
+"""Modules that hand on what other modules define; ``reference/api/rlox.md`` lists their names."""
+
+INTERNAL = ("cli", "families", "plugin", "vector_env")
+"""Modules and packages, directly below a distribution's, that are no API."""
+
+
+OWN_PAGES = {"rlox.training": ("checkpoint",)}
+"""Modules of a package with a page beside the package's."""
+
+
+def packages() -> dict[str, Path]:
+    """Return the package of every distribution and where it lies."""
+    return {
+        path.parent.name: path.parent
+        for pattern in ("rlox-*/src/rlox*/__init__.py", "rlox-*/python/rlox*/__init__.py")
+        for path in sorted(ROOT.glob(pattern))
+    }
+
+
+def pages() -> dict[str, str]:
+    """Return every module with a page, and the first line of its docstring.
+
+    A package that lists its names has one page for all of it; of another, each module has one.
+    """
+    found = {}
+    for package, folder in packages().items():
+        if package != "rlox" and _names(folder / "__init__.py"):
+            found[package] = _about(folder / "__init__.py")
+        for path in sorted(folder.iterdir()):
+            name = f"{package}.{path.stem}"
+            if path.stem in INTERNAL or name in FACADES or path.stem.startswith("_"):
+                continue
+            found |= _pages(name, path)
+    return found
+
+
+def _pages(name: str, path: Path) -> dict[str, str]:
+    if path.suffix == ".py":
+        return {name: _about(path)} if _names(path) else {}
+    door = path / "__init__.py"
+    if not door.is_file():
+        return {}
+    if _names(door):
+        own = {f"{name}.{stem}": _about(path / f"{stem}.py") for stem in OWN_PAGES.get(name, ())}
+        return {name: _about(door), **own}
+    return {
+        page: about
+        for below in sorted(path.iterdir())
+        for page, about in _pages(f"{name}.{below.stem}", below).items()
+    }
+
+
+def _names(path: Path) -> bool:
+    """Return whether a module lists its public names."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return any(
+        isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
+        for node in tree.body
+    )
+
+
+def _about(path: Path) -> str:
+    """Return the first line of a module's docstring as a heading."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
+    line = text.splitlines()[0].rstrip(".")
+    return line[0].lower() + line[1:] if line[:2].istitle() else line

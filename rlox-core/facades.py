@@ -1,0 +1,96 @@
+"""Writes the modules of ``rlox.algorithms`` from the table in ``rlox.families``.
+
+Run ``python rlox-core/facades.py`` after a change of the table; ``--check`` reports a difference
+instead. They are files, not made at import, for editors and type checkers to see.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from rlox.families import ALGORITHMS, AlgorithmRow
+
+FOLDER = Path(__file__).parent / "src" / "rlox" / "algorithms"
+
+MODULE = '''"""{class_name}, from ``rlox-{extra}``."""
+
+from rlox.errors import missing_extra
+
+try:
+    from {module} import {class_name}
+except ModuleNotFoundError as error:
+    raise missing_extra("rlox.algorithms.{class_name}", "{extra}") from error
+
+__all__ = ["{class_name}"]
+'''
+
+PACKAGE = '''"""The algorithms' classes, each resolved from its own distribution on first use."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from rlox.errors import suggest
+from rlox.families import ALGORITHMS
+
+if TYPE_CHECKING:
+{imports}
+
+__all__ = [
+{names}
+]
+
+
+def __getattr__(name: str) -> Any:
+    for row in ALGORITHMS:
+        if row.class_name == name:
+            return getattr(importlib.import_module(row.facade), name)
+    raise AttributeError(f"module 'rlox.algorithms' has no '{{name}}'{{suggest(name, __all__)}}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+'''
+
+
+def _natural(name: str) -> tuple[bool, str]:
+    """Return the place of a name among sorted names: constants before classes, as ruff has it."""
+    return not name.isupper(), name
+
+
+def files(rows: tuple[AlgorithmRow, ...] = ALGORITHMS) -> dict[str, str]:
+    """Return the text of every module, by file name."""
+    written = {
+        f"{row.name}.py": MODULE.format(
+            class_name=row.class_name, extra=row.extra, module=row.module
+        )
+        for row in rows
+    }
+    ordered = sorted(rows, key=lambda row: row.name)
+    written["__init__.py"] = PACKAGE.format(
+        imports="\n".join(f"    from {row.facade} import {row.class_name}" for row in ordered),
+        names="\n".join(
+            f'    "{name}",' for name in sorted((row.class_name for row in rows), key=_natural)
+        ),
+    )
+    return written
+
+
+def differences() -> list[str]:
+    """Return the names of the files that are not what the table says."""
+    expected = files()
+    found = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.py")}
+    return sorted(name for name in {*expected, *found} if expected.get(name) != found.get(name))
+
+
+if __name__ == "__main__":
+    changed = differences()
+    if "--check" in sys.argv:
+        sys.exit(f"run python rlox-core/facades.py to write {', '.join(changed)}" if changed else 0)
+    for name in changed:
+        if name in files():
+            (FOLDER / name).write_text(files()[name], encoding="utf-8")
+        else:
+            (FOLDER / name).unlink()

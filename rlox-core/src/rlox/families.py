@@ -1,0 +1,57 @@
+"""The table of rlox's own algorithms: name, class, home and extra.
+
+The facades (:mod:`rlox.algorithms`, :mod:`rlox.trainers`), the remedy of errors for what is not
+installed, the tests and the reference follow from it. Other distributions register their
+algorithms by entry point alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["ALGORITHMS", "AlgorithmRow", "extra_of"]
+
+
+class AlgorithmRow(NamedTuple):
+    """One algorithm of rlox's own distributions."""
+
+    name: str
+    """Registered name, and the module of ``rlox.algorithms`` and of the family."""
+    class_name: str
+    extra: str
+    """Extra of the distribution ``rlox`` that installs it; its package is ``rlox_<extra>``."""
+    trainer: bool = True
+    """Whether ``rlox.trainers`` has a trainer for it, ``<class name>Trainer``."""
+
+    @property
+    def module(self) -> str:
+        """The family's module that defines the class."""
+        return f"rlox_{self.extra}.{self.name}"
+
+    @property
+    def facade(self) -> str:
+        """The documented path of the class's module."""
+        return f"rlox.algorithms.{self.name}"
+
+
+ALGORITHMS = (
+    AlgorithmRow("a2c", "A2C", "onpolicy"),
+    AlgorithmRow("awac", "AWAC", "offline", trainer=False),
+    AlgorithmRow("bc", "BC", "offline", trainer=False),
+    AlgorithmRow("cql", "CQL", "offline", trainer=False),
+    AlgorithmRow("ddpg", "DDPG", "offpolicy"),
+    AlgorithmRow("discrete_sac", "DiscreteSAC", "offpolicy"),
+    AlgorithmRow("dqn", "DQN", "offpolicy"),
+    AlgorithmRow("fqe", "FQE", "offline", trainer=False),
+    AlgorithmRow("hybrid_ppo", "HybridPPO", "onpolicy"),
+    AlgorithmRow("iql", "IQL", "offline", trainer=False),
+    AlgorithmRow("ppo", "PPO", "onpolicy"),
+    AlgorithmRow("sac", "SAC", "offpolicy"),
+    AlgorithmRow("td3", "TD3", "offpolicy"),
+    AlgorithmRow("td3_bc", "TD3BC", "offline", trainer=False),
+)
+
+
+def extra_of(name: str) -> str | None:
+    """Return the extra that installs the algorithm ``name``; ``None`` for third parties'."""
+    return next((row.extra for row in ALGORITHMS if row.name == name), None)
