@@ -87,3 +87,10 @@ class CountingAlgorithm(Algorithm):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the draws."""
         self.draws = np.array(state["draws"], np.float64)
+
+
+class CountingDataset(CountingAlgorithm):
+    """The same, with a dataset in the place of an env."""
+
+    def __init__(self, dataset: Any, **arguments: Any) -> None:
+        super().__init__(dataset, **arguments)

@@ -40,7 +40,7 @@ def rlox_algorithms():
     yield rlox.AlgorithmSpec(
         name="offline", summary="Needs a data set.", needs=("dataset",),
         config="counting_config:CountingConfig",
-        factory="counting_algorithm:CountingAlgorithm",
+        factory="counting_algorithm:CountingDataset",
     )
 """
 
@@ -191,7 +191,7 @@ def test_a_logger_that_fails_leaves_no_other_open(
 
 @pytest.mark.usefixtures("installed")
 def test_env_is_not_passed_to_an_algorithm_without() -> None:
-    """An algorithm that needs a data set gets that as its first argument."""
+    """An algorithm that needs a dataset gets that by keyword."""
     algorithm = rlox.make("offline", dataset="data")
     assert algorithm.env_source == "data"
 

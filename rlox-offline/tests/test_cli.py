@@ -131,7 +131,7 @@ def test_train_learns_from_a_dataset(run: Callable[..., Result], recorded: str) 
     assert "40/40 gradient steps" in result.out
     record = json.loads(Path("run/run.json").read_text(encoding="utf-8"))
     assert (record["status"], record["gradient_steps"]) == ("finished", 40)
-    assert record["options"]["dataset"] == "set.npz"
+    assert record["options"]["parts"] == {"dataset": "set.npz"}
     assert {path.stem for path in Path("run/checkpoints").iterdir()} == {
         "step-20", "step-40", "final",
     }  # fmt: skip
@@ -188,5 +188,5 @@ def test_an_interrupted_run_is_finished_from_its_dataset(
 def test_train_without_a_dataset_says_what_is_missing(run: Callable[..., Result]) -> None:
     """And algorithms that need none have no such flag."""
     result = run(*IQL)
-    assert (result.code, "needs dataset=" in result.err) == (2, True)
+    assert (result.code, "--dataset" in result.err) == (2, True)
     assert "--dataset" in run("train", "iql", "--help").out

@@ -59,15 +59,17 @@ def make(
         Traceback (most recent call last):
         rlox.errors.UnknownNameError: unknown algorithm 'pppo'; did you mean 'ppo'?
     """
-    needs = spec(name).needs
+    found = spec(name)
     given = {"env": env, **overrides}
-    arguments = []
-    for need in needs:
+    for need in found.needs:
         if given.get(need) is None:
             raise ConfigError(f"the algorithm '{name}' needs {need}=..., got none")
-        arguments.append(given.pop(need))
+    # the constructors of the documents call their first argument env_id
+    arguments = [given.pop("env")] if "env" in found.needs else []
     if given.get("env", ...) is None:
         del given["env"]
+    elif "env" in given and not found.env:
+        raise ConfigError(f"the algorithm '{name}' takes no env, got {env!r}; leave it out")
     factory = cast("Any", algorithm_class(name))
     made = make_callbacks(callbacks, log_dir)
     algorithm: Algorithm = factory(*arguments, config=config, callbacks=made, logger=None, **given)

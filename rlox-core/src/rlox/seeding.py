@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,6 +99,27 @@ class SeedStreams:
             generator.manual_seed(int(self._sequence(name).generate_state(1, np.uint64)[0] >> 1))
             self._torch[name] = generator
         return self._torch[name]
+
+    @contextmanager
+    def as_global(self, name: str) -> Iterator[None]:
+        """Let code that draws from torch's global generator draw from the stream ``name``.
+
+        Dropout, ``torch.multinomial`` without a generator, a user's env on the device: in the block
+        they draw the run's numbers, and after it the caller's generator is as it was. CUDA devices
+        in use are seeded from the stream.
+        """
+        import torch
+
+        stream = self.torch(name)
+        devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+        with torch.random.fork_rng(devices=devices):
+            if devices:
+                torch.cuda.manual_seed_all(int(torch.randint(2**62, (), generator=stream)))
+            torch.set_rng_state(stream.get_state())
+            try:
+                yield
+            finally:
+                stream.set_state(torch.get_rng_state())
 
     def state_dict(self) -> dict[str, Any]:
         """Return the seed and the state of every stream used so far."""

@@ -10,8 +10,10 @@ from rlox.nn import (
     TanhMLP,
     load_module_state,
     load_parts_state,
+    module_digest,
     module_state,
     parts_state,
+    require_digest,
     torch_threads,
 )
 from torch import nn
@@ -129,3 +131,25 @@ def test_parts_are_saved_and_restored_by_name() -> None:
     assert restored["counter"].count == 5
     with pytest.raises(CheckpointError, match="no state of 'counter'"):
         load_parts_state(restored, {"net": state["net"]})
+
+
+def test_bfloat16_round_trip_is_exact() -> None:
+    """Its bits are saved, for NumPy has no such dtype."""
+    source, target = (nn.Linear(3, 2).to(torch.bfloat16) for _ in range(2))
+    load_module_state(target, module_state(source))
+    for name, tensor in source.state_dict().items():
+        assert target.state_dict()[name].dtype == torch.bfloat16
+        assert torch.equal(target.state_dict()[name], tensor)
+
+
+def test_frozen_weights_are_known_by_their_digest() -> None:
+    """Names, shapes, dtypes and every bit count."""
+    module, same = nn.Linear(3, 2), nn.Linear(3, 2)
+    same.load_state_dict(module.state_dict())
+    saved = module_digest(module)
+    require_digest(same, "reference model", saved)
+    with torch.no_grad():
+        same.bias[0] += 1e-6
+    with pytest.raises(CheckpointError, match="the weights of the reference model are not those"):
+        require_digest(same, "reference model", saved)
+    assert module_digest(module.to(torch.bfloat16)) != saved

@@ -1,6 +1,6 @@
 """Where metrics go. Steps are the clock's; metric names are in the documentation's glossary."""
 
-from rlox.logging.base import LoggerCallback, LoggerList, Metrics
+from rlox.logging.base import LoggerCallback, LoggerList, Metrics, Table
 from rlox.logging.console import ConsoleLogger
 from rlox.logging.csv import CsvLogger
 from rlox.logging.jsonl import JsonlLogger
@@ -16,6 +16,7 @@ __all__ = [
     "LoggerList",
     "MLflowLogger",
     "Metrics",
+    "Table",
     "TensorBoardLogger",
     "WandbLogger",
 ]

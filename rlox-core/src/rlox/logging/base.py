@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-__all__ = ["LoggerCallback", "LoggerList", "Metrics"]
+__all__ = ["LoggerCallback", "LoggerList", "Metrics", "Table"]
 
 Metrics = Mapping[str, float]
 """Values by name."""
+
+Table = Mapping[str, Sequence[Any]]
+"""Columns of equal length by name, of texts, numbers and truth values."""
 
 
 class LoggerCallback:
@@ -19,6 +23,9 @@ class LoggerCallback:
     def on_eval(self, step: int, metrics: Metrics) -> None:
         """Handle an evaluation at env step ``step``."""
 
+    def on_table(self, step: int, name: str, table: Table) -> None:
+        """Handle a table, such as sampled completions and their rewards, of step ``step``."""
+
     def rewind(self, step: int) -> None:
         """Drop what was logged after env step ``step``, which a resumed training logs again.
 
@@ -28,6 +35,18 @@ class LoggerCallback:
 
     def close(self) -> None:
         """Write out what is pending and free the resources."""
+
+
+def rows_of(name: str, table: Table) -> list[tuple[Any, ...]]:
+    """Return the rows of a table.
+
+    Raises:
+        ValueError: the columns differ in length.
+    """
+    lengths = {column: len(values) for column, values in table.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"the columns of the table '{name}' must be equally long, got {lengths}")
+    return list(zip(*table.values(), strict=True))
 
 
 def require_logger(logger: object) -> None:
@@ -64,6 +83,11 @@ class LoggerList(LoggerCallback):
         """Pass on to every logger."""
         for logger in self.loggers:
             logger.on_eval(step, metrics)
+
+    def on_table(self, step: int, name: str, table: Table) -> None:
+        """Pass on to every logger."""
+        for logger in self.loggers:
+            logger.on_table(step, name, table)
 
     def rewind(self, step: int) -> None:
         """Pass on to every logger."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from rlox.logging.base import LoggerCallback, Metrics
+from rlox.logging.base import LoggerCallback, Metrics, Table, rows_of
 from rlox.validation import require_integer
 
 __all__ = ["ConsoleLogger"]
+
+SHOWN_ROWS = 4
+"""Rows of a table that are printed."""
 
 
 class ConsoleLogger(LoggerCallback):
@@ -32,6 +35,17 @@ class ConsoleLogger(LoggerCallback):
     def on_eval(self, step: int, metrics: Metrics) -> None:
         """Print a line."""
         self._print("eval", step, metrics)
+
+    def on_table(self, step: int, name: str, table: Table) -> None:
+        """Print a line for each of the first rows."""
+        rows = rows_of(name, table)
+        for row in rows[:SHOWN_ROWS]:
+            values = " ".join(
+                f"{column}={value!r}" for column, value in zip(table, row, strict=True)
+            )
+            print(f"{name} step={step} {values}", flush=True)
+        if len(rows) > SHOWN_ROWS:
+            print(f"{name} step={step} and {len(rows) - SHOWN_ROWS} more rows", flush=True)
 
     @staticmethod
     def _print(kind: str, step: int, metrics: Metrics) -> None:

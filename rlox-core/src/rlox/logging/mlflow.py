@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlox.errors import import_extra
-from rlox.logging.base import LoggerCallback, Metrics
+from rlox.logging.base import LoggerCallback, Metrics, Table, rows_of
 
 __all__ = ["MLflowLogger"]
 
@@ -56,6 +56,12 @@ class MLflowLogger(LoggerCallback):
     def on_eval(self, step: int, metrics: Metrics) -> None:
         """Log a row of ``eval`` metrics."""
         self._log("eval", step, metrics)
+
+    def on_table(self, step: int, name: str, table: Table) -> None:
+        """Log the table as the artifact ``tables/<name>-<step>.json``, columns by name."""
+        rows_of(name, table)
+        columns = {column: list(values) for column, values in table.items()}
+        self._client.log_dict(self.run_id, columns, f"tables/{name}-{step}.json")
 
     def _log(self, kind: str, step: int, metrics: Metrics) -> None:
         milliseconds = int(time.time() * 1000)

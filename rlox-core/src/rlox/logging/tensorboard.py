@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from rlox.errors import missing_extra
-from rlox.logging.base import LoggerCallback, Metrics
+from rlox.logging.base import LoggerCallback, Metrics, Table, rows_of
 
 __all__ = ["TensorBoardLogger"]
 
@@ -37,6 +37,12 @@ class TensorBoardLogger(LoggerCallback):
     def on_eval(self, step: int, metrics: Metrics) -> None:
         """Write one scalar per metric."""
         self._write("eval", step, metrics)
+
+    def on_table(self, step: int, name: str, table: Table) -> None:
+        """Write the table as Markdown under the tag ``tables/<name>``."""
+        rows = [tuple(table), ("---",) * len(table), *rows_of(name, table)]
+        lines = (" | ".join(str(value).replace("|", "\\|") for value in row) for row in rows)
+        self._writer.add_text(f"tables/{name}", "\n".join(f"| {line} |" for line in lines), step)
 
     def _write(self, kind: str, step: int, metrics: Metrics) -> None:
         for name, value in metrics.items():

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from rlox.errors import LoggerError, import_extra
-from rlox.logging.base import LoggerCallback, Metrics
+from rlox.logging.base import LoggerCallback, Metrics, Table, rows_of
 
 __all__ = ["WandbLogger"]
 
@@ -36,6 +36,7 @@ class WandbLogger(LoggerCallback):
             raise LoggerError(f"wandb begins no run: {error}") from error
         self.run: Any = run
         """The run, for what a logger does not do: ``logger.run.log_artifact(...)``."""
+        self._table: Any = wandb.Table
         self.run.define_metric("global_step")
         self.run.define_metric("*", step_metric="global_step")
 
@@ -46,6 +47,11 @@ class WandbLogger(LoggerCallback):
     def on_eval(self, step: int, metrics: Metrics) -> None:
         """Log a row of ``eval`` metrics."""
         self._log("eval", step, metrics)
+
+    def on_table(self, step: int, name: str, table: Table) -> None:
+        """Log the table under ``tables/<name>``."""
+        made = self._table(columns=list(table), data=[list(row) for row in rows_of(name, table)])
+        self.run.log({"global_step": step, f"tables/{name}": made})
 
     def _log(self, kind: str, step: int, metrics: Metrics) -> None:
         values = {f"{kind}/{name}": v for name, v in metrics.items() if math.isfinite(v)}

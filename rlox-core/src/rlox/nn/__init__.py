@@ -20,8 +20,10 @@ from rlox.nn.state import (
     frozen,
     load_module_state,
     load_parts_state,
+    module_digest,
     module_state,
     parts_state,
+    require_digest,
 )
 
 __all__ = [
@@ -50,9 +52,11 @@ __all__ = [
     "load_module_state",
     "load_parts_state",
     "make_encoder",
+    "module_digest",
     "module_state",
     "orthogonal",
     "parts_state",
+    "require_digest",
     "silence",
     "standard_normal",
     "torch_threads",

@@ -2,22 +2,73 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from rlox.errors import CheckpointError
 
-__all__ = ["frozen", "load_module_state", "load_parts_state", "module_state", "parts_state"]
+__all__ = [
+    "frozen",
+    "load_module_state",
+    "load_parts_state",
+    "module_digest",
+    "module_state",
+    "parts_state",
+    "require_digest",
+]
+
+
+BFLOAT16 = "$bfloat16"
+"""Key of the bits of a bfloat16 tensor, a dtype that NumPy lacks."""
+
+
+def _array(tensor: Tensor) -> Any:
+    tensor = tensor.detach().cpu()
+    if tensor.dtype == torch.bfloat16:
+        return {BFLOAT16: tensor.view(torch.uint16).numpy().copy()}
+    return tensor.numpy().copy()
+
+
+def _tensor(value: Any) -> Tensor:
+    if isinstance(value, Mapping) and set(value) == {BFLOAT16}:
+        return torch.from_numpy(np.array(value[BFLOAT16], np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(np.array(value))
 
 
 def module_state(module: nn.Module) -> dict[str, Any]:
-    """Return a copy of a module's parameters and buffers as arrays."""
-    return {name: t.detach().cpu().numpy().copy() for name, t in module.state_dict().items()}
+    """Return a copy of a module's parameters and buffers as arrays; bfloat16 as its bits."""
+    return {name: _array(tensor) for name, tensor in module.state_dict().items()}
+
+
+def module_digest(module: nn.Module) -> str:
+    """Return the SHA-256 of a module's parameters and buffers, their names, shapes and dtypes.
+
+    Checkpoints hold it in the place of weights that training does not change.
+    """
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        flat = tensor.detach().cpu().contiguous().flatten()
+        digest.update(flat.view(torch.uint8).numpy().data if flat.numel() else b"")
+    return digest.hexdigest()
+
+
+def require_digest(module: nn.Module, name: str, saved: str) -> None:
+    """Check a module whose weights no checkpoint holds against the one that was trained with.
+
+    Raises:
+        CheckpointError: its weights are others.
+    """
+    if module_digest(module) != saved:
+        raise CheckpointError(
+            f"the weights of the {name} are not those that the training used; pass the same {name}"
+        )
 
 
 def load_module_state(module: nn.Module, state: Mapping[str, Any]) -> None:
@@ -27,18 +78,19 @@ def load_module_state(module: nn.Module, state: Mapping[str, Any]) -> None:
         CheckpointError: names or shapes differ; nothing was copied.
     """
     own = module.state_dict()
+    state = {name: _tensor(value) for name, value in state.items()}
     problems = [f"'{name}' is missing" for name in own if name not in state]
     problems += [f"'{name}' is unknown" for name in state if name not in own]
     problems += [
-        f"'{name}' has shape {np.shape(state[name])}, expected {tuple(tensor.shape)}"
+        f"'{name}' has shape {tuple(state[name].shape)}, expected {tuple(tensor.shape)}"
         for name, tensor in own.items()
-        if name in state and np.shape(state[name]) != tuple(tensor.shape)
+        if name in state and state[name].shape != tensor.shape
     ]
     if problems:
         raise CheckpointError("the network differs from the saved one: " + "; ".join(problems))
     with torch.no_grad():
         for name, tensor in own.items():
-            tensor.copy_(torch.from_numpy(np.array(state[name])))
+            tensor.copy_(state[name])
 
 
 def parts_state(parts: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,8 +51,11 @@ class AlgorithmSpec:
         config: ``"module:Class"``, a subclass of :class:`rlox.Config`; importable without torch.
         factory: ``"module:Class"``, a subclass of :class:`rlox.Algorithm`.
         paper: address of the paper.
-        needs: the arguments that are no config options, in constructor order: ``"env"``,
-            ``"dataset"``, ``"model"``, ...
+        needs: the arguments that are no config options and must be given: ``"env"``, the
+            constructor's first argument, and others by keyword: ``"dataset"``, ``"model"``, ...
+            On the command line they are flags; one that ends in ``_fn`` is ``module:function``.
+        takes: further arguments of this kind that may be given.
+        env: whether it takes an env at all, to train or to evaluate in.
 
     Raises:
         TypeError: ``needs`` is text.
@@ -64,10 +67,13 @@ class AlgorithmSpec:
     factory: str
     paper: str = ""
     needs: tuple[str, ...] = ("env",)
+    takes: tuple[str, ...] = ()
+    env: bool = True
 
     def __post_init__(self) -> None:
         """Refuse text where several names are expected."""
         _require_tuple(f"needs of '{self.name}'", self.needs)
+        _require_tuple(f"takes of '{self.name}'", self.takes)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlox.callbacks import Phase
+from rlox.logging import Table
 from rlox.training.trainable import Trainable
 
 __all__ = ["Hooks", "StopTraining"]
@@ -66,6 +67,17 @@ class Hooks:
             self.call("on_train_batch", gradient_step=clock.gradient_steps, metrics=dict(metrics()))
         if clock.unit == "gradient_steps":
             self._step()
+
+    def table(self, name: str, table: Table) -> None:
+        """Log a table, such as sampled completions; nothing happens without a logger.
+
+        Args:
+            name: what the rows are.
+            table: columns of equal length by name.
+        """
+        algorithm = self._algorithm
+        if algorithm.logger is not None:
+            algorithm.logger.on_table(algorithm.clock.steps, name, table)
 
     def _step(self) -> None:
         if self.step_listened and not self.call("on_step"):

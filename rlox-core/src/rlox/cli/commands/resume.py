@@ -28,6 +28,19 @@ def resume_command(
         int | None,
         typer.Option(help="Of a sweep, runs at once; left out: one per core.", min=1, metavar="N"),
     ] = None,
+    reward: Annotated[
+        str | None,
+        typer.Option(
+            help="Function that rewards completions, given again.", metavar="MODULE:FUNCTION"
+        ),
+    ] = None,
+    preference: Annotated[
+        str | None,
+        typer.Option(
+            help="Function that picks the better completion, given again.",
+            metavar="MODULE:FUNCTION",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Finish an interrupted training in its run folder, as if nothing had happened."""
@@ -35,8 +48,10 @@ def resume_command(
     from rlox.cli.sweeps.folder import Sweep
     from rlox.cli.sweeps.sweeping import resume_sweep
 
+    given = {"reward_fn": reward, "preference_fn": preference}
+    parts = {name: text for name, text in given.items() if text is not None}
     if Sweep.is_in(run):
-        raise typer.Exit(resume_sweep(run, jobs=jobs, env=env, quiet=quiet))
+        raise typer.Exit(resume_sweep(run, jobs=jobs, env=env, quiet=quiet, parts=parts))
     if jobs is not None:
         raise ConfigError(f"--jobs is for a sweep, and '{run}' is none")
-    raise typer.Exit(resume_in_folder(run, env=env, quiet=quiet))
+    raise typer.Exit(resume_in_folder(run, env=env, quiet=quiet, parts=parts))

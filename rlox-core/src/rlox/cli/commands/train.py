@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from rlox import registry
 from rlox.cli.flags import flags_of, given_options
 from rlox.cli.runs.options import RunOptions
+from rlox.cli.runs.parts import part_parameters
 from rlox.config.model import resolve_config
 from rlox.errors import ConfigError, PluginConflictError, PluginWarning, RloxError
 
@@ -20,6 +21,7 @@ __all__ = ["train_app"]
 RUN_PARAMETERS = {
     p.name: p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
     for p in inspect.signature(RunOptions).parameters.values()
+    if p.name != "parts"
 }
 
 
@@ -82,14 +84,23 @@ def train_function(name: str) -> Callable[..., None]:
         parameter for parameter in flags_of(config_class) if parameter.name not in RUN_PARAMETERS
     ]
 
-    needs = registry.spec(name).needs
-    run_parameters = [p for p in RUN_PARAMETERS.values() if p.name != "dataset" or p.name in needs]
+    spec = registry.spec(name)
+    run_parameters = list(RUN_PARAMETERS.values())
+    if spec.env:  # to train in, or to evaluate in
+        run_parameters[0] = run_parameters[0].replace(default=inspect.Parameter.empty)
+    else:
+        del run_parameters[0]
+    parts = part_parameters(spec.needs, spec.takes)
 
     def command(**arguments: Any) -> None:
         from rlox.cli.runs.run import train_in_folder
         from rlox.cli.sweeps.sweeping import train_sweep
 
-        options = RunOptions(**{p.name: arguments.pop(p.name) for p in run_parameters})
+        given = {p.name: arguments.pop(p.name) for p in parts}
+        options = RunOptions(
+            **{p.name: arguments.pop(p.name) for p in run_parameters},
+            parts={name: text for name, text in given.items() if text is not None},
+        )
         sweeps = options.seeds is not None or options.sweep
         if options.jobs is not None and not sweeps:
             raise ConfigError("--jobs is for a sweep; pass --seeds too, such as --seeds 5")
@@ -102,7 +113,7 @@ def train_function(name: str) -> Callable[..., None]:
         train = train_sweep if sweeps else train_in_folder
         raise typer.Exit(train(name, config, options))
 
-    parameters = [*run_parameters, *flags]
+    parameters = [*run_parameters, *parts, *flags]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command

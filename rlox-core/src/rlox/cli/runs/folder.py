@@ -6,13 +6,14 @@ import errno
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlox.cli.runs.parts import code_parts
 from rlox.training import checkpoint
 from rlox.training.atomic_files import remove_parts, write_atomically
 from rlox.errors import CheckpointError, ConfigError
@@ -179,17 +180,19 @@ def require_unused(path: Path) -> None:
         )
 
 
-def resume_command_of(path: Path, env: Any) -> str:
+def resume_command_of(path: Path, env: Any, parts: Mapping[str, str] | None = None) -> str:
     """Return the command that finishes the run or the sweep in the folder ``path``.
 
     Args:
         path: the folder.
         env: what was trained on; an id ``"module:name"`` is part of the command, for no file may
             say which module is imported.
+        parts: the run's; those that are code are part of the command for the same reason.
     """
     command = ["rlox", "resume", str(path)]
     if isinstance(env, str) and ":" in env:
         command += ["--env", env]
+    command += code_parts(parts or {})
     return shlex.join(command)
 
 

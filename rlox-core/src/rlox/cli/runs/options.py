@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import TypeAdapter, ValidationError
 
+from rlox.cli.runs.parts import flag_of, is_code
 from rlox.errors import ConfigError
 
 __all__ = ["RunOptions"]
@@ -20,12 +21,12 @@ class RunOptions:
     """What a training run needs beyond the algorithm's config; each field is a flag."""
 
     env: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="env to train on, such as CartPole-v1; with a dataset, to evaluate in",
             metavar="ID",
         ),
-    ]
+    ] = None
     total_timesteps: Annotated[
         int,
         typer.Option(
@@ -35,14 +36,6 @@ class RunOptions:
             metavar="STEPS",
         ),
     ] = 100_000
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            help="dataset to learn from, for algorithms that need one: a file or minari:<id>; "
-            "stream: before it keeps it out of memory",
-            metavar="NAME",
-        ),
-    ] = None
     config: Annotated[
         Path | None,
         typer.Option(help="YAML or JSON file with options; flags win over it", metavar="FILE"),
@@ -100,6 +93,8 @@ class RunOptions:
         ),
     ] = 0
     quiet: Annotated[bool, typer.Option("--quiet", help="show no progress")] = False
+    parts: dict[str, str] = dataclasses.field(default_factory=dict)
+    """What the algorithm needs or takes besides the env, as text; see :mod:`rlox.cli.runs.parts`."""
 
     @property
     def loggers(self) -> list[str]:
@@ -112,18 +107,21 @@ class RunOptions:
         return self.callback or []
 
     @property
-    def needs(self) -> dict[str, str]:
-        """What the algorithm needs besides the env."""
-        return {} if self.dataset is None else {"dataset": self.dataset}
+    def subject(self) -> str:
+        """What the run is about, for the name of its folder: the env, or the first of the parts."""
+        return self.env or Path(next(iter(self.parts.values()), "run")).name
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a resumed run needs as JSON-able values."""
-        return {key: value for key, value in vars(self).items() if key not in NOT_RESUMED}
+        """Return what a resumed run needs as JSON-able values, without parts that are code."""
+        kept = {key: value for key, value in vars(self).items() if key not in NOT_RESUMED}
+        return {**kept, "parts": {k: v for k, v in self.parts.items() if not is_code(k)}}
 
     def to_flags(self) -> list[str]:
-        """Return what :meth:`to_dict` returns as arguments of the command line."""
-        flags = []
+        """Return the options, parts that are code included, as arguments of the command line."""
+        flags = [word for name, text in self.parts.items() for word in (flag_of(name), text)]
         for key, value in self.to_dict().items():
+            if key == "parts":
+                continue
             for each in value if isinstance(value, list) else [value]:
                 flags += [f"--{key.replace('_', '-')}", str(each)] if each is not None else []
         return flags
@@ -135,6 +133,10 @@ class RunOptions:
         Raises:
             ConfigError: the values are others, or of the wrong type.
         """
+        if isinstance(values, dict) and "dataset" in values:  # as runs before had it
+            values = dict(values)
+            dataset = values.pop("dataset")
+            values["parts"] = {} if dataset is None else {"dataset": dataset}
         try:
             return TypeAdapter(cls).validate_python(values)
         except ValidationError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from rlox.cli.runs.folder import (
     resume_command_of,
 )
 from rlox.cli.runs.options import RunOptions
+from rlox.cli.runs.parts import load_parts
 from rlox.errors import CheckpointError, ConfigError
 from rlox.api import make_callbacks, make_logger
 
@@ -59,9 +60,11 @@ def train_in_folder(
     if options.run_dir is not None:
         require_unused(options.run_dir)
     registry.algorithm_class(name)  # imports torch, which takes long enough to be interrupted
-    with api.make(name, options.env, config=config, **options.needs) as algorithm:
+    with api.make(
+        name, options.env, config=config, **load_parts(options.parts)
+    ) as algorithm:
         seed = algorithm.streams.seed
-        path = options.run_dir or RunFolder.default_path(name, options.env, what=seed)
+        path = options.run_dir or RunFolder.default_path(name, options.subject, what=seed)
         require_unused(path)
         folder = RunFolder(path)
         session = Session(folder, options, interruption or Interruption(), log)
@@ -77,6 +80,7 @@ def resume_in_folder(
     *,
     env: str | None,
     quiet: bool,
+    parts: Mapping[str, str] | None = None,
     interruption: Interruption | None = None,
     log: TextIO | None = None,
 ) -> int:
@@ -86,6 +90,7 @@ def resume_in_folder(
         run: a run folder, or one of its checkpoints to go back to.
         env: env to train on; none: the checkpoint's.
         quiet: show no progress.
+        parts: the algorithm's parts that are code, which no file names.
         interruption: see :func:`train_in_folder`.
         log: see there.
 
@@ -95,7 +100,8 @@ def resume_in_folder(
     """
     folder = RunFolder(run.absolute().parent.parent if run.is_file() else run)
     record = folder.read()
-    options = dataclasses.replace(RunOptions.from_dict(record.get("options")), quiet=quiet)
+    options = RunOptions.from_dict(record.get("options"))
+    options = dataclasses.replace(options, quiet=quiet, parts={**options.parts, **(parts or {})})
     if record["status"] == "finished":
         raise ConfigError(
             f"the run '{folder.path}' is finished; to train its agent further, load its final "
@@ -106,7 +112,7 @@ def resume_in_folder(
     with folder.lock():
         saved = _checkpoint_to_resume(run, log)
         with algorithm_class.from_checkpoint(
-            saved.path, env, callbacks=session.callbacks(), **options.needs
+            saved.path, env, callbacks=session.callbacks(), **load_parts(options.parts)
         ) as algorithm:
             algorithm.logger = make_logger(options.loggers, folder.path)
             if algorithm.logger is not None:
@@ -210,7 +216,7 @@ class Session:
             folder.end("interrupted", **clock.progress())
             self._complain(
                 f"interrupted at {clock.steps:,} {clock.unit_text}; saved {path}; "
-                f"to finish: {resume_command_of(folder.path, algorithm.env_source)}"
+                f"to finish: {resume_command_of(folder.path, algorithm.env_source, options.parts)}"
             )
             return self.interruption.exit_code
         # before the evaluation, which may fail or be interrupted

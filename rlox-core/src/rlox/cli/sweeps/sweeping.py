@@ -21,6 +21,7 @@ from rlox.cli.output import print_progress
 from rlox.cli.runs.callbacks import Interruption
 from rlox.cli.runs.folder import RunFolder, require_unused, resume_command_of
 from rlox.cli.runs.options import RunOptions
+from rlox.cli.runs.parts import code_parts, load_parts
 from rlox.cli.runs.run import resume_in_folder, train_in_folder
 from rlox.cli.runs.signals import HANG_UP
 from rlox.cli.stdout import stdout_is_lost
@@ -57,7 +58,7 @@ def train_sweep(name: str, config: Config, options: RunOptions) -> int:
         seeds = (draw_seed() if own_seed is None else own_seed,)
     sets = parse_sets(options.sweep or [])
     registry.get_registry().get_all("rlox_loggers", options.loggers)
-    path = options.run_dir or RunFolder.default_path(name, options.env, "sweep")
+    path = options.run_dir or RunFolder.default_path(name, options.subject, "sweep")
     require_unused(path)
     configs = [_with_settings(config, settings) for settings in sets]
     # what is wrong with the options, the env or a callback is so for all seeds
@@ -73,13 +74,29 @@ def train_sweep(name: str, config: Config, options: RunOptions) -> int:
     return _run(sweep, next(filter(None, reasons), None), options.jobs, quiet=options.quiet)
 
 
-def resume_sweep(path: Path, *, jobs: int | None, env: str | None, quiet: bool) -> int:
+def resume_sweep(
+    path: Path,
+    *,
+    jobs: int | None,
+    env: str | None,
+    quiet: bool,
+    parts: Mapping[str, str] | None = None,
+) -> int:
     """Finish the runs of a sweep that are not finished, and return the exit code.
+
+    Args:
+        path: the sweep's folder.
+        jobs: runs at once; ``None`` takes one per core.
+        env: env to train on; ``None`` takes the sweep's.
+        quiet: show no progress.
+        parts: the algorithm's parts that are code, which no file names.
 
     Raises:
         ConfigError: the sweep's record is damaged, or all its runs are finished.
     """
     sweep = Sweep.read(path)
+    known = {**sweep.options.parts, **(parts or {})}
+    sweep = replace(sweep, options=replace(sweep.options, parts=known))
     todo = [member for member in sweep.members() if not member.finished()]
     if not todo:
         raise ConfigError(f"the sweep '{path}' is finished")
@@ -111,7 +128,11 @@ def _reason_for_processes(name: str, config: Config, options: RunOptions) -> str
         RloxError: the algorithm cannot be made.
     """
     with api.make(
-        name, options.env, config=config, callbacks=options.callbacks, **options.needs
+        name,
+        options.env,
+        config=config,
+        callbacks=options.callbacks,
+        **load_parts(options.parts),
     ) as algorithm:
         if not _is_in_rust(algorithm):
             return "the interpreter has a part in every step"
@@ -165,7 +186,7 @@ def _run(
 def _tell_interrupted(sweep: Sweep, env: str | None, signal: int) -> int:
     """Print what there is and how to finish it, and return the exit code."""
     print_results(sweep)
-    command = resume_command_of(sweep.path, env or sweep.options.env)
+    command = resume_command_of(sweep.path, env or sweep.options.env, sweep.options.parts)
     print(f"interrupted; to finish: {command}", file=sys.stderr, flush=True)
     return 128 + signal
 
@@ -214,7 +235,8 @@ def _train(
     """Train a member in this thread, from where it stopped."""
     folder, how = member.folder.path, {"interruption": interruption, "log": log}
     if member.resumable():
-        return resume_in_folder(folder, env=env, quiet=False, **how)  # type: ignore[arg-type]
+        parts = sweep.options.parts
+        return resume_in_folder(folder, env=env, quiet=False, parts=parts, **how)  # type: ignore[arg-type]
     config = registry.config_class(sweep.algorithm).load(member.config).replace(seed=member.seed)
     options = replace(sweep.options, run_dir=folder, env=env or sweep.options.env)
     return train_in_folder(sweep.algorithm, config, options, **how)  # type: ignore[arg-type]
@@ -224,7 +246,8 @@ def _arguments(sweep: Sweep, member: Member, env: str | None) -> tuple[str, ...]
     """Return the command line, without ``rlox``, that trains a member from where it stopped."""
     folder = str(member.folder.path)
     if member.resumable():
-        return ("resume", folder, *(() if env is None else ("--env", env)))
+        code = code_parts(sweep.options.parts)
+        return ("resume", folder, *(() if env is None else ("--env", env)), *code)
     options = sweep.options if env is None else replace(sweep.options, env=env)
     common = ("--config", str(member.config), "--seed", str(member.seed), "--run-dir", folder)
     return ("train", sweep.algorithm, *options.to_flags(), *common)
