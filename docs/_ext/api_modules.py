@@ -1,4 +1,4 @@
-"""The modules with a page in the API reference, found in the tree."""
+"""The tree of core: its floors, the code map, and the modules with an API page."""
 
 from __future__ import annotations
 
@@ -8,6 +8,25 @@ from pathlib import Path
 from rlox.families import ALGORITHMS
 
 ROOT = Path(__file__).parents[2]
+
+FLOORS = (
+    ("errors", "families", "kernels", "validation"),
+    ("preferences", "reference"),
+    ("config", "logging", "seeding", "spaces"),
+    ("registry",),
+    ("batches", "nn"),
+    ("protocols",),
+    ("envs", "losses", "networks", "preprocessing"),
+    ("evaluation",),
+    ("callbacks",),
+    ("training",),
+    ("learners",),
+    ("analysis", "replay", "rollouts"),
+    ("algorithm",),
+    ("api",),
+    ("cli", "offline", "plugin", "testing", "trainers"),
+)
+"""The packages and modules of core, lowest first; each imports from lower floors only."""
 
 PATHS = ("rlox.collectors", "rlox.gym_vec_env", "rlox.policies")
 """Documented paths that hand on names; the pages are their homes'."""
@@ -47,6 +66,19 @@ def pages() -> dict[str, str]:
                 continue
             found |= _pages(name, path)
     return found
+
+
+def code_map() -> list[tuple[str, str, str]]:
+    """Return floor, package or module, and the first line of its docstring, the highest first."""
+    core = packages()["rlox"]
+    rows = []
+    for level, names in reversed(list(enumerate(FLOORS, start=1))):
+        for name in names:
+            folder = core / name
+            path = folder / "__init__.py" if folder.is_dir() else core / f"{name}.py"
+            where = f"`{name}/`" if folder.is_dir() else f"`{name}.py`"
+            rows.append((str(level), where, _about(path)))
+    return rows
 
 
 def _pages(name: str, path: Path) -> dict[str, str]:
