@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 from rlox.families import ALGORITHMS
@@ -109,5 +110,5 @@ def _names(path: Path) -> bool:
 def _about(path: Path) -> str:
     """Return the first line of a module's docstring as a heading."""
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
-    line = text.splitlines()[0].rstrip(".")
-    return line[0].lower() + line[1:] if line[:2].istitle() else line
+    line = text.splitlines()[0].rstrip(".").replace("``", "`")
+    return re.sub(r":\w+:`", "`", line)
