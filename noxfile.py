@@ -79,7 +79,6 @@ def share(session: nox.Session, *plugins: str) -> None:
             shares the environment removes them.
     """
     groups = [f"--group={name}" for name in ("test", "benchmark", "docs", "types")]
-    groups = [f"--group={name}" for name in ("test", "benchmark", "docs", "types")]
     session.env.update({**ENV, **ONE_THREAD, "UV_PROJECT_ENVIRONMENT": str(SHARED)})
     session.env["VIRTUAL_ENV"] = str(SHARED)
     session.env["PATH"] = os.pathsep.join([str(SHARED / "bin"), os.environ["PATH"]])

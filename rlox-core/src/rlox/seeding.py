@@ -96,7 +96,7 @@ class SeedStreams:
 
         if name not in self._torch:
             generator = torch.Generator()
-            generator.manual_seed(int(self._sequence(name).generate_state(1, np.uint64)[0] >> 1))
+            generator.manual_seed(int(self._sequence(name).generate_state(1, np.uint64)[0]) >> 1)
             self._torch[name] = generator
         return self._torch[name]
 
