@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from rlox import registry
 from rlox.errors import BackendError
-from rlox.learners.rollouts import LearningTask, TorchLearner, make_torch_learner
+from rlox.learners.rollouts import TorchLearner, make_torch_learner
+from rlox.learners.tasks import RolloutTask
 from rlox.learners.transitions import ReplayTask, Step, TorchReplayLearner, choose_replay_learner
 from rlox.registry.entry import Registration
 from rlox.registry.specs import LearnerBackendSpec
@@ -64,5 +65,5 @@ def test_a_backend_that_cannot_is_an_error_with_its_reason() -> None:
 def test_the_torch_backend_knows_both_kinds_of_tasks() -> None:
     """One name for rollouts and for batches of transitions."""
     assert isinstance(make_torch_learner(TASK), TorchReplayLearner)
-    rollouts = LearningTask("mine", NOTHING, NOTHING, NOTHING)
+    rollouts = RolloutTask(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING)
     assert isinstance(make_torch_learner(rollouts), TorchLearner)

@@ -1,16 +1,17 @@
-"""Learner backends: tasks, the choice of a backend, torch and torch.compile."""
+"""Learner backends: tasks, objectives, the choice of a backend, torch and torch.compile."""
 
 from rlox.learners.added import AddedLoss, AddedLosses, Losses
+from rlox.learners.choose import find_learner
 from rlox.learners.compiled import make_compiled_learner
+from rlox.learners.policy_objectives import ClippedSurrogate, PolicyGradient, PolicyGradientTerms
 from rlox.learners.rollouts import (
     ChosenLearner,
     Learner,
-    LearningTask,
     TorchLearner,
     choose_learner,
-    find_learner,
     make_torch_learner,
 )
+from rlox.learners.tasks import Objective, RolloutTask, Unroller, Update
 from rlox.learners.terms import PolicyTerms, QTerms, mean_terms
 from rlox.learners.transitions import (
     ChosenReplayLearner,
@@ -26,16 +27,22 @@ __all__ = [
     "AddedLosses",
     "ChosenLearner",
     "ChosenReplayLearner",
+    "ClippedSurrogate",
     "Learner",
-    "LearningTask",
     "Losses",
+    "Objective",
+    "PolicyGradient",
+    "PolicyGradientTerms",
     "PolicyTerms",
     "QTerms",
     "ReplayLearner",
     "ReplayTask",
+    "RolloutTask",
     "Step",
     "TorchLearner",
     "TorchReplayLearner",
+    "Unroller",
+    "Update",
     "choose_learner",
     "choose_replay_learner",
     "find_learner",

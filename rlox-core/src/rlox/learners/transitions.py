@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rlox.batches.transitions import TransitionBatch
 from rlox.config.model import Config
-from rlox.learners.rollouts import find_learner
+from rlox.learners.choose import find_learner
 
 __all__ = [
     "ChosenReplayLearner",
@@ -95,7 +95,7 @@ class ChosenReplayLearner:
 
 
 def choose_replay_learner(backend: str, task: ReplayTask) -> ChosenReplayLearner:
-    """Return a learner of the backend called ``backend``; see :func:`rlox.learners.rollouts.find_learner`.
+    """Return a learner of the backend called ``backend``; see ``find_learner``.
 
     Raises:
         UnknownNameError: no such backend is registered.

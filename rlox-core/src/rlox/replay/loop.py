@@ -13,7 +13,7 @@ from torch import Tensor
 from rlox.batches.transitions import TransitionBatch
 from rlox.config.schedules import Schedules
 from rlox.envs.gymnasium import Vectorization
-from rlox.envs.running import EnvSession
+from rlox.envs.running import RunningEnvs
 from rlox.errors import CheckpointError, ConfigError
 from rlox.networks.predict import act
 from rlox.nn import find_device, torch_threads
@@ -118,7 +118,7 @@ class ReplayAgent:
         self._due = 0
         self._indices: Any = None
         with ExitStack() as made:  # what was made is closed where the rest fails
-            session = EnvSession(
+            session = RunningEnvs.make(
                 env,
                 n_envs,
                 streams.seeds("envs", 1)[0],

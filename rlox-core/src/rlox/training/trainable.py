@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from rlox.callbacks import CallbackList
 from rlox.config.model import Config
+from rlox.errors import CheckpointError
 from rlox.logging import LoggerCallback
 from rlox.seeding import SeedStreams
 from rlox.training.progress import Clock
@@ -14,7 +15,39 @@ from rlox.training.progress import Clock
 if TYPE_CHECKING:
     from rlox.protocols import Optimizer
 
-__all__ = ["Trainable"]
+__all__ = ["NamedLosses", "NoLosses", "Trainable"]
+
+
+class NamedLosses(Protocol):
+    """The losses that a user added, as checkpoints know them: by name.
+
+    :class:`rlox.learners.added.AddedLosses` is one.
+    """
+
+    @property
+    def names(self) -> list[str]:
+        """A name for every loss, sorted."""
+
+    def require_same(self, saved: Collection[str]) -> None:
+        """Raise a CheckpointError unless ``saved`` are the names of these losses."""
+
+
+class NoLosses:
+    """No added losses: those of an algorithm that takes none."""
+
+    names: ClassVar[list[str]] = []
+
+    def require_same(self, saved: Collection[str]) -> None:
+        """Check that a checkpoint was trained without any.
+
+        Raises:
+            CheckpointError: it was trained with some.
+        """
+        if saved:
+            raise CheckpointError(
+                f"it was trained with the added losses {sorted(saved)}, which this algorithm does "
+                "not take; load it with the version of the algorithm that does"
+            )
 
 
 class Trainable(Protocol):
@@ -33,6 +66,9 @@ class Trainable(Protocol):
     callbacks: CallbackList
     logger: LoggerCallback | None
     optimizers: Mapping[str, Optimizer]
+    added_losses: NamedLosses
+    objective: Any
+    """A user's own in place of the algorithm's; ``None``: the algorithm's."""
 
     def iterate(self, hooks: Any) -> Any:
         """Collect once, learn once, and return a frozen dataclass of float metrics."""
