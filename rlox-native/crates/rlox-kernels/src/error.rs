@@ -288,7 +288,10 @@ pub enum StateError {
 }
 
 /// Checks that `got` is `expected`, the length of the argument `like`.
-pub(crate) fn check_len(
+///
+/// # Errors
+/// [`KernelError::Shape`].
+pub fn check_len(
     name: &'static str,
     got: usize,
     like: &'static str,
@@ -315,7 +318,10 @@ pub(crate) fn check_parts(
 }
 
 /// Checks that `value` is a number in `[low, high]`.
-pub(crate) fn check_range(name: &'static str, value: f64, low: f64, high: f64) -> Result<()> {
+///
+/// # Errors
+/// [`KernelError::Range`].
+pub fn check_range(name: &'static str, value: f64, low: f64, high: f64) -> Result<()> {
     // Written so that NaN, which compares false with everything, is refused.
     if value >= low && value <= high {
         return Ok(());
@@ -324,7 +330,10 @@ pub(crate) fn check_range(name: &'static str, value: f64, low: f64, high: f64) -
 }
 
 /// Checks that `value` is a finite number that is not negative.
-pub(crate) fn check_weight(name: &'static str, value: f64) -> Result<()> {
+///
+/// # Errors
+/// [`KernelError::Range`].
+pub fn check_weight(name: &'static str, value: f64) -> Result<()> {
     check_range(name, value, 0.0, f64::MAX)
 }
 
