@@ -6,7 +6,7 @@ use super::Real;
 use super::actor_critic::Head;
 use super::block::Block;
 use super::distribution::gaussian_log_prob;
-use super::layer::BLOCK_ROWS;
+use super::linalg::BLOCK_ROWS;
 use super::passes::forward;
 use super::update::Learner;
 use rlox_kernels::error::{KernelError, Result, check_len};

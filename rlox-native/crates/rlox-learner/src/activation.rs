@@ -1,7 +1,5 @@
 //! What is applied to the outputs of hidden layers, and its derivative.
 
-use pulp::Simd;
-
 use super::Real;
 
 /// What is applied to every hidden output.
@@ -12,19 +10,6 @@ pub(super) enum Activation {
 }
 
 impl Activation {
-    #[inline(always)]
-    pub(super) fn apply<F: Real, S: Simd>(self, simd: S, values: &mut [F]) {
-        match self {
-            Self::Tanh => F::tanh_all(simd, values),
-            Self::Relu => {
-                for value in values {
-                    // What is no number stays none, as it does in torch.
-                    *value = if *value < F::zero() { F::zero() } else { *value };
-                }
-            }
-        }
-    }
-
     /// Multiplies gradients with respect to the outputs `y` by the derivative.
     #[inline(always)]
     pub(super) fn differentiate<F: Real>(self, gradients: &mut [F], outputs: &[F]) {

@@ -4,10 +4,9 @@ use pulp::Simd;
 
 use super::actor_critic::{ActionRows, ActorCritic, Head, index};
 use super::distribution::{Chosen, Distribution};
-use super::layer::BLOCK_ROWS;
+use super::linalg::{BLOCK_ROWS, padded};
 use super::objective::{Loss, Row, Terms};
 use super::passes::{Gradients, Packed, backward, forward};
-use super::real::padded;
 use super::workspace::Workspace;
 use super::{Batch, Real};
 

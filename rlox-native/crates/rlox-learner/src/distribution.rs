@@ -4,8 +4,7 @@ use pulp::Simd;
 
 use super::Real;
 use super::actor_critic::Head;
-use super::layer::BLOCK_ROWS;
-use super::real::padded;
+use super::linalg::{BLOCK_ROWS, padded};
 
 /// ½ ln 2π.
 const HALF_LOG_TAU: f64 = 0.918_938_533_204_672_7;

@@ -1,9 +1,7 @@
 //! The shape of a multi-layer perceptron.
 
 use super::activation::Activation;
-use super::gated_product::SPAN;
-use super::layer::Layer;
-use super::real::row_stride;
+use super::linalg::{Layer, row_stride};
 
 /// The shape of a network, and where its parameters are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +24,7 @@ impl Network {
     /// Layers with `ReLU` between them.
     pub(super) fn relu(mut layers: Vec<Layer>) -> Self {
         if let [.., layer, last] = &mut layers[..] {
-            layer.gated = last.outputs == 1 && !layer.first && layer.outputs >= SPAN;
+            layer.gated = last.outputs == 1 && layer.can_be_gated();
         }
         Self::of(layers, Activation::Relu)
     }

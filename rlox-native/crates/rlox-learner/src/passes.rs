@@ -2,15 +2,12 @@
 
 use pulp::Simd;
 
-use super::Real;
 use super::activation::Activation;
-use super::gate::Gate;
-use super::layer::PackedLayer;
+use super::linalg::{
+    Gate, PackedLayer, Real, Rows, affine, affine_backward_inputs, affine_backward_weights,
+    masked_outer, row_stride,
+};
 use super::network::Network;
-use super::operands::{Finish, Left, Start};
-use super::product::product;
-use super::real::row_stride;
-use super::row_products::row_products;
 use super::workspace::Workspace;
 
 /// The parameters of a network in the order in which products read them.
@@ -47,7 +44,7 @@ impl<F: Real> Packed<F> {
     }
 }
 
-/// Computes the outputs of up to [`BLOCK_ROWS`](super::layer::BLOCK_ROWS) `rows` of `inputs`.
+/// Computes the outputs of up to [`BLOCK_ROWS`](super::linalg::BLOCK_ROWS) `rows` of `inputs`.
 #[inline(always)]
 pub(super) fn forward<F: Real, S: Simd>(
     simd: S,
@@ -77,29 +74,23 @@ fn forward_layers<F: Real, S: Simd>(
     for (l, (layer, packed)) in network.layers.iter().zip(&packed.layers).enumerate() {
         let (before, after) = workspace.outputs.split_at_mut(l);
         let out = &mut after[0][..rows * row_stride(layer.outputs)];
-        let (values, stride) = match before.last() {
-            None => (inputs, network.input_stride),
-            Some(hidden) => (&hidden[..rows * row_stride(layer.inputs)], row_stride(layer.inputs)),
+        let inputs = match before.last() {
+            None => Rows { elements: inputs, rows, stride: network.input_stride },
+            Some(hidden) => block(hidden, rows, layer.inputs),
         };
         let activation = network.activates(l).then_some(network.activation);
-        if layer.has_few_outputs() {
-            let shape = (layer.inputs, layer.outputs);
-            row_products(simd, values, &packed.backward, shape, Some(&packed.bias), out);
-            if let Some(activation) = activation {
-                activation.apply(simd, out);
-            }
-            continue;
-        }
-        let left = Left::rows(values, rows, layer.inputs, stride);
-        let finish = match activation {
-            Some(Activation::Relu) => Finish::Rectify,
-            Some(Activation::Tanh) | None => Finish::Keep,
-        };
-        product(simd, left, &packed.forward, layer.outputs, Start::Row(&packed.bias), finish, out);
+        affine(simd, *layer, packed, inputs, activation == Some(Activation::Relu), out);
         if activation == Some(Activation::Tanh) {
             F::tanh_all(simd, out);
         }
     }
+}
+
+/// The first `rows` rows of a matrix of `width` columns.
+#[inline(always)]
+fn block<F>(elements: &[F], rows: usize, width: usize) -> Rows<'_, F> {
+    let stride = row_stride(width);
+    Rows { elements: &elements[..rows * stride], rows, stride }
 }
 
 /// Which gradients [`backward`] computes besides those of the hidden outputs.
@@ -147,7 +138,6 @@ fn backward_layers<F: Real, S: Simd>(
         Gradients::All(out) => (true, Some(out)),
     };
     let adds = workspace.has_gradients;
-    let start = if adds { Start::Output } else { Start::Zero };
     let Workspace { outputs, deltas, weight_gradients, bias_gradients, gate_memory, .. } =
         workspace;
     if let (true, Some(delta), Some(outputs)) =
@@ -155,87 +145,40 @@ fn backward_layers<F: Real, S: Simd>(
     {
         network.activation.differentiate(delta, outputs);
     }
-    for (l, layer) in network.layers.iter().enumerate().rev() {
-        let width = row_stride(layer.outputs);
+    for (l, (&layer, packed_layer)) in network.layers.iter().zip(&packed.layers).enumerate().rev() {
         let (before, after) = deltas.split_at_mut(l);
-        let delta = &after[0][..rows * width];
-        let hidden = l.checked_sub(1).map(|k| &outputs[k][..rows * row_stride(layer.inputs)]);
-        if let (true, Some(inputs), Some(of_inputs)) = (layer.gated, hidden, before.last_mut()) {
-            let (outputs, gradients) = (&outputs[l][..rows * width], &after[1][..]);
-            let (own, next) = (&packed.layers[l].backward, &packed.layers[l + 1].backward);
-            let gate = Gate { rows, layer: *layer, inputs, outputs, gradients, weights: next };
-            if learns {
-                gate.sum_rows(simd, adds, &mut bias_gradients[l]);
-                gate.of_weights(simd, adds, gate_memory, &mut weight_gradients[l]);
-            }
-            gate.of_inputs(simd, own, gate_memory, of_inputs);
+        let delta = block(&after[0], rows, layer.outputs);
+        let hidden = l.checked_sub(1).map(|k| block(&outputs[k], rows, layer.inputs));
+        let gradients = [&mut *weight_gradients[l], &mut *bias_gradients[l]];
+        if let (true, Some(hidden), Some(of_inputs)) = (layer.gated, hidden, before.last_mut()) {
+            let gate = Gate {
+                rows,
+                layer,
+                inputs: hidden.elements,
+                outputs: block(&outputs[l], rows, layer.outputs).elements,
+                gradients: &after[1],
+                weights: packed.layers[l + 1].single_output(),
+            };
+            let learnt = learns.then_some((adds, gradients));
+            masked_outer(simd, gate, packed_layer, gate_memory, learnt, of_inputs);
             continue;
         }
         if learns {
-            let (values, stride) = match hidden {
-                Some(hidden) => (hidden, row_stride(layer.inputs)),
-                None => (inputs, network.input_stride),
-            };
-            sum_rows(simd, delta, adds, &mut bias_gradients[l]);
-            let gradient = &mut weight_gradients[l];
-            if layer.gradient_by_inputs() {
-                let left = Left::columns(values, layer.inputs, rows, stride);
-                product(simd, left, delta, layer.outputs, start, Finish::Keep, gradient);
-            } else {
-                let left = Left::columns(delta, layer.outputs, rows, width);
-                product(simd, left, values, layer.inputs, start, Finish::Keep, gradient);
-            }
+            let first = Rows { elements: inputs, rows, stride: network.input_stride };
+            affine_backward_weights(simd, layer, hidden.unwrap_or(first), delta, adds, gradients);
         }
-        let left = Left::rows(delta, rows, layer.outputs, width);
-        let weights = &packed.layers[l];
-        if let (Some(hidden), Some(before)) = (hidden, before.last_mut()) {
+        if let (Some(hidden), Some(of_inputs)) = (hidden, before.last_mut()) {
             if network.layers[l - 1].gated {
                 continue; // which needs the factors alone
             }
-            let finish = match network.activation {
-                Activation::Relu => Finish::WherePositive(hidden),
-                Activation::Tanh => Finish::Keep,
-            };
-            product(simd, left, &weights.backward, layer.inputs, Start::Zero, finish, before);
+            let mask = (network.activation == Activation::Relu).then_some(hidden.elements);
+            affine_backward_inputs(simd, layer, packed_layer, delta, mask, of_inputs);
             if network.activation == Activation::Tanh {
-                network.activation.differentiate(before, hidden);
+                network.activation.differentiate(of_inputs, hidden.elements);
             }
         } else if let Some(out) = input_gradients.take() {
-            if layer.has_few_inputs() {
-                row_products(
-                    simd,
-                    delta,
-                    &weights.forward,
-                    (layer.outputs, layer.inputs),
-                    None,
-                    out,
-                );
-            } else {
-                let (width, start) = (layer.inputs, Start::Zero);
-                product(simd, left, &weights.backward, width, start, Finish::Keep, out);
-            }
+            affine_backward_inputs(simd, layer, packed_layer, delta, None, out);
         }
     }
     workspace.has_gradients |= learns;
-}
-
-/// Adds every row of `matrix` to `sums`, or to zero.
-#[inline(always)]
-fn sum_rows<F: Real, S: Simd>(simd: S, matrix: &[F], adds: bool, sums: &mut [F]) {
-    /// Sums at a time, which stay in registers.
-    const WIDTH: usize = 8;
-    let sums = F::vectors_mut::<S>(sums);
-    let (stride, rows) = (sums.len(), F::vectors::<S>(matrix));
-    for (i, sums) in sums.chunks_mut(WIDTH).enumerate() {
-        let mut total = [F::splat(simd, F::zero()); WIDTH];
-        if adds {
-            total[..sums.len()].copy_from_slice(sums);
-        }
-        for row in rows.chunks_exact(stride) {
-            for (total, &value) in total.iter_mut().zip(&row[i * WIDTH..][..sums.len()]) {
-                *total = F::sum(simd, *total, value);
-            }
-        }
-        sums.copy_from_slice(&total[..sums.len()]);
-    }
 }

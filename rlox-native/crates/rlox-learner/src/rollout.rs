@@ -5,7 +5,7 @@ use pulp::{Arch, Simd, WithSimd};
 use super::Real;
 use super::acting::ActionBuffer;
 use super::actor_critic::Head;
-use super::layer::BLOCK_ROWS;
+use super::linalg::BLOCK_ROWS;
 use super::passes::forward;
 use super::update::Learner;
 use rlox_kernels::env::{ActionSpace, Actions, StepBuffers, VectorEnv};

@@ -1,11 +1,8 @@
 //! What rows leave behind on their way through a network.
 
 use super::Real;
-use super::aligned::Aligned;
-use super::gate::GateMemory;
-use super::layer::{BLOCK_ROWS, Layer};
+use super::linalg::{Aligned, BLOCK_ROWS, GateMemory, Layer, row_stride};
 use super::network::Network;
-use super::real::row_stride;
 
 /// What one block of rows leaves behind on its way through a network.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ pub use super::squashed::Actor;
 use super::value_step::Values;
 use super::{StepRule, Transitions, ValueTerms, check_log_std_bounds, check_sizes};
 use crate::Real;
-use crate::layer::{BLOCK_ROWS, Layer};
+use crate::linalg::{BLOCK_ROWS, Layer};
 use crate::network::Network;
 use crate::optimizer::Moments;
 use crate::passes::{Packed, forward};
@@ -89,8 +89,8 @@ impl<F: Real> ContinuousLearner<F> {
     /// A learner of networks with hidden layers of these sizes.
     ///
     /// # Errors
-    /// [`KernelError::Range`](crate::KernelError::Range) for a size outside `[1, 16384]`,
-    /// [`KernelError::Bounds`](crate::KernelError::Bounds) for bounds that are no interval.
+    /// [`KernelError::Range`](rlox_kernels::KernelError::Range) for a size outside `[1, 16384]`,
+    /// [`KernelError::Bounds`](rlox_kernels::KernelError::Bounds) for bounds that are no interval.
     pub fn new(
         obs_dim: usize,
         act_dim: usize,
@@ -157,7 +157,7 @@ impl<F: Real> ContinuousLearner<F> {
     /// them.
     ///
     /// # Errors
-    /// [`KernelError`](crate::KernelError) for a length that does not fit and constants out of
+    /// [`KernelError`](rlox_kernels::KernelError) for a length that does not fit and constants out of
     /// range; nothing has changed then.
     #[expect(clippy::too_many_arguments, reason = "what a gradient step takes and gives")]
     pub fn step_values(

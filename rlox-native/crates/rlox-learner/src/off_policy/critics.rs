@@ -5,11 +5,9 @@ use std::ops::Range;
 use pulp::Simd;
 
 use crate::Real;
-use crate::aligned::Aligned;
-use crate::layer::{BLOCK_ROWS, Layer, Order};
+use crate::linalg::{Aligned, BLOCK_ROWS, Layer, Order, row_stride};
 use crate::network::Network;
 use crate::passes::{Gradients, Packed, backward, forward};
-use crate::real::row_stride;
 use crate::workspace::Workspace;
 
 /// K networks with `ReLU` whose parameters lie as in `rlox.nn.EnsembleMLP`: layer by layer the weights

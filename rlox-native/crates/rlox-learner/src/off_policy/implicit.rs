@@ -6,7 +6,7 @@ use super::critics::{Critics, ensemble};
 use super::implicit_step::Step;
 use super::{StepRule, Transitions, check_log_std_bounds, check_sizes};
 use crate::Real;
-use crate::layer::Layer;
+use crate::linalg::Layer;
 use crate::network::Network;
 use crate::optimizer::Moments;
 use crate::passes::Packed;
@@ -97,8 +97,8 @@ impl<F: Real> ImplicitLearner<F> {
     /// A learner of networks with hidden layers of these sizes.
     ///
     /// # Errors
-    /// [`KernelError::Range`](crate::KernelError::Range) for a size outside `[1, 16384]`,
-    /// [`KernelError::Bounds`](crate::KernelError::Bounds) for bounds that are no interval.
+    /// [`KernelError::Range`](rlox_kernels::KernelError::Range) for a size outside `[1, 16384]`,
+    /// [`KernelError::Bounds`](rlox_kernels::KernelError::Bounds) for bounds that are no interval.
     pub fn new(
         obs_dim: usize,
         act_dim: usize,
@@ -150,7 +150,7 @@ impl<F: Real> ImplicitLearner<F> {
     /// `target` judges the batch's actions.
     ///
     /// # Errors
-    /// [`KernelError`](crate::KernelError) for a length that does not fit and constants out of
+    /// [`KernelError`](rlox_kernels::KernelError) for a length that does not fit and constants out of
     /// range; nothing has changed then.
     pub fn step(
         &mut self,

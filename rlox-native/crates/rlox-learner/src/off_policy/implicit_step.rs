@@ -8,7 +8,7 @@ use super::squashed::clip;
 use super::{Transitions, mean_of};
 use crate::Real;
 use crate::distribution::gaussian_log_prob;
-use crate::layer::BLOCK_ROWS;
+use crate::linalg::BLOCK_ROWS;
 use crate::passes::{Gradients, backward, forward};
 
 /// The arguments of [`ImplicitLearner::step`].

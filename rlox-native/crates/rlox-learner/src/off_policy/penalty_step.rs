@@ -7,7 +7,7 @@ use pulp::{Arch, Simd, WithSimd};
 use super::continuous::{ContinuousLearner, part};
 use super::mean_of;
 use crate::Real;
-use crate::layer::BLOCK_ROWS;
+use crate::linalg::BLOCK_ROWS;
 use crate::passes::forward;
 use rlox_kernels::error::{KernelError, Result, check_len};
 

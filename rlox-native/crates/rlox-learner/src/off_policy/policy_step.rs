@@ -6,7 +6,7 @@ use super::continuous::{Cloning, ContinuousLearner, PolicyStep, PolicyTerms, par
 use super::mean_of;
 use super::squashed::Actor;
 use crate::Real;
-use crate::layer::BLOCK_ROWS;
+use crate::linalg::BLOCK_ROWS;
 use crate::optimizer::Moments;
 use crate::passes::{Gradients, backward};
 

@@ -5,7 +5,7 @@ use pulp::{Arch, Simd, WithSimd};
 use super::q_network::{QBlock, QNetwork};
 use super::{StepRule, Transitions, ValueTerms, mean_of};
 use crate::Real;
-use crate::layer::BLOCK_ROWS;
+use crate::linalg::BLOCK_ROWS;
 use crate::optimizer::Moments;
 use rlox_kernels::error::{KernelError, Result, check_len};
 

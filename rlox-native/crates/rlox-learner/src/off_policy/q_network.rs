@@ -4,7 +4,7 @@ use pulp::Simd;
 
 use super::check_sizes;
 use crate::Real;
-use crate::layer::{BLOCK_ROWS, Layer};
+use crate::linalg::{BLOCK_ROWS, Layer};
 use crate::network::Network;
 use crate::passes::{Gradients, Packed, backward, forward};
 use crate::workspace::Workspace;
@@ -35,7 +35,7 @@ impl QNetwork {
     /// One network with hidden layers of these sizes.
     ///
     /// # Errors
-    /// [`KernelError::Range`](crate::KernelError::Range) for a size outside `[1, 16384]`.
+    /// [`KernelError::Range`](rlox_kernels::KernelError::Range) for a size outside `[1, 16384]`.
     pub fn plain(obs_dim: usize, hidden: &[usize], n_actions: usize) -> Result<Self> {
         check_sizes(&[("obs_dim", obs_dim), ("actions", n_actions)], hidden)?;
         let sizes = [&[obs_dim], hidden, &[n_actions]].concat();
@@ -46,7 +46,7 @@ impl QNetwork {
     /// A layer that two streams share, one of the state's value and one of the advantages.
     ///
     /// # Errors
-    /// [`KernelError::Range`](crate::KernelError::Range) for a size outside `[1, 16384]`.
+    /// [`KernelError::Range`](rlox_kernels::KernelError::Range) for a size outside `[1, 16384]`.
     pub fn dueling(obs_dim: usize, hidden: usize, n_actions: usize) -> Result<Self> {
         check_sizes(&[("obs_dim", obs_dim), ("actions", n_actions)], &[hidden])?;
         let mut shared = Network::relu(Layer::linear(&[obs_dim, hidden], 0));

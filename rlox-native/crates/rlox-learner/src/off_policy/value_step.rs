@@ -5,7 +5,7 @@ use pulp::{Simd, WithSimd};
 use super::continuous::{ContinuousLearner, ValueStep, part};
 use super::{Transitions, ValueTerms, mean_of};
 use crate::Real;
-use crate::layer::BLOCK_ROWS;
+use crate::linalg::BLOCK_ROWS;
 use crate::optimizer::Moments;
 
 /// The arguments of [`ContinuousLearner::step_values`].

@@ -1,7 +1,26 @@
-//! Products whose left operand is a column times a row, with zeros where a gate is shut.
+//! Products with an outer product under a mask, by the Method of Four Russians.
 //!
-//! Four rows of the right operand at a time: the sums of all 16 choices among them are made once,
-//! and then every row of the output adds one of these instead of four products.
+//! The left operand is `column · row` with zeros where a gate is shut, so an element of the product is
+//! a sum over the rows of the right operand whose gates are open, times a factor. Of a group of
+//! four such rows there are only 16 different sums. They are computed once, in a lookup table, and every
+//! output row then adds one entry a group instead of four products:
+//!
+//! ```text
+//!   right operand           lookup table              gates of one output row
+//!   r0 ──┐                  0000  0
+//!   r1 ──┤  scaled by the   0001  r0                  r0 r1 r2 r3
+//!   r2 ──┤  column, summed  0010  r1                   1  0  1  1   = entry 1101
+//!   r3 ──┘                   …    …
+//!                           1101  r3 + r2 + r0  ───►  output row += this entry
+//!                            …    …
+//!                           1111  r3 + r2 + r1 + r0
+//! ```
+//!
+//! Which entry a row of the output takes from a group is prepared by [`Gate`](super::Gate). An index is a
+//! floating-point number (see [`CHOICE`]), so that vector instructions can make it.
+//!
+//! V. Arlazarov, E. Dinic, M. Kronrod, I. Faradžev, "On economical construction of the transitive closure
+//! of a directed graph", 1970.
 
 use bytemuck::cast_slice;
 use pulp::{Simd, WithSimd};
@@ -9,34 +28,34 @@ use pulp::{Simd, WithSimd};
 use super::Real;
 use super::real::{PAD, padded, row_stride};
 
-/// Rows of the right operand among which one number chooses.
+/// Rows of the right operand in a group.
 pub(super) const GROUP: usize = 4;
 
-/// The choices there are among the rows of a group.
+/// Entries of a group's lookup table: the subsets of its rows.
 const CHOICES: usize = 1 << GROUP;
 
-/// Rows of the right operand that are chosen from at a time, in [`PAD`] groups: the row q of the 64
+/// Rows of the right operand that are tabulated at a time, in [`PAD`] groups: row q of the 64
 /// and those 16, 32 and 48 after it are group q.
 pub(super) const SPAN: usize = PAD * GROUP;
 
-/// Columns at a time, so that the sums of all choices fit into the first-level cache.
+/// Columns at a time, so that the lookup tables fit into the first-level cache.
 const COLUMNS: usize = 32;
 
-/// Elements of the memory for sums of choices.
+/// Elements of the memory for lookup tables.
 pub(super) const TABLE: usize = PAD * CHOICES * COLUMNS;
 
-/// A choice c is told by the number [`Real::INTEGERS`] + c · `CHOICE`: its lowest bits are the place
-/// of the chosen sums where all have [`COLUMNS`] columns.
+/// Choice `c` is encoded in the low mantissa bits of [`Real::INTEGERS`] + `c` · `CHOICE`; those bits are the
+/// offset of its entry in a table of [`COLUMNS`] columns.
 #[expect(clippy::cast_precision_loss, reason = "a small number")]
 pub(super) const CHOICE: f64 = COLUMNS as f64;
 
 /// The left operand: element (i, p) is `rows[i * row_stride]` times `columns[p * column_stride]`
-/// where row i has chosen p, else 0.
+/// if row i has chosen p, else 0.
 #[derive(Clone, Copy)]
 pub(super) struct Gated<'a, F> {
     pub(super) n_rows: usize,
     pub(super) depth: usize,
-    /// What row i has chosen of group q: `choices[q * choice_stride + i]`.
+    /// The choice of row i in group q is `choices[q * choice_stride + i]`.
     pub(super) choices: &'a [F],
     pub(super) choice_stride: usize,
     pub(super) rows: &'a [F],
@@ -45,8 +64,8 @@ pub(super) struct Gated<'a, F> {
     pub(super) column_stride: usize,
 }
 
-/// `out = left · right`, or `out += left · right` where it `adds`; elements become zero where the one
-/// of `signs`, laid out as `out`, is not positive. Rows are of [`row_stride`], and `table` has
+/// `out = left · right`, or `out += left · right` if it `adds`; elements become zero if that of
+/// `signs`, laid out as `out`, is not positive. Rows are of [`row_stride`], and `table` has
 /// [`TABLE`] elements.
 #[expect(clippy::too_many_arguments, reason = "those of a product, and memory")]
 #[inline(always)]
@@ -133,7 +152,7 @@ impl<F: Real, S: Simd> Job<'_, F, S> {
         column
     }
 
-    /// Makes the sums of all choices in each group of the span that begins with row `first`.
+    /// Fills the lookup tables of the span that begins with row `first`.
     #[inline(always)]
     fn tabulate<const C: usize>(&mut self, first: usize, column: usize) {
         let Self { simd, left, right, stride, .. } = *self;
@@ -161,7 +180,7 @@ impl<F: Real, S: Simd> Job<'_, F, S> {
         }
     }
 
-    /// Adds what `R` rows have chosen of the span that begins with row `first`.
+    /// Adds to `R` rows of the output their entries of the span that begins with row `first`.
     #[inline(always)]
     fn tile<const R: usize, const C: usize>(&mut self, first: usize, row: usize, column: usize) {
         let Self { simd, left, stride, .. } = *self;

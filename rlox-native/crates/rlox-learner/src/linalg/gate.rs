@@ -13,23 +13,25 @@ use super::layer::{BLOCK_ROWS, Layer, transpose};
 use super::real::{PAD, padded, row_stride};
 
 /// The gradient with respect to the outputs of a layer, in its factors.
-#[derive(Clone, Copy)]
-pub(super) struct Gate<'a, F> {
-    pub(super) rows: usize,
-    pub(super) layer: Layer,
-    /// What the layer made its outputs of, itself rectified.
-    pub(super) inputs: &'a [F],
-    /// The outputs, whose signs are the gates.
-    pub(super) outputs: &'a [F],
-    /// The gradient with respect to the single output, every [`PAD`] elements.
-    pub(super) gradients: &'a [F],
+#[derive(Debug, Clone, Copy)]
+pub struct Gate<'a, F> {
+    /// How many rows count.
+    pub rows: usize,
+    /// The layer, for which [`Layer::can_be_gated`] holds.
+    pub layer: Layer,
+    /// The layer's inputs, themselves rectified.
+    pub inputs: &'a [F],
+    /// The layer's outputs, whose signs are the gates.
+    pub outputs: &'a [F],
+    /// The gradient with respect to the single output behind, in rows of [`row_stride`].
+    pub gradients: &'a [F],
     /// The weights of the single output.
-    pub(super) weights: &'a [F],
+    pub weights: &'a [F],
 }
 
 /// Memory for products with a [`Gate`].
 #[derive(Debug)]
-pub(super) struct GateMemory<F> {
+pub struct GateMemory<F> {
     by_row: Aligned<F>,
     choices: Aligned<F>,
     table: Aligned<F>,
@@ -37,7 +39,8 @@ pub(super) struct GateMemory<F> {
 
 impl<F: Real> GateMemory<F> {
     /// For layers of up to so many outputs.
-    pub(super) fn new(width: usize) -> Self {
+    #[must_use]
+    pub fn new(width: usize) -> Self {
         let groups = |n: usize| n.div_ceil(SPAN) * PAD;
         let by_row = groups(width) * row_stride(BLOCK_ROWS);
         let by_column = groups(BLOCK_ROWS) * row_stride(width);
@@ -51,6 +54,15 @@ impl<F: Real> GateMemory<F> {
 }
 
 impl<F: Real> Gate<'_, F> {
+    /// The gradient with respect to output `j` in row `i`.
+    pub(super) fn delta(&self, i: usize, j: usize) -> f64 {
+        if self.outputs[i * row_stride(self.layer.outputs) + j] > F::zero() {
+            self.gradients[i * PAD].widen() * self.weights[j].widen()
+        } else {
+            0.0
+        }
+    }
+
     /// Writes the gradient's sums over all rows, or `adds` them: the gradients of the layer's biases.
     #[inline(always)]
     pub(super) fn sum_rows<S: Simd>(self, simd: S, adds: bool, sums: &mut [F]) {
@@ -161,123 +173,5 @@ fn choose<'a, F: Real, S: Simd>(simd: S, gates: impl Iterator<Item = &'a [F]>, c
         for (choice, &gate) in F::vectors_mut::<S>(choices).iter_mut().zip(F::vectors::<S>(gates)) {
             *choice = F::sum(simd, *choice, F::where_positive(simd, gate, bit));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use pulp::{Arch, Scalar, WithSimd};
-    use rlox_kernels::rng::Pcg64;
-
-    /// Rows, outputs and inputs of a layer.
-    const SIZES: [(usize, usize, usize); 6] =
-        [(1, 64, 16), (3, 65, 20), (62, 100, 33), (130, 64, 130), (200, 256, 72), (256, 80, 64)];
-
-    /// A layer's gradients on the way back: of the biases, of the weights and of the inputs.
-    struct Backward<'a, F> {
-        gate: Gate<'a, F>,
-        transposed: &'a [F],
-        adds: bool,
-        out: [&'a mut [F]; 3],
-    }
-
-    impl<F: Real> WithSimd for Backward<'_, F> {
-        type Output = ();
-
-        fn with_simd<S: Simd>(self, simd: S) {
-            let Self { gate, transposed, adds, out: [biases, weights, hidden] } = self;
-            let memory = &mut GateMemory::new(gate.layer.outputs);
-            gate.sum_rows(simd, adds, biases);
-            gate.of_weights(simd, adds, memory, weights);
-            gate.of_inputs(simd, transposed, memory, hidden);
-        }
-    }
-
-    /// Instruction sets with 32 registers, 16 and none of vectors, where this machine has them.
-    fn on_every_machine<F: Real>(call: impl Fn(&dyn Fn(Backward<'_, F>))) {
-        call(&|backward| Arch::new().dispatch(backward));
-        call(&|backward| Simd::vectorize(Scalar::new(), backward));
-        #[cfg(target_arch = "x86_64")]
-        if let Some(narrow) = pulp::x86::V3::try_new() {
-            call(&|backward| Simd::vectorize(narrow, backward));
-        }
-    }
-
-    /// Random numbers in rows of [`row_stride`], with zeros as padding.
-    fn matrix<F: Real>(rng: &mut Pcg64, rows: usize, width: usize) -> Aligned<F> {
-        let mut numbers = Aligned::zeros(rows * row_stride(width));
-        for row in numbers.chunks_exact_mut(row_stride(width)) {
-            row[..width].fill_with(|| F::of(rng.uniform(-1.0, 1.0)));
-        }
-        numbers
-    }
-
-    fn gradients_equal_naive_sums<F: Real>(tolerance: f64) {
-        on_every_machine::<F>(|run| {
-            let mut rng = Pcg64::from_seed(0);
-            for ((rows, width, n_inputs), adds) in SIZES.into_iter().zip([false, true].repeat(3)) {
-                let (stride, of_inputs) = (row_stride(width), row_stride(n_inputs));
-                let outputs = matrix::<F>(&mut rng, rows, width);
-                let inputs = matrix::<F>(&mut rng, rows, n_inputs);
-                let transposed = matrix::<F>(&mut rng, width, n_inputs);
-                let (gradients, weights) =
-                    (matrix::<F>(&mut rng, rows, 1), matrix::<F>(&mut rng, 1, width));
-                let [mut of_biases, mut of_weights, mut of_hidden] = [
-                    matrix::<F>(&mut rng, 1, width),
-                    matrix::<F>(&mut rng, width, n_inputs),
-                    matrix::<F>(&mut rng, rows, n_inputs),
-                ];
-                let before: Vec<F> = of_biases.iter().chain(&*of_weights).copied().collect();
-                let gate = Gate {
-                    rows,
-                    layer: Layer::linear(&[1, n_inputs, width, 1], 0)[1],
-                    inputs: &inputs,
-                    outputs: &outputs,
-                    gradients: &gradients,
-                    weights: &weights,
-                };
-                let out = [&mut *of_biases, &mut *of_weights, &mut *of_hidden];
-                run(Backward { gate, transposed: &transposed, adds, out });
-                let delta = |i: usize, j: usize| {
-                    let open = f64::from(u8::from(outputs[i * stride + j] > F::zero()));
-                    open * gradients[i * PAD].widen() * weights[j].widen()
-                };
-                let check = |got: F, expected: f64| {
-                    let error = (got.widen() - expected).abs();
-                    assert!(error < tolerance, "{rows} {width} {n_inputs}: {error}");
-                };
-                let start = |at: usize| if adds { before[at].widen() } else { 0.0 };
-                for j in 0..width {
-                    let sum: f64 = (0..rows).map(|i| delta(i, j)).sum();
-                    check(of_biases[j], start(j) + sum);
-                    for k in 0..n_inputs {
-                        let at = j * of_inputs + k;
-                        let terms =
-                            (0..rows).map(|i| delta(i, j) * inputs[i * of_inputs + k].widen());
-                        check(of_weights[at], start(stride + at) + terms.sum::<f64>());
-                    }
-                }
-                for i in 0..rows {
-                    for k in 0..n_inputs {
-                        let at = i * of_inputs + k;
-                        let terms =
-                            (0..width).map(|j| delta(i, j) * transposed[j * of_inputs + k].widen());
-                        let open = inputs[at] > F::zero();
-                        check(of_hidden[at], if open { terms.sum() } else { 0.0 });
-                    }
-                }
-            }
-        });
-    }
-
-    #[test]
-    fn single_precision_gradients_equal_naive_sums() {
-        gradients_equal_naive_sums::<f32>(2e-5);
-    }
-
-    #[test]
-    fn double_precision_gradients_equal_naive_sums() {
-        gradients_equal_naive_sums::<f64>(1e-13);
     }
 }

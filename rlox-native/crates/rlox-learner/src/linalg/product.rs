@@ -184,27 +184,16 @@ impl<F: Real, S: Simd> Job<'_, F, S> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::Machine;
     use super::*;
-    use pulp::{Arch, Scalar};
     use rlox_kernels::rng::Pcg64;
-
-    /// Instruction sets with 32 registers, 16 and none of vectors, where this machine has them.
-    fn on_every_machine(call: impl Fn(&dyn Fn(Product<'_, f64>))) {
-        call(&|product| Arch::new().dispatch(product));
-        call(&|product| Simd::vectorize(Scalar::new(), product));
-        #[cfg(target_arch = "x86_64")]
-        if let Some(narrow) = pulp::x86::V3::try_new() {
-            call(&|product| Simd::vectorize(narrow, product));
-        }
-    }
-
     fn numbers(rng: &mut Pcg64, n: usize) -> Vec<f64> {
         (0..n).map(|_| rng.uniform(-1.0, 1.0)).collect()
     }
 
     #[test]
     fn every_tile_equals_the_naive_sum() {
-        on_every_machine(|run| {
+        for machine in Machine::ALL {
             let mut rng = Pcg64::from_seed(0);
             let sizes =
                 [(1, 1, 1), (3, 5, 16), (8, 4, 33), (15, 64, 64), (64, 7, 50), (13, 300, 128)];
@@ -225,7 +214,7 @@ mod tests {
                 for (case, left) in (0..18).zip(lefts.into_iter().cycle()) {
                     let (start, finish) = (starts[case % 3], finishes[case / 6]);
                     let mut out = before.clone();
-                    run(Product { left, right: &b, width, start, finish, out: &mut out });
+                    machine.run(Product { left, right: &b, width, start, finish, out: &mut out });
                     for (at, &got) in out.iter().enumerate() {
                         let (i, j) = (at / stride, at % stride);
                         if j >= padded(width) {
@@ -249,17 +238,17 @@ mod tests {
                     }
                 }
             }
-        });
+        }
     }
 
     #[test]
     fn what_is_no_number_is_not_rectified() {
-        on_every_machine(|run| {
+        for machine in Machine::ALL {
             let (right, mut out) = ([f64::NAN; 16], [0.0; 16]);
             let left = Left::rows(&[1.0], 1, 1, 1);
             let (start, finish) = (Start::Zero, Finish::Rectify);
-            run(Product { left, right: &right, width: 16, start, finish, out: &mut out });
+            machine.run(Product { left, right: &right, width: 16, start, finish, out: &mut out });
             assert!(out.iter().all(|value| value.is_nan()));
-        });
+        }
     }
 }

@@ -4,10 +4,11 @@ use bytemuck::cast_slice;
 
 use super::Real;
 use super::aligned::Aligned;
+use super::gated_product::SPAN;
 use super::real::row_stride;
 
 /// Rows that go through the network together: their activations stay in the caches.
-pub(super) const BLOCK_ROWS: usize = 256;
+pub const BLOCK_ROWS: usize = 256;
 
 /// Up to so many columns, a product of rows with rows takes less time than one with whole vectors of
 /// columns, most of which are padding.
@@ -15,7 +16,7 @@ const FEW: usize = 4;
 
 /// How a layer's weights lie in the flat array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub enum Order {
     /// `outputs` × `inputs`, as in `torch.nn.Linear`.
     ByOutputs,
     /// `inputs` × `outputs`, as in `rlox.nn.EnsembleMLP`.
@@ -24,24 +25,28 @@ pub(super) enum Order {
 
 /// One linear layer and where its parameters are in the flat array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Layer {
-    pub(super) inputs: usize,
-    pub(super) outputs: usize,
+pub struct Layer {
+    /// How many numbers go in.
+    pub inputs: usize,
+    /// How many come out.
+    pub outputs: usize,
     /// Where the weights begin.
-    pub(super) weights: usize,
+    pub weights: usize,
     /// Where the biases begin.
-    pub(super) bias: usize,
-    pub(super) order: Order,
+    pub bias: usize,
+    /// How the weights lie.
+    pub order: Order,
     /// Whether its inputs are the network's, whose rows may have no padding.
-    pub(super) first: bool,
+    pub first: bool,
     /// Whether it has a single `ReLU` network's output behind it: its way back is a
-    /// [`Gate`](super::gate::Gate)'s.
-    pub(super) gated: bool,
+    /// [`Gate`](super::Gate)'s.
+    pub gated: bool,
 }
 
 impl Layer {
     /// Layers of `torch.nn.Linear` of these sizes, inputs first, one after the other from `offset`.
-    pub(super) fn linear(sizes: &[usize], mut offset: usize) -> Vec<Self> {
+    #[must_use]
+    pub fn linear(sizes: &[usize], mut offset: usize) -> Vec<Self> {
         let layer = |(l, pair): (usize, &[usize])| {
             let [inputs, outputs] = [pair[0], pair[1]];
             let (weights, bias) = (offset, offset + inputs * outputs);
@@ -53,12 +58,14 @@ impl Layer {
     }
 
     /// Where the parameters end.
-    pub(super) fn end(self) -> usize {
+    #[must_use]
+    pub fn end(self) -> usize {
         self.bias + self.outputs
     }
 
     /// Rows and columns in which the weights' gradient is gathered.
-    pub(super) fn gradient_shape(self) -> (usize, usize) {
+    #[must_use]
+    pub fn gradient_shape(self) -> (usize, usize) {
         if self.gradient_by_inputs() {
             (self.inputs, self.outputs)
         } else {
@@ -70,10 +77,17 @@ impl Layer {
     /// narrow side gives the rows, as columns are padded. Of a gated layer, the outputs do.
     ///
     /// Rows without padding cannot be a right operand.
-    pub(super) fn gradient_by_inputs(self) -> bool {
+    #[must_use]
+    pub fn gradient_by_inputs(self) -> bool {
         let narrow = self.inputs < self.outputs
             || (self.inputs == self.outputs && self.order == Order::ByInputs);
         self.first || (narrow && !self.gated)
+    }
+
+    /// Whether it is large enough for [`masked_outer`](super::masked_outer) to pay, and has padded inputs.
+    #[must_use]
+    pub fn can_be_gated(self) -> bool {
+        !self.first && self.outputs >= SPAN
     }
 
     /// Whether products with so few columns are products of rows with rows.
@@ -83,14 +97,14 @@ impl Layer {
         !self.first && self.outputs <= FEW
     }
 
-    /// Whether the gradients of its inputs are products of rows with rows.
+    /// Whether the gradients of a network's inputs are products of rows with rows.
     pub(super) fn has_few_inputs(self) -> bool {
-        self.inputs <= FEW
+        self.first && self.inputs <= FEW
     }
 
     /// Writes gathered gradients to the flat array `gradients`.
     #[inline(always)]
-    pub(super) fn write_gradients<F: Real>(self, weights: &[F], biases: &[F], gradients: &mut [F]) {
+    pub fn write_gradients<F: Real>(self, weights: &[F], biases: &[F], gradients: &mut [F]) {
         let (rows, columns) = self.gradient_shape();
         let own = &mut gradients[self.weights..][..self.inputs * self.outputs];
         if self.gradient_by_inputs() == (self.order == Order::ByInputs) {
@@ -108,7 +122,7 @@ impl Layer {
 
 /// The parameters of a layer in the order in which products read them, padded with zeros.
 #[derive(Debug)]
-pub(super) struct PackedLayer<F> {
+pub struct PackedLayer<F> {
     /// `inputs` × `outputs`; empty where [`Layer::has_few_outputs`].
     pub(super) forward: Aligned<F>,
     /// `outputs` × `inputs`; empty for a layer through which no gradient goes, unless
@@ -118,7 +132,9 @@ pub(super) struct PackedLayer<F> {
 }
 
 impl<F: Real> PackedLayer<F> {
-    pub(super) fn new(layer: Layer, backward: bool) -> Self {
+    /// Room for a layer; `backward`: for the way back to its inputs too.
+    #[must_use]
+    pub fn new(layer: Layer, backward: bool) -> Self {
         let zeros = Aligned::zeros;
         let few = layer.has_few_outputs();
         Self {
@@ -132,10 +148,15 @@ impl<F: Real> PackedLayer<F> {
         }
     }
 
+    /// The weights of the only output of a layer.
+    pub(crate) fn single_output(&self) -> &[F] {
+        &self.backward
+    }
+
     /// Copies the layer's part of `parameters`; only compares weights that have not changed, which
     /// takes less time than their other order.
     #[inline(always)]
-    pub(super) fn load(&mut self, layer: Layer, parameters: &[F]) {
+    pub fn load(&mut self, layer: Layer, parameters: &[F]) {
         let weights = &parameters[layer.weights..][..layer.inputs * layer.outputs];
         let (forward, backward) = (row_stride(layer.outputs), row_stride(layer.inputs));
         let ((straight, stride), (across, across_stride), rows, columns) = match layer.order {

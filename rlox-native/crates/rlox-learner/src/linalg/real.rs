@@ -10,7 +10,8 @@ use super::functions;
 pub(super) const PAD: usize = 16;
 
 /// `n` rounded up to a whole number of vectors.
-pub(super) const fn padded(n: usize) -> usize {
+#[must_use]
+pub const fn padded(n: usize) -> usize {
     n.next_multiple_of(PAD)
 }
 
@@ -18,7 +19,8 @@ pub(super) const fn padded(n: usize) -> usize {
 ///
 /// Rows a large power of two apart would share a few sets of the first-level cache and displace one
 /// another; one vector more puts the rows of a tile into different ones.
-pub(super) const fn row_stride(n: usize) -> usize {
+#[must_use]
+pub const fn row_stride(n: usize) -> usize {
     let width = padded(n);
     if width.is_multiple_of(128) { width + PAD } else { width }
 }
@@ -60,7 +62,7 @@ pub trait Real: num_traits::Float + Default + Pod + Send + Sync + std::fmt::Debu
         c: Self::Vector<S>,
     ) -> Self::Vector<S>;
 
-    /// 0 where `value` is negative, else `value`: what is no number stays none, as it does in torch.
+    /// 0 where `value` is negative, else `value`: NaN stays NaN, as in torch.
     fn rectify<S: Simd>(simd: S, value: Self::Vector<S>) -> Self::Vector<S>;
 
     /// `value` where `sign` is positive, else 0.

@@ -9,14 +9,14 @@ const LINE: usize = 64;
 
 /// Numbers that begin where a cache line does: a vector that lies across two costs twice.
 #[derive(Debug)]
-pub(super) struct Aligned<F> {
+pub(crate) struct Aligned<F> {
     /// With room to begin later than the allocator did.
     storage: Vec<F>,
     len: usize,
 }
 
 impl<F: Real> Aligned<F> {
-    pub(super) fn zeros(len: usize) -> Self {
+    pub(crate) fn zeros(len: usize) -> Self {
         Self { storage: vec![F::zero(); len + LINE / size_of::<F>()], len }
     }
 
