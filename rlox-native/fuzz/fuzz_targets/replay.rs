@@ -155,7 +155,8 @@ fuzz_target!(|input: Input| {
                 }
                 let state = PriorityState { scaled: &priorities, max_priority: 1.0, beta };
                 let rows = arrays.transitions();
-                let restored = uniform.restore(&rows, &known, position, stream.clone(), &()).is_ok();
+                let restored =
+                    uniform.restore(&rows, &known, position, stream.clone(), &()).is_ok();
                 let again =
                     prioritized.restore(&rows, &known, position, stream.clone(), &state).is_ok();
                 assert!(restored || !again);

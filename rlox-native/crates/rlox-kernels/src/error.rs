@@ -184,11 +184,19 @@ pub enum KernelError {
         /// The action.
         action: i64,
     },
+    /// An env cannot be made, or is not what it says.
+    #[error("cannot make the env '{env_id}': {reason}")]
+    Env {
+        /// The id of the env.
+        env_id: String,
+        /// Why, and what to do.
+        reason: String,
+    },
     /// Discrete actions were given to a continuous env, or the reverse.
     #[error("{env_id} takes {expected} actions, got {got}")]
     ActionKind {
         /// The env the actions are for.
-        env_id: &'static str,
+        env_id: String,
         /// The kind the env takes.
         expected: &'static str,
         /// The kind that was given.

@@ -61,7 +61,7 @@ impl Learner<f32> {
             }
             _ => {
                 let (env_id, expected, got) = ("the policy", "its own kind of", "other");
-                return Err(KernelError::ActionKind { env_id, expected, got });
+                return Err(KernelError::ActionKind { env_id: env_id.to_owned(), expected, got });
             }
         }
         if let Some(masks) = request.masks {

@@ -137,5 +137,5 @@ pub(super) fn index(row: i64) -> usize {
 }
 
 fn wrong_kind(expected: &'static str, got: &'static str) -> KernelError {
-    KernelError::ActionKind { env_id: "the policy", expected, got }
+    KernelError::ActionKind { env_id: "the policy".to_owned(), expected, got }
 }

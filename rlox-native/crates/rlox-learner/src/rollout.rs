@@ -8,7 +8,7 @@ use super::actor_critic::Head;
 use super::linalg::BLOCK_ROWS;
 use super::passes::forward;
 use super::update::Learner;
-use rlox_kernels::env::{ActionSpace, Actions, StepBuffers, VectorEnv};
+use rlox_kernels::env::{ActionSpace, Actions, ObsType, StepBuffers, VectorEnv};
 use rlox_kernels::error::{KernelError, Result, check_len};
 use rlox_kernels::rng::Pcg64;
 
@@ -73,6 +73,10 @@ impl Learner<f32> {
         let (n, obs_dim) = (envs.n_envs(), self.shape.obs_dim);
         check_len("parameters", parameters.len(), "the networks", self.shape.n_parameters())?;
         check_len("obs_dim", obs_dim, "the envs' observations", envs.spec().obs_dim())?;
+        if envs.obs_type() != ObsType::F32 {
+            let (expected, got) = (ObsType::F32.name(), envs.obs_type().name());
+            return Err(KernelError::DType { name: "obs", expected, got });
+        }
         check_len("obs", obs.len(), "n_envs * obs_dim", n * obs_dim)?;
         let rows = rollout.rewards.len();
         let steps = rows / n;
@@ -83,12 +87,12 @@ impl Learner<f32> {
         check_len("truncated", rollout.truncated.len(), "rewards", rows)?;
         check_len("final_values", rollout.final_values.len(), "rewards", rows)?;
         let width = self.shape.head.width();
-        let (actions, fits) = match (&rollout.actions, self.shape.head, envs.spec().action_space) {
+        let (actions, fits) = match (&rollout.actions, self.shape.head, &envs.spec().action_space) {
             (
                 ActionBuffer::Discrete(actions),
                 Head::Categorical(_),
                 ActionSpace::Discrete { n },
-            ) => (actions.len(), usize::try_from(n) == Ok(width)),
+            ) => (actions.len(), usize::try_from(*n) == Ok(width)),
             (
                 ActionBuffer::Continuous(actions),
                 Head::Gaussian(_),
@@ -98,7 +102,7 @@ impl Learner<f32> {
         };
         if !fits {
             return Err(KernelError::ActionKind {
-                env_id: envs.spec().id,
+                env_id: envs.spec().id.clone(),
                 expected: "other",
                 got: "the policy's",
             });
@@ -175,11 +179,11 @@ impl WithSimd for Collect<'_, '_> {
             envs.step_all(
                 actions,
                 &mut StepBuffers {
-                    obs: &mut *obs,
+                    obs: (&mut *obs).into(),
                     rewards: &mut rewards,
                     terminated: &mut *terminated,
                     truncated: &mut *truncated,
-                    final_obs: &mut final_obs,
+                    final_obs: (&mut final_obs).into(),
                 },
             )?;
             for (kept, &reward) in rollout.rewards[at.clone()].iter_mut().zip(&rewards) {
@@ -205,7 +209,7 @@ fn clip(actions: &[f32], space: &ActionSpace, clipped: &mut Vec<f32>) {
     clipped.extend_from_slice(actions);
     if let ActionSpace::Continuous { low, high } = space {
         for row in clipped.chunks_exact_mut(low.len()) {
-            for ((component, &low), &high) in row.iter_mut().zip(*low).zip(*high) {
+            for ((component, &low), &high) in row.iter_mut().zip(low).zip(high) {
                 *component = component.clamp(low, high);
             }
         }
