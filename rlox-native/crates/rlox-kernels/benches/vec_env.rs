@@ -41,7 +41,7 @@ fn step(c: &mut Criterion) {
         for n_envs in [1, 8, 64, 256, 1024] {
             let Ok(mut env) = make_vec(id, n_envs) else { continue };
             let len = n_envs * env.spec().obs_dim();
-            let (mut obs, mut final_obs) = (vec![0.0; len], vec![0.0; len]);
+            let (mut obs, mut final_obs) = (vec![0.0_f32; len], vec![0.0_f32; len]);
             let mut rewards = vec![0.0; n_envs];
             let (mut terminated, mut truncated) = (vec![false; n_envs], vec![false; n_envs]);
             let mut rng = Pcg64::from_seed(0);

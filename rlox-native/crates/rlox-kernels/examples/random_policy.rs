@@ -10,7 +10,7 @@ fn main() -> Result<()> {
     let mut envs = make_vec("CartPole-v1", n)?;
     envs.seed_all(&[0, 1, 2, 3, 4, 5, 6, 7])?;
 
-    let (mut obs, mut final_obs) = (vec![0.0; n * 4], vec![0.0; n * 4]);
+    let (mut obs, mut final_obs) = (vec![0.0_f32; n * 4], vec![0.0_f32; n * 4]);
     let (mut terminated, mut truncated) = (vec![false; n], vec![false; n]);
     let mut rewards = vec![0.0; n];
     envs.reset_all((&mut obs).into())?;
