@@ -111,7 +111,7 @@ class SeedStreams:
         import torch
 
         stream = self.torch(name)
-        devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+        devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
         with torch.random.fork_rng(devices=devices):
             if devices:
                 torch.cuda.manual_seed_all(int(torch.randint(2**62, (), generator=stream)))

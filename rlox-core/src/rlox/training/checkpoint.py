@@ -280,7 +280,8 @@ def load(
     except _MISFITS as error:
         raise CheckpointError(f"checkpoint '{path}' holds no valid config: {error}") from None
     _require_sizes(config, sum(array.size for array in tensors.values()), path)
-    build: Any = partial(cls, config=config, **arguments)
+    constructor: Any = cls
+    build = partial(constructor, config=config, **arguments)
     algorithm = build(env) if cls.env_required else build(env=env)
     try:
         _require_own_code(manifest, algorithm)

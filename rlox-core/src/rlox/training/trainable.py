@@ -65,10 +65,16 @@ class Trainable(Protocol):
     streams: SeedStreams
     callbacks: CallbackList
     logger: LoggerCallback | None
-    optimizers: Mapping[str, Optimizer]
-    added_losses: NamedLosses
     objective: Any
     """A user's own in place of the algorithm's; ``None``: the algorithm's."""
+
+    @property
+    def optimizers(self) -> Mapping[str, Optimizer]:
+        """What moves the parameters, by the names of what learns."""
+
+    @property
+    def added_losses(self) -> NamedLosses:
+        """The losses that a user added."""
 
     def iterate(self, hooks: Any) -> Any:
         """Collect once, learn once, and return a frozen dataclass of float metrics."""

@@ -98,9 +98,4 @@ def _function(name: str, text: str) -> Any:
 
 def code_parts(parts: Mapping[str, str]) -> list[str]:
     """Return the flags that give the functions again, for the command that resumes a run."""
-    return [
-        word
-        for name, text in parts.items()
-        if is_code(name)
-        for word in (flag_of(name), text)
-    ]
+    return [word for name, text in parts.items() if is_code(name) for word in (flag_of(name), text)]
