@@ -2,5 +2,6 @@
 
 from rlox_marl.envs.groups import group_agents
 from rlox_marl.envs.pettingzoo import PettingZooVecEnv
+from rlox_marl.envs.simple_spread import SimpleSpreadVecEnv
 
-__all__ = ["PettingZooVecEnv", "group_agents"]
+__all__ = ["PettingZooVecEnv", "SimpleSpreadVecEnv", "group_agents"]

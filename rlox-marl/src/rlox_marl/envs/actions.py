@@ -54,6 +54,10 @@ class ActionArrays:
                 raise EnvError(f"actions has no group '{group.name}'; give an array for each group")
             self._leaves[group.name] = _checked(group, actions[group.name], active[group.name])
 
+    def array(self, group: str) -> npt.NDArray[Any]:
+        """Return the (N, A, ...) actions of a group whose space is not nested."""
+        return self._leaves[group][""]
+
     def take(self, group: AgentGroup, env: int, column: int) -> Any:
         """Return one agent's action: an integer for a ``Discrete``, else arrays."""
         space, leaves = group.action_space, self._leaves[group.name]
