@@ -64,6 +64,7 @@ class PettingZooVecEnv:
         self._home = {agent: group for group in self._groups for agent in group.agents}
         self._active: dict[str, npt.NDArray[np.bool_]] | None = None
         self._masked: set[str] = set()
+        self._always_masked: set[str] = set()
         self._now: list[Outcome] = []
 
     @property
@@ -92,12 +93,8 @@ class PettingZooVecEnv:
             seed, self._seed = self._seed, None
         seeds = env_seeds(seed, self.n_envs)
         self._now = [one.reset(s) for one, s in zip(self._ones, seeds, strict=True)]
-        self._masked = {
-            self._home[agent].name
-            for now in self._now
-            for agent in now.masks
-            if self._rows[self._home[agent].name].actions.mask_size
-        }
+        if self._active is None:
+            self._decide_masks()
         return self._shown()
 
     def step_all(self, actions: Mapping[str, Any]) -> MultiAgentStep:
@@ -171,6 +168,18 @@ class PettingZooVecEnv:
                     self._rows[name].set_observation(arrays[name], i, agent, leaves)
         return arrays
 
+    def _decide_masks(self) -> None:
+        """Note which groups have masks, from the first reset and the spaces.
+
+        Of a group that does not act at first it cannot be known: its masks are there, all True
+        until the env gives one.
+        """
+        maskable = {name for name, rows in self._rows.items() if rows.actions.mask_size}
+        given = {self._home[agent].name for now in self._now for agent in now.masks}
+        bare = {self._home[a].name for now in self._now for a in now.active if a not in now.masks}
+        self._always_masked = given & maskable
+        self._masked = self._always_masked | (maskable - bare)
+
     def _masks(self) -> dict[str, npt.NDArray[np.bool_]]:
         masks = {
             group.name: self._rows[group.name].masks()
@@ -191,6 +200,8 @@ class PettingZooVecEnv:
                         )  # fmt: skip
                     continue
                 if agent not in now.masks:
+                    if group.name not in self._always_masked:
+                        continue
                     raise where.error(
                         "the action mask", agent, "is missing; give it with every reset and step"
                     )
