@@ -52,7 +52,7 @@ class ScriptedParallel(ParallelEnv):
         episodes: one dict of lives by agent per episode, repeated.
     """
 
-    metadata = {"name": "scripted"}
+    metadata = {"name": "scripted"}  # noqa: RUF012  # as PettingZoo has it
 
     def __init__(self, episodes):
         self.possible_agents = list(AGENTS)
@@ -216,7 +216,7 @@ class ScriptedTurns(AECEnv):
         episodes: one list of turns per episode, repeated.
     """
 
-    metadata = {"name": "turns", "is_parallelizable": False}
+    metadata = {"name": "turns", "is_parallelizable": False}  # noqa: RUF012  # as PettingZoo has it
     render_mode = None
 
     def __init__(self, episodes):

@@ -184,7 +184,9 @@ def read_state(
         ) from None  # fmt: skip
     except Exception as error:
         if out.living or out.truncated or before is None:
-            raise where.error("the state", None, f"cannot be read: {error!r}") from error
+            raise where.error(
+                "the state", None, f"cannot be read: {error!r}; with_state=False leaves it out",
+            ) from error  # fmt: skip
         return before
     checked: npt.NDArray[Any] = observation(where, "the state", None, spaces.state, state)
     return checked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -29,6 +30,8 @@ class PettingZooVecEnv:
         n_envs: number of envs N.
         seed: seed of the first :meth:`reset_all`; env i gets seed + i.
         env_kwargs: arguments of the env.
+        with_state: read the env's state; some envs have a state space but fail to give a state,
+            and ``False`` takes them as envs without one.
 
     Raises:
         EnvError: the env cannot be built, or has no list of its agents.
@@ -43,11 +46,14 @@ class PettingZooVecEnv:
         seed: int | Sequence[int] | None = None,
         *,
         env_kwargs: Mapping[str, Any] | None = None,
+        with_state: bool = True,
     ) -> None:
         self._seed = seed
         self._ones: list[OneEnv] = build_envs(env, n_envs, env_kwargs or {})
-        first = self._ones[0]
-        self._spaces = first.spaces
+        if not with_state:
+            for one in self._ones:
+                one.spaces = replace(one.spaces, state=None)
+        self._spaces = self._ones[0].spaces
         try:
             for one in self._ones[1:]:
                 if one.spaces != self._spaces:
