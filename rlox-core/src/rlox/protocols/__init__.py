@@ -13,13 +13,26 @@ from rlox.protocols.buffers import (
     ReplayBufferProtocol,
     StatefulBuffer,
 )
-from rlox.protocols.envs import MaskingVecEnv, StatefulVecEnv, VecEnv, VecEnvStep
+from rlox.protocols.envs import (
+    AgentGroup,
+    MaskingVecEnv,
+    MultiAgentObs,
+    MultiAgentStep,
+    MultiAgentVecEnv,
+    StatefulVecEnv,
+    VecEnv,
+    VecEnvStep,
+)
 from rlox.protocols.optimizers import Optimizer
 
 __all__ = [
+    "AgentGroup",
     "DeterministicActor",
     "ExplorationStrategy",
     "MaskingVecEnv",
+    "MultiAgentObs",
+    "MultiAgentStep",
+    "MultiAgentVecEnv",
     "OnPolicyActor",
     "Optimizer",
     "PrioritizedBuffer",

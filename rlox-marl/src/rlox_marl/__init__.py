@@ -1,0 +1,1 @@
+"""Multi-agent reinforcement learning: envs of teams and what trains on them."""
