@@ -58,6 +58,7 @@ BENCHMARKS = [
     "kernels",
     "replay",
     "start_up",
+    "multi_agent_envs",
 ]
 
 

@@ -1,1 +1,1 @@
-"""Multi-agent reinforcement learning: envs of teams and what trains on them."""
+"""Multi-agent reinforcement learning: vector envs of several agents, normalised values."""
