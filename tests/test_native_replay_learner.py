@@ -12,6 +12,7 @@ import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.config.model import UNSET
 from rlox.errors import BackendError
+from rlox.learners.transitions import Learn
 from rlox.networks import (
     DeterministicPolicy,
     DiscreteQNetwork,
@@ -98,7 +99,7 @@ def parts_of(algorithm: Any) -> dict[str, Any]:
 
 
 def parameters_of(algorithm: Any) -> dict[str, torch.Tensor]:
-    """Return every network's parameters, lagging ones and the temperature included."""
+    """Return every network's parameters, target ones and the temperature included."""
     return {
         f"{part}.{name}": value.detach().clone()
         for part, module in parts_of(algorithm).items()
@@ -240,8 +241,9 @@ def test_gradients_and_parameters_equal_autograd(
             policy = parts_of(algorithm).get("policy")
             if getattr(policy, "generator", None) is not None:
                 policy.generator.manual_seed(taken)
-            for step in ("values", "policy") if kind in (TD3, DDPG) else ("values",):
-                learner.step("all" if kind is SAC else step, batch, 1e-3)
+            steps_of: Any = {DQN: (Learn.VALUES,), SAC: (Learn.ALL,)}
+            for step in steps_of.get(kind, (Learn.VALUES, Learn.POLICY)):
+                learner.step(step, batch, 1e-3)
         if taken in (1, steps):
             assert_alike(parameters_of(made[0]), parameters_of(made[1]), tolerance)
             ours = made[0].learner.learner.gradients()

@@ -14,6 +14,7 @@ import torch
 from gymnasium import spaces
 from rlox.config.model import UNSET
 from rlox.errors import ConfigError, SpaceError
+from rlox.learners.transitions import Learn
 from rlox.networks import SquashedGaussianPolicy, TwinQNetwork
 from rlox.testing import check_algorithm
 from rlox_offpolicy.configs import SACConfig
@@ -119,8 +120,8 @@ def test_td3_delays_policy_and_targets() -> None:
     td3 = TD3(Lever(), **{**SMALL, "learning_starts": 0, "policy_delay": 3})
     actor_critic, learner, seen = td3.actor_critic, td3.learner, []
 
-    def watch(name: str, *arguments: Any) -> Any:
-        if name == "values":
+    def watch(name: Learn, *arguments: Any) -> Any:
+        if name is Learn.VALUES:
             networks = (
                 actor_critic.policy, actor_critic.policy_target, actor_critic.critic_target
             )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -122,33 +123,30 @@ def make_agent(algorithm: Algorithm, buffer: Any = None) -> ReplayAgent:
 def make_learner(
     algorithm: Algorithm,
     agent: ReplayAgent,
+    objective: Any,
     parts: Mapping[str, Any],
-    steps: Mapping[str, Step],
+    steps: Mapping[Enum, Step],
     streams: Mapping[str, torch.Generator] | None = None,
-    constants: Mapping[str, float] | None = None,
 ) -> ChosenReplayLearner:
     """Return what takes an algorithm's gradient steps.
 
     Args:
         algorithm: its config has the field ``backend``.
         agent: the algorithm's.
-        parts: see :class:`rlox.learners.transitions.ReplayTask`.
-        steps: likewise.
-        streams: likewise; none: the steps draw no noise of their own.
-        constants: likewise; none: the config has all.
+        objective: see :class:`rlox.learners.transitions.ReplayTask`.
+        parts: see there.
+        steps: see there.
+        streams: see there; ``None``: the steps draw no noise of their own.
 
     Raises:
         BackendError: the backend that the config names cannot take these steps.
     """
     task = ReplayTask(
-        algorithm=algorithm.name,
-        config=algorithm.config,
+        objective=objective,
         device=agent.device,
         parts=parts,
         steps=steps,
         streams=streams or {},
-        constants=constants or {},
-        set_priorities=agent.set_priorities,
     )
     return choose_replay_learner(algorithm.config.backend, task)
 

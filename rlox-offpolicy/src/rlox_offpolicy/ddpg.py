@@ -22,6 +22,7 @@ from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.learners.transitions import ChosenReplayLearner
+from rlox.learners.value_objectives import TwinDelayed
 from rlox.logging import LoggerCallback
 from rlox.training.hooks import Hooks
 from torch import nn
@@ -93,8 +94,7 @@ class DDPG(Algorithm):
             **parts,
             n_critics=1,
             policy_delay=1,
-            target_noise=0.0,
-            noise_clip=0.0,
+            objective=TwinDelayed(target_noise=0.0, noise_clip=0.0, tau=self.config.tau),
         )
         of = self.actor_critic
         self.agent, self.schedules, self.exploration = of.agent, of.schedules, of.exploration

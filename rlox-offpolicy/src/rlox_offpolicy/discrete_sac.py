@@ -35,7 +35,8 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
-from rlox.learners.transitions import ChosenReplayLearner, Step
+from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
+from rlox.learners.value_objectives import DiscreteSoftActorCritic
 from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
 from rlox.networks.defaults import make_discrete_critics, make_logits
@@ -129,6 +130,9 @@ class DiscreteSAC(Algorithm):
         self.target_entropy = (
             0.98 * math.log(n_actions) if cfg.target_entropy is None else cfg.target_entropy
         )
+        self.objective = DiscreteSoftActorCritic(
+            target_entropy=self.target_entropy if cfg.auto_entropy else None, tau=cfg.tau
+        )
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
         self.policy_optimizer = FlatOptimizer(self.policy, adam)
         self.critic_optimizer = FlatOptimizer(self.critic, adam)
@@ -148,15 +152,14 @@ class DiscreteSAC(Algorithm):
             "alpha_optimizer": self.alpha_optimizer,
             "agent": self.agent,
         }
-        steps = {"all": Step(self._learn, SACTerms)}
-        self.learner = make_learner(self, self.agent, self._parts, steps)
+        steps = {Learn.ALL: Step(self._learn, SACTerms)}
+        self.learner = make_learner(self, self.agent, self.objective, self._parts, steps)
 
     def iterate(self, hooks: Hooks) -> SACMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
         return iterate_sac(self, hooks)
 
-    def _learn(self, batch: TransitionBatch, learning_rate: float) -> SACTerms:
-        cfg: DiscreteSACConfig = self.config
+    def _learn(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         alpha = self.temperature.value()
 
         with torch.no_grad():
@@ -177,19 +180,19 @@ class DiscreteSAC(Algorithm):
         self.policy_optimizer.step(policy_loss, learning_rate)
 
         entropy = -(probs * log_probs).detach().sum(-1).mean()
-        if cfg.auto_entropy:
-            alpha_loss = self.temperature.log_alpha * (entropy - self.target_entropy)
+        if self.objective.target_entropy is not None:
+            alpha_loss = self.temperature.log_alpha * (entropy - self.objective.target_entropy)
             self.alpha_optimizer.step(alpha_loss, learning_rate)
 
-        polyak_update(self.critic, self.target, cfg.tau)
-        self.agent.set_priorities(errors)
-        return SACTerms(
+        polyak_update(self.critic, self.target, self.objective.tau)
+        terms = SACTerms(
             q_loss=q_loss.detach(),
             q_value=q.detach().mean(),
             policy_loss=policy_loss.detach(),
             entropy=entropy,
             alpha=alpha,
         )
+        return StepResult(terms, errors.detach())
 
     def _act(self, obs: Any) -> npt.NDArray[Any]:
         return self._sample(obs, "actions")

@@ -37,7 +37,7 @@ from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
 from rlox.errors import ConfigError
 from rlox.learners.terms import QTerms, mean_terms
-from rlox.learners.transitions import ChosenReplayLearner, Step
+from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
 from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
 from rlox.networks.defaults import make_q_network
@@ -54,7 +54,7 @@ from rlox.nn import (
 from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 
-from rlox_offpolicy.action_values import make_action_values
+from rlox_offpolicy.action_values import make_action_values, make_objective
 from rlox_offpolicy.agent import make_agent, make_learner, require_discrete, resolve
 from rlox_offpolicy.configs import DQNConfig
 from rlox_offpolicy.exploration import EpsilonGreedy
@@ -126,7 +126,8 @@ class DQN(Algorithm):
         self.agent = make_agent(self, parts["buffer"])
         env = self.agent.env
         self._n_actions = require_discrete(self.agent, "DQN")
-        self.action_values = make_action_values(cfg, self.agent.device)
+        self.objective = make_objective(cfg)
+        self.action_values = make_action_values(self.objective, self.agent.device)
         own = network or make_q_network(
             env.observation_space,
             self._n_actions,
@@ -159,9 +160,8 @@ class DQN(Algorithm):
             "optimizer": self.optimizer,
             "agent": self.agent,
         }
-        steps = {"values": Step(self._learn, QTerms)}
-        constants = {"n_actions": float(self._n_actions)}
-        self.learner = make_learner(self, self.agent, self._parts, steps, constants=constants)
+        steps = {Learn.VALUES: Step(self._learn, QTerms)}
+        self.learner = make_learner(self, self.agent, self.objective, self._parts, steps)
 
     def iterate(self, hooks: Hooks) -> DQNMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
@@ -169,7 +169,9 @@ class DQN(Algorithm):
         collected: list[QTerms] = []
         with torch_threads(cfg.torch_threads), flush_denormals():
             for batch, learning_rate in self.agent.batches(self._act, hooks, self.schedules):
-                collected.append(self.learner.step("values", batch, learning_rate))
+                learnt = self.learner.step(Learn.VALUES, batch, learning_rate)
+                self.agent.set_priorities(learnt.errors)
+                collected.append(learnt.terms)
                 if (self.clock.gradient_steps + 1) % cfg.target_update_interval == 0:
                     polyak_update(self.network, self.target, cfg.tau)
                 hooks.train_batch(lambda: mean_terms(QTerms, collected[-1:]))
@@ -196,12 +198,12 @@ class DQN(Algorithm):
     def _epsilon(self, env_steps: int) -> float:
         return self.schedules.value("epsilon", env_steps, self.clock.target_env_steps)
 
-    def _learn(self, batch: TransitionBatch, learning_rate: float) -> QTerms:
+    def _learn(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         of = self.action_values
         with torch.no_grad():
             judged = self._outputs(self.target, batch.next_obs)
             chooser = judged
-            if self.config.double_dqn:
+            if self.objective.double:
                 chooser = self._outputs(self.network, batch.next_obs)
             next_actions = of.values(chooser).argmax(-1, keepdim=True)
             next_outputs = at_actions(judged, next_actions)
@@ -210,8 +212,8 @@ class DQN(Algorithm):
         losses, errors = of.losses(outputs, targets)
         loss = (batch.weights * losses).mean()
         self.optimizer.step(loss, learning_rate)
-        self.agent.set_priorities(errors)
-        return QTerms(q_loss=loss.detach(), q_value=of.values(outputs.detach()).mean())
+        terms = QTerms(q_loss=loss.detach(), q_value=of.values(outputs.detach()).mean())
+        return StepResult(terms, errors.detach())
 
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return an action for one observation, or actions for a batch; see ``Algorithm``.

@@ -35,7 +35,8 @@ from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
 from rlox.learners.terms import mean_terms
-from rlox.learners.transitions import ChosenReplayLearner, Step
+from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
+from rlox.learners.value_objectives import SoftActorCritic
 from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
 from rlox.networks.defaults import make_critics, make_squashed_gaussian
@@ -102,7 +103,9 @@ def iterate_sac(algorithm: Any, hooks: Hooks) -> SACMetrics:
     agent, collected = algorithm.agent, list[SACTerms]()
     with torch_threads(algorithm.config.torch_threads), flush_denormals():
         for batch, learning_rate in agent.batches(algorithm._act, hooks, algorithm.schedules):
-            collected.append(algorithm.learner.step("all", batch, learning_rate))
+            learnt = algorithm.learner.step(Learn.ALL, batch, learning_rate)
+            agent.set_priorities(learnt.errors)
+            collected.append(learnt.terms)
             hooks.train_batch(lambda: mean_terms(SACTerms, collected[-1:]))
     return SACMetrics(**common_metrics(algorithm), **mean_terms(SACTerms, collected))
 
@@ -190,6 +193,9 @@ class SAC(Algorithm):
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
         self.temperature = Temperature(cfg.alpha).to(device)
         self.target_entropy = -act_dim if cfg.target_entropy is None else cfg.target_entropy
+        self.objective = SoftActorCritic(
+            target_entropy=self.target_entropy if cfg.auto_entropy else None, tau=cfg.tau
+        )
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
         self.policy_optimizer = FlatOptimizer(self.policy, adam)
         self.critic_optimizer = FlatOptimizer(self.critic, adam)
@@ -210,9 +216,8 @@ class SAC(Algorithm):
             "exploration": self.exploration,
             "agent": self.agent,
         }
-        steps = {"all": Step(self._learn, SACTerms)}
-        constants = {"target_entropy": self.target_entropy}
-        self.learner = make_learner(self, self.agent, self._parts, steps, {}, constants)
+        steps = {Learn.ALL: Step(self._learn, SACTerms)}
+        self.learner = make_learner(self, self.agent, self.objective, self._parts, steps)
 
     def iterate(self, hooks: Hooks) -> SACMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
@@ -222,8 +227,7 @@ class SAC(Algorithm):
         starts = self.agent.collector.episode_start
         return self.exploration.explore(self._sample(obs), starts, self.clock.env_steps)
 
-    def _learn(self, batch: TransitionBatch, learning_rate: float) -> SACTerms:
-        cfg: SACConfig = self.config
+    def _learn(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         alpha = self.temperature.value()
 
         with torch.no_grad():
@@ -243,19 +247,19 @@ class SAC(Algorithm):
         self.policy_optimizer.step(policy_loss, learning_rate)
 
         entropy = -log_probs.detach().mean()
-        if cfg.auto_entropy:
-            alpha_loss = self.temperature.log_alpha * (entropy - self.target_entropy)
+        if self.objective.target_entropy is not None:
+            alpha_loss = self.temperature.log_alpha * (entropy - self.objective.target_entropy)
             self.alpha_optimizer.step(alpha_loss, learning_rate)
 
-        polyak_update(self.critic, self.target, cfg.tau)
-        self.agent.set_priorities(errors)
-        return SACTerms(
+        polyak_update(self.critic, self.target, self.objective.tau)
+        terms = SACTerms(
             q_loss=q_loss.detach(),
             q_value=q.detach().mean(),
             policy_loss=policy_loss.detach(),
             entropy=entropy,
             alpha=alpha,
         )
+        return StepResult(terms, errors.detach())
 
     def _sample(self, obs: Tensor) -> npt.NDArray[Any]:
         return self._draw(obs)[0].cpu().numpy()  # type: ignore[no-any-return]

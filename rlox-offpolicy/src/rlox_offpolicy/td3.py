@@ -33,7 +33,8 @@ from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
 from rlox.learners.terms import PolicyTerms, QTerms, mean_terms
-from rlox.learners.transitions import ChosenReplayLearner, Step
+from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
+from rlox.learners.value_objectives import TwinDelayed
 from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
 from rlox.networks.defaults import make_critics, make_deterministic_policy
@@ -70,8 +71,7 @@ class DeterministicActorCritic:
         schedules: see :class:`TD3`.
         n_critics: number K of critics, where they are made here.
         policy_delay: gradient steps d of the critics for one of the policy.
-        target_noise: σ of the noise on the targets' actions; 0: none.
-        noise_clip: bound c of that noise.
+        objective: what is learnt.
     """
 
     def __init__(
@@ -85,13 +85,12 @@ class DeterministicActorCritic:
         schedules: Mapping[str, Callable[[int], float]] | None,
         n_critics: int,
         policy_delay: int,
-        target_noise: float,
-        noise_clip: float,
+        objective: TwinDelayed,
     ) -> None:
         cfg = self.config = algorithm.config
         self.clock = algorithm.clock
         self.policy_delay = policy_delay
-        self._smoothing = {"target_noise": target_noise, "noise_clip": noise_clip}
+        self.objective = objective
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
         self.agent = make_agent(algorithm, buffer)
         self.exploration = make_exploration(algorithm, exploration)
@@ -127,10 +126,12 @@ class DeterministicActorCritic:
             "exploration": self.exploration,
             "agent": self.agent,
         }
-        values, policy_step = Step(self.learn_values, QTerms), Step(self.learn_policy, PolicyTerms)
-        steps = {"values": values, "policy": policy_step}
-        parts, streams = self._parts, {"target noise": self._noise}
-        self.learner = make_learner(algorithm, self.agent, parts, steps, streams, self._smoothing)
+        steps = {
+            Learn.VALUES: Step(self.learn_values, QTerms),
+            Learn.POLICY: Step(self.learn_policy, PolicyTerms),
+        }
+        streams = {"target noise": self._noise}
+        self.learner = make_learner(algorithm, self.agent, objective, self._parts, steps, streams)
 
     def iterate(self, hooks: Hooks) -> TD3Metrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
@@ -138,9 +139,12 @@ class DeterministicActorCritic:
         policy_terms: list[PolicyTerms] = []
         with torch_threads(self.config.torch_threads), flush_denormals():
             for batch, learning_rate in self.agent.batches(self._act, hooks, self.schedules):
-                q_terms.append(self.learner.step("values", batch, learning_rate))
+                learnt = self.learner.step(Learn.VALUES, batch, learning_rate)
+                self.agent.set_priorities(learnt.errors)
+                q_terms.append(learnt.terms)
                 if (self.clock.gradient_steps + 1) % self.policy_delay == 0:
-                    policy_terms.append(self.learner.step("policy", batch, learning_rate))
+                    learnt = self.learner.step(Learn.POLICY, batch, learning_rate)
+                    policy_terms.append(learnt.terms)
                 hooks.train_batch(lambda: mean_terms(QTerms, q_terms[-1:]))
         return TD3Metrics(
             **common_metrics(self),
@@ -155,32 +159,31 @@ class DeterministicActorCritic:
         starts = self.agent.collector.episode_start
         return self.exploration.explore(self._mode(obs), starts, self.clock.env_steps)
 
-    def learn_values(self, batch: TransitionBatch, learning_rate: float) -> QTerms:
+    def learn_values(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take a gradient step of the critics."""
         with torch.no_grad():
             next_actions = self._lagging_mu(batch.next_obs)
-            if (deviation := self._smoothing["target_noise"]) > 0:
+            if (deviation := self.objective.target_noise) > 0:
                 noise = standard_normal(next_actions, self._noise).mul_(deviation)
-                clip = self._smoothing["noise_clip"]
-                next_actions = smoothed_actions(next_actions, noise, clip)
+                next_actions = smoothed_actions(next_actions, noise, self.objective.noise_clip)
             next_values = clipped_double_values(self.critic_target(batch.next_obs, next_actions))
             targets = td_targets(batch.rewards, batch.discounts, next_values)
         q = self.critic(batch.obs, batch.actions)
         errors = q - targets
         q_loss = (batch.weights * errors.square()).mean(-1).sum()
         self.critic_optimizer.step(q_loss, learning_rate)
-        self.agent.set_priorities(errors)
-        return QTerms(q_loss=q_loss.detach(), q_value=q.detach().mean())
+        terms = QTerms(q_loss=q_loss.detach(), q_value=q.detach().mean())
+        return StepResult(terms, errors.detach())
 
-    def learn_policy(self, batch: TransitionBatch, learning_rate: float) -> PolicyTerms:
+    def learn_policy(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take a gradient step of the policy, and move the lagging networks."""
         with frozen(self.critic):
             values = self.critic(batch.obs, self._mu(batch.obs))[0]
         policy_loss = -values.mean()
         self.policy_optimizer.step(policy_loss, learning_rate)
-        polyak_update(self.policy, self.policy_target, self.config.tau)
-        polyak_update(self.critic, self.critic_target, self.config.tau)
-        return PolicyTerms(policy_loss=policy_loss.detach())
+        polyak_update(self.policy, self.policy_target, self.objective.tau)
+        polyak_update(self.critic, self.critic_target, self.objective.tau)
+        return StepResult(PolicyTerms(policy_loss=policy_loss.detach()))
 
     def predict(self, obs: npt.ArrayLike) -> Any:
         """Return an action for one observation, or actions for a batch, without noise."""
@@ -259,8 +262,11 @@ class TD3(Algorithm):
             **parts,
             n_critics=2,
             policy_delay=self.config.policy_delay,
-            target_noise=self.config.target_noise,
-            noise_clip=self.config.noise_clip,
+            objective=TwinDelayed(
+                target_noise=self.config.target_noise,
+                noise_clip=self.config.noise_clip,
+                tau=self.config.tau,
+            ),
         )
         of = self.actor_critic
         self.agent, self.schedules, self.exploration = of.agent, of.schedules, of.exploration

@@ -232,7 +232,7 @@ class ReplayAgent:
     def _tensor(self, array: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.device)
 
-    def set_priorities(self, errors: Tensor) -> None:
+    def set_priorities(self, errors: Tensor | None) -> None:
         """Give the transitions of the last batch new priorities, where the buffer has any.
 
         Args:
@@ -241,7 +241,7 @@ class ReplayAgent:
         Source:
             Schaul et al. 2016, section 3.3: abs(δ) + ε, with ε = 1e-6.
         """
-        if self.prioritized and self._indices is not None:
+        if self.prioritized and self._indices is not None and errors is not None:
             sizes = errors.detach().abs().reshape(-1, errors.shape[-1]).mean(0) + 1e-6
             self.buffer.update_priorities(self._indices, sizes.cpu().numpy())
 
