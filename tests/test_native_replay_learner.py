@@ -156,7 +156,7 @@ def test_a_training_is_the_one_that_torch_makes(case: str) -> None:
     assert_alike(parameters_of(native), parameters_of(torch_), 1e-5)
     assert_alike(moments_of(native), moments_of(torch_), 1e-4)
     assert metrics[0] == pytest.approx(metrics[1], rel=1e-4, nan_ok=True)
-    buffers = [a.agent.buffer.state() for a in (native, torch_)]
+    buffers = [a.replay.buffer.state() for a in (native, torch_)]
     for name in buffers[0].keys() & {"priorities", "rewards"}:
         np.testing.assert_allclose(buffers[0][name], buffers[1][name], rtol=1e-3, atol=1e-6)
 

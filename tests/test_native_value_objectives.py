@@ -123,7 +123,7 @@ def test_other_objectives_fall_back_to_torch_with_the_reason(objective: Any, rea
 def test_a_field_that_a_known_objective_gains_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until native's table has it."""
     known = SimpleNamespace(make=None, fields=frozenset({"tau"}))
-    monkeypatch.setitem(OBJECTIVES, SoftActorCritic, known)  # type: ignore[arg-type]
+    monkeypatch.setitem(OBJECTIVES, SoftActorCritic, known)
     task: Any = SimpleNamespace(objective=SoftActorCritic(None))
     with pytest.raises(BackendError, match="the field 'target_entropy' of SoftActorCritic"):
         make_replay_learner(task)
@@ -133,7 +133,7 @@ def test_added_losses_are_left_to_torch() -> None:
     """Neither native nor torch.compile knows what they compute."""
 
     def prior(network: Any, batch: Any) -> torch.Tensor:
-        return network(batch.obs).mean()
+        return network(batch.obs).mean()  # type: ignore[no-any-return]
 
     mine = Stranger(QLearning(), "auto", {"network": prior})
     assert str(mine.learner) == "torch (not native: it knows no added losses (network.prior))"

@@ -87,7 +87,7 @@ def test_actions_use_every_dimensions_own_range(algorithm: Any) -> None:
     env = Lever()
     trained = algorithm(env, **SMALL)
     trained.train(48)
-    taken, stored = np.array(env.taken), trained.agent.buffer.state()["actions"]
+    taken, stored = np.array(env.taken), trained.replay.buffer.state()["actions"]
     assert np.abs(stored).max() <= 1
     low, high = env.action_space.low, env.action_space.high
     np.testing.assert_allclose(taken, low + (stored + 1) / 2 * (high - low), rtol=1e-5, atol=1e-6)
@@ -299,8 +299,8 @@ def test_priorities_are_the_critics_mean_absolute_errors() -> None:
     """Of two critics whose errors are 1 and -3 the priority is 2, to the power α."""
     sac = SAC(Lever(), **SMALL, buffer="prioritized")
     sac.train(16)
-    batch = sac.agent._draw()
+    batch = sac.replay.draw()
     errors = torch.tensor([[1.0], [-3.0]]).expand(2, len(batch.rewards))
-    drawn = np.unique(sac.agent._indices.astype(np.int64))
-    sac.agent.set_priorities(errors)
-    assert sac.agent.buffer.state()["priorities"][drawn] == pytest.approx(2**0.6, rel=1e-4)
+    drawn = np.unique(np.asarray(batch.indices, np.int64))
+    sac.replay.update_priorities(batch.indices, errors)
+    assert sac.replay.buffer.state()["priorities"][drawn] == pytest.approx(2**0.6, rel=1e-4)

@@ -121,7 +121,7 @@ def test_priorities_are_the_distributional_losses() -> None:
     for options in (C51, QR):
         dqn = make(**options, buffer="prioritized", learning_starts=17)
         dqn.train(16)
-        drawn = dqn.agent._draw()
+        drawn = dqn.replay.draw()
         learnt = dqn._learn(drawn, 0.0)
         errors: Any = learnt.errors
         assert errors.shape == (16,)

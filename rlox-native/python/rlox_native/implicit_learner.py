@@ -75,7 +75,8 @@ class NativeImplicitLearner:
             adam.count()
         self._target.lerp_(self._task.parts["critic_optimizer"].parameters, objective.tau)
         names = ("value_loss", "q_loss", "policy_loss", "q_value", "weight")
-        return step_result(self._task, kind, **dict(zip(names, terms, strict=True)))
+        named: dict[str, Any] = dict(zip(names, terms, strict=True))
+        return step_result(self._task, kind, **named)
 
     def gradients(self) -> list[npt.NDArray[Any]]:
         """Return the gradients of the last step of value, policy and critics."""

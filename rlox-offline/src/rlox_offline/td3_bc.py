@@ -175,6 +175,7 @@ class TD3BC(OfflineAlgorithm):
     def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take a gradient step of the policy, and move the target networks."""
         objective = self.objective
+        assert objective.cloning is not None
         with frozen(self.critics):
             actions = self.policy(batch.obs)
             q_of_policy = self.critics(batch.obs, actions)[0]

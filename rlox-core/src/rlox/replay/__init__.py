@@ -15,8 +15,9 @@ from rlox.replay.buffers import (
 from rlox.replay.checked_sampling import require_transitions, sampler
 from rlox.replay.collector import ReplayCollector
 from rlox.replay.goals import find_goals
-from rlox.replay.loop import Choose, ReplayAgent
+from rlox.replay.loop import Choose, ReplayLoop
 from rlox.replay.observation_codec import ReplayObservations
+from rlox.replay.updates_due import UpdatesDue
 
 __all__ = [
     "BoxActions",
@@ -24,9 +25,10 @@ __all__ = [
     "Choose",
     "DiscreteActions",
     "GoalOptions",
-    "ReplayAgent",
     "ReplayCollector",
+    "ReplayLoop",
     "ReplayObservations",
+    "UpdatesDue",
     "cut_episodes",
     "find_goals",
     "her_buffer",
