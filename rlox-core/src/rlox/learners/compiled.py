@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -36,13 +36,15 @@ def make_compiled_learner(task: RolloutTask | ReplayTask) -> TorchLearner | Torc
             compiler.
     """
     if isinstance(task, ReplayTask):
+        if task.added_losses:
+            raise BackendError(f"it knows no added losses ({', '.join(task.added_losses.names)})")
         for part in task.parts.values():
             if isinstance(part, FlatOptimizer):
                 # torch would compile its optimisers' own code too, anew for every learning rate
                 setattr(part, "step", _uncompiled(part.step))  # noqa: B010
         steps = {
-            name: replace(step, learn=_compiled(step.learn, task.device))
-            for name, step in task.steps.items()
+            kind: replace(step, learn=_compiled(step.learn, task.device))
+            for kind, step in task.steps.items()
         }
         return TorchReplayLearner(replace(task, steps=steps))
     if task.added_losses:
@@ -103,9 +105,13 @@ def _has_compiler() -> bool:
 
 def _kept(returned: Any) -> Any:
     """Return copies of the tensors that are only reported, which the next replay overwrites."""
+    if isinstance(returned, Tensor):
+        return returned.clone()
     if isinstance(returned, tuple):  # a loss, which is used at once, and its terms
         loss, terms = returned
         return loss, _kept(terms)
-    values = {field.name: getattr(returned, field.name) for field in fields(returned)}
-    kept = {name: v.clone() if isinstance(v, Tensor) else v for name, v in values.items()}
-    return replace(returned, **kept)
+    if isinstance(returned, Mapping):
+        return {name: _kept(value) for name, value in returned.items()}
+    if not is_dataclass(returned) or isinstance(returned, type):
+        return returned
+    return replace(returned, **{f.name: _kept(getattr(returned, f.name)) for f in fields(returned)})

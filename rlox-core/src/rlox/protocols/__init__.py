@@ -2,8 +2,10 @@
 
 from rlox.protocols.actors import (
     DeterministicActor,
+    DiscreteQFunction,
     ExplorationStrategy,
     OnPolicyActor,
+    QFunction,
     RecurrentActor,
     StochasticActor,
 )
@@ -28,6 +30,7 @@ from rlox.protocols.optimizers import Optimizer
 __all__ = [
     "AgentGroup",
     "DeterministicActor",
+    "DiscreteQFunction",
     "ExplorationStrategy",
     "MaskingVecEnv",
     "MultiAgentObs",
@@ -36,6 +39,7 @@ __all__ = [
     "OnPolicyActor",
     "Optimizer",
     "PrioritizedBuffer",
+    "QFunction",
     "RecurrentActor",
     "ReplayBuffer",
     "ReplayBufferProtocol",

@@ -1,4 +1,4 @@
-"""How the algorithms here are put together from their configs, which have many options alike."""
+"""Building off-policy algorithms from their configs: envs, buffer, learner, noise."""
 
 from __future__ import annotations
 
@@ -10,19 +10,25 @@ import torch
 from rlox.algorithm import Algorithm
 from rlox.config.model import UNSET, Config, resolve_config
 from rlox.envs.make import fixed_env_count
+from rlox.envs.running import RunningEnvs
 from rlox.errors import ConfigError, SpaceError
 from rlox.learners.transitions import ChosenReplayLearner, ReplayTask, Step, choose_replay_learner
 from rlox.networks.validate import refuse_network_options
-from rlox.protocols import ExplorationStrategy
-from rlox.replay.action_codec import BoxActions, DiscreteActions
-from rlox.replay.loop import ReplayAgent
+from rlox.nn import find_device
+from rlox.protocols import ExplorationStrategy, VecEnv
+from rlox.replay.action_codec import BoxActions, DiscreteActions, make_actions
+from rlox.replay.buffers import BufferOptions, make_buffer
+from rlox.replay.goals import find_goals
+from rlox.replay.loop import ReplayLoop
+from rlox.replay.observation_codec import ReplayObservations
+from rlox.replay.updates_due import UpdatesDue
 
 from rlox_offpolicy.exploration import GaussianNoise, NoNoise, OrnsteinUhlenbeckNoise
 
 __all__ = [
-    "make_agent",
     "make_exploration",
     "make_learner",
+    "make_replay",
     "require_box",
     "require_discrete",
     "resolve",
@@ -73,82 +79,115 @@ def _fit_to_env(config: ConfigT, env: Any) -> ConfigT:
     return config.replace(n_envs=count)
 
 
-def make_agent(algorithm: Algorithm, buffer: Any = None) -> ReplayAgent:
-    """Return the replay agent of an algorithm's env and config; the algorithm's close frees it.
+def make_replay(algorithm: Algorithm, buffer: Any = None) -> ReplayLoop:
+    """Return the envs and the replay buffer of an algorithm, which its close frees.
 
     Args:
-        algorithm: its base has been initialised; its config has the fields read below.
-        buffer: an object as :class:`rlox.replay.loop.ReplayAgent` takes it; none: the one that the
-            config names.
+        algorithm: its base has been initialised; its config is a
+            :class:`rlox_offpolicy.replay_config.ReplayConfig`.
+        buffer: an object with the methods of :class:`rlox.protocols.ReplayBuffer` or
+            :class:`rlox.protocols.ReplayBufferProtocol`; ``None``: the one that the config names.
 
     Raises:
-        ConfigError: ``n_step`` is given with a buffer that was not made for it.
+        ConfigError: ``n_step`` is given with a buffer that was not made for it, or the buffer
+            lacks methods or would mix the envs.
+        EnvError: the env cannot be built.
+        SpaceError: see :class:`rlox.replay.loop.ReplayLoop`.
     """
-    cfg = algorithm.config
+    cfg, streams, resources = algorithm.config, algorithm.streams, algorithm.resources
     if buffer is not None and cfg.n_step > 1:
         raise ConfigError(
             f"n_step {cfg.n_step} is for buffers made here; give it to your "
             f"{type(buffer).__name__} and leave the option at 1"
         )
-    agent = ReplayAgent(
+    find_device(cfg.device)  # before envs are made
+    envs = RunningEnvs.make(
         algorithm.env_source,
-        algorithm.streams,
+        cfg.n_envs,
+        streams.seeds("envs", 1)[0],
+        backend=cfg.env_backend,
+        vectorization=cfg.vectorization,
+    )
+    resources.callback(envs.close)
+    options = _buffer_options(algorithm, envs.env, with_goals=buffer is None)
+    made: Any = make_buffer(cfg.buffer if buffer is None else buffer, options)
+    if buffer is None and hasattr(made, "close"):
+        resources.callback(made.close)
+    return ReplayLoop(
+        envs,
+        made,
+        options,
+        streams,
         algorithm.clock,
-        buffer=cfg.buffer if buffer is None else buffer,
-        buffer_size=cfg.buffer_size,
-        priority_alpha=cfg.priority_alpha,
-        n_step=cfg.n_step,
-        gamma=cfg.gamma,
-        n_sampled_goal=cfg.n_sampled_goal,
-        goal_selection_strategy=cfg.goal_selection_strategy,
-        hot_capacity=cfg.hot_capacity,
-        buffer_folder=cfg.buffer_folder,
+        updates=UpdatesDue(cfg.gradient_steps, cfg.train_freq),
         batch_size=cfg.batch_size,
         learning_starts=cfg.learning_starts,
-        train_freq=cfg.train_freq,
-        gradient_steps=cfg.gradient_steps,
         steps_per_iteration=cfg.steps_per_iteration,
         save_replay_buffer=cfg.save_replay_buffer,
-        n_envs=cfg.n_envs,
-        env_backend=cfg.env_backend,
-        vectorization=cfg.vectorization,
         device=cfg.device,
         threads=cfg.torch_threads,
     )
-    algorithm.resources.callback(agent.close)
-    return agent
+
+
+def _buffer_options(algorithm: Algorithm, env: VecEnv, *, with_goals: bool) -> BufferOptions:
+    cfg, streams = algorithm.config, algorithm.streams
+    actions, observations = (
+        make_actions(env.action_space),
+        ReplayObservations(env.observation_space),
+    )
+    goals = None
+    if with_goals and cfg.buffer == "her":
+        goals = find_goals(
+            algorithm.env_source,
+            env.observation_space,
+            n_sampled_goal=cfg.n_sampled_goal,
+            goal_selection_strategy=cfg.goal_selection_strategy,
+            resources=algorithm.resources,
+        )
+    return BufferOptions(
+        capacity=cfg.buffer_size,
+        obs_shape=observations.shape,
+        obs_dtype=observations.dtype,
+        act_shape=actions.shape,
+        act_dtype=actions.dtype,
+        n_envs=env.n_envs,
+        n_step=cfg.n_step,
+        gamma=cfg.gamma,
+        priority_alpha=cfg.priority_alpha,
+        seed=streams.seeds("replay", 1)[0],
+        goals=goals,
+        hot_capacity=cfg.hot_capacity,
+        folder=cfg.buffer_folder,
+    )
 
 
 def make_learner(
     algorithm: Algorithm,
-    agent: ReplayAgent,
+    replay: ReplayLoop,
+    objective: Any,
     parts: Mapping[str, Any],
-    steps: Mapping[str, Step],
+    steps: Mapping[Any, Step],
     streams: Mapping[str, torch.Generator] | None = None,
-    constants: Mapping[str, float] | None = None,
 ) -> ChosenReplayLearner:
     """Return what takes an algorithm's gradient steps.
 
     Args:
         algorithm: its config has the field ``backend``.
-        agent: the algorithm's.
-        parts: see :class:`rlox.learners.transitions.ReplayTask`.
-        steps: likewise.
-        streams: likewise; none: the steps draw no noise of their own.
-        constants: likewise; none: the config has all.
+        replay: the algorithm's.
+        objective: see :class:`rlox.learners.transitions.ReplayTask`.
+        parts: see there.
+        steps: see there.
+        streams: see there; ``None``: the steps draw no noise of their own.
 
     Raises:
         BackendError: the backend that the config names cannot take these steps.
     """
     task = ReplayTask(
-        algorithm=algorithm.name,
-        config=algorithm.config,
-        device=agent.device,
+        objective=objective,
+        device=replay.device,
         parts=parts,
         steps=steps,
         streams=streams or {},
-        constants=constants or {},
-        set_priorities=agent.set_priorities,
     )
     return choose_replay_learner(algorithm.config.backend, task)
 
@@ -176,28 +215,28 @@ def make_exploration(algorithm: Algorithm, exploration: Any = None) -> Explorati
     return NoNoise() if cfg.exploration == "none" else kinds[cfg.exploration](cfg.noise_std, rng)
 
 
-def require_box(agent: ReplayAgent, name: str) -> int:
-    """Return the size of an action of the agent's env.
+def require_box(replay: ReplayLoop, name: str) -> int:
+    """Return the size of an action of the envs.
 
     Raises:
         SpaceError: the actions are discrete.
     """
-    if not isinstance(agent.actions, BoxActions):
+    if not isinstance(replay.actions, BoxActions):
         raise SpaceError(
-            f"{name} needs continuous actions, a Box, got {agent.env.action_space}; DQN and "
+            f"{name} needs continuous actions, a Box, got {replay.env.action_space}; DQN and "
             "discrete_sac take Discrete ones"
         )
-    return int(agent.actions.shape[0])
+    return int(replay.actions.shape[0])
 
 
-def require_discrete(agent: ReplayAgent, name: str) -> int:
-    """Return the number of actions of the agent's env.
+def require_discrete(replay: ReplayLoop, name: str) -> int:
+    """Return the number of actions of the envs.
 
     Raises:
         SpaceError: the actions are continuous.
     """
-    if not isinstance(agent.actions, DiscreteActions):
+    if not isinstance(replay.actions, DiscreteActions):
         raise SpaceError(
-            f"{name} needs Discrete actions, got {agent.env.action_space}; SAC takes a Box"
+            f"{name} needs Discrete actions, got {replay.env.action_space}; SAC takes a Box"
         )
-    return agent.actions.count
+    return replay.actions.count
