@@ -29,7 +29,11 @@ sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 
 from api_modules import FLOORS, PATHS  # noqa: E402  # the architecture page shows the same
 
-LONG_FILES: set[str] = set()
+LONG_FILES = {
+    "rlox-offline/src/rlox_offline/cql.py",
+    "rlox-offpolicy/src/rlox_offpolicy/sac.py",
+    "rlox-offpolicy/src/rlox_offpolicy/td3.py",
+}
 """Files that may have more than 300 lines."""
 
 

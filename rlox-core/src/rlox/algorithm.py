@@ -97,7 +97,7 @@ class Algorithm(ABC):
         self.added_losses: NamedLosses = NoLosses()
         """The user's own loss terms, of an algorithm that takes them; checkpoints hold their
         names."""
-        self.objective: Any = None
+        self.own_objective: Any = None
         """A user's own objective, of an algorithm that takes one; ``None``: the algorithm's."""
         self.clock = Clock(self.step_unit)
         self.streams = SeedStreams(seed)

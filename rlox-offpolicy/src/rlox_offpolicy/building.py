@@ -162,7 +162,7 @@ def _buffer_options(algorithm: Algorithm, env: VecEnv, *, with_goals: bool) -> B
 
 
 def make_learner(
-    algorithm: Algorithm,
+    algorithm: Any,
     replay: ReplayLoop,
     objective: Any,
     parts: Mapping[str, Any],
@@ -172,7 +172,7 @@ def make_learner(
     """Return what takes an algorithm's gradient steps.
 
     Args:
-        algorithm: its config has the field ``backend``.
+        algorithm: its config has the field ``backend``, and it has ``added_losses``.
         replay: the algorithm's.
         objective: see :class:`rlox.learners.transitions.ReplayTask`.
         parts: see there.
@@ -188,6 +188,7 @@ def make_learner(
         parts=parts,
         steps=steps,
         streams=streams or {},
+        added_losses=algorithm.added_losses,
     )
     return choose_replay_learner(algorithm.config.backend, task)
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
+from rlox.learners.added import AddedLosses, Losses
 from rlox.learners.transitions import ChosenReplayLearner
 from rlox.learners.value_objectives import TwinDelayed
 from rlox.logging import LoggerCallback
@@ -51,6 +52,8 @@ class DDPG(Algorithm):
         callbacks: hooks into training.
         config: a :class:`DDPGConfig`, a mapping, or the path of a YAML or JSON file.
         schedules: see :class:`rlox_offpolicy.td3.TD3`.
+        added_losses: functions ``(module, batch) -> scalar`` by part, ``"critic"`` or ``"policy"``,
+            that are added to the part's loss; see :mod:`rlox.learners.added`.
         config_kwargs: options of :class:`DDPGConfig`, which win over ``config``.
 
     Raises:
@@ -63,6 +66,7 @@ class DDPG(Algorithm):
     name: ClassVar[str] = "ddpg"
     config_class: ClassVar[type[Config]] = DDPGConfig
     learner: ChosenReplayLearner
+    added_losses: AddedLosses
 
     def __init__(
         self,
@@ -78,6 +82,7 @@ class DDPG(Algorithm):
         *,
         config: DDPGConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
+        added_losses: Losses | None = None,
         **config_kwargs: Any,
     ) -> None:
         resolved, parts = resolve(
@@ -95,6 +100,7 @@ class DDPG(Algorithm):
             n_critics=1,
             policy_delay=1,
             objective=TwinDelayed(target_noise=0.0, noise_clip=0.0, tau=self.config.tau),
+            added_losses=added_losses,
         )
         of = self.actor_critic
         self.replay, self.schedules, self.exploration = of.replay, of.schedules, of.exploration

@@ -35,6 +35,7 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
+from rlox.learners.added import AddedLosses, Losses
 from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
 from rlox.learners.value_objectives import DiscreteSoftActorCritic
 from rlox.logging import LoggerCallback
@@ -78,6 +79,8 @@ class DiscreteSAC(Algorithm):
         config: a :class:`DiscreteSACConfig`, a mapping, or the path of a YAML or JSON file.
         schedules: callables ``env_steps -> value`` for ``learning_rate`` or ``priority_beta``; they
             win over the config and are not saved in checkpoints.
+        added_losses: functions ``(module, batch) -> scalar`` by part, ``"critic"`` or ``"policy"``,
+            that are added to the part's loss; see :mod:`rlox.learners.added`.
         config_kwargs: options of :class:`DiscreteSACConfig`, which win over ``config``.
 
     Raises:
@@ -89,6 +92,7 @@ class DiscreteSAC(Algorithm):
     name: ClassVar[str] = "discrete_sac"
     config_class: ClassVar[type[Config]] = DiscreteSACConfig
     learner: ChosenReplayLearner
+    added_losses: AddedLosses
 
     def __init__(
         self,
@@ -103,6 +107,7 @@ class DiscreteSAC(Algorithm):
         *,
         config: DiscreteSACConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
+        added_losses: Losses | None = None,
         **config_kwargs: Any,
     ) -> None:
         resolved, parts = resolve(
@@ -142,6 +147,7 @@ class DiscreteSAC(Algorithm):
             "critic": self.critic_optimizer,
             "alpha": self.alpha_optimizer,
         }
+        self.added_losses = AddedLosses(added_losses, self.optimizers)
         self._parts = {
             "policy": self.policy,
             "critic": self.critic,
@@ -170,6 +176,7 @@ class DiscreteSAC(Algorithm):
         q = all_q.gather(-1, batch.actions.expand(len(all_q), -1, -1)).squeeze(-1)
         errors = q - targets
         q_loss = 0.5 * (batch.weights * errors.square()).mean(-1).sum()
+        q_loss = self.added_losses.add("critic", q_loss, self.critic, batch)
         self.critic_optimizer.step(q_loss, learning_rate)
 
         log_probs = self.policy(batch.obs).log_softmax(-1)
@@ -177,6 +184,7 @@ class DiscreteSAC(Algorithm):
         with torch.no_grad():
             values = self.critic(batch.obs).amin(0)
         policy_loss = (probs * (alpha * log_probs - values)).sum(-1).mean()
+        policy_loss = self.added_losses.add("policy", policy_loss, self.policy, batch)
         self.policy_optimizer.step(policy_loss, learning_rate)
 
         entropy = -(probs * log_probs).detach().sum(-1).mean()

@@ -36,6 +36,7 @@ from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
 from rlox.errors import ConfigError
+from rlox.learners.added import AddedLosses, Losses
 from rlox.learners.terms import QTerms, mean_terms
 from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
 from rlox.logging import LoggerCallback
@@ -84,6 +85,8 @@ class DQN(Algorithm):
         config: a :class:`DQNConfig`, a mapping, or the path of a YAML or JSON file.
         schedules: callables ``env_steps -> value`` for ``learning_rate``, ``epsilon`` or
             ``priority_beta``; they win over the config and are not saved in checkpoints.
+        added_losses: functions ``(module, batch) -> scalar`` by part, ``"network"``, that are added
+            to the part's loss; see :mod:`rlox.learners.added`.
         config_kwargs: options of :class:`DQNConfig`, which win over ``config``.
 
     Raises:
@@ -95,6 +98,7 @@ class DQN(Algorithm):
     name: ClassVar[str] = "dqn"
     config_class: ClassVar[type[Config]] = DQNConfig
     learner: ChosenReplayLearner
+    added_losses: AddedLosses
 
     def __init__(
         self,
@@ -109,6 +113,7 @@ class DQN(Algorithm):
         *,
         config: DQNConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
+        added_losses: Losses | None = None,
         **config_kwargs: Any,
     ) -> None:
         if prioritized:
@@ -154,6 +159,7 @@ class DQN(Algorithm):
         self.exploration = EpsilonGreedy(
             self._epsilon, self._n_actions, self.streams.numpy("exploration")
         )
+        self.added_losses = AddedLosses(added_losses, self.optimizers)
         self._parts = {
             "network": self.network,
             "target": self.target,
@@ -221,6 +227,7 @@ class DQN(Algorithm):
         outputs = at_actions(self._outputs(self.network, batch.obs), batch.actions)
         losses, errors = of.losses(outputs, targets)
         loss = (batch.weights * losses).mean()
+        loss = self.added_losses.add("network", loss, self.network, batch)
         self.optimizer.step(loss, learning_rate)
         terms = QTerms(q_loss=loss.detach(), q_value=of.values(outputs.detach()).mean())
         return StepResult(terms, errors.detach())

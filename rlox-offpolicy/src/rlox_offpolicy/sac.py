@@ -34,6 +34,7 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
+from rlox.learners.added import AddedLosses, Losses
 from rlox.learners.terms import mean_terms
 from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
 from rlox.learners.value_objectives import SoftActorCritic
@@ -152,6 +153,8 @@ class SAC(Algorithm):
         config: a :class:`SACConfig`, a mapping, or the path of a YAML or JSON file.
         schedules: callables ``env_steps -> value`` for ``learning_rate`` or ``priority_beta``; they
             win over the config and are not saved in checkpoints.
+        added_losses: functions ``(module, batch) -> scalar`` by part, ``"critic"`` or ``"policy"``,
+            that are added to the part's loss; see :mod:`rlox.learners.added`.
         config_kwargs: options of :class:`SACConfig`, which win over ``config``.
 
     Raises:
@@ -164,6 +167,7 @@ class SAC(Algorithm):
     name: ClassVar[str] = "sac"
     config_class: ClassVar[type[Config]] = SACConfig
     learner: ChosenReplayLearner
+    added_losses: AddedLosses
 
     def __init__(
         self,
@@ -179,6 +183,7 @@ class SAC(Algorithm):
         *,
         config: SACConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
+        added_losses: Losses | None = None,
         **config_kwargs: Any,
     ) -> None:
         resolved, parts = resolve(
@@ -225,6 +230,7 @@ class SAC(Algorithm):
             "critic": self.critic_optimizer,
             "alpha": self.alpha_optimizer,
         }
+        self.added_losses = AddedLosses(added_losses, self.optimizers)
         self._parts = {
             "policy": self.policy,
             "critic": self.critic,
@@ -258,12 +264,14 @@ class SAC(Algorithm):
         q = self.critic(batch.obs, batch.actions)
         errors = q - targets
         q_loss = 0.5 * (batch.weights * errors.square()).mean(-1).sum()
+        q_loss = self.added_losses.add("critic", q_loss, self.critic, batch)
         self.critic_optimizer.step(q_loss, learning_rate)
 
         actions, log_probs = self._draw(batch.obs)
         with frozen(self.critic):
             values = self.critic(batch.obs, actions).amin(0)
         policy_loss = (alpha * log_probs - values).mean()
+        policy_loss = self.added_losses.add("policy", policy_loss, self.policy, batch)
         self.policy_optimizer.step(policy_loss, learning_rate)
 
         entropy = -log_probs.detach().mean()

@@ -32,6 +32,7 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
+from rlox.learners.added import AddedLosses, Losses
 from rlox.learners.terms import PolicyTerms, QTerms, mean_terms
 from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
 from rlox.learners.value_objectives import TwinDelayed
@@ -78,6 +79,7 @@ class DeterministicActorCritic:
         n_critics: number K of critics, where they are made here.
         policy_delay: gradient steps d of the critics for one of the policy.
         objective: what is learnt.
+        added_losses: see :class:`TD3`.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class DeterministicActorCritic:
         n_critics: int,
         policy_delay: int,
         objective: TwinDelayed,
+        added_losses: Losses | None,
     ) -> None:
         cfg = self.config = algorithm.config
         self.clock = algorithm.clock
@@ -121,6 +124,8 @@ class DeterministicActorCritic:
         self.policy_optimizer = FlatOptimizer(self.policy, adam)
         self.critic_optimizer = FlatOptimizer(self.critic, adam)
         algorithm.optimizers = {"policy": self.policy_optimizer, "critic": self.critic_optimizer}
+        self.added_losses = AddedLosses(added_losses, algorithm.optimizers)
+        algorithm.added_losses = self.added_losses
         self._noise = algorithm.streams.torch("target noise")
         self._parts = {
             "policy": self.policy,
@@ -186,6 +191,7 @@ class DeterministicActorCritic:
         q = self.critic(batch.obs, batch.actions)
         errors = q - targets
         q_loss = (batch.weights * errors.square()).mean(-1).sum()
+        q_loss = self.added_losses.add("critic", q_loss, self.critic, batch)
         self.critic_optimizer.step(q_loss, learning_rate)
         terms = QTerms(q_loss=q_loss.detach(), q_value=q.detach().mean())
         return StepResult(terms, errors.detach())
@@ -195,6 +201,7 @@ class DeterministicActorCritic:
         with frozen(self.critic):
             values = self.critic(batch.obs, self._mu(batch.obs))[0]
         policy_loss = -values.mean()
+        policy_loss = self.added_losses.add("policy", policy_loss, self.policy, batch)
         self.policy_optimizer.step(policy_loss, learning_rate)
         polyak_update(self.policy, self.policy_target, self.objective.tau)
         polyak_update(self.critic, self.critic_target, self.objective.tau)
@@ -234,6 +241,8 @@ class TD3(Algorithm):
         config: a :class:`TD3Config`, a mapping, or the path of a YAML or JSON file.
         schedules: callables ``env_steps -> value`` for ``learning_rate`` or ``priority_beta``; they
             win over the config and are not saved in checkpoints.
+        added_losses: functions ``(module, batch) -> scalar`` by part, ``"critic"`` or ``"policy"``,
+            that are added to the part's loss; see :mod:`rlox.learners.added`.
         config_kwargs: options of :class:`TD3Config`, which win over ``config``.
 
     Raises:
@@ -246,6 +255,7 @@ class TD3(Algorithm):
     name: ClassVar[str] = "td3"
     config_class: ClassVar[type[Config]] = TD3Config
     learner: ChosenReplayLearner
+    added_losses: AddedLosses
 
     def __init__(
         self,
@@ -261,6 +271,7 @@ class TD3(Algorithm):
         *,
         config: TD3Config | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
+        added_losses: Losses | None = None,
         **config_kwargs: Any,
     ) -> None:
         resolved, parts = resolve(
@@ -282,6 +293,7 @@ class TD3(Algorithm):
                 noise_clip=self.config.noise_clip,
                 tau=self.config.tau,
             ),
+            added_losses=added_losses,
         )
         of = self.actor_critic
         self.replay, self.schedules, self.exploration = of.replay, of.schedules, of.exploration

@@ -102,7 +102,7 @@ class A2C(Algorithm):
     config_class: ClassVar[type[Config]] = A2CConfig
     learner: ChosenLearner
     added_losses: AddedLosses
-    objective: Objective | None
+    own_objective: Objective | None
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class A2C(Algorithm):
         self.policy, self.collector = self.agent.policy, self.agent.collector
         self.optimizer = self.agent.optimizer
         self.added_losses = AddedLosses(added_losses, self.optimizers)
-        self.objective = objective
+        self.own_objective = objective
         task = RolloutTask(
             self._objective(Schedules(cfg, SCHEDULED).at(0, 0)),
             self.policy,
@@ -160,8 +160,8 @@ class A2C(Algorithm):
 
     def _objective(self, rates: Mapping[str, float]) -> Objective:
         """Return what is minimised now."""
-        if self.objective is not None:
-            return self.objective
+        if self.own_objective is not None:
+            return self.own_objective
         cfg: A2CConfig = self.config
         return PolicyGradient(cfg.vf_coef, rates["ent_coef"], cfg.normalize_advantages)
 

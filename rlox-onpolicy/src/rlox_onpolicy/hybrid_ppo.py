@@ -81,7 +81,7 @@ class HybridPPO(Algorithm):
     config_class: ClassVar[type[Config]] = HybridPPOConfig
     learner: ChosenLearner
     added_losses: AddedLosses
-    objective: Objective | None
+    own_objective: Objective | None
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class HybridPPO(Algorithm):
         self.agent = make_agent(self, adam, None, self.collector)
         self.policy, self.optimizer = self.agent.policy, self.agent.optimizer
         self.added_losses = AddedLosses(added_losses, self.optimizers)
-        self.objective = objective
+        self.own_objective = objective
         task = RolloutTask(
             objective or clipped_surrogate(cfg, Schedules(cfg, SCHEDULED).at(0, 0)),
             self.policy,
@@ -140,7 +140,7 @@ class HybridPPO(Algorithm):
         """Receive T steps of N envs with advantages, and minimise the surrogate for K epochs."""
         cfg: HybridPPOConfig = self.config
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
-        objective = self.objective or clipped_surrogate(cfg, rates)
+        objective = self.own_objective or clipped_surrogate(cfg, rates)
         learning_rate = rates["learning_rate"]
         with torch_threads(cfg.torch_threads):
             started = time.perf_counter()

@@ -112,7 +112,7 @@ class PPO(Algorithm):
     config_class: ClassVar[type[Config]] = PPOConfig
     learner: ChosenLearner
     added_losses: AddedLosses
-    objective: Objective | None
+    own_objective: Objective | None
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class PPO(Algorithm):
         self.policy, self.collector = self.agent.policy, self.agent.collector
         self.optimizer = self.agent.optimizer
         self.added_losses = AddedLosses(added_losses, self.optimizers)
-        self.objective = objective
+        self.own_objective = objective
         task = RolloutTask(
             self._objective(Schedules(cfg, SCHEDULED).at(0, 0)),
             self.policy,
@@ -178,8 +178,8 @@ class PPO(Algorithm):
 
     def _objective(self, rates: Mapping[str, float]) -> Objective:
         """Return what is minimised now."""
-        if self.objective is not None:
-            return self.objective
+        if self.own_objective is not None:
+            return self.own_objective
         return clipped_surrogate(self.config, rates)
 
     def predict(

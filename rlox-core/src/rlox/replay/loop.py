@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rlox.batches.transitions import TransitionBatch
 from rlox.config.schedules import Schedules
+from rlox.envs.running import RunningEnvs
 from rlox.errors import CheckpointError, ConfigError
 from rlox.networks.predict import act
 from rlox.nn import find_device, torch_threads

@@ -112,8 +112,8 @@ def save(algorithm: Trainable, path: str | Path) -> None:
 def _own_code(algorithm: Trainable) -> dict[str, Any]:
     """Return the names of what a user's own code adds to the loss; the code is not saved."""
     named: dict[str, Any] = {}
-    if algorithm.objective is not None:
-        named["objective"] = type(algorithm.objective).__name__
+    if algorithm.own_objective is not None:
+        named["objective"] = type(algorithm.own_objective).__name__
     if algorithm.added_losses.names:
         named["added_losses"] = algorithm.added_losses.names
     return named

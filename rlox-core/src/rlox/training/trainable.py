@@ -65,7 +65,7 @@ class Trainable(Protocol):
     streams: SeedStreams
     callbacks: CallbackList
     logger: LoggerCallback | None
-    objective: Any
+    own_objective: Any
     """A user's own in place of the algorithm's; ``None``: the algorithm's."""
 
     @property
