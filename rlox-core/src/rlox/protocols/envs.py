@@ -92,8 +92,8 @@ class MaskingVecEnv(Protocol):
     def action_masks(self) -> npt.NDArray[np.bool_] | None:
         """Return (N, mask_size) masks of the next actions, or none where nothing is masked.
 
-        True is a possible choice; :mod:`rlox.spaces.action_rows` says what the columns are. Whether there are
-        masks is the same from the first reset on.
+        True is a possible choice; :mod:`rlox.spaces.action_rows` says what the columns are.
+        Whether there are masks is the same from the first reset on.
         """
 
 
