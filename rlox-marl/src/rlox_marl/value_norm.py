@@ -13,7 +13,7 @@ van Hasselt et al. 2016, https://arxiv.org/abs/1602.07714.
 
 Deviations from that code:
 
-1. The averages are float64: s / d - μ² of float32 cancels where |μ| is much larger than σ.
+1. The averages are float64: s / d - μ² of float32 cancels where μ is far larger than σ.
 2. Before the first update μ = 0 and σ = 1; there σ is 0.1, which scales the first values down.
 """
 

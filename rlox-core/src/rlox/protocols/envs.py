@@ -92,8 +92,8 @@ class MaskingVecEnv(Protocol):
     def action_masks(self) -> npt.NDArray[np.bool_] | None:
         """Return (N, mask_size) masks of the next actions, or none where nothing is masked.
 
-        True is a possible choice; :mod:`rlox.spaces.action_rows` says what the columns are. Whether there are
-        masks is the same from the first reset on.
+        True is a possible choice; :mod:`rlox.spaces.action_rows` says what the columns are.
+        Whether there are masks is the same from the first reset on.
         """
 
 
@@ -127,7 +127,7 @@ class MultiAgentObs(TypedDict):
     """(N, A, mask_size) possible choices of the next actions, for the groups that are masked;
     all True in resting rows. Which groups are masked is the same from the first reset on."""
     state: npt.NDArray[Any] | None
-    """(N, *state_shape) state of each env, ``None`` for an env without a state space."""
+    """(N, ...) state of each env; ``None`` for an env without a state space."""
 
 
 class MultiAgentStep(MultiAgentObs):
@@ -150,7 +150,7 @@ class MultiAgentStep(MultiAgentObs):
     """The observations the step led to, in the form of ``obs``: the true last ones of agents that
     ended, and equal to ``obs`` where the env's episode and the agent go on."""
     final_state: npt.NDArray[Any] | None
-    """(N, *state_shape) states the step led to; equal to ``state`` where the episode goes on."""
+    """(N, ...) states the step led to; equal to ``state`` where the episode goes on."""
     episode_ended: npt.NDArray[np.bool_]
     """(N,) all agents of the env have ended, so the env was reset."""
 
