@@ -26,7 +26,7 @@ from sphinx.util import logging
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from api_modules import PATHS, code_map, pages  # noqa: E402  # beside this file
+from api_modules import PATHS, code_map, pages  # beside this file
 
 DOCS = Path(__file__).parents[1]
 SCORES = DOCS.parent / "scores"

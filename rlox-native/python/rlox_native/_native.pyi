@@ -1433,7 +1433,7 @@ class ActorCriticLearner:
 
     All P parameters lie in one array: a Gaussian policy's log standard deviations, then the policy
     network, then the value network, each layer by layer, weights (n_out, n_in) before biases. That
-    is the order of ``rlox.networks.actor_critics``' modules. The object holds nothing but working memory; it may
+    is the order of ``rlox.policies``' modules. The object holds nothing but working memory; it may
     be used from several threads, and calls are done one after the other.
 
     Args:

@@ -49,7 +49,7 @@ class Policy(nn.Module, ABC):
 
         Args:
             features: (B, n).
-            action_masks: (B, mask_size) bool, see :mod:`rlox.spaces.action_rows`; none: nothing is masked.
+            action_masks: (B, mask_size) bool, see :mod:`rlox.spaces`; none: nothing is masked.
         """
 
     @abstractmethod
@@ -202,7 +202,7 @@ class ActorCriticPolicy(Policy):
         return self.encoder(obs)  # type: ignore[no-any-return]
 
     def distribution(self, features: Tensor, action_masks: Tensor | None = None) -> Distribution:
-        """Return distributions over action rows; see :mod:`rlox.spaces.action_rows`."""
+        """Return distributions over action rows; see :mod:`rlox.spaces`."""
         return self.head(self.actor(features), action_masks)  # type: ignore[no-any-return]
 
     def value(self, features: Tensor) -> Tensor:

@@ -59,7 +59,7 @@ def refuse_network_options(
 
 
 def example_observations(space: gymnasium.Space[Any]) -> Any:
-    """Return :data:`B` times one observation of a space, as :mod:`rlox.spaces.observation_rows` keeps them.
+    """Return :data:`B` times one observation of a space, as :mod:`rlox.spaces` keeps them.
 
     Args:
         space: of one env; its random stream is left as it is.

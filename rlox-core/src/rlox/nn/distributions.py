@@ -1,7 +1,7 @@
 """Distributions of actions: sample, judge, and take the mode of rows of a tensor.
 
 A batch of B actions is B rows. A discrete action that is one number is a row without dimensions,
-any other a row of columns; what the columns mean is :class:`rlox.spaces.action_rows.ActionRows`' business.
+any other a row of columns; what the columns mean is :class:`rlox.spaces.ActionRows`' business.
 These are no ``torch.distributions``: those check arguments and build objects for longer than small
 networks compute, and draw from torch's global generator.
 """

@@ -23,7 +23,7 @@ class ActionHead(nn.Module):
     depends on no observation. All numbers are independent given the observation.
 
     Args:
-        action_space: see :mod:`rlox.spaces.action_rows`, which also says what rows and masks look like.
+        action_space: see :mod:`rlox.spaces`, which also says what rows and masks look like.
         log_std: initial log standard deviation of the numbers of a ``Box``.
 
     Raises:

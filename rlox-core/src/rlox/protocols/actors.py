@@ -28,7 +28,7 @@ __all__ = [
 class OnPolicyActor(Protocol):
     """A policy with a value estimate; any ``torch.nn.Module`` with these methods will do.
 
-    Observations of a nested space are a dict of tensors by leaf name, see :mod:`rlox.spaces.nested`.
+    Observations of a nested space are a dict of tensors by leaf name, see :mod:`rlox.spaces`.
 
     Where the env masks actions, all methods that take or return actions get one more argument,
     ``action_masks``, a bool tensor (B, mask_size). A further method ``evaluate_actions(obs,

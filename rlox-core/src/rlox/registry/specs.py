@@ -112,7 +112,8 @@ class BufferSpec:
         name: registered name (``"uniform"``).
         summary: one sentence.
         factory: ``"module:function"``; ``function(options)`` gets a
-            :class:`rlox.replay.buffers.BufferOptions` and returns a :class:`rlox.protocols.ReplayBuffer`.
+            :class:`rlox.replay.buffers.BufferOptions` and returns a
+            :class:`rlox.protocols.ReplayBuffer`.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Where gymnasium envs say which actions are possible.
 
-Three places, of which an env uses one; the mask is a row as :mod:`rlox.spaces.action_rows` describes it.
+Three places, of which an env uses one; the mask is a row as :mod:`rlox.spaces` describes it.
 
 1. ``info["action_mask"]`` of every reset and step: gymnasium's own envs do so;
 2. the key ``"action_mask"`` of a ``Dict`` of observations: PettingZoo's convention. The policy does

@@ -1,4 +1,4 @@
-"""The contract of :class:`rlox.logging.LoggerCallback` and :class:`rlox.registry.specs.LoggerSpec`."""
+"""The contract of :class:`rlox.logging.LoggerCallback` and :class:`rlox.LoggerSpec`."""
 
 from __future__ import annotations
 
