@@ -251,7 +251,8 @@ def load(
         raise CheckpointError(f"checkpoint '{path}' holds no valid config: {error}") from None
     _require_sizes(config, sum(array.size for array in tensors.values()), path)
     build: Any = partial(cls, config=config, **arguments)
-    algorithm = build(env) if cls.env_required else build(env=env)
+    by_keyword = {} if env is None else {"env": env}  # not every constructor has an env
+    algorithm = build(env) if cls.env_required else build(**by_keyword)
     try:
         state = manifest["state"]
         algorithm.clock.load_state_dict(state["clock"])
