@@ -64,9 +64,7 @@ def test_the_documents_grpo_example_runs_and_says_why_it_cannot_learn() -> None:
 def test_the_documents_dpo_example_runs() -> None:
     """A step on tensors, and a training on pairs."""
     dpo = DPO(model=tiny_lm(), ref_model=tiny_lm(), beta=0.1)
-    metrics = dpo.train_step(
-        prompt=PROMPTS, chosen=PROMPTS[:, :2] + 1, rejected=PROMPTS + 2
-    )
+    metrics = dpo.train_step(prompt=PROMPTS, chosen=PROMPTS[:, :2] + 1, rejected=PROMPTS + 2)
     assert metrics["loss"] == pytest.approx(np.log(2), abs=1e-6)
     pair = rlox.DPOPair(
         prompt_tokens=np.array([1, 2, 3], dtype=np.uint32),
@@ -183,7 +181,9 @@ def test_resuming_in_another_process_is_exact(tmp_path: Path) -> None:
         half.save(str(tmp_path / kind))
         expected.append(digest(whole.model))
     code = RESUME.format(here=str(Path(__file__).parent), folder=tmp_path)
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert result.stdout.split() == expected, result.stderr
 
 
@@ -235,7 +235,9 @@ def test_padding_changes_no_log_probability(make_model: Any) -> None:
 def test_models_of_transformers_train(make_model: Any, tmp_path: Path) -> None:
     """And restore from checkpoints, into a model built from the same config."""
     model = make_model()
-    algorithm = GRPO(model, copy.deepcopy(model), count_sevens, learning_rate=0.01, max_new_tokens=4)
+    algorithm = GRPO(
+        model, copy.deepcopy(model), count_sevens, learning_rate=0.01, max_new_tokens=4
+    )
     metrics = algorithm.train(PROMPTS, n_epochs=2)
     assert metrics["kl"] > 0
     algorithm.save(str(tmp_path / "model"))

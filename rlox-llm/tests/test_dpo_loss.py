@@ -62,9 +62,7 @@ FORMULAS: dict[str, Callable[[Any, Any], Any]] = {
     "robust": lambda c, r: (
         (-(1 - EPS) * np.log(s(BETA * (c - r))) + EPS * np.log(s(-BETA * (c - r)))) / (1 - 2 * EPS)
     ),
-    "cdpo": lambda c, r: (
-        -(1 - EPS) * np.log(s(BETA * (c - r))) - EPS * np.log(s(-BETA * (c - r)))
-    ),
+    "cdpo": lambda c, r: -(1 - EPS) * np.log(s(BETA * (c - r))) - EPS * np.log(s(-BETA * (c - r))),
     "sppo_hard": lambda c, r: (c - 5) ** 2 + (r + 5) ** 2,
     "nca_pair": lambda c, r: (
         -np.log(s(BETA * c)) - np.log(s(-BETA * c)) / 2 - np.log(s(-BETA * r)) / 2

@@ -26,7 +26,7 @@ def test_grpo_solves_a_two_token_bandit(seed: int) -> None:
 
 
 def test_the_gradient_on_the_bandit_is_exact() -> None:
-    """With both tokens sampled once, A = ±1 / 2: the gradient is minus that of half the logit gap."""
+    """With both tokens sampled once and A = ±1 / 2: that of half the gap of the logits."""
     model = Bandit()
     logps = model(torch.zeros(2, 1, dtype=torch.long)).log_softmax(2)[[0, 1], :, [0, 1]]
     loss, _ = grpo_loss(logps, None, None, torch.tensor([-0.5, 0.5]), torch.ones(2, 1))

@@ -1,7 +1,8 @@
 """Best-of-N sampling: of N completions of a prompt, the one with the highest reward.
 
 It learns nothing. The KL divergence of what it samples from the model is at most
-log N - (N - 1) / N (Beirami et al. 2024, "Theoretical guarantees on the best-of-n alignment policy").
+log N - (N - 1) / N (Beirami et al. 2024, "Theoretical guarantees on the best-of-n alignment
+policy").
 """
 
 from __future__ import annotations
@@ -75,7 +76,5 @@ class BestOfN:
         rewards = self.reward_fn(done, self.pad).reshape(len(rows), self.n)
         best = rewards.argmax(1) + np.arange(len(rows)) * self.n
         index = torch.as_tensor(best, device=self.policy.device)
-        chosen = Completions(
-            rows, done.tokens[index], done.mask[index], None, done.ended[index]
-        )
+        chosen = Completions(rows, done.tokens[index], done.mask[index], None, done.ended[index])
         return chosen.padded(self.pad)

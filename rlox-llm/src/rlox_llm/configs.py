@@ -71,7 +71,9 @@ class SamplingConfig(LanguageConfig):
     temperature: float = positive(
         1.0, help="what logits are divided by, sampling and learning", source=TRL
     )
-    top_k: int = count(0, ge=0, unit="tokens", help="sample of the k likeliest; 0: of all", source=TRL)
+    top_k: int = count(
+        0, ge=0, unit="tokens", help="sample of the k likeliest; 0: of all", source=TRL
+    )
     top_p: float = option(
         1.0, help="sample of the likeliest tokens of this total probability", unit="1",
         source="Holtzman et al. 2020", gt=0.0, le=1.0,
@@ -92,9 +94,9 @@ class GRPOConfig(SamplingConfig):
         0.1, help="weight of the KL to the reference; 0: no reference is needed",
         source="rlox's documents",
     )  # fmt: skip
-    loss_type: Literal[
-        "grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"
-    ] = choice("dapo", help="loss, see rlox_llm.losses.grpo_loss", source=TRL)
+    loss_type: Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"] = (
+        choice("dapo", help="loss, see rlox_llm.losses.grpo_loss", source=TRL)
+    )
     importance_sampling_level: Literal["token", "sequence"] = choice(
         "token", help="whether a ratio is a token's or a completion's", source="Zheng et al. 2025"
     )

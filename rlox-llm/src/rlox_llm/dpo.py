@@ -14,6 +14,7 @@ Deviation from the paper: Adam in place of RMSprop, without a warm-up of the ste
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -98,9 +99,7 @@ class DPO(PreferenceAlgorithm):
             DPOConfig, config, beta=beta, learning_rate=learning_rate, **config_kwargs
         )
         require_preference_options(self.name, cfg, ref_model)
-        super().__init__(
-            model, ref_model, dataset, config=cfg, callbacks=callbacks, logger=logger
-        )
+        super().__init__(model, ref_model, dataset, config=cfg, callbacks=callbacks, logger=logger)
 
     @property
     def rows_at_once(self) -> int:
@@ -137,10 +136,8 @@ class DPO(PreferenceAlgorithm):
         hooks.enter("learn")
         with torch_threads(self.config.torch_threads):
             metrics = self.learn_pairs(self.next_rows())
-        try:
+        with suppress(StopTraining):
             hooks.train_batch(lambda: metrics)
-        except StopTraining:
-            pass
         return DPOMetrics(**metrics)
 
     def predict(self, obs: Any, deterministic: bool = True, max_new_tokens: int = 8) -> Tensor:
@@ -153,7 +150,9 @@ class DPO(PreferenceAlgorithm):
         """
         sampling = Sampling(max_new_tokens, eos=self.eos, greedy=deterministic)
         prompts = parse_rows("prompts", obs, self.policy.device)
-        return sample(self.policy, prompts, sampling, self.streams.torch("predict")).padded(self.pad)
+        return sample(self.policy, prompts, sampling, self.streams.torch("predict")).padded(
+            self.pad
+        )
 
     @torch.no_grad()
     def run_episodes(
@@ -161,9 +160,9 @@ class DPO(PreferenceAlgorithm):
         env: Any = None,
         *,
         n_episodes: int | None = 10,
-        deterministic: bool = True,  # noqa: ARG002
-        seed: int | None = None,  # noqa: ARG002
-        max_steps: int = MAX_STEPS,  # noqa: ARG002
+        deterministic: bool = True,
+        seed: int | None = None,
+        max_steps: int = MAX_STEPS,
     ) -> EvaluationResult:
         """Return 1 for each pair whose chosen completion has the higher reward, else 0."""
         assert self.reference is not None

@@ -16,14 +16,12 @@ Deviations from the paper, all of them TRL's defaults:
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, final
 
 import numpy as np
-import rlox
 import torch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
@@ -38,8 +36,8 @@ from rlox_llm.configs import GRPOConfig
 from rlox_llm.language import LanguageAlgorithm
 from rlox_llm.losses import grpo_loss
 from rlox_llm.prompts import parse_rows
-from rlox_llm.rewards import RewardFn, RewardFunctions
-from rlox_llm.sampling import Completions, Sampling, sample
+from rlox_llm.rewards import RewardFn, RewardFunctions, group_advantages
+from rlox_llm.sampling import Completions, Sampling, sample, warn_of_copies
 
 __all__ = ["GRPO", "GRPOMetrics", "GRPORollout"]
 
@@ -151,12 +149,10 @@ class GRPO(LanguageAlgorithm):
             raise ConfigError(
                 "loss_type='cispo' needs epsilon_high, its largest ratio; 5.0 is common"
             )
-        super().__init__(
-            model, ref_model, dataset, config=cfg, callbacks=callbacks, logger=logger
-        )
+        super().__init__(model, ref_model, dataset, config=cfg, callbacks=callbacks, logger=logger)
         self.reward_fn = RewardFunctions(reward_fn, cfg.reward_weights)
         self.sampling = Sampling.of(self.config, self.policy, self.eos)
-        self._warned = False
+        self._checked = False
 
     @property
     def rows_at_once(self) -> int:
@@ -210,7 +206,9 @@ class GRPO(LanguageAlgorithm):
         stream = self.streams.torch("completions")
         done = sample(self.policy, prompts, self.sampling, stream, cfg.group_size)
         rewards = self.reward_fn(done, self.pad)
-        self._warn_of_copies(done)
+        if not self._checked and cfg.group_size > 1:
+            self._checked = True
+            warn_of_copies(done, cfg.group_size, self.sampling)
         mask = done.mask & done.ended[:, None] if cfg.mask_truncated_completions else done.mask
         ref_logps = old_logps = None
         with torch.no_grad():
@@ -221,19 +219,11 @@ class GRPO(LanguageAlgorithm):
             if cfg.num_iterations > 1:
                 with self.policy.mode(training=False):
                     old_logps = self._logps(self.policy, done)
-        advantages = torch.as_tensor(self._advantages(rewards), device=self.policy.device)
-        return GRPORollout(done, rewards, advantages, mask, ref_logps, old_logps)
-
-    def _advantages(self, rewards: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        cfg: GRPOConfig = self.config
-        g = cfg.group_size
-        if cfg.leave_one_out:
-            centred = rlox.compute_batch_group_advantages(rewards, g, scale="none")
-            return centred * (g / max(g - 1, 1))
-        one = g if cfg.scale_rewards == "group" else len(rewards)
-        return rlox.compute_batch_group_advantages(
-            rewards, g, ddof=int(one > 1 and g > 1), eps=1e-4, scale=cfg.scale_rewards
+        advantages = torch.as_tensor(
+            group_advantages(rewards, cfg.group_size, cfg.scale_rewards, cfg.leave_one_out),
+            device=self.policy.device,
         )
+        return GRPORollout(done, rewards, advantages, mask, ref_logps, old_logps)
 
     def _logps(self, model: Any, done: Completions) -> Tensor:
         parts = [
@@ -282,28 +272,6 @@ class GRPO(LanguageAlgorithm):
         optimizer.apply(cfg.learning_rate)
         return sums
 
-    def _warn_of_copies(self, done: Completions) -> None:
-        """Warn once if every group holds the same completion over and over."""
-        g = self.config.group_size
-        if self._warned or g == 1:
-            return
-        tokens = done.tokens.masked_fill(~done.mask, -1).unflatten(0, (-1, g))
-        if not bool((tokens == tokens[:, :1]).all()):
-            self._warned = True  # it samples: what is equal later was learnt
-            return
-        self._warned = True
-        why = (
-            "its generate seems to take the likeliest token; let it sample, or pass sampler='rlox'"
-            if self.sampling.own
-            else "its probabilities leave no choice; raise the temperature"
-        )
-        warnings.warn(
-            f"all {g} completions of each prompt are the same, so that every advantage is 0 and "
-            f"the model learns nothing from rewards: {why}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-
     def predict(self, obs: Any, deterministic: bool = True) -> Tensor:
         """Return whole rows (N, P + T), one completion of each prompt.
 
@@ -323,7 +291,7 @@ class GRPO(LanguageAlgorithm):
         n_episodes: int | None = 10,
         deterministic: bool = True,
         seed: int | None = None,
-        max_steps: int = MAX_STEPS,  # noqa: ARG002
+        max_steps: int = MAX_STEPS,
     ) -> EvaluationResult:
         """Return the reward of one completion of each prompt, and its length in tokens."""
         prompts = self.evaluated_rows(env, n_episodes)

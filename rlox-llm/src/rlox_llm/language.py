@@ -120,7 +120,7 @@ class LanguageAlgorithm(Algorithm):
             return self.policy.pad
         return self.eos[0] if self.eos else 0
 
-    def train(  # type: ignore[override]
+    def train(
         self, prompts: Any = None, n_epochs: int = 1, *, n_gradient_steps: int | None = None
     ) -> dict[str, float]:
         """Train and return the last iteration's metrics.

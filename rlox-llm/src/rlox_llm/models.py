@@ -129,9 +129,7 @@ class CausalModel:
         return (picked - chosen.logsumexp(2)).masked_fill(~mask, 0.0)
 
 
-def join(
-    prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def join(prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return rows of prompt and completion, filled up on the right.
 
     Returns:

@@ -9,6 +9,7 @@ Deviation from the paper: the preference function is any function, not a languag
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -111,9 +112,7 @@ class OnlineDPO(PreferenceAlgorithm):
                 f"{type(preference_fn).__name__}"
             )
         require_preference_options(self.name, cfg, ref_model)
-        super().__init__(
-            model, ref_model, dataset, config=cfg, callbacks=callbacks, logger=logger
-        )
+        super().__init__(model, ref_model, dataset, config=cfg, callbacks=callbacks, logger=logger)
         self.preference_fn = preference_fn
         self.sampling = Sampling.of(self.config, self.policy, self.eos)
 
@@ -144,10 +143,8 @@ class OnlineDPO(PreferenceAlgorithm):
             ]
             hooks.rollout_end(batch=pairs)
             metrics = self.learn_pairs(pairs)
-        try:
+        with suppress(StopTraining):
             hooks.train_batch(lambda: metrics)
-        except StopTraining:
-            pass
         same = [first.tolist() == second.tolist() for first, second in sampled]
         return OnlineDPOMetrics(
             completion_length=float(done.lengths.double().mean()),
@@ -173,7 +170,7 @@ class OnlineDPO(PreferenceAlgorithm):
         n_episodes: int | None = 10,
         deterministic: bool = True,
         seed: int | None = None,
-        max_steps: int = MAX_STEPS,  # noqa: ARG002
+        max_steps: int = MAX_STEPS,
     ) -> EvaluationResult:
         """Return 1 for each prompt whose completion is preferred to the reference's, else 0."""
         assert self.reference is not None

@@ -64,7 +64,9 @@ def parse_pairs(pairs: Any, device: torch.device) -> list[Pair]:
                 f"got {type(pair).__name__}"
             )
         names = (f"pairs[{i}] {name}" for name in ("prompt", "chosen", "rejected"))
-        found.append(Pair(*(token_row(n, part, device) for n, part in zip(names, parts, strict=True))))
+        found.append(
+            Pair(*(token_row(n, part, device) for n, part in zip(names, parts, strict=True)))
+        )
     return found
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import rlox
 from rlox.errors import ConfigError
 from torch import Tensor
 
 from rlox_llm.sampling import Completions
 
-__all__ = ["RewardFunctions", "preferences"]
+__all__ = ["RewardFunctions", "group_advantages", "preferences"]
 
 RewardFn = Callable[..., Any]
 
@@ -73,7 +74,8 @@ class RewardFunctions:
         if without.any():
             raise ValueError(f"completion {int(without.argmax())} got no reward: None of every "
                              "reward_fn")  # fmt: skip
-        return np.nansum(table * self.weights, 1)
+        rewards: npt.NDArray[np.float64] = np.nansum(table * self.weights, 1)
+        return rewards
 
 
 def _names(function: RewardFn) -> Any:
@@ -145,3 +147,24 @@ def preferences(
                 f"{answer!r}"
             )
     return [int(answer) for answer in answers]
+
+
+def group_advantages(
+    rewards: npt.NDArray[np.float64], group_size: int, scale: str, leave_one_out: bool
+) -> npt.NDArray[Any]:
+    """Return the advantages (N,) of whole groups of completions, with TRL's numbers.
+
+    Args:
+        rewards: (N,)
+        group_size: completions of each prompt; one alone has an advantage of 0.
+        scale: whose sample standard deviation, plus 1e-4, divides deviations from the group's
+            mean: that of the ``"group"``, of the ``"batch"``, or ``"none"``.
+        leave_one_out: subtract the mean of the others of the group instead, and divide by nothing.
+    """
+    advantages: Any = rlox.compute_batch_group_advantages
+    if leave_one_out:
+        return np.asarray(
+            advantages(rewards, group_size, scale="none") * (group_size / max(group_size - 1, 1))
+        )
+    ddof = int(group_size > 1)
+    return np.asarray(advantages(rewards, group_size, ddof=ddof, eps=1e-4, scale=scale))

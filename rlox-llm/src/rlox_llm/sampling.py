@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from torch import Tensor
 from rlox_llm.configs import SamplingConfig
 from rlox_llm.models import CausalModel
 
-__all__ = ["Completions", "Sampling", "sample"]
+__all__ = ["Completions", "Sampling", "sample", "warn_of_copies"]
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ def _sample(
     cached = model.takes_cache
     output = model.forward(ids, torch.ones_like(ids), **({"use_cache": True} if cached else {}))
     last = model.logits_of(output, ids)[:, -1].repeat_interleave(n, 0)
-    cache = getattr(output, "past_key_values", None) if cached else None
+    cache: Any = getattr(output, "past_key_values", None) if cached else None
     if hasattr(cache, "batch_repeat_interleave") and n > 1:
         cache.batch_repeat_interleave(n)
     rows = ids.repeat_interleave(n, 0)
@@ -227,9 +228,7 @@ def _draw(scaled: Tensor, sampling: Sampling, generator: torch.Generator) -> Ten
     return places.squeeze(1).clamp(max=scaled.shape[1] - 1)
 
 
-def _own(
-    model: CausalModel, ids: Tensor, sampling: Sampling, generator: torch.Generator
-) -> Tensor:
+def _own(model: CausalModel, ids: Tensor, sampling: Sampling, generator: torch.Generator) -> Tensor:
     """Return the new tokens (N, T) of the model's own ``generate``."""
     module: Any = model.module
     n_tokens = sampling.max_new_tokens
@@ -263,3 +262,22 @@ def _drawing_from(generator: torch.Generator) -> Iterator[None]:
             yield
         finally:
             generator.set_state(torch.get_rng_state())
+
+
+def warn_of_copies(done: Completions, group_size: int, sampling: Sampling) -> None:
+    """Warn if every prompt has the same completion over and over, which teaches nothing."""
+    rows = done.tokens.masked_fill(~done.mask, -1)
+    tokens = rows.reshape(-1, group_size, rows.shape[1])
+    if not bool((tokens == tokens[:, :1]).all()):
+        return
+    why = (
+        "its generate seems to take the likeliest token; let it sample, or pass sampler='rlox'"
+        if sampling.own
+        else "its probabilities leave no choice; raise the temperature"
+    )
+    warnings.warn(
+        f"all {group_size} completions of each prompt are the same, so that every advantage is 0 "
+        f"and the model learns nothing from rewards: {why}",
+        RuntimeWarning,
+        stacklevel=3,
+    )

@@ -131,20 +131,18 @@ def grpo_loss(
         ratio = log_ratios.exp()
     high = epsilon if epsilon_high is None else epsilon_high
     if loss_type in CLIPPED:
-        bounded = ratio if delta is None else ratio.clamp(max=delta)
-        losses = -torch.minimum(bounded * adv, ratio.clamp(1 - epsilon, 1 + high) * adv)
-        outside = ((ratio < 1 - epsilon) & (adv < 0)) | ((ratio > 1 + high) & (adv > 0))
+        losses, outside = _clipped(ratio, adv, epsilon, high, delta)
     elif loss_type == "cispo":
         losses = -ratio.clamp(max=high).detach() * adv * logps
         outside = (ratio > high) & (adv > 0)
-    elif loss_type == "sapo":
-        pos, neg = (adv.new_tensor(t) for t in (sapo_temperature_pos, sapo_temperature_neg))
-        tau = torch.where(adv > 0, pos, neg)
-        losses = -4 / tau * torch.sigmoid(tau * (ratio - 1)) * adv
-        outside = torch.zeros_like(ratio, dtype=torch.bool)
     else:
-        losses = -(vespo or VespoWeights())(adv, log_ratios, weights) * adv * logps
         outside = torch.zeros_like(ratio, dtype=torch.bool)
+        if loss_type == "sapo":
+            pos, neg = (adv.new_tensor(t) for t in (sapo_temperature_pos, sapo_temperature_neg))
+            tau = torch.where(adv > 0, pos, neg)
+            losses = -4 / tau * torch.sigmoid(tau * (ratio - 1)) * adv
+        else:
+            losses = -(vespo or VespoWeights())(adv, log_ratios, weights) * adv * logps
     kl = torch.zeros_like(logps)
     if beta and ref_logps is not None:
         kl = kl_per_token(logps, ref_logps, kl_estimator)
@@ -152,14 +150,8 @@ def grpo_loss(
         losses = losses + beta * kl
     tokens = weights.sum().clamp(min=1.0) if num_tokens is None else num_tokens
     completions = b if num_completions is None else num_completions
-    if loss_type in ("grpo", "sapo"):
-        loss = ((losses * weights).sum(1) / lengths).sum() / completions
-    elif loss_type == "dr_grpo":
-        loss = (losses * weights).sum() / (completions * (max_completion_length or t))
-    elif loss_type == "luspo":
-        loss = (losses * weights).sum() / completions
-    else:
-        loss = (losses * weights).sum() / tokens
+    longest = max_completion_length or t
+    loss = _averaged(loss_type, losses * weights, lengths, tokens, completions, longest)
     kept = weights if ratio.shape[1] == t else (weights.sum(1, keepdim=True) > 0).to(logps.dtype)
     return loss, PolicyTerms(
         kl=_mean(kl.detach(), weights),
@@ -170,3 +162,31 @@ def grpo_loss(
 
 def _mean(values: Tensor, weights: Tensor) -> Tensor:
     return (values * weights).sum() / weights.sum().clamp(min=1.0)
+
+
+def _clipped(
+    ratio: Tensor, adv: Tensor, epsilon: float, high: float, delta: float | None
+) -> tuple[Tensor, Tensor]:
+    """Return the negative clipped objective, and where it is clipped."""
+    bounded = ratio if delta is None else ratio.clamp(max=delta)
+    losses = -torch.minimum(bounded * adv, ratio.clamp(1 - epsilon, 1 + high) * adv)
+    outside = ((ratio < 1 - epsilon) & (adv < 0)) | ((ratio > 1 + high) & (adv > 0))
+    return losses, outside
+
+
+def _averaged(
+    loss_type: str,
+    losses: Tensor,
+    lengths: Tensor,
+    tokens: float | Tensor,
+    completions: int,
+    longest: int,
+) -> Tensor:
+    """Return the average of masked losses (B, T) that the loss takes."""
+    if loss_type in ("grpo", "sapo"):
+        return (losses.sum(1) / lengths).sum() / completions
+    if loss_type == "dr_grpo":
+        return losses.sum() / (completions * longest)
+    if loss_type == "luspo":
+        return losses.sum() / completions
+    return losses.sum() / tokens
