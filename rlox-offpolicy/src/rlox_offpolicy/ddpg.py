@@ -22,11 +22,12 @@ from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.learners.transitions import ChosenReplayLearner
+from rlox.learners.value_objectives import TwinDelayed
 from rlox.logging import LoggerCallback
 from rlox.training.hooks import Hooks
 from torch import nn
 
-from rlox_offpolicy.agent import resolve
+from rlox_offpolicy.building import resolve
 from rlox_offpolicy.configs import DDPGConfig
 from rlox_offpolicy.metrics import TD3Metrics
 from rlox_offpolicy.td3 import DeterministicActorCritic
@@ -93,11 +94,10 @@ class DDPG(Algorithm):
             **parts,
             n_critics=1,
             policy_delay=1,
-            target_noise=0.0,
-            noise_clip=0.0,
+            objective=TwinDelayed(target_noise=0.0, noise_clip=0.0, tau=self.config.tau),
         )
         of = self.actor_critic
-        self.agent, self.schedules, self.exploration = of.agent, of.schedules, of.exploration
+        self.replay, self.schedules, self.exploration = of.replay, of.schedules, of.exploration
         self.policy, self.policy_target = of.policy, of.policy_target
         self.critic, self.target = of.critic, of.critic_target
         self.learner = of.learner
@@ -111,9 +111,9 @@ class DDPG(Algorithm):
         return self.actor_critic.predict(obs)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return networks, optimisers, noise and agent."""
+        """Return networks, optimisers, noise, envs and buffer."""
         return self.actor_critic.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore networks, optimisers, noise and agent."""
+        """Restore networks, optimisers, noise, envs and buffer."""
         self.actor_critic.load_state_dict(state)

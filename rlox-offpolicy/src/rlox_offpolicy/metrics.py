@@ -56,9 +56,9 @@ def common_metrics(algorithm: Any) -> dict[str, float]:
     """Return the metrics of an algorithm's episodes, and its present learning rate.
 
     Args:
-        algorithm: has an ``agent``, ``schedules`` and a ``clock``.
+        algorithm: has a ``replay``, ``schedules`` and a ``clock``.
     """
-    statistics = algorithm.agent.collector.statistics
+    statistics = algorithm.replay.collector.statistics
     now = (algorithm.clock.env_steps, algorithm.clock.target_env_steps)
     return {
         "mean_reward": statistics.mean_return,

@@ -128,8 +128,9 @@ class LearnerBackendSpec:
         name: registered name (``"native"``).
         summary: one sentence.
         factory: ``"module:function"``; ``function(task)``, ``task`` being a
-            :class:`rlox.learners.rollouts.LearningTask` returns a :class:`rlox.learners.rollouts.Learner`, and for
-            a :class:`rlox.learners.transitions.ReplayTask` a
+            :class:`rlox.learners.tasks.RolloutTask` returns a
+            :class:`rlox.learners.rollouts.Learner`, and for a
+            :class:`rlox.learners.transitions.ReplayTask` a
             :class:`rlox.learners.transitions.ReplayLearner`; or it raises
             :class:`rlox.errors.BackendError` with the reason why it cannot do the task.
         priority: ``backend="auto"`` takes the highest that can do the task; the ``torch`` backend,

@@ -7,10 +7,11 @@ Steps are counted in the unit of the algorithm, env steps or gradient steps
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
-from rlox.errors import DivergenceError
+from rlox.errors import ConfigError, DivergenceError
 from rlox.training.hooks import Hooks, StopTraining
 from rlox.training.trainable import Trainable
 from rlox.validation import require_integer
@@ -72,7 +73,7 @@ def _timed_iteration(algorithm: Trainable, hooks: Hooks) -> dict[str, float]:
             f"iterate() of the algorithm '{algorithm.name}' must return a frozen dataclass "
             f"of its metrics, got {type(iteration).__name__}"
         )
-    metrics = asdict(iteration)
+    metrics = _row(iteration)
     seconds = time.perf_counter() - started
     metrics[f"{clock.unit}_per_second"] = (clock.steps - steps_before) / seconds
     return metrics
@@ -83,6 +84,21 @@ def _report(algorithm: Trainable, hooks: Hooks, metrics: dict[str, float]) -> bo
     if algorithm.logger is not None:
         algorithm.logger.on_train_step(algorithm.clock.steps, metrics)
     return bool(hooks.call("on_iteration_end", metrics=metrics)) and not hooks.stopped
+
+
+def _row(iteration: Any) -> dict[str, Any]:
+    """Return the fields of an iteration's metrics, with those that are mappings spread out.
+
+    Raises:
+        ConfigError: two metrics have one name.
+    """
+    row: dict[str, Any] = {}
+    for name, value in asdict(iteration).items():
+        found = value if isinstance(value, Mapping) else {name: value}
+        for twice in row.keys() & found.keys():
+            raise ConfigError(f"two metrics are called '{twice}'; rename the added loss or term")
+        row.update(found)
+    return row
 
 
 def _iterate(algorithm: Trainable, hooks: Hooks) -> Any:
