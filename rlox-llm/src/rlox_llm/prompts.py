@@ -44,7 +44,7 @@ def parse_rows(what: str, rows: Any, device: torch.device) -> list[Tensor]:
             f"{what} must be token ids (N, L) or a list of rows of them, got {type(rows).__name__}"
             "; texts go through a tokenizer first"
         )
-    if not rows:
+    if len(rows) == 0:
         raise ValueError(f"{what} must hold at least one row, got none")
     return [token_row(f"{what}[{i}]", row, device) for i, row in enumerate(rows)]
 
