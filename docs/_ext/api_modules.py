@@ -29,10 +29,10 @@ FLOORS = (
 )
 """The packages and modules of core, lowest first; each imports from lower floors only."""
 
-PATHS = ("rlox.collectors", "rlox.gym_vec_env", "rlox.policies")
+PATHS = ("rlox.collectors", "rlox.gym_vec_env", "rlox.llm", "rlox.policies")
 """Documented paths that hand on names; the pages are their homes'."""
 
-FACADES = ("rlox", "rlox.algorithms", *(row.facade for row in ALGORITHMS), *PATHS)
+FACADES = ("rlox", "rlox_llm", "rlox.algorithms", *(row.facade for row in ALGORITHMS), *PATHS)
 """Modules that hand on what other modules define; ``reference/api/rlox.md`` lists their names."""
 
 INTERNAL = ("cli", "families", "plugin", "vector_env")
@@ -59,7 +59,7 @@ def pages() -> dict[str, str]:
     """
     found = {}
     for package, folder in packages().items():
-        if package != "rlox" and _names(folder / "__init__.py"):
+        if package not in FACADES and _names(folder / "__init__.py"):
             found[package] = _about(folder / "__init__.py")
         for path in sorted(folder.iterdir()):
             name = f"{package}.{path.stem}"

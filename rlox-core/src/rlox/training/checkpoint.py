@@ -282,7 +282,8 @@ def load(
     _require_sizes(config, sum(array.size for array in tensors.values()), path)
     constructor: Any = cls
     build = partial(constructor, config=config, **arguments)
-    algorithm = build(env) if cls.env_required else build(env=env)
+    by_keyword = {} if env is None else {"env": env}  # not every constructor has an env
+    algorithm = build(env) if cls.env_required else build(**by_keyword)
     try:
         _require_own_code(manifest, algorithm)
         state = manifest["state"]
