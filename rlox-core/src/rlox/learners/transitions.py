@@ -73,7 +73,7 @@ class ReplayTask:
     parts: Mapping[str, Any]
     """The networks and optimisers, by the names that the objective documents."""
     steps: Mapping[Any, Step]
-    """The gradient steps in torch, by what they learn: members of an enum such as :class:`Learn`."""
+    """The gradient steps in torch, by what they learn: members of an enum like :class:`Learn`."""
     streams: Mapping[str, torch.Generator] = field(default_factory=dict)
     """Sources of the noise that the steps draw, by what it is for."""
     added_losses: AddedLosses = field(default_factory=lambda: AddedLosses(None, ()))
