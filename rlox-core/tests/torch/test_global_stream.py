@@ -45,7 +45,12 @@ def test_the_stream_is_saved_where_a_block_left_it() -> None:
 def test_an_error_restores_the_callers_generator() -> None:
     """As every context manager does."""
     before = torch.get_rng_state()
-    with pytest.raises(RuntimeError, match="stop"), SeedStreams(1).as_global("x"):
-        torch.rand(1)
-        raise RuntimeError("stop")
+
+    def fail() -> None:
+        with SeedStreams(1).as_global("x"):
+            torch.rand(1)
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        fail()
     assert torch.equal(torch.get_rng_state(), before)

@@ -46,7 +46,7 @@ def backends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("backends")
 def test_torch_does_the_steps_that_the_algorithm_wrote_down() -> None:
-    """By name, with the batch and the learning rate; the faster backend's refusal is told."""
+    """By name, with the batch and the learning rate; the faster backend's refusal is reported."""
     chosen = choose_replay_learner("auto", TASK)
     assert str(chosen) == "torch (not picky: it does not know 'mine')"
     batch: Any = "a batch"

@@ -1,4 +1,4 @@
-"""N envs in the middle of their episodes: what every collector steps."""
+"""Running vector envs with episode statistics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class EnvSession:
 
     Args:
         env_id: what to step: a gymnasium id, a callable, an env or a vector env.
-        n_envs: number of envs N; none: 1, or as many as a vector env has.
+        n_envs: number of envs N; ``None`` uses 1, or as many as a vector env has.
         seed: fixes the envs' random streams.
         backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
         vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
@@ -93,7 +93,7 @@ class EnvSession:
             self.env.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the episode statistics and, where the env can tell it, the env's state."""
+        """Return the episode statistics and, if the env exposes it, the env's state."""
         started = self.started
         stateful = started and isinstance(self.env, StatefulVecEnv)
         return {
@@ -104,7 +104,7 @@ class EnvSession:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> bool:
-        """Restore the state; without that of as many envs, episodes begin anew at the next look.
+        """Restore the state; without that of as many envs, new episodes begin at the next look.
 
         Returns:
             Whether the envs go on exactly where they were.
@@ -115,7 +115,7 @@ class EnvSession:
             self.env.set_state(dict(state["env"]))  # type: ignore[attr-defined]
             self._obs = map_leaves(np.array, state["obs"])
         elif state["started"]:
-            # the envs' streams start anew, so take other seeds than the run began with
+            # the envs' streams start again, so take other seeds than the run began with
             finished = int(state["statistics"]["finished"])
             self._seeds = SeedStreams(self._seeds[0]).seeds(
                 f"envs after {finished} episodes", self.env.n_envs

@@ -1,4 +1,4 @@
-"""What plugins register: frozen specs whose heavy parts are strings, resolved on first use."""
+"""Plugin specs: frozen records with lazily resolved references."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class AlgorithmSpec:
     env: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse text where several names are expected."""
+        """Reject text if several names are expected."""
         _require_tuple(f"needs of '{self.name}'", self.needs)
         _require_tuple(f"takes of '{self.name}'", self.takes)
 
@@ -100,7 +100,7 @@ class EnvBackendSpec:
     priority: int = 50
 
     def __post_init__(self) -> None:
-        """Refuse text where several ids are expected."""
+        """Reject text if several ids are expected."""
         _require_tuple(f"env_ids of '{self.name}'", self.env_ids)
 
 
@@ -128,8 +128,9 @@ class LearnerBackendSpec:
         name: registered name (``"native"``).
         summary: one sentence.
         factory: ``"module:function"``; ``function(task)``, ``task`` being a
-            :class:`rlox.learners.rollouts.LearningTask` returns a :class:`rlox.learners.rollouts.Learner`, and for
-            a :class:`rlox.learners.transitions.ReplayTask` a
+            :class:`rlox.learners.rollouts.LearningTask` returns a
+            :class:`rlox.learners.rollouts.Learner`, and for a
+            :class:`rlox.learners.transitions.ReplayTask` a
             :class:`rlox.learners.transitions.ReplayLearner`; or it raises
             :class:`rlox.errors.BackendError` with the reason why it cannot do the task.
         priority: ``backend="auto"`` takes the highest that can do the task; the ``torch`` backend,
