@@ -1,4 +1,4 @@
-"""An env that plays a script, every observation of which can be told from every other."""
+"""Scripted env with distinct observations."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ def test_wrong_call_is_refused_before_any_work(
 
 
 def test_wrong_env_for_a_checkpoint_names_both(counting: ModuleType) -> None:
-    """Where a state does not fit, the env it was saved on is told."""
+    """If a state does not fit, the error names the env it was saved on."""
     counting.CountingAlgorithm("CartPole-v1").save("good.safetensors")
 
     class Other(counting.CountingAlgorithm):  # type: ignore[misc]

@@ -171,7 +171,7 @@ class Constant:
     ],
 )
 def test_wrong_step_of_a_vector_env_names_what_is_wrong(changes: Any, message: str) -> None:
-    """Training and evaluation both tell it at the first step."""
+    """Training and evaluation both report it at the first step."""
     env = Changed(**changes)
     assert isinstance(env, VecEnv)
     session = RunningEnvs.make(env)

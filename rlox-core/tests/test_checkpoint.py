@@ -91,7 +91,7 @@ def test_interrupted_training_is_finished(counting: ModuleType, tmp_path: Path) 
     assert restored.clock.env_steps == 40
 
 
-def test_manifest_tells_what_made_it(counting: ModuleType, tmp_path: Path) -> None:
+def test_manifest_records_what_made_it(counting: ModuleType, tmp_path: Path) -> None:
     """A file names its format, distributions, algorithm, config and env."""
     algorithm = trained(counting)
     algorithm.save(tmp_path / "folder" / "c.rlox")
@@ -363,7 +363,7 @@ def test_hostile_manifest_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_newer_format_asks_for_an_upgrade(tmp_path: Path) -> None:
-    """A file from the future is told apart from a damaged one."""
+    """A file from the future is distinguished from a damaged one."""
     path = write(tmp_path / "c.rlox", {"format_version": 10**30, "state": {}})
     with pytest.raises(CheckpointError, match=r"has format version 10+, this rlox reads up to 2"):
         read(path)
@@ -402,7 +402,7 @@ def test_every_older_format_has_a_migration() -> None:
 
 
 @pytest.mark.parametrize("n_envs", [65_536, 10_000])
-def test_checkpoint_cannot_ask_for_more_envs_than_it_tells_of(
+def test_checkpoint_cannot_ask_for_more_envs_than_it_records(
     counting: ModuleType, tmp_path: Path, n_envs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A small file that asks for a machine's whole memory is refused before anything is built."""

@@ -167,7 +167,7 @@ def test_number_of_envs_that_no_machine_bears_is_refused(
 
 
 def test_arguments_that_do_not_compare_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arrays among a registration's arguments cannot be told to be unchanged."""
+    """Arrays among a registration's arguments cannot be shown to be unchanged."""
     env = gymnasium.make("Pendulum-v1").unwrapped
     registered = EnvSpec("Arrays-v0", kwargs={"g": np.ones(2)})
     monkeypatch.setitem(gymnasium.registry, "Arrays-v0", registered)

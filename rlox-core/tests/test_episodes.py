@@ -20,7 +20,7 @@ def test_no_episode_has_no_mean() -> None:
 
 
 def test_envs_are_counted_separately() -> None:
-    """Each env's running sum starts anew when its own episode ends."""
+    """Each env's running sum restarts when its own episode ends."""
     statistics = EpisodeStatistics(2)
     statistics.add(np.array([[1.0, 10.0]]), np.array([[False, True]]))
     statistics.add(np.array([[2.0, 20.0]]), np.array([[True, False]]))
@@ -78,7 +78,7 @@ def test_state_round_trip_with_running_episodes() -> None:
 
 
 def test_state_round_trip_with_new_episodes() -> None:
-    """Where the envs start anew, the running sums are left behind."""
+    """If the envs start again, the running sums are left behind."""
     restored = EpisodeStatistics(1, window=10)
     restored.load_state_dict(example().state_dict(), keep_running=False)
     restored.add(np.array([[1.0]]), np.array([[True]]))

@@ -87,7 +87,7 @@ def test_import_is_light() -> None:
     ],
 )
 def test_unknown_name_is_an_attribute_error(name: str, message: str) -> None:
-    """A misspelt name is told the nearest ones, and hasattr works."""
+    """A misspelt name raises an error with the nearest ones, and hasattr works."""
     with pytest.raises(AttributeError) as caught:
         getattr(rlox, name)
     assert str(caught.value).startswith(message)
@@ -101,8 +101,8 @@ def test_rust_class_without_rust_names_the_command(name: str, extra: str) -> Non
     with pytest.raises(MissingDependencyError) as caught:
         getattr(rlox, name)
     assert str(caught.value) == (
-        f"rlox.{name} needs a distribution that is not installed; run: "
-        f'pip install "rlox[{extra}]>=2.dev0"'
+        f"rlox.{name} needs a distribution that is not installed; "
+        f'run: pip install "rlox[{extra}]>=2.dev0"'
     )
 
 
@@ -126,7 +126,7 @@ def test_rust_class_that_is_not_built_names_the_command(
 
 @pytest.mark.usefixtures("no_native")
 def test_kernel_without_rust_is_the_reference_with_one_warning() -> None:
-    """The slow path is told once, at the first use."""
+    """The slow path is reported once, at the first use."""
     with pytest.warns(RuntimeWarning, match=r'pip install "rlox\[native\]>=2.dev0"') as caught:
         function = rlox.compute_gae
     assert function is reference.compute_gae

@@ -28,7 +28,7 @@ def class_of(backend: str) -> Any:
 
 
 def reward_of(achieved: Any, desired: Any, info: dict[str, Any]) -> Any:
-    """Return rewards that tell all pairs of goals apart."""
+    """Return rewards that differ for all pairs of goals."""
     assert info == {}
     assert achieved.shape == desired.shape
     return achieved[:, 0] * 1000 + desired[:, 0]

@@ -102,7 +102,7 @@ def test_envs_without_masks_have_none() -> None:
 
 
 def test_gymnasiums_own_masks_are_read() -> None:
-    """Taxi tells which actions change its state."""
+    """Taxi reports which actions change its state."""
     env = GymVecEnv("Taxi-v4" if "Taxi-v4" in gymnasium.registry else "Taxi-v3", 2)
     env.reset_all(0)
     masks = env.action_masks()
@@ -111,7 +111,7 @@ def test_gymnasiums_own_masks_are_read() -> None:
 
 
 class Scripted(gymnasium.Env[Any, Any]):
-    """Gives the masks it is told to: the first with the reset, the others with the steps."""
+    """Gives the masks it is given: the first with the reset, the others with the steps."""
 
     observation_space = spaces.Box(0, 1, (1,))
 

@@ -30,7 +30,7 @@ def test_ratios_are_of_the_same_round() -> None:
         ratio_summary([1.0, 2.0], [1.0])
 
 
-def test_machine_tells_versions() -> None:
+def test_machine_reports_versions() -> None:
     """Results are of no use without what they were measured on."""
     found = machine(["numpy"])
     assert set(found) == {"cpu", "cores", "load_before", "python", "versions", "date"}

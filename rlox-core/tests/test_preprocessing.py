@@ -131,7 +131,7 @@ def test_frames_are_joined_along_the_channels() -> None:
 
 
 def test_images_with_more_channels_than_pixels_are_refused() -> None:
-    """Nobody could tell channels from rows."""
+    """Nobody could distinguish channels from rows."""
     with pytest.raises(SpaceError, match=r"9 frames of Box.* have more channels than pixels"):
         FrameStack(spaces.Box(0, 255, (8, 8, 1), np.uint8), 9)
 

@@ -105,7 +105,7 @@ def rollouts(draw: st.DrawFn) -> Rollout:
 
 
 def oracle(rollout: Rollout, gamma: float, lam: float) -> np.ndarray[Any, Any]:
-    """Sum A_t = Σ_l (γλ)^l δ_{t+l} up to the episode's end, for each step anew."""
+    """Sum A_t = Σ_l (γλ)^l δ_{t+l} up to the episode's end, for each step separately."""
     n_steps, n_envs = rollout["rewards"].shape
     advantages = np.zeros((n_steps, n_envs))
     for i in range(n_envs):

@@ -65,7 +65,7 @@ def test_group_advantages_of_published_numbers() -> None:
 
 @pytest.mark.parametrize("size", [1e-30, 1e-9, 1e30])
 def test_advantages_do_not_depend_on_the_unit_of_rewards(size: float) -> None:
-    """However small the rewards, what tells them apart is not nothing."""
+    """However small the rewards, their differences are not lost."""
     rewards = size * np.array([1.0, 2.0, 3.0])
     np.testing.assert_allclose(
         reference.compute_group_advantages(rewards), [-(1.5**0.5), 0, 1.5**0.5]

@@ -22,7 +22,7 @@ needs_native = pytest.mark.skipif(
 
 
 def row(k: int) -> tuple[Any, ...]:
-    """Return the k-th transition, whose numbers tell it from all others."""
+    """Return the k-th transition, whose numbers distinguish it from all others."""
     obs = np.array([k, k + 0.25], np.float32)
     return obs, k, -k, k % 3 == 0, k % 2 == 0, obs + 0.5
 

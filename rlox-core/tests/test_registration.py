@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.registry.entry`: what is broken is told as the plugin's."""
+"""Tests of :mod:`rlox.registry.entry`: errors name the plugin."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_an_algorithms_classes_are_checked(
     )
 
 
-def test_compiled_code_that_tells_no_signature_is_called(plant: Plant) -> None:
+def test_compiled_code_that_exposes_no_signature_is_called(plant: Plant) -> None:
     """Nothing is known against it."""
     plant("rlox_buffers", factory="planted:compiled")
     assert registry.get_registry().get("rlox_buffers", "mine").build("7") == 7

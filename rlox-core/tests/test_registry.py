@@ -264,7 +264,7 @@ def test_same_name_under_two_hooks_is_no_conflict() -> None:
 
 
 def test_empty_registry_says_so() -> None:
-    """An unknown name among none is told as such."""
+    """An unknown name is reported if none is installed."""
     with pytest.raises(UnknownNameError, match=r"^unknown env backend 'x' \(installed: none\)$"):
         Registry([]).get("rlox_env_backends", "x")
 
@@ -303,13 +303,13 @@ def test_a_spec_takes_no_text_for_a_tuple(spec: Callable[[], Any], message: str)
         ),
         (
             "rlox.registry.table:Nothing",
-            "module 'rlox.registry.table' has no 'Nothing' (reference "
-            "'rlox.registry.table:Nothing')",
+            "module 'rlox.registry.table' has no 'Nothing' "
+            "(reference 'rlox.registry.table:Nothing')",
         ),
     ],
 )
 def test_wrong_reference_is_a_plugin_error(reference: str, message: str) -> None:
-    """A spec's mistake is told as the plugin's."""
+    """A spec's mistake is reported as the plugin's."""
     with pytest.raises(PluginError) as caught:
         resolve(reference)
     assert str(caught.value) == message

@@ -36,7 +36,7 @@ nested = st.recursive(
 
 @given(nested, st.integers(1, 5), st.integers(0, 2**16))
 def test_rows_give_back_every_bit(space: Any, count: int, seed: int) -> None:
-    """Packing and unpacking is the identity in the kept dtypes; rows have the told shape."""
+    """Packing and unpacking is the identity in the kept dtypes; rows have the declared shape."""
     space.seed(seed)
     samples = [split(space, space.sample()) for _ in range(count)]
     obs = map_leaves(lambda *leaves: np.stack(leaves), *samples)

@@ -115,7 +115,7 @@ def test_unheard_updates_compute_no_metrics(counting: ModuleType) -> None:
 
 
 def test_phases_follow_one_another(counting: ModuleType) -> None:
-    """A listener is told what each stretch of the training is spent on."""
+    """A listener receives what each stretch of the training is spent on."""
 
     class Phases(Trace):
         def on_phase(self, **kwargs: Any) -> None:
@@ -257,7 +257,7 @@ def test_train_without_a_number_finishes_an_interrupted_training(counting: Modul
     ],
 )
 def test_wrong_length_is_refused(counting: ModuleType, total: Any, message: str) -> None:
-    """A refused call starts nothing and tells no callback."""
+    """A refused call starts nothing and calls no callback."""
     trace = Trace()
     algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[trace])
     with pytest.raises((TypeError, ValueError), match=f"^{message}$"):
@@ -276,7 +276,7 @@ def test_same_seed_same_draws(counting: ModuleType) -> None:
     assert draws[0] == draws[1] != draws[2]
 
 
-def test_no_seed_draws_one_and_tells_it(counting: ModuleType) -> None:
+def test_no_seed_draws_one_and_reports_it(counting: ModuleType) -> None:
     """The drawn seed is in the config, so that the run can be repeated."""
     seeds = {counting.CountingAlgorithm("CartPole-v1", seed=None).config.seed for _ in range(5)}
     assert len(seeds) == 5

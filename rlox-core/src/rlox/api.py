@@ -1,4 +1,4 @@
-"""``make`` and its relatives: from registered names to algorithms, callbacks and loggers."""
+"""``make`` and its relatives: algorithms, callbacks and loggers by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every error rlox raises on purpose; each is also the builtin a caller would expect."""
+"""Exception classes of rlox, each also a builtin exception."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def unusable(what: str, module: str, error: ImportError) -> MissingDependencyErr
     Args:
         what: the name the user asked for.
         module: what was to be imported.
-        error: why it was not, as where a source tree lacks its compiled part.
+        error: why it was not, for example if a source tree lacks its compiled part.
     """
     distribution = module.replace("_", "-")
     return MissingDependencyError(

@@ -1,4 +1,4 @@
-"""The one evaluation loop."""
+"""The evaluation loop and its result."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class EvaluationResult:
     lengths: npt.NDArray[np.int64]
     """(n_episodes,) in env steps."""
     random_return: float | None = None
-    """Mean return of a random policy, where the dataset that was learnt from knows it."""
+    """Mean return of a random policy, if the dataset that was learnt from knows it."""
     expert_return: float | None = None
-    """Mean return of an expert, likewise."""
+    """Mean return of an expert, if the dataset that was learnt from knows it."""
 
     @property
     def mean_return(self) -> float:
@@ -72,8 +72,8 @@ class EvaluationResult:
         """Return 100 · (mean - random) / (expert - random), by which tasks compare.
 
         Args:
-            random_return: mean return of a random policy; none: :attr:`random_return`.
-            expert_return: mean return of an expert; none: :attr:`expert_return`.
+            random_return: mean return of a random policy; ``None`` uses :attr:`random_return`.
+            expert_return: mean return of an expert; ``None`` uses :attr:`expert_return`.
 
         Raises:
             ValueError: one is unknown, or both are the same.
@@ -133,13 +133,13 @@ def evaluate(
 ) -> EvaluationResult:
     """Run whole episodes and return their returns.
 
-    Where copies of the env can be made, up to ``max_envs`` run side by side, each contributing a
+    If copies of the env can be made, up to ``max_envs`` run side by side, each contributing a
     number of episodes fixed beforehand: taking whichever finish first would favour short ones.
 
     Args:
         predictor: an algorithm, or anything with its ``predict``.
         env: an id, a callable, a gymnasium env or a vector env; an env whose spec makes it again is
-            made anew, others are used themselves.
+            made again, others are used themselves.
         n_episodes: number of episodes.
         deterministic: passed to ``predict``.
         seed: seed of the envs' first reset.
@@ -150,7 +150,7 @@ def evaluate(
         TypeError: ``n_episodes``, ``seed`` or ``max_steps`` is no integer.
         ValueError: ``n_episodes`` or ``max_steps`` is not positive, or ``seed`` is negative.
         EnvError: an episode does not end; or the env is the very instance that ``predictor``
-            trains on and cannot be made anew, and to evaluate on it would end its episodes behind
+            trains on and cannot be made again, and to evaluate on it would end its episodes behind
             the training's back.
     """
     n_episodes = require_integer("n_episodes", n_episodes, at_least=1)
@@ -166,7 +166,7 @@ def evaluate(
 
 
 def require_other_env(predictor: Any, env: Any) -> None:
-    """Refuse an env that cannot be made anew and is the one that ``predictor`` trains on.
+    """Refuse an env that cannot be made again and is the one that ``predictor`` trains on.
 
     Raises:
         EnvError: it is, wrapped or not.
@@ -182,7 +182,7 @@ def require_other_env(predictor: Any, env: Any) -> None:
 
 
 def _normalizes(env: Any) -> bool:
-    """Whether a wrapper of ``env`` has learnt moments, which one made anew would not have."""
+    """Whether a wrapper of ``env`` has learnt moments, which a new one would not have."""
     spec = getattr(env, "spec", None)
     return spec is not None and any(w.entry_point == NORMALIZING for w in spec.additional_wrappers)
 
@@ -190,7 +190,7 @@ def _normalizes(env: Any) -> bool:
 def _can_be_made_anew(env: Any) -> bool:
     """Whether the spec of ``env`` makes one that shows a policy the same.
 
-    Not where a wrapper keeps its arguments back, or has learnt what it does.
+    Not if a wrapper keeps its arguments back, or has learnt what it does.
     """
     spec = env.spec if isinstance(env, gymnasium.Env) else None
     recorded = spec is not None and all(w.kwargs is not None for w in spec.additional_wrappers)

@@ -1,4 +1,4 @@
-"""The computation primitives: Rust where ``rlox-native`` is installed, NumPy otherwise."""
+"""Kernel backends: Rust if ``rlox-native`` is installed, NumPy otherwise."""
 
 from __future__ import annotations
 

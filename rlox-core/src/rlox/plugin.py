@@ -1,4 +1,4 @@
-"""What core itself registers, through the same hooks and entry point as any other distribution."""
+"""Core's own plugin: backends, buffers, callbacks, loggers and commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def console_logger(log_dir: str | Path) -> ConsoleLogger:
 
 
 def mlflow_logger(log_dir: str | Path) -> MLflowLogger:
-    """Return an MLflow logger; unless MLflow is told where its runs go, they go into the folder."""
+    """Return an MLflow logger; runs go into the folder unless MLflow is configured otherwise."""
     from rlox.logging import MLflowLogger
 
     if "MLFLOW_TRACKING_URI" in os.environ:
@@ -95,7 +95,7 @@ def rlox_buffers() -> Iterable[BufferSpec]:
 
 @hookimpl
 def rlox_learner_backends() -> Iterable[LearnerBackendSpec]:
-    """Register torch, which can do every task, compiled where it is asked to be."""
+    """Register torch, which can do every task, compiled if requested."""
     yield LearnerBackendSpec(
         name="torch",
         summary="The algorithm's own loss and autograd, for any policy on any device.",

@@ -1,4 +1,4 @@
-"""Checks of arguments that many functions take."""
+"""Argument validation shared by many functions."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_training_on_has_patience_again(counting: ModuleType) -> None:
 
 
 def test_another_algorithm_is_not_compared_with_the_one_before(counting: ModuleType) -> None:
-    """Its returns begin anew, so the bar does too."""
+    """Its returns begin again, so the bar does too."""
     callback = EarlyStoppingCallback(3, verbose=False)
     counting.CountingAlgorithm("CartPole-v1", callbacks=[callback]).train(80)
     assert callback.best == 10.0

@@ -82,7 +82,7 @@ def test_evaluation_takes_its_own_env(counting: ModuleType) -> None:
 def test_env_that_is_trained_on_is_refused_before_training(
     counting: ModuleType, scripted: ModuleType
 ) -> None:
-    """An env that cannot be made anew is told at once, not at the first evaluation."""
+    """An env that cannot be made again is reported at once, not at the first evaluation."""
     callback = EvalCallback(eval_freq=8, verbose=False)
     env = scripted.ScriptedEnv(0, [(1.0, True, False)])
     algorithm = counting.CountingAlgorithm(env, callbacks=[callback])
@@ -122,7 +122,7 @@ class Rule:
 def test_a_loop_of_ones_own_needs_something_that_predicts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], numbered: bool
 ) -> None:
-    """And passes it as algo; calls are counted where they tell no step."""
+    """And passes it as algo; calls are counted if they report no step."""
     rule, path = Rule(), tmp_path / "best"
     callback = EvalCallback(eval_freq=4, n_eval_episodes=2, best_model_path=path)
     callback.on_training_start(algo=rule)

@@ -29,7 +29,7 @@ needs_mp4 = pytest.mark.skipif(
 
 
 class Lamp(gymnasium.Env[Any, Any]):
-    """Grows brighter with every step of an episode of ``LENGTH``; each can be told in a video."""
+    """Grows brighter with every step of an episode of ``LENGTH``; each is distinct in a video."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012  # gymnasium's
 
@@ -176,7 +176,7 @@ class Still(Lamp):
             lambda: Lamp(None),
             r"cannot be filmed: its render_mode is None, expected 'rgb_array'; pass",
         ),
-        (Lamp("rgb_array"), r"^Lamp cannot be made anew to be filmed; pass env= as an id or as a"),
+        (Lamp("rgb_array"), r"^Lamp cannot be made again for a video; pass env= as an id or as a"),
         (Still, r"must render uint8 arrays \(height, width, 3\), got uint8 \(24, 33\)"),
         ("Nowhere-v0", r"^an env of 'Nowhere-v0' to be filmed cannot be made: "),
         (lambda: 3, r"^the callable must make a gymnasium\.Env, got int$"),

@@ -492,7 +492,7 @@ def test_explain_shows_paper_distribution_and_every_option(run: Run, counting: M
     )
 
 
-def test_explain_tells_the_learner_for_an_env(run: Run) -> None:
+def test_explain_reports_the_learner_for_an_env(run: Run) -> None:
     """The line is there for an env only, and options without one are refused."""
     shown = run("explain", "counting", "--env", "CartPole-v1").out.splitlines()
     assert "learner there is no choice" in [" ".join(line.split()) for line in shown]

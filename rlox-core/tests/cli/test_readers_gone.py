@@ -1,4 +1,4 @@
-"""Tests of the command line where nobody reads what it prints, or there is no stdout."""
+"""Tests of the command line with a broken pipe or without stdout."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def test_damaged_checkpoint_is_told_and_passed_over(run: Callable[..., Any], dam
     assert result.err.endswith("it is passed over\n")
     assert [each["env_steps"] for each in record("cut")["resumed"]] == [32]
     assert rows("cut") == rows("whole")
-    assert checkpoint.steps_of(newest) == 48  # written anew
+    assert checkpoint.steps_of(newest) == 48  # written again
     assert Path(f"{newest}.superseded").exists()
 
 

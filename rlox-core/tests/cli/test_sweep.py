@@ -224,7 +224,7 @@ def test_seed_in_a_file_next_to_seeds_is_refused(run: Callable[..., Any]) -> Non
 def test_wrong_sweep_is_one_line_before_any_work(
     run: Callable[..., Any], arguments: tuple[str, ...], message: str
 ) -> None:
-    """What is wrong for every seed is told once, and no folder is made."""
+    """What is wrong for every seed is reported once, and no folder is made."""
     result = run(*TRAIN, *arguments)
     assert result.code == 2
     assert result.err.startswith("error: ")

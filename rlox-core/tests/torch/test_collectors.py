@@ -45,7 +45,7 @@ class Scripted:
         return torch.from_numpy(self._module.action_of(obs.numpy())), -self.get_value(obs)
 
     def get_value(self, obs: torch.Tensor) -> torch.Tensor:
-        """Return a value that tells observations apart."""
+        """Return a value that distinguishes observations."""
         return torch.from_numpy(self._module.value_of(obs.numpy()))
 
 
@@ -353,7 +353,7 @@ def test_rollout_needs_steps(scripted: ModuleType, n_steps: int) -> None:
 
 
 def test_restored_collector_starts_other_episodes() -> None:
-    """Envs that cannot tell their state begin anew, not with the run's first starts again."""
+    """Envs that do not expose their state begin again, not with the run's first starts again."""
     policy: Any = Far()
     collector = RolloutCollector("Pendulum-v1", 2, 0, backend="gymnasium")
     first = collector.collect(policy, 250)

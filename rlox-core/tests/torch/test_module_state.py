@@ -53,8 +53,8 @@ def test_load_is_in_place() -> None:
     assert weight.data_ptr() == address
 
 
-def test_misfit_names_every_difference_and_copies_nothing() -> None:
-    """Missing, unknown and misshapen entries are all told at once."""
+def test_mismatch_names_every_difference_and_copies_nothing() -> None:
+    """Missing, unknown and misshapen entries are all reported at once."""
     module = network(0)
     before = module_state(module)
     state = module_state(network(1))

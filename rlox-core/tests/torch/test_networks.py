@@ -180,7 +180,7 @@ def test_frozen_passes_gradients_on_without_keeping_any() -> None:
     assert sum(gradient is not None for gradient in learn()) == 5
 
 
-def test_squashed_policy_tells_the_log_probabilities_of_what_it_drew() -> None:
+def test_squashed_policy_returns_the_log_probabilities_of_what_it_drew() -> None:
     """Of one action for each observation and of several, in a dimension before the others."""
     policy = SquashedGaussianPolicy(3, 2, 8, generator=stream())
     obs = torch.randn(5, 3, generator=stream(1))

@@ -43,7 +43,7 @@ class RewardMean(OfflineAlgorithm):
 
 
 class Seen(Callback, LoggerCallback):
-    """Keeps what a callback and a logger are told."""
+    """Keeps what a callback and a logger receive."""
 
     def __init__(self) -> None:
         self.steps: list[int] = []

@@ -1,4 +1,4 @@
-"""From the logs of runs to learning curves, aggregated over seeds."""
+"""Learning curves from run logs, aggregated over seeds."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def find_runs(path: Path) -> list[Path]:
 
 
 def default_metric(runs: Iterable[Path]) -> str:
-    """Return the name of the metric that tells how good the policies of runs were.
+    """Return the name of the metric that measures the policies of runs.
 
     ``"mean_reward"``, of the episodes that the training itself finished, if any run has logged it,
     or none has logged anything; else, as where all learn from datasets, that of the evaluations,

@@ -1,4 +1,4 @@
-"""Measuring speed on machines that do other things too: in turn, with medians and ratios."""
+"""Speed measurements on shared machines: interleaved runs, medians and ratios."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _cpu() -> str:
     """Return the processor's name and its family and model, as clouds hide the name's end."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
-    told = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
-    if not {"model name", "cpu family", "model"} <= told.keys():
-        return told.get("model name", platform.processor())
-    return f"{told['model name']}, family {told['cpu family']}, model {told['model']}"
+    info = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    if not {"model name", "cpu family", "model"} <= info.keys():
+        return info.get("model name", platform.processor())
+    return f"{info['model name']}, family {info['cpu family']}, model {info['model']}"

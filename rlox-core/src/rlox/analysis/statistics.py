@@ -67,7 +67,7 @@ def bootstrap_iqm(
 
     Runs are drawn with replacement within each stratum, which keeps its number of runs, and the
     interval holds the middle ``confidence`` of the resamples' interquartile means. A single run
-    tells nothing of the spread: its interval is a point.
+    has no spread: its interval is a point.
 
     Args:
         strata: per task (R_k,) scores of its R_k runs, or (R_k, T) curves on T common points.

@@ -1,6 +1,6 @@
 """Hooks into training.
 
-Every ``step`` is in env steps, whatever the number of envs; where a training steps no env, as from
+Every ``step`` is in env steps, whatever the number of envs; if a training steps no env, as from
 a dataset, it is in gradient steps, and so are the callbacks' frequencies.
 """
 

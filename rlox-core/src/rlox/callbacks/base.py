@@ -1,4 +1,4 @@
-"""The events of a training, and several callbacks in sequence."""
+"""Callback events of a training run, and lists of callbacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ callbacks (which includes their evaluations), or anything else, such as logging.
 class Callback:
     """Base class: override the events of interest, the others do nothing.
 
-    Every event gets ``step`` (env steps done so far; gradient steps where no env is stepped) and
+    Every event gets ``step`` (env steps done so far; gradient steps if no env is stepped) and
     ``algo`` (the algorithm) as keywords, and those named below; accept ``**kwargs`` for what later
     versions add. An event that can stop the training may return True, False or None, and only False
     stops; a number, such as 0, or an array is a TypeError.
@@ -41,7 +41,7 @@ class Callback:
     def on_step(self, **kwargs: Any) -> bool:
         """Handle one vector step, N env steps of N envs; return False to stop training.
 
-        Where no env is stepped, it comes once for each gradient step.
+        If no env is stepped, it comes once for each gradient step.
         """
         return True
 
@@ -164,7 +164,7 @@ class CallbackList(Callback):
         return {name: callback.state_dict() for name, callback in self._named()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the callbacks that are in both; others start anew."""
+        """Restore the callbacks that are in both; others start afresh."""
         for name, callback in self._named():
             if name in state:
                 callback.load_state_dict(state[name])

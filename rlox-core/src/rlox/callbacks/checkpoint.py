@@ -1,4 +1,4 @@
-"""Save checkpoints during training."""
+"""Periodic checkpoints during training."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class CheckpointCallback(Callback):
         return self.save_path / f"step-{step}.safetensors"
 
     def on_training_start(self, **kwargs: Any) -> None:
-        """Count from the algorithm's present env step; one that begins has saved none yet."""
+        """Count from the algorithm's present env step; a new one has saved nothing yet."""
         step = kwargs.get("step", 0)
         self._due.count_from(step)
         if step == 0:  # what was saved is of another algorithm

@@ -1,4 +1,4 @@
-"""Stop a training that no longer improves."""
+"""Early stopping when the mean return stops improving."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlox.validation import require_integer
 __all__ = ["EarlyStoppingCallback", "Monitor"]
 
 Monitor = Literal["train", "eval"]
-"""Whose mean return is watched: that of the training's last 100 finished episodes, told once an
+"""Whose mean return is watched: that of the training's last 100 finished episodes, reported once an
 iteration, or that of evaluations."""
 
 NOTHING_WATCHED = {

@@ -1,4 +1,4 @@
-"""Evaluate during training."""
+"""Periodic evaluation during training."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class EvalCallback(Callback):
     the results.
 
     Args:
-        eval_env: env to evaluate on; none: the one that the algorithm trains on, made anew, or in a
-            loop of your own that of ``algo.env_id``.
+        eval_env: env to evaluate on; ``None`` uses the one that the algorithm trains on, made
+            again, or in a loop of your own that of ``algo.env_id``.
         eval_freq: env steps between evaluations.
         n_eval_episodes: episodes per evaluation.
-        best_model_path: where ``algo.save`` is to save the best model so far; none: nowhere.
+        best_model_path: where ``algo.save`` is to save the best model so far; ``None`` saves none.
         verbose: print each result.
         deterministic: act with the mode of the policy rather than a sample.
         seed: seed of every evaluation, so that all see the same starts.
@@ -70,7 +70,7 @@ class EvalCallback(Callback):
         """Count from the algorithm's present env step; one that begins has no results yet.
 
         Raises:
-            EnvError: the env is the one that is trained on and cannot be made anew.
+            EnvError: the env is the one that is trained on and cannot be made again.
         """
         step = kwargs.get("step", 0)
         self._due.count_from(step)

@@ -1,4 +1,4 @@
-"""An env that films its episodes."""
+"""Env wrapper for recording video of episodes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _make(source: Any) -> Env:
         source = source.spec
     elif not isinstance(source, str) and fixed_env_count(source) is not None:
         raise EnvError(
-            f"{type(source).__name__} cannot be made anew to be filmed; pass env= as an id or as a "
+            f"{type(source).__name__} cannot be made again for a video; pass env= as an id or as a "
             "callable"
         )
     try:

@@ -1,4 +1,4 @@
-"""Which multiples of a number of steps a training has reached."""
+"""Step frequencies for periodic callbacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Multiples", "require_at_least"]
 
 
 class Multiples:
-    """Tells when another multiple of a frequency has been reached or passed.
+    """Detects when another multiple of a frequency has been reached or passed.
 
     A vector step advances the clock by N and an iteration by T*N env steps, so a multiple is
     mostly passed rather than met.

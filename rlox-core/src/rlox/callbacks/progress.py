@@ -1,4 +1,4 @@
-"""Show how far a training has come."""
+"""Progress bar for training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ProgressCallback"]
 class ProgressCallback(Callback):
     """A progress bar: steps, steps per second, mean return, time left.
 
-    The steps are env steps, or gradient steps where no env is stepped.
+    The steps are env steps, or gradient steps if no env is stepped.
     """
 
     def __init__(self) -> None:

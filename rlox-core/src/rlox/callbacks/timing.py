@@ -1,4 +1,4 @@
-"""Measure where a training's time goes."""
+"""Profiling of training time by phase."""
 
 from __future__ import annotations
 

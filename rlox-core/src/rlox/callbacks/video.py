@@ -1,4 +1,4 @@
-"""Film the policy during training."""
+"""Video recording of the policy during training."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class VideoCallback(Callback):
         every: env steps between recordings.
         n_episodes: episodes per recording, a file each.
         format: ``"mp4"``, or ``"gif"``, which holds its frames in memory until the episode ends.
-        env: an id, or a callable that makes a gymnasium env; none: the one that the algorithm
-            trains on. A callable must return an env with ``render_mode="rgb_array"`` or take
-            ``render_mode`` as an argument.
-        fps: frames per second; none: what the env's metadata says, else 30.
+        env: an id, or a callable that makes a gymnasium env; ``None`` uses the one that the
+            algorithm trains on. A callable must return an env with ``render_mode="rgb_array"`` or
+            take ``render_mode`` as an argument.
+        fps: frames per second; ``None`` uses the env's metadata, else 30.
         deterministic: act with the mode of the policy rather than a sample.
         seed: seed of every recording, so that all see the same starts.
 

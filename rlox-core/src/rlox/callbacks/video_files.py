@@ -1,4 +1,4 @@
-"""Write frames to MP4 and GIF files."""
+"""MP4 and GIF video files."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class GifFile:
 
     Args:
         path: of the file.
-        fps: frames per second; a GIF tells times in hundredths of a second, and viewers take less
+        fps: frames per second; a GIF stores times in hundredths of a second, and viewers take less
             than two for an error, so at most 50.
     """
 

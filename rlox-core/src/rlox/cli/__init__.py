@@ -1,4 +1,4 @@
-"""The ``rlox`` command; :mod:`rlox.cli.app` has the list of what it can do."""
+"""The ``rlox`` command-line entry point; :mod:`rlox.cli.app` lists its commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TextIO, cast
 
 import typer
 
-from rlox.cli.stdout import PatientStdout
+from rlox.cli.stdout import PipeSafeStdout
 from rlox.errors import RloxError
 
 __all__ = ["main"]
@@ -25,8 +25,8 @@ def main() -> None:
         if getattr(sys, name) is None:  # closed, as by >&-
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     formatwarning, stdout = warnings.formatwarning, sys.stdout
-    patient = PatientStdout(stdout)
-    warnings.formatwarning, sys.stdout = _one_line, cast("TextIO", patient)
+    guarded = PipeSafeStdout(stdout)
+    warnings.formatwarning, sys.stdout = _one_line, cast("TextIO", guarded)
     try:
         # the registry warns of broken plugins and raises on conflicts, hence inside the try
         from rlox.cli.app import build_app
@@ -40,8 +40,8 @@ def main() -> None:
         code = 130
     finally:
         warnings.formatwarning, sys.stdout = formatwarning, stdout
-    if not code and patient.error is not None and not isinstance(patient.error, BrokenPipeError):
-        code = _report(str(patient.error))  # what was asked for is not there
+    if not code and guarded.error is not None and not isinstance(guarded.error, BrokenPipeError):
+        code = _report(str(guarded.error))  # what was asked for is not there
     sys.exit(code or 0)
 
 

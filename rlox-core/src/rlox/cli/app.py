@@ -1,4 +1,4 @@
-"""The commands, each imported when it is called, so that looking around costs little."""
+"""Lazily imported commands of the ``rlox`` command line."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class CommandGroup(TyperGroup):
         return [*COMMANDS, *(each.spec.name for each in plugin_commands())]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command ``cmd_name``, or none."""
+        """Return the command ``cmd_name``, or ``None``."""
         if cmd_name == "train":
             app = resolve(COMMANDS[cmd_name][0])()
         elif cmd_name in COMMANDS:

@@ -1,4 +1,4 @@
-"""Learning curves as pictures: one panel per env, one line with a band per group of seeds."""
+"""Learning-curve figures: one panel per env, one line per group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["FORMATS", "draw", "final_scores", "write_figure"]
 FORMATS = (".png", ".svg", ".pdf", ".html")
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Told apart by the colour-blind (Okabe and Ito 2008)."""
+"""Distinguishable by the colour-blind (Okabe and Ito 2008)."""
 
 INK, MUTED, GRID = "#222222", "#6b6b6b", "#e6e6e6"
 

@@ -1,4 +1,4 @@
-"""How the command line prints."""
+"""Console output of the command line."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PIPE_WIDTH = 240
 
 
 def console(file: TextIO | None = None) -> Console:
-    """Return a console on a file; none: the present stdout."""
+    """Return a console on a file; ``None`` is the present stdout."""
     width = None if (file or sys.stdout).isatty() else PIPE_WIDTH
     return Console(file=file, highlight=False, width=width)
 
 
 def print_progress(text: str, file: TextIO | None = None) -> None:
-    """Print a line on a file, none: stdout, at once."""
+    """Print a line on a file at once; ``None`` is stdout."""
     print(text, file=file, flush=True)
 
 
@@ -58,5 +58,5 @@ def print_table(
 
 
 def print_warning(message: str, file: TextIO | None = None) -> None:
-    """Print a warning as one line on a file; none: stderr."""
+    """Print a warning as one line on a file; ``None`` is stderr."""
     print(f"warning: {message}", file=file or sys.stderr)

@@ -1,4 +1,4 @@
-"""Stdout that nobody may read any more."""
+"""A stdout that ignores broken pipes."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import sys
 from collections.abc import Callable
 from typing import Any, TextIO
 
-__all__ = ["PatientStdout", "stdout_is_lost"]
+__all__ = ["PipeSafeStdout", "stdout_is_broken"]
 
 
-class PatientStdout:
-    """A stdout that fails nobody who prints: once it takes no more, text goes nowhere.
+class PipeSafeStdout:
+    """A stdout that discards text after a write error, as of a broken pipe.
 
-    That is so after ``| head``, with the terminal closed or on a full disk. What a training prints
-    is in its folder too; what is to end asks :func:`stdout_is_lost`.
+    Such errors come after ``| head``, a closed terminal or a full disk. What a training prints
+    is in its folder too. :func:`stdout_is_broken` says whether there was such an error.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self.error: OSError | None = None
-        """Why it takes no more, if so."""
+        """The first write error, if there was one."""
 
     def write(self, text: str) -> int:
-        """Write text, or lose it."""
+        """Write text, or discard it."""
         self._try(lambda: self._stream.write(text))
         return len(text)
 
     def flush(self) -> None:
-        """Send on what is in the buffer, or lose it."""
+        """Flush the buffer, or discard it."""
         self._try(self._stream.flush)
 
     def _try(self, send: Callable[[], object]) -> None:
@@ -44,6 +44,6 @@ class PatientStdout:
         return getattr(self._stream, name)
 
 
-def stdout_is_lost() -> bool:
-    """Return whether it has been found that stdout takes no more."""
+def stdout_is_broken() -> bool:
+    """Return whether a write to stdout has failed."""
     return getattr(sys.stdout, "error", None) is not None

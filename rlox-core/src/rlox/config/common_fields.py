@@ -1,4 +1,7 @@
-"""The options that mean the same in every algorithm's config; pydantic copies them."""
+"""Config fields shared by all algorithms.
+
+Each means the same in every config; pydantic copies them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ from rlox.config.model import choice, count, option
 
 __all__ = ["BACKEND", "DEVICE", "ENV_BACKEND", "SEED", "TORCH_THREADS", "VECTORIZATION"]
 
-SEED = count(42, ge=0, unit="1", help="fixes every random draw; none: from entropy", source="rlox")
+SEED = count(
+    42, ge=0, unit="1", help="fixes every random draw; None draws one from entropy", source="rlox"
+)
 """``int | None``"""
 
 ENV_BACKEND = option(
@@ -33,6 +38,6 @@ DEVICE = option(
 
 TORCH_THREADS = count(
     1, unit="threads", source="measured: benchmarks/README.md",
-    help="torch threads while training; none: leave torch's setting",
+    help="torch threads while training; None keeps torch's setting",
 )  # fmt: skip
 """``int | None``"""

@@ -59,7 +59,7 @@ UNSET = Unset.UNSET
 
 
 LARGEST = {"envs": 1 << 16, "units": 1 << 13, "env steps per env": 10**6, "threads": 1 << 10}
-"""By unit, sizes beyond which a number is a slip, told here before it exhausts the machine: memory,
+"""By unit, sizes beyond which a number is a slip, reported before it exhausts the machine: memory,
 or threads, for lack of which OpenMP ends the process."""
 
 
@@ -244,7 +244,7 @@ def resolve_config(
 
     Args:
         cls: the algorithm's config class.
-        config: an instance of ``cls``, a mapping, the path of a YAML or JSON file, or none.
+        config: an instance of ``cls``, a mapping, the path of a YAML or JSON file, or ``None``.
         overrides: options that win over ``config``; those equal to :data:`UNSET` are left out.
 
     Raises:

@@ -1,4 +1,6 @@
-"""Values that change over training; the x axis is always env steps.
+"""Schedules: values that depend on the number of env steps.
+
+The x axis is always env steps.
 
 A schedule field of a config takes a number (constant), a :class:`Linear`, a :class:`Piecewise`, or
 the text ``"linear(start, end)"`` / ``"linear(start, end, until)"``. Schedules that need code are
@@ -52,7 +54,7 @@ class Linear(_Schedule):
     start: float
     end: float
     until: int | None = Field(
-        None, gt=0, description="env steps at which end is reached; none: the end of training"
+        None, gt=0, description="env steps at which end is reached; None is the end of training"
     )
 
     @field_validator("start", "end", "until", mode="before")

@@ -1,4 +1,4 @@
-"""Episode returns and lengths; the one place that keeps them."""
+"""Episode statistics: returns and lengths."""
 
 from __future__ import annotations
 

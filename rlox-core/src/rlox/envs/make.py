@@ -1,4 +1,4 @@
-"""From whatever a user passes as ``env`` to a vector env."""
+"""Vector envs from ids, factories or existing envs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WATCHERS = {
 
 
 def env_id_of(env: Any) -> str | None:
-    """Return the id that makes ``env`` again just as it is, or none.
+    """Return the id that makes ``env`` again just as it is, or ``None``.
 
     An env with arguments or wrappers of its own has none, for its id makes another env; only those
     that record episodes do not count.
@@ -54,7 +54,7 @@ def env_id_of(env: Any) -> str | None:
 
 
 def fixed_env_count(env: Any) -> int | None:
-    """Return how many envs ``env`` is, or none when any number of copies can be made of it."""
+    """Return how many envs ``env`` is, or ``None`` if any number of copies can be made of it."""
     if isinstance(env, gymnasium.Env):
         return 1
     if isinstance(env, VectorEnv):
@@ -77,7 +77,7 @@ def make_vec_env(
     Args:
         env: a gymnasium id, a callable that makes a gymnasium env, a gymnasium env, a gymnasium
             vector env, or a :class:`~rlox.protocols.VecEnv` (returned as it is).
-        n_envs: number of copies N; none: 1, or as many as a vector env has.
+        n_envs: number of copies N; ``None`` uses 1, or as many as a vector env has.
         backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
         vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
         env_kwargs: arguments of ``gymnasium.make``; envs with arguments are gymnasium's.

@@ -1,4 +1,4 @@
-"""N envs in the middle of their episodes: what every collector steps."""
+"""Running vector envs with episode statistics."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class RunningEnvs:
             self.env.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the episode statistics and, where the env can tell it, the env's state."""
+        """Return the episode statistics and, if the env exposes it, the env's state."""
         started = self.started
         stateful = started and isinstance(self.env, StatefulVecEnv)
         return {
@@ -116,7 +116,7 @@ class RunningEnvs:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> bool:
-        """Restore the state; without that of as many envs, episodes begin anew at the next look.
+        """Restore the state; without that of as many envs, new episodes begin at the next look.
 
         Returns:
             Whether the envs go on exactly where they were.
@@ -127,7 +127,7 @@ class RunningEnvs:
             self.env.set_state(dict(state["env"]))  # type: ignore[attr-defined]
             self._obs = map_leaves(np.array, state["obs"])
         elif state["started"]:
-            # the envs' streams start anew, so take other seeds than the run began with
+            # the envs' streams start again, so take other seeds than the run began with
             finished = int(state["statistics"]["finished"])
             self._seeds = SeedStreams(self._seeds[0]).seeds(
                 f"envs after {finished} episodes", self.env.n_envs

@@ -1,4 +1,4 @@
-"""What envs return from a step, checked once per env: later steps cost no more than they must."""
+"""Validation of the values that vector envs return."""
 
 from __future__ import annotations
 

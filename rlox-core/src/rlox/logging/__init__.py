@@ -1,4 +1,7 @@
-"""Where metrics go. Steps are the clock's; metric names are in the documentation's glossary."""
+"""Loggers: metrics by env step to files, the console and services.
+
+Steps are the clock's; metric names are in the documentation's glossary.
+"""
 
 from rlox.logging.base import LoggerCallback, LoggerList, Metrics, Table
 from rlox.logging.console import ConsoleLogger

@@ -1,4 +1,4 @@
-"""What a logger hears, and several loggers in sequence."""
+"""Logger base class, and lists of loggers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics on standard output."""
+"""Console logger: metrics on standard output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics as tables."""
+"""CSV logger: metrics as tables."""
 
 from __future__ import annotations
 
@@ -64,6 +64,6 @@ class CsvLogger(LoggerCallback):
 
 
 def _columns(path: Path) -> list[str]:
-    """Return the columns of a table, none of an empty file."""
+    """Return the columns of a table; an empty file has none."""
     with path.open(encoding="utf-8", newline="") as file:
         return next(csv.reader(file), [])

@@ -1,4 +1,4 @@
-"""Files that loggers write to."""
+"""Log files: opening and continuing them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics as lines of JSON."""
+"""JSON Lines logger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics as a run of MLflow."""
+"""MLflow logger."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MLflowLogger(LoggerCallback):
         experiment: the run's experiment; made if missing.
         tracking_uri: where runs are kept: a server's address, or ``"sqlite:///mlflow.db"``. None:
             what MLflow itself is set to, as by the environment variable ``MLFLOW_TRACKING_URI``.
-        run_name: name of the run; none: MLflow makes one up.
+        run_name: name of the run; ``None`` lets MLflow choose one.
         params: parameters of the run, such as ``algorithm.config.to_dict()``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Metrics as TensorBoard event files."""
+"""TensorBoard logger."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TensorBoardLogger(LoggerCallback):
                 self._writer.add_scalar(f"{kind}/{name}", value, step)
 
     def rewind(self, step: int) -> None:
-        """Begin an event file that tells readers to ignore what is later than ``step``."""
+        """Begin an event file that makes readers ignore what is later than ``step``."""
         self._writer.close()
         self._writer = self._open(purge_step=step + 1)
 

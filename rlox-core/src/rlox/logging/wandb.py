@@ -1,4 +1,4 @@
-"""Metrics as a run of Weights & Biases."""
+"""Weights & Biases logger."""
 
 from __future__ import annotations
 

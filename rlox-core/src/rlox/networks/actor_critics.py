@@ -1,4 +1,4 @@
-"""Default actor-critics, and the base to build others on.
+"""Default actor-critics and their base class.
 
 All satisfy :class:`rlox.protocols.OnPolicyActor`. Weights are orthogonal, scaled by √2 in hidden
 layers, 0.01 in the policy's head and 1 in the value's (Huang et al. 2022, details 2 and 13).
@@ -31,8 +31,8 @@ class Policy(nn.Module, ABC):
     from them.
 
     Args:
-        generator: source of the sampled actions; none: torch's global one, or the run's stream
-            once an algorithm has the policy.
+        generator: source of the sampled actions; ``None`` uses torch's global one, or the run's
+            stream once an algorithm has the policy.
     """
 
     def __init__(self, *, generator: torch.Generator | None = None) -> None:
@@ -49,7 +49,8 @@ class Policy(nn.Module, ABC):
 
         Args:
             features: (B, n).
-            action_masks: (B, mask_size) bool, see :mod:`rlox.spaces`; none: nothing is masked.
+            action_masks: (B, mask_size) bool, see :class:`rlox.spaces.ActionRows`; ``None`` masks
+                nothing.
         """
 
     @abstractmethod
@@ -98,7 +99,8 @@ class DiscretePolicy(Policy):
         obs_dim: size of an observation.
         n_actions: number of actions.
         hidden: width of the two hidden layers.
-        generator: source of the weights and of the sampled actions; none: torch's global one.
+        generator: source of the weights and of the sampled actions; ``None`` uses torch's global
+            one.
     """
 
     def __init__(
@@ -135,7 +137,8 @@ class ContinuousPolicy(Policy):
         act_dim: size of an action.
         hidden: width of the two hidden layers.
         log_std: initial log standard deviation.
-        generator: source of the weights and of the sampled actions; none: torch's global one.
+        generator: source of the weights and of the sampled actions; ``None`` uses torch's global
+            one.
     """
 
     def __init__(
@@ -176,7 +179,8 @@ class ActorCriticPolicy(Policy):
             :func:`rlox.nn.make_encoder`.
         action_space: of one env.
         hidden: widths of the hidden layers between features and outputs; none of them: linear.
-        generator: source of the weights and of the sampled actions; none: torch's global one.
+        generator: source of the weights and of the sampled actions; ``None`` uses torch's global
+            one.
 
     Raises:
         SpaceError: there is no distribution over the action space.
@@ -229,7 +233,8 @@ def make_policy(
         network: how boxes become features; see :data:`rlox.nn.EncoderKind`.
         recurrent: kind of memory.
         memory_size: units of the memory.
-        generator: source of the weights and of the sampled actions; none: torch's global one.
+        generator: source of the weights and of the sampled actions; ``None`` uses torch's global
+            one.
 
     Raises:
         SpaceError: there is none; pass one as ``policy=``.

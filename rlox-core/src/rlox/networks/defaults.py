@@ -1,4 +1,4 @@
-"""The networks of :mod:`rlox.networks` that fit an env's spaces."""
+"""Default networks for the spaces of an env."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def make_q_network(
         dueling: separate streams for value and advantages.
         hidden: width of the two hidden layers.
         n_atoms: numbers for each action, see :class:`rlox.networks.DiscreteQNetwork`.
-        noisy_std: σ₀ of noisy layers, likewise; convolutions have no noise.
-        generator: source of the weights; none: torch's global one.
+        noisy_std: σ₀ of noisy layers, see :class:`rlox.nn.NoisyLinear`; convolutions have no noise.
+        generator: source of the weights; ``None`` uses torch's global one.
 
     Raises:
         SpaceError: the observations have no encoder.
@@ -78,7 +78,7 @@ def make_critics(
         act_dim: size of an action.
         n_critics: number of critics K.
         hidden: width of the two hidden layers.
-        generator: source of the weights; none: torch's global one.
+        generator: source of the weights; ``None`` uses torch's global one.
 
     Raises:
         SpaceError: the observations have no encoder.
@@ -101,7 +101,7 @@ def make_logits(
         observation_space: of one env.
         n_actions: number of actions A.
         hidden: width of the two hidden layers.
-        generator: source of the weights; none: torch's global one.
+        generator: source of the weights; ``None`` uses torch's global one.
 
     Raises:
         SpaceError: the observations have no encoder.
@@ -126,7 +126,7 @@ def make_discrete_critics(
         n_actions: number of actions A.
         n_critics: number of critics K.
         hidden: width of the two hidden layers.
-        generator: source of the weights; none: torch's global one.
+        generator: source of the weights; ``None`` uses torch's global one.
 
     Raises:
         SpaceError: the observations have no encoder.

@@ -22,7 +22,7 @@ class DeterministicPolicy(nn.Module):
         obs_dim: size of an observation.
         act_dim: size of an action.
         hidden: width of the two hidden layers.
-        generator: source of the weights; none: torch's global one.
+        generator: source of the weights; ``None`` uses torch's global one.
     """
 
     def __init__(
@@ -55,7 +55,8 @@ class GaussianPolicy(nn.Module):
         act_dim: size of an action.
         hidden: width of the two hidden layers.
         log_std_bounds: log σ is clipped to these.
-        generator: source of the weights and of the sampled actions; none: torch's global one.
+        generator: source of the weights and of the sampled actions; ``None`` uses torch's global
+            one.
 
     Source:
         Kostrikov et al. 2022, "Offline reinforcement learning with implicit Q-learning", the
@@ -109,7 +110,8 @@ class SquashedGaussianPolicy(nn.Module):
         act_dim: size of an action.
         hidden: width of the two hidden layers.
         log_std_bounds: log σ is clipped to these.
-        generator: source of the weights and of the sampled actions; none: torch's global one.
+        generator: source of the weights and of the sampled actions; ``None`` uses torch's global
+            one.
 
     Source:
         Haarnoja et al. 2018, "Soft actor-critic", appendix C, eq. 21; bounds: softlearning.

@@ -1,4 +1,4 @@
-"""From observations a user has to actions a user can step an env with."""
+"""Action prediction for user-supplied observations."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def act(
         choose: from (B, *shape) observations on ``device`` to the rows of B actions in the env's
             own units, discrete ones counted from 0.
         observation_space: see :func:`predict`.
-        action_space: likewise.
-        obs: likewise.
+        action_space: see :func:`predict`.
+        obs: see :func:`predict`.
         device: of the observations.
 
     Raises:
@@ -78,20 +78,20 @@ def predict(
 
     Args:
         policy: acts on (B, *shape) tensors on ``device``.
-        observation_space: of one env; its shape tells one observation from a batch.
+        observation_space: of one env; its shape distinguishes one observation from a batch.
         action_space: of one env.
         obs: one observation or a batch (B, *shape), nested as the space is. The key
             ``"action_mask"`` of a dict is taken for the masks.
         deterministic: the mode of the action distribution rather than a sample.
         action_masks: of one action (mask_size,) or of a batch (B, mask_size), 1 where a choice is
-            possible, see :mod:`rlox.spaces.action_rows`; none: nothing is masked.
-        preprocess: from the batch as it is kept to what the policy sees; none: the same.
+            possible, see :mod:`rlox.spaces.action_rows`; ``None`` masks nothing.
+        preprocess: from the batch as it is kept to what the policy sees; ``None`` changes nothing.
         generator: source of the samples for policies that draw from their attribute ``generator``,
-            so that acting disturbs no training; none: the policy's own.
+            so that acting disturbs no training; ``None`` uses the policy's own.
         device: where the policy lives.
 
     Returns:
-        For one observation an action of the space: an int where it is discrete, else an array
+        For one observation an action of the space: an int if it is discrete, else an array
         (act_dim,), nested as the space is. For a batch arrays (B, ...), nested alike.
 
     Raises:
@@ -131,9 +131,9 @@ def predict_with_memory(
         action_space: of one env.
         obs: one observation or a batch (B, *shape).
         deterministic: the mode of the action distribution rather than a sample.
-        state: (B, state_size), B being 1 for one observation; none: empty.
+        state: (B, state_size), B being 1 for one observation; ``None`` is an empty memory.
         episode_start: (B,) bool, or one, whether an episode begins with the observation, which
-            empties the memory; none: nowhere.
+            empties the memory; ``None`` if none begins.
         action_masks: see :func:`predict`.
         preprocess: see :func:`predict`.
         generator: source of the samples.
@@ -160,7 +160,7 @@ def evaluate_actions(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return log-probabilities and entropies of a batch's actions, and values, each (B,).
 
-    In one pass through the policy where it has a method ``evaluate_actions``; the memory of one
+    In one pass through the policy if it has a method ``evaluate_actions``; the memory of one
     that has any is replayed from the beginning of the rollout.
     """
     masks = () if batch.action_masks is None else (batch.action_masks,)
@@ -237,7 +237,7 @@ def _prepare(
 
 @contextmanager
 def drawing_from(generator: torch.Generator | None, policy: Any) -> Iterator[None]:
-    """Let ``policy`` draw from ``generator`` in the block, where it has one to exchange."""
+    """Let ``policy`` draw from ``generator`` in the block, if it has one to exchange."""
     if generator is None or not hasattr(policy, "generator"):
         yield
         return

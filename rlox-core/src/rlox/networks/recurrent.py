@@ -1,4 +1,4 @@
-"""Actor-critics with a memory."""
+"""Recurrent actor-critics (LSTM and GRU)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class RecurrentPolicy(nn.Module):
         kind: ``"lstm"`` or ``"gru"``.
         memory_size: units of each recurrent layer.
         hidden: widths of the hidden layers after it.
-        generator: source of the weights and of the sampled actions; none: torch's global one.
+        generator: source of the weights and of the sampled actions; ``None`` uses torch's global
+            one.
 
     Raises:
         SpaceError: there is no distribution over the action space.
@@ -67,7 +68,7 @@ class RecurrentPolicy(nn.Module):
         Args:
             obs: N observations.
             state: (N, state_size), 0 where an episode begins.
-            action_masks: (N, mask_size) bool; none: nothing is masked.
+            action_masks: (N, mask_size) bool; ``None`` masks nothing.
 
         Returns:
             Distributions of N actions, values (N,) and the next state (N, state_size).
@@ -89,7 +90,7 @@ class RecurrentPolicy(nn.Module):
         Args:
             obs: T*n observations, step 0 of all sequences first.
             actions: theirs.
-            action_masks: (T*n, mask_size) bool; none: nothing is masked.
+            action_masks: (T*n, mask_size) bool; ``None`` masks nothing.
             state: (n, state_size) before the sequences.
             episode_starts: (T*n,) bool, whether an episode begins with the observation.
         """

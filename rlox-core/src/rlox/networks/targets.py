@@ -1,4 +1,4 @@
-"""How lagging networks follow those that learn."""
+"""Target networks: Polyak averaging (soft updates)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def polyak_update(source: nn.Module, target: nn.Module, tau: float) -> None:
 
     Args:
         source: the network that learns.
-        target: its lagging copy; its buffers become the source's.
+        target: its target network; its buffers become the source's.
         tau: τ in [0, 1]; 1 copies.
 
     Raises:
@@ -25,7 +25,7 @@ def polyak_update(source: nn.Module, target: nn.Module, tau: float) -> None:
     """
     if not 0.0 <= tau <= 1.0:
         raise ValueError(f"tau must lie in [0, 1], got {tau}")
-    for learnt, lagging in zip(source.parameters(), target.parameters(), strict=True):
-        lagging.lerp_(learnt, tau)
+    for learnt, averaged in zip(source.parameters(), target.parameters(), strict=True):
+        averaged.lerp_(learnt, tau)
     for buffer, copy in zip(source.buffers(), target.buffers(), strict=True):
         copy.copy_(buffer)

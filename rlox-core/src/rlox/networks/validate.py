@@ -1,4 +1,4 @@
-"""The networks that users bring, and options beside them, tried before any work is done with them.
+"""Validation of user-supplied networks with a dry run before training.
 
 Outputs of other shapes would be broadcast against what they are compared with, and learning be
 destroyed without an error.
@@ -37,13 +37,13 @@ LARGEST = 10.0
 def refuse_network_options(
     names: Sequence[str], config: Config, keywords: Mapping[str, Any]
 ) -> None:
-    """Refuse options of the default networks where the caller brings all networks.
+    """Refuse options of the default networks if the caller brings all networks.
 
     Args:
         names: of those options; the config need not have all of them.
         config: what the caller's options resolve to.
         keywords: those that were passed one by one. They alone count where the config has every
-            option: it was saved then, and does not tell what was chosen.
+            option: it was saved then, and does not show what was chosen.
 
     Raises:
         ConfigError: an option would be ignored.
@@ -59,7 +59,7 @@ def refuse_network_options(
 
 
 def example_observations(space: gymnasium.Space[Any]) -> Any:
-    """Return :data:`B` times one observation of a space, as :mod:`rlox.spaces` keeps them.
+    """Return :data:`B` copies of an observation, see :class:`rlox.spaces.ObservationRows`.
 
     Args:
         space: of one env; its random stream is left as it is.
@@ -96,7 +96,8 @@ def try_network(
         called: what the caller knows it as, and its method.
         call: calls it.
         asked: what it is called with, in words.
-        shapes: of the output, or of several outputs; none: any size; a list: one of these.
+        shapes: of the output, or of several outputs; ``None`` allows any size; a list: one of
+            these.
 
     Returns:
         The outputs.

@@ -1,4 +1,4 @@
-"""The actor-critics that users bring, tried before any work is done with them."""
+"""Validation of user-supplied actor-critics with a dry run before training."""
 
 from __future__ import annotations
 

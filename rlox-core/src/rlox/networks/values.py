@@ -1,4 +1,4 @@
-"""Action values and state values of vector observations."""
+"""Q-functions and state-value functions for vector observations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class QNetwork(nn.Module):
         obs_dim: size of an observation.
         act_dim: size of an action.
         hidden: width of the two hidden layers.
-        generator: source of the weights; none: torch's global one.
+        generator: source of the weights; ``None`` uses torch's global one.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class TwinQNetwork(nn.Module):
         act_dim: size of an action.
         hidden: width of the two hidden layers.
         n_critics: number of critics K.
-        generator: source of the weights; none: torch's global one.
+        generator: source of the weights; ``None`` uses torch's global one.
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class DiscreteQNetwork(nn.Module):
         obs_dim: size of an observation.
         n_actions: number of actions A.
         hidden: width of the two hidden layers.
-        n_atoms: numbers n for each action, for the distribution of its return; none: its value,
-            without that dimension.
-        noisy_std: σ₀ of noisy layers, see :class:`rlox.nn.NoisyLinear`; none: no noise.
-        generator: source of the weights; none: torch's global one.
+        n_atoms: numbers n for each action, for the distribution of its return; ``None`` gives its
+            value, without that dimension.
+        noisy_std: σ₀ of noisy layers, see :class:`rlox.nn.NoisyLinear`; ``None`` adds no noise.
+        generator: source of the weights; ``None`` uses torch's global one.
     """
 
     def __init__(
@@ -111,8 +111,8 @@ class DuelingQNetwork(nn.Module):
         n_actions: number of actions A.
         hidden: width of the shared layer and of each stream's own.
         n_atoms: as of :class:`DiscreteQNetwork`.
-        noisy_std: likewise.
-        generator: source of the weights; none: torch's global one.
+        noisy_std: as of :class:`DiscreteQNetwork`.
+        generator: source of the weights; ``None`` uses torch's global one.
 
     Source:
         Wang et al. 2016, "Dueling network architectures", eq. 9; Hessel et al. 2018, "Rainbow",
@@ -154,7 +154,7 @@ class ValueNetwork(nn.Module):
     Args:
         obs_dim: size of an observation.
         hidden: width of the two hidden layers.
-        generator: source of the weights; none: torch's global one.
+        generator: source of the weights; ``None`` uses torch's global one.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Where and how torch computes: its threads as a resource, denormal numbers, devices by name."""
+"""Torch devices, thread counts, denormal numbers and random draws."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def find_device(name: str) -> torch.device:
 
 @contextmanager
 def torch_threads(count: int | None) -> Iterator[None]:
-    """Run the block with ``count`` torch threads; none leaves torch's setting.
+    """Run the block with ``count`` torch threads; ``None`` keeps torch's setting.
 
     Two threads on a small network wait for each other longer than they compute.
     """
@@ -47,7 +47,7 @@ def torch_threads(count: int | None) -> Iterator[None]:
 
 @contextmanager
 def flush_denormals() -> Iterator[None]:
-    """Run the block with numbers below 1.2e-38 taken for 0, where the processor can do that.
+    """Run the block with numbers below 1.2e-38 taken for 0, if the processor can do that.
 
     The moments of Adam decay to such numbers wherever gradients are 0, as behind idle ReLUs, and a
     processor computes with them many times more slowly. The setting is this thread's.
@@ -73,6 +73,6 @@ def standard_normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
 
 
 def uniform(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Return numbers uniform in [-1, 1], likewise."""
+    """Return numbers uniform in [-1, 1], drawn on ``generator``'s device."""
     drawn = torch.rand(like.shape, generator=generator, device=generator.device, dtype=like.dtype)
     return drawn.mul_(2).sub_(1).to(like.device)

@@ -1,7 +1,7 @@
-"""Distributions of actions: sample, judge, and take the mode of rows of a tensor.
+"""Action distributions: categorical, Gaussian and joint.
 
 A batch of B actions is B rows. A discrete action that is one number is a row without dimensions,
-any other a row of columns; what the columns mean is :class:`rlox.spaces.ActionRows`' business.
+any other a row of columns; :class:`rlox.spaces.ActionRows` defines the columns.
 These are no ``torch.distributions``: those check arguments and build objects for longer than small
 networks compute, and draw from torch's global generator.
 """
@@ -42,7 +42,7 @@ class Categorical:
 
     Args:
         logits: (B, n), or (B, K, n) for actions of K columns.
-        mask: bool, broadcastable to the logits: True where a choice is possible, which must hold
+        mask: bool, broadcastable to the logits: True if a choice is possible, which must hold
             for one of every n at least. None: all are.
     """
 

@@ -1,4 +1,4 @@
-"""From observations of any space to vectors of features.
+"""Observation encoders: features from any observation space.
 
 | leaf of the observation space | encoder |
 | --- | --- |
@@ -68,7 +68,7 @@ def make_encoder(
     Args:
         observation_space: of one env.
         kind: see :data:`EncoderKind`.
-        generator: source of the weights; none: torch's global one.
+        generator: source of the weights; ``None`` uses torch's global one.
 
     Raises:
         SpaceError: a leaf has no encoder, or ``kind`` is ``"cnn"`` and there is no image.
@@ -173,7 +173,7 @@ class ConvolutionalEncoder(nn.Module):
         space: a ``Box`` with 2 or 3 dimensions.
         filters: of each convolution: number of filters, their size and their stride in pixels.
         units: of the layer.
-        generator: source of the weights; none: torch's global one.
+        generator: source of the weights; ``None`` uses torch's global one.
 
     Source:
         Huang et al. 2022, "The 37 implementation details of PPO", Atari details.

@@ -1,4 +1,4 @@
-"""A torch optimiser over all parameters of a module as one flat tensor.
+"""Flat optimisers: all parameters of a module as one tensor.
 
 For the small networks of RL most of an optimiser step is per-tensor overhead: a norm, a scale and
 an update for each of a dozen tensors. Here parameters and gradients are views of two flat tensors,
@@ -68,18 +68,19 @@ def _flatten(parameters: Sequence[nn.Parameter]) -> Tensor:
 class FlatOptimizer:
     """An elementwise torch optimiser over all parameters of a module.
 
-    The module's parameters and gradients become views of :attr:`parameters` and :attr:`gradients`;
-    afterwards neither move the module to another device nor set its gradients to none, and write
-    new values into the parameters instead of replacing them (``parameter.data.copy_(values)``,
-    ``module.load_state_dict(values)``): steps would not reach the new ones. :meth:`require_views`
-    tells; every training calls it once an iteration, a loop of your own has to.
+    The module's parameters and gradients become views of :attr:`parameters` and :attr:`gradients`.
+    Afterwards do not move the module to another device, do not set its gradients to ``None``, and
+    write new values into the parameters instead of replacing them
+    (``parameter.data.copy_(values)``, ``module.load_state_dict(values)``): steps would not reach the
+    new ones. :meth:`require_views` detects that. Every training calls it once per iteration; a loop
+    of your own has to.
 
     Args:
         module: its trainable parameters must share one dtype and device.
         make_optimizer: class and options of an optimiser that treats every element alike, such as
             ``functools.partial(torch.optim.Adam, eps=1e-5, fused=True)``.
-        max_grad_norm: the gradient is scaled down to this Euclidean norm when it is longer; none:
-            it is taken as it is.
+        max_grad_norm: longer gradients are scaled down to this Euclidean norm; ``None`` keeps them
+            as they are.
 
     Raises:
         TypeError: ``make_optimizer`` is no partial of an optimiser's class.

@@ -1,4 +1,4 @@
-"""From a network's outputs to a distribution of actions, for any action space."""
+"""Action heads: network outputs as action distributions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ActionHead(nn.Module):
     depends on no observation. All numbers are independent given the observation.
 
     Args:
-        action_space: see :mod:`rlox.spaces`, which also says what rows and masks look like.
+        action_space: see :class:`rlox.spaces.ActionRows` for the form of rows and masks.
         log_std: initial log standard deviation of the numbers of a ``Box``.
 
     Raises:
@@ -47,7 +47,7 @@ class ActionHead(nn.Module):
 
         Args:
             outputs: (B, output_size).
-            action_masks: (B, mask_size) bool, True where a choice is possible; none: all are.
+            action_masks: (B, mask_size) bool, True if a choice is possible; ``None`` if all are.
         """
         if self._plain:
             return Categorical(outputs, action_masks)

@@ -1,4 +1,4 @@
-"""Layers whose weights are to be drawn from another stream than torch's global one."""
+"""Uninitialised layers, for weights drawn from a given generator."""
 
 from __future__ import annotations
 

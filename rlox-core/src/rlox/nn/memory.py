@@ -26,7 +26,7 @@ class Memory(nn.Module):
         input_size: size of the features.
         size: number of units.
         kind: ``"lstm"`` or ``"gru"``.
-        generator: source of the weights; none: torch's global one.
+        generator: source of the weights; ``None`` uses torch's global one.
 
     Source:
         Huang et al. 2022, "The 37 implementation details of PPO", LSTM details 1 to 3 and 5.

@@ -29,7 +29,7 @@ def orthogonal(
         layer_class: has parameters ``weight`` and ``bias``.
         arguments: of its constructor.
         gain: scale of the weights.
-        generator: source of the weights; none: torch's global one.
+        generator: source of the weights; ``None`` uses torch's global one.
     """
     layer: Any = empty_layer(layer_class, *arguments)
     with torch_threads(1):  # the QR decomposition rounds differently on several
@@ -44,7 +44,7 @@ class TanhMLP(nn.Module):
     Args:
         sizes: input size, hidden sizes, output size.
         output_gain: scale of the last layer's weights; hidden layers have √2.
-        generator: source of the weights; none: torch's global one.
+        generator: source of the weights; ``None`` uses torch's global one.
 
     Source:
         Huang et al. 2022, "The 37 implementation details of PPO", detail 2.

@@ -1,4 +1,4 @@
-"""Linear layers whose weights are noisy, so that a network explores by itself."""
+"""Noisy linear layers (NoisyNet exploration)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NoisyLinear(nn.Module):
         n_in: number of inputs p.
         n_out: number of outputs.
         std: σ₀; every σ begins at σ₀/√p, every μ uniform in ±1/√p.
-        generator: source of the means; none: torch's global one.
+        generator: source of the means; ``None`` uses torch's global one.
 
     Source:
         Fortunato et al. 2018, "Noisy networks for exploration", eq. 9 to 11 and section 3.2.
@@ -46,7 +46,7 @@ class NoisyLinear(nn.Module):
             nn.init.uniform_(mean, -bound, bound, generator=generator)
         self.weight_std = nn.Parameter(torch.full((n_out, n_in), std * bound))
         self.bias_std = nn.Parameter(torch.full((n_out,), std * bound))
-        # not saved: whoever uses the layer draws anew
+        # not saved: whoever uses the layer draws again
         self.register_buffer("noise_in", torch.zeros(n_in), persistent=False)
         self.register_buffer("noise_out", torch.zeros(n_out), persistent=False)
 
@@ -68,11 +68,11 @@ class NoisyLinear(nn.Module):
 
 
 def draw_noise(module: nn.Module, generator: torch.Generator | None = None) -> None:
-    """Draw the noise of every noisy layer of ``module`` anew.
+    """Redraw the noise of every noisy layer of ``module``.
 
     Args:
         module: others of its layers stay as they are.
-        generator: source of the noise, on the CPU; none: torch's global one.
+        generator: source of the noise, on the CPU; ``None`` uses torch's global one.
     """
     for layer in module.modules():
         if isinstance(layer, NoisyLinear):

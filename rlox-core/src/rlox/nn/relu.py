@@ -1,4 +1,4 @@
-"""Multi-layer perceptrons with ReLU, one or several of a size at once.
+"""ReLU multi-layer perceptrons, single and as ensembles.
 
 Weights and biases are uniform in ±1/√fan-in, which is what ``torch.nn.Linear`` draws and what the
 published implementations of the off-policy algorithms start from.
@@ -38,8 +38,8 @@ class ReluMLP(nn.Module):
 
     Args:
         sizes: input size, hidden sizes, output size.
-        noisy_std: σ₀ of the layers, which are :class:`rlox.nn.NoisyLinear`; none: of no noise.
-        generator: source of the weights; none: torch's global one.
+        noisy_std: σ₀ of the layers, which are :class:`rlox.nn.NoisyLinear`; ``None`` adds no noise.
+        generator: source of the weights; ``None`` uses torch's global one.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class EnsembleMLP(nn.Module):
     Args:
         n_members: K.
         sizes: input size, hidden sizes, output size, of each.
-        generator: source of the weights; none: torch's global one.
+        generator: source of the weights; ``None`` uses torch's global one.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Modules as a whole: their state as arrays, for checkpoints, and their gradients turned off."""
+"""Module state as arrays for checkpoints, and frozen gradients."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def load_parts_state(parts: Mapping[str, Any], state: Mapping[str, Any]) -> None
 def frozen(module: nn.Module) -> Iterator[None]:
     """Let gradients pass through ``module`` in the block without computing those of its weights.
 
-    Half of the work of a backward pass, where another network learns through this one.
+    Half of the work of a backward pass, if another network learns through this one.
     """
     parameters = [p for p in module.parameters() if p.requires_grad]
     for parameter in parameters:

@@ -1,7 +1,7 @@
-"""What happens to observations and rewards between the envs and the networks.
+"""Preprocessing of observations and rewards between envs and networks.
 
 It belongs to the model: its statistics are saved in checkpoints, change while rollouts are
-collected and at no other time, and apply alike where the policy acts for a user.
+collected and at no other time, and apply in the same way when the policy acts for a user.
 """
 
 from rlox.preprocessing.frames import FrameStack

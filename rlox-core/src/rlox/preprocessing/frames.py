@@ -1,4 +1,4 @@
-"""The last few observations of an episode as one."""
+"""Frame stacking of observations."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class FrameStack:
         pixels = shape[1:] if channels_first(shape) else shape[:2]
         if flipped and min(pixels) >= SMALLEST_IMAGE:
             raise SpaceError(
-                f"{size} frames of {space} have more channels than pixels, so that nobody can tell "
-                "which is which; stack fewer"
+                f"{size} frames of {space} have more channels than pixels, so that "
+                "the two cannot be distinguished; stack fewer"
             )
 
     def fill(self, frames: Array) -> Array:

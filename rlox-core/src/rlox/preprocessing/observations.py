@@ -1,4 +1,4 @@
-"""Observations as the networks see them."""
+"""Observation preprocessing: normalisation and frame stacking."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Preprocessor:
             for name, leaf in leaves.items()
             if normalize and isinstance(leaf, spaces.Box) and leaf.dtype.kind == "f"
         }
-        """By leaf name; the name is empty where the space is not nested."""
+        """By leaf name; the name is empty if the space is not nested."""
         if normalize and not self.moments:
             raise ConfigError(f"normalize_observations: no leaf of {space} is a Box of floats")
         for name in self.moments:
@@ -116,8 +116,9 @@ class Preprocessor:
 
         Args:
             obs: (B, *shape)
-            before: what was seen before them; none: episodes begin with all.
-            episode_start: bool or (B,) bools, with which of them episodes begin; none: with none.
+            before: what was seen before them; ``None`` if episodes begin with all.
+            episode_start: bool or (B,) bools, with which of them episodes begin; ``None`` if with
+                none.
         """
         first = self.begin(obs)
         if before is None or self._stacks is None:

@@ -1,4 +1,4 @@
-"""Rewards in units of the return."""
+"""Reward scaling by the running standard deviation of returns."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RewardScaler:
         return {"moments": self.moments.state_dict(), "returns": self._returns.copy()}
 
     def load_state_dict(self, state: Mapping[str, Any], *, keep_running: bool) -> None:
-        """Restore the moments, and the returns where the envs go on where they were."""
+        """Restore the moments, and the returns if the envs go on where they were."""
         self.moments.load_state_dict(state["moments"])
         self._returns = np.zeros_like(self._returns)
         if keep_running:

@@ -1,4 +1,4 @@
-"""The contracts between the parts of rlox; anything that has the methods fits."""
+"""Protocols between the parts of rlox (structural typing)."""
 
 from rlox.protocols.actors import (
     DeterministicActor,

@@ -28,7 +28,7 @@ __all__ = [
 class OnPolicyActor(Protocol):
     """A policy with a value estimate; any ``torch.nn.Module`` with these methods will do.
 
-    Observations of a nested space are a dict of tensors by leaf name, see :mod:`rlox.spaces`.
+    Observations of a nested space are tensors by leaf name, see :mod:`rlox.spaces.nested`.
 
     Where the env masks actions, all methods that take or return actions get one more argument,
     ``action_masks``, a bool tensor (B, mask_size). A further method ``evaluate_actions(obs,
@@ -78,7 +78,7 @@ class RecurrentActor(Protocol):
         Args:
             obs: T*n observations, step 0 of all sequences first.
             actions: theirs.
-            action_masks: (T*n, mask_size) bool; none: nothing is masked.
+            action_masks: (T*n, mask_size) bool; ``None`` masks nothing.
             state: (n, state_size) before the sequences.
             episode_starts: (T*n,) bool, whether an episode begins with the observation.
         """

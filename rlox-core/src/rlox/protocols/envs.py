@@ -90,10 +90,10 @@ class MaskingVecEnv(Protocol):
     """A vector env that says which actions are possible."""
 
     def action_masks(self) -> npt.NDArray[np.bool_] | None:
-        """Return (N, mask_size) masks of the next actions, or none where nothing is masked.
+        """Return (N, mask_size) masks of the next actions, or ``None`` if nothing is masked.
 
-        True is a possible choice; :mod:`rlox.spaces.action_rows` says what the columns are.
-        Whether there are masks is the same from the first reset on.
+        True is a possible choice; :class:`rlox.spaces.ActionRows` lists the columns. Whether there
+        are masks is the same from the first reset on.
         """
 
 

@@ -1,4 +1,4 @@
-"""NumPy reference kernels and buffers: slow, obvious, and the specification of the Rust ones."""
+"""NumPy reference kernels and buffers, the specification of the Rust ones."""
 
 from rlox.reference.divergence import (
     compute_batch_token_kl,

@@ -1,4 +1,4 @@
-"""What the reference kernels share: checked arrays, and rollouts of one env or of several."""
+"""Array validation for the reference kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def real(name: str, values: npt.ArrayLike) -> Array:
 
 
 def precision(values: npt.ArrayLike) -> type[np.floating[Any]]:
-    """Return the type to compute in: that of ``values`` where it is float32, else float64."""
+    """Return the type to compute in: that of ``values`` if it is float32, else float64."""
     return np.float32 if getattr(values, "dtype", None) == np.float32 else np.float64
 
 

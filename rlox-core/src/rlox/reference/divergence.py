@@ -1,4 +1,6 @@
-"""Kullback-Leibler divergences from log-probabilities of tokens; p the policy, q the reference.
+"""Kullback-Leibler divergence estimates from token log-probabilities.
+
+p is the policy, q the reference.
 
 Schulman 2020, "Approximating KL Divergence", http://joschu.net/blog/kl-approx.html.
 """

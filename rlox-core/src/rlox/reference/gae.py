@@ -51,7 +51,7 @@ def compute_gae_time_major(
     *,
     out: Pair | None = None,
 ) -> tuple[Array, Array]:
-    """Compute advantages and returns of N envs over T steps, with truncation told from termination.
+    """Compute advantages and returns of N envs over T steps, with truncated episodes bootstrapped.
 
     Args:
         rewards: (T, N) float32 or float64; its dtype is the results'.

@@ -1,4 +1,6 @@
-"""Advantages of completions within their group (Shao et al. 2024, "DeepSeekMath", sec. 4.1.2).
+"""Group-relative advantages of completions (GRPO).
+
+Shao et al. 2024, "DeepSeekMath", sec. 4.1.2.
 
 A_i = (r_i - mean(r)) / (std(r) + ε) over the completions of one prompt.
 """

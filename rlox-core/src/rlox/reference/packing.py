@@ -1,4 +1,4 @@
-"""Packing sequences of different lengths into rows of one length (Johnson 1973)."""
+"""Sequence packing into rows of fixed length (Johnson 1973)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Returns that a value function regresses on (Sutton and Barto 2018, eq. 3.9, 7.1 and 12.2).
+"""Value targets: discounted, n-step and lambda returns.
+
+Sutton and Barto 2018, eq. 3.9, 7.1 and 12.2.
 
 V'_t is the value of the state that step t truly led to: 0 after termination, the value of the final
 observation after truncation, V_{t+1} otherwise.

@@ -1,4 +1,7 @@
-"""Mean and variance of a stream (Chan, Golub, LeVeque 1983, eq. 2.1b)."""
+"""Running mean and variance of a stream.
+
+Chan, Golub, LeVeque 1983, eq. 2.1b.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ class RunningMeanStd:
     among objects that were merged.
 
     Args:
-        shape: of one element; an integer is one dimension, none is a number.
+        shape: of one element; an integer is one dimension, ``()`` is a number.
 
     Raises:
         ValueError: a size of ``shape`` is less than 1.

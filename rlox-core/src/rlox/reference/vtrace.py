@@ -1,4 +1,6 @@
-"""V-trace targets and advantages (Espeholt et al. 2018, eq. 1, remark 1 and sec. 4.2).
+"""V-trace targets and advantages (Espeholt et al. 2018).
+
+Equation 1, remark 1 and section 4.2.
 
     ρ_t = min(ρ̄, π/μ)        c_t = min(c̄, π/μ)
     vs_t = V_t + ρ_t (r_t + γ V'_t − V_t) + γ c_t (vs_{t+1} − V_{t+1})

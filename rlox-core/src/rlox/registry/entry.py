@@ -1,6 +1,6 @@
-"""What a plugin registered under a name, and the way from there to the object it stands for.
+"""Registry entries: resolution of plugin references, and their errors.
 
-What is wrong with it is told here, as the plugin's: with the kind, the name and the distribution.
+Errors raised here name the plugin: kind, name and distribution.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Registration:
 
         Args:
             field: of the spec.
-            base: ``"module:Class"`` that it must be a subclass of; none: it may be anything.
-            remedy: what to install where a module is missing; none: the distribution.
+            base: ``"module:Class"`` that it must be a subclass of; ``None`` allows anything.
+            remedy: what to install if a module is missing; ``None`` names the distribution.
 
         Raises:
             MissingDependencyError: a module is not installed.
@@ -92,7 +92,7 @@ class Registration:
                 f"'{self.spec.factory}' must be callable with {call}: {error}"
             ) from None
         except ValueError:
-            pass  # compiled code need not tell its signature
+            pass  # compiled code need not expose its signature
         made = factory(*args, **kwargs)
         if product is not None and not isinstance(made, resolve(product)):
             raise self._broken(

@@ -1,4 +1,6 @@
-"""The plugin hooks. Each returns frozen specs and is called once, when the registry is first used.
+"""Plugin hook specifications (pluggy).
+
+Each hook returns frozen specs and is called once, when the registry is first used.
 
 A plugin is an import-light module named by an entry point of the group ``rlox``; the entry point's
 name is the distribution's. There are no hooks into training: callbacks are that.

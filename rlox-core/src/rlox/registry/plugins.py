@@ -1,4 +1,4 @@
-"""Find and load plugins, each on its own, so that a broken one breaks nothing else.
+"""Plugin discovery and loading, with isolated failures.
 
 pluggy alone ignores the second of two distributions that use one entry-point name, stops at the
 first import that fails and accepts misspelt hook names silently; this module reports all three.
@@ -109,7 +109,7 @@ def _specs_of(manager: pluggy.PluginManager, module: Any) -> Iterator[tuple[str,
 def _require_hooks(manager: pluggy.PluginManager, module: Any) -> None:
     """Refuse a plugin that registers nothing, or whose author forgot to mark a hook.
 
-    pluggy ignores unmarked functions. One of another name is a mistake only where no hook is there:
+    pluggy ignores unmarked functions. One of another name is a mistake only if no hook is there:
     it may be a helper.
     """
     marked = {hook.name for hook in manager.get_hookcallers(module) or ()}

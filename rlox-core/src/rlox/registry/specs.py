@@ -1,4 +1,4 @@
-"""What plugins register: frozen specs whose heavy parts are strings, resolved on first use."""
+"""Plugin specs: frozen records with lazily resolved references."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class AlgorithmSpec:
     env: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse text where several names are expected."""
+        """Reject text if several names are expected."""
         _require_tuple(f"needs of '{self.name}'", self.needs)
         _require_tuple(f"takes of '{self.name}'", self.takes)
 
@@ -100,7 +100,7 @@ class EnvBackendSpec:
     priority: int = 50
 
     def __post_init__(self) -> None:
-        """Refuse text where several ids are expected."""
+        """Reject text if several ids are expected."""
         _require_tuple(f"env_ids of '{self.name}'", self.env_ids)
 
 

@@ -1,4 +1,4 @@
-"""Between the rows that a policy acts with and the actions that an env takes.
+"""Action rows: conversion between policy outputs and env actions.
 
 A policy's batch of B actions is a tensor with one row per action:
 
@@ -7,7 +7,7 @@ A policy's batch of B actions is a tensor with one row per action:
 | ``Discrete`` | one int64, without a dimension: (B,), counted from 0 |
 | ``MultiDiscrete``, ``MultiBinary`` | int64, one column per number, counted from 0 |
 | ``Box`` | float32, one column per number, not bound |
-| ``Dict``, ``Tuple`` | the columns of their leaves in order; float32 where a leaf is a ``Box`` |
+| ``Dict``, ``Tuple`` | the columns of their leaves in order; float32 if a leaf is a ``Box`` |
 
 A policy of your own may leave the columns in the shape of the space instead: (B, ``*shape``).
 
@@ -70,7 +70,7 @@ class ActionRows:
     def to_env(self, rows: npt.NDArray[Any]) -> Any:
         """Return the actions of B rows as one batch that is nested as the space is.
 
-        Numbers outside a box's bounds are clipped, and rounded where the box holds integers.
+        Numbers outside a box's bounds are clipped, and rounded if the box holds integers.
         """
         if self._as_they_are and rows.dtype == self.space.dtype:
             return rows

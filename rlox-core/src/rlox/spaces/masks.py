@@ -1,6 +1,6 @@
-"""Where gymnasium envs say which actions are possible.
+"""Action masks of gymnasium envs.
 
-Three places, of which an env uses one; the mask is a row as :mod:`rlox.spaces` describes it.
+An env uses one of three places. :class:`rlox.spaces.ActionRows` describes the mask's row.
 
 1. ``info["action_mask"]`` of every reset and step: gymnasium's own envs do so;
 2. the key ``"action_mask"`` of a ``Dict`` of observations: PettingZoo's convention. The policy does
@@ -49,7 +49,7 @@ class ActionMasks:
         self._by_method = not self._in_obs and _has_method(env)
         self._in_info = False
         self.current: npt.NDArray[np.bool_] | None = None
-        """(N, mask_size), True where a choice is possible; none where the envs give no masks."""
+        """(N, mask_size), True if a choice is possible; ``None`` if the envs give no masks."""
 
     def after_reset(self, obs: Any, infos: Mapping[str, Any]) -> None:
         """Read the masks of envs that were all reset; see :meth:`after_step`."""
@@ -69,7 +69,7 @@ class ActionMasks:
             obs: of all envs, the mask's key included.
             infos: of the step.
             ended: (N,) the envs that were reset after the step.
-            reset_infos: theirs; none: ``infos`` has them.
+            reset_infos: theirs; ``None`` if ``infos`` has them.
 
         Raises:
             EnvError: a mask is missing, has another shape, or forbids all choices, or the actions

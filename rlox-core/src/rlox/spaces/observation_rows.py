@@ -1,8 +1,9 @@
-"""Observations as rlox keeps them: arrays by leaf, in few dtypes.
+"""Observation rows: arrays by leaf, in few dtypes.
 
 Observations of a ``Box``, a ``Discrete``, a ``MultiDiscrete`` or a ``MultiBinary`` are one array,
-those of a ``Dict`` or a ``Tuple`` a dict with one array per leaf; see :mod:`rlox.spaces`. uint8
-stays uint8, the whole numbers of ``Discrete`` and ``MultiDiscrete`` are int64, all else is float32.
+those of a ``Dict`` or a ``Tuple`` a dict with one array per leaf; see :mod:`rlox.spaces.nested`.
+uint8 stays uint8, the whole numbers of ``Discrete`` and ``MultiDiscrete`` are int64, all else is
+float32.
 """
 
 from __future__ import annotations

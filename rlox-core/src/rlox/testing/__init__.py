@@ -1,4 +1,4 @@
-"""The conformance suite: what every algorithm, env backend, buffer and logger must do.
+"""The conformance suite for algorithms, env backends, buffers and loggers.
 
 Our own families pass it and a third party's plugin should, in one test:
 

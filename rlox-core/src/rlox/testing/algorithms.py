@@ -1,4 +1,4 @@
-"""The contract of :class:`rlox.Algorithm`.
+"""Conformance checks of :class:`rlox.Algorithm`.
 
 Every check takes the registered name, an env that any number of copies can be made of (an id or a
 callable), and the arguments of :func:`rlox.make`; choose them such that an iteration takes

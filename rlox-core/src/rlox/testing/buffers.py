@@ -1,6 +1,6 @@
-"""The contract of :class:`rlox.protocols.ReplayBuffer`, checked on what a factory makes.
+"""Conformance checks of :class:`rlox.protocols.ReplayBuffer`.
 
-Every transition that is pushed can be told from all others by any of its parts, so that what is
+Every transition that is pushed differs from all others in each of its parts, so that what is
 drawn says which it is, and whether its parts belong together.
 """
 
@@ -166,7 +166,7 @@ def check_buffer_batches(buffer: str | Factory) -> str | None:
 
 @check
 def check_buffer_n_step(buffer: str | Factory) -> str | None:
-    """Check the transitions of three steps, where the factory does not refuse to make them."""
+    """Check the transitions of three steps, if the factory does not refuse to make them."""
     options = dataclasses.replace(OPTIONS, n_step=3)
     try:
         made = _make(buffer, options)
@@ -196,7 +196,7 @@ def check_buffer_state(buffer: str | Factory) -> str | None:
     """Check that a buffer with the state of another goes on as that one does."""
     made, other = _make(buffer, OPTIONS), _make(buffer, dataclasses.replace(OPTIONS, seed=1))
     if not isinstance(made, StatefulBuffer):
-        return "the buffer cannot tell its state (rlox.protocols.StatefulBuffer)"
+        return "the buffer does not expose its state (rlox.protocols.StatefulBuffer)"
     _fill(made, OPTIONS)
     state = made.state()
     kept = copy.deepcopy(state)

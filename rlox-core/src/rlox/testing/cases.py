@@ -1,4 +1,4 @@
-"""Builds what the checks of an algorithm compare."""
+"""Test cases for the checks of an algorithm."""
 
 from __future__ import annotations
 

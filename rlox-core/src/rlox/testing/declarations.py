@@ -1,4 +1,4 @@
-"""The contract of :class:`rlox.AlgorithmSpec` and of the config that it names."""
+"""Conformance checks of :class:`rlox.AlgorithmSpec` and its config."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of :class:`rlox.protocols.VecEnv`, checked on what a registered backend builds."""
+"""Conformance checks of :class:`rlox.protocols.VecEnv`."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def check_env_state(
     """Check that a restored env goes on exactly as the one whose state it has."""
     env, other = _make(name, env_id, n_envs), _make(name, env_id, n_envs)
     if not (isinstance(env, StatefulVecEnv) and isinstance(other, StatefulVecEnv)):
-        return "the env cannot tell its state (rlox.protocols.StatefulVecEnv)"
+        return "the env does not expose its state (rlox.protocols.StatefulVecEnv)"
     _trajectory(env, n_steps // 2, seed)
     state = env.state()
     arrays = isinstance(state, dict) and all(isinstance(v, np.ndarray) for v in state.values())

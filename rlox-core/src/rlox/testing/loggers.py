@@ -1,4 +1,4 @@
-"""The contract of :class:`rlox.logging.LoggerCallback` and :class:`rlox.LoggerSpec`."""
+"""Conformance checks of :class:`rlox.logging.LoggerCallback` and its spec."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_logger(name: str) -> None:
         first.close()
         before = _sizes(folder)
         second = registration.build(folder)
-        # one row alone: a file that was begun anew is then smaller than before
+        # one row alone: a file that was begun again is then smaller than before
         second.on_train_step(24, {"mean_reward": 2.0, "policy_loss": 0.25})
         second.close()
         after = _sizes(folder)

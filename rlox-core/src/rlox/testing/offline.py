@@ -1,4 +1,4 @@
-"""The contract of :class:`rlox.offline.base.OfflineAlgorithm`.
+"""Conformance checks of :class:`rlox.offline.base.OfflineAlgorithm`.
 
 Every check takes the registered name, a small dataset and the arguments of :func:`rlox.make`.
 """

@@ -1,4 +1,4 @@
-"""What the checks observe a plugin with, so that its own word is never taken for it."""
+"""Probes: independent records of a plugin's behaviour for the checks."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run_checks(
 
 
 def first_difference(left: Any, right: Any, path: str = "") -> str | None:
-    """Return where two nested states first differ, or none when they are equal bit by bit.
+    """Return where two nested states first differ, or ``None`` if they are equal bit by bit.
 
     Lists and tuples are one kind, and so are NumPy's scalars and Python's, because a checkpoint
     keeps neither distinction; a NaN equals itself.
@@ -154,7 +154,7 @@ class ProbeVecEnv:
 
 
 class SnapshotVecEnv(ProbeVecEnv):
-    """A probe that can tell its state although its env cannot: the state is a copy kept in memory.
+    """A probe with a state although its env exposes none: the state is a copy kept in memory.
 
     Two probes that share ``snapshots`` restore each other's states. A state's only content is the
     number of vector steps, so the states of an interrupted and of a straight run compare equal.
@@ -180,7 +180,7 @@ class SnapshotVecEnv(ProbeVecEnv):
 
 
 class StatefulProbeVecEnv(ProbeVecEnv):
-    """A probe of an env that can tell its state."""
+    """A probe of an env that exposes its state."""
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the env's state."""
@@ -192,7 +192,7 @@ class StatefulProbeVecEnv(ProbeVecEnv):
 
 
 def probe(env: VecEnv, snapshots: dict[int, VecEnv]) -> ProbeVecEnv:
-    """Return a probe of ``env`` that can tell its state wherever that is possible."""
+    """Return a probe of ``env`` that exposes its state if that is possible."""
     if isinstance(env, StatefulVecEnv):
         return StatefulProbeVecEnv(env)
     try:
@@ -206,7 +206,7 @@ class Recorder(Callback):
     """Keeps the events of a training, and ends one that makes no progress.
 
     Args:
-        stop_at: env steps at which to ask for a stop; none: never.
+        stop_at: env steps at which to ask for a stop; ``None`` never does.
     """
 
     def __init__(self, stop_at: int | None = None) -> None:

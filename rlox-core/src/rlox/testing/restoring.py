@@ -1,4 +1,4 @@
-"""What a checkpoint must hold: everything that training changes."""
+"""Conformance checks of checkpoints: complete and exact restoring."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check_checkpoint(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | 
         require(restored.config == algorithm.config, "the restored config differs")
         saved, loaded = full_state(algorithm), full_state(restored)
         if not isinstance(watched, StatefulVecEnv):
-            # what depends on the env's state starts anew; the rest shows in clock and actions
+            # what depends on the env's state starts again; the rest shows in clock and actions
             saved.pop("state_dict"), loaded.pop("state_dict")
         difference = first_difference(saved, loaded)
         require(difference is None, f"the restored state differs from the saved: {difference}")
@@ -90,12 +90,12 @@ def _require_same_actions(one: Algorithm, other: Algorithm, obs: npt.NDArray[Any
 def check_resume(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
     """Check that saving, restoring and going on equals training straight through, bit by bit.
 
-    Where the env cannot tell its state, a copy of the whole env stands in for it.
+    If the env does not expose its state, a copy of the whole env stands in for it.
     """
     with open_case(name, env, arguments) as case, tempfile.TemporaryDirectory() as folder:
         path, watched = Path(folder, "first.rlox"), case.probe()
         if not isinstance(watched, StatefulVecEnv):
-            return "the env can neither tell its state nor be copied"
+            return "the env neither exposes its state nor can be copied"
         scratch = case.build(case.probe())
         scratch.train(1)
         total = 3 * scratch.clock.env_steps

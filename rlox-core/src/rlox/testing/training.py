@@ -1,4 +1,4 @@
-"""What a training must do: count env steps, report, honour its seed and its callbacks."""
+"""Conformance checks of training: steps, reports, seeds and callbacks."""
 
 from __future__ import annotations
 

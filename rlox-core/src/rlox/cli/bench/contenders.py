@@ -1,4 +1,4 @@
-"""Who takes part in ``rlox bench``, each in a process of its own.
+"""Libraries compared by ``rlox bench``, each in its own process.
 
 The process reads one line of JSON, ``{"contender", "algorithm", "env", "config", "env_steps"}``,
 builds the training and answers ``{"env_steps": 0, "seconds": 0}`` when it is ready. For each
@@ -42,7 +42,7 @@ class Contender:
     build: Callable[[str, str, Config], Training]
     """From algorithm, env id and rlox config to a training."""
     module: str | None = None
-    """What must be importable; none: rlox itself."""
+    """The module to import; ``None`` is rlox itself."""
     distribution: str | None = None
     """What ``pip install`` brings it."""
     algorithms: tuple[str, ...] = ()

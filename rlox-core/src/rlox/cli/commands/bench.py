@@ -1,4 +1,4 @@
-"""``rlox bench``: how fast an algorithm trains here, next to other libraries."""
+"""``rlox bench``: training speed compared with other libraries."""
 
 from __future__ import annotations
 

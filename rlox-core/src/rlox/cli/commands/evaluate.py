@@ -1,4 +1,4 @@
-"""``rlox eval``: how good is a checkpoint."""
+"""``rlox eval``: evaluation of a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``rlox explain``: what an algorithm does."""
+"""``rlox explain``: description of an algorithm, its sources and config."""
 
 from __future__ import annotations
 

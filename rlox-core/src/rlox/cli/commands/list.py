@@ -1,4 +1,4 @@
-"""``rlox list``: what is installed."""
+"""``rlox list``: installed plugins and registered names."""
 
 from __future__ import annotations
 

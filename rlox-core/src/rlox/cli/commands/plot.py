@@ -32,7 +32,7 @@ def plot_command(
         str | None,
         typer.Option(
             help="What to draw, as eval/mean_reward for the evaluations; left out: mean_reward, or "
-            "eval/mean_reward where the runs learn from datasets.",
+            "eval/mean_reward if the runs learn from datasets.",
             metavar="NAME",
         ),
     ] = None,
@@ -55,7 +55,7 @@ def plot_command(
     labelled = list(_labelled(runs))
     metric = metric or default_metric(run for _, run in labelled)
     empty = [run for _, run in labelled if not has_values(run, metric)]
-    if len(empty) < len(labelled):  # else the first tells what is wrong
+    if len(empty) < len(labelled):  # else the first error says what is wrong
         for run in empty:
             print_warning(f"run '{run}' has no value of '{metric}', or none yet; it is left out")
         labelled = [(label, run) for label, run in labelled if run not in empty]

@@ -1,4 +1,4 @@
-"""``rlox resume``: finish what was interrupted."""
+"""``rlox resume``: continuation of interrupted runs and sweeps."""
 
 from __future__ import annotations
 

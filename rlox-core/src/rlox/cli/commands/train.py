@@ -1,4 +1,4 @@
-"""``rlox train <algorithm>``: one command per registered algorithm, with its config as flags."""
+"""``rlox train <algorithm>``: training commands with config flags."""
 
 import inspect
 import warnings
@@ -59,7 +59,7 @@ def _show_help(ctx: typer.Context) -> None:
 
 
 def _add_command(app: typer.Typer, name: str) -> None:
-    """Add the command of ``name``; where there is none, asking for it raises what is wrong."""
+    """Add the command of ``name``; if there is none, asking for it raises what is wrong."""
     try:
         function = train_function(name)
     except PluginConflictError:

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from rlox.callbacks import Callback
 from rlox.cli.output import print_progress
 from rlox.cli.runs.signals import HANG_UP, ending_signals
-from rlox.cli.stdout import stdout_is_lost
+from rlox.cli.stdout import stdout_is_broken
 
 __all__ = ["Interruption", "ProgressLines"]
 
@@ -64,7 +64,7 @@ class Interruption(Callback):
 
     def on_iteration_end(self, **kwargs: Any) -> bool:
         """Stop when a signal has come."""
-        if self.signal is None and HANG_UP in self._caught and stdout_is_lost():
+        if self.signal is None and HANG_UP in self._caught and stdout_is_broken():
             self.signal = HANG_UP
         return self.signal is None
 
@@ -77,7 +77,7 @@ class ProgressLines(Callback):
     """About ten lines over the training, for output that is no terminal.
 
     Args:
-        file: where they go; none: stdout.
+        file: where they go; ``None`` is stdout.
     """
 
     def __init__(self, file: TextIO | None = None) -> None:

@@ -228,7 +228,7 @@ class SavedState:
     """A checkpoint of a run folder."""
 
     steps: int
-    """Env steps, or gradient steps where the training is counted in those."""
+    """Env steps, or gradient steps if the training is counted in those."""
     path: Path
 
 

@@ -1,4 +1,4 @@
-"""What a training run needs beyond the algorithm's config."""
+"""Run options of ``rlox train`` beyond the algorithm's config."""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One training run from the command line: build or restore, train, save, evaluate, record."""
+"""One training run: build or restore, train, save, evaluate, record."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def train_in_folder(
         name: registered name.
         config: its options.
         options: of the run.
-        interruption: says when to stop; none: SIGINT, SIGTERM and SIGHUP do.
-        log: where to print; none: on stdout and stderr.
+        interruption: says when to stop; ``None`` handles SIGINT, SIGTERM and SIGHUP.
+        log: where to print; ``None`` prints on stdout and stderr.
 
     Raises:
         RloxError: a name, the env or the run folder cannot be used; no training was done.
@@ -86,7 +86,7 @@ def resume_in_folder(
 
     Args:
         run: a run folder, or one of its checkpoints to go back to.
-        env: env to train on; none: the checkpoint's.
+        env: env to train on; ``None`` uses the checkpoint's.
         quiet: show no progress.
         parts: the algorithm's parts that are code, which no file names.
         interruption: see :func:`train_in_folder`.
@@ -158,7 +158,7 @@ class Session:
     options: RunOptions
     interruption: Interruption
     log: TextIO | None
-    """Where to print; none: on stdout and stderr."""
+    """Where to print; ``None`` prints on stdout and stderr."""
 
     def callbacks(self) -> list[Callback]:
         """Return the callbacks that the options ask for, the interruption last."""

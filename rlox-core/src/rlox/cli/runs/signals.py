@@ -1,4 +1,4 @@
-"""The signals that end a training."""
+"""Signal handling: SIGINT, SIGTERM and SIGHUP."""
 
 from __future__ import annotations
 

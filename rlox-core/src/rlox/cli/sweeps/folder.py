@@ -1,4 +1,4 @@
-"""The folder of a sweep: which runs there are, and what is left to do for each."""
+"""The folder of a sweep: its runs and their states."""
 
 from __future__ import annotations
 
@@ -177,5 +177,5 @@ def set_name(settings: Settings) -> str:
 
 
 def set_of(run: Path) -> str | None:
-    """Return the name of the set of options that a run folder is of; none: it is of none."""
+    """Return the name of the set of options that a run folder is of, or ``None``."""
     return run.parent.name if Sweep.is_in(run.parent.parent) else None

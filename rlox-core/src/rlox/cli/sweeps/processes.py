@@ -1,4 +1,4 @@
-"""Several commands in processes of their own, a few at a time."""
+"""Process pool for commands, with a limit on concurrency."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sweep shows at its end: a table, interquartile means and learning curves."""
+"""Sweep results: table, interquartile means and learning curves."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _row(record: Mapping[str, Any]) -> tuple[str, str, str, str]:
 def _write_curves(sweep: Sweep, finished: Sequence[Member]) -> Path | None:
     """Write the returns over the training, with their interval over seeds.
 
-    None is written where the runs log none.
+    Nothing is written if the runs log no such metric.
     """
     try:
         metric = default_metric(m.folder.path for m in finished)

@@ -1,6 +1,8 @@
-"""``--seeds`` and ``--sweep``: many runs of one training, each with a folder of its own.
+"""``--seeds`` and ``--sweep``: many runs of one training setup.
 
-Where a run is Rust's work nearly all the time, they are threads of this process, which starts
+Each run has a folder of its own.
+
+If a run is Rust's work nearly all the time, they are threads of this process, which starts
 once; else each has a process.
 """
 
@@ -24,7 +26,7 @@ from rlox.cli.runs.options import RunOptions
 from rlox.cli.runs.parts import code_parts, load_parts
 from rlox.cli.runs.run import resume_in_folder, train_in_folder
 from rlox.cli.runs.signals import HANG_UP
-from rlox.cli.stdout import stdout_is_lost
+from rlox.cli.stdout import stdout_is_broken
 from rlox.cli.sweeps.folder import Member, Sweep, parse_sets
 from rlox.cli.sweeps.processes import Job, run_in_processes, usable_cores
 from rlox.cli.sweeps.results import print_results
@@ -122,7 +124,7 @@ def _with_settings(config: Config, settings: Mapping[str, str]) -> Config:
 
 
 def _reason_for_processes(name: str, config: Config, options: RunOptions) -> str | None:
-    """Return why runs need a process each; none: threads of one process will do.
+    """Return why runs need a process each; ``None`` if threads of one process suffice.
 
     Raises:
         RloxError: the algorithm cannot be made.
@@ -159,31 +161,31 @@ def _run(
 ) -> int:
     todo = [member for member in sweep.members() if not member.finished()]
     at_once = min(at_once or usable_cores(), len(todo))
-    tell = _silent if quiet else _tell
+    report = _silent if quiet else _report
     codes: list[int] = []
 
     def on_start(job: Job | Training) -> None:
-        tell(f"{job.name}: started")
+        report(f"{job.name}: started")
 
     def on_end(job: Job | Training, code: int) -> None:
         codes.append(code)
         outcome = "finished" if code == 0 else f"ended with exit code {code}; see {job.output}"
-        tell(f"{job.name}: {outcome} ({len(codes)}/{len(todo)})")
+        report(f"{job.name}: {outcome} ({len(codes)}/{len(todo)})")
 
     where = "threads" if reason_for_processes is None else f"processes: {reason_for_processes}"
-    tell(f"{len(todo)} runs in {sweep.path}, {at_once} at once, in {where}")
+    report(f"{len(todo)} runs in {sweep.path}, {at_once} at once, in {where}")
     if reason_for_processes is None:
         signal = _run_in_threads(sweep, todo, at_once, env, on_start, on_end)
     else:
         jobs = [Job(m.name, _arguments(sweep, m, env), m.output) for m in todo]
         signal = run_in_processes(jobs, at_once, on_start, on_end)
     if signal is not None:
-        return _tell_interrupted(sweep, env, signal)
+        return _report_interrupted(sweep, env, signal)
     print_results(sweep)
     return next((code if code > 0 else 128 - code for code in codes if code), 0)
 
 
-def _tell_interrupted(sweep: Sweep, env: str | None, signal: int) -> int:
+def _report_interrupted(sweep: Sweep, env: str | None, signal: int) -> int:
     """Print what there is and how to finish it, and return the exit code."""
     print_results(sweep)
     command = resume_command_of(sweep.path, env or sweep.options.env, sweep.options.parts)
@@ -191,10 +193,10 @@ def _tell_interrupted(sweep: Sweep, env: str | None, signal: int) -> int:
     return 128 + signal
 
 
-def _tell(text: str) -> None:
-    """Print a line; where nobody reads it, it is as if SIGHUP had come."""
+def _report(text: str) -> None:
+    """Print a line; a broken pipe is handled as SIGHUP."""
     print_progress(text)
-    if stdout_is_lost():
+    if stdout_is_broken():
         raise_signal(HANG_UP)
 
 
@@ -221,7 +223,7 @@ def _run_in_threads(
                 folder.read()
                 folder.end("interrupted")
             on_end(training, 128 + signal)
-        code = _tell_interrupted(sweep, env, signal)
+        code = _report_interrupted(sweep, env, signal)
         sys.stdout.flush()
         os._exit(code)  # an ordinary exit waits for the threads
 

@@ -1,4 +1,4 @@
-"""Several trainings in threads of this process, a few at a time."""
+"""Thread pool for training runs, with a limit on concurrency."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Goals within observations, and what reaching them is worth."""
+"""Goals within observations, and rewards for reaching them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The hindsight replay buffer (Andrychowicz et al., "Hindsight Experience Replay", 2017)."""
+"""The hindsight replay buffer (Andrychowicz et al. 2017).
+
+The paper is "Hindsight Experience Replay".
+"""
 
 from __future__ import annotations
 
@@ -40,8 +43,9 @@ class HerReplayBuffer:
     ``terminated`` with ``compute_terminated``.
 
     Rows of :meth:`push_batch` are steps of ``n_envs`` envs in turn, and a termination or a
-    truncation tells one episode of an env from the next. An episode is what is stored of it: one
-    that goes on ends with its newest step, and of one that is being overwritten the rest remains.
+    truncation separates one episode of an env from the next. An episode is what is stored of it:
+    one that goes on ends with its newest step, and of one that is being overwritten the rest
+    remains.
 
     Args:
         capacity: how many transitions fit, at least 1 and less than 2**32.
@@ -50,8 +54,8 @@ class HerReplayBuffer:
         goal_dim: the length of a goal.
         compute_reward: from achieved goals ``(M, goal_dim)``, desired goals ``(M, goal_dim)`` and
             an empty dict to rewards ``(M,)``, as gymnasium-robotics' ``GoalEnv.compute_reward``.
-        compute_terminated: likewise, to whether the task has ended ``(M,)``; ``None`` keeps what
-            was pushed.
+        compute_terminated: from the same arguments to whether the task has ended ``(M,)``; ``None``
+            keeps what was pushed.
         distance_threshold: in place of ``compute_reward``: the reward is 0 where the Euclidean
             distance of the two goals is at most this, and -1 elsewhere.
         n_sampled_goal: k; the chance of another goal is k / (k + 1).
@@ -203,7 +207,7 @@ class HerReplayBuffer:
 
         Returns:
             ``obs`` and ``next_obs`` ``(B, obs_dim)``, ``actions`` ``(B, *act_dim)``, ``rewards``
-            ``(B,)`` float32, ``terminated`` and ``truncated`` ``(B,)`` bool; ``out`` where it is
+            ``(B,)`` float32, ``terminated`` and ``truncated`` ``(B,)`` bool; ``out`` if it is
             given.
 
         Raises:

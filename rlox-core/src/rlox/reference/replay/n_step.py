@@ -1,4 +1,4 @@
-"""Transitions that span several steps of their env."""
+"""N-step transitions."""
 
 from __future__ import annotations
 

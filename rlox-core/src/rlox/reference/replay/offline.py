@@ -32,7 +32,7 @@ class OfflineDatasetBuffer:
 
     Args:
         obs: N observations, ``(N, *obs_dim)`` or flat ``(N * obs_dim,)``; real numbers of any type.
-        next_obs: what the steps led to, likewise, also where an episode ends.
+        next_obs: what the steps led to, in the shape of ``obs``, also where an episode ends.
         actions: ``(N, *act_dim)`` or flat ``(N * act_dim,)``.
         rewards: ``(N,)``, stored as float32.
         terminated: ``(N,)``, whether the task ended; any number but zero is true.
@@ -40,7 +40,7 @@ class OfflineDatasetBuffer:
         normalize: give observations out as (obs - ``obs_mean``) / ``obs_std``.
         obs_dim: the shape of an observation; ``None`` is the shape of a row, or the length that the
             size of a flat array leaves.
-        act_dim: the shape of an action, likewise.
+        act_dim: the shape of an action; ``None`` as for ``obs_dim``.
         obs_dtype: uint8, int32, int64, float32 or float64; ``None`` is uint8 for uint8 and float32
             for all other types.
         act_dtype: float32 or int64; ``None`` is int64 for integers and float32 otherwise.
@@ -163,7 +163,7 @@ class OfflineDatasetBuffer:
 
     @property
     def obs_std(self) -> npt.NDArray[np.float64] | None:
-        """Standard deviation of ``obs`` plus 0.001, likewise."""
+        """Standard deviation of ``obs`` plus 0.001; ``None`` if ``normalize`` is off."""
         return self._obs_std
 
     def sample(

@@ -1,4 +1,4 @@
-"""What the reference replay buffers share: conversion, and the words of a random stream."""
+"""Input parsing and random words for the reference replay buffers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The prioritized replay buffer (Schaul et al., "Prioritized Experience Replay", ICLR 2016)."""
+"""The prioritized replay buffer (Schaul et al. 2016).
+
+The paper is "Prioritized Experience Replay", ICLR 2016.
+"""
 
 from __future__ import annotations
 

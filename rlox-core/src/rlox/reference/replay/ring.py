@@ -1,4 +1,4 @@
-"""The transitions of a buffer, in a ring of slots."""
+"""Ring storage of transitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of an env one after the other, from a ring of transitions."""
+"""Sequence sampling from a ring of transitions."""
 
 from __future__ import annotations
 

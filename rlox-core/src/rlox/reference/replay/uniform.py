@@ -127,11 +127,11 @@ class ReplayBuffer:
         truncated: SupportsFloat,
         next_obs: npt.ArrayLike | None = None,
     ) -> None:
-        """Store one transition, in the place of the oldest where the buffer is full.
+        """Store one transition, in the place of the oldest if the buffer is full.
 
         Args:
             obs: shape ``obs_dim``; real numbers of any type. A number stands for an array of one.
-            action: shape ``act_dim``, likewise.
+            action: shape ``act_dim``; real numbers of any type. A number stands for an array of one.
             reward: stored as float32.
             terminated: whether the task ended; any number but zero is true.
             truncated: whether the episode was cut.
@@ -194,7 +194,7 @@ class ReplayBuffer:
 
         Returns:
             ``obs`` and ``next_obs`` ``(B, *obs_dim)``, ``actions`` ``(B, *act_dim)``, ``rewards``
-            ``(B,)`` float32, ``terminated`` and ``truncated`` ``(B,)`` bool; ``out`` where it is
+            ``(B,)`` float32, ``terminated`` and ``truncated`` ``(B,)`` bool; ``out`` if it is
             given. While the buffer holds a transition without its next observation there is no
             ``next_obs``, and asking for it is a KeyError that says why. With ``n_step`` > 1
             ``rewards`` are Σ γ^i r_i over k steps, ``next_obs`` and the flags those of the last of
