@@ -132,7 +132,7 @@ def compute_gae_time_major(
     *,
     out: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Compute advantages and returns of N envs over T steps, with truncation told from termination.
+    """Compute advantages and returns of N envs over T steps, with truncated episodes bootstrapped.
 
     See :func:`rlox.reference.compute_gae_time_major`.
     """
@@ -732,7 +732,7 @@ class OfflineDatasetBuffer:
 
     @property
     def obs_std(self) -> NDArray[np.float64] | None:
-        """Standard deviation of ``obs`` plus 0.001, likewise."""
+        """Standard deviation of ``obs`` plus 0.001; ``None`` if ``normalize`` is off."""
 
     def sample(
         self,
@@ -831,7 +831,7 @@ class ReplayBuffer:
         truncated: SupportsFloat | Sequence[SupportsFloat],
         next_obs: ArrayLike | None = None,
     ) -> None:
-        """Store one transition, in the place of the oldest where the buffer is full."""
+        """Store one transition, in the place of the oldest if the buffer is full."""
 
     def push_batch(
         self,

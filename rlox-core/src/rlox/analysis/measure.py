@@ -52,8 +52,8 @@ def machine(packages: Iterable[str]) -> dict[str, Any]:
 
 def _cpu() -> str:
     """Return the processor's name and its family and model, as clouds hide the name's end."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     info = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
     if not {"model name", "cpu family", "model"} <= info.keys():
         return info.get("model name", platform.processor())
