@@ -16,8 +16,8 @@ MODULES = sorted(path for path in ROOT.glob("rlox-*/src/**/*.py") if "_template"
 LONG = 12
 """Words of a module's first line."""
 
-BANNED = re.compile(r"\b(tells?|told|telling|likewise|anew)\b(?!\()", re.IGNORECASE)
-"""Raise, report, reject, detect, distinguish, return; again. A file's ``tell()`` is no prose."""
+BANNED = re.compile(r"(?<!\")\b(tells?|told|telling|likewise|anew)\b(?!\()", re.IGNORECASE)
+"""Raise, report, reject, detect, distinguish, return; again. A quoted word is no use of it."""
 
 HISTORY = ("CHANGELOG.md", "benchmarks/results/", "scores/", "tests/test_english.py")
 """Records of the past, which keep their words, and this list."""
@@ -26,7 +26,6 @@ UNREVISED = (
     "benchmarks/",
     "docs/",
     "examples/",
-    "noxfile.py",
     "rlox-candle/",
     "rlox-core/src/rlox/algorithm.py",
     "rlox-core/src/rlox/learners/",

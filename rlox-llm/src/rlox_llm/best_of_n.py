@@ -1,4 +1,4 @@
-"""Best-of-N sampling: of N completions of a prompt, the one with the highest reward.
+"""Best-of-N sampling: the completion with the highest reward of N.
 
 It learns nothing. The KL divergence of what it samples from the model is at most
 log N - (N - 1) / N (Beirami et al. 2024, "Theoretical guarantees on the best-of-n alignment

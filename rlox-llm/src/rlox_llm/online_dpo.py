@@ -1,4 +1,4 @@
-"""Online DPO: preference pairs that the model samples itself (Guo et al. 2024).
+"""Online DPO: preference pairs sampled by the model (Guo et al. 2024).
 
 Each iteration samples two completions of each prompt, asks a preference function which one is
 better, and takes one gradient step on DPO's loss of these pairs.

@@ -1,4 +1,4 @@
-"""Preference pairs of completions, and their loss under a policy and its reference."""
+"""Preference pairs of completions and their loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompts as rows of token ids, and the order in which a training takes them."""
+"""Prompts as rows of token ids, and their order in training."""
 
 from __future__ import annotations
 

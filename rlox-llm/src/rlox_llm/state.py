@@ -1,4 +1,4 @@
-"""What checkpoints hold of a model: what is trained, and a digest of what is frozen."""
+"""Checkpoint state of language models: trained weights, digests of frozen ones."""
 
 from __future__ import annotations
 

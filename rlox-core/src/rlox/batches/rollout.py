@@ -1,4 +1,4 @@
-"""Unrolls, and the batches and minibatches of rollouts that are made from them."""
+"""Unrolls, rollout batches and minibatches."""
 
 from __future__ import annotations
 

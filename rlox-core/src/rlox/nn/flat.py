@@ -72,8 +72,8 @@ class FlatOptimizer:
     Afterwards do not move the module to another device, do not set its gradients to ``None``, and
     write new values into the parameters instead of replacing them
     (``parameter.data.copy_(values)``, ``module.load_state_dict(values)``): steps would not reach
-    the new ones. :meth:`require_views` detects that. Every training calls it once per iteration; a loop
-    of your own has to.
+    the new ones. :meth:`require_views` detects that. Every training calls it once per iteration; a
+    loop of your own has to.
 
     Args:
         module: its trainable parameters must share one dtype and device.

@@ -1,4 +1,4 @@
-"""Actions of groups of agents: checked arrays, and the action of each agent."""
+"""Actions of groups of agents, checked and split by agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of what envs of several agents return, with errors that name agent, step and field."""
+"""Validation of multi-agent env steps, by agent, step and field."""
 
 from __future__ import annotations
 

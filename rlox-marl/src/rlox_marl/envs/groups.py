@@ -1,4 +1,4 @@
-"""Groups of agents with equal spaces, and the arrays that hold their rows."""
+"""Groups of agents with equal spaces, and their arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""simple_spread in NumPy: N copies at once, equal to mpe2's env to the bit.
+"""Vectorised simple_spread in NumPy, bit-identical to mpe2's.
 
 The dynamics of mpe2 1.1 (``mpe2/_mpe_utils/core.py``), all in float64 with dt = 0.1:
 

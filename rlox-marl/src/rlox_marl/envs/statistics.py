@@ -1,4 +1,4 @@
-"""Episode returns of teams: an episode ends with its env, not with an agent."""
+"""Episode statistics of teams: an episode ends with its env."""
 
 from __future__ import annotations
 
