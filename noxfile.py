@@ -1,25 +1,54 @@
-"""Every check of the repository, one session each; ``nox -l`` lists them.
+"""Every check of the repository as nox sessions; ``nox -l`` lists them.
 
-The sessions of the default run are fast enough for every change; ``fuzz``, ``learn`` and
-``benchmarks`` take minutes to hours and are run by name.
+``nox`` runs what every change must pass, ``nox -s changed`` the part that concerns a change, and
+``nox -t nightly`` what a release must pass too. The others take minutes to hours and are run by
+name. Which distributions there are follows from the tree: a new one needs no line here.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import nox
+
+ROOT = Path(__file__).parent
+sys.path.insert(0, str(ROOT / ".ci"))
+
+import repository  # noqa: E402  # beside this file, not installed
 
 nox.needs_version = ">=2025.5"
 nox.options.default_venv_backend = "uv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_external_run = True
 
-ROOT = Path(__file__).parent
 NATIVE = ROOT / "rlox-native"
-FAMILIES = ["rlox-onpolicy", "rlox-offpolicy", "rlox-offline"]
+TOGETHER = repository.installed_by("all")
+"""The distributions of ``rlox[all]``, tested in one environment."""
+
+TESTS = [f"{name}/tests" for name in TOGETHER]
+
+SHARED = ROOT / ".nox" / "together"
+"""The environment that most sessions of the default run share."""
+
+PARALLEL = ("-n", "2", "--dist", "worksteal")
+ENV = {
+    # the tests start many processes, which need the bytecode of the first
+    "PYTHONDONTWRITEBYTECODE": None,
+    # one place for what cargo builds, so that third parties' crates are compiled once
+    "CARGO_TARGET_DIR": str(NATIVE / "target"),
+}
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+"""For two test processes on two cores: their threads would wait for each other."""
+
+HOUSE_RULES = [
+    f"tests/test_{name}.py"
+    for name in ("architecture", "declared_dependencies", "docs", "sessions")
+]
+CANDLE_PAGES = ("docs/how-to/collect-in-rust.md", "docs/reference/algorithms/hybrid_ppo.md")
 BENCHMARKS = [
     "ppo_end_to_end",
     "ppo_scaling",
@@ -29,46 +58,205 @@ BENCHMARKS = [
     "kernels",
     "replay",
     "start_up",
-]
-PUBLIC_PACKAGES = [
-    "rlox-core/src/rlox",
-    "rlox-offline/src/rlox_offline",
-    "rlox-onpolicy/src/rlox_onpolicy",
-    "rlox-offpolicy/src/rlox_offpolicy",
-    "rlox-native/python/rlox_native",
-    "rlox-candle/python/rlox_candle",
+    "multi_agent_envs",
 ]
 
 
 def sync(session: nox.Session, *arguments: str) -> None:
     """Install exactly what the lock file says for ``arguments`` into the session's environment."""
+    session.env.update(ENV)
     session.run_install(
         "uv", "sync", "--locked", "--no-editable", "--no-default-groups", *arguments,
         env={"UV_PROJECT_ENVIRONMENT": session.virtualenv.location},
     )  # fmt: skip
 
 
-def test_distribution(session: nox.Session, distribution: str, *arguments: str) -> None:
+def share(session: nox.Session, *plugins: str) -> None:
+    """Use the environment that most sessions share: ``rlox[all]`` and all tools but candle's.
+
+    Args:
+        session: one without an environment of its own.
+        plugins: folders of distributions to install as a third party's; the next session that
+            shares the environment removes them.
+    """
+    groups = [f"--group={name}" for name in ("test", "benchmark", "docs", "types")]
+    session.env.update({**ENV, **ONE_THREAD, "UV_PROJECT_ENVIRONMENT": str(SHARED)})
+    session.env["VIRTUAL_ENV"] = str(SHARED)
+    session.env["PATH"] = os.pathsep.join([str(SHARED / "bin"), os.environ["PATH"]])
+    session.run_install(
+        "uv", "sync", "--locked", "--no-editable", "--no-default-groups", *groups,
+        "--no-install-package", "rlox-candle", external=True,
+    )  # fmt: skip
+    for plugin in plugins:
+        session.run_install(
+            "uv", "pip", "install", "--no-sources", "--no-deps", plugin, external=True
+        )
+
+
+def run(session: nox.Session, command: str, *arguments: str, **env: str) -> None:
+    """Run a command of the shared environment, with some environment variables."""
+    session.run(str(SHARED / "bin" / command), *arguments, env=env, external=True)
+
+
+def test_alone(session: nox.Session, distribution: str, *arguments: str) -> None:
     """Test one distribution with nothing installed but what it declares."""
     sync(session, "--package", distribution, "--group", "test", *arguments)
     with session.chdir(distribution):
         session.run("pytest", *session.posargs, env={"RLOX_PLUGINS_STRICT": "1"})
 
 
+# --- what every change must pass: `nox` ---
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Lint and check the formatting."""
+    sync(session, "--only-group", "lint")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session(venv_backend="none")
+def types(session: nox.Session) -> None:
+    """Check the types strictly, and the stubs against the Rust module."""
+    share(session)
+    packages = [path for name in repository.distributions() for path in repository.packages(name)]
+    run(session, "mypy", *map(str, packages))
+    for stub in sorted(NATIVE.glob("python/*/_*.pyi")):
+        run(session, "python", "-m", "mypy.stubtest", f"{stub.parent.name}.{stub.stem}")
+
+
+@nox.session(venv_backend="none")
+def architecture(session: nox.Session) -> None:
+    """Who may import whom and when, and that every public name is documented."""
+    share(session)
+    run(session, "pytest", *PARALLEL, *(session.posargs or HOUSE_RULES))
+
+
 @nox.session
 def core(session: nox.Session) -> None:
     """rlox-core alone: no torch, no Rust, no algorithms."""
-    test_distribution(session, "rlox-core")
+    sync(session, "--package", "rlox-core", "--group", "test")
+    with session.chdir("rlox-core"):
+        session.run("pytest", *PARALLEL, *session.posargs,
+                    env={**ONE_THREAD, "RLOX_PLUGINS_STRICT": "1"})  # fmt: skip
 
 
-@nox.session
+@nox.session(venv_backend="none")
+def families(session: nox.Session) -> None:
+    """The tests of all distributions together with torch, Rust and all loggers' libraries."""
+    share(session)
+    run(session, "pytest", *PARALLEL, *(session.posargs or TESTS), RLOX_PLUGINS_STRICT="1")
+
+
+@nox.session(venv_backend="none")
+def integration(session: nox.Session) -> None:
+    """What no distribution can test: plugins, Rust kernels against NumPy's, the peers' numbers."""
+    share(session)
+    elsewhere = ("tests/learning", *HOUSE_RULES)
+    tests = ["tests", *(f"--ignore={path}" for path in elsewhere)]
+    run(session, "pytest", *PARALLEL, *(session.posargs or tests))
+
+
+@nox.session(venv_backend="none")
+def example_plugin(session: nox.Session) -> None:
+    """The example of a third party's distribution."""
+    folder = "examples/plugins/rlox-reinforce"
+    share(session, f"./{folder}")
+    with session.chdir(folder):
+        run(session, "pytest", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def snippets(session: nox.Session) -> None:
+    """Run every documented snippet, and the docstrings' examples."""
+    example = "examples/plugins/rlox-reinforce"
+    share(session, f"./{example}")
+    folders = (".", *TOGETHER, example)
+    pages = session.posargs or ["docs", *(f"{folder}/README.md" for folder in folders)]
+    # an example's error is shown by its own traceback; sybil cannot filter all of pytest's
+    run(session, "pytest", "-n", "2", "--dist", "loadfile", "--tb=native", *pages,
+        *(f"--ignore={page}" for page in CANDLE_PAGES))  # fmt: skip
+    packages = [path.name for name in TOGETHER for path in repository.packages(name)]
+    run(session, "pytest", "--doctest-modules", "--pyargs", *packages)
+
+
+@nox.session(venv_backend="none")
+def docs(session: nox.Session) -> None:
+    """Build the documentation; a warning is an error."""
+    share(session)
+    # candle's pages are made from its stub, as compiling it takes minutes
+    run(session, "sphinx-build", "-W", "--keep-going", "-q", "-j", "2", "docs", "docs/_build/html",
+        RLOX_PLUGINS_STRICT="1", PYTHONPATH=str(ROOT / "rlox-candle/python"))  # fmt: skip
+
+
+@nox.session(venv_backend="none")
+def rust(session: nox.Session) -> None:
+    """Format, lint, test and document the crates."""
+    with session.chdir(NATIVE):
+        session.run("cargo", "fmt", "--all", "--check", external=True)
+        session.run(
+            "cargo", "clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings",
+            external=True,
+        )  # fmt: skip
+        session.run(
+            "cargo", "doc", "--locked", "--workspace", "--no-deps", external=True,
+            env={**os.environ, "RUSTDOCFLAGS": "-D warnings"},
+        )  # fmt: skip
+        # nextest where it is installed; cargo's own runner runs the same tests
+        runner = ["nextest", "run"] if session.run(
+            "cargo", "nextest", "--version", external=True, silent=True, success_codes=[0, 101]
+        ).startswith("cargo-nextest") else ["test", "--all-targets"]  # fmt: skip
+        session.run("cargo", "test", "--locked", "--workspace", "--doc", external=True)
+        session.run("cargo", *runner, "--locked", "--workspace", external=True)
+
+
+@nox.session(venv_backend="none", default=False)
+def changed(session: nox.Session) -> None:
+    """The part of the default run that files changed since ``main`` call for.
+
+    ``-- origin/dev`` compares with another base. Changes that are not committed count too.
+    """
+    base = session.posargs[0] if session.posargs else "main"
+
+    def lines(*command: str) -> list[str]:
+        return str(session.run(*command, external=True, silent=True, log=False)).split("\n")
+
+    start = lines("git", "merge-base", "HEAD", base)[0]
+    paths = lines("git", "diff", "--name-only", start)
+    paths += lines("git", "ls-files", "--others", "--exclude-standard")
+    for name, arguments in repository.affected(filter(None, paths)).items():
+        session.log(f"{name} {' '.join(arguments)}")
+        session.notify(name, arguments)
+
+
+# --- every night and before a release: `nox -t nightly` ---
+
+
+def _alone(distribution: str) -> None:
+    """Define the session that tests one distribution alone."""
+
+    def alone(session: nox.Session) -> None:
+        test_alone(session, distribution)
+
+    alone.__doc__ = f"{distribution} with nothing but what it declares."
+    name = distribution.removeprefix("rlox-").replace("-", "_")
+    nox.session(alone, name=name, default=False, tags=["nightly"])
+
+
+for _distribution in repository.distributions():
+    if _distribution not in {"rlox-core", "rlox-candle"}:  # which have sessions of their own
+        _alone(_distribution)
+
+
+@nox.session(default=False, tags=["nightly"])
 def core_torch(session: nox.Session) -> None:
     """rlox-core with its torch parts and plots, no Rust, no algorithms."""
-    test_distribution(session, "rlox-core", "--extra", "torch", "--extra", "tensorboard",
-                      "--extra", "plot")  # fmt: skip
+    test_alone(session, "rlox-core", "--extra", "torch", "--extra", "tensorboard",
+               "--extra", "plot")  # fmt: skip
 
 
-@nox.session
+@nox.session(default=False, tags=["nightly"])
 def loggers(session: nox.Session) -> None:
     """The callbacks and loggers of rlox-core that need a third party's library each."""
     extras = [f"--extra={name}" for name in ("tensorboard", "torch", "video", "wandb", "mlflow")]
@@ -77,25 +265,106 @@ def loggers(session: nox.Session) -> None:
         session.run("pytest", "tests/callbacks", "tests/logging", *session.posargs)
 
 
-@nox.session
-def native(session: nox.Session) -> None:
-    """rlox-native alone."""
-    test_distribution(session, "rlox-native")
-
-
-@nox.session
+@nox.session(default=False, tags=["nightly"])
 def candle(session: nox.Session) -> None:
     """rlox-candle with what it collects for; the first build of candle takes minutes."""
-    sync(session, "--extra", "candle", "--group", "test")
+    sync(session, "--extra", "candle", "--group", "test", "--group", "docs", "--group", "types")
+    session.run("python", "-m", "mypy.stubtest", "rlox_candle._candle")
+    session.run("pytest", "--tb=native", *CANDLE_PAGES)
     session.run("pytest", "tests/test_architecture.py", *session.posargs)
     with session.chdir("rlox-candle"):
-        session.run("pytest", *session.posargs)
         session.run("cargo", "fmt", "--check", external=True)
         session.run(
             "cargo", "clippy", "--locked", "--all-targets", "--", "-D", "warnings", external=True
         )
         # in the release profile, whose dependencies the wheel was built with
         session.run("cargo", "test", "--locked", "--release", external=True)
+        session.run("pytest", *session.posargs)
+
+
+@nox.session(default=False, tags=["nightly"])
+def native_env_template(session: nox.Session) -> None:
+    """The template of an env in Rust, built and installed as a third party's distribution."""
+    sync(session, "--package", "rlox-onpolicy", "--group", "test")
+    folder = "examples/plugins/rlox-native-env-template"
+    session.run_install("uv", "pip", "install", "--no-sources", "--no-deps", f"./{folder}")
+    with session.chdir(folder):
+        session.run("pytest", *session.posargs)
+
+
+@nox.session(default=False, tags=["nightly"])
+def wheels(session: nox.Session) -> None:
+    """Build source distributions, wheels from them, and train with those wheels alone.
+
+    Not rlox-candle, whose build takes minutes.
+    """
+    session.env.update(ENV)
+    folder = Path(session.create_tmp()) / "wheels"
+    shutil.rmtree(folder, ignore_errors=True)
+    for distribution in ("rlox", *TOGETHER):
+        session.run_install(
+            "uv", "build", "--quiet", "--package", distribution, "--out-dir", str(folder)
+        )
+    built = [str(path) for path in folder.glob("*.whl")]
+    if not any("-abi3-" in name for name in built):
+        session.error(f"none is for CPython's stable ABI: {built}")
+    sync(session, "--extra", "all", "--no-install-workspace")
+    session.run_install("uv", "pip", "install", "--no-deps", "--reinstall", *built)
+    with session.chdir(folder):
+        session.run(
+            "rlox", "train", "ppo", "--env", "CartPole-v1", "--total-timesteps", "2048",
+            env={"RLOX_PLUGINS_STRICT": "1"},
+        )  # fmt: skip
+
+
+@nox.session(default=False, tags=["nightly"])
+def minimums(session: nox.Session) -> None:
+    """The distributions together, with the lowest versions of what they declare."""
+    session.env.update({**ENV, **ONE_THREAD})
+    wanted = Path(session.create_tmp()) / "minimums.txt"
+    requirements = [*repository.third_parties(TOGETHER), *repository.group("test")]
+    wanted.write_text("\n".join(requirements), encoding="utf-8")
+    session.run_install(
+        "uv", "pip", "install", "--quiet", "--resolution", "lowest-direct", "-r", str(wanted)
+    )
+    ours = [f"./{name}" for name in TOGETHER]
+    session.run_install("uv", "pip", "install", "--no-sources", "--no-deps", "--reinstall", *ours)
+    session.run("pytest", *PARALLEL, *(session.posargs or TESTS))
+
+
+@nox.session(venv_backend="none", default=False, tags=["nightly"])
+def pythons(session: nox.Session) -> None:
+    """The distributions together on the oldest and the newest Python that uv finds.
+
+    ``uv python install 3.10 3.14`` brings those that are not there.
+    """
+    session.env.update({**ENV, **ONE_THREAD})
+    found = {minor: path for minor in range(10, 20) if (path := interpreter(f"3.{minor}"))}
+    oldest = int(repository.project(ROOT)["requires-python"].removeprefix(">=3."))
+    if oldest not in found:
+        session.warn(f"Python 3.{oldest} was not found, so the oldest is 3.{min(found)}")
+    for minor in sorted({min(found), max(found)}):
+        session.log(f"Python 3.{minor}: {found[minor]}")
+        folder = ROOT / ".nox" / f"python-3-{minor}"
+        session.run_install(
+            "uv", "sync", "--locked", "--no-editable", "--no-default-groups", "--group", "test",
+            "--python", found[minor], external=True, env={"UV_PROJECT_ENVIRONMENT": str(folder)},
+        )  # fmt: skip
+        session.run(str(folder / "bin/pytest"), *PARALLEL, *(session.posargs or TESTS),
+                    external=True)  # fmt: skip
+
+
+def interpreter(version: str) -> str | None:
+    """Return the path of a Python that is installed, as uv or pyenv has it."""
+    command = ["uv", "python", "find", "--no-project", "--no-python-downloads", version]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    candidates = [found.stdout.strip()] if found.returncode == 0 else []
+    candidates += sorted(map(str, pyenv.glob(f"{version}.*/bin/python")))
+    return next(iter(candidates), None)
+
+
+# --- by name ---
 
 
 @nox.session(default=False)
@@ -127,117 +396,6 @@ def thread_sanitizer(session: nox.Session) -> None:
         )  # fmt: skip
 
 
-@nox.session
-def onpolicy(session: nox.Session) -> None:
-    """rlox-onpolicy with core and torch, no Rust."""
-    test_distribution(session, "rlox-onpolicy")
-
-
-@nox.session
-def offline(session: nox.Session) -> None:
-    """rlox-offline with core, torch and the libraries of all file formats, no Rust."""
-    test_distribution(session, "rlox-offline")
-
-
-@nox.session
-def offpolicy(session: nox.Session) -> None:
-    """rlox-offpolicy with core and torch, no Rust."""
-    test_distribution(session, "rlox-offpolicy")
-
-
-@nox.session
-def example_plugin(session: nox.Session) -> None:
-    """The example of a third party's distribution, against core alone."""
-    sync(session, "--package", "rlox-core", "--extra", "torch", "--group", "test")
-    folder = "examples/plugins/rlox-reinforce"
-    session.run_install("uv", "pip", "install", "--no-sources", "--no-deps", f"./{folder}")
-    with session.chdir(folder):
-        session.run("pytest", *session.posargs)
-
-
-@nox.session
-def native_env_template(session: nox.Session) -> None:
-    """The template of an env in Rust, built and installed as a third party's distribution."""
-    sync(session, "--package", "rlox-onpolicy", "--group", "test")
-    folder = "examples/plugins/rlox-native-env-template"
-    session.run_install("uv", "pip", "install", "--no-sources", "--no-deps", f"./{folder}")
-    with session.chdir(folder):
-        session.run("pytest", *session.posargs)
-
-
-@nox.session
-def wheels(session: nox.Session) -> None:
-    """Build source distributions, wheels from them, and train with those wheels alone.
-
-    Not rlox-candle, whose build takes minutes.
-    """
-    folder = Path(session.create_tmp()) / "wheels"
-    shutil.rmtree(folder, ignore_errors=True)
-    for distribution in ("rlox", "rlox-core", "rlox-native", *FAMILIES):
-        session.run_install(
-            "uv", "build", "--quiet", "--package", distribution, "--out-dir", str(folder)
-        )
-    built = [str(path) for path in folder.glob("*.whl")]
-    if not any("-abi3-" in name for name in built):
-        session.error(f"none is for CPython's stable ABI: {built}")
-    sync(session, "--extra", "all", "--no-install-workspace")
-    session.run_install("uv", "pip", "install", "--no-deps", "--reinstall", *built)
-    with session.chdir(folder):
-        session.run(
-            "rlox", "train", "ppo", "--env", "CartPole-v1", "--total-timesteps", "2048",
-            env={"RLOX_PLUGINS_STRICT": "1"},
-        )  # fmt: skip
-
-
-@nox.session
-def architecture(session: nox.Session) -> None:
-    """Who may import whom and when, and that every public name is documented."""
-    sync(session, "--group", "test")
-    session.run("pytest", "tests/test_architecture.py", "tests/test_docs.py", *session.posargs)
-
-
-@nox.session
-def integration(session: nox.Session) -> None:
-    """All distributions together: plugins, Rust kernels against NumPy's, the peers' numbers."""
-    sync(session, "--group", "test", "--group", "benchmark")
-    elsewhere = ("learning", "test_architecture.py", "test_docs.py")
-    session.run(
-        "pytest", "tests", *(f"--ignore=tests/{name}" for name in elsewhere),
-        "rlox-offline/tests/test_streamed.py", *session.posargs,
-    )  # fmt: skip
-
-
-@nox.session
-def snippets(session: nox.Session) -> None:
-    """Run every documented snippet, and the docstrings' examples."""
-    sync(session, "--group", "test", "--group", "docs")
-    example = "examples/plugins/rlox-reinforce"
-    session.run_install("uv", "pip", "install", "--no-sources", "--no-deps", example)
-    folders = (".", "rlox-core", "rlox-native", *FAMILIES, example)
-    pages = [f"{folder}/README.md" for folder in folders]
-    # an example's error is shown by its own traceback; sybil cannot filter all of pytest's
-    session.run("pytest", "--tb=native", "docs", *pages, *session.posargs)
-    packages = ("rlox", "rlox_offline", "rlox_onpolicy", "rlox_offpolicy")
-    session.run("pytest", "--doctest-modules", "--pyargs", *packages)
-
-
-@nox.session
-def lint(session: nox.Session) -> None:
-    """Lint and check the formatting."""
-    sync(session, "--only-group", "lint")
-    session.run("ruff", "check", ".")
-    session.run("ruff", "format", "--check", ".")
-
-
-@nox.session
-def types(session: nox.Session) -> None:
-    """Check the types strictly, and that the Rust module's stubs tell the truth."""
-    sync(session, "--group", "types")
-    session.run("mypy", *PUBLIC_PACKAGES)
-    for module in ("rlox_native._native", "rlox_candle._candle"):
-        session.run("python", "-m", "mypy.stubtest", module)
-
-
 @nox.session(venv_backend="none", default=False)
 def fuzz(session: nox.Session) -> None:
     """Fuzz kernels, buffers, their file, datasets and envs for a minute each; ``-- 600`` for ten.
@@ -253,37 +411,6 @@ def fuzz(session: nox.Session) -> None:
                 "cargo", "+nightly", "fuzz", "run", target, *folders, "--",
                 f"-max_total_time={seconds}", "-max_len=4096", external=True,
             )  # fmt: skip
-
-
-@nox.session(venv_backend="none")
-def rust(session: nox.Session) -> None:
-    """Format, lint, test and document the crates."""
-    with session.chdir(NATIVE):
-        session.run("cargo", "fmt", "--all", "--check", external=True)
-        session.run(
-            "cargo", "clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings",
-            external=True,
-        )  # fmt: skip
-        # nextest where it is installed; cargo's own runner runs the same tests
-        runner = ["nextest", "run"] if session.run(
-            "cargo", "nextest", "--version", external=True, silent=True, success_codes=[0, 101]
-        ).startswith("cargo-nextest") else ["test", "--all-targets"]  # fmt: skip
-        session.run("cargo", *runner, "--locked", "--workspace", external=True)
-        session.run("cargo", "test", "--locked", "--workspace", "--doc", external=True)
-        session.run(
-            "cargo", "doc", "--locked", "--workspace", "--no-deps", external=True,
-            env={**os.environ, "RUSTDOCFLAGS": "-D warnings"},
-        )  # fmt: skip
-
-
-@nox.session
-def docs(session: nox.Session) -> None:
-    """Build the documentation; a warning is an error."""
-    sync(session, "--group", "docs")
-    session.run(
-        "sphinx-build", "-W", "--keep-going", "-q", "docs", "docs/_build/html",
-        env={"RLOX_PLUGINS_STRICT": "1"},
-    )  # fmt: skip
 
 
 @nox.session(default=False)

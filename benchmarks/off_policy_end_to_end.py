@@ -21,7 +21,9 @@ import torch
 from measure import interleave, machine, ratio_summary, summary, write
 from products import Products, network
 from rlox.algorithms import DQN, SAC, TD3
+from rlox.learners.transitions import Learn
 from rlox.nn import flush_denormals
+from rlox.training.hooks import Hooks
 
 ENV_STEPS = {"SAC": 200, "TD3": 200, "DQN": 1024}
 """Per run."""
@@ -114,7 +116,7 @@ def where_time_goes(repeats: int = 50) -> tuple[dict[str, float], dict[str, floa
     """
     sac = SAC("Pendulum-v1", env_backend="native", learning_starts=300, **CONTINUOUS)
     sac.train(1_000)
-    agent, batch = sac.agent, sac.agent._draw()
+    replay, batch = sac.replay, sac.replay.draw()
     obs = torch.zeros(1, 3)
 
     def milliseconds(run: Callable[[], Any]) -> float:
@@ -129,12 +131,12 @@ def where_time_goes(repeats: int = 50) -> tuple[dict[str, float], dict[str, floa
     with flush_denormals():
         with torch.no_grad():
             act = milliseconds(lambda: sac._act(obs))
-        step = milliseconds(lambda: agent._step(sac._act))
-        draw = milliseconds(agent._draw)
+        step = milliseconds(lambda: replay.step(sac._act, Hooks(sac)))
+        draw = milliseconds(replay.draw)
         learn, floor = [], []
         # in turn, as their ratio is what counts
         for _ in range(9):
-            learn.append(milliseconds(lambda: sac.learner.step("all", batch, 1e-9)))
+            learn.append(milliseconds(lambda: sac.learner.step(Learn.ALL, batch, 1e-9)))
             floor.append(milliseconds(products.run))
     learnt, multiplied = summary(learn)["median"], summary(floor)["median"]
     parts = {
@@ -151,10 +153,10 @@ def products_of_sac(obs_dim: int, act_dim: int, hidden: int, batch_size: int) ->
     """Return all matrix products of SAC's gradient step, sixteen of them hidden × hidden."""
     products = Products(batch_size)
     policy = network(obs_dim, hidden, hidden, 2 * act_dim)
-    critics, lagging = (
+    critics, targets = (
         [network(obs_dim + act_dim, hidden, hidden, 1) for _ in range(2)] for _ in range(2)
     )
-    for weights in (policy, *lagging):
+    for weights in (policy, *targets):
         products.forward(weights)
     for critic in critics:
         products.learn(critic)

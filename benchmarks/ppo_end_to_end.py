@@ -20,11 +20,12 @@ from typing import Any
 
 import torch
 from measure import interleave, machine, ratio_summary, summary, write
+from rlox.batches.rollout import RolloutBatch
 from rlox.cli.sweeps.processes import usable_cores
 from rlox.nn import torch_threads
+from rlox.rollouts.advantages import estimate_advantages
 from rlox.training.hooks import Hooks
-from rlox_onpolicy.ppo import PPO
-from rlox_onpolicy.ppo_update import minibatch_loss
+from rlox_onpolicy.ppo import PPO, clipped_surrogate
 from stable_baselines3 import PPO as SB3PPO
 from stable_baselines3.common.env_util import make_vec_env
 
@@ -181,15 +182,20 @@ def native_share_of_peak(repeats: int = 50) -> dict[str, float]:
     """Return the native learner's arithmetic per second beside that of a large matrix product."""
     ppo = PPO("CartPole-v1", backend="native", **SETTINGS)
     hooks = Hooks(ppo)
-    batch = ppo.learner.collect(128, hooks)
-    rates = {"learning_rate": 1e-9, "clip_eps": 0.2, "ent_coef": 0.01}
+
+    def collect() -> RolloutBatch:
+        unroll = ppo.learner.collect(128, hooks)
+        return estimate_advantages(unroll, ppo.policy, ppo.config.gamma, ppo.config.gae_lambda)
+
+    batch = collect()
+    objective = clipped_surrogate(ppo.config, {"clip_eps": 0.2, "ent_coef": 0.01})
     square = torch.rand(1024, 1024)
     milliseconds = {
         name: 1e3 * min(runs)
         for name, runs in interleave(
             {
-                "collect": lambda: ppo.learner.collect(128, hooks),
-                "update": lambda: ppo.learner.update(batch, rates, hooks),
+                "collect": collect,
+                "update": lambda: ppo.learner.update(batch, objective, 1e-9, hooks),
                 "product": lambda: square @ square,
             },
             repeats,
@@ -218,7 +224,7 @@ def where_time_goes(repeats: int = 50) -> dict[str, float]:
     minibatch = next(batch.sample_minibatches(256))
     env, actions = ppo.collector.env, batch.actions[:8].numpy()
     gradient_steps = SETTINGS["n_epochs"] * 1024 // SETTINGS["batch_size"]
-    rates = {"clip_eps": 0.2, "ent_coef": 0.01}
+    objective = clipped_surrogate(ppo.config, {"clip_eps": 0.2, "ent_coef": 0.01})
 
     def milliseconds(run: Callable[[], Any]) -> float:
         runs = []
@@ -229,7 +235,7 @@ def where_time_goes(repeats: int = 50) -> dict[str, float]:
         return summary(runs)["median"]
 
     def forward_only() -> Any:
-        return minibatch_loss(ppo.agent, ppo.config, minibatch, rates)
+        return objective.loss(ppo.policy, minibatch)
 
     def full_step() -> None:
         ppo.optimizer.step(forward_only()[0], 1e-9)

@@ -35,7 +35,7 @@ def test_learns_the_same_as_from_memory_and_leaves_no_file(tmp_path: Path) -> No
         mapped.train(480)
         (file,) = tmp_path.iterdir()
         assert file.stat().st_size > 0
-        assert len(mapped.agent.buffer) == 200
+        assert len(mapped.replay.buffer) == 200
     assert not list(tmp_path.iterdir())
     uniform = make()
     uniform.train(480)

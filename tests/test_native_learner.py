@@ -1,23 +1,33 @@
-"""The native learner backend against torch's, which is autograd on the loss in ppo.py or a2c.py."""
+"""The native learner backend against torch's, which is autograd on the objective's loss."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import pytest
 import torch
-from rlox import cli
+from rlox import Algorithm, cli
 from rlox.batches.rollout import RolloutBatch
 from rlox.callbacks import Callback
 from rlox.errors import BackendError
+from rlox.learners.policy_objectives import ClippedSurrogate, PolicyGradient
+from rlox.learners.rollouts import ChosenLearner, choose_learner
+from rlox.learners.tasks import RolloutTask
 from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy
+from rlox.rollouts.advantages import estimate_advantages
 from rlox.training.hooks import Hooks
+from rlox_native.learner import OBJECTIVES
 from rlox_onpolicy.a2c import A2C
-from rlox_onpolicy.ppo import PPO
+from rlox_onpolicy.agent import make_agent
+from rlox_onpolicy.configs import PPOConfig
+from rlox_onpolicy.ppo import PPO, minimize_over_epochs
 from torch import nn
 
 ENVS = {"CartPole-v1": (4, 2), "Pendulum-v1": (3, 1)}
@@ -97,9 +107,8 @@ def learnt(
     algorithm = kind(env, policy=policy, backend=backend, **options)
     n_rows = algorithm.config.n_envs * algorithm.config.n_steps
     batch = rollout(env, policy, dtype, n_rows, masked)
-    rates = {"learning_rate": 1e-3, "clip_eps": options.get("clip_eps", 0.2)}
-    rates["ent_coef"] = options.get("ent_coef", 0.0)
-    return algorithm, algorithm.learner.update(batch, rates, Hooks(algorithm))
+    objective = algorithm._objective(algorithm.schedules.at(0, 1))
+    return algorithm, algorithm.learner.update(batch, objective, 1e-3, Hooks(algorithm))
 
 
 def relative_error(ours: Any, reference: Any) -> float:
@@ -202,9 +211,9 @@ def test_a_checkpoint_resumes_with_the_other_backend(
     switched = PPO.from_checkpoint(tmp_path / "run.safetensors", backend=after)
     assert switched.learner.backend == after
     batch = run.agent.collect(40, Hooks(run))
-    rates = {"learning_rate": 1e-3, "clip_eps": 0.2, "ent_coef": 0.0}
+    objective = ClippedSurrogate(clip_eps=0.2, vf_coef=0.5, ent_coef=0.0)
     for algorithm in (run, switched):
-        algorithm.learner.update(batch, rates, Hooks(algorithm))
+        algorithm.learner.update(batch, objective, 1e-3, Hooks(algorithm))
     assert relative_error(switched.optimizer.parameters, run.optimizer.parameters) < 1e-5
 
 
@@ -226,6 +235,128 @@ def test_auto_takes_native_where_it_can() -> None:
     assert str(PPO("CartPole-v1").learner) == "native (the fastest there is)"
     assert PPO("Pendulum-v1").learner.backend == "native"
     assert A2C("CartPole-v1").learner.backend == "native"
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_native_knows_every_field_of_its_objectives(objective: type[Any]) -> None:
+    """A new field is computed in Rust too, or taken out of the table's type."""
+    known, terms = OBJECTIVES[objective]
+    assert {field.name for field in fields(objective)} == set(known)
+    algorithm, metrics = learnt(
+        {ClippedSurrogate: PPO, PolicyGradient: A2C}[objective],
+        "native", "CartPole-v1", torch.float64, n_envs=4, n_steps=40,
+    )  # fmt: skip
+    assert tuple(metrics) == terms
+    assert type(algorithm._objective(algorithm.schedules.at(0, 1))) is objective
+
+
+def test_a_field_that_rust_does_not_know_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason names the field."""
+    known, terms = OBJECTIVES[ClippedSurrogate]
+    monkeypatch.setitem(OBJECTIVES, ClippedSurrogate, (known[:-1], terms))
+    learner = PPO("CartPole-v1").learner
+    assert learner.backend == "torch"
+    assert learner.reason == (
+        f"not native: it does not know the field '{known[-1]}' of ClippedSurrogate"
+    )
+
+
+@dataclass(frozen=True)
+class Penalized(ClippedSurrogate):
+    """The clipped surrogate with one more number."""
+
+    kl_coef: float = 0.0
+
+
+def prior_kl(policy: Any, minibatch: Any) -> torch.Tensor:
+    """Return a loss of a user's own."""
+    return policy.actor(minibatch.obs).square().mean()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (
+            {"objective": Penalized(0.2, 0.5, 0.0)},
+            "it knows the objectives ClippedSurrogate and PolicyGradient, not Penalized",
+        ),
+        ({"added_losses": {"policy": prior_kl}}, "it knows no added losses (policy.prior_kl)"),
+    ],
+)
+def test_losses_of_ones_own_are_torchs(options: dict[str, Any], reason: str) -> None:
+    """``auto`` falls back and says why; asked for by name it is an error."""
+    learner = PPO("CartPole-v1", **options).learner
+    assert (learner.backend, learner.reason) == ("torch", f"not native: {reason}")
+    with pytest.raises(BackendError, match=re.escape(reason)):
+        PPO("CartPole-v1", backend="native", **options)
+
+
+@final
+class Stranger(Algorithm):
+    """An algorithm of somebody else's, with PPO's objective and an update of two epochs."""
+
+    name = "stranger"
+    config_class = PPOConfig
+
+    def __init__(self, env: Any, objective: Any, backend: str = "auto", **options: Any) -> None:
+        super().__init__(env, config=PPOConfig(**SMALL, **options))
+        self.agent = make_agent(self, partial(torch.optim.Adam, fused=True), None)
+        self.collector, self.policy = self.agent.collector, self.agent.policy
+        task = RolloutTask(
+            objective,
+            self.policy,
+            self.agent.optimizer,
+            self.collector,
+            minimize_over_epochs,
+            n_epochs=2,
+            batch_size=40,
+            generator=self.streams.torch("minibatches"),
+            actions=self.streams.numpy("native actions"),
+        )
+        self.given = objective
+        self.learner = choose_learner(backend, task)
+
+    def iterate(self, hooks: Hooks) -> Any:
+        assert isinstance(self.learner, ChosenLearner)
+        unroll = self.learner.collect(40, hooks)
+        batch = estimate_advantages(unroll, self.policy, 0.99, 0.95)
+        hooks.rollout_end(batch)
+        self.learner.update(batch, self.given, 1e-3, hooks)
+        return SimpleMetrics(self.collector.statistics.mean_return)
+
+    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+        return self.agent.predict(obs, deterministic)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.agent.state_dict()
+
+    def load_state_dict(self, state: Any) -> None:
+        self.agent.load_state_dict(state)
+
+
+@dataclass(frozen=True)
+class SimpleMetrics:
+    """The mean return alone."""
+
+    mean_reward: float
+
+
+def test_anyones_algorithm_with_a_known_objective_is_learnt_natively() -> None:
+    """And with a subclass that has one more field in torch, which says so."""
+    known, own = (
+        Stranger("CartPole-v1", objective)
+        for objective in (ClippedSurrogate(0.2, 0.5, 0.0), Penalized(0.2, 0.5, 0.0))
+    )
+    assert str(known.learner) == "native (the fastest there is)"
+    assert str(own.learner) == (
+        "torch (not native: it knows the objectives ClippedSurrogate and PolicyGradient, not "
+        "Penalized)"
+    )
+    for stranger in (known, own):
+        before = stranger.agent.optimizer.parameters.clone()
+        stranger.train(320)
+        assert stranger.clock.gradient_steps == 2 * 2 * 4
+        assert not torch.equal(before, stranger.agent.optimizer.parameters)
 
 
 class Custom(DiscretePolicy):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from rlox.errors import BackendError
+from rlox.learners.value_objectives import QLearning
 from rlox_offline.cql import CQL
 from rlox_offline.datasets import Dataset
 from rlox_offline.iql import IQL
@@ -124,9 +125,9 @@ def test_runs_are_exact_across_a_checkpoint_and_another_backend(case: str, tmp_p
 @cases
 def test_native_refuses_what_it_cannot_do(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked for by name, the reason is an error; auto goes on with torch."""
-    monkeypatch.setattr("rlox_native.replay_learner.LEARNERS", {"dqn": None})
-    name = CASES[case][0].name
-    with pytest.raises(BackendError, match=f"it knows dqn, not '{name}'"):
+    monkeypatch.setattr("rlox_native.replay_learner.OBJECTIVES", {QLearning: None})
+    name = type(make(case, "torch").objective).__name__
+    with pytest.raises(BackendError, match=f"it knows the objectives QLearning, not {name}"):
         make(case, "native")
     assert make(case, "auto").learner.backend == "torch"
 

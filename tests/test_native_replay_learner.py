@@ -12,6 +12,7 @@ import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.config.model import UNSET
 from rlox.errors import BackendError
+from rlox.learners.transitions import Learn
 from rlox.networks import (
     DeterministicPolicy,
     DiscreteQNetwork,
@@ -98,7 +99,7 @@ def parts_of(algorithm: Any) -> dict[str, Any]:
 
 
 def parameters_of(algorithm: Any) -> dict[str, torch.Tensor]:
-    """Return every network's parameters, lagging ones and the temperature included."""
+    """Return every network's parameters, target ones and the temperature included."""
     return {
         f"{part}.{name}": value.detach().clone()
         for part, module in parts_of(algorithm).items()
@@ -155,7 +156,7 @@ def test_a_training_is_the_one_that_torch_makes(case: str) -> None:
     assert_alike(parameters_of(native), parameters_of(torch_), 1e-5)
     assert_alike(moments_of(native), moments_of(torch_), 1e-4)
     assert metrics[0] == pytest.approx(metrics[1], rel=1e-4, nan_ok=True)
-    buffers = [a.agent.buffer.state() for a in (native, torch_)]
+    buffers = [a.replay.buffer.state() for a in (native, torch_)]
     for name in buffers[0].keys() & {"priorities", "rewards"}:
         np.testing.assert_allclose(buffers[0][name], buffers[1][name], rtol=1e-3, atol=1e-6)
 
@@ -240,8 +241,9 @@ def test_gradients_and_parameters_equal_autograd(
             policy = parts_of(algorithm).get("policy")
             if getattr(policy, "generator", None) is not None:
                 policy.generator.manual_seed(taken)
-            for step in ("values", "policy") if kind in (TD3, DDPG) else ("values",):
-                learner.step("all" if kind is SAC else step, batch, 1e-3)
+            steps_of: Any = {DQN: (Learn.VALUES,), SAC: (Learn.ALL,)}
+            for step in steps_of.get(kind, (Learn.VALUES, Learn.POLICY)):
+                learner.step(step, batch, 1e-3)
         if taken in (1, steps):
             assert_alike(parameters_of(made[0]), parameters_of(made[1]), tolerance)
             ours = made[0].learner.learner.gradients()

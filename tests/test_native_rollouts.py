@@ -10,6 +10,7 @@ import torch
 from rlox.batches.rollout import RolloutBatch
 from rlox.callbacks import Callback
 from rlox.networks.actor_critics import DiscretePolicy
+from rlox.rollouts.advantages import estimate_advantages
 from rlox.seeding import SeedStreams
 from rlox.training.hooks import Hooks
 from rlox_native import ActorCriticLearner, VecEnv, compute_gae_time_major
@@ -34,14 +35,15 @@ def collected(ppo: PPO) -> RolloutBatch:
         ppo.policy.actor.layers[-1].weight.mul_(100)
         if not ppo.policy.actor.layers[-1].bias.any():
             ppo.policy.actor.layers[-1].bias.add_(0.3)
-    return ppo.learner.collect(N_STEPS, Hooks(ppo))
+    unroll = ppo.learner.collect(N_STEPS, Hooks(ppo))
+    return estimate_advantages(unroll, None, 0.99, 0.95)
 
 
 @pytest.mark.parametrize("env", ENVS)
 def test_rollout_is_what_the_envs_answer_to_its_actions(env: str) -> None:
     """Replaying the actions gives the same observations, rewards, ends and advantages."""
     ppo = make(env)
-    policy, seeds = ppo.policy, ppo.collector.session._seeds
+    policy, seeds = ppo.policy, ppo.collector.envs._seeds
     batch = collected(ppo)
     envs = VecEnv(N_ENVS, env_id=env)
     space: Any = envs.action_space
@@ -185,7 +187,8 @@ def test_masked_actions_are_drawn_from_the_others() -> None:
 def test_normalised_observations_reach_the_native_policy() -> None:
     """It acts on what the torch policy would see."""
     ppo = make("Pendulum-v1", normalize_observations=True, normalize_rewards=True, frame_stack=2)
-    batch = ppo.learner.collect(N_STEPS, Hooks(ppo))
+    unroll = ppo.learner.collect(N_STEPS, Hooks(ppo))
+    batch = estimate_advantages(unroll, None, 0.99, 0.95)
     assert batch.obs.shape == (N_STEPS * N_ENVS, 6)
     with torch.no_grad():
         log_probs, _ = ppo.policy.get_logprob_and_entropy(batch.obs, batch.actions)

@@ -1,18 +1,38 @@
-"""The modules with a page in the API reference, found in the tree."""
+"""The tree of core: its floors, the code map, and the modules with an API page."""
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 from rlox.families import ALGORITHMS
 
 ROOT = Path(__file__).parents[2]
 
-PATHS = ("rlox.collectors", "rlox.gym_vec_env", "rlox.policies")
+FLOORS = (
+    ("errors", "families", "kernels", "validation"),
+    ("preferences", "reference"),
+    ("config", "logging", "seeding", "spaces"),
+    ("registry",),
+    ("batches", "nn"),
+    ("protocols",),
+    ("envs", "losses", "networks", "preprocessing"),
+    ("evaluation",),
+    ("callbacks",),
+    ("training",),
+    ("learners",),
+    ("analysis", "replay", "rollouts"),
+    ("algorithm",),
+    ("api",),
+    ("cli", "offline", "plugin", "testing", "trainers"),
+)
+"""The packages and modules of core, lowest first; each imports from lower floors only."""
+
+PATHS = ("rlox.collectors", "rlox.gym_vec_env", "rlox.llm", "rlox.policies")
 """Documented paths that hand on names; the pages are their homes'."""
 
-FACADES = ("rlox", "rlox.algorithms", *(row.facade for row in ALGORITHMS), *PATHS)
+FACADES = ("rlox", "rlox_llm", "rlox.algorithms", *(row.facade for row in ALGORITHMS), *PATHS)
 """Modules that hand on what other modules define; ``reference/api/rlox.md`` lists their names."""
 
 INTERNAL = ("cli", "families", "plugin", "vector_env")
@@ -39,7 +59,7 @@ def pages() -> dict[str, str]:
     """
     found = {}
     for package, folder in packages().items():
-        if package != "rlox" and _names(folder / "__init__.py"):
+        if package not in FACADES and _names(folder / "__init__.py"):
             found[package] = _about(folder / "__init__.py")
         for path in sorted(folder.iterdir()):
             name = f"{package}.{path.stem}"
@@ -47,6 +67,19 @@ def pages() -> dict[str, str]:
                 continue
             found |= _pages(name, path)
     return found
+
+
+def code_map() -> list[tuple[str, str, str]]:
+    """Return floor, package or module, and the first line of its docstring, the highest first."""
+    core = packages()["rlox"]
+    rows = []
+    for level, names in reversed(list(enumerate(FLOORS, start=1))):
+        for name in names:
+            folder = core / name
+            path = folder / "__init__.py" if folder.is_dir() else core / f"{name}.py"
+            where = f"`{name}/`" if folder.is_dir() else f"`{name}.py`"
+            rows.append((str(level), where, _about(path)))
+    return rows
 
 
 def _pages(name: str, path: Path) -> dict[str, str]:
@@ -77,5 +110,5 @@ def _names(path: Path) -> bool:
 def _about(path: Path) -> str:
     """Return the first line of a module's docstring as a heading."""
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
-    line = text.splitlines()[0].rstrip(".")
-    return line[0].lower() + line[1:] if line[:2].istitle() else line
+    line = text.splitlines()[0].rstrip(".").replace("``", "`")
+    return re.sub(r":\w+:`", "`", line)

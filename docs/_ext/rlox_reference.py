@@ -26,7 +26,7 @@ from sphinx.util import logging
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from api_modules import PATHS, pages  # noqa: E402  # beside this file
+from api_modules import PATHS, code_map, pages  # beside this file
 
 DOCS = Path(__file__).parents[1]
 SCORES = DOCS.parent / "scores"
@@ -61,6 +61,7 @@ def write_reference() -> None:
     fragments = {
         "configs": "\n".join(config_section(name) for name in list_algorithms()),
         "registered": "\n".join(registered_section(*kind) for kind in KINDS.items()),
+        "code-map": table(("floor", "where", "what"), code_map()),
         "cli-train": table(("flag", "default", "meaning"), run_flags(RunOptions)),
         "cli-resume": table(("flag", "default", "meaning"), command_flags("resume")),
         "cli-eval": table(("flag", "default", "meaning"), command_flags("eval")),

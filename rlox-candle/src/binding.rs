@@ -1,5 +1,6 @@
 //! The collector from Python.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use numpy::ndarray::Ix1;
@@ -30,7 +31,7 @@ type Evaluation<'py> = (Bound<'py, PyArray1<f32>>, Bound<'py, PyArray1<f32>>);
 #[pyclass(frozen, module = "rlox_candle")]
 pub(crate) struct CandleCollector {
     worker: Worker,
-    spec: &'static EnvSpec,
+    spec: Arc<EnvSpec>,
     n_envs: usize,
     n_steps: usize,
     capacity: usize,
@@ -65,8 +66,8 @@ impl CandleCollector {
         }
         let kernel = |error: KernelError| raise(error.into());
         let mut envs = make_vec(env_id, n_envs).map_err(kernel)?;
-        let spec = envs.spec();
-        let shape = Shape::of(spec, hidden);
+        let spec = envs.spec().clone();
+        let shape = Shape::of(&spec, hidden);
         check_size("obs_dim", obs_dim, shape.obs_dim, env_id)?;
         check_size("n_actions", n_actions, shape.n_actions, env_id)?;
         let discount = Discount::new(gamma, gae_lambda).map_err(kernel)?;
@@ -87,8 +88,8 @@ impl CandleCollector {
 
     /// The id of each env.
     #[getter]
-    fn env_id(&self) -> &'static str {
-        self.spec.id
+    fn env_id(&self) -> &str {
+        &self.spec.id
     }
 
     /// The number of envs.
@@ -157,7 +158,7 @@ impl CandleCollector {
             let text = format!("observations must have shape (B, {expected}), got {got:?}");
             return Err(PyValueError::new_err(text));
         }
-        let actions = match self.spec.action_space {
+        let actions = match &self.spec.action_space {
             ActionSpace::Discrete { .. } => ActionRows::Discrete(
                 actions.extract::<PyReadonlyArray1<'_, i64>>()?.as_array().to_vec(),
             ),

@@ -31,8 +31,8 @@ impl Shape {
     /// The sizes that fit an env.
     #[must_use]
     pub fn of(spec: &EnvSpec, hidden: usize) -> Self {
-        let (n_actions, continuous) = match spec.action_space {
-            ActionSpace::Discrete { n } => (usize::try_from(n).unwrap_or(0), false),
+        let (n_actions, continuous) = match &spec.action_space {
+            ActionSpace::Discrete { n } => (usize::try_from(*n).unwrap_or(0), false),
             ActionSpace::Continuous { low, .. } => (low.len(), true),
         };
         Self { obs_dim: spec.obs_dim(), n_actions, hidden, continuous }

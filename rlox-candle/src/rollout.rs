@@ -100,14 +100,14 @@ impl Collector {
         weights_version: u64,
         stop: &AtomicBool,
     ) -> Result<Rollout> {
-        let (spec, n_envs) = (self.envs.spec(), self.envs.n_envs());
+        let (spec, n_envs) = (self.envs.spec().clone(), self.envs.n_envs());
         let (obs_dim, rows) = (spec.obs_dim(), self.n_steps * n_envs);
         let mut obs = self.obs.take().unwrap_or_default();
         if obs.is_empty() {
             obs.resize(n_envs * obs_dim, 0.0);
-            self.envs.reset_all(&mut obs)?;
+            self.envs.reset_all((&mut obs).into())?;
         }
-        let mut rollout = Rollout::with_capacity(spec, rows, weights_version);
+        let mut rollout = Rollout::with_capacity(&spec, rows, weights_version);
         let mut final_values = vec![0.0; rows];
         let mut final_obs = vec![0.0; n_envs * obs_dim];
         let mut rewards = vec![0.0; n_envs];
@@ -117,17 +117,17 @@ impl Collector {
             }
             let heads = policy.heads(&obs)?;
             rollout.observations.extend_from_slice(&obs);
-            let actions = self.act(spec, policy, &heads, &mut rollout);
+            let actions = self.act(&spec, policy, &heads, &mut rollout);
             rollout.values.extend(heads.values);
             let step = start..start + n_envs;
             let (terminated, truncated) =
                 (&mut rollout.terminated[step.clone()], &mut rollout.truncated[step.clone()]);
             let mut out = StepBuffers {
-                obs: &mut obs,
+                obs: (&mut obs).into(),
                 rewards: &mut rewards,
                 terminated,
                 truncated,
-                final_obs: &mut final_obs,
+                final_obs: (&mut final_obs).into(),
             };
             self.envs.step_all(actions.borrowed(), &mut out)?;
             #[expect(clippy::cast_possible_truncation, reason = "rewards are learned from in f32")]
@@ -151,7 +151,7 @@ impl Collector {
         rollout: &mut Rollout,
     ) -> ActionRows {
         let n_envs = self.envs.n_envs();
-        match (&mut rollout.actions, spec.action_space) {
+        match (&mut rollout.actions, &spec.action_space) {
             (ActionRows::Continuous(taken), ActionSpace::Continuous { low, high }) => {
                 let begin = taken.len();
                 for means in heads.actions.chunks_exact(low.len()) {
@@ -197,7 +197,7 @@ impl ActionRows {
 
 impl Rollout {
     fn with_capacity(spec: &EnvSpec, rows: usize, weights_version: u64) -> Self {
-        let actions = match spec.action_space {
+        let actions = match &spec.action_space {
             ActionSpace::Discrete { .. } => ActionRows::Discrete(Vec::with_capacity(rows)),
             ActionSpace::Continuous { low, .. } => {
                 ActionRows::Continuous(Vec::with_capacity(rows * low.len()))

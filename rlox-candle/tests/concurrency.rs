@@ -18,7 +18,7 @@ const ENVS: usize = 2;
 const STEPS: usize = 3;
 
 fn worker(seed: u64, capacity: usize) -> Worker {
-    let envs = VecEnv::<CartPole>::new(ENVS).unwrap();
+    let envs = VecEnv::new(ENVS, || Ok(CartPole::default())).unwrap();
     let shape = Shape::of(envs.spec(), 4);
     let weights = shape.initial_weights(&mut Pcg64::from_seed(seed));
     let discount = Discount::new(0.9, 0.9).unwrap();

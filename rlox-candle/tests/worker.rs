@@ -19,17 +19,20 @@ struct Broken {
 }
 
 impl Env for Broken {
-    const SPEC: EnvSpec = EnvSpec {
-        id: "Broken-v0",
-        obs_low: &[0.0],
-        obs_high: &[9.0],
-        action_space: ActionSpace::Discrete { n: 2 },
-        max_episode_steps: 100,
-        state_low: &[0.0],
-        state_high: &[9.0],
-    };
+    type Action<'a> = i64;
+    type Obs = f32;
 
-    type Action = i64;
+    fn spec(&self) -> EnvSpec {
+        EnvSpec {
+            id: "Broken-v0".to_owned(),
+            obs_low: vec![0.0],
+            obs_high: vec![9.0],
+            action_space: ActionSpace::Discrete { n: 2 },
+            max_episode_steps: 100,
+            state_low: vec![0.0],
+            state_high: vec![9.0],
+        }
+    }
 
     fn reset(&mut self, _rng: &mut Pcg64) {
         self.steps = 0;
@@ -53,7 +56,7 @@ impl Env for Broken {
 }
 
 fn worker(n_steps: usize) -> Worker {
-    let envs = VecEnv::<Broken>::new(2).unwrap();
+    let envs = VecEnv::new(2, || Ok(Broken::default())).unwrap();
     let shape = Shape::of(envs.spec(), 4);
     let weights = shape.initial_weights(&mut Pcg64::from_seed(0));
     let discount = Discount::new(0.9, 0.9).unwrap();

@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.wrappers import TransformObservation
 from rlox.envs.gymnasium import GymVecEnv
-from rlox.envs.running import EnvSession
+from rlox.envs.running import RunningEnvs
 from rlox.envs.validate import require_vec_step
 from rlox.errors import EnvError
 from rlox.evaluation import evaluate
@@ -174,7 +174,7 @@ def test_wrong_step_of_a_vector_env_names_what_is_wrong(changes: Any, message: s
     """Training and evaluation both report it at the first step."""
     env = Changed(**changes)
     assert isinstance(env, VecEnv)
-    session = EnvSession(env)
+    session = RunningEnvs.make(env)
     assert session.obs is not None
     with pytest.raises(EnvError) as caught:
         session.step(np.zeros(2, np.int64))

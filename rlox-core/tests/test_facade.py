@@ -101,8 +101,8 @@ def test_rust_class_without_rust_names_the_command(name: str, extra: str) -> Non
     with pytest.raises(MissingDependencyError) as caught:
         getattr(rlox, name)
     assert str(caught.value) == (
-        f"rlox.{name} needs a distribution that is not installed; "
-        f'run: pip install "rlox[{extra}]>=2.dev0"'
+        f"rlox.{name} needs a distribution that is not installed; run: "
+        f'pip install "rlox[{extra}]>=2.dev0"'
     )
 
 
@@ -175,13 +175,17 @@ def test_unknown_algorithm_class_is_an_attribute_error() -> None:
         "A2C",
         "AWAC",
         "BC",
+        "BestOfN",
         "CQL",
         "DDPG",
+        "DPO",
         "DQN",
         "DiscreteSAC",
         "FQE",
+        "GRPO",
         "HybridPPO",
         "IQL",
+        "OnlineDPO",
         "PPO",
         "SAC",
         "TD3",

@@ -14,6 +14,7 @@ import torch
 from gymnasium import spaces
 from rlox.config.model import UNSET
 from rlox.errors import ConfigError, SpaceError
+from rlox.learners.transitions import Learn
 from rlox.networks import SquashedGaussianPolicy, TwinQNetwork
 from rlox.testing import check_algorithm
 from rlox_offpolicy.configs import SACConfig
@@ -86,7 +87,7 @@ def test_actions_use_every_dimensions_own_range(algorithm: Any) -> None:
     env = Lever()
     trained = algorithm(env, **SMALL)
     trained.train(48)
-    taken, stored = np.array(env.taken), trained.agent.buffer.state()["actions"]
+    taken, stored = np.array(env.taken), trained.replay.buffer.state()["actions"]
     assert np.abs(stored).max() <= 1
     low, high = env.action_space.low, env.action_space.high
     np.testing.assert_allclose(taken, low + (stored + 1) / 2 * (high - low), rtol=1e-5, atol=1e-6)
@@ -119,8 +120,8 @@ def test_td3_delays_policy_and_targets() -> None:
     td3 = TD3(Lever(), **{**SMALL, "learning_starts": 0, "policy_delay": 3})
     actor_critic, learner, seen = td3.actor_critic, td3.learner, []
 
-    def watch(name: str, *arguments: Any) -> Any:
-        if name == "values":
+    def watch(name: Learn, *arguments: Any) -> Any:
+        if name is Learn.VALUES:
             networks = (
                 actor_critic.policy, actor_critic.policy_target, actor_critic.critic_target
             )  # fmt: skip
@@ -298,8 +299,8 @@ def test_priorities_are_the_critics_mean_absolute_errors() -> None:
     """Of two critics whose errors are 1 and -3 the priority is 2, to the power α."""
     sac = SAC(Lever(), **SMALL, buffer="prioritized")
     sac.train(16)
-    batch = sac.agent._draw()
+    batch = sac.replay.draw()
     errors = torch.tensor([[1.0], [-3.0]]).expand(2, len(batch.rewards))
-    drawn = np.unique(sac.agent._indices.astype(np.int64))
-    sac.agent.set_priorities(errors)
-    assert sac.agent.buffer.state()["priorities"][drawn] == pytest.approx(2**0.6, rel=1e-4)
+    drawn = np.unique(np.asarray(batch.indices, np.int64))
+    sac.replay.update_priorities(batch.indices, errors)
+    assert sac.replay.buffer.state()["priorities"][drawn] == pytest.approx(2**0.6, rel=1e-4)

@@ -92,7 +92,7 @@ def test_an_update_equals_the_paper_written_out(auto_entropy: bool) -> None:
         log_alpha.weight.fill_(math.log(alpha))
     step(policy, policy_loss)
     step(log_alpha, log_alpha.weight.sum() * (entropy - 0.3))
-    terms = sac._learn(batch, 1e-2)
+    terms = sac._learn(batch, 1e-2).terms
     assert float(terms.entropy) == pytest.approx(entropy, rel=1e-5)
     for ours, theirs in ((sac.policy, policy), (sac.critic, critic)):
         torch.testing.assert_close(ours.state_dict(), theirs.state_dict(), atol=2e-6, rtol=1e-4)

@@ -81,7 +81,7 @@ def test_stores_true_final_observations_and_its_own_actions() -> None:
     """No successor is a reset observation; actions count from 0 whatever the space's start is."""
     dqn = make(Scripted())
     dqn.train(16)
-    state = dqn.agent.buffer.state()
+    state = dqn.replay.buffer.state()
     assert np.array_equal(state["next_obs"], state["obs"] + 1)
     assert np.flatnonzero(state["terminated"]).tolist() == [5, 11]
     assert np.flatnonzero(state["truncated"]).tolist() == [2, 8, 14]
@@ -95,7 +95,7 @@ def test_discounts_are_zero_at_terminations_only() -> None:
     """A transition counts its successor's value by γ, unless the task ended with it."""
     dqn = make(Scripted(), gamma=0.9, batch_size=64)
     dqn.train(32)
-    stored, batch = dqn.agent.buffer.state(), dqn.agent._draw()
+    stored, batch = dqn.replay.buffer.state(), dqn.replay.draw()
     ends = stored["next_obs"][stored["terminated"], 0]
     cut = stored["next_obs"][stored["truncated"], 0]
     last = batch.next_obs[:, 0].numpy()
@@ -123,7 +123,7 @@ def test_nothing_is_learnt_before_learning_starts() -> None:
     metrics = dqn.train(16)
     assert np.isnan(metrics["q_loss"])
     assert torch.equal(dqn.optimizer.parameters, before)
-    assert len(set(dqn.agent.buffer.state()["actions"].flatten())) == 2
+    assert len(set(dqn.replay.buffer.state()["actions"].flatten())) == 2
     assert dqn.clock.gradient_steps == 0
     dqn.train(17)
     assert dqn.clock.gradient_steps > 0
@@ -150,12 +150,12 @@ def test_prioritized_transitions_get_their_errors() -> None:
     """After a gradient step drawn transitions have other priorities; β is that of the step."""
     dqn = make(buffer="prioritized", priority_beta="linear(0.5, 1.0)")
     dqn.train(32)
-    assert len(set(dqn.agent.buffer.state()["priorities"])) > 2
-    batch = dqn.agent._draw()
-    drawn = np.unique(dqn.agent._indices.astype(np.int64))
-    dqn.agent.set_priorities(torch.zeros(len(batch.rewards)))
-    assert dqn.agent.buffer.state()["priorities"][drawn] == pytest.approx(1e-6**0.6)
-    assert dqn.agent.buffer.beta == pytest.approx(1.0)
+    assert len(set(dqn.replay.buffer.state()["priorities"])) > 2
+    batch = dqn.replay.draw()
+    drawn = np.unique(np.asarray(batch.indices, np.int64))
+    dqn.replay.update_priorities(batch.indices, torch.zeros(len(batch.rewards)))
+    assert dqn.replay.buffer.state()["priorities"][drawn] == pytest.approx(1e-6**0.6)
+    assert dqn.replay.buffer.beta == pytest.approx(1.0)
 
 
 class Stop(Callback):
@@ -229,7 +229,7 @@ def test_targets_of_several_steps_equal_the_sums_written_out(buffer: str, n_envs
     """Σ γⁱ r_i within the episode, then γᵏ, and nothing beyond a termination."""
     dqn = make(Scripted, n_envs=n_envs, n_step=2, gamma=0.9, buffer=buffer)
     dqn.train(48)
-    stored, batch = dqn.agent.buffer.state(), dqn.agent._draw()
+    stored, batch = dqn.replay.buffer.state(), dqn.replay.draw()
     ended = stored["terminated"] | stored["truncated"]
     rows = [
         (obs[0], reward, discount, next_obs[0])
@@ -255,7 +255,7 @@ def test_weights_scale_the_loss() -> None:
     """With weights of 0 no parameter moves, whatever the errors are."""
     dqn = make(buffer="prioritized", learning_starts=17)
     dqn.train(16)
-    drawn = dqn.agent._draw()
+    drawn = dqn.replay.draw()
     before = dqn.optimizer.parameters.clone()
     dqn._learn(type(drawn)(**{**vars(drawn), "weights": torch.zeros(16)}), 0.1)
     assert torch.equal(dqn.optimizer.parameters, before)
@@ -325,12 +325,12 @@ def test_resuming_without_the_buffer_fills_it_anew(tmp_path: Path) -> None:
     dqn.train(48)
     dqn.save(tmp_path / "dqn.rlox")
     restored = DQN.from_checkpoint(tmp_path / "dqn.rlox")
-    assert len(restored.agent.buffer) == 0
+    assert len(restored.replay.buffer) == 0
     steps, parameters = restored.clock.gradient_steps, restored.optimizer.parameters.clone()
     assert torch.equal(parameters, dqn.optimizer.parameters)
     restored.train(16)
     assert restored.clock.gradient_steps == steps
-    stored = restored.agent.buffer.state()
+    stored = restored.replay.buffer.state()
     assert np.array_equal(stored["actions"][:, 0], restored.predict(stored["obs"]))
     restored.train(32)
     assert restored.clock.gradient_steps > steps
@@ -348,10 +348,10 @@ def test_targets_of_several_steps_end_where_a_resumed_run_begins_anew(tmp_path: 
 
     restored = DQN.from_checkpoint(tmp_path / "dqn.safetensors", Later)
     restored.train(8)
-    last = dqn.agent.buffer.state()["obs"][-1, 0]
-    assert restored.agent.buffer.state()["truncated"][7]
-    restored.agent.batch_size = 200
-    batch = restored.agent._draw()
+    last = dqn.replay.buffer.state()["obs"][-1, 0]
+    assert restored.replay.buffer.state()["truncated"][7]
+    restored.replay.batch_size = 200
+    batch = restored.replay.draw()
     rows = [i for i in range(200) if float(batch.obs[i, 0]) == last]
     assert rows
     assert all(float(batch.next_obs[i, 0]) == last + 1 for i in rows)
@@ -413,10 +413,10 @@ def test_images_stay_uint8_up_to_the_convolutions(dueling: bool) -> None:
     dqn = make(Image(), dueling=dueling)
     before = dqn.optimizer.parameters.clone()
     dqn.train(32)
-    assert dqn.agent.buffer.state()["obs"].dtype == np.uint8
-    assert dqn.agent._draw().obs.dtype == torch.uint8
+    assert dqn.replay.buffer.state()["obs"].dtype == np.uint8
+    assert dqn.replay.draw().obs.dtype == torch.uint8
     assert not torch.equal(dqn.optimizer.parameters, before)
-    assert dqn.predict(dqn.agent.env.observation_space.sample()) in (5, 6)
+    assert dqn.predict(dqn.replay.env.observation_space.sample()) in (5, 6)
 
 
 def test_action_masks_are_refused_rather_than_ignored() -> None:

@@ -119,9 +119,9 @@ def test_learns_from_goals_its_own_episodes_reached(algorithm: Any, env: Any) ->
     """
     made = algorithm(env, n_envs=3, **SMALL)
     assert np.isfinite(made.train(96)["q_loss"])
-    agent = made.agent
+    agent = made.replay
     judge, asked = env(), agent.observations.unpack(agent.buffer.state()["obs"])["desired_goal"]
-    batch = agent._draw()
+    batch = agent.draw()
     achieved, desired = (batch.next_obs[key].numpy() for key in ("achieved_goal", "desired_goal"))
     assert np.array_equal(batch.rewards.numpy(), judge.compute_reward(achieved, desired, {}))
     assert np.array_equal(batch.obs["desired_goal"].numpy(), desired)
@@ -175,19 +175,19 @@ def test_the_example_is_of_td3() -> None:
 def test_strategy_and_count_reach_the_buffer() -> None:
     """The options are those of rlox.HerReplayBuffer."""
     dqn = DQN(BitFlip, n_sampled_goal=9, goal_selection_strategy="final", **SMALL)
-    assert "n_sampled_goal=9" in repr(dqn.agent.buffer) or dqn.agent.buffer._chance == 0.9
-    assert len(dqn.agent.buffer) == 0
+    assert "n_sampled_goal=9" in repr(dqn.replay.buffer) or dqn.replay.buffer._chance == 0.9
+    assert len(dqn.replay.buffer) == 0
 
 
 def test_resuming_with_the_buffer_cuts_the_episodes_under_way(tmp_path: Path) -> None:
     """Gymnasium envs begin anew, so that no goal may come from what follows."""
     dqn = DQN(BitFlip, n_envs=2, save_replay_buffer=True, **{**SMALL, "steps_per_iteration": 6})
     dqn.train(6)
-    before = dqn.agent.buffer.state()
+    before = dqn.replay.buffer.state()
     assert not before["truncated"][-2:].any()
     dqn.save(tmp_path / "her.safetensors")
     restored = DQN.from_checkpoint(tmp_path / "her.safetensors", BitFlip)
-    after = restored.agent.buffer.state()
+    after = restored.replay.buffer.state()
     assert after["truncated"][-2:].all()
     assert np.array_equal(before["truncated"][:-2], after["truncated"][:-2])
     restored.train(48)

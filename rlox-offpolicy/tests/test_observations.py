@@ -111,7 +111,7 @@ def test_batches_hold_what_the_env_returned(buffer: str) -> None:
 
     dqn = DQN(lambda: Watched(ROBOT, True), **{**SMALL, "n_envs": 2, "n_step": 2, "buffer": buffer})
     dqn.train(32)
-    batch = dqn.agent._draw()
+    batch = dqn.replay.draw()
     assert set(batch.next_obs) == {"camera", "arm.angles", "arm.grip", "flags"}
     dtypes = map_leaves(lambda leaf: leaf.dtype, batch.next_obs)
     assert dtypes["camera"] == torch.uint8
@@ -131,7 +131,7 @@ def test_nested_observations_resume_exactly(algorithm: Any, tmp_path: Any) -> No
         tmp_path / "a.safetensors", lambda: Random(ROBOT, algorithm in DISCRETE)
     )
     assert all(torch.equal(a, b) for a, b in zip(nets(made), nets(restored), strict=True))
-    rows = [each.agent.buffer.state()["obs"] for each in (made, restored)]
+    rows = [each.replay.buffer.state()["obs"] for each in (made, restored)]
     assert np.array_equal(rows[0], rows[1])
     obs = ROBOT.sample()
     assert np.array_equal(made.predict(obs), restored.predict(obs))

@@ -228,10 +228,10 @@ def test_a_buffer_of_single_transitions_will_do(seeded: bool) -> None:
     """It gets a row per env, and one seed still fixes the training."""
     runs = [make(SAC, buffer=Rows(seeded), n_envs=2) for _ in range(2)]
     for run in runs:
-        assert isinstance(run.agent.buffer, ReplayBufferProtocol)
-        assert not isinstance(run.agent.buffer, ReplayBuffer)
+        assert isinstance(run.replay.buffer, ReplayBufferProtocol)
+        assert not isinstance(run.replay.buffer, ReplayBuffer)
         run.train(32)
-        assert len(run.agent.buffer) == 32
+        assert len(run.replay.buffer) == 32
     first, second = (run.critic_optimizer.parameters for run in runs)
     assert torch.equal(first, second)
     assert isinstance(rlox.ReplayBuffer(4, 3, 1), ReplayBufferProtocol)
@@ -272,14 +272,14 @@ def test_the_buffer_gets_the_actions_that_the_env_gets(algorithm: Any) -> None:
     assert isinstance(Far(), ExplorationStrategy)
     made = make(algorithm, exploration=Far(), learning_starts=0)
     made.train(16)
-    assert set(made.agent.buffer.state()["actions"].ravel()) == {1.0}
+    assert set(made.replay.buffer.state()["actions"].ravel()) == {1.0}
 
 
 @pytest.mark.parametrize("algorithm", ENVS)
 def test_the_parts_have_the_same_names_everywhere(algorithm: Any) -> None:
     """What is in all of them is found under one name."""
     made = make(algorithm)
-    names = ["agent", "schedules", "learner", "target"]
+    names = ["replay", "schedules", "learner", "target"]
     names += ["network", "exploration"] if algorithm is DQN else ["policy", "critic"]
     names += ["exploration"] if algorithm in (SAC, TD3, DDPG) else []
     assert [name for name in names if not hasattr(made, name)] == []

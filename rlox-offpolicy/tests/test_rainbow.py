@@ -119,16 +119,14 @@ def test_an_update_of_c51_equals_the_paper_written_out(double: bool) -> None:
 def test_priorities_are_the_distributional_losses() -> None:
     """Of C51 the KL divergence, of QR-DQN the quantile Huber loss, never negative."""
     for options in (C51, QR):
-        dqn, given = make(**options, buffer="prioritized", learning_starts=17), []
+        dqn = make(**options, buffer="prioritized", learning_starts=17)
         dqn.train(16)
-        dqn.agent.set_priorities = given.append  # type: ignore[method-assign]
-        drawn = dqn.agent._draw()
-        terms = dqn._learn(drawn, 0.0)
-        (errors,) = given
+        drawn = dqn.replay.draw()
+        learnt = dqn._learn(drawn, 0.0)
+        errors: Any = learnt.errors
         assert errors.shape == (16,)
-        errors = errors.detach()
         assert (errors >= -1e-6).all()
-        assert float((drawn.weights * errors).mean()) == pytest.approx(float(terms.q_loss))
+        assert float((drawn.weights * errors).mean()) == pytest.approx(float(learnt.terms.q_loss))
 
 
 def test_the_loss_of_c51_is_zero_at_its_target() -> None:

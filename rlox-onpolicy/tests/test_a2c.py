@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -40,14 +41,14 @@ def test_equals_ppo_with_one_epoch_of_one_minibatch(env: str, normalize_advantag
     a2c = A2C(env, backend="torch", **shared)
     ppo = PPO(env, n_epochs=1, batch_size=16, backend="torch", **shared)
     rmsprop = partial(torch.optim.RMSprop, alpha=0.99, eps=1e-5)
-    ppo.agent.optimizer = FlatOptimizer(ppo.policy, rmsprop, max_grad_norm=0.5)
-    ppo.optimizers = {"policy": ppo.agent.optimizer}
+    optimizer = FlatOptimizer(ppo.policy, rmsprop, max_grad_norm=0.5)
+    ppo.optimizers = {"policy": optimizer}
+    learner: Any = ppo.learner.learner
+    learner._task = replace(learner._task, optimizer=optimizer)
     for algorithm in (a2c, ppo):
         algorithm.train(10 * 16)
     # the minibatch is shuffled, so sums over it are taken in another order
-    torch.testing.assert_close(
-        a2c.optimizer.parameters, ppo.agent.optimizer.parameters, rtol=1e-4, atol=1e-5
-    )
+    torch.testing.assert_close(a2c.optimizer.parameters, optimizer.parameters, rtol=1e-4, atol=1e-5)
 
 
 def test_takes_one_gradient_step_an_iteration() -> None:

@@ -11,12 +11,12 @@ import pytest
 import torch
 from rlox.callbacks import Callback, EvalCallback
 from rlox.errors import CheckpointError, ConfigError, EnvError, SpaceError
+from rlox.learners.policy_objectives import ClippedSurrogate
 from rlox.networks.actor_critics import DiscretePolicy
 from rlox.protocols import OnPolicyActor
 from rlox.training.hooks import Hooks
 from rlox_onpolicy.configs import PPOConfig
 from rlox_onpolicy.ppo import PPO
-from rlox_onpolicy.ppo_update import minibatch_loss
 
 SMALL = {"n_envs": 2, "n_steps": 16, "batch_size": 16, "n_epochs": 2}
 
@@ -186,9 +186,22 @@ def test_a_vector_env_trains_with_its_own_number_of_envs() -> None:
 
 
 def test_batch_size_is_checked_against_the_real_number_of_envs() -> None:
-    """A single env's rollout may be too short for the default minibatch."""
+    """A single env's rollout may be too short for the chosen minibatch."""
     with pytest.raises(ConfigError, match="batch_size 256 exceeds"):
-        PPO(gymnasium.make("CartPole-v1"), n_steps=32)
+        PPO(gymnasium.make("CartPole-v1"), n_steps=32, batch_size=256)
+    assert PPO(gymnasium.make("CartPole-v1"), n_steps=32).config.batch_size == 32
+
+
+@pytest.mark.parametrize("recurrent", ["none", "lstm"])
+def test_batch_size_left_out_fits_a_small_rollout(recurrent: str, tmp_path: Path) -> None:
+    """The config holds the rollout's size, checkpoints too; a longer rollout has the default."""
+    ppo = PPO("CartPole-v1", n_envs=2, n_steps=32, n_epochs=2, recurrent=recurrent)
+    assert ppo.config.batch_size == 64
+    ppo.train(128)
+    assert ppo.clock.gradient_steps == 4
+    ppo.save(tmp_path / "ppo.safetensors")
+    assert PPO.from_checkpoint(tmp_path / "ppo.safetensors").config.batch_size == 64
+    assert ppo.config.replace(n_steps=256).batch_size == 256
 
 
 def test_a_single_env_keeps_the_rows_of_a_rollout() -> None:
@@ -351,10 +364,8 @@ def test_normalised_advantages_have_no_influence_of_scale() -> None:
     batch = ppo.collector.collect(ppo.policy, 16)
     minibatch = next(batch.sample_minibatches(32, shuffle=False))
     scaled = type(minibatch)(**{**vars(minibatch), "advantages": minibatch.advantages * 7})
-    losses = [
-        minibatch_loss(ppo.agent, ppo.config, m, {"clip_eps": 0.2, "ent_coef": 0.0})[1].policy_loss
-        for m in (minibatch, scaled)
-    ]
+    objective = ClippedSurrogate(clip_eps=0.2, vf_coef=0.5, ent_coef=0.0)
+    losses = [objective.loss(ppo.policy, m)[1].policy_loss for m in (minibatch, scaled)]
     torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-6)
 
 

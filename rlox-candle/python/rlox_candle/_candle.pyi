@@ -36,7 +36,7 @@ class CandleCollector:
     newest when rollout k - ``capacity`` was received, and the first ``capacity`` rollouts with the
     initial ones. So the same seed and the same calls give the same batches, bit for bit.
 
-    The policy is that of :mod:`rlox.networks.actor_critics`: two MLPs with two tanh layers each, for discrete
+    The policy is that of :mod:`rlox.policies`: two MLPs with two tanh layers each, for discrete
     actions categorical, for continuous ones a Gaussian with a deviation of its own. Its weights are
     one flat vector in the order of ``policy.parameters()``, as
     ``rlox.nn.FlatOptimizer.parameters`` has them.

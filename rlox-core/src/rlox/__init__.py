@@ -73,7 +73,7 @@ _MODULES = {
 }
 
 _SUBMODULES = (
-    "algorithms", "callbacks", "collectors", "logging", "losses", "networks", "policies",
+    "algorithms", "callbacks", "collectors", "llm", "logging", "losses", "networks", "policies",
     "trainers",
 )  # fmt: skip
 """Submodules that the documents use as attributes."""

@@ -28,6 +28,7 @@ from rlox.training import checkpoint
 from rlox.training.hooks import Hooks
 from rlox.training.loop import run
 from rlox.training.progress import Clock, StepUnit
+from rlox.training.trainable import NamedLosses, NoLosses
 
 if TYPE_CHECKING:
     from rlox.learners.rollouts import ChosenLearner
@@ -93,6 +94,11 @@ class Algorithm(ABC):
         self.optimizers: dict[str, FlatOptimizer] = {}
         """What moves the parameters, by the names of what learns; :meth:`train` checks that they
         do reach the parameters and that these stay finite."""
+        self.added_losses: NamedLosses = NoLosses()
+        """The user's own loss terms, of an algorithm that takes them; checkpoints hold their
+        names."""
+        self.own_objective: Any = None
+        """A user's own objective, of an algorithm that takes one; ``None``: the algorithm's."""
         self.clock = Clock(self.step_unit)
         self.streams = SeedStreams(seed)
 

@@ -22,6 +22,9 @@ class AlgorithmRow(NamedTuple):
     """Extra of the distribution ``rlox`` that installs it; its package is ``rlox_<extra>``."""
     trainer: bool = True
     """Whether ``rlox.trainers`` has a trainer for it, ``<class name>Trainer``."""
+    registered: bool = True
+    """Whether it is an algorithm that :func:`rlox.make` builds; best-of-N sampling, which learns
+    nothing, is not."""
 
     @property
     def module(self) -> str:
@@ -38,13 +41,17 @@ ALGORITHMS = (
     AlgorithmRow("a2c", "A2C", "onpolicy"),
     AlgorithmRow("awac", "AWAC", "offline", trainer=False),
     AlgorithmRow("bc", "BC", "offline", trainer=False),
+    AlgorithmRow("best_of_n", "BestOfN", "llm", trainer=False, registered=False),
     AlgorithmRow("cql", "CQL", "offline", trainer=False),
     AlgorithmRow("ddpg", "DDPG", "offpolicy"),
     AlgorithmRow("discrete_sac", "DiscreteSAC", "offpolicy"),
+    AlgorithmRow("dpo", "DPO", "llm", trainer=False),
     AlgorithmRow("dqn", "DQN", "offpolicy"),
     AlgorithmRow("fqe", "FQE", "offline", trainer=False),
+    AlgorithmRow("grpo", "GRPO", "llm", trainer=False),
     AlgorithmRow("hybrid_ppo", "HybridPPO", "onpolicy"),
     AlgorithmRow("iql", "IQL", "offline", trainer=False),
+    AlgorithmRow("online_dpo", "OnlineDPO", "llm", trainer=False),
     AlgorithmRow("ppo", "PPO", "onpolicy"),
     AlgorithmRow("sac", "SAC", "offpolicy"),
     AlgorithmRow("td3", "TD3", "offpolicy"),

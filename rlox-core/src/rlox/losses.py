@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from rlox.protocols import OnPolicyActor
 
@@ -57,9 +55,9 @@ def ppo_loss(
         clip_eps: ε.
         vf_coef: c_1.
         ent_coef: c_2.
-        vf_clip_eps: where given, the value loss is the larger of the plain one and that of the
+        vf_clip_eps: if given, the value loss is the larger of the plain one and that of the
             values held within this distance of the old ones.
-        dual_clip: where given (> 1), the objective of negative advantages is at least this times A.
+        dual_clip: if given (> 1), the objective of negative advantages is at least this times A.
 
     Returns:
         The loss, a scalar, and its terms.
@@ -69,94 +67,32 @@ def ppo_loss(
         Schulman 2020, "Approximating KL divergence", k3; value clip: openai/baselines ppo2.
         The value loss has no factor 1/2, as in eq. 9.
     """
-    loss, *terms = _ClippedObjective.apply(
-        log_probs,
-        entropy,
-        values,
-        old_log_probs,
-        old_values,
-        advantages,
-        returns,
-        clip_eps,
-        vf_coef,
-        ent_coef,
-        vf_clip_eps,
-        dual_clip,
-    )
-    return loss, PPOTerms(*terms)
+    log_ratio = log_probs - old_log_probs
+    ratio = log_ratio.exp()
+    clipped_ratio = ratio.clamp(1 - clip_eps, 1 + clip_eps)
+    surrogate = torch.minimum(advantages * ratio, advantages * clipped_ratio)
+    if dual_clip is not None:
+        bounded = torch.maximum(surrogate, dual_clip * advantages)
+        surrogate = torch.where(advantages < 0, bounded, surrogate)
+    policy_loss = -surrogate.mean()
 
+    squares = (values - returns).square()
+    if vf_clip_eps is not None:
+        change = values - old_values
+        clipped = old_values + change.clamp(-vf_clip_eps, vf_clip_eps)
+        larger = torch.maximum(squares, (clipped - returns).square())
+        # within the range both are the same but for rounding, which must not decide
+        squares = torch.where(change.abs() > vf_clip_eps, larger, squares)
+    value_loss = squares.mean()
 
-class _ClippedObjective(torch.autograd.Function):
-    """:func:`ppo_loss` with its gradient in closed form.
-
-    Autograd would record some thirty operators on B numbers each and walk them backwards; for the
-    networks of RL that takes longer than the networks themselves.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        log_probs: Tensor,
-        entropy: Tensor,
-        values: Tensor,
-        old_log_probs: Tensor,
-        old_values: Tensor,
-        advantages: Tensor,
-        returns: Tensor,
-        clip_eps: float,
-        vf_coef: float,
-        ent_coef: float,
-        vf_clip_eps: float | None,
-        dual_clip: float | None,
-    ) -> tuple[Tensor, ...]:
-        size = len(log_probs)
-        log_ratio = log_probs - old_log_probs
-        ratio = log_ratio.exp()
-        clipped_ratio = ratio.clamp(1 - clip_eps, 1 + clip_eps)
-        plain, clipped = advantages * ratio, advantages * clipped_ratio
-        objective = torch.minimum(plain, clipped)
-        # the gradient A r flows where the minimum is the plain objective
-        follows = plain <= clipped
-        if dual_clip is not None:
-            bounded = (advantages < 0) & (objective < dual_clip * advantages)
-            objective = torch.where(bounded, dual_clip * advantages, objective)
-            follows &= ~bounded
-        policy_loss = -objective.mean()
-
-        errors = values - returns
-        squares = errors.square()
-        if vf_clip_eps is not None:
-            change = values - old_values
-            clipped_errors = old_values + change.clamp(-vf_clip_eps, vf_clip_eps) - returns
-            clipped_squares = clipped_errors.square()
-            # within the range both are the same but for rounding, which must not decide; beyond it
-            # the clipped value is a constant
-            clips = (change.abs() > vf_clip_eps) & (clipped_squares > squares)
-            errors = errors * ~clips
-            squares = torch.where(clips, clipped_squares, squares)
-        value_loss = squares.mean()
-
-        mean_entropy = entropy.mean()
-        loss = policy_loss + vf_coef * value_loss - ent_coef * mean_entropy
-        ctx.save_for_backward((plain * follows).div_(-size), errors.mul_(2 * vf_coef / size))
-        ctx.entropy_gradient = -ent_coef / size
-        approx_kl = (ratio - 1).sub_(log_ratio).mean()
+    mean_entropy = entropy.mean()
+    loss = policy_loss + vf_coef * value_loss - ent_coef * mean_entropy
+    with torch.no_grad():
+        approx_kl = (ratio - 1 - log_ratio).mean()
         clip_fraction = (ratio != clipped_ratio).to(ratio.dtype).mean()
-        terms = policy_loss, value_loss, mean_entropy, approx_kl, clip_fraction
-        ctx.mark_non_differentiable(*terms)
-        return loss, *terms
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        log_prob_gradient, value_gradient = ctx.saved_tensors
-        entropy_gradient = (grad * ctx.entropy_gradient).expand(len(log_prob_gradient))
-        return (
-            log_prob_gradient * grad,
-            entropy_gradient,
-            value_gradient * grad,
-            *(None,) * 9,
-        )
+    return loss, PPOTerms(
+        policy_loss.detach(), value_loss.detach(), mean_entropy.detach(), approx_kl, clip_fraction
+    )
 
 
 class PPOLoss:
@@ -166,8 +102,8 @@ class PPOLoss:
         clip_eps: ε.
         vf_coef: weight of the value loss.
         ent_coef: weight of the entropy bonus.
-        vf_clip_eps: range of the value clip; none: not clipped.
-        dual_clip: bound of the dual clip; none: not clipped.
+        vf_clip_eps: range of the value clip; ``None``: not clipped.
+        dual_clip: bound of the dual clip; ``None``: not clipped.
     """
 
     def __init__(

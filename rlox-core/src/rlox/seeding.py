@@ -96,7 +96,7 @@ class SeedStreams:
 
         if name not in self._torch:
             generator = torch.Generator()
-            generator.manual_seed(int(self._sequence(name).generate_state(1, np.uint64)[0] >> 1))
+            generator.manual_seed(int(self._sequence(name).generate_state(1, np.uint64)[0]) >> 1)
             self._torch[name] = generator
         return self._torch[name]
 
@@ -111,7 +111,7 @@ class SeedStreams:
         import torch
 
         stream = self.torch(name)
-        devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+        devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
         with torch.random.fork_rng(devices=devices):
             if devices:
                 torch.cuda.manual_seed_all(int(torch.randint(2**62, (), generator=stream)))

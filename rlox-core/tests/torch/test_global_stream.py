@@ -46,11 +46,11 @@ def test_an_error_restores_the_callers_generator() -> None:
     """As every context manager does."""
     before = torch.get_rng_state()
 
-    def fail() -> None:
+    def stop() -> None:
         with SeedStreams(1).as_global("x"):
             torch.rand(1)
             raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
-        fail()
+        stop()
     assert torch.equal(torch.get_rng_state(), before)

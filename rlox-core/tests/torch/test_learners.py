@@ -23,7 +23,9 @@ class Eager:
     def __init__(self, task: Any) -> None:
         self.task = task
 
-    def update(self, batch: Any, rates: Any, hooks: Any) -> dict[str, float]:
+    def update(
+        self, batch: Any, objective: Any, learning_rate: float, hooks: Any
+    ) -> dict[str, float]:
         return {"rows": len(batch)}
 
 
@@ -51,7 +53,7 @@ def test_auto_takes_the_fastest_that_can_and_says_why(caplog: pytest.LogCaptureF
     chosen = choose_learner("auto", TASK)
     assert str(chosen) == "quick (not picky: it is Sunday)"
     assert caplog.messages == ["the learner is quick (not picky: it is Sunday)"]
-    assert chosen.update([1, 2], {}, None) == {"rows": 2}  # type: ignore[arg-type]
+    assert chosen.update([1, 2], None, 1.0, None) == {"rows": 2}  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("backends")

@@ -77,7 +77,7 @@ def tensors(x: Arrays) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("seed", range(3))
 def test_loss_and_gradients_equal_the_paper(options: dict[str, Any], seed: int) -> None:
-    """Value and closed-form gradients agree to float64 rounding."""
+    """Value and gradients agree to float64 rounding."""
     x = example(seed=seed)
     inputs = tensors(x)
     loss, _ = ppo_loss(**inputs, **COEFFICIENTS, **options)

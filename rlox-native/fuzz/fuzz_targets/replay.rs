@@ -93,16 +93,16 @@ fuzz_target!(|input: Input| {
                     truncated: &vec![false; n],
                     next_obs: next_obs.then_some(Values::F32(&values)),
                 };
-                let stored = uniform.push(&rows).is_ok();
+                let stored = uniform.push(&rows, ()).is_ok();
                 assert_eq!(stored, prioritized.push(&rows, None).is_ok());
                 if let Some(hindsight) = &mut hindsight {
-                    assert_eq!(hindsight.push(&rows).is_ok(), stored && (next_obs || n == 0));
+                    assert_eq!(hindsight.push(&rows, ()).is_ok(), stored && (next_obs || n == 0));
                 }
                 assert!(!stored || (!too_long && rewards.iter().all(|reward| reward.is_finite())));
             }
             Call::Sample { n, seed, next_obs } => {
                 let mut arrays = Arrays::new(n.into(), obs);
-                let drawn = uniform.sample(Some(seed), &mut arrays.batch(next_obs));
+                let drawn = uniform.sample(Some(seed), &mut arrays.batch(next_obs), &mut ());
                 arrays.check(drawn.is_ok(), next_obs);
                 let (mut weights, mut indices) = (vec![0.0; n.into()], vec![0; n.into()]);
                 let mut importance = Importance { weights: &mut weights, indices: &mut indices };
@@ -155,12 +155,13 @@ fuzz_target!(|input: Input| {
                 }
                 let state = PriorityState { scaled: &priorities, max_priority: 1.0, beta };
                 let rows = arrays.transitions();
-                let restored = uniform.restore(&rows, &known, position, stream.clone()).is_ok();
+                let restored =
+                    uniform.restore(&rows, &known, position, stream.clone(), &()).is_ok();
                 let again =
                     prioritized.restore(&rows, &known, position, stream.clone(), &state).is_ok();
                 assert!(restored || !again);
                 if let Some(hindsight) = &mut hindsight {
-                    let taken = hindsight.restore(&rows, &known, position, stream).is_ok();
+                    let taken = hindsight.restore(&rows, &known, position, stream, &()).is_ok();
                     assert_eq!(taken, restored && known.iter().all(|&known| known));
                 }
             }

@@ -47,7 +47,7 @@ fuzz_target!(|input: Input| {
         match call {
             Call::Reset { seed } => {
                 envs.seed_all(&vec![seed; n]).unwrap();
-                envs.reset_all(&mut vec![0.0; n * envs.spec().obs_dim()]).unwrap();
+                envs.reset_all((&mut vec![0.0_f32; n * envs.spec().obs_dim()]).into()).unwrap();
             }
             Call::Step { actions, other_kind, too_long } => {
                 step(&mut *envs, &actions, other_kind, too_long);
@@ -78,9 +78,9 @@ fuzz_target!(|input: Input| {
 });
 
 fn step(envs: &mut dyn VectorEnv, given: &[(u8, f32)], other_kind: bool, too_long: bool) {
-    let (n, spec, before) = (envs.n_envs(), envs.spec(), envs.state());
+    let (n, spec, before) = (envs.n_envs(), envs.spec().clone(), envs.state());
     let all = |k: usize| given.get(k).copied().unwrap_or_default();
-    let width = match spec.action_space {
+    let width = match &spec.action_space {
         ActionSpace::Discrete { .. } => 1,
         ActionSpace::Continuous { low, .. } => low.len(),
     };
@@ -94,11 +94,11 @@ fn step(envs: &mut dyn VectorEnv, given: &[(u8, f32)], other_kind: bool, too_lon
     let (mut rewards, mut terminated, mut truncated) =
         (vec![f64::NAN; n], vec![true; n], vec![true; n]);
     let mut out = StepBuffers {
-        obs: &mut obs,
+        obs: (&mut obs).into(),
         rewards: &mut rewards,
         terminated: &mut terminated,
         truncated: &mut truncated,
-        final_obs: &mut final_obs,
+        final_obs: (&mut final_obs).into(),
     };
     if envs.step_all(actions, &mut out).is_ok() {
         assert!(before.started && !other_kind && !too_long);

@@ -83,30 +83,9 @@ def compute_gae(
     *,
     out: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Estimate advantages and returns of one trajectory.
+    """Compute advantages and returns of one trajectory.
 
-    δ_t = r_t + γ V(s_{t+1}) - V(s_t),  A_t = δ_t + γλ A_{t+1},  returns_t = A_t + V(s_t)
-
-    Args:
-        rewards: r_t, shape ``(T,)``; real numbers of any type, as all arrays here.
-        values: V(s_t), shape ``(T,)``.
-        dones: whether the episode ended after step t, shape ``(T,)``; non-zero is true. The
-            bootstrap and the trace both stop there.
-        last_value: V of the observation after the last step; not read where the last step is done.
-        gamma: discount γ, in [0, 1].
-        lam: trace decay λ, in [0, 1].
-        out: arrays for advantages and returns, of the results' shape and type, to write into.
-
-    Returns:
-        Advantages and returns, each shape ``(T,)``, float64.
-
-    Raises:
-        ValueError: a length or number of dimensions is wrong, or a factor lies outside [0, 1].
-        TypeError: an array holds something other than real numbers.
-
-    Source:
-        Schulman et al., "High-Dimensional Continuous Control Using Generalized Advantage
-        Estimation", ICLR 2016, equations 11 to 16.
+    See :func:`rlox.reference.compute_gae`.
     """
 
 def compute_gae_batched(
@@ -120,27 +99,9 @@ def compute_gae_batched(
     *,
     out: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Estimate advantages and returns of several trajectories of equal length.
+    """Compute advantages and returns of several envs, flat arrays in env-major order.
 
-    The trajectories lie one after the other: element (env, t) is at ``env * n_steps + t``. Each is
-    treated as by :func:`compute_gae`.
-
-    Args:
-        rewards: r_t, shape ``(n_envs * n_steps,)``.
-        values: V(s_t), shape ``(n_envs * n_steps,)``.
-        dones: whether the episode ended after step t, shape ``(n_envs * n_steps,)``.
-        last_values: V of the observation after the last step, shape ``(n_envs,)``.
-        n_steps: steps of each trajectory, at least 1.
-        gamma: discount γ, in [0, 1].
-        lam: trace decay λ, in [0, 1].
-        out: arrays for advantages and returns, of the results' shape and type, to write into.
-
-    Returns:
-        Advantages and returns, each shape ``(n_envs * n_steps,)``, float64.
-
-    Raises:
-        ValueError: a length or number of dimensions is wrong, or a number is out of its range.
-        TypeError: an array holds something other than real numbers.
+    See :func:`rlox.reference.compute_gae_batched`.
     """
 
 def compute_gae_batched_f32(
@@ -154,10 +115,9 @@ def compute_gae_batched_f32(
     *,
     out: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Do what :func:`compute_gae_batched` does, in single precision throughout.
+    """Compute :func:`compute_gae_batched` in float32.
 
-    Returns:
-        Advantages and returns, each shape ``(n_envs * n_steps,)``, float32.
+    See :func:`rlox.reference.compute_gae_batched_f32`.
     """
 
 def compute_gae_time_major(
@@ -172,31 +132,9 @@ def compute_gae_time_major(
     *,
     out: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Estimate advantages and returns of a rollout that knows ends from cuts.
+    """Compute advantages and returns of N envs over T steps, with truncation told from termination.
 
-    The equations of :func:`compute_gae`, where V(s_{t+1}) is 0 after a termination,
-    ``final_values[t]`` after a truncation that is no termination, and ``values[t + 1]`` otherwise
-    (``last_values`` after the last row). The trace stops at both.
-
-    Args:
-        rewards: r_t, shape ``(T, N)``. A float32 array makes the computation single precision;
-            every other type makes it double.
-        values: V(s_t), shape ``(T, N)``.
-        terminated: whether step t reached a terminal state, shape ``(T, N)``; non-zero is true.
-        truncated: whether the episode was cut after step t, shape ``(T, N)``.
-        final_values: V of the true last observation of an episode, shape ``(T, N)``; read only
-            where truncated and not terminated.
-        last_values: V of the observation after the last step, shape ``(N,)``.
-        gamma: discount γ, in [0, 1].
-        lam: trace decay λ, in [0, 1].
-        out: arrays for advantages and returns, of the results' shape and type, to write into.
-
-    Returns:
-        Advantages and returns, each shape ``(T, N)``, float32 or float64.
-
-    Raises:
-        ValueError: a shape is wrong, or a factor lies outside [0, 1].
-        TypeError: an array holds something other than real numbers.
+    See :func:`rlox.reference.compute_gae_time_major`.
     """
 
 def compute_batch_group_advantages(
@@ -209,19 +147,7 @@ def compute_batch_group_advantages(
 ) -> NDArray[Any]:
     """Compute the advantages of P groups of G completions, one group after the other.
 
-    Args:
-        rewards: (P * G,).
-        group_size: G, at least 1; a group of one has an advantage of 0.
-        ddof: see :func:`compute_group_advantages`.
-        eps: see :func:`compute_group_advantages`.
-        scale: see :func:`compute_group_advantages`.
-
-    Returns:
-        Advantages (P * G,); zeros for groups of equal rewards.
-
-    Raises:
-        ValueError: an option is out of its range, or the last group is incomplete.
-        TypeError: ``rewards`` holds something other than real numbers.
+    See :func:`rlox.reference.compute_batch_group_advantages`.
     """
 
 def compute_batch_token_kl(
@@ -231,18 +157,7 @@ def compute_batch_token_kl(
 ) -> NDArray[Any]:
     """Compute :func:`compute_token_kl` of B sequences, one after the other.
 
-    Args:
-        log_p: (B * seq_len,); float32 makes the results single precision.
-        log_q: (B * seq_len,). A place with the same finite value in both arrays, such as 0 in
-            padding, adds nothing.
-        seq_len: tokens per sequence, at least 1.
-
-    Returns:
-        Sums (B,), in nats.
-
-    Raises:
-        ValueError: the lengths differ or hold an incomplete sequence, or ``seq_len`` is below 1.
-        TypeError: an array holds something other than real numbers.
+    See :func:`rlox.reference.compute_batch_token_kl`.
     """
 
 def compute_batch_token_kl_schulman(
@@ -252,17 +167,7 @@ def compute_batch_token_kl_schulman(
 ) -> NDArray[Any]:
     """Compute :func:`compute_token_kl_schulman` of B sequences, one after the other.
 
-    Args:
-        log_p: see :func:`compute_batch_token_kl`.
-        log_q: see :func:`compute_batch_token_kl`.
-        seq_len: tokens per sequence, at least 1.
-
-    Returns:
-        Sums (B,), in nats.
-
-    Raises:
-        ValueError: the lengths differ or hold an incomplete sequence, or ``seq_len`` is below 1.
-        TypeError: an array holds something other than real numbers.
+    See :func:`rlox.reference.compute_batch_token_kl_schulman`.
     """
 
 def compute_discounted_returns(
@@ -276,25 +181,7 @@ def compute_discounted_returns(
 ) -> NDArray[Any]:
     """Compute discounted returns, G_t = r_t + γ G_{t+1}, of one env or of N.
 
-    Args:
-        rewards: (T,) or (T, N); float32 makes the computation single precision.
-        dones: (T,) or (T, N) nonzero where the task ended after step t.
-        last_value: () or (N,) value of the observation after the last step, 0 for none.
-        gamma: discount in [0, 1].
-        truncated: (T,) or (T, N) nonzero where the episode was cut after step t.
-        final_values: (T,) or (T, N) value of the true final observation; read only where truncated.
-
-    Returns:
-        Returns like ``rewards``.
-
-    Raises:
-        ValueError: shapes disagree, gamma lies outside [0, 1], or only one of ``truncated`` and
-            ``final_values`` is given.
-        TypeError: an array holds something other than real numbers.
-
-    Example:
-        >>> compute_discounted_returns([1.0, 1.0, 1.0], [0, 0, 0], 8.0, 0.5).tolist()
-        [2.75, 3.5, 5.0]
+    See :func:`rlox.reference.compute_discounted_returns`.
     """
 
 def compute_group_advantages(
@@ -306,24 +193,7 @@ def compute_group_advantages(
 ) -> NDArray[Any]:
     """Compute the advantages of one group.
 
-    Args:
-        rewards: (G,); float32 makes the results single precision.
-        ddof: delta degrees of freedom of the standard deviation: 0 for the population's, 1 for the
-            sample's, which TRL has.
-        eps: added to the standard deviation; TRL has 1e-4.
-        scale: what deviations from the mean are divided by: the standard deviation of the group or
-            of the whole batch, or nothing (Liu et al. 2025, Dr. GRPO).
-
-    Returns:
-        Advantages (G,); zeros for equal rewards.
-
-    Raises:
-        ValueError: an option is out of its range, or ``rewards`` has not one dimension.
-        TypeError: ``rewards`` holds something other than real numbers.
-
-    Example:
-        >>> compute_group_advantages([0.9, 0.3, 0.7, 0.1]).round(4).tolist()
-        [1.2649, -0.6325, 0.6325, -1.2649]
+    See :func:`rlox.reference.compute_group_advantages`.
     """
 
 def compute_lambda_returns(
@@ -339,25 +209,7 @@ def compute_lambda_returns(
 ) -> NDArray[Any]:
     """Compute λ-returns, G_t = r_t + γ ((1 - λ) V_{t+1} + λ G_{t+1}), of one env or of N.
 
-    They are the advantages of GAE plus the values.
-
-    Args:
-        rewards: (T,) or (T, N); float32 makes the computation single precision.
-        values: (T,) or (T, N) V(s_t).
-        dones: (T,) or (T, N) nonzero where the task ended after step t.
-        last_value: () or (N,) value of the observation after the last step.
-        gamma: discount in [0, 1].
-        lam: λ in [0, 1]; 0: one-step returns, 1: discounted returns.
-        truncated: (T,) or (T, N) nonzero where the episode was cut after step t.
-        final_values: (T,) or (T, N) value of the true final observation; read only where truncated.
-
-    Returns:
-        Returns like ``rewards``.
-
-    Raises:
-        ValueError: shapes disagree, a factor lies outside [0, 1], or only one of ``truncated`` and
-            ``final_values`` is given.
-        TypeError: an array holds something other than real numbers.
+    See :func:`rlox.reference.compute_lambda_returns`.
     """
 
 def compute_n_step_returns(
@@ -373,72 +225,19 @@ def compute_n_step_returns(
 ) -> NDArray[Any]:
     """Compute n-step returns, γ^0 r_t + … + γ^{m-1} r_{t+m-1} + γ^m V'_{t+m-1}, of one env or of N.
 
-    m is n, or less where the episode or the rollout ends before.
-
-    Args:
-        rewards: (T,) or (T, N); float32 makes the computation single precision.
-        values: (T,) or (T, N) V(s_t).
-        dones: (T,) or (T, N) nonzero where the task ended after step t.
-        last_value: () or (N,) value of the observation after the last step.
-        gamma: discount in [0, 1].
-        n: number of rewards, at least 1.
-        truncated: (T,) or (T, N) nonzero where the episode was cut after step t.
-        final_values: (T,) or (T, N) value of the true final observation; read only where truncated.
-
-    Returns:
-        Returns like ``rewards``.
-
-    Raises:
-        ValueError: shapes disagree, a number is out of its range, or only one of ``truncated`` and
-            ``final_values`` is given.
-        TypeError: an array holds something other than real numbers.
-
-    Example:
-        >>> compute_n_step_returns([1, 1, 1], [0, 4, 8], [0, 0, 0], 16, gamma=0.5, n=2).tolist()
-        [3.5, 5.5, 9.0]
+    See :func:`rlox.reference.compute_n_step_returns`.
     """
 
 def compute_token_kl(log_p: ArrayLike, log_q: ArrayLike) -> float:
     """Sum exp(log p) (log p - log q).
 
-    This is KL(p ‖ q) where the tokens are a whole vocabulary. Over sampled tokens it is neither
-    that nor an estimate of it: there, take :func:`compute_token_kl_schulman`.
-
-    Args:
-        log_p: (L,) log-probabilities under the policy; -inf adds nothing.
-        log_q: (L,) under the reference.
-
-    Returns:
-        The sum, in nats, computed in double precision.
-
-    Raises:
-        ValueError: the lengths differ, or there is not one dimension.
-        TypeError: an array holds something other than real numbers.
-
-    Example:
-        >>> round(compute_token_kl(np.log([0.5, 0.5]), np.log([0.9, 0.1])), 4)
-        0.5108
+    See :func:`rlox.reference.compute_token_kl`.
     """
 
 def compute_token_kl_schulman(log_p: ArrayLike, log_q: ArrayLike) -> float:
     """Sum k3 = exp(r) - r - 1 with r = log q - log p, over tokens sampled from p.
 
-    Unbiased for KL(p ‖ q), and no term is negative.
-
-    Args:
-        log_p: (L,) log-probabilities of the sampled tokens under the policy.
-        log_q: (L,) under the reference.
-
-    Returns:
-        The sum, in nats, computed in double precision; divide by L for the mean per token.
-
-    Raises:
-        ValueError: the lengths differ, or there is not one dimension.
-        TypeError: an array holds something other than real numbers.
-
-    Example:
-        >>> round(compute_token_kl_schulman([-1.2, -0.8, -1.5, -0.3], [-1.0, -0.9, -1.4, -0.5]), 4)
-        0.0501
+    See :func:`rlox.reference.compute_token_kl_schulman`.
     """
 
 def compute_vtrace(
@@ -456,31 +255,7 @@ def compute_vtrace(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Compute V-trace targets and policy-gradient advantages of one env or of N.
 
-    Args:
-        log_rhos: (T,) or (T, N) log π(a|s) - log μ(a|s), of the policy that learns and the one
-            that acted.
-        rewards: (T,) or (T, N); float32 makes the computation single precision.
-        values: (T,) or (T, N) V(s_t) of the policy that learns.
-        dones: (T,) or (T, N) nonzero where the task ended after step t.
-        bootstrap_value: () or (N,) value of the observation after the last step.
-        gamma: discount in [0, 1].
-        rho_bar: ρ̄, at least 0; decides which policy the value function belongs to.
-        c_bar: c̄, at least 0 and in the paper at most ρ̄; decides how fast it is learned.
-        truncated: (T,) or (T, N) nonzero where the episode was cut after step t.
-        final_values: (T,) or (T, N) value of the true final observation; read only where truncated.
-
-    Returns:
-        vs, the value function's targets, and the advantages, each like ``rewards``.
-
-    Raises:
-        ValueError: shapes disagree, a number is out of its range, or only one of ``truncated`` and
-            ``final_values`` is given.
-        TypeError: an array holds something other than real numbers.
-
-    Example:
-        >>> vs, _ = compute_vtrace([0.0, 0.0], [1.0, 1.0], [0.5, 0.5], [0, 1], 9.0, gamma=1.0)
-        >>> vs.tolist()  # with ρ = 1 the targets are n-step returns
-        [2.0, 1.0]
+    See :func:`rlox.reference.compute_vtrace`.
     """
 
 def normalize_advantages(
@@ -491,50 +266,20 @@ def normalize_advantages(
 ) -> NDArray[Any]:
     """Standardise advantages to mean 0 and standard deviation 1.
 
-    Args:
-        advantages: any shape; float32 makes the results single precision.
-        ddof: delta degrees of freedom of the standard deviation; 1 is what torch's ``std`` has.
-        eps: added to the standard deviation.
-
-    Returns:
-        (A - mean) / (std + eps), the same shape; zeros where all are equal, as one alone is.
-
-    Raises:
-        ValueError: ``eps`` is negative or not finite, or ``ddof`` leaves no degree of freedom.
-        TypeError: ``advantages`` holds something other than real numbers.
-
-    Example:
-        >>> normalize_advantages([1.0, 2.0, 3.0]).round(6).tolist()
-        [-1.0, 0.0, 1.0]
+    See :func:`rlox.reference.normalize_advantages`.
     """
 
 def pack_sequences(sequences: Iterable[Any], max_len: SupportsIndex) -> PackedSequences:
     """Pack sequences into rows by first-fit decreasing.
 
-    The longest goes first, each into the first row with room for it, equal ones in their order;
-    that takes at most 11/9 of the fewest possible rows, and one more.
-
-    Args:
-        sequences: lengths, or arrays (L,) of integer tokens.
-        max_len: places per row.
-
-    Raises:
-        ValueError: a length lies outside [1, max_len], or a token does not fit int64.
-        TypeError: tokens or lengths are no integers; a bool is no length.
-
-    Example:
-        >>> packed, masks, positions = pack_sequences([3, 2, 2], 5)
-        >>> packed.tolist()
-        [[0, 1, 2, 3, 4], [5, 6, -1, -1, -1]]
-        >>> positions.tolist()
-        [[0, 1, 2, 0, 1], [0, 1, 0, 0, 0]]
+    See :func:`rlox.reference.pack_sequences`.
     """
 
 @final
 class PackedSequences:
     """Sequences packed into R rows; unpacks as ``packed, masks, positions``.
 
-    The object never changes, so that threads may share it; its arrays are the caller's.
+    See :class:`rlox.reference.PackedSequences`.
     """
 
     @property
@@ -567,21 +312,7 @@ class PackedSequences:
 class RunningMeanStd:
     """Mean and variance of all arrays of ``shape`` seen so far.
 
-    What was seen decides the result, up to rounding, and not how it was divided into batches or
-    among objects that were merged. A call releases the interpreter lock; calls from several threads
-    are done one after the other.
-
-    Args:
-        shape: of one element; an integer is one dimension, none is a number.
-
-    Raises:
-        ValueError: a size of ``shape`` is less than 1.
-
-    Example:
-        >>> running = RunningMeanStd(2)
-        >>> running.update([[1.0, 10.0], [3.0, 30.0]])
-        >>> running.mean.tolist(), running.var.tolist(), running.count
-        ([2.0, 20.0], [1.0, 100.0], 2)
+    See :class:`rlox.reference.RunningMeanStd`.
     """
 
     def __new__(
@@ -597,31 +328,13 @@ class RunningMeanStd:
     def var(self) -> NDArray[np.float64]:
         """The population variance, ``shape``; 1 before the first element."""
     def update(self, batch: ArrayLike) -> None:
-        """Take in a batch.
-
-        Args:
-            batch: (B, *shape), finite.
-
-        Raises:
-            ValueError: the shape is wrong, a number is not finite, or they lie so far apart that
-                the variance is not; nothing is taken in then.
-            TypeError: ``batch`` holds something other than real numbers.
-        """
+        """Take in a batch."""
     def merge(self, other: RunningMeanStd) -> None:
-        """Take in all that ``other`` has seen.
-
-        Raises:
-            ValueError: the shapes differ, or the variance would not be finite; nothing is taken in
-                then.
-        """
+        """Take in all that ``other`` has seen."""
     def state(self) -> dict[str, Any]:
         """Return all that was seen: ``count``, ``mean`` and ``squares``, summed deviations²."""
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on exactly from a :meth:`state`.
-
-        Raises:
-            ValueError: it is not the state of one of this shape; nothing has changed then.
-        """
+        """Go on exactly from a :meth:`state`."""
 
 @final
 class CartPole:
@@ -917,18 +630,8 @@ class MmapReplayBuffer:
     ) -> None:
         """Store one transition, as :meth:`ReplayBuffer.push` does.
 
-        Args:
-            obs: shape ``obs_dim``.
-            action: shape ``act_dim``.
-            reward: stored as float32.
-            terminated: whether the task ended.
-            truncated: whether the episode was cut.
-            next_obs: what the step led to, shape ``obs_dim``.
-
         Raises:
             OSError: the file cannot take an older transition; nothing is stored.
-            ValueError: as there.
-            TypeError: as there.
             RuntimeError: the buffer is closed.
         """
 
@@ -943,19 +646,9 @@ class MmapReplayBuffer:
     ) -> None:
         """Store n transitions, as :meth:`ReplayBuffer.push_batch` does.
 
-        Args:
-            obs: shape ``(n, *obs_dim)``.
-            actions: shape ``(n, *act_dim)``, or ``(n,)`` where an action is one number.
-            rewards: shape ``(n,)``.
-            terminated: shape ``(n,)``.
-            truncated: shape ``(n,)``.
-            next_obs: shape ``(n, *obs_dim)``.
-
         Raises:
-            OSError: the file cannot take older transitions. Where n is at most ``hot_capacity``
+            OSError: the file cannot take older transitions. If n is at most ``hot_capacity``
                 nothing is stored, otherwise a multiple of it.
-            ValueError: as there; nothing is stored.
-            TypeError: as there.
             RuntimeError: the buffer is closed.
         """
 
@@ -968,20 +661,9 @@ class MmapReplayBuffer:
     ) -> dict[str, NDArray[Any]]:
         """Draw transitions uniformly with replacement, as :meth:`ReplayBuffer.sample` does.
 
-        Args:
-            batch_size: how many, B; at least 1, and as many as you like.
-            seed: makes the call reproducible; ``None`` goes on with the buffer's own stream.
-            out: C-contiguous arrays to write into, with the keys, shapes and types of the result.
-
-        Returns:
-            What :meth:`ReplayBuffer.sample` returns.
-
         Raises:
             OSError: the file cannot be read, or a transition in it is damaged.
             RuntimeError: as there, or the buffer is closed.
-            ValueError: as there.
-            TypeError: as there.
-            MemoryError: as there.
         """
 
     def flush(self) -> None:
@@ -1014,43 +696,9 @@ class MmapReplayBuffer:
 class OfflineDatasetBuffer:
     """Recorded transitions, drawn from uniformly, one by one or in pieces of trajectories.
 
-    The episodes lie one after the other, in the order of their steps; each ends with a termination
-    or a truncation. The data is copied, and never changes.
+    See :class:`rlox.reference.OfflineDatasetBuffer`.
 
     A call releases the interpreter lock; calls from several threads are done one after the other.
-
-    Args:
-        obs: N observations, ``(N, *obs_dim)`` or flat ``(N * obs_dim,)``; real numbers of any type.
-        next_obs: what the steps led to, likewise, also where an episode ends.
-        actions: ``(N, *act_dim)`` or flat ``(N * act_dim,)``.
-        rewards: ``(N,)``, stored as float32.
-        terminated: ``(N,)``, whether the task ended; any number but zero is true.
-        truncated: ``(N,)``, whether the episode was cut.
-        normalize: give observations out as (obs - ``obs_mean``) / ``obs_std``.
-        obs_dim: the shape of an observation; ``None`` is the shape of a row, or the length that the
-            size of a flat array leaves.
-        act_dim: the shape of an action, likewise.
-        obs_dtype: uint8, int32, int64, float32 or float64; ``None`` is uint8 for uint8 and float32
-            for all other types.
-        act_dtype: float32 or int64; ``None`` is int64 for integers and float32 otherwise.
-        seed: seed of the dataset's own random stream, or ``None`` for one from the operating
-            system.
-
-    Raises:
-        ValueError: a shape is wrong, a number is not finite or does not fit its type, the last
-            transition ends no episode, or integers are to be normalised.
-        TypeError: an argument holds no real numbers.
-        MemoryError: the machine has less memory available than the copy takes.
-
-    Source:
-        Fujimoto and Gu, "A Minimalist Approach to Offline Reinforcement Learning", 2021, eq. 6,
-        for the normalisation.
-
-    Example:
-        >>> ends, cuts = [False, False, True], [False] * 3
-        >>> data = OfflineDatasetBuffer([0, 1, 2], [1, 2, 3], [0, 1, 0], [1, 1, 1], ends, cuts)
-        >>> data.sample_trajectories(batch_size=8, seq_len=5, seed=0)["obs"].shape
-        (8, 5, 1)
     """
 
     def __new__(
@@ -1076,14 +724,7 @@ class OfflineDatasetBuffer:
         """Return how many episodes there are."""
 
     def stats(self) -> dict[str, float]:
-        """Return the sizes of the dataset and statistics of its episodes.
-
-        Returns:
-            ``n_transitions``, ``n_episodes``, ``obs_dim`` and ``act_dim``, which count numbers; of
-            the undiscounted returns ``mean_return``, ``std_return`` (population), ``min_return``
-            and ``max_return``; of the numbers of steps ``mean_episode_length``,
-            ``std_episode_length``, ``min_episode_length`` and ``max_episode_length``.
-        """
+        """Return the sizes of the dataset and statistics of its episodes."""
 
     @property
     def obs_mean(self) -> NDArray[np.float64] | None:
@@ -1100,104 +741,29 @@ class OfflineDatasetBuffer:
         *,
         out: dict[str, NDArray[Any]] | None = None,
     ) -> dict[str, NDArray[Any]]:
-        """Draw transitions uniformly with replacement, as :meth:`ReplayBuffer.sample` does.
-
-        Args:
-            batch_size: how many, B; at least 1, and as many as you like.
-            seed: makes the call reproducible; ``None`` goes on with the dataset's own stream.
-            out: C-contiguous arrays to write into, with the keys, shapes and types of the result.
-
-        Returns:
-            ``obs`` and ``next_obs`` ``(B, *obs_dim)``, ``actions`` ``(B, *act_dim)``, ``rewards``
-            ``(B,)`` float32, ``terminated`` and ``truncated`` ``(B,)`` bool.
-
-        Raises:
-            ValueError: ``batch_size`` or ``seed`` is out of range, or ``out`` does not fit.
-            TypeError: ``batch_size`` or ``seed`` is no integer, or ``out`` holds other types.
-            MemoryError: there is no room for such a batch.
-        """
+        """Draw transitions uniformly with replacement, as :meth:`ReplayBuffer.sample` does."""
 
     def sample_trajectories(
         self, batch_size: SupportsIndex, seq_len: SupportsIndex, seed: SupportsIndex | None = None
     ) -> dict[str, NDArray[Any]]:
-        """Draw pieces of trajectories: every transition begins one with equal probability.
-
-        Args:
-            batch_size: how many pieces, B; at least 1.
-            seq_len: how many steps of each, T; at least 1. A piece ends with its episode, and what
-                is missing is zeros.
-            seed: makes the call reproducible: the first transitions are those of
-                ``numpy.random.default_rng(seed).integers(len(buffer), size=B)``. ``None`` goes on
-                with the dataset's own stream.
-
-        Returns:
-            ``obs`` ``(B, T, *obs_dim)``, ``actions`` ``(B, T, *act_dim)``, ``rewards`` ``(B, T)``
-            float32, ``terminated`` and ``truncated`` ``(B, T)`` bool; ``returns_to_go`` ``(B, T)``
-            float32, the sum of the rewards from a step to the end of its episode, beyond the piece
-            too; ``timesteps`` ``(B, T)`` int64, the number of a step in its episode, from 0;
-            ``mask`` ``(B, T)`` bool, whether there is a step.
-
-        Raises:
-            ValueError: a size or ``seed`` is out of range.
-            TypeError: a size or ``seed`` is no integer.
-            MemoryError: there is no room for such a batch.
-        """
+        """Draw pieces of trajectories: every transition begins one with equal probability."""
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what changes: ``rng`` ``(6,)`` uint64, as in :meth:`ReplayBuffer.state`."""
 
     def set_state(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on exactly from a :meth:`state` over the same dataset.
-
-        Raises:
-            ValueError: ``rng`` is missing or no stream's.
-            TypeError: ``state`` is no dict.
-        """
+        """Go on exactly from a :meth:`state` over the same dataset."""
 
 @final
 class ReplayBuffer:
     """The last ``capacity`` transitions, drawn from uniformly with replacement.
 
-    All numbers that are stored must be finite and fit their type; others are refused, whatever type
-    they come in. A call releases the interpreter lock; calls from several threads are done one
+    See :class:`rlox.reference.ReplayBuffer`.
+
+    Memory is reserved at construction, a MemoryError if the machine lacks it, and taken as the
+    buffer fills. A call releases the interpreter lock; calls from several threads are done one
     after the other.
-
-    Memory is reserved at construction and taken as the buffer fills.
-
-    With ``n_step`` > 1 the rows of :meth:`push_batch` are steps of ``n_envs`` envs in turn: row i
-    is of env i mod ``n_envs``. A drawn transition then spans k steps of its env: ``n_step``, or
-    fewer where its episode ends or nothing newer is stored. Its reward is Σ γ^i r_i, and γ^k the
-    factor of what follows. Only a termination or a truncation tells one episode from the next.
-
-    Args:
-        capacity: how many transitions fit, at least 1.
-        obs_dim: the shape of an observation; an integer is the length of a vector.
-        act_dim: the shape of an action.
-        obs_dtype: uint8, int32, int64, float32 or float64.
-        act_dtype: float32 or int64.
-        n_envs: how many envs are pushed in turn, as :meth:`push_batch` gets their steps.
-        n_step: how many steps of its env a drawn transition spans, where there are as many.
-        gamma: γ, the discount factor of a step, for ``n_step`` > 1.
-        share_frames: whether observations are stacks of frames along their first axis, each frame
-            of which is stored once, however many observations it is in. What is drawn is the same
-            for any observations; only stacks of consecutive frames save memory.
-        seed: seed of the buffer's own random stream, an integer in [0, 2**64), or ``None`` for one
-            from the operating system.
-
-    Raises:
-        ValueError: a size, type or seed is out of range.
-        TypeError: a size or seed is no integer.
-        MemoryError: the machine has less memory available than the full buffer takes.
-
-    Source:
-        Hessel et al., "Rainbow", 2018, section "Multi-step learning", for ``n_step``.
-
-    Example:
-        >>> buffer = ReplayBuffer(capacity=100, obs_dim=2, act_dim=1)
-        >>> buffer.push([0.0, 1.0], 0.5, 1.0, False, False, [1.0, 2.0])
-        >>> batch = buffer.sample(batch_size=32, seed=0)
-        >>> batch["next_obs"].shape, batch["actions"].shape
-        ((32, 2), (32, 1))
+    ``share_frames`` stores each frame of stacked observations once.
     """
 
     def __new__(
@@ -1265,24 +831,7 @@ class ReplayBuffer:
         truncated: SupportsFloat | Sequence[SupportsFloat],
         next_obs: ArrayLike | None = None,
     ) -> None:
-        """Store one transition, in the place of the oldest where the buffer is full.
-
-        Args:
-            obs: shape ``obs_dim``; real numbers of any type. A number stands for an array of one.
-            action: shape ``act_dim``, likewise.
-            reward: stored as float32; a list or an array of one number will do, as for the next
-                two.
-            terminated: whether the task ended; any number but zero is true.
-            truncated: whether the episode was cut.
-            next_obs: what the step led to, never the first observation of another episode. Where it
-                is not given, the buffer gives no next observations as long as it holds the
-                transition: there is nothing to bootstrap from.
-
-        Raises:
-            ValueError: a shape is wrong, or a number is not finite or does not fit its type;
-                nothing is stored.
-            TypeError: an argument is no real number or array of such.
-        """
+        """Store one transition, in the place of the oldest where the buffer is full."""
 
     def push_batch(
         self,
@@ -1293,20 +842,7 @@ class ReplayBuffer:
         truncated: ArrayLike,
         next_obs: ArrayLike | None = None,
     ) -> None:
-        """Store n transitions, the rows of arrays, in their order.
-
-        Args:
-            obs: shape ``(n, *obs_dim)``; like all, of any real type, and converted.
-            actions: shape ``(n, *act_dim)``, or ``(n,)`` where an action is one number.
-            rewards: shape ``(n,)``.
-            terminated: shape ``(n,)``; any number but zero is true.
-            truncated: shape ``(n,)``.
-            next_obs: shape ``(n, *obs_dim)``, or ``None`` as in :meth:`push`.
-
-        Raises:
-            ValueError: as :meth:`push`, or n is no multiple of ``n_envs``; nothing is stored.
-            TypeError: as :meth:`push`.
-        """
+        """Store n transitions, the rows of arrays, in their order."""
 
     def sample(
         self,
@@ -1315,29 +851,7 @@ class ReplayBuffer:
         *,
         out: dict[str, NDArray[Any]] | None = None,
     ) -> dict[str, NDArray[Any]]:
-        """Draw transitions uniformly with replacement.
-
-        Args:
-            batch_size: how many, B; at least 1, and as many as you like.
-            seed: makes the call reproducible: the rows are those of
-                ``numpy.random.default_rng(seed).integers(len(buffer), size=B)``. ``None`` goes on
-                with the buffer's own stream.
-            out: C-contiguous arrays to write into, with the keys, shapes and types of the result.
-
-        Returns:
-            ``obs`` and ``next_obs`` ``(B, *obs_dim)``, ``actions`` ``(B, *act_dim)``, ``rewards``
-            ``(B,)`` float32, ``terminated`` and ``truncated`` ``(B,)`` bool; ``out`` where it is
-            given. While the buffer holds a transition without its next observation there is no
-            ``next_obs``, and asking for it is a KeyError that says why. With ``n_step`` > 1
-            ``rewards`` are Σ γ^i r_i over k steps, ``next_obs`` and the flags those of the last of
-            them, and ``discounts`` ``(B,)`` float32 are γ^k, or 0 after a termination.
-
-        Raises:
-            RuntimeError: the buffer is empty, or ``out`` has a ``next_obs`` that is not known.
-            ValueError: ``batch_size`` or ``seed`` is out of range, or ``out`` does not fit.
-            TypeError: ``batch_size`` or ``seed`` is no integer, or ``out`` holds other types.
-            MemoryError: there is no room for such a batch.
-        """
+        """Draw transitions uniformly with replacement."""
 
     def sample_sequences(
         self,
@@ -1347,91 +861,23 @@ class ReplayBuffer:
         *,
         cross_episodes: bool = False,
     ) -> dict[str, NDArray[Any]]:
-        """Draw sequences of steps, each of one env.
-
-        Args:
-            batch_size: how many sequences, B; at least 1.
-            seq_len: how many steps of each, T; at least 1.
-            seed: makes the call reproducible: the first transitions are the
-                ``numpy.random.default_rng(seed).integers(n, size=B)``-th oldest, n being how many
-                can be first. ``None`` goes on with the buffer's own stream.
-            cross_episodes: whether a sequence goes on with the env's next episode. It is then
-                whole, and does not begin with a transition that too few follow; otherwise it ends
-                with its episode or with what is stored, and what is missing is zeros.
-
-        Returns:
-            The arrays of :meth:`sample` with two axes ``(B, T)`` in front, of one step per
-            transition also with ``n_step`` > 1; ``is_first`` ``(B, T)`` bool, whether a step is the
-            first of its episode, or the oldest of it that is stored; ``mask`` ``(B, T)`` bool,
-            whether there is a step.
-
-        Raises:
-            RuntimeError: the buffer is empty, or too few transitions are stored.
-            ValueError: a size or ``seed`` is out of range.
-            TypeError: a size or ``seed`` is no integer.
-            MemoryError: there is no room for such a batch.
-        """
+        """Draw sequences of steps, each of one env."""
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return a copy of all that decides how the buffer goes on.
-
-        Returns:
-            The arrays of a batch with all transitions in the order of their slots, zeros where a
-            ``next_obs`` is unknown; ``has_next_obs`` ``(len,)`` bool; ``position`` ``(1,)`` uint64,
-            the slot that is written next; ``n_envs`` ``(1,)`` uint64; ``rng`` ``(6,)`` uint64, the
-            PCG64 state and increment, high words first, whether half a word is left over, and that
-            half.
-        """
+        """Return a copy of all that decides how the buffer goes on."""
 
     def set_state(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on exactly from a :meth:`state`.
-
-        Raises:
-            ValueError: a part is missing, unknown, of the wrong shape, or holds what no buffer of
-                this capacity and ``n_envs`` can; the buffer stays as it was.
-            TypeError: ``state`` is no dict, or a part holds no real numbers.
-        """
+        """Go on exactly from a :meth:`state`."""
 
 @final
 class PrioritizedReplayBuffer:
     """The last ``capacity`` transitions, drawn from in proportion to priorities.
 
-    P(i) = p_i^α / Σ p_k^α. A batch of B takes one transition from each B-th of the sum: stratified.
-    The weights that correct for it are w_i = (N·P(i))^-β / max_k w_k, the maximum over all stored
-    transitions, so that a transition's weight does not depend on the rest of its batch.
+    See :class:`rlox.reference.PrioritizedReplayBuffer`.
 
-    Everything else is as in :class:`ReplayBuffer`.
-
-    Args:
-        capacity: how many transitions fit, at least 1.
-        obs_dim: the shape of an observation; an integer is the length of a vector.
-        act_dim: the shape of an action.
-        alpha: α in [0, 1]; 0 draws uniformly.
-        beta: β in [0, 1]; 1 corrects in full.
-        obs_dtype: uint8, int32, int64, float32 or float64.
-        act_dtype: float32 or int64.
-        n_envs: how many envs are pushed in turn, as :meth:`push_batch` gets their steps.
-        n_step: how many steps of its env a drawn transition spans, where there are as many. It has
-            one priority, in the slot of its first step.
-        gamma: γ, the discount factor of a step, for ``n_step`` > 1.
-        share_frames: as in :class:`ReplayBuffer`.
-        seed: seed of the buffer's own random stream, or ``None`` for one from the operating system.
-
-    Raises:
-        ValueError: a size, type, exponent or seed is out of range.
-        TypeError: an argument has the wrong type.
-        MemoryError: the machine has less memory available than the full buffer takes.
-
-    Source:
-        Schaul et al., "Prioritized Experience Replay", ICLR 2016: equation 1, algorithm 1, section
-        3.4 and appendix B.2.1, for proportional priorities. The paper leaves open which weights the
-        maximum is over; all stored ones is what OpenAI Baselines takes.
-
-    Example:
-        >>> buffer = PrioritizedReplayBuffer(capacity=100, obs_dim=2, act_dim=1)
-        >>> buffer.push([0.0, 1.0], 0.5, 1.0, False, False, [1.0, 2.0])
-        >>> batch = buffer.sample(batch_size=32, seed=0)
-        >>> buffer.update_priorities(batch["indices"], [0.1] * 32)
+    Memory is reserved at construction, a MemoryError if the machine lacks it, and taken as the
+    buffer fills. A call releases the interpreter lock; calls from several threads are done one
+    after the other.
     """
 
     def __new__(
@@ -1507,22 +953,7 @@ class PrioritizedReplayBuffer:
         next_obs: ArrayLike | None = None,
         priority: SupportsFloat | None = None,
     ) -> None:
-        """Store one transition, as :meth:`ReplayBuffer.push` does.
-
-        Args:
-            obs: shape ``obs_dim``.
-            action: shape ``act_dim``.
-            reward: stored as float32.
-            terminated: whether the task ended.
-            truncated: whether the episode was cut.
-            next_obs: what the step led to, shape ``obs_dim``.
-            priority: as in :meth:`update_priorities`; ``None`` is the largest so far, and at least
-                1 (algorithm 1), so that every transition is likely to be seen once.
-
-        Raises:
-            ValueError: as there, or ``priority`` is not finite or beyond float32.
-            TypeError: as there.
-        """
+        """Store one transition, as :meth:`ReplayBuffer.push` does."""
 
     def push_batch(
         self,
@@ -1534,21 +965,7 @@ class PrioritizedReplayBuffer:
         next_obs: ArrayLike | None = None,
         priorities: ArrayLike | None = None,
     ) -> None:
-        """Store n transitions, as :meth:`ReplayBuffer.push_batch` does.
-
-        Args:
-            obs: shape ``(n, *obs_dim)``.
-            actions: shape ``(n, *act_dim)``, or ``(n,)`` where an action is one number.
-            rewards: shape ``(n,)``.
-            terminated: shape ``(n,)``.
-            truncated: shape ``(n,)``.
-            next_obs: shape ``(n, *obs_dim)``.
-            priorities: shape ``(n,)``, or ``None`` as in :meth:`push`.
-
-        Raises:
-            ValueError: as :meth:`push`; nothing is stored.
-            TypeError: as :meth:`push`.
-        """
+        """Store n transitions, as :meth:`ReplayBuffer.push_batch` does."""
 
     def sample(
         self,
@@ -1557,23 +974,7 @@ class PrioritizedReplayBuffer:
         *,
         out: dict[str, NDArray[Any]] | None = None,
     ) -> dict[str, NDArray[Any]]:
-        """Draw transitions in proportion to their priorities.
-
-        Args:
-            batch_size: how many, B; at least 1, and as many as you like.
-            seed: makes the call reproducible; ``None`` goes on with the buffer's own stream.
-            out: arrays to write into, with the keys, shapes and types of the result.
-
-        Returns:
-            What :meth:`ReplayBuffer.sample` returns, ``weights`` ``(B,)`` float32 in [0, 1], and
-            ``indices`` ``(B,)`` uint64 for :meth:`update_priorities`.
-
-        Raises:
-            RuntimeError: as :meth:`ReplayBuffer.sample`, and so the others.
-            ValueError: as there.
-            TypeError: as there.
-            MemoryError: as there.
-        """
+        """Draw transitions in proportion to their priorities."""
 
     def sample_sequences(
         self,
@@ -1583,122 +984,29 @@ class PrioritizedReplayBuffer:
         *,
         cross_episodes: bool = False,
     ) -> dict[str, NDArray[Any]]:
-        """Draw sequences uniformly, as :meth:`ReplayBuffer.sample_sequences` does.
-
-        Args:
-            batch_size: how many sequences, B; at least 1.
-            seq_len: how many steps of each, T; at least 1.
-            seed: makes the call reproducible; ``None`` goes on with the buffer's own stream.
-            cross_episodes: whether a sequence goes on with the env's next episode.
-
-        Returns:
-            What :meth:`ReplayBuffer.sample_sequences` returns.
-
-        Raises:
-            RuntimeError: as there.
-            ValueError: as there.
-            TypeError: as there.
-            MemoryError: as there.
-        """
+        """Draw sequences of steps, each of one env."""
 
     def update_priorities(self, indices: ArrayLike, priorities: ArrayLike) -> None:
-        """Give transitions new priorities, such as their TD errors.
-
-        Args:
-            indices: those of a batch, shape ``(B,)``; integers of any type. Of several for one
-                transition the last counts. A transition that has been overwritten since passes its
-                new priority on to the one in its place.
-            priorities: shape ``(B,)``. Their absolute values count, and at least 1e-6, so that
-                every transition may be drawn again.
-
-        Raises:
-            ValueError: an index is out of range, or a priority is not finite or beyond float32; no
-                priority has changed.
-            TypeError: an index is no integer, or a priority no real number.
-        """
+        """Give transitions new priorities, such as their TD errors."""
 
     def set_beta(self, beta: float) -> None:
-        """Set the exponent β of the weights.
-
-        Raises:
-            ValueError: ``beta`` lies outside [0, 1].
-        """
+        """Set the exponent β of the weights."""
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return a copy of all that decides how the buffer goes on.
-
-        Returns:
-            What :meth:`ReplayBuffer.state` returns, ``priorities`` ``(len,)`` float64, which are
-            p^α; ``max_priority``, ``alpha`` and ``beta`` ``(1,)`` float64.
-        """
+        """Return a copy of all that decides how the buffer goes on."""
 
     def set_state(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on exactly from a :meth:`state` of a buffer with the same α.
-
-        Raises:
-            ValueError: as :meth:`ReplayBuffer.set_state`, or α differs.
-            TypeError: as there.
-        """
+        """Go on exactly from a :meth:`state` of a buffer with the same α."""
 
 @final
 class HerReplayBuffer:
     """The last ``capacity`` transitions of episodes with goals, drawn with goals reached later.
 
-    An observation is a vector of which some numbers are the goal that the policy is to reach and
-    others the goal that has been reached, as in gymnasium-robotics. Of k + 1 drawn transitions, k =
-    ``n_sampled_goal``, k get a goal that their own episode has reached in place of the one they
-    were pushed with, in ``obs`` and in ``next_obs``; the reward is that of the new goal, and so is
-    ``terminated`` with ``compute_terminated``.
+    See :class:`rlox.reference.HerReplayBuffer`.
 
-    Rows of :meth:`push_batch` are steps of ``n_envs`` envs in turn, and a termination or a
-    truncation tells one episode of an env from the next. An episode is what is stored of it: one
-    that goes on ends with its newest step, and of one that is being overwritten the rest remains.
-
-    A call releases the interpreter lock, but not where it calls a function of the caller's; calls
-    from several threads are done one after the other, and the functions may be called from several
-    threads at once. They may use the buffer.
-
-    Args:
-        capacity: how many transitions fit, at least 1 and less than 2**32.
-        obs_dim: the length of an observation, goals included.
-        act_dim: the shape of an action.
-        goal_dim: the length of a goal.
-        compute_reward: from achieved goals ``(M, goal_dim)``, desired goals ``(M, goal_dim)`` and
-            an empty dict to rewards ``(M,)``, as gymnasium-robotics' ``GoalEnv.compute_reward``.
-        compute_terminated: likewise, to whether the task has ended ``(M,)``; ``None`` keeps what
-            was pushed.
-        distance_threshold: in place of ``compute_reward``: the reward is 0 where the Euclidean
-            distance of the two goals is at most this, and -1 elsewhere; computed in Rust.
-        n_sampled_goal: k; the chance of another goal is k / (k + 1).
-        goal_selection_strategy: whose achieved goal a transition gets: that of a step of its
-            episode from itself on (``"future"``), of the last one (``"final"``), or of any one
-            (``"episode"``).
-        achieved_goal: place of the first number of the achieved goal in an observation.
-        desired_goal: place of the first number of the desired goal; ``None``: right after the
-            achieved goal, as ``gymnasium.wrappers.FlattenObservation`` has it.
-        obs_dtype: uint8, int32, int64, float32 or float64.
-        act_dtype: float32 or int64.
-        n_envs: how many envs are pushed in turn, as :meth:`push_batch` gets their steps.
-        seed: seed of the buffer's own random stream, an integer in [0, 2**64), or ``None`` for one
-            from the operating system.
-
-    Raises:
-        ValueError: a size, place, type, strategy or seed is out of range, the goals overlap, or
-            there is not exactly one of ``compute_reward`` and ``distance_threshold``.
-        TypeError: a size or seed is no integer, or a function is not callable.
-        MemoryError: the machine has less memory available than the full buffer takes.
-
-    Source:
-        Andrychowicz et al., "Hindsight Experience Replay", 2017: algorithm 1, and section 4.5 for
-        the strategies. Deviations: (1) goals are replaced as transitions are drawn, by chance, not
-        k times as they are stored; (2) episodes that have not ended take part.
-
-    Example:
-        >>> buffer = HerReplayBuffer(100, obs_dim=3, act_dim=1, goal_dim=1, distance_threshold=0.1)
-        >>> for x in range(5):
-        ...     buffer.push([x, 9, 0], 1, -1, False, x == 4, [x + 1, 9, 0])
-        >>> sorted(set(buffer.sample(100, seed=0)["obs"][:, 1].tolist()))
-        [1.0, 2.0, 3.0, 4.0, 5.0, 9.0]
+    Memory is reserved at construction, a MemoryError if the machine lacks it, and taken as the
+    buffer fills. A call releases the interpreter lock; calls from several threads are done one
+    after the other.
     """
 
     def __new__(
@@ -1775,10 +1083,7 @@ class HerReplayBuffer:
         """Store n transitions, as :meth:`ReplayBuffer.push_batch` does; ``next_obs`` is needed."""
 
     def truncate_episodes(self) -> None:
-        """Cut the episodes that go on, as where the envs are reset: their newest step is the last.
-
-        The transitions count as truncated where their episode had not ended.
-        """
+        """Cut the episodes that go on, as where the envs are reset."""
 
     def sample(
         self,
@@ -1787,40 +1092,13 @@ class HerReplayBuffer:
         *,
         out: dict[str, NDArray[Any]] | None = None,
     ) -> dict[str, NDArray[Any]]:
-        """Draw transitions uniformly with replacement, and give most of them other goals.
-
-        Args:
-            batch_size: how many, B; at least 1, and as many as you like.
-            seed: makes the call reproducible: with ``rng = numpy.random.default_rng(seed)`` the
-                rows are ``rng.integers(len(buffer), size=B)``, those get another goal for which
-                ``rng.random(B)`` is less than the chance, and ``rng.random(B)`` once more says
-                which of the goals there are. ``None`` goes on with the buffer's own stream.
-            out: C-contiguous arrays to write into, with the keys, shapes and types of the result.
-
-        Returns:
-            ``obs`` and ``next_obs`` ``(B, obs_dim)``, ``actions`` ``(B, *act_dim)``, ``rewards``
-            ``(B,)`` float32, ``terminated`` and ``truncated`` ``(B,)`` bool; ``out`` where it is
-            given.
-
-        Raises:
-            RuntimeError: the buffer is empty.
-            ValueError: ``batch_size`` or ``seed`` is out of range, ``out`` does not fit, or a
-                function of goals gave something of another shape, or rewards that are not finite.
-            TypeError: ``batch_size`` or ``seed`` is no integer, ``out`` holds other types, or a
-                function of goals gave no real numbers.
-            MemoryError: there is no room for such a batch.
-        """
+        """Draw transitions uniformly with replacement, and give most of them other goals."""
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return a copy of all that decides how the buffer goes on, as a uniform buffer does."""
 
     def set_state(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on exactly from a :meth:`state`, also that of a :class:`ReplayBuffer`.
-
-        Raises:
-            ValueError: as :meth:`ReplayBuffer.set_state`, or a transition has no next observation.
-            TypeError: as there.
-        """
+        """Go on exactly from a :meth:`state`, also that of a :class:`ReplayBuffer`."""
 
 @final
 class QLearner:
@@ -2155,7 +1433,7 @@ class ActorCriticLearner:
 
     All P parameters lie in one array: a Gaussian policy's log standard deviations, then the policy
     network, then the value network, each layer by layer, weights (n_out, n_in) before biases. That
-    is the order of ``rlox.networks.actor_critics``' modules. The object holds nothing but working memory; it may
+    is the order of ``rlox.policies``' modules. The object holds nothing but working memory; it may
     be used from several threads, and calls are done one after the other.
 
     Args:

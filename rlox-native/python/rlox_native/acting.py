@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from rlox.rollouts.advantages import add_values
 from rlox.rollouts.collector import RolloutCollector
 from torch import Tensor
 
 from rlox_native._native import ActorCriticLearner
 
 if TYPE_CHECKING:
-    from rlox.batches.rollout import RolloutBatch
-    from rlox.learners.rollouts import LearningTask
+    from rlox.batches.rollout import Unroll
+    from rlox.learners.tasks import RolloutTask
     from rlox.training.hooks import Hooks
 
 __all__ = ["NativeActor", "can_act", "lent_state"]
@@ -24,12 +25,12 @@ __all__ = ["NativeActor", "can_act", "lent_state"]
 WORD = 2**64
 
 
-def can_act(task: LearningTask) -> bool:
+def can_act(task: RolloutTask) -> bool:
     """Return whether actions of a default policy may be drawn in Rust: in single precision only."""
     return (
         task.actions is not None
-        and type(task.agent.collector) is RolloutCollector
-        and task.agent.optimizer.parameters.dtype == torch.float32
+        and type(task.collector) is RolloutCollector
+        and task.optimizer.parameters.dtype == torch.float32
     )
 
 
@@ -44,24 +45,26 @@ class NativeActor:
         learner: of the policy's shape.
     """
 
-    def __init__(self, task: LearningTask, learner: ActorCriticLearner) -> None:
-        self._agent = task.agent
+    def __init__(self, task: RolloutTask, learner: ActorCriticLearner) -> None:
+        self._collector = task.collector
+        self._optimizer = task.optimizer
         self._learner = learner
         assert task.actions is not None
         self._stream: Any = task.actions.bit_generator
         self._state: npt.NDArray[np.uint64]
 
-    def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
+    def collect(self, n_steps: int, hooks: Hooks) -> Unroll:
         """Step every env ``n_steps`` times; see ``rlox.learners.rollouts.Learner``."""
         with lent_state(self._stream) as self._state:
-            return self._agent.collect(n_steps, hooks, actor=self)
+            unroll = self._collector.unroll(self, n_steps, hooks.env_step)
+        return add_values(unroll, self.get_value)
 
     def get_action_and_logprob(
         self, obs: Tensor, action_masks: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Sample actions (N, ...) and return them with log-probabilities (N,)."""
         actions, log_probs = self._learner.act(
-            self._agent.optimizer.parameters.numpy(),
+            self._optimizer.parameters.numpy(),
             self._state,
             obs.numpy(),
             action_masks=None if action_masks is None else action_masks.numpy(),
@@ -70,7 +73,7 @@ class NativeActor:
 
     def get_value(self, obs: Tensor) -> Tensor:
         """Return values (B,) of observations."""
-        parameters = self._agent.optimizer.parameters.numpy()
+        parameters = self._optimizer.parameters.numpy()
         return torch.from_numpy(self._learner.values(parameters, obs.numpy()))
 
 

@@ -1,12 +1,16 @@
-"""The gradient steps of SAC, TD3, DDPG and TD3+BC in Rust."""
+"""Soft and twin delayed actor-critics in Rust: SAC, TD3, DDPG and TD3+BC."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 import torch
 from rlox.errors import BackendError
+from rlox.learners.transitions import Learn
+from rlox.learners.value_objectives import SoftActorCritic, TwinDelayed
 from rlox.networks import DeterministicPolicy, SquashedGaussianPolicy, TwinQNetwork
 from rlox.nn import EnsembleMLP, flatten_parameters, standard_normal
 from torch import nn
@@ -17,21 +21,20 @@ from rlox_native.perceptrons import (
     batch_arrays,
     dtype_of,
     make_rust_learner,
-    report_errors,
-    report_terms,
     require_types,
     sizes_of,
+    step_result,
 )
 
 if TYPE_CHECKING:
     from rlox.batches.transitions import TransitionBatch
-    from rlox.learners.transitions import ReplayTask
+    from rlox.learners.transitions import ReplayTask, StepResult
 
 __all__ = ["NativeActorCriticLearner", "actor_critic_learner"]
 
 
 class NativeActorCriticLearner:
-    """Takes the gradient steps of SAC, TD3, DDPG and TD3+BC.
+    """Takes the gradient steps of ``SoftActorCritic`` and ``TwinDelayed``.
 
     Args:
         task: what is to be learnt.
@@ -43,24 +46,25 @@ class NativeActorCriticLearner:
     def __init__(self, task: ReplayTask) -> None:
         parts = task.parts
         self._task = task
-        policy = DeterministicPolicy if "policy_target" in parts else SquashedGaussianPolicy
+        soft = type(task.objective) is SoftActorCritic
+        policy = SquashedGaussianPolicy if soft else DeterministicPolicy
         self._learner = actor_critic_learner(parts, policy)
         self._policy = Adam(parts["policy_optimizer"], self._learner.n_policy_parameters)
         self._critic = Adam(parts["critic_optimizer"], self._learner.n_critic_parameters)
-        if policy is SquashedGaussianPolicy:
+        self._steps: dict[Enum, Callable[[TransitionBatch, float], Any]]
+        if soft:
             self._alpha = Adam(parts["alpha_optimizer"], 1)
-            self._lagging = {"critic": flatten_parameters(parts["target"])}
-            self._steps = {"all": self._learn_softly}
+            self._targets = {"critic": flatten_parameters(parts["target"])}
+            self._steps = {Learn.ALL: self._learn_softly}
         else:
-            self._lagging = {
-                "critic": flatten_parameters(parts["critic_target"]),
-                "policy": flatten_parameters(parts["policy_target"]),
+            self._targets = {
+                name: flatten_parameters(parts[f"{name}_target"]) for name in ("critic", "policy")
             }
-            self._steps = {"values": self._learn_values, "policy": self._learn_policy}
+            self._steps = {Learn.VALUES: self._learn_values, Learn.POLICY: self._learn_policy}
 
-    def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
-        """Do one of the algorithm's steps; see ``rlox.learners.transitions.ReplayLearner``."""
-        return report_terms(self._task, name, **self._steps[name](batch, learning_rate))
+    def step(self, kind: Enum, batch: TransitionBatch, learning_rate: float) -> StepResult:
+        """Take one of the objective's steps; see ``rlox.learners.transitions.ReplayLearner``."""
+        return step_result(self._task, kind, **self._steps[kind](batch, learning_rate))
 
     def gradients(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Return the gradients of the last steps of policy and critics, like their parameters."""
@@ -68,7 +72,7 @@ class NativeActorCriticLearner:
 
     def _learn_softly(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
         """Take the steps of SAC: critics, policy, temperature, target."""
-        config: Any = self._task.config
+        objective: SoftActorCritic = self._task.objective
         parts, policy = self._task.parts, self._policy.parameters
         temperature = parts["temperature"].value()
         alpha = temperature.item()
@@ -76,28 +80,28 @@ class NativeActorCriticLearner:
         terms = self._step_values(batch, policy, noise, learning_rate, alpha=alpha, scale=0.5)
         noise = standard_normal(batch.actions, parts["policy"].generator).numpy()
         policy_loss, entropy = self._step_policy(batch, noise, learning_rate, alpha=alpha)
-        if config.auto_entropy:
+        if objective.target_entropy is not None:
             # J_α is log α (H - H̄)
-            slope = entropy - self._task.constants["target_entropy"]
+            slope = entropy - objective.target_entropy
             self._alpha.step_down(temperature.new_tensor([slope]), learning_rate)
         self._follow("critic", parts["critic_optimizer"].parameters)
         return {**terms, "policy_loss": policy_loss, "entropy": entropy, "alpha": temperature}
 
     def _learn_values(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
         """Take TD3's step of the critics."""
-        constants, noise = self._task.constants, None
-        if constants["target_noise"] > 0:
+        objective: TwinDelayed = self._task.objective
+        noise = None
+        if objective.target_noise > 0:
             drawn = standard_normal(batch.actions, self._task.streams["target noise"])
-            clip = constants["noise_clip"]
-            noise = drawn.mul_(constants["target_noise"]).clamp_(-clip, clip).numpy()
-        policy = self._lagging["policy"].numpy()
+            clip = objective.noise_clip
+            noise = drawn.mul_(objective.target_noise).clamp_(-clip, clip).numpy()
+        policy = self._targets["policy"].numpy()
         return self._step_values(batch, policy, noise, learning_rate, alpha=0.0, scale=1.0)
 
     def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
-        """Take TD3's step of the policy, or TD3+BC's, and move the lagging networks."""
-        config: Any = self._task.config
-        clones = self._task.algorithm == "td3_bc"
-        cloning = (batch.actions.numpy(), config.alpha) if clones else None
+        """Take TD3's step of the policy, or TD3+BC's, and move the targets."""
+        alpha = self._task.objective.cloning
+        cloning = None if alpha is None else (batch.actions.numpy(), alpha)
         policy_loss, _ = self._step_policy(batch, None, learning_rate, cloning=cloning)
         for name in ("policy", "critic"):
             self._follow(name, self._task.parts[f"{name}_optimizer"].parameters)
@@ -113,7 +117,7 @@ class NativeActorCriticLearner:
     ) -> dict[str, Any]:
         loss, value, errors = self._learner.step_values(
             self._critic.arguments(),
-            self._lagging["critic"].numpy(),
+            self._targets["critic"].numpy(),
             policy,
             batch_arrays(batch),
             noise,
@@ -121,8 +125,7 @@ class NativeActorCriticLearner:
             **options,
         )
         self._critic.count()
-        report_errors(self._task, errors)
-        return {"q_loss": loss, "q_value": value}
+        return {"q_loss": loss, "q_value": value, "errors": errors}
 
     def _step_policy(
         self,
@@ -146,9 +149,8 @@ class NativeActorCriticLearner:
         return terms
 
     def _follow(self, name: str, parameters: torch.Tensor) -> None:
-        """Move a lagging network, as ``rlox.networks.polyak_update`` does."""
-        config: Any = self._task.config
-        self._lagging[name].lerp_(parameters, config.tau)
+        """Move a target network, as ``rlox.networks.polyak_update`` does."""
+        self._targets[name].lerp_(parameters, self._task.objective.tau)
 
 
 def actor_critic_learner(parts: Any, kind: type[nn.Module]) -> ContinuousLearner:

@@ -1,23 +1,27 @@
-"""The gradient steps of CQL in Rust."""
+"""Conservative Q-learning in Rust: the gradient steps of CQL."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from rlox.errors import BackendError
+from rlox.learners.transitions import Learn
 from rlox.networks import SquashedGaussianPolicy
 from rlox.nn import flatten_parameters, standard_normal, uniform
 
 from rlox_native.actor_critic_learner import actor_critic_learner
 from rlox_native.optimizers import Adam
-from rlox_native.perceptrons import batch_arrays, report_terms
+from rlox_native.perceptrons import batch_arrays, step_result
 
 if TYPE_CHECKING:
     from rlox.batches.transitions import TransitionBatch
-    from rlox.learners.transitions import ReplayTask
+    from rlox.learners.transitions import ReplayTask, StepResult
+    from rlox.learners.value_objectives import ConservativeQ
 
 __all__ = ["NativeConservativeLearner"]
 
@@ -26,7 +30,7 @@ MOST_RANDOM_ACTIONS = 85
 
 
 class NativeConservativeLearner:
-    """Takes the gradient steps of CQL.
+    """Takes the gradient steps of ``ConservativeQ``.
 
     Args:
         task: what is to be learnt.
@@ -36,11 +40,11 @@ class NativeConservativeLearner:
     """
 
     def __init__(self, task: ReplayTask) -> None:
-        config: Any = task.config
-        if config.n_random_actions > MOST_RANDOM_ACTIONS:
+        objective: ConservativeQ = task.objective
+        if objective.n_random_actions > MOST_RANDOM_ACTIONS:
             raise BackendError(
                 f"it draws up to {MOST_RANDOM_ACTIONS} random actions, n_random_actions is "
-                f"{config.n_random_actions}"
+                f"{objective.n_random_actions}"
             )
         parts = task.parts
         self._task = task
@@ -49,24 +53,27 @@ class NativeConservativeLearner:
         self._critic = Adam(parts["critic_optimizer"], self._learner.n_critic_parameters)
         self._alpha = Adam(parts["alpha_optimizer"], 1)
         self._multiplier = Adam(parts["multiplier_optimizer"], 1)
-        self._lagging = flatten_parameters(parts["target"])
-        self._steps = {"policy": self._learn_policy, "values": self._learn_values}
+        self._target = flatten_parameters(parts["target"])
+        self._steps: dict[Enum, Callable[[TransitionBatch, float], Any]] = {
+            Learn.POLICY: self._learn_policy,
+            Learn.VALUES: self._learn_values,
+        }
 
-    def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
-        """Do one of the algorithm's steps; see ``rlox.learners.transitions.ReplayLearner``."""
-        if name not in self._steps:
+    def step(self, kind: Enum, batch: TransitionBatch, learning_rate: float) -> StepResult:
+        """Take one of the objective's steps; see ``rlox.learners.transitions.ReplayLearner``."""
+        if kind not in self._steps:
             # Cloning is for the beginning of a training, and torch does it.
-            return self._task.steps[name].learn(batch, learning_rate)
-        return report_terms(self._task, name, **self._steps[name](batch, learning_rate))
+            return self._task.steps[kind].learn(batch, learning_rate)
+        return step_result(self._task, kind, **self._steps[kind](batch, learning_rate))
 
     def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
         """Take the steps of the temperature and, with what it has become, of the policy."""
-        config: Any = self._task.config
+        objective: ConservativeQ = self._task.objective
         noise = standard_normal(batch.actions, self._task.parts["policy"].generator).numpy()
         obs = batch.obs.numpy()
-        if config.auto_entropy:
+        if objective.target_entropy is not None:
             entropy = self._learner.entropy(self._policy.parameters, obs, noise)
-            slope = entropy - self._task.constants["target_entropy"]
+            slope = entropy - objective.target_entropy
             self._alpha.step_down(torch.tensor([slope]), learning_rate)
         alpha = _exponential(self._alpha)
         loss, entropy = self._learner.step_policy(
@@ -81,14 +88,14 @@ class NativeConservativeLearner:
         return {"policy_loss": loss, "entropy": entropy, "alpha": alpha}
 
     def _learn_values(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
-        """Take the steps of the multiplier and of the critics, and move the lagging ones."""
-        config: Any = self._task.config
+        """Take the steps of the multiplier and of the critics, and move the targets."""
+        objective: ConservativeQ = self._task.objective
         generator, policy = self._task.parts["policy"].generator, self._policy.parameters
-        if config.mode_targets:
+        if objective.mode_targets:
             noise = np.zeros(batch.actions.shape, np.float32)
         else:
             noise = standard_normal(batch.actions, generator).numpy()
-        like, arrays = batch.actions.expand(config.n_random_actions, -1, -1), batch_arrays(batch)
+        like, arrays = batch.actions.expand(objective.n_random_actions, -1, -1), batch_arrays(batch)
         here, there = (standard_normal(like, generator).numpy() for _ in range(2))
         random = uniform(like, self._task.streams["random actions"]).numpy()
         bounds = None if batch.returns_to_go is None else batch.returns_to_go.numpy()
@@ -97,14 +104,16 @@ class NativeConservativeLearner:
                 self._critic.parameters, policy, arrays, random, here, there, bounds
             )
         )
-        if config.auto_alpha:
-            penalty -= config.cql_target_value
-            slope = -_exponential(self._multiplier) * config.cql_alpha * float(penalty.mean())
+        if objective.penalty_target is not None:
+            penalty -= objective.penalty_target
+            slope = (
+                -_exponential(self._multiplier) * objective.penalty_weight * float(penalty.mean())
+            )
             self._multiplier.step_down(torch.tensor([slope]), learning_rate)
-        weight = config.cql_alpha * min(_exponential(self._multiplier), 1e6)
+        weight = objective.penalty_weight * min(_exponential(self._multiplier), 1e6)
         loss, value, _ = self._learner.step_values(
             self._critic.arguments(),
-            self._lagging.numpy(),
+            self._target.numpy(),
             policy,
             arrays,
             noise,
@@ -114,7 +123,7 @@ class NativeConservativeLearner:
             penalty_weight=weight,
         )
         self._critic.count()
-        self._lagging.lerp_(self._task.parts["critic_optimizer"].parameters, config.tau)
+        self._target.lerp_(self._task.parts["critic_optimizer"].parameters, objective.tau)
         cql_loss = weight * float(penalty.sum())
         return {"q_loss": loss, "q_value": value, "cql_loss": cql_loss, "cql_alpha": weight}
 

@@ -1,7 +1,8 @@
-"""The gradient step of IQL in Rust."""
+"""Implicit Q-learning in Rust: the gradient step of IQL."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
@@ -15,14 +16,15 @@ from rlox_native.perceptrons import (
     batch_arrays,
     dtype_of,
     make_rust_learner,
-    report_terms,
     require_types,
     sizes_of,
+    step_result,
 )
 
 if TYPE_CHECKING:
     from rlox.batches.transitions import TransitionBatch
-    from rlox.learners.transitions import ReplayTask
+    from rlox.learners.transitions import ReplayTask, StepResult
+    from rlox.learners.value_objectives import ImplicitQ
 
 __all__ = ["NativeImplicitLearner"]
 
@@ -30,30 +32,34 @@ NETWORKS = ("value", "policy", "critic")
 
 
 class NativeImplicitLearner:
-    """Takes the gradient steps of IQL.
+    """Takes the gradient steps of ``ImplicitQ``.
 
     Args:
         task: what is to be learnt.
 
     Raises:
-        BackendError: the networks are not the default ones.
+        BackendError: the networks are not the default ones, or the policy has no likelihood.
     """
 
     def __init__(self, task: ReplayTask) -> None:
-        config: Any = task.config
+        objective: ImplicitQ = task.objective
         self._task = task
         self._learner = _implicit_learner(task.parts)
+        if not objective.stochastic:
+            raise BackendError(
+                "it learns likelihoods, and stochastic=False asks for squared errors"
+            )
         self._adams = [
             Adam(task.parts[f"{name}_optimizer"], n_parameters)
             for name, n_parameters in zip(NETWORKS, self._learner.n_parameters, strict=True)
         ]
         self._target = flatten_parameters(task.parts["critic_target"])
         names = ("expectile", "temperature", "max_weight")
-        self._losses = {name: getattr(config, name) for name in names}
+        self._losses = {name: getattr(objective, name) for name in names}
 
-    def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
-        """Do the step ``all``; see ``rlox.learners.transitions.ReplayLearner``."""
-        config: Any = self._task.config
+    def step(self, kind: Enum, batch: TransitionBatch, learning_rate: float) -> StepResult:
+        """Take the step ``ALL``; see ``rlox.learners.transitions.ReplayLearner``."""
+        objective: ImplicitQ = self._task.objective
         value, policy, critics = (adam.arguments() for adam in self._adams)
         terms = self._learner.step(
             value,
@@ -61,15 +67,16 @@ class NativeImplicitLearner:
             critics,
             self._target.numpy(),
             batch_arrays(batch),
-            learning_rate=config.learning_rate,
+            learning_rate=objective.learning_rate,
             policy_learning_rate=learning_rate,
             **self._losses,
         )
         for adam in self._adams:
             adam.count()
-        self._target.lerp_(self._task.parts["critic_optimizer"].parameters, config.tau)
+        self._target.lerp_(self._task.parts["critic_optimizer"].parameters, objective.tau)
         names = ("value_loss", "q_loss", "policy_loss", "q_value", "weight")
-        return report_terms(self._task, name, **dict(zip(names, terms, strict=True)))
+        named: dict[str, Any] = dict(zip(names, terms, strict=True))
+        return step_result(self._task, kind, **named)
 
     def gradients(self) -> list[npt.NDArray[Any]]:
         """Return the gradients of the last step of value, policy and critics."""

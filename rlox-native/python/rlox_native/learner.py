@@ -1,18 +1,20 @@
-"""The learner backend ``native``: the whole update of PPO or A2C in one Rust call.
+"""The learner backend ``native``: the whole update from a rollout in one Rust call.
 
-It does what the algorithm's torch loss does, to the same parameters up to rounding: rows are
-visited in the order that the torch backend draws, and parameters and moments stay in torch's
-tensors, so that a training may change its backend at any checkpoint.
+It knows the objectives of :data:`OBJECTIVES` and does what they do in torch, to the same parameters
+up to rounding: rows are visited in the order that the torch backend draws, and parameters and
+moments stay in torch's tensors, so that a training may change its backend at any checkpoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from rlox.errors import BackendError
+from rlox.learners.policy_objectives import ClippedSurrogate, PolicyGradient
+from rlox.learners.rollouts import TorchLearner
 from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy
 from rlox.nn import TanhMLP
 
@@ -23,18 +25,47 @@ from rlox_native.perceptrons import make_rust_learner, require_plain, sizes_of
 from rlox_native.rollouts import NativeRollouts
 
 if TYPE_CHECKING:
-    from rlox.batches.rollout import RolloutBatch
-    from rlox.learners.rollouts import Learner, LearningTask
+    from rlox.batches.rollout import RolloutBatch, Unroll
+    from rlox.learners.rollouts import Learner
+    from rlox.learners.tasks import Objective, RolloutTask
     from rlox.learners.transitions import ReplayLearner, ReplayTask
     from rlox.training.hooks import Hooks
 
-__all__ = ["NativeLearner", "make_learner"]
+__all__ = ["OBJECTIVES", "NativeLearner", "make_learner"]
 
-TERMS = {
-    "ppo": ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction"),
-    "a2c": ("policy_loss", "value_loss", "entropy"),
+OBJECTIVES: dict[type[Any], tuple[tuple[str, ...], tuple[str, ...]]] = {
+    ClippedSurrogate: (
+        (
+            "clip_eps",
+            "vf_coef",
+            "ent_coef",
+            "vf_clip_eps",
+            "dual_clip",
+            "normalize_advantages",
+        ),
+        ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction"),
+    ),
+    PolicyGradient: (
+        ("vf_coef", "ent_coef", "normalize_advantages"),
+        ("policy_loss", "value_loss", "entropy"),
+    ),
 }
-"""The losses there are, by algorithm, and the terms that each reports."""
+"""The objectives that Rust knows, with all their fields and the terms that are reported of each."""
+
+
+def require_known(objective: Any) -> None:
+    """Refuse an objective that is none of :data:`OBJECTIVES`, subclasses included.
+
+    Raises:
+        BackendError: it is of another type, or has a field that Rust does not know.
+    """
+    kind = type(objective)
+    if kind not in OBJECTIVES:
+        known = " and ".join(known.__name__ for known in OBJECTIVES)
+        raise BackendError(f"it knows the objectives {known}, not {kind.__name__}")
+    for field in fields(objective):
+        if field.name not in OBJECTIVES[kind][0]:
+            raise BackendError(f"it does not know the field '{field.name}' of {kind.__name__}")
 
 
 class NativeLearner:
@@ -44,22 +75,24 @@ class NativeLearner:
         task: what is to be learnt.
 
     Raises:
-        BackendError: it is not PPO or A2C of a default policy on the CPU with Adam or RMSprop.
+        BackendError: it is no known objective of a default policy on the CPU with Adam or RMSprop.
     """
 
-    def __init__(self, task: LearningTask) -> None:
-        if task.algorithm not in TERMS:
-            raise BackendError(f"it knows {' and '.join(TERMS)}, not '{task.algorithm}'")
-        if task.agent.device.type != "cpu":
-            raise BackendError(f"it computes on the CPU, the device is '{task.agent.device}'")
+    def __init__(self, task: RolloutTask) -> None:
+        require_known(task.objective)
+        if task.added_losses:
+            raise BackendError(f"it knows no added losses ({', '.join(task.added_losses.names)})")
+        if task.device.type != "cpu":
+            raise BackendError(f"it computes on the CPU, the device is '{task.device}'")
         self._task = task
-        self._optimizer = task.agent.optimizer
+        self._optimizer = task.optimizer
         self._learner = _make_learner(task)
         self._rule = step_rule(self._optimizer)
-        self._collector: Any = task.agent
+        self._collector: Any = TorchLearner(task)
         if NativeRollouts.can_step(task):
-            policy = task.agent.policy
-            act_dim = len(policy.log_std) if isinstance(policy, ContinuousPolicy) else None
+            act_dim = None
+            if isinstance(task.policy, ContinuousPolicy):
+                act_dim = len(task.policy.log_std)
             self._collector = NativeRollouts(task, self._learner, act_dim)
         elif can_act(task):
             self._collector = NativeActor(task, self._learner)
@@ -69,15 +102,21 @@ class NativeLearner:
         """Whether the envs are stepped in Rust too; see ``rlox.learners.rollouts.Learner``."""
         return isinstance(self._collector, NativeRollouts)
 
-    def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
+    def collect(self, n_steps: int, hooks: Hooks) -> Unroll:
         """Act in Rust, and step native envs there too; see ``rlox.learners.rollouts.Learner``."""
-        batch: RolloutBatch = self._collector.collect(n_steps, hooks)
-        return batch
+        unroll: Unroll = self._collector.collect(n_steps, hooks)
+        return unroll
 
     def update(
-        self, batch: RolloutBatch, rates: Mapping[str, float], hooks: Hooks
+        self, batch: RolloutBatch, objective: Objective, learning_rate: float, hooks: Hooks
     ) -> dict[str, float]:
-        """Learn from a rollout; see ``rlox.learners.rollouts.Learner``."""
+        """Learn from a rollout; see ``rlox.learners.rollouts.Learner``.
+
+        Raises:
+            BackendError: the objective is of another type than those it knows.
+        """
+        require_known(objective)
+        _, names = OBJECTIVES[type(objective)]
         task, n_rows = self._task, len(batch.returns)
         batch_size = task.batch_size or n_rows
         orders, streams = self._draw_orders(n_rows)
@@ -86,7 +125,7 @@ class NativeLearner:
             pieces = [row[None] for order in orders for row in _split(order, batch_size)]
         else:
             pieces = [np.stack(orders)]
-        arguments = self._arguments(batch, rates)
+        arguments = self._arguments(batch, objective, learning_rate)
         step_count, collected, taken = self._optimizer.state()["step"], [], 0
         for piece in pieces:
             means, steps = self._learner.update(
@@ -94,7 +133,7 @@ class NativeLearner:
             )
             step_count += steps
             taken += steps
-            terms = dict(zip(TERMS[task.algorithm], means, strict=False))
+            terms = dict(zip(names, means, strict=False))
             collected.append(terms)
             for _ in range(steps):
                 hooks.train_batch(lambda terms=terms: terms)  # type: ignore[misc]
@@ -119,9 +158,10 @@ class NativeLearner:
                 streams.append(self._task.generator.get_state())
         return orders, streams
 
-    def _arguments(self, batch: RolloutBatch, rates: Mapping[str, float]) -> dict[str, Any]:
+    def _arguments(
+        self, batch: RolloutBatch, objective: Objective, learning_rate: float
+    ) -> dict[str, Any]:
         """Return the arguments of the Rust update that stay the same over an iteration."""
-        config: Any = self._task.config
         state = self._optimizer.state()
         arguments: dict[str, Any] = {
             "parameters": self._optimizer.parameters.numpy(),
@@ -131,13 +171,11 @@ class NativeLearner:
             "values": batch.values.numpy(),
             "advantages": batch.advantages.numpy(),
             "returns": batch.returns.numpy(),
-            "learning_rate": rates["learning_rate"],
+            "learning_rate": learning_rate,
             "max_grad_norm": self._optimizer.max_grad_norm,
-            "vf_coef": config.vf_coef,
-            "ent_coef": rates["ent_coef"],
-            "normalize_advantages": config.normalize_advantages,
             "target_kl": self._task.target_kl,
             "action_masks": None if batch.action_masks is None else batch.action_masks.numpy(),
+            **{name: getattr(objective, name) for name in OBJECTIVES[type(objective)][0]},
             **self._rule,
         }
         if "alpha" in self._rule:
@@ -145,10 +183,6 @@ class NativeLearner:
         else:
             arguments["first_moments"] = state["exp_avg"].numpy()
             arguments["second_moments"] = state["exp_avg_sq"].numpy()
-        if self._task.algorithm == "ppo":
-            arguments["clip_eps"] = rates["clip_eps"]
-            arguments["dual_clip"] = config.dual_clip
-            arguments["vf_clip_eps"] = config.vf_clip_eps
         return arguments
 
 
@@ -156,9 +190,9 @@ def _split(order: npt.NDArray[np.int64], batch_size: int) -> list[npt.NDArray[np
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
 
-def _make_learner(task: LearningTask) -> ActorCriticLearner:
+def _make_learner(task: RolloutTask) -> ActorCriticLearner:
     """Return the Rust learner for the task's policy."""
-    policy, parameters = task.agent.policy, task.agent.optimizer.parameters
+    policy, parameters = task.policy, task.optimizer.parameters
     if type(policy) not in (DiscretePolicy, ContinuousPolicy):
         raise BackendError(f"it learns the default MLP policies, not {type(policy).__name__}")
     require_plain(policy)
@@ -179,7 +213,7 @@ def _make_learner(task: LearningTask) -> ActorCriticLearner:
     return learner
 
 
-def make_learner(task: LearningTask | ReplayTask) -> Learner | ReplayLearner:
+def make_learner(task: RolloutTask | ReplayTask) -> Learner | ReplayLearner:
     """Return what learns the task in Rust, be it from rollouts or from batches of transitions.
 
     Raises:

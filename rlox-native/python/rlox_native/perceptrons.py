@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy.typing as npt
 import torch
 from rlox.errors import BackendError
+from rlox.learners.transitions import StepResult
 from rlox.nn import ReluMLP, TanhMLP
 from torch import nn
 
@@ -21,11 +23,10 @@ __all__ = [
     "batch_arrays",
     "dtype_of",
     "make_rust_learner",
-    "report_errors",
-    "report_terms",
     "require_plain",
     "require_types",
     "sizes_of",
+    "step_result",
 ]
 
 LearnerT = TypeVar("LearnerT")
@@ -38,15 +39,21 @@ PARAMETER_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 """Where torch keeps what it calls besides a module's or a parameter's own computation."""
 
 
-def report_errors(task: ReplayTask, errors: npt.NDArray[Any]) -> None:
-    """Tell the TD errors of a batch to who asks for them."""
-    if task.set_priorities is not None:
-        task.set_priorities(torch.from_numpy(errors))
+def step_result(
+    task: ReplayTask, kind: Enum, errors: npt.NDArray[Any] | None = None, **terms: Any
+) -> StepResult:
+    """Return the numbers that a step gave, as the task's own step would.
 
-
-def report_terms(task: ReplayTask, step: str, **terms: Any) -> Any:
-    """Return the numbers that a step gave, as the task's own step would."""
-    return task.steps[step].terms(**{name: torch.as_tensor(value) for name, value in terms.items()})
+    Args:
+        task: whose step it is.
+        kind: which of its steps.
+        errors: TD errors (B,) or (K, B).
+        terms: scalars by the names of the step's terms.
+    """
+    tensors = {name: torch.as_tensor(value) for name, value in terms.items()}
+    return StepResult(
+        task.steps[kind].terms(**tensors), None if errors is None else torch.from_numpy(errors)
+    )
 
 
 def batch_arrays(batch: TransitionBatch) -> dict[str, Any]:

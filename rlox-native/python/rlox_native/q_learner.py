@@ -1,7 +1,8 @@
-"""The gradient steps of DQN in Rust."""
+"""Q-learning in Rust: the gradient steps of DQN."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
@@ -16,21 +17,21 @@ from rlox_native.perceptrons import (
     batch_arrays,
     dtype_of,
     make_rust_learner,
-    report_errors,
-    report_terms,
     require_plain,
     sizes_of,
+    step_result,
 )
 
 if TYPE_CHECKING:
     from rlox.batches.transitions import TransitionBatch
-    from rlox.learners.transitions import ReplayTask
+    from rlox.learners.transitions import ReplayTask, StepResult
+    from rlox.learners.value_objectives import QLearning
 
 __all__ = ["NativeQLearner"]
 
 
 class NativeQLearner:
-    """Takes the gradient steps of DQN.
+    """Takes the gradient steps of ``QLearning``.
 
     Args:
         task: what is to be learnt.
@@ -40,15 +41,15 @@ class NativeQLearner:
     """
 
     def __init__(self, task: ReplayTask) -> None:
-        config: Any = task.config
+        objective: QLearning = task.objective
         self._task = task
-        self._learner = _q_learner(task.parts["network"], int(task.constants["n_actions"]))
+        self._learner = _q_learner(task.parts["network"])
         self._adam = Adam(task.parts["optimizer"], self._learner.n_parameters)
         self._target = flatten_parameters(task.parts["target"]).numpy()
-        self._options = {"double": config.double_dqn, "huber": config.loss == "huber"}
+        self._options = {"double": objective.double, "huber": objective.loss == "huber"}
 
-    def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
-        """Do the step ``values``; see ``rlox.learners.transitions.ReplayLearner``."""
+    def step(self, kind: Enum, batch: TransitionBatch, learning_rate: float) -> StepResult:
+        """Take the step ``VALUES``; see ``rlox.learners.transitions.ReplayLearner``."""
         loss, value, errors = self._learner.step(
             self._adam.arguments(),
             self._target,
@@ -57,25 +58,24 @@ class NativeQLearner:
             **self._options,
         )
         self._adam.count()
-        report_errors(self._task, errors)
-        return report_terms(self._task, name, q_loss=loss, q_value=value)
+        return step_result(self._task, kind, errors, q_loss=loss, q_value=value)
 
     def gradients(self) -> npt.NDArray[Any]:
         """Return the clipped gradient of the last step, (P,) like the parameters."""
         return self._learner.gradients()
 
 
-def _q_learner(network: nn.Module, n_actions: int) -> QLearner:
+def _q_learner(network: nn.Module) -> QLearner:
     if getattr(network, "n_atoms", None) is not None:
         raise BackendError("it learns values, not the distributions of returns")
     require_plain(network)
     if type(network) is DuelingQNetwork:
         sizes = [sizes_of(part) for part in (network.shared, network.value, network.advantage)]
-        hidden = sizes[0][-1]
+        hidden, n_actions = sizes[0][-1], sizes[2][-1]
         expected = [sizes[0], [hidden, hidden, 1], [hidden, hidden, n_actions]]
     elif type(network) is DiscreteQNetwork:
-        sizes = [sizes_of(network.net)]
-        expected = [[*sizes[0][:-1], n_actions]]
+        sizes = expected = [sizes_of(network.net)]
+        n_actions = sizes[0][-1]
     else:
         raise BackendError(f"it learns the default networks, not {type(network).__name__}")
     if sizes != expected:

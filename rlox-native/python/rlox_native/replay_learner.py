@@ -1,17 +1,27 @@
-"""The learner backend ``native`` of algorithms that learn from batches of transitions.
+"""The learner backend ``native`` for gradient steps on batches of transitions.
 
-It does what the steps in dqn.py, sac.py, td3.py, td3_bc.py, iql.py and cql.py do, in a Rust call or
-two each, to the same parameters up to rounding. Noise comes from the streams that torch would draw
-it from, and parameters and moments stay in torch's tensors, so that a training may change its
-backend at any checkpoint.
+It keys on the task's objective alone: the type and its exact fields. Whatever algorithm brings a
+known objective gets its steps in Rust, one or two calls each, to the same parameters up to
+rounding. Noise comes from the streams that torch would draw it from, and parameters and moments
+stay in torch's tensors, so that a training may change its backend at any checkpoint.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 from rlox.errors import BackendError
+from rlox.learners.value_objectives import (
+    CategoricalQLearning,
+    ConservativeQ,
+    ImplicitQ,
+    QLearning,
+    QuantileQLearning,
+    SoftActorCritic,
+    TwinDelayed,
+)
 
 from rlox_native.actor_critic_learner import NativeActorCriticLearner
 from rlox_native.conservative_learner import NativeConservativeLearner
@@ -21,25 +31,78 @@ from rlox_native.q_learner import NativeQLearner
 if TYPE_CHECKING:
     from rlox.learners.transitions import ReplayLearner, ReplayTask
 
-__all__ = ["LEARNERS", "make_replay_learner"]
+__all__ = ["OBJECTIVES", "Known", "make_replay_learner"]
 
-LEARNERS: dict[str, Callable[[ReplayTask], ReplayLearner]] = {
-    "dqn": NativeQLearner,
-    **dict.fromkeys(("sac", "td3", "ddpg", "td3_bc"), NativeActorCriticLearner),
-    "iql": NativeImplicitLearner,
-    "cql": NativeConservativeLearner,
+
+@dataclass(frozen=True)
+class Known:
+    """How an objective is learnt in Rust."""
+
+    make: Callable[[ReplayTask], ReplayLearner]
+    """From a task to what takes its steps."""
+    fields: frozenset[str]
+    """The objective's fields, all of which it heeds."""
+
+
+OBJECTIVES: dict[type[Any], Known] = {
+    QLearning: Known(NativeQLearner, frozenset({"double", "loss"})),
+    SoftActorCritic: Known(NativeActorCriticLearner, frozenset({"target_entropy", "tau"})),
+    TwinDelayed: Known(
+        NativeActorCriticLearner, frozenset({"target_noise", "noise_clip", "tau", "cloning"})
+    ),
+    ImplicitQ: Known(
+        NativeImplicitLearner,
+        frozenset({"learning_rate", "expectile", "temperature", "max_weight", "tau", "stochastic"}),
+    ),
+    ConservativeQ: Known(
+        NativeConservativeLearner,
+        frozenset(
+            {
+                "target_entropy",
+                "penalty_weight",
+                "penalty_target",
+                "n_random_actions",
+                "mode_targets",
+                "tau",
+            }
+        ),
+    ),
 }
-"""By the algorithms whose steps there are in Rust."""
+"""By type; a test compares the fields with the dataclasses'."""
 
 
 def make_replay_learner(task: ReplayTask) -> ReplayLearner:
     """Return what takes the task's gradient steps in Rust.
 
     Raises:
-        BackendError: it is none of :data:`LEARNERS`, of default networks on the CPU with Adam.
+        BackendError: the objective is not one of :data:`OBJECTIVES`, or the task is not of default
+            networks on the CPU with Adam.
     """
-    if task.algorithm not in LEARNERS:
-        raise BackendError(f"it knows {', '.join(LEARNERS)}, not '{task.algorithm}'")
+    known = _find(task.objective)
+    if task.added_losses:
+        raise BackendError(f"it knows no added losses ({', '.join(task.added_losses.names)})")
     if task.device.type != "cpu":
         raise BackendError(f"it computes on the CPU, the device is '{task.device}'")
-    return LEARNERS[task.algorithm](task)
+    return known.make(task)
+
+
+def _find(objective: Any) -> Known:
+    """Return how an objective is learnt.
+
+    Raises:
+        BackendError: its type is unknown, is a subclass of a known one, or has an unknown field.
+    """
+    kind = type(objective)
+    if kind in (CategoricalQLearning, QuantileQLearning):
+        raise BackendError(f"it learns values, not the distributions of returns ({kind.__name__})")
+    base = next((each for each in kind.__mro__ if each in OBJECTIVES), None)
+    if base is None:
+        names = ", ".join(each.__name__ for each in OBJECTIVES)
+        raise BackendError(f"it knows the objectives {names}, not {kind.__name__}")
+    unknown = [f.name for f in fields(objective) if f.name not in OBJECTIVES[base].fields]
+    if unknown:
+        of = kind.__name__ if kind is base else f"{kind.__name__}, a subclass of {base.__name__}"
+        raise BackendError(f"it does not know the field '{unknown[0]}' of {of}")
+    if kind is not base:
+        raise BackendError(f"it knows {base.__name__}, not its subclass {kind.__name__}")
+    return OBJECTIVES[base]

@@ -1,4 +1,4 @@
-"""Rollouts of native envs with a default policy, in one Rust call."""
+"""Unrolls of native envs with a default policy, in one Rust call."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from rlox.batches.rollout import RolloutBatch
+from rlox.batches.rollout import Unroll
 
-from rlox_native._native import ActorCriticLearner, VecEnv, compute_gae_time_major
+from rlox_native._native import ActorCriticLearner, VecEnv
 from rlox_native.acting import can_act, lent_state
 
 if TYPE_CHECKING:
-    from rlox.learners.rollouts import LearningTask
+    from rlox.learners.tasks import RolloutTask
     from rlox.training.hooks import Hooks
 
 __all__ = ["NativeRollouts"]
@@ -28,10 +28,9 @@ class NativeRollouts:
         act_dim: size of an action; none: one of a number of actions.
     """
 
-    def __init__(
-        self, task: LearningTask, learner: ActorCriticLearner, act_dim: int | None
-    ) -> None:
-        self._agent = task.agent
+    def __init__(self, task: RolloutTask, learner: ActorCriticLearner, act_dim: int | None) -> None:
+        self._collector: Any = task.collector
+        self._optimizer = task.optimizer
         self._learner = learner
         assert task.actions is not None
         self._stream = task.actions.bit_generator
@@ -39,9 +38,9 @@ class NativeRollouts:
         self._action_dtype = np.int64 if act_dim is None else np.float32
 
     @staticmethod
-    def can_step(task: LearningTask) -> bool:
+    def can_step(task: RolloutTask) -> bool:
         """Return whether the policy can act in Rust and envs are native and unprocessed."""
-        collector: Any = task.agent.collector
+        collector = task.collector
         return (
             can_act(task)
             and isinstance(collector.env, VecEnv)
@@ -49,14 +48,16 @@ class NativeRollouts:
             and collector.reward_scaler is None
         )
 
-    def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
+    def collect(self, n_steps: int, hooks: Hooks) -> Unroll:
         """Step every env ``n_steps`` times; see ``rlox.learners.rollouts.Learner``."""
-        collector: Any = self._agent.collector
-        env: Any = collector.env
-        next_obs = np.array(collector.session.obs, np.float32)
+        collector, env = self._collector, self._collector.env
+        first = collector.envs.obs
         shape = (n_steps, env.n_envs)
+        obs = np.empty((n_steps + 1, *first.shape), np.float32)
+        next_obs = obs[n_steps]  # where Rust keeps the present observations
+        next_obs[:] = first
         rows: dict[str, npt.NDArray[Any]] = {
-            "obs": np.empty((*shape, next_obs.shape[1]), np.float32),
+            "obs": obs[:n_steps],
             "actions": np.empty((*shape, *self._action_shape), self._action_dtype),
             "log_probs": np.empty(shape, np.float32),
             "rewards": np.empty(shape, np.float32),
@@ -70,7 +71,7 @@ class NativeRollouts:
             stride = 1 if hooks.step_listened else n_steps
             while taken < n_steps:
                 self._step(next_obs, {k: row[taken : taken + stride] for k, row in rows.items()})
-                collector.session.obs = next_obs.copy()
+                collector.envs.obs = next_obs.copy()
                 for _ in range(stride):
                     taken += 1
                     hooks.env_step(env.n_envs)
@@ -78,52 +79,34 @@ class NativeRollouts:
             # episodes go on even where a callback ends the rollout
             ended = rows["terminated"][:taken] | rows["truncated"][:taken]
             collector.statistics.add(rows["rewards"][:taken], ended)
-        batch = self._batch(next_obs, rows)
-        hooks.rollout_end(batch)
-        return batch
+        return self._unroll(obs, rows)
 
     def _step(self, next_obs: npt.NDArray[np.float32], rows: dict[str, npt.NDArray[Any]]) -> None:
         """Fill ``rows`` and ``next_obs``, and advance the stream."""
-        env: Any = self._agent.collector.env
+        env = self._collector.env
         with lent_state(self._stream) as state:
             self._learner.collect(
                 envs=env,
-                parameters=self._agent.optimizer.parameters.numpy(),
+                parameters=self._optimizer.parameters.numpy(),
                 stream=state,
                 next_obs=next_obs,
                 **rows,
             )
 
-    def _batch(
-        self, next_obs: npt.NDArray[np.float32], rows: dict[str, npt.NDArray[Any]]
-    ) -> RolloutBatch:
-        collector: Any = self._agent.collector
-        parameters = self._agent.optimizer.parameters.numpy()
+    def _unroll(self, obs: npt.NDArray[np.float32], rows: dict[str, npt.NDArray[Any]]) -> Unroll:
+        parameters = self._optimizer.parameters.numpy()
         n_steps, n_envs = rows["rewards"].shape
-        obs = rows["obs"].reshape(n_steps * n_envs, -1)
-        values = self._learner.values(parameters, obs)
-        advantages, returns = compute_gae_time_major(
-            rows["rewards"],
-            values.reshape(n_steps, n_envs),
-            rows["terminated"],
-            rows["truncated"],
-            rows["final_values"],
-            self._learner.values(parameters, next_obs),
-            collector.gamma,
-            collector.gae_lambda,
-        )
-        actions = rows["actions"].reshape(n_steps * n_envs, *self._action_shape)
-        flat = {
-            name: torch.from_numpy(rows[name].reshape(-1))
-            for name in ("log_probs", "rewards", "terminated", "truncated")
-        }
-        return RolloutBatch(
+        values = [
+            self._learner.values(parameters, obs[:-1].reshape(n_steps * n_envs, -1)),
+            self._learner.values(parameters, obs[-1]),
+        ]
+        return Unroll(
             obs=torch.from_numpy(obs),
-            actions=torch.from_numpy(actions),
-            values=torch.from_numpy(values),
-            advantages=torch.from_numpy(advantages.reshape(-1)),
-            returns=torch.from_numpy(returns.reshape(-1)),
-            n_steps=n_steps,
-            n_envs=n_envs,
-            **flat,
+            actions=torch.from_numpy(rows["actions"]),
+            log_probs=torch.from_numpy(rows["log_probs"]),
+            rewards=rows["rewards"],
+            terminated=rows["terminated"],
+            truncated=rows["truncated"],
+            values=torch.from_numpy(np.concatenate(values).reshape(n_steps + 1, n_envs)),
+            final_values=rows["final_values"],
         )

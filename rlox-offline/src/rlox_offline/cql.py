@@ -45,10 +45,13 @@ from rlox.errors import ConfigError
 from rlox.learners.terms import PolicyTerms, QTerms
 from rlox.learners.transitions import (
     ChosenReplayLearner,
+    Learn,
     ReplayTask,
     Step,
+    StepResult,
     choose_replay_learner,
 )
+from rlox.learners.value_objectives import ConservativeQ
 from rlox.logging import LoggerCallback
 from rlox.networks import SquashedGaussianPolicy, TwinQNetwork, polyak_update
 from rlox.nn import FlatOptimizer, frozen, uniform
@@ -166,14 +169,21 @@ class CQL(OfflineAlgorithm):
             for name in ("policy", "critics", "alpha", "multiplier")
         }
         entropy = cfg.target_entropy
-        self._target_entropy = -float(sizes[1]) if entropy is None else entropy
+        entropy = -float(sizes[1]) if entropy is None else entropy
+        self.objective = ConservativeQ(
+            target_entropy=entropy if cfg.auto_entropy else None,
+            penalty_weight=cfg.cql_alpha,
+            penalty_target=cfg.cql_target_value if cfg.auto_alpha else None,
+            n_random_actions=cfg.n_random_actions,
+            mode_targets=cfg.mode_targets,
+            tau=cfg.tau,
+        )
         self.learner = choose_replay_learner(cfg.backend, self._task())
 
     def _task(self) -> ReplayTask:
         """Return the steps as learner backends take them."""
         return ReplayTask(
-            algorithm=self.name,
-            config=self.config,
+            objective=self.objective,
             device=self.device,
             parts={
                 "policy": self.policy,
@@ -187,21 +197,20 @@ class CQL(OfflineAlgorithm):
                 "multiplier_optimizer": self.optimizers["multiplier"],
             },
             steps={
-                "clone": Step(self._clone, CQLPolicyTerms),
-                "policy": Step(self._learn_policy, CQLPolicyTerms),
-                "values": Step(self._learn_values, CQLTerms),
+                Learn.CLONING: Step(self._clone, CQLPolicyTerms),
+                Learn.POLICY: Step(self._learn_policy, CQLPolicyTerms),
+                Learn.VALUES: Step(self._learn_values, CQLTerms),
             },
             streams={"random actions": self.streams.torch("random actions")},
-            constants={"target_entropy": self._target_entropy},
         )
 
     def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
         """Take one step of the temperature, the policy, the multiplier and the critics."""
         cfg: CQLConfig = self.config
         transitions = batch.transitions(cfg.gamma, cfg.reward_scale, cfg.reward_shift)
-        step = "clone" if self.clock.gradient_steps < cfg.bc_steps else "policy"
-        policy = self.learner.step(step, transitions, cfg.actor_learning_rate)
-        values = self.learner.step("values", transitions, cfg.learning_rate)
+        step = Learn.CLONING if self.clock.gradient_steps < cfg.bc_steps else Learn.POLICY
+        policy = self.learner.step(step, transitions, cfg.actor_learning_rate).terms
+        values = self.learner.step(Learn.VALUES, transitions, cfg.learning_rate).terms
         return {
             "critic_loss": values.q_loss,
             "cql_loss": values.cql_loss,
@@ -212,13 +221,13 @@ class CQL(OfflineAlgorithm):
             "mean_q": values.q_value,
         }
 
-    def _clone(self, batch: TransitionBatch, learning_rate: float) -> CQLPolicyTerms:
+    def _clone(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take a gradient step of the policy up the likelihood of the dataset's actions."""
         _, log_probs = self.policy.get_action_and_logprob(batch.obs)
         attraction = self.policy.log_prob(batch.obs, batch.actions)
         return self._step_policy(log_probs, attraction, learning_rate)
 
-    def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> CQLPolicyTerms:
+    def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take a gradient step of the policy up the values of its actions."""
         actions, log_probs = self.policy.get_action_and_logprob(batch.obs)
         with frozen(self.critics):
@@ -227,44 +236,44 @@ class CQL(OfflineAlgorithm):
 
     def _step_policy(
         self, log_probs: Tensor, attraction: Tensor, learning_rate: float
-    ) -> CQLPolicyTerms:
+    ) -> StepResult:
         entropy = -log_probs.detach().mean()
-        if self.config.auto_entropy:
+        target_entropy = self.objective.target_entropy
+        if target_entropy is not None:
             log_alpha: Any = self.networks["alpha"].log_value
-            self.optimizers["alpha"].step(
-                log_alpha * (entropy - self._target_entropy), learning_rate
-            )
+            self.optimizers["alpha"].step(log_alpha * (entropy - target_entropy), learning_rate)
         alpha = self.networks["alpha"]().detach()
         loss = (alpha * log_probs - attraction).mean()
         self.optimizers["policy"].step(loss, learning_rate)
-        return CQLPolicyTerms(policy_loss=loss.detach(), entropy=entropy, alpha=alpha)
+        return StepResult(CQLPolicyTerms(policy_loss=loss.detach(), entropy=entropy, alpha=alpha))
 
-    def _learn_values(self, batch: TransitionBatch, learning_rate: float) -> CQLTerms:
-        """Take a gradient step of the multiplier and the critics, and move the lagging ones."""
-        cfg: CQLConfig = self.config
+    def _learn_values(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
+        """Take a gradient step of the multiplier and the critics, and move the targets."""
+        objective = self.objective
         q_values = self.critics(batch.obs, batch.actions)
         bellman_loss = critic_loss(q_values, self._target(batch))
         penalty = self._penalty(batch, q_values)
-        if cfg.auto_alpha:
-            penalty = penalty - cfg.cql_target_value
+        if objective.penalty_target is not None:
+            penalty = penalty - objective.penalty_target
             multiplier = self.networks["multiplier"]()
             self.optimizers["multiplier"].step(
-                -(multiplier * cfg.cql_alpha * penalty.detach()).mean(), learning_rate
+                -(multiplier * objective.penalty_weight * penalty.detach()).mean(), learning_rate
             )
-        weight = cfg.cql_alpha * self.networks["multiplier"]().detach().clamp(max=1e6)
+        weight = objective.penalty_weight * self.networks["multiplier"]().detach().clamp(max=1e6)
         cql_loss = weight * penalty.sum()
         self.optimizers["critics"].step(bellman_loss + cql_loss, learning_rate)
-        polyak_update(self.critics, self.target_critics, cfg.tau)
-        return CQLTerms(
+        polyak_update(self.critics, self.target_critics, objective.tau)
+        terms = CQLTerms(
             q_loss=bellman_loss.detach(),
             q_value=q_values.detach().mean(),
             cql_loss=cql_loss.detach(),
             cql_alpha=weight,
         )
+        return StepResult(terms)
 
     @torch.no_grad()
     def _target(self, batch: TransitionBatch) -> Tensor:
-        if self.config.mode_targets:
+        if self.objective.mode_targets:
             next_actions = self.policy.deterministic(batch.next_obs)
         else:
             next_actions, _ = self.policy.get_action_and_logprob(batch.next_obs)
@@ -274,7 +283,7 @@ class CQL(OfflineAlgorithm):
 
     def _penalty(self, batch: TransitionBatch, data_q: Tensor) -> Tensor:
         """Return the unweighted penalty of each critic, (K,)."""
-        n, (size, act_dim) = self.config.n_random_actions, batch.actions.shape
+        n, (size, act_dim) = self.objective.n_random_actions, batch.actions.shape
         with torch.no_grad():
             here, here_log_probs = self.policy.get_action_and_logprob(batch.obs, n)
             there, there_log_probs = self.policy.get_action_and_logprob(batch.next_obs, n)

@@ -31,7 +31,15 @@ import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
-from rlox.learners.transitions import ChosenReplayLearner, ReplayTask, Step, choose_replay_learner
+from rlox.learners.transitions import (
+    ChosenReplayLearner,
+    Learn,
+    ReplayTask,
+    Step,
+    StepResult,
+    choose_replay_learner,
+)
+from rlox.learners.value_objectives import ImplicitQ
 from rlox.logging import LoggerCallback
 from rlox.networks import (
     DeterministicPolicy,
@@ -145,6 +153,14 @@ class IQL(OfflineAlgorithm):
             for name in ("policy", "critics", "value")
         }
 
+        self.objective = ImplicitQ(
+            learning_rate=cfg.learning_rate,
+            expectile=cfg.expectile,
+            temperature=cfg.temperature,
+            max_weight=cfg.max_weight,
+            tau=cfg.tau,
+            stochastic=cfg.stochastic,
+        )
         parts = {
             "value": self.value,
             "policy": self.policy,
@@ -154,15 +170,16 @@ class IQL(OfflineAlgorithm):
             "policy_optimizer": self.optimizers["policy"],
             "critic_optimizer": self.optimizers["critics"],
         }
-        steps = {"all": Step(self._learn, IQLTerms)}
-        task = ReplayTask(self.name, cfg, self.device, parts, steps)
+        steps = {Learn.ALL: Step(self._learn, IQLTerms)}
+        task = ReplayTask(self.objective, self.device, parts, steps)
         self.learner = choose_replay_learner(cfg.backend, task)
 
     def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
         """Take one step of the value, the policy and the critics."""
         cfg: IQLConfig = self.config
         transitions = batch.transitions(cfg.gamma, cfg.reward_scale, cfg.reward_shift)
-        terms = self.learner.step("all", transitions, self._actor_learning_rate())
+        rate = self._actor_learning_rate()
+        terms = self.learner.step(Learn.ALL, transitions, rate).terms
         return {
             "value_loss": terms.value_loss,
             "critic_loss": terms.q_loss,
@@ -171,19 +188,19 @@ class IQL(OfflineAlgorithm):
             "mean_weight": terms.weight,
         }
 
-    def _learn(self, batch: TransitionBatch, actor_learning_rate: float) -> IQLTerms:
+    def _learn(self, batch: TransitionBatch, actor_learning_rate: float) -> StepResult:
         """Take a gradient step of every network, that of the policy at a rate of its own."""
-        cfg: IQLConfig = self.config
+        objective = self.objective
         with torch.no_grad():
             target_q = self.target_critics(batch.obs, batch.actions).amin(0)
-        value_loss = expectile_loss(target_q - self.value(batch.obs), cfg.expectile)
-        self.optimizers["value"].step(value_loss, cfg.learning_rate)
+        value_loss = expectile_loss(target_q - self.value(batch.obs), objective.expectile)
+        self.optimizers["value"].step(value_loss, objective.learning_rate)
 
         with torch.no_grad():
             advantages = target_q - self.value(batch.obs)
             targets = batch.rewards + batch.discounts * self.value(batch.next_obs)
-        weights = advantage_weights(advantages, cfg.temperature, cfg.max_weight)
-        if cfg.stochastic:
+        weights = advantage_weights(advantages, objective.temperature, objective.max_weight)
+        if objective.stochastic:
             distances = -self.policy.log_prob(batch.obs, batch.actions)
         else:
             distances = (self.policy(batch.obs) - batch.actions).square().sum(-1)
@@ -192,15 +209,16 @@ class IQL(OfflineAlgorithm):
 
         q_values = self.critics(batch.obs, batch.actions)
         loss = critic_loss(q_values, targets)
-        self.optimizers["critics"].step(loss, cfg.learning_rate)
-        polyak_update(self.critics, self.target_critics, cfg.tau)
-        return IQLTerms(
+        self.optimizers["critics"].step(loss, objective.learning_rate)
+        polyak_update(self.critics, self.target_critics, objective.tau)
+        terms = IQLTerms(
             value_loss=value_loss.detach(),
             q_loss=loss.detach(),
             policy_loss=actor_loss.detach(),
             q_value=q_values.detach().mean(),
             weight=weights.mean(),
         )
+        return StepResult(terms)
 
     def _actor_learning_rate(self) -> float:
         cfg: IQLConfig = self.config

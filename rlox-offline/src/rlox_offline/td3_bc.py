@@ -29,7 +29,15 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.learners.terms import PolicyTerms, QTerms
-from rlox.learners.transitions import ChosenReplayLearner, ReplayTask, Step, choose_replay_learner
+from rlox.learners.transitions import (
+    ChosenReplayLearner,
+    Learn,
+    ReplayTask,
+    Step,
+    StepResult,
+    choose_replay_learner,
+)
+from rlox.learners.value_objectives import TwinDelayed
 from rlox.logging import LoggerCallback
 from rlox.networks import DeterministicPolicy, TwinQNetwork, polyak_update
 from rlox.nn import FlatOptimizer, frozen, standard_normal
@@ -118,14 +126,18 @@ class TD3BC(OfflineAlgorithm):
             name: FlatOptimizer(self.networks[name], adam) for name in ("policy", "critics")
         }
 
+        self.objective = TwinDelayed(
+            target_noise=cfg.target_noise,
+            noise_clip=cfg.noise_clip,
+            tau=cfg.tau,
+            cloning=cfg.alpha,
+        )
         self.learner = choose_replay_learner(cfg.backend, self._task())
 
     def _task(self) -> ReplayTask:
-        """Return the two steps as learner backends take them, which know them from TD3."""
-        cfg: TD3BCConfig = self.config
+        """Return the two steps as learner backends take them."""
         return ReplayTask(
-            algorithm=self.name,
-            config=cfg,
+            objective=self.objective,
             device=self.device,
             parts={
                 "policy": self.policy,
@@ -136,48 +148,48 @@ class TD3BC(OfflineAlgorithm):
                 "critic_optimizer": self.optimizers["critics"],
             },
             steps={
-                "values": Step(self._learn_values, QTerms),
-                "policy": Step(self._learn_policy, PolicyTerms),
+                Learn.VALUES: Step(self._learn_values, QTerms),
+                Learn.POLICY: Step(self._learn_policy, PolicyTerms),
             },
             streams={"target noise": self.streams.torch("noise")},
-            constants={"target_noise": cfg.target_noise, "noise_clip": cfg.noise_clip},
         )
 
     def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
         """Take one step of the critics, and every ``policy_delay`` steps one of the policy."""
         cfg: TD3BCConfig = self.config
         transitions = batch.transitions(cfg.gamma, cfg.reward_scale, cfg.reward_shift)
-        values = self.learner.step("values", transitions, cfg.learning_rate)
+        values = self.learner.step(Learn.VALUES, transitions, cfg.learning_rate).terms
         metrics = {"critic_loss": values.q_loss, "mean_q": values.q_value}
         if (self.clock.gradient_steps + 1) % cfg.policy_delay:
             return metrics
-        policy = self.learner.step("policy", transitions, cfg.learning_rate)
+        policy = self.learner.step(Learn.POLICY, transitions, cfg.learning_rate).terms
         return {**metrics, "actor_loss": policy.policy_loss}
 
-    def _learn_values(self, batch: TransitionBatch, learning_rate: float) -> QTerms:
+    def _learn_values(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take a gradient step of the critics."""
         q_values = self.critics(batch.obs, batch.actions)
         loss = critic_loss(q_values, self._target(batch))
         self.optimizers["critics"].step(loss, learning_rate)
-        return QTerms(q_loss=loss.detach(), q_value=q_values.detach().mean())
+        return StepResult(QTerms(q_loss=loss.detach(), q_value=q_values.detach().mean()))
 
-    def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> PolicyTerms:
+    def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take a gradient step of the policy, and move the target networks."""
-        cfg: TD3BCConfig = self.config
+        objective = self.objective
+        assert objective.cloning is not None
         with frozen(self.critics):
             actions = self.policy(batch.obs)
             q_of_policy = self.critics(batch.obs, actions)[0]
-            loss = td3_bc_actor_loss(q_of_policy, actions, batch.actions, cfg.alpha)
+            loss = td3_bc_actor_loss(q_of_policy, actions, batch.actions, objective.cloning)
             self.optimizers["policy"].step(loss, learning_rate)
-        polyak_update(self.policy, self.target_policy, cfg.tau)
-        polyak_update(self.critics, self.target_critics, cfg.tau)
-        return PolicyTerms(policy_loss=loss.detach())
+        polyak_update(self.policy, self.target_policy, objective.tau)
+        polyak_update(self.critics, self.target_critics, objective.tau)
+        return StepResult(PolicyTerms(policy_loss=loss.detach()))
 
     @torch.no_grad()
     def _target(self, batch: TransitionBatch) -> Tensor:
-        cfg: TD3BCConfig = self.config
-        noise = standard_normal(batch.actions, self.streams.torch("noise")) * cfg.target_noise
-        noise = noise.clamp(-cfg.noise_clip, cfg.noise_clip)
+        objective = self.objective
+        noise = standard_normal(batch.actions, self.streams.torch("noise")) * objective.target_noise
+        noise = noise.clamp(-objective.noise_clip, objective.noise_clip)
         next_actions = (self.target_policy(batch.next_obs) + noise).clamp(-1, 1)
         next_values: Tensor = self.target_critics(batch.next_obs, next_actions).amin(0)
         return batch.rewards + batch.discounts * next_values

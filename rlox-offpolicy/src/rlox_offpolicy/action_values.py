@@ -9,6 +9,11 @@ from typing import Any, Protocol, final
 
 import torch
 import torch.nn.functional as F  # noqa: N812  # the field's name for it
+from rlox.learners.value_objectives import (
+    CategoricalQLearning,
+    QLearning,
+    QuantileQLearning,
+)
 from torch import Tensor
 
 from rlox_offpolicy.targets import categorical_projection, quantile_huber_loss, td_targets
@@ -19,7 +24,10 @@ __all__ = [
     "ExpectedValues",
     "QuantileValues",
     "make_action_values",
+    "make_objective",
 ]
+
+Objective = QLearning | CategoricalQLearning | QuantileQLearning
 
 
 class ActionValues(Protocol):
@@ -142,10 +150,21 @@ class QuantileValues:
         return losses, losses
 
 
-def make_action_values(config: Any, device: torch.device) -> ActionValues:
-    """Return what a :class:`rlox_offpolicy.configs.DQNConfig` asks for."""
+def make_objective(config: Any) -> Objective:
+    """Return what a :class:`rlox_offpolicy.configs.DQNConfig` says is to be learnt."""
+    double = config.double_dqn
     if config.distributional == "c51":
-        return CategoricalValues(config.v_min, config.v_max, config.n_atoms, device)
+        return CategoricalQLearning(config.v_min, config.v_max, config.n_atoms, double)
     if config.distributional == "qr-dqn":
-        return QuantileValues(config.n_quantiles)
-    return ExpectedValues(config.loss)
+        return QuantileQLearning(config.n_quantiles, double)
+    return QLearning(double, config.loss)
+
+
+def make_action_values(objective: Objective, device: torch.device) -> ActionValues:
+    """Return how a network's outputs are read and judged for an objective."""
+    if isinstance(objective, CategoricalQLearning):
+        atoms = objective.v_min, objective.v_max, objective.n_atoms
+        return CategoricalValues(*atoms, device)
+    if isinstance(objective, QuantileQLearning):
+        return QuantileValues(objective.n_quantiles)
+    return ExpectedValues(objective.loss)

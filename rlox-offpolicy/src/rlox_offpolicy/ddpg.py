@@ -21,12 +21,14 @@ import numpy.typing as npt
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
+from rlox.learners.added import AddedLosses, Losses
 from rlox.learners.transitions import ChosenReplayLearner
+from rlox.learners.value_objectives import TwinDelayed
 from rlox.logging import LoggerCallback
 from rlox.training.hooks import Hooks
 from torch import nn
 
-from rlox_offpolicy.agent import resolve
+from rlox_offpolicy.building import resolve
 from rlox_offpolicy.configs import DDPGConfig
 from rlox_offpolicy.metrics import TD3Metrics
 from rlox_offpolicy.td3 import DeterministicActorCritic
@@ -50,6 +52,8 @@ class DDPG(Algorithm):
         callbacks: hooks into training.
         config: a :class:`DDPGConfig`, a mapping, or the path of a YAML or JSON file.
         schedules: see :class:`rlox_offpolicy.td3.TD3`.
+        added_losses: functions ``(module, batch) -> scalar`` by part, ``"critic"`` or ``"policy"``,
+            that are added to the part's loss; see :mod:`rlox.learners.added`.
         config_kwargs: options of :class:`DDPGConfig`, which win over ``config``.
 
     Raises:
@@ -62,6 +66,7 @@ class DDPG(Algorithm):
     name: ClassVar[str] = "ddpg"
     config_class: ClassVar[type[Config]] = DDPGConfig
     learner: ChosenReplayLearner
+    added_losses: AddedLosses
 
     def __init__(
         self,
@@ -77,6 +82,7 @@ class DDPG(Algorithm):
         *,
         config: DDPGConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
+        added_losses: Losses | None = None,
         **config_kwargs: Any,
     ) -> None:
         resolved, parts = resolve(
@@ -93,11 +99,11 @@ class DDPG(Algorithm):
             **parts,
             n_critics=1,
             policy_delay=1,
-            target_noise=0.0,
-            noise_clip=0.0,
+            objective=TwinDelayed(target_noise=0.0, noise_clip=0.0, tau=self.config.tau),
+            added_losses=added_losses,
         )
         of = self.actor_critic
-        self.agent, self.schedules, self.exploration = of.agent, of.schedules, of.exploration
+        self.replay, self.schedules, self.exploration = of.replay, of.schedules, of.exploration
         self.policy, self.policy_target = of.policy, of.policy_target
         self.critic, self.target = of.critic, of.critic_target
         self.learner = of.learner
@@ -111,9 +117,9 @@ class DDPG(Algorithm):
         return self.actor_critic.predict(obs)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return networks, optimisers, noise and agent."""
+        """Return networks, optimisers, noise, envs and buffer."""
         return self.actor_critic.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore networks, optimisers, noise and agent."""
+        """Restore networks, optimisers, noise, envs and buffer."""
         self.actor_critic.load_state_dict(state)

@@ -9,11 +9,11 @@ Each gradient step takes a batch from the replay buffer and, with π(s) and Q(s)
     J_π   = mean π(s)ᵀ (α log π(s) - min over k of Q_k(s))                 eq. 12
     J_α   = -mean log α (π(s)ᵀ log π(s) + H̄)                               eq. 11
 
-and moves the lagging critics Q' towards Q. γ is 0 where the task ended.
+and moves the target critics Q' towards Q. γ is 0 where the task ended.
 
 Deviations from the paper:
     1. log α is learnt, with log α in the place of α in J_α, as in :mod:`rlox_offpolicy.sac`;
-    2. the lagging critics move by τ each gradient step, where the paper copies every 8000;
+    2. the target critics move by τ each gradient step, where the paper copies every 8000;
     3. before ``learning_starts`` actions are uniform (the author's code);
     4. optional: prioritized replay, targets of several steps;
     5. a value is bootstrapped from the true final observation where an episode was truncated.
@@ -35,7 +35,9 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
-from rlox.learners.transitions import ChosenReplayLearner, Step
+from rlox.learners.added import AddedLosses, Losses
+from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
+from rlox.learners.value_objectives import DiscreteSoftActorCritic
 from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
 from rlox.networks.defaults import make_discrete_critics, make_logits
@@ -48,7 +50,7 @@ from rlox.nn.distributions import Categorical
 from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 
-from rlox_offpolicy.agent import make_agent, make_learner, require_discrete, resolve
+from rlox_offpolicy.building import make_learner, make_replay, require_discrete, resolve
 from rlox_offpolicy.configs import DiscreteSACConfig
 from rlox_offpolicy.metrics import SACMetrics
 from rlox_offpolicy.own_networks import B, on_device, require_outputs
@@ -77,6 +79,8 @@ class DiscreteSAC(Algorithm):
         config: a :class:`DiscreteSACConfig`, a mapping, or the path of a YAML or JSON file.
         schedules: callables ``env_steps -> value`` for ``learning_rate`` or ``priority_beta``; they
             win over the config and are not saved in checkpoints.
+        added_losses: functions ``(module, batch) -> scalar`` by part, ``"critic"`` or ``"policy"``,
+            that are added to the part's loss; see :mod:`rlox.learners.added`.
         config_kwargs: options of :class:`DiscreteSACConfig`, which win over ``config``.
 
     Raises:
@@ -88,6 +92,7 @@ class DiscreteSAC(Algorithm):
     name: ClassVar[str] = "discrete_sac"
     config_class: ClassVar[type[Config]] = DiscreteSACConfig
     learner: ChosenReplayLearner
+    added_losses: AddedLosses
 
     def __init__(
         self,
@@ -102,6 +107,7 @@ class DiscreteSAC(Algorithm):
         *,
         config: DiscreteSACConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
+        added_losses: Losses | None = None,
         **config_kwargs: Any,
     ) -> None:
         resolved, parts = resolve(
@@ -111,23 +117,26 @@ class DiscreteSAC(Algorithm):
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg: DiscreteSACConfig = self.config
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
-        self.agent = make_agent(self, parts["buffer"])
-        space = self.agent.env.observation_space
-        n_actions = require_discrete(self.agent, self.name)
+        self.replay = make_replay(self, parts["buffer"])
+        space = self.replay.env.observation_space
+        n_actions = require_discrete(self.replay, self.name)
         sizes: Any = {"hidden": cfg.hidden, "generator": self.streams.torch("policy")}
-        device = self.agent.device
+        device = self.replay.device
         own = policy or make_logits(space, n_actions, **sizes)
         self.policy: Any = on_device(own, "policy", device)
         own = critic or make_discrete_critics(space, n_actions, n_critics=2, **sizes)
         self.critic: Any = on_device(own, "critic", device)
         if policy is not None:
-            require_outputs(policy, self.agent, "policy", (B, n_actions))
+            require_outputs(policy, self.replay, "policy", (B, n_actions))
         if critic is not None:
-            require_outputs(critic, self.agent, "critic", (None, B, n_actions))
+            require_outputs(critic, self.replay, "critic", (None, B, n_actions))
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
         self.temperature = Temperature(cfg.alpha).to(device)
         self.target_entropy = (
             0.98 * math.log(n_actions) if cfg.target_entropy is None else cfg.target_entropy
+        )
+        self.objective = DiscreteSoftActorCritic(
+            target_entropy=self.target_entropy if cfg.auto_entropy else None, tau=cfg.tau
         )
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
         self.policy_optimizer = FlatOptimizer(self.policy, adam)
@@ -138,6 +147,7 @@ class DiscreteSAC(Algorithm):
             "critic": self.critic_optimizer,
             "alpha": self.alpha_optimizer,
         }
+        self.added_losses = AddedLosses(added_losses, self.optimizers)
         self._parts = {
             "policy": self.policy,
             "critic": self.critic,
@@ -146,17 +156,16 @@ class DiscreteSAC(Algorithm):
             "policy_optimizer": self.policy_optimizer,
             "critic_optimizer": self.critic_optimizer,
             "alpha_optimizer": self.alpha_optimizer,
-            "agent": self.agent,
+            "agent": self.replay,
         }
-        steps = {"all": Step(self._learn, SACTerms)}
-        self.learner = make_learner(self, self.agent, self._parts, steps)
+        steps = {Learn.ALL: Step(self._learn, SACTerms)}
+        self.learner = make_learner(self, self.replay, self.objective, self._parts, steps)
 
     def iterate(self, hooks: Hooks) -> SACMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
         return iterate_sac(self, hooks)
 
-    def _learn(self, batch: TransitionBatch, learning_rate: float) -> SACTerms:
-        cfg: DiscreteSACConfig = self.config
+    def _learn(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         alpha = self.temperature.value()
 
         with torch.no_grad():
@@ -167,6 +176,7 @@ class DiscreteSAC(Algorithm):
         q = all_q.gather(-1, batch.actions.expand(len(all_q), -1, -1)).squeeze(-1)
         errors = q - targets
         q_loss = 0.5 * (batch.weights * errors.square()).mean(-1).sum()
+        q_loss = self.added_losses.add("critic", q_loss, self.critic, batch)
         self.critic_optimizer.step(q_loss, learning_rate)
 
         log_probs = self.policy(batch.obs).log_softmax(-1)
@@ -174,22 +184,23 @@ class DiscreteSAC(Algorithm):
         with torch.no_grad():
             values = self.critic(batch.obs).amin(0)
         policy_loss = (probs * (alpha * log_probs - values)).sum(-1).mean()
+        policy_loss = self.added_losses.add("policy", policy_loss, self.policy, batch)
         self.policy_optimizer.step(policy_loss, learning_rate)
 
         entropy = -(probs * log_probs).detach().sum(-1).mean()
-        if cfg.auto_entropy:
-            alpha_loss = self.temperature.log_alpha * (entropy - self.target_entropy)
+        if self.objective.target_entropy is not None:
+            alpha_loss = self.temperature.log_alpha * (entropy - self.objective.target_entropy)
             self.alpha_optimizer.step(alpha_loss, learning_rate)
 
-        polyak_update(self.critic, self.target, cfg.tau)
-        self.agent.set_priorities(errors)
-        return SACTerms(
+        polyak_update(self.critic, self.target, self.objective.tau)
+        terms = SACTerms(
             q_loss=q_loss.detach(),
             q_value=q.detach().mean(),
             policy_loss=policy_loss.detach(),
             entropy=entropy,
             alpha=alpha,
         )
+        return StepResult(terms, errors.detach())
 
     def _act(self, obs: Any) -> npt.NDArray[Any]:
         return self._sample(obs, "actions")
@@ -210,14 +221,14 @@ class DiscreteSAC(Algorithm):
             deterministic: the most probable action; else a sample of the policy.
         """
         choose = self._mode if deterministic else partial(self._sample, stream="predict")
-        return self.agent.predict(choose, obs)
+        return self.replay.predict(choose, obs)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return networks, optimisers and agent."""
+        """Return networks, optimisers, envs and buffer."""
         return parts_state(self._parts)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore networks, optimisers and agent; a fixed temperature is the config's."""
+        """Restore networks, optimisers, envs and buffer; a fixed temperature is the config's."""
         load_parts_state(self._parts, state)
         if not self.config.auto_entropy:
             self.temperature.set(self.config.alpha)

@@ -5,7 +5,7 @@ step down the gradient of
 
     L = mean over the batch of w Huber(Q(s, a) - y),    y = r + γ max over a of Q'(s', a)
 
-where Q' is a lagging copy of Q, and γ is 0 where the task ended.
+where Q' is a target copy of Q, and γ is 0 where the task ended.
 
 Deviations from the paper:
     1. several gradient steps follow several env steps, as both frequencies are options;
@@ -36,8 +36,9 @@ from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
 from rlox.errors import ConfigError
+from rlox.learners.added import AddedLosses, Losses
 from rlox.learners.terms import QTerms, mean_terms
-from rlox.learners.transitions import ChosenReplayLearner, Step
+from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
 from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
 from rlox.networks.defaults import make_q_network
@@ -54,8 +55,8 @@ from rlox.nn import (
 from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 
-from rlox_offpolicy.action_values import make_action_values
-from rlox_offpolicy.agent import make_agent, make_learner, require_discrete, resolve
+from rlox_offpolicy.action_values import make_action_values, make_objective
+from rlox_offpolicy.building import make_learner, make_replay, require_discrete, resolve
 from rlox_offpolicy.configs import DQNConfig
 from rlox_offpolicy.exploration import EpsilonGreedy
 from rlox_offpolicy.metrics import DQNMetrics, common_metrics
@@ -84,6 +85,8 @@ class DQN(Algorithm):
         config: a :class:`DQNConfig`, a mapping, or the path of a YAML or JSON file.
         schedules: callables ``env_steps -> value`` for ``learning_rate``, ``epsilon`` or
             ``priority_beta``; they win over the config and are not saved in checkpoints.
+        added_losses: functions ``(module, batch) -> scalar`` by part, ``"network"``, that are added
+            to the part's loss; see :mod:`rlox.learners.added`.
         config_kwargs: options of :class:`DQNConfig`, which win over ``config``.
 
     Raises:
@@ -95,6 +98,7 @@ class DQN(Algorithm):
     name: ClassVar[str] = "dqn"
     config_class: ClassVar[type[Config]] = DQNConfig
     learner: ChosenReplayLearner
+    added_losses: AddedLosses
 
     def __init__(
         self,
@@ -109,6 +113,7 @@ class DQN(Algorithm):
         *,
         config: DQNConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
+        added_losses: Losses | None = None,
         **config_kwargs: Any,
     ) -> None:
         if prioritized:
@@ -123,10 +128,11 @@ class DQN(Algorithm):
         cfg: DQNConfig = self.config
         names = ("learning_rate", "epsilon", "priority_beta")
         self.schedules = Schedules(cfg.with_epsilon(), names, schedules)
-        self.agent = make_agent(self, parts["buffer"])
-        env = self.agent.env
-        self._n_actions = require_discrete(self.agent, "DQN")
-        self.action_values = make_action_values(cfg, self.agent.device)
+        self.replay = make_replay(self, parts["buffer"])
+        env = self.replay.env
+        self._n_actions = require_discrete(self.replay, "DQN")
+        self.objective = make_objective(cfg)
+        self.action_values = make_action_values(self.objective, self.replay.device)
         own = network or make_q_network(
             env.observation_space,
             self._n_actions,
@@ -136,7 +142,7 @@ class DQN(Algorithm):
             noisy_std=cfg.noisy_std if cfg.noisy else None,
             generator=self.streams.torch("policy"),
         )
-        self.network: Any = on_device(own, "network", self.agent.device)
+        self.network: Any = on_device(own, "network", self.replay.device)
         if cfg.noisy and not any(isinstance(m, NoisyLinear) for m in self.network.modules()):
             raise ConfigError(
                 "noisy=True needs a network with layers rlox.nn.NoisyLinear, and yours has "
@@ -145,7 +151,7 @@ class DQN(Algorithm):
         if network is not None:
             n_atoms = self.action_values.n_atoms
             atoms = () if n_atoms is None else (n_atoms,)
-            require_outputs(network, self.agent, "network", (B, self._n_actions, *atoms))
+            require_outputs(network, self.replay, "network", (B, self._n_actions, *atoms))
         self.target = copy.deepcopy(self.network).requires_grad_(False)
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
         self.optimizer = FlatOptimizer(self.network, adam, max_grad_norm=cfg.max_grad_norm)
@@ -153,31 +159,43 @@ class DQN(Algorithm):
         self.exploration = EpsilonGreedy(
             self._epsilon, self._n_actions, self.streams.numpy("exploration")
         )
+        self.added_losses = AddedLosses(added_losses, self.optimizers)
         self._parts = {
             "network": self.network,
             "target": self.target,
             "optimizer": self.optimizer,
-            "agent": self.agent,
+            "agent": self.replay,
         }
-        steps = {"values": Step(self._learn, QTerms)}
-        constants = {"n_actions": float(self._n_actions)}
-        self.learner = make_learner(self, self.agent, self._parts, steps, constants=constants)
+        steps = {Learn.VALUES: Step(self._learn, QTerms)}
+        self.learner = make_learner(self, self.replay, self.objective, self._parts, steps)
 
     def iterate(self, hooks: Hooks) -> DQNMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
-        cfg: DQNConfig = self.config
-        collected: list[QTerms] = []
-        with torch_threads(cfg.torch_threads), flush_denormals():
-            for batch, learning_rate in self.agent.batches(self._act, hooks, self.schedules):
-                collected.append(self.learner.step("values", batch, learning_rate))
-                if (self.clock.gradient_steps + 1) % cfg.target_update_interval == 0:
-                    polyak_update(self.network, self.target, cfg.tau)
-                hooks.train_batch(lambda: mean_terms(QTerms, collected[-1:]))
+        replay, collected = self.replay, list[QTerms]()
+        with torch_threads(self.config.torch_threads), flush_denormals(), replay.counted_episodes():
+            self._learn_due(hooks, collected)  # what an interrupted iteration left
+            for _ in range(replay.vector_steps_left):
+                replay.step(self._act, hooks)
+                self._learn_due(hooks, collected)
+                if hooks.stopped:
+                    break
         return DQNMetrics(
             epsilon=self._epsilon(self.clock.env_steps),
             **common_metrics(self),
             **mean_terms(QTerms, collected),
         )
+
+    def _learn_due(self, hooks: Hooks, collected: list[QTerms]) -> None:
+        """Take the gradient steps that are due."""
+        cfg, replay = self.config, self.replay
+        for learning_rate in replay.updates_due(hooks, self.schedules):
+            batch = replay.draw()
+            learnt = self.learner.step(Learn.VALUES, batch, learning_rate)
+            replay.update_priorities(batch.indices, learnt.errors)
+            collected.append(learnt.terms)
+            if (self.clock.gradient_steps + 1) % cfg.target_update_interval == 0:
+                polyak_update(self.network, self.target, cfg.tau)
+            hooks.train_batch(lambda: mean_terms(QTerms, collected[-1:]))
 
     def _outputs(self, network: Any, obs: Tensor, stream: str = "noise") -> Tensor:
         """Return a network's outputs, with noise of its own where it has noise."""
@@ -190,18 +208,18 @@ class DQN(Algorithm):
 
     def _act(self, obs: Tensor) -> npt.NDArray[Any]:
         actions = self._greedy(self._outputs(self.network, obs))
-        starts = self.agent.collector.episode_start
+        starts = self.replay.collector.episode_start
         return self.exploration.explore(actions, starts, self.clock.env_steps)
 
     def _epsilon(self, env_steps: int) -> float:
         return self.schedules.value("epsilon", env_steps, self.clock.target_env_steps)
 
-    def _learn(self, batch: TransitionBatch, learning_rate: float) -> QTerms:
+    def _learn(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         of = self.action_values
         with torch.no_grad():
             judged = self._outputs(self.target, batch.next_obs)
             chooser = judged
-            if self.config.double_dqn:
+            if self.objective.double:
                 chooser = self._outputs(self.network, batch.next_obs)
             next_actions = of.values(chooser).argmax(-1, keepdim=True)
             next_outputs = at_actions(judged, next_actions)
@@ -209,9 +227,10 @@ class DQN(Algorithm):
         outputs = at_actions(self._outputs(self.network, batch.obs), batch.actions)
         losses, errors = of.losses(outputs, targets)
         loss = (batch.weights * losses).mean()
+        loss = self.added_losses.add("network", loss, self.network, batch)
         self.optimizer.step(loss, learning_rate)
-        self.agent.set_priorities(errors)
-        return QTerms(q_loss=loss.detach(), q_value=of.values(outputs.detach()).mean())
+        terms = QTerms(q_loss=loss.detach(), q_value=of.values(outputs.detach()).mean())
+        return StepResult(terms, errors.detach())
 
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return an action for one observation, or actions for a batch; see ``Algorithm``.
@@ -223,7 +242,7 @@ class DQN(Algorithm):
         """
         if deterministic:
             silence(self.network)
-            return self.agent.predict(lambda rows: self._greedy(self.network(rows)), obs)
+            return self.replay.predict(lambda rows: self._greedy(self.network(rows)), obs)
         explore = EpsilonGreedy(
             self._epsilon, self._n_actions, self.streams.numpy("predict")
         ).explore
@@ -233,12 +252,12 @@ class DQN(Algorithm):
             actions = self._greedy(self._outputs(self.network, rows, "predict"))
             return explore(actions, starts, step)
 
-        return self.agent.predict(choose, obs)
+        return self.replay.predict(choose, obs)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return networks, optimiser and agent."""
+        """Return networks, optimiser, envs and buffer."""
         return parts_state(self._parts)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore networks, optimiser and agent."""
+        """Restore networks, optimiser, envs and buffer."""
         load_parts_state(self._parts, state)

@@ -1,7 +1,7 @@
 """What off-policy algorithms do to their actions in order to explore.
 
 Anything with the methods of :class:`rlox.protocols.ExplorationStrategy` will do. Actions are as
-replay buffers keep them (:mod:`rlox.replay.action_codec`): counted from 0, or in [-1, 1], to which what
+replay buffers keep them (:mod:`rlox.replay`): counted from 0, or in [-1, 1], to which what
 the noise makes of them is clipped.
 """
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["DQNMetrics", "SACMetrics", "TD3Metrics", "common_metrics"]
@@ -30,6 +31,8 @@ class DQNMetrics(_ReplayMetrics):
     epsilon: float
     """Probability of a uniform action."""
     learning_rate: float
+    added: Mapping[str, float] = field(default_factory=dict)
+    """Means of the user's own losses."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class SACMetrics(_ReplayMetrics):
     alpha: float
     """Temperature."""
     learning_rate: float
+    added: Mapping[str, float] = field(default_factory=dict)
+    """Means of the user's own losses."""
 
 
 @dataclass(frozen=True)
@@ -50,19 +55,22 @@ class TD3Metrics(_ReplayMetrics):
 
     policy_loss: float
     learning_rate: float
+    added: Mapping[str, float] = field(default_factory=dict)
+    """Means of the user's own losses."""
 
 
-def common_metrics(algorithm: Any) -> dict[str, float]:
-    """Return the metrics of an algorithm's episodes, and its present learning rate.
+def common_metrics(algorithm: Any) -> dict[str, Any]:
+    """Return the metrics of an algorithm's episodes and added losses, and its learning rate.
 
     Args:
-        algorithm: has an ``agent``, ``schedules`` and a ``clock``.
+        algorithm: has a ``replay``, ``schedules``, ``added_losses`` and a ``clock``.
     """
-    statistics = algorithm.agent.collector.statistics
+    statistics = algorithm.replay.collector.statistics
     now = (algorithm.clock.env_steps, algorithm.clock.target_env_steps)
     return {
         "mean_reward": statistics.mean_return,
         "mean_episode_length": statistics.mean_length,
         "episodes": float(statistics.finished),
         "learning_rate": algorithm.schedules.value("learning_rate", *now),
+        "added": algorithm.added_losses.means(),
     }

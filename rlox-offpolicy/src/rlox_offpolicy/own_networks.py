@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from rlox.errors import ConfigError
 from rlox.networks.validate import B, example_observations, try_network
-from rlox.replay.loop import ReplayAgent
+from rlox.replay.loop import ReplayLoop
 from rlox.spaces.nested import map_leaves
 from torch import nn
 
@@ -42,17 +42,17 @@ def find_method(network: nn.Module, name: str, *methods: str) -> str:
 
 def require_outputs(
     network: nn.Module,
-    agent: ReplayAgent,
+    replay: ReplayLoop,
     name: str,
     *shapes: tuple[int | None, ...],
     method: str | None = None,
     actions: bool = False,
 ) -> None:
-    """Try a network that the caller brought on B observations of the agent's env.
+    """Try a network that the caller brought on B observations of the envs.
 
     Args:
         network: from observations (B, *shape).
-        agent: whose env it is for.
+        replay: whose envs it is for.
         name: what the caller called it.
         shapes: of the output, or of several outputs; none: any size.
         method: what is called; none: the network itself.
@@ -61,13 +61,13 @@ def require_outputs(
     Raises:
         ConfigError: it fails, or the outputs have other shapes.
     """
-    space = agent.env.observation_space
-    given = [agent.observations.copy(example_observations(space))]
+    space = replay.env.observation_space
+    given = [replay.observations.copy(example_observations(space))]
     asked = f"{B} observations of {space}"
     if actions:
-        given.append(agent.actions.random(np.random.default_rng(0), B))
+        given.append(replay.actions.random(np.random.default_rng(0), B))
         asked += f" and {B} actions"
-    tensors = [map_leaves(lambda leaf: torch.from_numpy(leaf).to(agent.device), g) for g in given]
+    tensors = [map_leaves(lambda leaf: torch.from_numpy(leaf).to(replay.device), g) for g in given]
     called = name if method is None else f"{name}.{method}"
     function = getattr(network, method or "__call__")
     try_network(network, called, lambda: function(*tensors), asked, *shapes)

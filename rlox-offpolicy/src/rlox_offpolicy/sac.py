@@ -7,7 +7,7 @@ Each gradient step takes a batch from the replay buffer and, with a' ~ π(.|s') 
     J_π  = mean α log π(a|s) - min over k of Q_k(s, a)                     eq. 7, 9
     J_α  = -mean log α (log π(a|s) + H̄)                                    eq. 18
 
-and moves the lagging critics Q' towards Q. γ is 0 where the task ended.
+and moves the target critics Q' towards Q. γ is 0 where the task ended.
 
 Deviations from the paper:
     1. log α is learnt, with log α in the place of α in J_α (the authors' softlearning);
@@ -34,8 +34,10 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
+from rlox.learners.added import AddedLosses, Losses
 from rlox.learners.terms import mean_terms
-from rlox.learners.transitions import ChosenReplayLearner, Step
+from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
+from rlox.learners.value_objectives import SoftActorCritic
 from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
 from rlox.networks.defaults import make_critics, make_squashed_gaussian
@@ -51,7 +53,13 @@ from rlox.nn import (
 from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 
-from rlox_offpolicy.agent import make_agent, make_exploration, make_learner, require_box, resolve
+from rlox_offpolicy.building import (
+    make_exploration,
+    make_learner,
+    make_replay,
+    require_box,
+    resolve,
+)
 from rlox_offpolicy.configs import SACConfig
 from rlox_offpolicy.metrics import SACMetrics, common_metrics
 from rlox_offpolicy.own_networks import B, find_method, on_device, require_outputs
@@ -99,11 +107,27 @@ def iterate_sac(algorithm: Any, hooks: Hooks) -> SACMetrics:
         algorithm: which of them.
         hooks: told of every step.
     """
-    agent, collected = algorithm.agent, list[SACTerms]()
-    with torch_threads(algorithm.config.torch_threads), flush_denormals():
-        for batch, learning_rate in agent.batches(algorithm._act, hooks, algorithm.schedules):
-            collected.append(algorithm.learner.step("all", batch, learning_rate))
+    replay, collected = algorithm.replay, list[SACTerms]()
+
+    def learn() -> None:
+        for learning_rate in replay.updates_due(hooks, algorithm.schedules):
+            batch = replay.draw()
+            learnt = algorithm.learner.step(Learn.ALL, batch, learning_rate)
+            replay.update_priorities(batch.indices, learnt.errors)
+            collected.append(learnt.terms)
             hooks.train_batch(lambda: mean_terms(SACTerms, collected[-1:]))
+
+    with (
+        torch_threads(algorithm.config.torch_threads),
+        flush_denormals(),
+        replay.counted_episodes(),
+    ):
+        learn()  # what an interrupted iteration left
+        for _ in range(replay.vector_steps_left):
+            replay.step(algorithm._act, hooks)
+            learn()
+            if hooks.stopped:
+                break
     return SACMetrics(**common_metrics(algorithm), **mean_terms(SACTerms, collected))
 
 
@@ -129,6 +153,8 @@ class SAC(Algorithm):
         config: a :class:`SACConfig`, a mapping, or the path of a YAML or JSON file.
         schedules: callables ``env_steps -> value`` for ``learning_rate`` or ``priority_beta``; they
             win over the config and are not saved in checkpoints.
+        added_losses: functions ``(module, batch) -> scalar`` by part, ``"critic"`` or ``"policy"``,
+            that are added to the part's loss; see :mod:`rlox.learners.added`.
         config_kwargs: options of :class:`SACConfig`, which win over ``config``.
 
     Raises:
@@ -141,6 +167,7 @@ class SAC(Algorithm):
     name: ClassVar[str] = "sac"
     config_class: ClassVar[type[Config]] = SACConfig
     learner: ChosenReplayLearner
+    added_losses: AddedLosses
 
     def __init__(
         self,
@@ -156,6 +183,7 @@ class SAC(Algorithm):
         *,
         config: SACConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
+        added_losses: Losses | None = None,
         **config_kwargs: Any,
     ) -> None:
         resolved, parts = resolve(
@@ -166,11 +194,11 @@ class SAC(Algorithm):
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg: SACConfig = self.config
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
-        self.agent = make_agent(self, parts["buffer"])
+        self.replay = make_replay(self, parts["buffer"])
         self.exploration = make_exploration(self, parts["exploration"])
-        space, act_dim = self.agent.env.observation_space, require_box(self.agent, "SAC")
+        space, act_dim = self.replay.env.observation_space, require_box(self.replay, "SAC")
         stream = self.streams.torch("policy")
-        device = self.agent.device
+        device = self.replay.device
         sizes: Any = {"hidden": cfg.hidden, "generator": stream}
         own = policy or make_squashed_gaussian(space, act_dim, **sizes)
         self.policy: Any = on_device(own, "policy", device)
@@ -183,13 +211,16 @@ class SAC(Algorithm):
         self._draw = getattr(self.policy, draw)
         if policy is not None:
             shape = (B, act_dim)
-            require_outputs(policy, self.agent, "policy", shape, (B,), method=draw)
-            require_outputs(policy, self.agent, "policy", shape, method=mode)
+            require_outputs(policy, self.replay, "policy", shape, (B,), method=draw)
+            require_outputs(policy, self.replay, "policy", shape, method=mode)
         if critic is not None:
-            require_outputs(critic, self.agent, "critic", (None, B), actions=True)
+            require_outputs(critic, self.replay, "critic", (None, B), actions=True)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
         self.temperature = Temperature(cfg.alpha).to(device)
         self.target_entropy = -act_dim if cfg.target_entropy is None else cfg.target_entropy
+        self.objective = SoftActorCritic(
+            target_entropy=self.target_entropy if cfg.auto_entropy else None, tau=cfg.tau
+        )
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
         self.policy_optimizer = FlatOptimizer(self.policy, adam)
         self.critic_optimizer = FlatOptimizer(self.critic, adam)
@@ -199,6 +230,7 @@ class SAC(Algorithm):
             "critic": self.critic_optimizer,
             "alpha": self.alpha_optimizer,
         }
+        self.added_losses = AddedLosses(added_losses, self.optimizers)
         self._parts = {
             "policy": self.policy,
             "critic": self.critic,
@@ -208,22 +240,20 @@ class SAC(Algorithm):
             "critic_optimizer": self.critic_optimizer,
             "alpha_optimizer": self.alpha_optimizer,
             "exploration": self.exploration,
-            "agent": self.agent,
+            "agent": self.replay,
         }
-        steps = {"all": Step(self._learn, SACTerms)}
-        constants = {"target_entropy": self.target_entropy}
-        self.learner = make_learner(self, self.agent, self._parts, steps, {}, constants)
+        steps = {Learn.ALL: Step(self._learn, SACTerms)}
+        self.learner = make_learner(self, self.replay, self.objective, self._parts, steps)
 
     def iterate(self, hooks: Hooks) -> SACMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
         return iterate_sac(self, hooks)
 
     def _act(self, obs: Tensor) -> npt.NDArray[Any]:
-        starts = self.agent.collector.episode_start
+        starts = self.replay.collector.episode_start
         return self.exploration.explore(self._sample(obs), starts, self.clock.env_steps)
 
-    def _learn(self, batch: TransitionBatch, learning_rate: float) -> SACTerms:
-        cfg: SACConfig = self.config
+    def _learn(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         alpha = self.temperature.value()
 
         with torch.no_grad():
@@ -234,28 +264,30 @@ class SAC(Algorithm):
         q = self.critic(batch.obs, batch.actions)
         errors = q - targets
         q_loss = 0.5 * (batch.weights * errors.square()).mean(-1).sum()
+        q_loss = self.added_losses.add("critic", q_loss, self.critic, batch)
         self.critic_optimizer.step(q_loss, learning_rate)
 
         actions, log_probs = self._draw(batch.obs)
         with frozen(self.critic):
             values = self.critic(batch.obs, actions).amin(0)
         policy_loss = (alpha * log_probs - values).mean()
+        policy_loss = self.added_losses.add("policy", policy_loss, self.policy, batch)
         self.policy_optimizer.step(policy_loss, learning_rate)
 
         entropy = -log_probs.detach().mean()
-        if cfg.auto_entropy:
-            alpha_loss = self.temperature.log_alpha * (entropy - self.target_entropy)
+        if self.objective.target_entropy is not None:
+            alpha_loss = self.temperature.log_alpha * (entropy - self.objective.target_entropy)
             self.alpha_optimizer.step(alpha_loss, learning_rate)
 
-        polyak_update(self.critic, self.target, cfg.tau)
-        self.agent.set_priorities(errors)
-        return SACTerms(
+        polyak_update(self.critic, self.target, self.objective.tau)
+        terms = SACTerms(
             q_loss=q_loss.detach(),
             q_value=q.detach().mean(),
             policy_loss=policy_loss.detach(),
             entropy=entropy,
             alpha=alpha,
         )
+        return StepResult(terms, errors.detach())
 
     def _sample(self, obs: Tensor) -> npt.NDArray[Any]:
         return self._draw(obs)[0].cpu().numpy()  # type: ignore[no-any-return]
@@ -271,16 +303,16 @@ class SAC(Algorithm):
             deterministic: tanh of the mean; else a sample of the policy, without added noise.
         """
         if deterministic:
-            return self.agent.predict(self._mode, obs)
+            return self.replay.predict(self._mode, obs)
         with drawing_from(self.streams.torch("predict"), self.policy):
-            return self.agent.predict(self._sample, obs)
+            return self.replay.predict(self._sample, obs)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return networks, optimisers, noise and agent."""
+        """Return networks, optimisers, noise, envs and buffer."""
         return parts_state(self._parts)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore networks, optimisers, noise and agent; a fixed temperature is the config's."""
+        """Restore all parts; a fixed temperature is the config's."""
         load_parts_state(self._parts, state)
         if not self.config.auto_entropy:
             self.temperature.set(self.config.alpha)

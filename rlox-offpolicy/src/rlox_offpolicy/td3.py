@@ -6,7 +6,7 @@ Each gradient step takes a batch from the replay buffer and, with ε ~ clip(N(0,
     y    = r + γ min over k of Q'_k(s', a')                                eq. 10
     J_Q  = Σ over k of mean (Q_k(s, a_data) - y)²
 
-and every d-th gradient step a step up the gradient of mean Q_1(s, μ(s)), after which the lagging
+and every d-th gradient step a step up the gradient of mean Q_1(s, μ(s)), after which the target
 networks μ' and Q' move towards μ and Q. γ is 0 where the task ended.
 
 DDPG (Lillicrap et al. 2016) is the same with one critic, d = 1 and no ε.
@@ -32,8 +32,10 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
+from rlox.learners.added import AddedLosses, Losses
 from rlox.learners.terms import PolicyTerms, QTerms, mean_terms
-from rlox.learners.transitions import ChosenReplayLearner, Step
+from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
+from rlox.learners.value_objectives import TwinDelayed
 from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
 from rlox.networks.defaults import make_critics, make_deterministic_policy
@@ -49,7 +51,13 @@ from rlox.nn import (
 from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 
-from rlox_offpolicy.agent import make_agent, make_exploration, make_learner, require_box, resolve
+from rlox_offpolicy.building import (
+    make_exploration,
+    make_learner,
+    make_replay,
+    require_box,
+    resolve,
+)
 from rlox_offpolicy.configs import TD3Config
 from rlox_offpolicy.metrics import TD3Metrics, common_metrics
 from rlox_offpolicy.own_networks import B, on_device, require_outputs
@@ -70,8 +78,8 @@ class DeterministicActorCritic:
         schedules: see :class:`TD3`.
         n_critics: number K of critics, where they are made here.
         policy_delay: gradient steps d of the critics for one of the policy.
-        target_noise: σ of the noise on the targets' actions; 0: none.
-        noise_clip: bound c of that noise.
+        objective: what is learnt.
+        added_losses: see :class:`TD3`.
     """
 
     def __init__(
@@ -85,37 +93,39 @@ class DeterministicActorCritic:
         schedules: Mapping[str, Callable[[int], float]] | None,
         n_critics: int,
         policy_delay: int,
-        target_noise: float,
-        noise_clip: float,
+        objective: TwinDelayed,
+        added_losses: Losses | None,
     ) -> None:
         cfg = self.config = algorithm.config
         self.clock = algorithm.clock
         self.policy_delay = policy_delay
-        self._smoothing = {"target_noise": target_noise, "noise_clip": noise_clip}
+        self.objective = objective
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
-        self.agent = make_agent(algorithm, buffer)
+        self.replay = make_replay(algorithm, buffer)
         self.exploration = make_exploration(algorithm, exploration)
-        space = self.agent.env.observation_space
-        act_dim = require_box(self.agent, algorithm.name.upper())
+        space = self.replay.env.observation_space
+        act_dim = require_box(self.replay, algorithm.name.upper())
         stream = algorithm.streams.torch("policy")
         sizes: Any = {"hidden": cfg.hidden, "generator": stream}
         own = policy or make_deterministic_policy(space, act_dim, **sizes)
-        self.policy: Any = on_device(own, "policy", self.agent.device)
+        self.policy: Any = on_device(own, "policy", self.replay.device)
         own = critic or make_critics(space, act_dim, n_critics=n_critics, **sizes)
-        self.critic: Any = on_device(own, "critic", self.agent.device)
+        self.critic: Any = on_device(own, "critic", self.replay.device)
         if policy is not None:
             mode = "deterministic" if hasattr(policy, "deterministic") else None
-            require_outputs(policy, self.agent, "policy", (B, act_dim), method=mode)
+            require_outputs(policy, self.replay, "policy", (B, act_dim), method=mode)
         if critic is not None:
-            require_outputs(critic, self.agent, "critic", (None, B), actions=True)
+            require_outputs(critic, self.replay, "critic", (None, B), actions=True)
         self.policy_target: Any = copy.deepcopy(self.policy).requires_grad_(False)
         self.critic_target: Any = copy.deepcopy(self.critic).requires_grad_(False)
         self._mu = getattr(self.policy, "deterministic", self.policy)
-        self._lagging_mu = getattr(self.policy_target, "deterministic", self.policy_target)
+        self._target_mu = getattr(self.policy_target, "deterministic", self.policy_target)
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
         self.policy_optimizer = FlatOptimizer(self.policy, adam)
         self.critic_optimizer = FlatOptimizer(self.critic, adam)
         algorithm.optimizers = {"policy": self.policy_optimizer, "critic": self.critic_optimizer}
+        self.added_losses = AddedLosses(added_losses, algorithm.optimizers)
+        algorithm.added_losses = self.added_losses
         self._noise = algorithm.streams.torch("target noise")
         self._parts = {
             "policy": self.policy,
@@ -125,23 +135,37 @@ class DeterministicActorCritic:
             "policy_optimizer": self.policy_optimizer,
             "critic_optimizer": self.critic_optimizer,
             "exploration": self.exploration,
-            "agent": self.agent,
+            "agent": self.replay,
         }
-        values, policy_step = Step(self.learn_values, QTerms), Step(self.learn_policy, PolicyTerms)
-        steps = {"values": values, "policy": policy_step}
-        parts, streams = self._parts, {"target noise": self._noise}
-        self.learner = make_learner(algorithm, self.agent, parts, steps, streams, self._smoothing)
+        steps = {
+            Learn.VALUES: Step(self.learn_values, QTerms),
+            Learn.POLICY: Step(self.learn_policy, PolicyTerms),
+        }
+        streams = {"target noise": self._noise}
+        self.learner = make_learner(algorithm, self.replay, objective, self._parts, steps, streams)
 
     def iterate(self, hooks: Hooks) -> TD3Metrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
-        q_terms: list[QTerms] = []
-        policy_terms: list[PolicyTerms] = []
-        with torch_threads(self.config.torch_threads), flush_denormals():
-            for batch, learning_rate in self.agent.batches(self._act, hooks, self.schedules):
-                q_terms.append(self.learner.step("values", batch, learning_rate))
+        replay, q_terms, policy_terms = self.replay, list[QTerms](), list[PolicyTerms]()
+
+        def learn() -> None:
+            for learning_rate in replay.updates_due(hooks, self.schedules):
+                batch = replay.draw()
+                learnt = self.learner.step(Learn.VALUES, batch, learning_rate)
+                replay.update_priorities(batch.indices, learnt.errors)
+                q_terms.append(learnt.terms)
                 if (self.clock.gradient_steps + 1) % self.policy_delay == 0:
-                    policy_terms.append(self.learner.step("policy", batch, learning_rate))
+                    learnt = self.learner.step(Learn.POLICY, batch, learning_rate)
+                    policy_terms.append(learnt.terms)
                 hooks.train_batch(lambda: mean_terms(QTerms, q_terms[-1:]))
+
+        with torch_threads(self.config.torch_threads), flush_denormals(), replay.counted_episodes():
+            learn()  # what an interrupted iteration left
+            for _ in range(replay.vector_steps_left):
+                replay.step(self._act, hooks)
+                learn()
+                if hooks.stopped:
+                    break
         return TD3Metrics(
             **common_metrics(self),
             **mean_terms(QTerms, q_terms),
@@ -152,46 +176,47 @@ class DeterministicActorCritic:
         return self._mu(obs).cpu().numpy()  # type: ignore[no-any-return]
 
     def _act(self, obs: Tensor) -> npt.NDArray[Any]:
-        starts = self.agent.collector.episode_start
+        starts = self.replay.collector.episode_start
         return self.exploration.explore(self._mode(obs), starts, self.clock.env_steps)
 
-    def learn_values(self, batch: TransitionBatch, learning_rate: float) -> QTerms:
+    def learn_values(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take a gradient step of the critics."""
         with torch.no_grad():
-            next_actions = self._lagging_mu(batch.next_obs)
-            if (deviation := self._smoothing["target_noise"]) > 0:
+            next_actions = self._target_mu(batch.next_obs)
+            if (deviation := self.objective.target_noise) > 0:
                 noise = standard_normal(next_actions, self._noise).mul_(deviation)
-                clip = self._smoothing["noise_clip"]
-                next_actions = smoothed_actions(next_actions, noise, clip)
+                next_actions = smoothed_actions(next_actions, noise, self.objective.noise_clip)
             next_values = clipped_double_values(self.critic_target(batch.next_obs, next_actions))
             targets = td_targets(batch.rewards, batch.discounts, next_values)
         q = self.critic(batch.obs, batch.actions)
         errors = q - targets
         q_loss = (batch.weights * errors.square()).mean(-1).sum()
+        q_loss = self.added_losses.add("critic", q_loss, self.critic, batch)
         self.critic_optimizer.step(q_loss, learning_rate)
-        self.agent.set_priorities(errors)
-        return QTerms(q_loss=q_loss.detach(), q_value=q.detach().mean())
+        terms = QTerms(q_loss=q_loss.detach(), q_value=q.detach().mean())
+        return StepResult(terms, errors.detach())
 
-    def learn_policy(self, batch: TransitionBatch, learning_rate: float) -> PolicyTerms:
-        """Take a gradient step of the policy, and move the lagging networks."""
+    def learn_policy(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
+        """Take a gradient step of the policy, and move the target networks."""
         with frozen(self.critic):
             values = self.critic(batch.obs, self._mu(batch.obs))[0]
         policy_loss = -values.mean()
+        policy_loss = self.added_losses.add("policy", policy_loss, self.policy, batch)
         self.policy_optimizer.step(policy_loss, learning_rate)
-        polyak_update(self.policy, self.policy_target, self.config.tau)
-        polyak_update(self.critic, self.critic_target, self.config.tau)
-        return PolicyTerms(policy_loss=policy_loss.detach())
+        polyak_update(self.policy, self.policy_target, self.objective.tau)
+        polyak_update(self.critic, self.critic_target, self.objective.tau)
+        return StepResult(PolicyTerms(policy_loss=policy_loss.detach()))
 
     def predict(self, obs: npt.ArrayLike) -> Any:
         """Return an action for one observation, or actions for a batch, without noise."""
-        return self.agent.predict(self._mode, obs)
+        return self.replay.predict(self._mode, obs)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return networks, optimisers, noise and agent."""
+        """Return networks, optimisers, noise, envs and buffer."""
         return parts_state(self._parts)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore networks, optimisers, noise and agent."""
+        """Restore networks, optimisers, noise, envs and buffer."""
         load_parts_state(self._parts, state)
 
 
@@ -216,6 +241,8 @@ class TD3(Algorithm):
         config: a :class:`TD3Config`, a mapping, or the path of a YAML or JSON file.
         schedules: callables ``env_steps -> value`` for ``learning_rate`` or ``priority_beta``; they
             win over the config and are not saved in checkpoints.
+        added_losses: functions ``(module, batch) -> scalar`` by part, ``"critic"`` or ``"policy"``,
+            that are added to the part's loss; see :mod:`rlox.learners.added`.
         config_kwargs: options of :class:`TD3Config`, which win over ``config``.
 
     Raises:
@@ -228,6 +255,7 @@ class TD3(Algorithm):
     name: ClassVar[str] = "td3"
     config_class: ClassVar[type[Config]] = TD3Config
     learner: ChosenReplayLearner
+    added_losses: AddedLosses
 
     def __init__(
         self,
@@ -243,6 +271,7 @@ class TD3(Algorithm):
         *,
         config: TD3Config | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
+        added_losses: Losses | None = None,
         **config_kwargs: Any,
     ) -> None:
         resolved, parts = resolve(
@@ -259,11 +288,15 @@ class TD3(Algorithm):
             **parts,
             n_critics=2,
             policy_delay=self.config.policy_delay,
-            target_noise=self.config.target_noise,
-            noise_clip=self.config.noise_clip,
+            objective=TwinDelayed(
+                target_noise=self.config.target_noise,
+                noise_clip=self.config.noise_clip,
+                tau=self.config.tau,
+            ),
+            added_losses=added_losses,
         )
         of = self.actor_critic
-        self.agent, self.schedules, self.exploration = of.agent, of.schedules, of.exploration
+        self.replay, self.schedules, self.exploration = of.replay, of.schedules, of.exploration
         self.policy, self.policy_target = of.policy, of.policy_target
         self.critic, self.target = of.critic, of.critic_target
         self.learner = of.learner
@@ -277,9 +310,9 @@ class TD3(Algorithm):
         return self.actor_critic.predict(obs)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return networks, optimisers, noise and agent."""
+        """Return networks, optimisers, noise, envs and buffer."""
         return self.actor_critic.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore networks, optimisers, noise and agent."""
+        """Restore networks, optimisers, noise, envs and buffer."""
         self.actor_critic.load_state_dict(state)

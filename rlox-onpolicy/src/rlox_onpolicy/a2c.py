@@ -15,7 +15,7 @@ Deviations from the paper:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -23,23 +23,32 @@ from typing import Any, ClassVar, final
 import numpy.typing as npt
 import torch
 from rlox.algorithm import Algorithm
-from rlox.batches.rollout import RolloutBatch, RolloutMinibatch
+from rlox.batches.rollout import RolloutBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
-from rlox.learners.rollouts import ChosenLearner, LearningTask, choose_learner
+from rlox.learners.added import AddedLosses, Losses
+from rlox.learners.policy_objectives import PolicyGradient
+from rlox.learners.rollouts import ChosenLearner, choose_learner
+from rlox.learners.tasks import Objective, RolloutTask
+from rlox.learners.terms import mean_terms
 from rlox.logging import LoggerCallback
-from rlox.networks.predict import evaluate_actions
 from rlox.networks.validate import refuse_network_options
 from rlox.nn import torch_threads
 from rlox.rollouts.actor_critic import PolicyMaker, fit_to_env
+from rlox.rollouts.advantages import estimate_advantages
 from rlox.training.hooks import Hooks
-from torch import Tensor, nn
+from torch import nn
 
-from rlox_onpolicy.agent import NETWORK_OPTIONS, learn, make_agent
+from rlox_onpolicy.agent import NETWORK_OPTIONS, make_agent, make_metrics, require_objective
 from rlox_onpolicy.configs import A2CConfig
 
 __all__ = ["A2C", "A2CMetrics"]
+
+LOSS_OPTIONS = ("vf_coef", "ent_coef", "normalize_advantages")
+"""The options that are numbers of the policy gradient."""
+
+SCHEDULED = ("learning_rate", "ent_coef")
 
 
 @dataclass(frozen=True)
@@ -59,15 +68,8 @@ class A2CMetrics:
     explained_variance: float
     """1 - Var(returns - values) / Var(returns) of the rollout; NaN for constant returns."""
     learning_rate: float
-
-
-@dataclass(frozen=True)
-class A2CTerms:
-    """The parts of the loss; scalars without gradient."""
-
-    policy_loss: Tensor
-    value_loss: Tensor
-    entropy: Tensor
+    added: Mapping[str, float] = field(default_factory=dict)
+    """Means of the user's own losses, and of the terms of an objective of the user's own."""
 
 
 @final
@@ -84,6 +86,10 @@ class A2C(Algorithm):
         config: an :class:`A2CConfig`, a mapping, or the path of a YAML or JSON file.
         schedules: callables ``env_steps -> value`` for ``learning_rate`` or ``ent_coef``; they win
             over the config and are not saved in checkpoints.
+        objective: minimised in place of the policy gradient's loss; see
+            :class:`rlox.learners.tasks.Objective`. It brings all numbers of its loss.
+        added_losses: ``{"policy": function}`` with functions ``(policy, batch) -> scalar`` that are
+            added to the loss; see :mod:`rlox.learners.added`.
         config_kwargs: options of :class:`A2CConfig`, which win over ``config``.
 
     Raises:
@@ -95,6 +101,8 @@ class A2C(Algorithm):
     name: ClassVar[str] = "a2c"
     config_class: ClassVar[type[Config]] = A2CConfig
     learner: ChosenLearner
+    added_losses: AddedLosses
+    own_objective: Objective | None
 
     def __init__(
         self,
@@ -107,46 +115,55 @@ class A2C(Algorithm):
         *,
         config: A2CConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
+        objective: Objective | None = None,
+        added_losses: Losses | None = None,
         **config_kwargs: Any,
     ) -> None:
         resolved = resolve_config(A2CConfig, config, n_envs=n_envs, seed=seed, **config_kwargs)
         if policy is not None:
             refuse_network_options(NETWORK_OPTIONS, resolved, config_kwargs)
+        require_objective(objective, LOSS_OPTIONS, resolved, config_kwargs, schedules)
         super().__init__(
             env_id, config=fit_to_env(resolved, env_id), callbacks=callbacks, logger=logger
         )
         cfg: A2CConfig = self.config
-        self.schedules = Schedules(cfg, ("learning_rate", "ent_coef"), schedules)
+        self.schedules = Schedules(cfg, SCHEDULED, schedules)
         rmsprop = partial(torch.optim.RMSprop, alpha=cfg.rmsprop_alpha, eps=cfg.rmsprop_eps)
         self.agent = make_agent(self, rmsprop, policy)
         self.policy, self.collector = self.agent.policy, self.agent.collector
         self.optimizer = self.agent.optimizer
-        task = LearningTask(
-            self.name, cfg, self.agent, self._loss, actions=self.streams.numpy("native actions")
+        self.added_losses = AddedLosses(added_losses, self.optimizers)
+        self.own_objective = objective
+        task = RolloutTask(
+            self._objective(Schedules(cfg, SCHEDULED).at(0, 0)),
+            self.policy,
+            self.optimizer,
+            self.collector,
+            take_one_step,
+            self.agent.device,
+            actions=self.streams.numpy("native actions"),
+            added_losses=self.added_losses,
         )
         self.learner = choose_learner(cfg.backend, task)
 
     def iterate(self, hooks: Hooks) -> A2CMetrics:
-        """Collect T steps of N envs, then take one gradient step."""
+        """Collect T steps of N envs, estimate advantages, and take one gradient step."""
         cfg: A2CConfig = self.config
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
+        objective, learning_rate = self._objective(rates), rates["learning_rate"]
         with torch_threads(cfg.torch_threads):
-            batch = self.learner.collect(cfg.n_steps, hooks)
-            return A2CMetrics(**learn(self.agent, self.learner, batch, rates, hooks))
+            unroll = self.learner.collect(cfg.n_steps, hooks)
+            batch = estimate_advantages(unroll, self.policy, cfg.gamma, cfg.gae_lambda)
+            hooks.rollout_end(batch)
+            terms = self.learner.update(batch, objective, learning_rate, hooks)
+            return make_metrics(A2CMetrics, self, batch, terms, learning_rate=learning_rate)
 
-    def _loss(
-        self, batch: RolloutBatch | RolloutMinibatch, rates: Mapping[str, float]
-    ) -> tuple[Tensor, A2CTerms]:
+    def _objective(self, rates: Mapping[str, float]) -> Objective:
+        """Return what is minimised now."""
+        if self.own_objective is not None:
+            return self.own_objective
         cfg: A2CConfig = self.config
-        advantages = batch.advantages
-        if cfg.normalize_advantages:
-            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        log_probs, entropy, values = evaluate_actions(self.policy, batch)
-        policy_loss = -(advantages * log_probs).mean()
-        value_loss = (values - batch.returns).square().mean()
-        mean_entropy = entropy.mean()
-        loss = policy_loss + cfg.vf_coef * value_loss - rates["ent_coef"] * mean_entropy
-        return loss, A2CTerms(policy_loss.detach(), value_loss.detach(), mean_entropy.detach())
+        return PolicyGradient(cfg.vf_coef, rates["ent_coef"], cfg.normalize_advantages)
 
     def predict(
         self,
@@ -173,3 +190,30 @@ class A2C(Algorithm):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore policy, optimiser and collector."""
         self.agent.load_state_dict(state)
+
+
+def take_one_step(
+    task: RolloutTask,
+    batch: RolloutBatch,
+    objective: Objective,
+    learning_rate: float,
+    hooks: Hooks,
+) -> dict[str, float]:
+    """Take one gradient step on the whole rollout.
+
+    Args:
+        task: policy and optimiser.
+        batch: the rollout.
+        objective: the loss above.
+        learning_rate: RMSprop's.
+        hooks: called after the step.
+
+    Returns:
+        The loss's terms.
+    """
+    loss, terms = objective.loss(task.policy, batch)
+    loss = task.added_losses.add("policy", loss, task.policy, batch)
+    task.optimizer.step(loss, learning_rate)
+    means = mean_terms(type(terms), [terms])
+    hooks.train_batch(lambda: means)
+    return means

@@ -1,19 +1,23 @@
-"""What the algorithms here share: how they get their actor-critic, and what they report."""
+"""Actor-critic, objective and metrics of the on-policy algorithms."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from rlox.algorithm import Algorithm
 from rlox.batches.rollout import RolloutBatch
-from rlox.learners.rollouts import ChosenLearner
+from rlox.config.model import Config, changed
+from rlox.errors import ConfigError
+from rlox.learners.tasks import Objective
 from rlox.rollouts.actor_critic import ActorCritic, Collector, PolicyMaker
-from rlox.training.hooks import Hooks
 from torch import nn
 
-__all__ = ["NETWORK_OPTIONS", "learn", "make_agent"]
+__all__ = ["NETWORK_OPTIONS", "make_agent", "make_metrics", "require_objective"]
+
+MetricsT = TypeVar("MetricsT")
 
 NETWORK_OPTIONS = ("recurrent", "memory_size", "network", "hidden")
 """The options of the default networks."""
@@ -63,33 +67,74 @@ def make_agent(
     return agent
 
 
-def learn(
-    agent: ActorCritic,
-    learner: ChosenLearner,
-    batch: RolloutBatch,
-    rates: Mapping[str, float],
-    hooks: Hooks,
-) -> dict[str, float]:
-    """Learn from a rollout and return the metrics of the iteration.
+def require_objective(
+    objective: Objective | None,
+    options: Sequence[str],
+    config: Config,
+    keywords: Mapping[str, Any],
+    schedules: Mapping[str, Callable[[int], float]] | None,
+) -> None:
+    """Check an objective of the user's own, which brings all the numbers of its loss.
 
     Args:
-        agent: whose policy learns.
-        learner: takes the gradient steps.
-        batch: what is learned from.
-        rates: the scheduled options of now, ``learning_rate`` among them.
-        hooks: told of every step.
+        objective: what the user passed.
+        options: the numbers of the algorithm's own objective.
+        config: what the options resolve to.
+        keywords: the options that were passed one by one. They alone count if the config has every
+            option, as a saved one does.
+        schedules: what the user passed.
 
-    Returns:
-        The episodes' statistics, ``explained_variance``, ``learning_rate``, and the means of the
-        loss's terms.
+    Raises:
+        ConfigError: an option or a schedule would be ignored.
+        TypeError: the objective has no method ``loss``.
     """
-    terms = learner.update(batch, rates, hooks)
-    statistics = agent.collector.statistics
-    return {
+    if objective is None:
+        return
+    if not callable(getattr(objective, "loss", None)):
+        raise TypeError(
+            "objective must have a method loss(policy, minibatch) -> (scalar, terms), got "
+            f"{objective!r}"
+        )
+    saved = config.model_fields_set == set(type(config).model_fields)
+    given = keywords if saved else config.given()
+    for name in options:
+        if (name in given and changed(config, name)) or name in (schedules or {}):
+            raise ConfigError(
+                f"{name} is a number of the algorithm's own objective, and objective= brings all "
+                "of its own; leave it out, and set it in the objective"
+            )
+
+
+def make_metrics(
+    kind: type[MetricsT],
+    algorithm: Any,
+    batch: RolloutBatch,
+    terms: Mapping[str, float],
+    **more: float,
+) -> MetricsT:
+    """Return the metrics of an iteration.
+
+    Args:
+        kind: dataclass of the metrics; those that an objective does not report are NaN, and what
+            it reports beyond them is among ``added``.
+        algorithm: whose episodes and added losses are reported.
+        batch: what was learned from.
+        terms: means of the loss's terms.
+        more: further metrics.
+    """
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    statistics = algorithm.collector.statistics
+    known = {
         "mean_reward": statistics.mean_return,
         "mean_episode_length": statistics.mean_length,
         "episodes": float(statistics.finished),
         "explained_variance": batch.explained_variance(),
-        "learning_rate": rates["learning_rate"],
-        **terms,
+        **{name: value for name, value in terms.items() if name in names},
+        **more,
     }
+    added = {name: value for name, value in terms.items() if name not in names}
+    return kind(
+        **{name: float("nan") for name in names}
+        | known
+        | {"added": added | algorithm.added_losses.means()}
+    )

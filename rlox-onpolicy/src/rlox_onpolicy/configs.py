@@ -80,7 +80,8 @@ class PPOConfig(Config):
         10, unit="epochs", help="passes over each rollout", source=f"{SCHULMAN}, table 3"
     )
     batch_size: int = count(
-        256, unit="rows", help="minibatch size; the last of an epoch has the remainder",
+        256, unit="rows",
+        help="minibatch size, at most the rollout's; an epoch's last has the remainder",
         source=f"{SCHULMAN}, table 5",
     )  # fmt: skip
     learning_rate: ScheduleValue = schedule(
@@ -137,6 +138,9 @@ class PPOConfig(Config):
     def _check_options(self) -> PPOConfig:
         _refuse_memory_size_without_memory(self)
         rollout = self.n_envs * self.n_steps
+        if "batch_size" not in self.model_fields_set and self.batch_size > rollout:
+            # past the model, which is frozen and would count the option as given
+            self.__dict__["batch_size"] = rollout
         if self.batch_size > rollout:
             raise ValueError(
                 f"batch_size {self.batch_size} exceeds the rollout's n_envs * n_steps = "

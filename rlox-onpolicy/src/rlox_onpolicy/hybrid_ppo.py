@@ -24,16 +24,23 @@ from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
-from rlox.learners.rollouts import ChosenLearner
+from rlox.learners.added import AddedLosses, Losses
+from rlox.learners.rollouts import ChosenLearner, choose_learner
+from rlox.learners.tasks import Objective, RolloutTask
 from rlox.logging import LoggerCallback
 from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks
 
-from rlox_onpolicy.agent import learn, make_agent
+from rlox_onpolicy.agent import make_agent, make_metrics, require_objective
 from rlox_onpolicy.candle_rollouts import CandleRollouts
 from rlox_onpolicy.configs import HybridPPOConfig
-from rlox_onpolicy.ppo import PPOMetrics
-from rlox_onpolicy.ppo_update import choose_ppo_learner
+from rlox_onpolicy.ppo import (
+    LOSS_OPTIONS,
+    SCHEDULED,
+    PPOMetrics,
+    clipped_surrogate,
+    minimize_over_epochs,
+)
 
 __all__ = ["HybridPPO", "HybridPPOMetrics"]
 
@@ -42,7 +49,7 @@ __all__ = ["HybridPPO", "HybridPPOMetrics"]
 class HybridPPOMetrics(PPOMetrics):
     """What one iteration reports: PPO's metrics, and the age of the weights that acted."""
 
-    weights_staleness: float
+    weights_staleness: float = float("nan")
     """Iterations between the weights that collected the batch and the newest: 0 or 1."""
 
 
@@ -60,6 +67,8 @@ class HybridPPO(Algorithm):
         config: a :class:`HybridPPOConfig`, a mapping, or the path of a YAML or JSON file.
         schedules: callables ``env_steps -> value`` for ``learning_rate``, ``clip_eps`` or
             ``ent_coef``; they win over the config and are not saved in checkpoints.
+        objective: see :class:`rlox_onpolicy.ppo.PPO`.
+        added_losses: see there.
         config_kwargs: options of :class:`HybridPPOConfig`, which win over ``config``.
 
     Raises:
@@ -71,6 +80,8 @@ class HybridPPO(Algorithm):
     name: ClassVar[str] = "hybrid_ppo"
     config_class: ClassVar[type[Config]] = HybridPPOConfig
     learner: ChosenLearner
+    added_losses: AddedLosses
+    own_objective: Objective | None
 
     def __init__(
         self,
@@ -83,14 +94,17 @@ class HybridPPO(Algorithm):
         *,
         config: HybridPPOConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
+        objective: Objective | None = None,
+        added_losses: Losses | None = None,
         **config_kwargs: Any,
     ) -> None:
         resolved = resolve_config(
             HybridPPOConfig, config, n_envs=n_envs, seed=seed, hidden=hidden, **config_kwargs
         )
+        require_objective(objective, LOSS_OPTIONS, resolved, config_kwargs, schedules)
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg: HybridPPOConfig = self.config
-        self.schedules = Schedules(cfg, ("learning_rate", "clip_eps", "ent_coef"), schedules)
+        self.schedules = Schedules(cfg, SCHEDULED, schedules)
         self.collector = CandleRollouts(
             env_id,
             cfg.n_envs,
@@ -104,23 +118,45 @@ class HybridPPO(Algorithm):
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
         self.agent = make_agent(self, adam, None, self.collector)
         self.policy, self.optimizer = self.agent.policy, self.agent.optimizer
-        order = self.streams.torch("minibatches")
-        self.learner = choose_ppo_learner(self.agent, cfg, order)
+        self.added_losses = AddedLosses(added_losses, self.optimizers)
+        self.own_objective = objective
+        task = RolloutTask(
+            objective or clipped_surrogate(cfg, Schedules(cfg, SCHEDULED).at(0, 0)),
+            self.policy,
+            self.optimizer,
+            self.collector,
+            minimize_over_epochs,
+            self.agent.device,
+            n_epochs=cfg.n_epochs,
+            batch_size=cfg.batch_size,
+            target_kl=cfg.target_kl,
+            generator=self.streams.torch("minibatches"),
+            added_losses=self.added_losses,
+        )
+        self.learner = choose_learner(cfg.backend, task)
         self._collecting = self._learning = 0.0
 
     def iterate(self, hooks: Hooks) -> HybridPPOMetrics:
-        """Receive T steps of N envs, then take several epochs of minibatch steps."""
+        """Receive T steps of N envs with advantages, and minimise the surrogate for K epochs."""
         cfg: HybridPPOConfig = self.config
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
+        objective = self.own_objective or clipped_surrogate(cfg, rates)
+        learning_rate = rates["learning_rate"]
         with torch_threads(cfg.torch_threads):
             started = time.perf_counter()
-            batch = self.agent.collect(cfg.n_steps, hooks)
+            batch = self.collector.collect(self.policy, cfg.n_steps, hooks.env_step)
+            hooks.rollout_end(batch)
             collected = time.perf_counter()
-            metrics = learn(self.agent, self.learner, batch, rates, hooks)
+            terms = self.learner.update(batch, objective, learning_rate, hooks)
             self._collecting += collected - started
             self._learning += time.perf_counter() - collected
-        return HybridPPOMetrics(
-            **metrics, weights_staleness=float(self.collector.weights_staleness)
+        return make_metrics(
+            HybridPPOMetrics,
+            self,
+            batch,
+            terms,
+            learning_rate=learning_rate,
+            weights_staleness=float(self.collector.weights_staleness),
         )
 
     def timing_summary(self) -> dict[str, float]:

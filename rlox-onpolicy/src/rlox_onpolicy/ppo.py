@@ -14,7 +14,7 @@ Deviations from the paper, all from common implementations (Huang et al. 2022):
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -22,22 +22,38 @@ from typing import Any, ClassVar, final
 import numpy.typing as npt
 import torch
 from rlox.algorithm import Algorithm
+from rlox.batches.rollout import RolloutBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
-from rlox.learners.rollouts import ChosenLearner
+from rlox.errors import ConfigError
+from rlox.learners.added import AddedLosses, Losses
+from rlox.learners.policy_objectives import ClippedSurrogate
+from rlox.learners.rollouts import ChosenLearner, choose_learner
+from rlox.learners.tasks import Objective, RolloutTask
+from rlox.learners.terms import mean_terms
 from rlox.logging import LoggerCallback
 from rlox.networks.validate import refuse_network_options
 from rlox.nn import torch_threads
 from rlox.rollouts.actor_critic import PolicyMaker, fit_to_env
+from rlox.rollouts.advantages import estimate_advantages
 from rlox.training.hooks import Hooks
 from torch import nn
 
-from rlox_onpolicy.agent import NETWORK_OPTIONS, learn, make_agent
+from rlox_onpolicy.agent import NETWORK_OPTIONS, make_agent, make_metrics, require_objective
 from rlox_onpolicy.configs import PPOConfig
-from rlox_onpolicy.ppo_update import choose_ppo_learner
 
-__all__ = ["PPO", "PPOMetrics"]
+__all__ = ["PPO", "PPOMetrics", "clipped_surrogate", "minimize_over_epochs"]
+
+LOSS_OPTIONS = (
+    "clip_eps", "vf_coef", "ent_coef", "vf_clip_eps", "dual_clip", "normalize_advantages",
+)  # fmt: skip
+"""The options that are numbers of the clipped surrogate."""
+
+SCHEDULED = ("learning_rate", "clip_eps", "ent_coef")
+
+KL_TOLERANCE = 1.5
+"""Epochs end if the approximate KL passes so many times its target (openai/spinningup ppo)."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +77,8 @@ class PPOMetrics:
     explained_variance: float
     """1 - Var(returns - values) / Var(returns) of the rollout; NaN for constant returns."""
     learning_rate: float
+    added: Mapping[str, float] = field(default_factory=dict)
+    """Means of the user's own losses, and of the terms of an objective of the user's own."""
 
 
 @final
@@ -71,12 +89,17 @@ class PPO(Algorithm):
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
         seed: fixes every random draw; none: drawn from entropy.
-        policy: see :class:`rlox.rollouts.actor_critic.ActorCritic`; none: networks that fit the spaces.
+        policy: see :class:`rlox.rollouts.actor_critic.ActorCritic`; ``None``: networks that fit
+            the spaces.
         logger: receives the metrics of every iteration.
         callbacks: hooks into training.
         config: a :class:`PPOConfig`, a mapping, or the path of a YAML or JSON file.
         schedules: callables ``env_steps -> value`` for ``learning_rate``, ``clip_eps`` or
             ``ent_coef``; they win over the config and are not saved in checkpoints.
+        objective: minimised in place of the clipped surrogate; see
+            :class:`rlox.learners.tasks.Objective`. It brings all numbers of its loss.
+        added_losses: ``{"policy": function}`` with functions ``(policy, minibatch) -> scalar`` that
+            are added to the loss; see :mod:`rlox.learners.added`.
         config_kwargs: options of :class:`PPOConfig`, which win over ``config``.
 
     Raises:
@@ -88,6 +111,8 @@ class PPO(Algorithm):
     name: ClassVar[str] = "ppo"
     config_class: ClassVar[type[Config]] = PPOConfig
     learner: ChosenLearner
+    added_losses: AddedLosses
+    own_objective: Objective | None
 
     def __init__(
         self,
@@ -100,31 +125,62 @@ class PPO(Algorithm):
         *,
         config: PPOConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
+        objective: Objective | None = None,
+        added_losses: Losses | None = None,
         **config_kwargs: Any,
     ) -> None:
         resolved = resolve_config(PPOConfig, config, n_envs=n_envs, seed=seed, **config_kwargs)
         if policy is not None:
             refuse_network_options(NETWORK_OPTIONS, resolved, config_kwargs)
+        require_objective(objective, LOSS_OPTIONS, resolved, config_kwargs, schedules)
         super().__init__(
             env_id, config=fit_to_env(resolved, env_id), callbacks=callbacks, logger=logger
         )
         cfg: PPOConfig = self.config
-        self.schedules = Schedules(cfg, ("learning_rate", "clip_eps", "ent_coef"), schedules)
+        self.schedules = Schedules(cfg, SCHEDULED, schedules)
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
         self.agent = make_agent(self, adam, policy)
         self.policy, self.collector = self.agent.policy, self.agent.collector
         self.optimizer = self.agent.optimizer
-        order = self.streams.torch("minibatches")
-        actions = self.streams.numpy("native actions")
-        self.learner = choose_ppo_learner(self.agent, cfg, order, actions)
+        self.added_losses = AddedLosses(added_losses, self.optimizers)
+        self.own_objective = objective
+        task = RolloutTask(
+            self._objective(Schedules(cfg, SCHEDULED).at(0, 0)),
+            self.policy,
+            self.optimizer,
+            self.collector,
+            minimize_over_epochs,
+            self.agent.device,
+            n_epochs=cfg.n_epochs,
+            batch_size=cfg.batch_size,
+            target_kl=cfg.target_kl,
+            generator=self.streams.torch("minibatches"),
+            actions=self.streams.numpy("native actions"),
+            added_losses=self.added_losses,
+        )
+        self.learner = choose_learner(cfg.backend, task)
 
     def iterate(self, hooks: Hooks) -> PPOMetrics:
-        """Collect T steps of N envs, then take several epochs of minibatch steps."""
+        """Collect T steps of N envs, estimate advantages, and minimise the surrogate for K epochs.
+
+        A faster learner backend than torch replaces the first of the steps and the last, which is
+        :func:`minimize_over_epochs`.
+        """
         cfg: PPOConfig = self.config
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
+        objective, learning_rate = self._objective(rates), rates["learning_rate"]
         with torch_threads(cfg.torch_threads):
-            batch = self.learner.collect(cfg.n_steps, hooks)
-            return PPOMetrics(**learn(self.agent, self.learner, batch, rates, hooks))
+            unroll = self.learner.collect(cfg.n_steps, hooks)
+            batch = estimate_advantages(unroll, self.policy, cfg.gamma, cfg.gae_lambda)
+            hooks.rollout_end(batch)
+            terms = self.learner.update(batch, objective, learning_rate, hooks)
+            return make_metrics(PPOMetrics, self, batch, terms, learning_rate=learning_rate)
+
+    def _objective(self, rates: Mapping[str, float]) -> Objective:
+        """Return what is minimised now."""
+        if self.own_objective is not None:
+            return self.own_objective
+        return clipped_surrogate(self.config, rates)
 
     def predict(
         self,
@@ -151,3 +207,57 @@ class PPO(Algorithm):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore policy, optimiser and collector."""
         self.agent.load_state_dict(state)
+
+
+def clipped_surrogate(config: PPOConfig, rates: Mapping[str, float]) -> ClippedSurrogate:
+    """Return the objective of eq. 9 with the scheduled numbers of now."""
+    return ClippedSurrogate(
+        clip_eps=rates["clip_eps"],
+        vf_coef=config.vf_coef,
+        ent_coef=rates["ent_coef"],
+        vf_clip_eps=config.vf_clip_eps,
+        dual_clip=config.dual_clip,
+        normalize_advantages=config.normalize_advantages,
+    )
+
+
+def minimize_over_epochs(
+    task: RolloutTask,
+    batch: RolloutBatch,
+    objective: Objective,
+    learning_rate: float,
+    hooks: Hooks,
+) -> dict[str, float]:
+    """Minimise the objective for K epochs with minibatches of M <= NT rows (algorithm 1).
+
+    Args:
+        task: policy, optimiser, and how many epochs and rows.
+        batch: the rollout.
+        objective: eq. 9.
+        learning_rate: Adam's.
+        hooks: called after every gradient step.
+
+    Returns:
+        Means of the loss's terms over the minibatches.
+    """
+    assert task.batch_size is not None
+    collected: list[Any] = []
+    for _ in range(task.n_epochs):
+        for minibatch in batch.sample_minibatches(task.batch_size, generator=task.generator):
+            loss, terms = objective.loss(task.policy, minibatch)
+            collected.append(terms)
+            if task.target_kl is not None and _kl(terms) > KL_TOLERANCE * task.target_kl:
+                return mean_terms(type(terms), collected)
+            loss = task.added_losses.add("policy", loss, task.policy, minibatch)
+            task.optimizer.step(loss, learning_rate)
+            hooks.train_batch(lambda terms=terms: mean_terms(type(terms), [terms]))  # type: ignore[misc]
+    return mean_terms(type(collected[0]), collected)
+
+
+def _kl(terms: Any) -> float:
+    if not hasattr(terms, "approx_kl"):
+        raise ConfigError(
+            f"target_kl needs an objective that reports approx_kl, got {type(terms).__name__}; "
+            "add it to the terms, or leave target_kl out"
+        )
+    return float(terms.approx_kl)

@@ -4,33 +4,36 @@
 use rlox_kernels::env::{ActionSpace, Env, EnvSpec, Outcome};
 use rlox_kernels::rng::Pcg64;
 
-/// m.
+/// The id by which the env is found.
+pub const ID: &str = "NativeCorridor-v0";
 const LENGTH: f64 = 10.0;
 
 /// A corridor of 10 m that is left at its right end.
 ///
 /// Actions: 0 goes 1 m to the left, 1 to the right. Reward: -1 a step. Observation: the place in m.
 /// Episodes begin within the first metre, and are truncated after 50 steps.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Corridor {
     place: f64,
 }
 
 impl Env for Corridor {
-    const SPEC: EnvSpec = EnvSpec {
-        id: "NativeCorridor-v0",
-        obs_low: &[0.0],
-        obs_high: &[11.0],
-        // For continuous actions `Continuous { low: &[-1.0], high: &[1.0] }`, and below
-        // `type Action = [f32; 1]`.
-        action_space: ActionSpace::Discrete { n: 2 },
-        max_episode_steps: 50,
-        // What `save` writes, for an episode that goes on; a state from beyond is refused.
-        state_low: &[0.0],
-        state_high: &[LENGTH],
-    };
+    // For continuous actions `[f32; 1]`, and `Continuous { low: vec![-1.0], high: vec![1.0] }`.
+    type Action<'a> = i64;
+    type Obs = f32;
 
-    type Action = i64;
+    fn spec(&self) -> EnvSpec {
+        EnvSpec {
+            id: ID.to_owned(),
+            obs_low: vec![0.0],
+            obs_high: vec![11.0],
+            action_space: ActionSpace::Discrete { n: 2 },
+            max_episode_steps: 50,
+            // What `save` writes, for an episode that goes on; a state from beyond is refused.
+            state_low: vec![0.0],
+            state_high: vec![LENGTH],
+        }
+    }
 
     // Every random number comes from `rng`: then the seed fixes the episode.
     fn reset(&mut self, rng: &mut Pcg64) {

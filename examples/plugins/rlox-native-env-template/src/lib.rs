@@ -2,8 +2,6 @@
 
 mod corridor;
 
-pub use corridor::Corridor;
-
 use pyo3::prelude::*;
 
 #[pymodule]
@@ -12,25 +10,23 @@ mod _envs {
     use pyo3::prelude::*;
     #[pymodule_export]
     use rlox::VecEnv;
-    use rlox_kernels::env::{self, Env, VectorEnv};
+    use rlox_kernels::env;
 
-    use super::Corridor;
+    use super::corridor::{self, Corridor};
 
     /// The ids of this crate's envs, each once: the plugin registers what is listed here.
     #[pyfunction]
     fn env_ids() -> Vec<&'static str> {
-        vec![Corridor::SPEC.id]
+        vec![corridor::ID]
     }
 
     /// Build `n_envs` envs of the id `env_id`.
     #[pyfunction]
     fn make(env_id: &str, n_envs: usize) -> PyResult<VecEnv> {
-        let envs: Box<dyn VectorEnv> = match env_id {
-            id if id == Corridor::SPEC.id => {
-                Box::new(env::VecEnv::<Corridor>::new(n_envs).map_err(rlox::raise)?)
-            }
+        let envs = match env_id {
+            corridor::ID => env::VecEnv::new(n_envs, || Ok(Corridor::default())),
             _ => return Err(PyValueError::new_err(format!("unknown env id '{env_id}'"))),
         };
-        Ok(VecEnv::from_envs(envs))
+        Ok(VecEnv::from_envs(Box::new(envs.map_err(rlox::raise)?)))
     }
 }

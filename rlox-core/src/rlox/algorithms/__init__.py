@@ -12,13 +12,17 @@ if TYPE_CHECKING:
     from rlox.algorithms.a2c import A2C
     from rlox.algorithms.awac import AWAC
     from rlox.algorithms.bc import BC
+    from rlox.algorithms.best_of_n import BestOfN
     from rlox.algorithms.cql import CQL
     from rlox.algorithms.ddpg import DDPG
     from rlox.algorithms.discrete_sac import DiscreteSAC
+    from rlox.algorithms.dpo import DPO
     from rlox.algorithms.dqn import DQN
     from rlox.algorithms.fqe import FQE
+    from rlox.algorithms.grpo import GRPO
     from rlox.algorithms.hybrid_ppo import HybridPPO
     from rlox.algorithms.iql import IQL
+    from rlox.algorithms.online_dpo import OnlineDPO
     from rlox.algorithms.ppo import PPO
     from rlox.algorithms.sac import SAC
     from rlox.algorithms.td3 import TD3
@@ -30,15 +34,19 @@ __all__ = [
     "BC",
     "CQL",
     "DDPG",
+    "DPO",
     "DQN",
     "FQE",
+    "GRPO",
     "IQL",
     "PPO",
     "SAC",
     "TD3",
     "TD3BC",
+    "BestOfN",
     "DiscreteSAC",
     "HybridPPO",
+    "OnlineDPO",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Batches and minibatches of rollouts."""
+"""Unrolls, and the batches and minibatches of rollouts that are made from them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,69 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from rlox.spaces.nested import map_leaves
 
-__all__ = ["RolloutBatch", "RolloutMinibatch"]
+__all__ = ["RolloutBatch", "RolloutMinibatch", "Unroll"]
+
+
+@dataclass(frozen=True)
+class Unroll:
+    """T steps of N envs, time-major, as they were collected; no advantages are estimated yet.
+
+    What the policy saw and did is tensors on its device, what the envs answered is NumPy arrays.
+    """
+
+    obs: Any
+    """(T + 1, N, *shape) observations acted on, the last of them to act on next; dtypes and nesting
+    as in :class:`RolloutBatch`."""
+    actions: Tensor
+    """(T, N) or (T, N, columns) as the policy sampled them, before clipping."""
+    log_probs: Tensor
+    """(T, N) log-probabilities under the policy that acted."""
+    rewards: npt.NDArray[np.float32]
+    """(T, N) as the envs gave them."""
+    terminated: npt.NDArray[np.bool_]
+    """(T, N), the task ended after the step."""
+    truncated: npt.NDArray[np.bool_]
+    """(T, N), the episode was cut after the step."""
+    final_obs: Any = None
+    """(K, *shape) the true final observations of the K truncated steps, in the order of
+    ``truncated.nonzero()``; ``None`` if there are none, or :attr:`final_values` is all that is
+    known of them."""
+    scaled_rewards: npt.NDArray[np.float32] | None = None
+    """(T, N) to estimate advantages from; ``None``: the rewards."""
+    action_masks: Tensor | None = None
+    """(T, N, mask_size) bool, True for the choices that the env allowed; ``None`` if all are."""
+    episode_starts: Tensor | None = None
+    """(T, N) bool, whether an episode began with the observation; ``None`` without a memory."""
+    initial_state: Tensor | None = None
+    """(N, state_size) memory of the policy before step 0; ``None`` without a memory."""
+    values: Tensor | None = None
+    """(T + 1, N) value estimates of the policy that acted, if it made them while it acted."""
+    final_values: npt.NDArray[np.float32] | None = None
+    """(T, N) its values of the true final observations of truncated steps, 0 elsewhere; given
+    together with :attr:`values`."""
+    weights_version: int = 0
+    """Version of the weights that acted."""
+    actor: int = 0
+    """Which of several actors collected it."""
+    sequence: int = 0
+    """How many unrolls that actor had collected before."""
+
+    @property
+    def n_steps(self) -> int:
+        """T."""
+        return len(self.rewards)
+
+    @property
+    def n_envs(self) -> int:
+        """N."""
+        return int(self.rewards.shape[1])
 
 
 @dataclass(frozen=True)
@@ -67,6 +124,11 @@ class RolloutBatch:
     """(T*N,) bool, whether an episode began with the observation; none without a memory."""
     initial_state: Tensor | None = None
     """(N, state_size) memory of the policy before step 0; none without a memory."""
+
+    @property
+    def dones(self) -> Tensor:
+        """(T*N,) bool, the episode ended after the step: terminated or truncated."""
+        return self.terminated | self.truncated
 
     def explained_variance(self) -> float:
         """Return 1 - Var(returns - values) / Var(returns); NaN for constant returns."""

@@ -35,6 +35,9 @@ class TransitionBatch:
     returns_to_go: Tensor | None = None
     """(B,) discounted returns that the recorded episodes reached from ``obs`` on; none where the
     algorithm asks for none."""
+    indices: npt.NDArray[Any] | None = None
+    """(B,) where the transitions lie in the buffer, for new priorities; ``None`` if it does not
+    say."""
 
     @staticmethod
     def of(
@@ -62,4 +65,5 @@ class TransitionBatch:
             next_obs=map_leaves(tensor, unpack(drawn["next_obs"])),
             discounts=tensor(discounts),
             weights=tensor(weights),
+            indices=drawn.get("indices"),
         )

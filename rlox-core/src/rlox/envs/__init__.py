@@ -3,13 +3,13 @@
 from rlox.envs.episodes import EpisodeStatistics
 from rlox.envs.gymnasium import GymVecEnv, Vectorization
 from rlox.envs.make import env_id_of, fixed_env_count, make_vec_env
-from rlox.envs.running import EnvSession
+from rlox.envs.running import RunningEnvs
 from rlox.envs.validate import require_vec_step
 
 __all__ = [
-    "EnvSession",
     "EpisodeStatistics",
     "GymVecEnv",
+    "RunningEnvs",
     "Vectorization",
     "env_id_of",
     "fixed_env_count",

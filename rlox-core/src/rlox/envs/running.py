@@ -11,31 +11,34 @@ from rlox.envs.episodes import EpisodeStatistics
 from rlox.envs.gymnasium import Vectorization
 from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.envs.validate import require_vec_step
-from rlox.protocols import StatefulVecEnv, VecEnvStep
+from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
 from rlox.seeding import SeedStreams
 from rlox.spaces.nested import map_leaves
 from rlox.spaces.observation_rows import require_finite
 
-__all__ = ["EnvSession"]
+__all__ = ["RunningEnvs"]
 
 
-class EnvSession:
+class RunningEnvs:
     """N envs, the observations they stand at, and the statistics of their episodes.
 
     Args:
-        env_id: what to step: a gymnasium id, a callable, an env or a vector env.
-        n_envs: number of envs N; ``None`` uses 1, or as many as a vector env has.
+        env: steps N envs together.
         seed: fixes the envs' random streams.
-        backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
-        vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
-        env_kwargs: arguments of ``gymnasium.make``.
-
-    Raises:
-        EnvError: the env cannot be built.
+        owned: whether :meth:`close` closes ``env``.
     """
 
-    def __init__(
-        self,
+    def __init__(self, env: VecEnv, seed: int = 0, *, owned: bool = False) -> None:
+        self.env = env
+        self.statistics = EpisodeStatistics(env.n_envs)
+        self._owned = owned
+        self._seeds = SeedStreams(seed).seeds("envs", env.n_envs)
+        self._obs: Any = None
+        self._checked = False
+
+    @classmethod
+    def make(
+        cls,
         env_id: Any,
         n_envs: int | None = None,
         seed: int = 0,
@@ -43,19 +46,28 @@ class EnvSession:
         backend: str = "auto",
         vectorization: Vectorization = "sync",
         env_kwargs: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.env = make_vec_env(
+    ) -> RunningEnvs:
+        """Build the envs and run them.
+
+        Args:
+            env_id: what to step: a gymnasium id, a callable, an env or a vector env.
+            n_envs: number of envs N; ``None``: 1, or as many as a vector env has.
+            seed: fixes the envs' random streams.
+            backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
+            vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
+            env_kwargs: arguments of ``gymnasium.make``.
+
+        Raises:
+            EnvError: the env cannot be built.
+        """
+        env = make_vec_env(
             env_id,
             n_envs=n_envs,
             backend=backend,
             vectorization=vectorization,
             env_kwargs=env_kwargs,
         )
-        self._made_env = fixed_env_count(env_id) is None
-        self.statistics = EpisodeStatistics(self.env.n_envs)
-        self._seeds = SeedStreams(seed).seeds("envs", self.env.n_envs)
-        self._obs: Any = None
-        self._checked = False
+        return cls(env, seed, owned=fixed_env_count(env_id) is None)
 
     @property
     def started(self) -> bool:
@@ -89,7 +101,7 @@ class EnvSession:
 
     def close(self) -> None:
         """Free the resources of the envs that were made here."""
-        if self._made_env:
+        if self._owned:
             self.env.close()
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,41 +1,70 @@
-"""Learner backends: tasks, the choice of a backend, torch and torch.compile."""
+"""Learner backends: tasks, objectives, the choice of a backend, torch and torch.compile."""
 
 from rlox.learners.added import AddedLoss, AddedLosses, Losses
+from rlox.learners.choose import find_learner
 from rlox.learners.compiled import make_compiled_learner
+from rlox.learners.policy_objectives import ClippedSurrogate, PolicyGradient, PolicyGradientTerms
 from rlox.learners.rollouts import (
     ChosenLearner,
     Learner,
-    LearningTask,
     TorchLearner,
     choose_learner,
-    find_learner,
     make_torch_learner,
 )
+from rlox.learners.tasks import Objective, RolloutTask, Unroller, Update
 from rlox.learners.terms import PolicyTerms, QTerms, mean_terms
 from rlox.learners.transitions import (
     ChosenReplayLearner,
+    Learn,
     ReplayLearner,
     ReplayTask,
     Step,
+    StepResult,
     TorchReplayLearner,
     choose_replay_learner,
+)
+from rlox.learners.value_objectives import (
+    CategoricalQLearning,
+    ConservativeQ,
+    DiscreteSoftActorCritic,
+    ImplicitQ,
+    QLearning,
+    QuantileQLearning,
+    SoftActorCritic,
+    TwinDelayed,
 )
 
 __all__ = [
     "AddedLoss",
     "AddedLosses",
+    "CategoricalQLearning",
     "ChosenLearner",
     "ChosenReplayLearner",
+    "ClippedSurrogate",
+    "ConservativeQ",
+    "DiscreteSoftActorCritic",
+    "ImplicitQ",
+    "Learn",
     "Learner",
-    "LearningTask",
     "Losses",
+    "Objective",
+    "PolicyGradient",
+    "PolicyGradientTerms",
     "PolicyTerms",
+    "QLearning",
     "QTerms",
+    "QuantileQLearning",
     "ReplayLearner",
     "ReplayTask",
+    "RolloutTask",
+    "SoftActorCritic",
     "Step",
+    "StepResult",
     "TorchLearner",
     "TorchReplayLearner",
+    "TwinDelayed",
+    "Unroller",
+    "Update",
     "choose_learner",
     "choose_replay_learner",
     "find_learner",

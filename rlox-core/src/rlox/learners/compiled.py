@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
-from dataclasses import fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from rlox.errors import BackendError
-from rlox.learners.rollouts import LearningTask, TorchLearner
+from rlox.learners.rollouts import TorchLearner
+from rlox.learners.tasks import Objective, RolloutTask
 from rlox.learners.transitions import ReplayTask, TorchReplayLearner
 from rlox.nn import FlatOptimizer
 
 __all__ = ["make_compiled_learner"]
 
 
-def make_compiled_learner(task: LearningTask | ReplayTask) -> TorchLearner | TorchReplayLearner:
+def make_compiled_learner(task: RolloutTask | ReplayTask) -> TorchLearner | TorchReplayLearner:
     """Return the learner of a task of either kind whose loss, or whose steps, are compiled.
 
     It computes what the ``torch`` backend does, up to rounding. The first call compiles, and so
@@ -35,16 +36,45 @@ def make_compiled_learner(task: LearningTask | ReplayTask) -> TorchLearner | Tor
             compiler.
     """
     if isinstance(task, ReplayTask):
+        if task.added_losses:
+            raise BackendError(f"it knows no added losses ({', '.join(task.added_losses.names)})")
         for part in task.parts.values():
             if isinstance(part, FlatOptimizer):
                 # torch would compile its optimisers' own code too, anew for every learning rate
                 setattr(part, "step", _uncompiled(part.step))  # noqa: B010
         steps = {
-            name: replace(step, learn=_compiled(step.learn, task.device))
-            for name, step in task.steps.items()
+            kind: replace(step, learn=_compiled(step.learn, task.device))
+            for kind, step in task.steps.items()
         }
         return TorchReplayLearner(replace(task, steps=steps))
-    return TorchLearner(replace(task, loss=_compiled(task.loss, task.agent.device)))
+    if task.added_losses:
+        raise BackendError(f"it knows no added losses ({', '.join(task.added_losses.names)})")
+    loss = _compiled(_loss, task.device)
+
+    def update(
+        task: RolloutTask, batch: Any, objective: Objective, learning_rate: float, hooks: Any
+    ) -> dict[str, float]:
+        return plain(task, batch, _Compiled(objective, loss), learning_rate, hooks)
+
+    plain = task.update
+    return TorchLearner(replace(task, update=update))
+
+
+def _loss(objective: Objective, policy: Any, minibatch: Any) -> tuple[Tensor, Any]:
+    return objective.loss(policy, minibatch)
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """An objective whose loss is compiled."""
+
+    objective: Objective
+    compiled: Callable[..., Any]
+
+    def loss(self, policy: Any, minibatch: Any) -> tuple[Tensor, Any]:
+        """See :class:`rlox.learners.tasks.Objective`."""
+        loss, terms = self.compiled(self.objective, policy, minibatch)
+        return loss, terms
 
 
 def _uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,9 +105,13 @@ def _has_compiler() -> bool:
 
 def _kept(returned: Any) -> Any:
     """Return copies of the tensors that are only reported, which the next replay overwrites."""
+    if isinstance(returned, Tensor):
+        return returned.clone()
     if isinstance(returned, tuple):  # a loss, which is used at once, and its terms
         loss, terms = returned
         return loss, _kept(terms)
-    values = {field.name: getattr(returned, field.name) for field in fields(returned)}
-    kept = {name: v.clone() if isinstance(v, Tensor) else v for name, v in values.items()}
-    return replace(returned, **kept)
+    if isinstance(returned, Mapping):
+        return {name: _kept(value) for name, value in returned.items()}
+    if not is_dataclass(returned) or isinstance(returned, type):
+        return returned
+    return replace(returned, **{f.name: _kept(getattr(returned, f.name)) for f in fields(returned)})

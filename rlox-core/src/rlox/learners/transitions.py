@@ -1,74 +1,95 @@
-"""Learner backends of algorithms that learn from batches of transitions, as off-policy ones do.
+"""Gradient steps on batches: tasks, results and the ``torch`` learner.
 
-They are chosen as those of :mod:`rlox.learners.rollouts` are, from the same registered backends. The
-``torch`` backend calls the steps that the algorithm wrote down; others do what they recognise,
-faster.
+Learner backends for these tasks are chosen as those of :mod:`rlox.learners.rollouts` are, from the
+same registered ones. ``torch`` calls the steps that the algorithm wrote down. Others do the steps
+of the objectives that they know, faster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
-from rlox.batches.transitions import TransitionBatch
-from rlox.config.model import Config
-from rlox.learners.rollouts import find_learner
+from rlox.learners.added import AddedLosses
+from rlox.learners.choose import find_learner
 
 __all__ = [
     "ChosenReplayLearner",
+    "Learn",
     "ReplayLearner",
     "ReplayTask",
     "Step",
+    "StepResult",
     "TorchReplayLearner",
     "choose_replay_learner",
 ]
 
 
+class Learn(Enum):
+    """What a gradient step learns; a family may use members of an enum of its own instead."""
+
+    ALL = "all networks in turn"
+    VALUES = "the action values"
+    POLICY = "the policy up its action values"
+    CLONING = "the policy after the dataset's actions"
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one gradient step returns; tensors are without gradient."""
+
+    terms: Any
+    """A dataclass of scalar tensors, for the metrics."""
+    errors: Tensor | None = None
+    """(B,) TD errors, or (K, B) of K critics, whose sizes are priorities."""
+    outputs: Mapping[str, Tensor] | None = None
+    """Tensors by name, (B, ...), for the next batch or to be written back into the buffer."""
+
+
 @dataclass(frozen=True)
 class Step:
-    """One of the things that an algorithm does with a batch."""
+    """One kind of gradient step of an algorithm."""
 
-    learn: Callable[[TransitionBatch, float], Any]
-    """Learns from a batch at a learning rate; returns ``terms``."""
+    learn: Callable[[Any, float], StepResult]
+    """Learns from a batch at a learning rate."""
     terms: type[Any]
-    """A dataclass of scalar tensors without gradient, made with keywords."""
+    """Class of the result's terms, a dataclass made with keywords."""
 
 
 @dataclass(frozen=True)
 class ReplayTask:
-    """What an algorithm learns from every batch, told so that any backend can do it."""
+    """What an algorithm learns from every batch, as data that any backend can act on."""
 
-    algorithm: str
-    """Registered name; together with ``config`` it says what ``steps`` compute."""
-    config: Config
+    objective: Any
+    """A frozen dataclass of every number that the steps depend on, such as
+    :class:`rlox.learners.value_objectives.SoftActorCritic`."""
     device: torch.device
     """Where the networks and the batches are."""
     parts: Mapping[str, Any]
-    """The networks and optimisers, by their names in checkpoints."""
-    steps: Mapping[str, Step]
-    """What the algorithm does with a batch, by name."""
+    """The networks and optimisers, by the names that the objective documents."""
+    steps: Mapping[Any, Step]
+    """The gradient steps in torch, by what they learn: members of an enum like :class:`Learn`."""
     streams: Mapping[str, torch.Generator] = field(default_factory=dict)
     """Sources of the noise that the steps draw, by what it is for."""
-    constants: Mapping[str, float] = field(default_factory=dict)
-    """Numbers that the steps depend on and that ``config`` does not have as they use them."""
-    set_priorities: Callable[[Tensor], None] | None = None
-    """Is told the TD errors of every batch, (B,), or (K, B) of K critics; none: nobody asks."""
+    added_losses: AddedLosses = field(default_factory=lambda: AddedLosses(None, ()))
+    """A user's own losses, which the steps in torch add."""
 
 
 class ReplayLearner(Protocol):
-    """Takes gradient steps on batches of transitions."""
+    """Takes gradient steps on batches."""
 
-    def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
-        """Do one of the task's steps.
+    def step(self, kind: Enum, batch: Any, learning_rate: float) -> StepResult:
+        """Take one of the task's gradient steps.
 
         Args:
-            name: of the step.
-            batch: B transitions.
-            learning_rate: of every optimiser that takes part, or of those that the step says.
+            kind: one of the task's :attr:`ReplayTask.steps`.
+            batch: a frozen dataclass, such as :class:`rlox.batches.transitions.TransitionBatch`.
+            learning_rate: of every optimiser that takes part, or of those that the objective names.
 
         Returns:
             What the task's own step returns.
@@ -86,16 +107,16 @@ class ChosenReplayLearner:
     releases_gil: ClassVar[bool] = False
     """Between the steps, acting and storing transitions are Python's work."""
 
-    def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
-        """Do one of the task's steps; see :class:`ReplayLearner`."""
-        return self.learner.step(name, batch, learning_rate)
+    def step(self, kind: Enum, batch: Any, learning_rate: float) -> StepResult:
+        """Take one of the task's gradient steps; see :class:`ReplayLearner`."""
+        return self.learner.step(kind, batch, learning_rate)
 
     def __str__(self) -> str:
         return f"{self.backend} ({self.reason})"
 
 
 def choose_replay_learner(backend: str, task: ReplayTask) -> ChosenReplayLearner:
-    """Return a learner of the backend called ``backend``; see :func:`rlox.learners.rollouts.find_learner`.
+    """Return a learner of the backend called ``backend``; see ``find_learner``.
 
     Raises:
         UnknownNameError: no such backend is registered.
@@ -114,6 +135,6 @@ class TorchReplayLearner:
     def __init__(self, task: ReplayTask) -> None:
         self._steps = task.steps
 
-    def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> Any:
-        """Do one of the task's steps; see :class:`ReplayLearner`."""
-        return self._steps[name].learn(batch, learning_rate)
+    def step(self, kind: Enum, batch: Any, learning_rate: float) -> StepResult:
+        """Take one of the task's gradient steps; see :class:`ReplayLearner`."""
+        return self._steps[kind].learn(batch, learning_rate)

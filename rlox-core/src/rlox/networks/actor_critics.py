@@ -206,7 +206,7 @@ class ActorCriticPolicy(Policy):
         return self.encoder(obs)  # type: ignore[no-any-return]
 
     def distribution(self, features: Tensor, action_masks: Tensor | None = None) -> Distribution:
-        """Return distributions over action rows; see :mod:`rlox.spaces.action_rows`."""
+        """Return distributions over action rows; see :mod:`rlox.spaces`."""
         return self.head(self.actor(features), action_masks)  # type: ignore[no-any-return]
 
     def value(self, features: Tensor) -> Tensor:

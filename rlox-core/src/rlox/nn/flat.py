@@ -71,9 +71,9 @@ class FlatOptimizer:
     The module's parameters and gradients become views of :attr:`parameters` and :attr:`gradients`.
     Afterwards do not move the module to another device, do not set its gradients to ``None``, and
     write new values into the parameters instead of replacing them
-    (``parameter.data.copy_(values)``, ``module.load_state_dict(values)``): steps would not reach the
-    new ones. :meth:`require_views` detects that. Every training calls it once per iteration; a loop
-    of your own has to.
+    (``parameter.data.copy_(values)``, ``module.load_state_dict(values)``): steps would not reach
+    the new ones. :meth:`require_views` detects that. Every training calls it once per iteration; a
+    loop of your own has to.
 
     Args:
         module: its trainable parameters must share one dtype and device.

@@ -2,8 +2,10 @@
 
 from rlox.protocols.actors import (
     DeterministicActor,
+    DiscreteQFunction,
     ExplorationStrategy,
     OnPolicyActor,
+    QFunction,
     RecurrentActor,
     StochasticActor,
 )
@@ -13,16 +15,31 @@ from rlox.protocols.buffers import (
     ReplayBufferProtocol,
     StatefulBuffer,
 )
-from rlox.protocols.envs import MaskingVecEnv, StatefulVecEnv, VecEnv, VecEnvStep
+from rlox.protocols.envs import (
+    AgentGroup,
+    MaskingVecEnv,
+    MultiAgentObs,
+    MultiAgentStep,
+    MultiAgentVecEnv,
+    StatefulVecEnv,
+    VecEnv,
+    VecEnvStep,
+)
 from rlox.protocols.optimizers import Optimizer
 
 __all__ = [
+    "AgentGroup",
     "DeterministicActor",
+    "DiscreteQFunction",
     "ExplorationStrategy",
     "MaskingVecEnv",
+    "MultiAgentObs",
+    "MultiAgentStep",
+    "MultiAgentVecEnv",
     "OnPolicyActor",
     "Optimizer",
     "PrioritizedBuffer",
+    "QFunction",
     "RecurrentActor",
     "ReplayBuffer",
     "ReplayBufferProtocol",

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, runtime_checkable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypedDict, runtime_checkable
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["MaskingVecEnv", "StatefulVecEnv", "VecEnv", "VecEnvStep"]
+__all__ = [
+    "AgentGroup",
+    "MaskingVecEnv",
+    "MultiAgentObs",
+    "MultiAgentStep",
+    "MultiAgentVecEnv",
+    "StatefulVecEnv",
+    "VecEnv",
+    "VecEnvStep",
+]
 
 
 class VecEnvStep(TypedDict):
@@ -88,3 +95,103 @@ class MaskingVecEnv(Protocol):
         True is a possible choice; :class:`rlox.spaces.ActionRows` lists the columns. Whether there
         are masks is the same from the first reset on.
         """
+
+
+@dataclass(frozen=True)
+class AgentGroup:
+    """Agents of one env with equal spaces, so that their rows fit into one array."""
+
+    name: str
+    """Key of the group's arrays."""
+    agents: tuple[str, ...]
+    """Names of the A agents, in the order of the arrays' columns."""
+    observation_space: gymnasium.Space[Any]
+    """Space of one agent's observation, without an action mask."""
+    action_space: gymnasium.Space[Any]
+    """Space of one agent's action."""
+
+
+class MultiAgentObs(TypedDict):
+    """What N envs of several agents show before the next step, by group of A agents.
+
+    The row of an agent rests (``active`` is False) if it does not act in the next step: it waits
+    for its turn, has ended, or has not joined yet. Actions for resting rows are ignored.
+    """
+
+    obs: dict[str, Any]
+    """(N, A, *shape) observations, of a nested space a dict of such arrays by leaf name; zeros
+    where an agent is not in the episode. One that waits for its turn has an observation."""
+    active: dict[str, npt.NDArray[np.bool_]]
+    """(N, A) the agents that act in the next step; at least one in every env."""
+    masks: dict[str, npt.NDArray[np.bool_]]
+    """(N, A, mask_size) possible choices of the next actions, for the groups that are masked;
+    all True in resting rows. Which groups are masked is the same from the first reset on."""
+    state: npt.NDArray[Any] | None
+    """(N, ...) state of each env; ``None`` for an env without a state space."""
+
+
+class MultiAgentStep(MultiAgentObs):
+    """What one step of N envs of several agents returns.
+
+    An agent's end is no reset: its row rests until the episode of its env ends. An env whose
+    episode ended is reset within the step: ``obs``, ``active``, ``masks`` and ``state`` are then
+    those of the next episode, the other fields those of the step.
+    """
+
+    rewards: dict[str, npt.NDArray[np.float64]]
+    """(N, A) paid in this step. What a resting agent is paid belongs to its last action; what it
+    is paid before its first action counts in its return only."""
+    terminated: dict[str, npt.NDArray[np.bool_]]
+    """(N, A) the agent's task itself ended in this step; no value beyond."""
+    truncated: dict[str, npt.NDArray[np.bool_]]
+    """(N, A) the agent was cut off in this step, by a time limit or the like; the value goes
+    on."""
+    final_obs: dict[str, Any]
+    """The observations the step led to, in the form of ``obs``: the true last ones of agents that
+    ended, and equal to ``obs`` where the env's episode and the agent go on."""
+    final_state: npt.NDArray[Any] | None
+    """(N, ...) states the step led to; equal to ``state`` where the episode goes on."""
+    episode_ended: npt.NDArray[np.bool_]
+    """(N,) all agents of the env have ended, so the env was reset."""
+
+
+@runtime_checkable
+class MultiAgentVecEnv(Protocol):
+    """N copies of one env of several agents, stepped together.
+
+    The agents and their order are fixed: those that are not in an episode have resting rows.
+    """
+
+    @property
+    def n_envs(self) -> int:
+        """Number of envs N."""
+
+    @property
+    def possible_agents(self) -> tuple[str, ...]:
+        """Names of all agents, in the env's order."""
+
+    @property
+    def groups(self) -> tuple[AgentGroup, ...]:
+        """Groups of agents of equal spaces; every agent is in one."""
+
+    @property
+    def state_space(self) -> gymnasium.Space[Any] | None:
+        """Space of one env's state; ``None`` if it has none."""
+
+    def reset_all(self, seed: int | Sequence[int] | None = None) -> MultiAgentObs:
+        """Reset all envs.
+
+        Args:
+            seed: an integer s gives env i the seed s + i; a sequence gives each its own; ``None``
+                continues every env's own stream.
+        """
+
+    def step_all(self, actions: Mapping[str, Any]) -> MultiAgentStep:
+        """Step all envs.
+
+        Args:
+            actions: by group, (N, A, ...) arrays nested as the group's action space is.
+        """
+
+    def close(self) -> None:
+        """Free the envs' resources."""

@@ -112,7 +112,8 @@ class BufferSpec:
         name: registered name (``"uniform"``).
         summary: one sentence.
         factory: ``"module:function"``; ``function(options)`` gets a
-            :class:`rlox.replay.buffers.BufferOptions` and returns a :class:`rlox.protocols.ReplayBuffer`.
+            :class:`rlox.replay.buffers.BufferOptions` and returns a
+            :class:`rlox.protocols.ReplayBuffer`.
     """
 
     name: str
@@ -128,7 +129,7 @@ class LearnerBackendSpec:
         name: registered name (``"native"``).
         summary: one sentence.
         factory: ``"module:function"``; ``function(task)``, ``task`` being a
-            :class:`rlox.learners.rollouts.LearningTask` returns a
+            :class:`rlox.learners.tasks.RolloutTask` returns a
             :class:`rlox.learners.rollouts.Learner`, and for a
             :class:`rlox.learners.transitions.ReplayTask` a
             :class:`rlox.learners.transitions.ReplayLearner`; or it raises

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rlox.envs.running import EnvSession
+from rlox.envs.running import RunningEnvs
 from rlox.errors import EnvError, SpaceError
 from rlox.protocols import MaskingVecEnv, ReplayBuffer, ReplayBufferProtocol
 from rlox.replay.buffers import pusher
@@ -29,7 +29,7 @@ class ReplayCollector:
 
     def __init__(
         self,
-        session: EnvSession,
+        session: RunningEnvs,
         buffer: ReplayBuffer | ReplayBufferProtocol,
         observations: ReplayObservations | None = None,
     ) -> None:

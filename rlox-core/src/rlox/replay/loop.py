@@ -1,9 +1,9 @@
-"""What off-policy algorithms share: envs, a replay buffer, the rhythm of acting and learning."""
+"""Replay loops: stepping envs into a buffer, updates due, batches drawn, priorities."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy.typing as npt
@@ -12,194 +12,121 @@ from torch import Tensor
 
 from rlox.batches.transitions import TransitionBatch
 from rlox.config.schedules import Schedules
-from rlox.envs.gymnasium import Vectorization
-from rlox.envs.running import EnvSession
+from rlox.envs.running import RunningEnvs
 from rlox.errors import CheckpointError, ConfigError
 from rlox.networks.predict import act
 from rlox.nn import find_device, torch_threads
 from rlox.protocols import PrioritizedBuffer, StatefulBuffer
 from rlox.replay.action_codec import BoxActions, DiscreteActions, make_actions
-from rlox.replay.buffers import BufferOptions, cut_episodes, make_buffer
+from rlox.replay.buffers import BufferOptions, cut_episodes
 from rlox.replay.checked_sampling import sampler
 from rlox.replay.collector import ReplayCollector
-from rlox.replay.goals import find_goals
 from rlox.replay.observation_codec import ReplayObservations
+from rlox.replay.updates_due import UpdatesDue
 from rlox.seeding import SeedStreams
 from rlox.spaces.nested import map_leaves
 from rlox.training.hooks import Hooks, StopTraining
 from rlox.training.progress import Clock
 
-__all__ = ["Choose", "ReplayAgent"]
+__all__ = ["Choose", "ReplayLoop"]
 
 Choose = Callable[[Any], npt.NDArray[Any]]
 """From (N, *shape) observations, of a nested space a dict of them by leaf name, to (N,) or
 (N, act_dim) actions as the buffer stores them."""
 
 
-class ReplayAgent:
-    """N envs that fill a replay buffer, and batches from it when gradient steps are due.
+class ReplayLoop:
+    """N running envs, a replay buffer and their rhythm, as the parts of an off-policy loop.
 
-    Whatever N is, ``gradient_steps`` batches are due whenever the env steps pass a multiple of
-    ``train_freq``: gradient_steps / train_freq is the update-to-data ratio, the gradient steps per
-    env step. Until ``learning_starts`` env steps actions are uniform and nothing is learnt.
+    An algorithm calls :meth:`step`, takes what :meth:`updates_due` says, and learns from what
+    :meth:`draw` returns. Until ``learning_starts`` env steps actions are uniform and no updates
+    become due.
 
     Args:
-        env: a gymnasium id, a callable that makes an env, an env or a vector env.
+        envs: the running envs.
+        buffer: see :func:`rlox.replay.buffers.make_buffer`, which returned it.
+        options: what the buffer was asked for.
         streams: the run's random streams.
         clock: the run's clock.
-        buffer: a registered name, or an object with the methods of
-            :class:`rlox.protocols.ReplayBuffer` or :class:`rlox.protocols.ReplayBufferProtocol`.
-        buffer_size: number of transitions that fit into a buffer made here.
-        priority_alpha: exponent α of a prioritized buffer.
-        n_step: steps that a transition of a buffer made here spans.
-        gamma: discount in [0, 1].
-        n_sampled_goal: of a buffer ``"her"``, see :mod:`rlox.replay.goals`.
-        goal_selection_strategy: likewise.
-        hot_capacity: of a buffer ``"mmap"``, see :class:`rlox.replay.buffers.BufferOptions`.
-        buffer_folder: likewise.
+        updates: the replay ratio, in gradient steps.
         batch_size: transitions B in a batch.
         learning_starts: transitions to store before the first batch, in env steps.
-        train_freq: env steps between learning.
-        gradient_steps: batches each time.
         steps_per_iteration: env steps of one iteration, rounded up to whole vector steps; one ends
             whenever the env steps pass a multiple of them.
         save_replay_buffer: whether checkpoints hold the buffer.
-        n_envs: number of envs N.
-        env_backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
-        vectorization: for gymnasium envs, ``"sync"`` or ``"async"``.
         device: torch device of the batches.
-        threads: torch threads while acting; none: leave torch's setting.
+        threads: torch threads while acting; ``None`` leaves torch's setting.
 
     Raises:
-        ConfigError: the buffer has not the methods it needs or would mix the envs, or there is no
-            such device.
-        EnvError: the env cannot be built.
+        ConfigError: the buffer is to be saved and cannot be, or there is no such device.
         SpaceError: the env's actions are neither discrete nor a bounded box, or its observations
             have no arrays of one shape.
     """
 
     def __init__(
         self,
-        env: Any,
+        envs: RunningEnvs,
+        buffer: Any,
+        options: BufferOptions,
         streams: SeedStreams,
         clock: Clock,
         *,
-        buffer: Any = "uniform",
-        buffer_size: int = 1_000_000,
-        priority_alpha: float = 0.6,
-        n_step: int = 1,
-        gamma: float = 0.99,
-        n_sampled_goal: int = 4,
-        goal_selection_strategy: str = "future",
-        hot_capacity: int = 100_000,
-        buffer_folder: str | None = None,
+        updates: UpdatesDue,
         batch_size: int = 256,
         learning_starts: int = 1_000,
-        train_freq: int = 1,
-        gradient_steps: int = 1,
         steps_per_iteration: int = 1_000,
         save_replay_buffer: bool = False,
-        n_envs: int | None = None,
-        env_backend: str = "auto",
-        vectorization: Vectorization = "sync",
         device: str = "cpu",
         threads: int | None = 1,
     ) -> None:
         self.device = find_device(device)
         self.threads = threads
-        self.gamma = gamma
         self.batch_size = batch_size
         self.learning_starts = learning_starts
-        self.train_freq = train_freq
-        self.gradient_steps = gradient_steps
+        self.updates = updates
+        self.buffer: Any = buffer
+        self.env = envs.env
+        self.actions: DiscreteActions | BoxActions = make_actions(self.env.action_space)
+        self.observations = ReplayObservations(self.env.observation_space)
+        self.collector = ReplayCollector(envs, buffer, self.observations)
+        self.prioritized = isinstance(buffer, PrioritizedBuffer)
+        if save_replay_buffer and not isinstance(buffer, StatefulBuffer):
+            raise ConfigError(
+                f"save_replay_buffer needs a buffer with state and set_state, "
+                f"{type(buffer).__name__} has not both; turn it off"
+            )
+        self._saves_buffer = save_replay_buffer
+        self._gamma = options.gamma
         self._streams = streams
         self._clock = clock
         self._stored = 0
-        self._due = 0
-        self._indices: Any = None
-        with ExitStack() as made:  # what was made is closed where the rest fails
-            session = EnvSession(
-                env,
-                n_envs,
-                streams.seeds("envs", 1)[0],
-                backend=env_backend,
-                vectorization=vectorization,
-            )
-            made.callback(session.close)
-            self.env = session.env
-            self.actions: DiscreteActions | BoxActions = make_actions(self.env.action_space)
-            self.observations = ReplayObservations(self.env.observation_space)
-            goals = None
-            if buffer == "her":
-                goals = find_goals(
-                    env,
-                    self.env.observation_space,
-                    n_sampled_goal=n_sampled_goal,
-                    goal_selection_strategy=goal_selection_strategy,
-                    resources=made,
-                )
-            options = BufferOptions(
-                capacity=buffer_size,
-                obs_shape=self.observations.shape,
-                obs_dtype=self.observations.dtype,
-                act_shape=self.actions.shape,
-                act_dtype=self.actions.dtype,
-                n_envs=self.env.n_envs,
-                n_step=n_step,
-                gamma=gamma,
-                priority_alpha=priority_alpha,
-                seed=streams.seeds("replay", 1)[0],
-                goals=goals,
-                hot_capacity=hot_capacity,
-                folder=buffer_folder,
-            )
-            self.buffer: Any = make_buffer(buffer, options)
-            if isinstance(buffer, str) and hasattr(self.buffer, "close"):
-                made.callback(self.buffer.close)
-            self._saves_buffer = save_replay_buffer
-            if save_replay_buffer and not isinstance(self.buffer, StatefulBuffer):
-                raise ConfigError(
-                    f"save_replay_buffer needs a buffer with state and set_state, "
-                    f"{type(self.buffer).__name__} has not both; turn it off"
-                )
-            self.collector = ReplayCollector(session, self.buffer, self.observations)
-            self._resources = made.pop_all()
-        self.prioritized = isinstance(self.buffer, PrioritizedBuffer)
         self._vector_steps = -(-steps_per_iteration // self.env.n_envs)
-        self._sample = sampler(self.buffer, options, streams)
+        self._sample = sampler(buffer, options, streams)
 
-    def batches(
-        self, choose: Choose, hooks: Hooks, schedules: Schedules
-    ) -> Iterator[tuple[TransitionBatch, float]]:
-        """Step the envs to the iteration's end, and yield a batch for every gradient step due.
+    @property
+    def vector_steps_left(self) -> int:
+        """Vector steps to the iteration's end; fewer than all if the last one was interrupted."""
+        return self._vector_steps - self._clock.env_steps // self.env.n_envs % self._vector_steps
 
-        Where a callback ends the training, the iteration ends with what is due by then; the next
-        one goes on from there to where it would have ended.
-
-        Args:
-            choose: the actions to take once learning has started.
-            hooks: told of every vector step.
-            schedules: of ``learning_rate`` and ``priority_beta``.
-
-        Yields:
-            A batch, and the learning rate at its env step.
-        """
-        done = self._clock.env_steps // self.env.n_envs % self._vector_steps
+    @contextmanager
+    def counted_episodes(self) -> Iterator[None]:
+        """Count the episodes of a block's steps at its end, even if it raises: they go on."""
         try:
-            yield from self._learn(hooks, schedules)
-            for _ in range(done, self._vector_steps):
-                self._step(choose)
-                with suppress(StopTraining):  # what is due is learnt first
-                    hooks.env_step(self.env.n_envs)
-                yield from self._learn(hooks, schedules)
-                if hooks.stopped:
-                    break
+            yield
         finally:
-            # episodes go on even where an error ends the iteration
             self.collector.count_episodes()
 
     @torch.no_grad()
-    def _step(self, choose: Choose) -> None:
+    def step(self, choose: Choose, hooks: Hooks) -> None:
+        """Step every env once and store the transitions.
+
+        A callback that ends the training sets ``hooks.stopped`` and raises nothing here, so that
+        what is due is learnt first.
+
+        Args:
+            choose: the actions to take once learning has started.
+            hooks: told of the vector step.
+        """
         obs, n_envs, steps = self.collector.obs, self.env.n_envs, self._clock.env_steps
         if steps < self.learning_starts:
             actions = self.actions.random(self._streams.numpy("warm-up"), n_envs)
@@ -208,42 +135,49 @@ class ReplayAgent:
         self.collector.step(obs, actions, self.actions.to_env(actions))
         self._stored += n_envs
         if self._stored >= self.learning_starts and len(self.buffer):
-            rounds = (steps + n_envs) // self.train_freq - steps // self.train_freq
-            self._due += rounds * self.gradient_steps
+            self.updates.count(steps, n_envs)
+        with suppress(StopTraining):
+            hooks.env_step(n_envs)
 
-    def _learn(self, hooks: Hooks, schedules: Schedules) -> Iterator[tuple[TransitionBatch, float]]:
-        if not self._due:
+    def updates_due(self, hooks: Hooks, schedules: Schedules) -> Iterator[float]:
+        """Yield the learning rate for every update that is due.
+
+        Args:
+            hooks: told that learning begins and ends.
+            schedules: of ``learning_rate`` and ``priority_beta``.
+        """
+        if not self.updates.pending:
             return
         hooks.enter("learn")
         now = (self._clock.env_steps, self._clock.target_env_steps)
         learning_rate = schedules.value("learning_rate", *now)
         if self.prioritized:
             self.buffer.set_beta(schedules.value("priority_beta", *now))
-        while self._due:
-            self._due -= 1
-            yield self._draw(), learning_rate
+        for _ in self.updates.take():
+            yield learning_rate
         hooks.enter("collect")
 
-    def _draw(self) -> TransitionBatch:
+    def draw(self) -> TransitionBatch:
+        """Return a batch from the buffer."""
         drawn = self._sample(self.batch_size)
-        self._indices = drawn.get("indices")
-        return TransitionBatch.of(drawn, self.observations.unpack, self.gamma, self._tensor)
+        return TransitionBatch.of(drawn, self.observations.unpack, self._gamma, self._tensor)
 
     def _tensor(self, array: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.device)
 
-    def set_priorities(self, errors: Tensor) -> None:
-        """Give the transitions of the last batch new priorities, where the buffer has any.
+    def update_priorities(self, indices: npt.NDArray[Any] | None, errors: Tensor | None) -> None:
+        """Give transitions new priorities, if the buffer has any.
 
         Args:
+            indices: (B,) of the batch.
             errors: (B,) TD errors, or (K, B) of K critics, whose absolute values are averaged.
 
         Source:
             Schaul et al. 2016, section 3.3: abs(δ) + ε, with ε = 1e-6.
         """
-        if self.prioritized and self._indices is not None:
+        if self.prioritized and indices is not None and errors is not None:
             sizes = errors.detach().abs().reshape(-1, errors.shape[-1]).mean(0) + 1e-6
-            self.buffer.update_priorities(self._indices, sizes.cpu().numpy())
+            self.buffer.update_priorities(indices, sizes.cpu().numpy())
 
     def predict(self, choose: Choose, obs: npt.ArrayLike) -> Any:
         """Return an action for one observation, or actions for a batch; see ``acting.act``.
@@ -261,16 +195,12 @@ class ReplayAgent:
                 device=self.device,
             )
 
-    def close(self) -> None:
-        """Free the resources of the envs and of the buffer that were made here."""
-        self._resources.close()
-
     def state_dict(self) -> dict[str, Any]:
         """Return the collector and, where it is to be saved, the buffer."""
         state: dict[str, Any] = {"collector": self.collector.state_dict(), "buffer": None}
         if self._saves_buffer:
             state["buffer"] = self.buffer.state()
-            state["stored"], state["due"] = self._stored, self._due
+            state["stored"], state["due"] = self._stored, self.updates.pending
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -294,4 +224,4 @@ class ReplayAgent:
         stored = dict(state["buffer"])
         self.buffer.set_state(stored if exact else cut_episodes(stored, self.env.n_envs))
         self._stored = int(state["stored"])
-        self._due = int(state.get("due", 0))  # checkpoints had none before
+        self.updates.pending = int(state.get("due", 0))  # checkpoints had none before

@@ -1,19 +1,20 @@
 """Rollouts: collecting them and estimating advantages."""
 
 from rlox.rollouts.actor_critic import ActorCritic, Collector, PolicyMaker, fit_to_env
-from rlox.rollouts.actors import EnvMemory, FeedForwardActor, MemoryActor, RolloutActor
+from rlox.rollouts.advantages import add_values, estimate_advantages
 from rlox.rollouts.collector import RolloutCollector
-from rlox.rollouts.rollout import Rollout
+from rlox.rollouts.memory import EnvMemory, MemoryActor
+from rlox.rollouts.writer import UnrollWriter
 
 __all__ = [
     "ActorCritic",
     "Collector",
     "EnvMemory",
-    "FeedForwardActor",
     "MemoryActor",
     "PolicyMaker",
-    "Rollout",
-    "RolloutActor",
     "RolloutCollector",
+    "UnrollWriter",
+    "add_values",
+    "estimate_advantages",
     "fit_to_env",
 ]

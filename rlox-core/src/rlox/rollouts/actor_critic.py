@@ -75,7 +75,8 @@ class ActorCritic:
             of :class:`rlox.protocols.RecurrentActor`, or a callable that makes one from the
             observation space and the action space of one env; if it has an attribute ``generator``
             that is none, it gets the run's stream to draw from. None: networks that fit the spaces.
-        collector: steps the envs; none: a :class:`rlox.rollouts.collector.RolloutCollector` of ``env``.
+        collector: steps the envs; ``None``: a
+            :class:`rlox.rollouts.collector.RolloutCollector` of ``env``.
         hidden: width of the default policies' two hidden layers.
         network: how the default policies see boxes; see :data:`rlox.nn.EncoderKind`.
         recurrent: kind of the default policies' memory, ``"none"``, ``"lstm"`` or ``"gru"``.
@@ -167,15 +168,14 @@ class ActorCritic:
             self.optimizer = FlatOptimizer(self.policy, make_optimizer, max_grad_norm=max_grad_norm)
             made.pop_all()
 
-    def collect(self, n_steps: int, hooks: Hooks, actor: Any = None) -> RolloutBatch:
+    def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
         """Step every env ``n_steps`` times; see ``RolloutCollector.collect``.
 
         Args:
             n_steps: steps T per env.
-            hooks: to be told of every vector step, and of the rollout's end.
-            actor: what acts in place of the policy, with the policy's parameters; none: the policy.
+            hooks: called after every vector step, and at the rollout's end.
         """
-        batch = self.collector.collect(actor or self.policy, n_steps, hooks.env_step)
+        batch = self.collector.collect(self.policy, n_steps, hooks.env_step)
         hooks.rollout_end(batch)
         return batch
 
@@ -198,12 +198,12 @@ class ActorCritic:
                 each observation is an episode's first.
             episode_start: bool or (B,) bools, whether an episode begins with the observation, of
                 which nothing is remembered; none: nowhere.
-            action_masks: (mask_size,) or (B, mask_size), see :mod:`rlox.spaces.action_rows`; none: nothing is
-                masked.
+            action_masks: (mask_size,) or (B, mask_size), see :mod:`rlox.spaces.action_rows`;
+                ``None``: nothing is masked.
 
         Returns:
-            The action or actions, see :func:`rlox.networks.predict.predict`; if ``state`` is given, a pair of
-            them and the next state, which is none where there is nothing to remember.
+            The action or actions, see :func:`rlox.networks.predict.predict`; if ``state`` is given,
+            a pair of them and the next state, ``None`` if there is nothing to remember.
         """
         env, preprocessor = self.collector.env, self.collector.preprocessor
         following: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Collect rollouts: step N envs with a policy, keep what the learner needs, estimate advantages."""
+"""Rollout collection: N envs stepped with a policy, and what a learner needs of it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from rlox.batches.rollout import RolloutBatch
+from rlox.batches.rollout import RolloutBatch, Unroll
 from rlox.envs.gymnasium import Vectorization
-from rlox.envs.running import EnvSession
-from rlox.errors import CheckpointError
+from rlox.envs.running import RunningEnvs
+from rlox.errors import CheckpointError, EnvError
+from rlox.networks.predict import taking_masks
 from rlox.preprocessing import Preprocessor, RewardScaler
 from rlox.protocols import MaskingVecEnv, OnPolicyActor, RecurrentActor, VecEnvStep
-from rlox.rollouts.actors import EnvMemory, FeedForwardActor, MemoryActor, RolloutActor
-from rlox.rollouts.rollout import Rollout
+from rlox.rollouts.advantages import estimate_advantages
+from rlox.rollouts.memory import EnvMemory, MemoryActor
+from rlox.rollouts.writer import UnrollWriter
 from rlox.spaces.action_rows import ActionRows
 from rlox.spaces.observation_rows import ObservationRows
 
@@ -33,8 +35,10 @@ class RolloutCollector:
     policy with a memory remembers from one rollout to the next, and forgets where episodes end.
 
     Args:
-        env_id: what to step: a gymnasium id, a callable, an env or a vector env.
-        n_envs: number of envs N; none: 1, or as many as a vector env has.
+        env_id: what to step: a gymnasium id, a callable, an env, a vector env, or
+            :class:`rlox.envs.running.RunningEnvs`, which stay their maker's to close; ``seed``,
+            ``backend``, ``vectorization`` and ``env_kwargs`` are of envs made here.
+        n_envs: number of envs N; ``None``: 1, or as many as a vector env has.
         seed: fixes the envs' random streams.
         device: where the batches live.
         gamma: discount in [0, 1].
@@ -69,16 +73,22 @@ class RolloutCollector:
         normalize_rewards: bool = False,
         frame_stack: int = 1,
     ) -> None:
-        self.session = EnvSession(
-            env_id,
-            n_envs,
-            seed,
-            backend=backend,
-            vectorization=vectorization,
-            env_kwargs=env_kwargs,
-        )
-        self.env = self.session.env
-        self.statistics = self.session.statistics
+        self._made_envs = not isinstance(env_id, RunningEnvs)
+        if isinstance(env_id, RunningEnvs):
+            if n_envs not in (None, env_id.env.n_envs):
+                raise EnvError(f"n_envs is {n_envs}, but {env_id.env.n_envs} envs are running")
+            self.envs = env_id
+        else:
+            self.envs = RunningEnvs.make(
+                env_id,
+                n_envs,
+                seed,
+                backend=backend,
+                vectorization=vectorization,
+                env_kwargs=env_kwargs,
+            )
+        self.env = self.envs.env
+        self.statistics = self.envs.statistics
         self.device = torch.device(device)
         self.gamma = gamma
         self.gae_lambda = gae_lambda
@@ -98,10 +108,21 @@ class RolloutCollector:
         self._memory: EnvMemory | None = None
         self._masking = self.env if isinstance(self.env, MaskingVecEnv) else None
 
-    @torch.no_grad()
     def collect(
         self, policy: OnPolicyActor | RecurrentActor, n_steps: int, on_step: OnStep | None = None
     ) -> RolloutBatch:
+        """Step every env ``n_steps`` times and estimate advantages; arguments as :meth:`unroll`.
+
+        Returns:
+            A batch of newly allocated tensors of T*N rows.
+        """
+        unroll = self.unroll(policy, n_steps, on_step)
+        return estimate_advantages(unroll, policy, self.gamma, self.gae_lambda)
+
+    @torch.no_grad()
+    def unroll(
+        self, policy: OnPolicyActor | RecurrentActor, n_steps: int, on_step: OnStep | None = None
+    ) -> Unroll:
         """Step every env ``n_steps`` times.
 
         Args:
@@ -110,7 +131,7 @@ class RolloutCollector:
             on_step: called after each vector step with the number of env steps it took (N).
 
         Returns:
-            A batch of newly allocated tensors of T*N rows.
+            The steps, newly allocated; with values if the policy has a memory.
 
         Raises:
             ValueError: ``n_steps`` is not positive.
@@ -120,36 +141,43 @@ class RolloutCollector:
         """
         if n_steps < 1:
             raise ValueError(f"n_steps must be at least 1, got {n_steps}")
-        session = self.session
-        if self.preprocessor is not None and not session.started:
-            session.obs = self.preprocessor.reset(session.obs)
-        obs = session.obs
-        rollout = Rollout(
-            self._actor(policy), self._obs_rows, n_steps, self.env.n_envs, self.device
-        )
+        envs = self.envs
+        if self.preprocessor is not None and not envs.started:
+            envs.obs = self.preprocessor.reset(envs.obs)
+        obs = envs.obs
+        steps = UnrollWriter(self._obs_rows, n_steps, self.env.n_envs, self.device)
+        memory = self._remember(policy) if isinstance(policy, RecurrentActor) else None
+        act: Any = getattr(policy, "get_action_and_logprob", None) if memory is None else memory.act
         try:
             for _ in range(n_steps):
-                actions = rollout.act(obs, self._action_masks())
-                step = session.step(self._action_rows.to_env(actions))
+                row = steps.observe(obs)
+                masks = None if self._masking is None else self._masking.action_masks()
+                if masks is None:
+                    actions, log_probs = act(row)
+                else:
+                    act = act if steps.masked else taking_masks(act)
+                    actions, log_probs = act(row, steps.mask(masks))
+                step = envs.step(self._action_rows.to_env(steps.act(actions, log_probs)))
                 if self.preprocessor is not None:
                     step = self.preprocessor.step(obs, step)
-                rollout.add(step, self._scaled_rewards(step))
-                session.obs = obs = step["obs"]
+                final_obs = steps.add(step, self._scaled_rewards(step))
+                if memory is not None:
+                    memory.end_step(final_obs, step["terminated"], step["truncated"])
+                envs.obs = obs = step["obs"]
                 if on_step is not None:
                     on_step(self.env.n_envs)
         finally:
             # episodes go on even where a callback ends the rollout
-            self.statistics.add(rollout.rewards, rollout.ended)
-        return rollout.batch(obs, self.gamma, self.gae_lambda)
+            self.statistics.add(steps.rewards, steps.ended)
+        unroll = steps.unroll(obs)
+        return unroll if memory is None else memory.complete(unroll)
 
     def _scaled_rewards(self, step: VecEnvStep) -> npt.NDArray[np.float64] | None:
         if self.reward_scaler is None:
             return None
         return self.reward_scaler.scale(step["rewards"], step["terminated"] | step["truncated"])
 
-    def _actor(self, policy: OnPolicyActor | RecurrentActor) -> RolloutActor:
-        if not isinstance(policy, RecurrentActor):
-            return FeedForwardActor(policy)
+    def _remember(self, policy: RecurrentActor) -> MemoryActor:
         if self._memory is None:
             n = self.env.n_envs
             self._memory = EnvMemory(
@@ -158,16 +186,14 @@ class RolloutCollector:
             )
         return MemoryActor(policy, self._memory)
 
-    def _action_masks(self) -> npt.NDArray[np.bool_] | None:
-        return None if self._masking is None else self._masking.action_masks()
-
     def close(self) -> None:
         """Free the resources of the envs that the collector made."""
-        self.session.close()
+        if self._made_envs:
+            self.envs.close()
 
     def state_dict(self) -> dict[str, Any]:
         """Return episode and preprocessing statistics, the policy's memory, and the env's state."""
-        state = self.session.state_dict()
+        state = self.envs.state_dict()
         if self.preprocessor is not None:
             state["observations"] = self.preprocessor.state_dict()
         if self.reward_scaler is not None:
@@ -185,7 +211,7 @@ class RolloutCollector:
         normalizes = self.preprocessor is not None and bool(self.preprocessor.moments)
         _require_same("normalize_observations", bool(state.get("observations")), normalizes)
         _require_same("normalize_rewards", "rewards" in state, self.reward_scaler is not None)
-        exact = self.session.load_state_dict(state)
+        exact = self.envs.load_state_dict(state)
         if self.preprocessor is not None:
             self.preprocessor.load_state_dict(state["observations"])
         if self.reward_scaler is not None:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from rlox.algorithm import Algorithm
-from rlox.api import algorithm_class, config_class, make
+from rlox.api import make
 from rlox.callbacks import Callback
 from rlox.config.model import Config, resolve_config
 from rlox.envs.make import make_vec_env
 from rlox.protocols import VecEnv
+from rlox.registry.table import algorithm_class, config_class
 from rlox.testing.probes import ProbeVecEnv, Recorder, probe
 
 __all__ = ["CARTPOLE", "Case", "open_case"]
@@ -56,7 +57,8 @@ class Case:
     def restore(self, path: Path, **arguments: Any) -> Algorithm:
         """Return the algorithm in a checkpoint."""
         known = {k: v for k, v in self.own_arguments.items() if k != "config"}
-        return algorithm_class(self.name).from_checkpoint(path, **{**known, **arguments})
+        found: type[Algorithm] = algorithm_class(self.name)
+        return found.from_checkpoint(path, **{**known, **arguments})
 
     def close(self) -> None:
         """Close every env made here."""

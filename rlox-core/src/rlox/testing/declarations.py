@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlox.api import algorithm_class, config_class
 from rlox.errors import ConfigError
-from rlox.registry.table import spec
+from rlox.registry.table import algorithm_class, config_class, spec
 from rlox.testing.cases import CARTPOLE, open_case
 from rlox.testing.probes import check, require
 

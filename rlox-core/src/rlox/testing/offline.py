@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from rlox.api import algorithm_class, config_class, make
+from rlox.api import make
 from rlox.errors import ConfigError
+from rlox.registry.table import algorithm_class, config_class
 from rlox.testing.algorithms import require_actions
 from rlox.testing.declarations import check_config_documented, check_spec
 from rlox.testing.probes import Recorder, RowRecorder, SaveOnce, check, first_difference, require

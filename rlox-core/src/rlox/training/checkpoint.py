@@ -100,12 +100,42 @@ def save(algorithm: Trainable, path: str | Path) -> None:
         "name": algorithm.name,
         "config": algorithm.config.to_dict(),
         "env_id": env_id_of(algorithm.env_source),
+        **_own_code(algorithm),
         "state": _pack(state, "", tensors),
     }
     text = json.dumps(manifest)
     metadata = {"rlox": text, "digest": _digest(text, tensors)}
     data = safetensors_bytes(tensors, metadata=metadata)
     write_atomically(Path(path), data)
+
+
+def _own_code(algorithm: Trainable) -> dict[str, Any]:
+    """Return the names of what a user's own code adds to the loss; the code is not saved."""
+    named: dict[str, Any] = {}
+    if algorithm.own_objective is not None:
+        named["objective"] = type(algorithm.own_objective).__name__
+    if algorithm.added_losses.names:
+        named["added_losses"] = algorithm.added_losses.names
+    return named
+
+
+def _require_own_code(manifest: Mapping[str, Any], algorithm: Trainable) -> None:
+    """Refuse an algorithm whose loss is another than the checkpoint's.
+
+    Raises:
+        CheckpointError: an objective or an added loss is missing or new.
+    """
+    saved, present = manifest.get("objective"), _own_code(algorithm).get("objective")
+    if saved != present:
+        raise CheckpointError(
+            f"it was trained with {_named(saved)}, got {_named(present)}; pass the same as "
+            "objective="
+        )
+    algorithm.added_losses.require_same(manifest.get("added_losses", []))
+
+
+def _named(objective: str | None) -> str:
+    return f"the objective {objective}" if objective else "the algorithm's own objective"
 
 
 def read(path: str | Path) -> dict[str, Any]:
@@ -250,9 +280,12 @@ def load(
     except _MISFITS as error:
         raise CheckpointError(f"checkpoint '{path}' holds no valid config: {error}") from None
     _require_sizes(config, sum(array.size for array in tensors.values()), path)
-    build: Any = partial(cls, config=config, **arguments)
-    algorithm = build(env) if cls.env_required else build(env=env)
+    constructor: Any = cls
+    build = partial(constructor, config=config, **arguments)
+    by_keyword = {} if env is None else {"env": env}  # not every constructor has an env
+    algorithm = build(env) if cls.env_required else build(**by_keyword)
     try:
+        _require_own_code(manifest, algorithm)
         state = manifest["state"]
         algorithm.clock.load_state_dict(state["clock"])
         if "seed" not in arguments or arguments["seed"] == state["streams"]["seed"]:

@@ -7,15 +7,16 @@ Steps are counted in the unit of the algorithm, env steps or gradient steps
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
-from rlox.errors import DivergenceError
+from rlox.errors import ConfigError, DivergenceError
 from rlox.training.hooks import Hooks, StopTraining
 from rlox.training.trainable import Trainable
 from rlox.validation import require_integer
 
-__all__ = ["run"]
+__all__ = ["run", "run_iteration"]
 
 
 def run(algorithm: Trainable, total_timesteps: int | None) -> dict[str, float]:
@@ -28,27 +29,12 @@ def run(algorithm: Trainable, total_timesteps: int | None) -> dict[str, float]:
     else:
         clock.extend(require_integer(argument, total_timesteps, at_least=1))
     metrics: dict[str, float] = {"mean_reward": float("nan")}
-    logger = algorithm.logger
     hooks = Hooks(algorithm)
     try:
         hooks.call("on_training_start")
         while clock.remaining:
-            started, steps_before = time.perf_counter(), clock.steps
-            hooks.enter("collect")
-            iteration = _iterate(algorithm, hooks)
-            hooks.enter("other")
-            clock.iterations += 1
-            if not is_dataclass(type(iteration)):
-                raise TypeError(
-                    f"iterate() of the algorithm '{algorithm.name}' must return a frozen dataclass "
-                    f"of its metrics, got {type(iteration).__name__}"
-                )
-            metrics = asdict(iteration)
-            seconds = time.perf_counter() - started
-            metrics[f"{clock.unit}_per_second"] = (clock.steps - steps_before) / seconds
-            if logger is not None:
-                logger.on_train_step(clock.steps, metrics)
-            if not hooks.call("on_iteration_end", metrics=metrics) or hooks.stopped:
+            metrics = _timed_iteration(algorithm, hooks)
+            if not _report(algorithm, hooks, metrics):
                 break
     except StopTraining:
         pass
@@ -56,6 +42,63 @@ def run(algorithm: Trainable, total_timesteps: int | None) -> dict[str, float]:
         algorithm.callbacks.on_training_end(step=clock.steps, algo=algorithm, metrics=metrics)
     _require_views(algorithm)  # a callback may have replaced parameters in the last iteration
     return metrics
+
+
+def run_iteration(algorithm: Trainable) -> dict[str, float]:
+    """Run one iteration and return its metrics, without the events of a training's start and end.
+
+    The clock's target stays as it is. A callback that stops the training has no effect but on the
+    iteration.
+
+    Raises:
+        StopTraining: a callback dropped the iteration.
+    """
+    hooks = Hooks(algorithm)
+    metrics = _timed_iteration(algorithm, hooks)
+    _report(algorithm, hooks, metrics)
+    _require_views(algorithm)
+    return metrics
+
+
+def _timed_iteration(algorithm: Trainable, hooks: Hooks) -> dict[str, float]:
+    """Return the metrics of one iteration, with its speed."""
+    clock = algorithm.clock
+    started, steps_before = time.perf_counter(), clock.steps
+    hooks.enter("collect")
+    iteration = _iterate(algorithm, hooks)
+    hooks.enter("other")
+    clock.iterations += 1
+    if not is_dataclass(type(iteration)):
+        raise TypeError(
+            f"iterate() of the algorithm '{algorithm.name}' must return a frozen dataclass "
+            f"of its metrics, got {type(iteration).__name__}"
+        )
+    metrics = _row(iteration)
+    seconds = time.perf_counter() - started
+    metrics[f"{clock.unit}_per_second"] = (clock.steps - steps_before) / seconds
+    return metrics
+
+
+def _report(algorithm: Trainable, hooks: Hooks, metrics: dict[str, float]) -> bool:
+    """Log an iteration, call the callbacks, and return whether the training goes on."""
+    if algorithm.logger is not None:
+        algorithm.logger.on_train_step(algorithm.clock.steps, metrics)
+    return bool(hooks.call("on_iteration_end", metrics=metrics)) and not hooks.stopped
+
+
+def _row(iteration: Any) -> dict[str, Any]:
+    """Return the fields of an iteration's metrics, with those that are mappings spread out.
+
+    Raises:
+        ConfigError: two metrics have one name.
+    """
+    row: dict[str, Any] = {}
+    for name, value in asdict(iteration).items():
+        found = value if isinstance(value, Mapping) else {name: value}
+        for twice in row.keys() & found.keys():
+            raise ConfigError(f"two metrics are called '{twice}'; rename the added loss or term")
+        row.update(found)
+    return row
 
 
 def _iterate(algorithm: Trainable, hooks: Hooks) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from rlox.callbacks import CallbackList
 from rlox.config.model import Config
+from rlox.errors import CheckpointError
 from rlox.logging import LoggerCallback
 from rlox.seeding import SeedStreams
 from rlox.training.progress import Clock
@@ -14,7 +15,39 @@ from rlox.training.progress import Clock
 if TYPE_CHECKING:
     from rlox.protocols import Optimizer
 
-__all__ = ["Trainable"]
+__all__ = ["NamedLosses", "NoLosses", "Trainable"]
+
+
+class NamedLosses(Protocol):
+    """The losses that a user added, as checkpoints know them: by name.
+
+    :class:`rlox.learners.added.AddedLosses` is one.
+    """
+
+    @property
+    def names(self) -> list[str]:
+        """A name for every loss, sorted."""
+
+    def require_same(self, saved: Collection[str]) -> None:
+        """Raise a CheckpointError unless ``saved`` are the names of these losses."""
+
+
+class NoLosses:
+    """No added losses: those of an algorithm that takes none."""
+
+    names: ClassVar[list[str]] = []
+
+    def require_same(self, saved: Collection[str]) -> None:
+        """Check that a checkpoint was trained without any.
+
+        Raises:
+            CheckpointError: it was trained with some.
+        """
+        if saved:
+            raise CheckpointError(
+                f"it was trained with the added losses {sorted(saved)}, which this algorithm does "
+                "not take; load it with the version of the algorithm that does"
+            )
 
 
 class Trainable(Protocol):
@@ -32,7 +65,16 @@ class Trainable(Protocol):
     streams: SeedStreams
     callbacks: CallbackList
     logger: LoggerCallback | None
-    optimizers: Mapping[str, Optimizer]
+    own_objective: Any
+    """A user's own in place of the algorithm's; ``None``: the algorithm's."""
+
+    @property
+    def optimizers(self) -> Mapping[str, Optimizer]:
+        """What moves the parameters, by the names of what learns."""
+
+    @property
+    def added_losses(self) -> NamedLosses:
+        """The losses that a user added."""
 
     def iterate(self, hooks: Any) -> Any:
         """Collect once, learn once, and return a frozen dataclass of float metrics."""

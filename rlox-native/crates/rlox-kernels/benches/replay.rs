@@ -62,14 +62,17 @@ fn sample(c: &mut Criterion) {
         let mut buffer = UniformReplay::new(layout, Stream::from_seed(0)).unwrap();
         let from = Arrays::new(CAPACITY, obs, action);
         buffer
-            .push(&Transitions {
-                obs: Values::F32(&from.obs),
-                actions: Values::F32(&from.actions),
-                rewards: &from.rewards,
-                terminated: &from.terminated,
-                truncated: &from.truncated,
-                next_obs: Some(Values::F32(&from.next_obs)),
-            })
+            .push(
+                &Transitions {
+                    obs: Values::F32(&from.obs),
+                    actions: Values::F32(&from.actions),
+                    rewards: &from.rewards,
+                    terminated: &from.terminated,
+                    truncated: &from.truncated,
+                    next_obs: Some(Values::F32(&from.next_obs)),
+                },
+                (),
+            )
             .unwrap();
         let mut group = c.benchmark_group(name);
         for n in [32, 256, 1024] {
@@ -85,7 +88,7 @@ fn sample(c: &mut Criterion) {
                         truncated: &mut to.truncated,
                         discounts: None,
                     };
-                    buffer.sample(None, black_box(&mut batch)).unwrap();
+                    buffer.sample(None, black_box(&mut batch), &mut ()).unwrap();
                 });
             });
             // As many slots as are drawn in a while, so that the cache knows none of them.

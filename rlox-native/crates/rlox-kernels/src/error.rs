@@ -184,11 +184,19 @@ pub enum KernelError {
         /// The action.
         action: i64,
     },
+    /// An env cannot be made, or is not what it says.
+    #[error("cannot make the env '{env_id}': {reason}")]
+    Env {
+        /// The id of the env.
+        env_id: String,
+        /// Why, and what to do.
+        reason: String,
+    },
     /// Discrete actions were given to a continuous env, or the reverse.
     #[error("{env_id} takes {expected} actions, got {got}")]
     ActionKind {
         /// The env the actions are for.
-        env_id: &'static str,
+        env_id: String,
         /// The kind the env takes.
         expected: &'static str,
         /// The kind that was given.
@@ -288,7 +296,10 @@ pub enum StateError {
 }
 
 /// Checks that `got` is `expected`, the length of the argument `like`.
-pub(crate) fn check_len(
+///
+/// # Errors
+/// [`KernelError::Shape`].
+pub fn check_len(
     name: &'static str,
     got: usize,
     like: &'static str,
@@ -315,7 +326,10 @@ pub(crate) fn check_parts(
 }
 
 /// Checks that `value` is a number in `[low, high]`.
-pub(crate) fn check_range(name: &'static str, value: f64, low: f64, high: f64) -> Result<()> {
+///
+/// # Errors
+/// [`KernelError::Range`].
+pub fn check_range(name: &'static str, value: f64, low: f64, high: f64) -> Result<()> {
     // Written so that NaN, which compares false with everything, is refused.
     if value >= low && value <= high {
         return Ok(());
@@ -324,7 +338,10 @@ pub(crate) fn check_range(name: &'static str, value: f64, low: f64, high: f64) -
 }
 
 /// Checks that `value` is a finite number that is not negative.
-pub(crate) fn check_weight(name: &'static str, value: f64) -> Result<()> {
+///
+/// # Errors
+/// [`KernelError::Range`].
+pub fn check_weight(name: &'static str, value: f64) -> Result<()> {
     check_range(name, value, 0.0, f64::MAX)
 }
 

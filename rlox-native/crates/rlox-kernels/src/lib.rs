@@ -14,7 +14,6 @@
 //! - [`moments`]: running means and variances, and standardised arrays.
 //! - [`rng`]: NumPy's default random generator, bit for bit.
 //! - [`mod@env`]: the environment trait, the environments, and the vector environment.
-//! - [`learner`]: the whole update of an on-policy algorithm for small networks.
 //! - [`replay`]: replay buffers, uniform and prioritized.
 
 #![deny(unsafe_code)]
@@ -24,7 +23,6 @@ pub mod env;
 pub mod error;
 pub mod gae;
 pub mod groups;
-pub mod learner;
 pub mod moments;
 pub mod number;
 pub mod packing;

@@ -34,11 +34,11 @@ impl Arrays {
 
     fn buffers(&mut self) -> StepBuffers<'_> {
         StepBuffers {
-            obs: &mut self.obs,
+            obs: (&mut self.obs).into(),
             rewards: &mut self.rewards,
             terminated: &mut self.terminated,
             truncated: &mut self.truncated,
-            final_obs: &mut self.final_obs,
+            final_obs: (&mut self.final_obs).into(),
         }
     }
 }
@@ -53,9 +53,9 @@ impl Row {
     // `unit` in [-1, 1] chooses among discrete actions, and goes half beyond the upper bound of
     // continuous ones, but only half way to the lower: the clamped and the free are both covered.
     fn of(spec: &EnvSpec, units: &[f32]) -> Self {
-        match spec.action_space {
+        match &spec.action_space {
             ActionSpace::Discrete { n } => {
-                let widest = units.iter().map(|unit| if *unit > 0.0 { n - 1 } else { 0 });
+                let widest = units.iter().map(|unit| if *unit > 0.0 { *n - 1 } else { 0 });
                 Self::Discrete(widest.collect())
             }
             ActionSpace::Continuous { high, .. } => Self::Continuous(
@@ -177,7 +177,7 @@ fn every_env_follows_gymnasium() {
         let mut envs = make_vec(id, 1).unwrap();
         let mut arrays = Arrays::new(&*envs);
         envs.seed_all(&[42]).unwrap();
-        envs.reset_all(&mut arrays.obs).unwrap();
+        envs.reset_all((&mut arrays.obs).into()).unwrap();
         assert_eq!(physics_bits(&*envs, golden.first.len()), golden.first, "{id}");
 
         let (mut steps, mut total) = (0, 0.0);
@@ -208,16 +208,16 @@ proptest! {
         for id in native_env_ids() {
             let mut envs = make_vec(id, 2).unwrap();
             let mut arrays = Arrays::new(&*envs);
-            let spec = envs.spec();
+            let spec = envs.spec().clone();
             envs.seed_all(&seeds).unwrap();
-            envs.reset_all(&mut arrays.obs).unwrap();
+            envs.reset_all((&mut arrays.obs).into()).unwrap();
             for pair in units.chunks_exact(2) {
-                let row = Row::of(spec, &[pair[0] * scale, pair[1] * scale]);
+                let row = Row::of(&spec, &[pair[0] * scale, pair[1] * scale]);
                 envs.step_all(row.actions(), &mut arrays.buffers()).unwrap();
                 prop_assert!(arrays.rewards.iter().all(|reward| reward.is_finite()), "{id}");
                 for obs in arrays.obs.chunks_exact(spec.obs_dim()) {
-                    let bounds = spec.obs_low.iter().zip(spec.obs_high);
-                    let inside = obs.iter().zip(bounds).all(|(x, (low, high))| low <= x && x <= high);
+                    let bounds = spec.obs_low.iter().zip(&spec.obs_high);
+                    let inside = obs.iter().zip(bounds).all(|(&x, (&low, &high))| (low..=high).contains(&f64::from(x)));
                     prop_assert!(inside, "{id}: {obs:?}");
                 }
             }
@@ -231,7 +231,7 @@ proptest! {
 fn physics_that_no_episode_goes_on_from_are_refused() {
     for id in native_env_ids() {
         let mut envs = make_vec(id, 2).unwrap();
-        let spec = envs.spec();
+        let spec = envs.spec().clone();
         let before = envs.state();
         for (component, high) in spec.state_high.iter().enumerate() {
             let mut state = before.clone();
@@ -244,7 +244,7 @@ fn physics_that_no_episode_goes_on_from_are_refused() {
 
 #[test]
 fn an_episode_must_be_reset_before_and_after() {
-    let mut episode = Episode::<CartPole>::new(Pcg64::from_seed(0));
+    let mut episode = Episode::new(CartPole::default(), Pcg64::from_seed(0));
     let mut obs = [0.0; 4];
     assert_eq!(episode.step(0, &mut obs), Err(StateError::NotReset.into()));
     episode.reset(None, &mut obs);
@@ -261,17 +261,20 @@ struct Drift {
 }
 
 impl Env for Drift {
-    const SPEC: EnvSpec = EnvSpec {
-        id: "Drift-v0",
-        obs_low: &[f32::NEG_INFINITY; 2],
-        obs_high: &[f32::INFINITY; 2],
-        action_space: ActionSpace::Continuous { low: &[-1.0; 2], high: &[1.0; 2] },
-        max_episode_steps: 2,
-        state_low: &[f64::NEG_INFINITY; 2],
-        state_high: &[f64::INFINITY; 2],
-    };
+    type Action<'a> = [f32; 2];
+    type Obs = f32;
 
-    type Action = [f32; 2];
+    fn spec(&self) -> EnvSpec {
+        EnvSpec {
+            id: "Drift-v0".to_owned(),
+            obs_low: vec![f64::NEG_INFINITY; 2],
+            obs_high: vec![f64::INFINITY; 2],
+            action_space: ActionSpace::Continuous { low: vec![-1.0; 2], high: vec![1.0; 2] },
+            max_episode_steps: 2,
+            state_low: vec![f64::NEG_INFINITY; 2],
+            state_high: vec![f64::INFINITY; 2],
+        }
+    }
 
     fn reset(&mut self, _rng: &mut Pcg64) {
         self.at = [0.0; 2];
@@ -297,9 +300,9 @@ impl Env for Drift {
 
 #[test]
 fn a_foreign_continuous_env_makes_a_vector_env() {
-    let mut envs = VecEnv::<Drift>::new(2).unwrap();
+    let mut envs = VecEnv::new(2, || Ok(Drift::default())).unwrap();
     let mut arrays = Arrays::new(&envs);
-    envs.reset_all(&mut arrays.obs).unwrap();
+    envs.reset_all((&mut arrays.obs).into()).unwrap();
     let actions = [1.0, 0.5, 2.0, 1.5];
     envs.step_all(Actions::Continuous(&actions), &mut arrays.buffers()).unwrap();
     assert_eq!(arrays.rewards, [1.0, 2.0]);
@@ -317,11 +320,11 @@ fn a_foreign_continuous_env_makes_a_vector_env() {
 
 #[test]
 fn a_refused_step_moves_no_env() {
-    let mut envs = VecEnv::<CartPole>::new(2).unwrap();
+    let mut envs = VecEnv::new(2, || Ok(CartPole::default())).unwrap();
     let mut arrays = Arrays::new(&envs);
     let error = envs.step_all(Actions::Discrete(&[0, 1]), &mut arrays.buffers()).unwrap_err();
     assert_eq!(error, StateError::BatchNotReset.into());
-    envs.reset_all(&mut arrays.obs).unwrap();
+    envs.reset_all((&mut arrays.obs).into()).unwrap();
     let before = envs.state();
     for actions in [&[0, 2][..], &[0], &[0, 0, 0]] {
         assert!(envs.step_all(Actions::Discrete(actions), &mut arrays.buffers()).is_err());
@@ -337,7 +340,7 @@ fn a_restored_state_goes_on_with_the_same_bits() {
     for id in native_env_ids() {
         let (mut envs, mut other) = (make_vec(id, 3).unwrap(), make_vec(id, 3).unwrap());
         let (mut a, mut b) = (Arrays::new(&*envs), Arrays::new(&*envs));
-        envs.reset_all(&mut a.obs).unwrap();
+        envs.reset_all((&mut a.obs).into()).unwrap();
         for steps in [0, 1, 120] {
             other.set_state(&envs.state()).unwrap();
             for step in 0..steps {
@@ -354,7 +357,7 @@ fn a_restored_state_goes_on_with_the_same_bits() {
 
 #[test]
 fn an_impossible_state_is_refused_whole() {
-    let mut envs = VecEnv::<CartPole>::new(2).unwrap();
+    let mut envs = VecEnv::new(2, || Ok(CartPole::default())).unwrap();
     let before = envs.state();
     let broken: [fn(&mut rlox_kernels::env::VecEnvState); 7] = [
         |state| state.physics.truncate(7),
@@ -377,7 +380,92 @@ fn an_impossible_state_is_refused_whole() {
 #[test]
 fn impossible_numbers_of_envs_are_refused() {
     for n in [0, MAX_ENVS + 1, usize::MAX] {
-        let error = VecEnv::<CartPole>::new(n).err().unwrap();
+        let error = VecEnv::new(n, || Ok(CartPole::default())).err().unwrap();
         assert!(matches!(error, KernelError::Range { name: "n", .. }));
     }
+}
+
+// A point in double precision whose number of components comes at run time.
+struct Space(Vec<f64>);
+
+impl Space {
+    fn new(n: usize) -> Result<Self, KernelError> {
+        if n < 4 {
+            return Ok(Self(vec![0.0; n]));
+        }
+        let reason = format!("n must be less than 4, got {n}");
+        Err(KernelError::Env { env_id: "Space-v0".to_owned(), reason })
+    }
+}
+
+impl Env for Space {
+    type Action<'a> = &'a [f32];
+    type Obs = f64;
+
+    fn spec(&self) -> EnvSpec {
+        let bounds = |sign: f64| vec![sign * f64::INFINITY; self.0.len()];
+        let n = self.0.len();
+        EnvSpec {
+            id: "Space-v0".to_owned(),
+            obs_low: bounds(-1.0),
+            obs_high: bounds(1.0),
+            action_space: ActionSpace::Continuous { low: vec![-1.0; n], high: vec![1.0; n] },
+            max_episode_steps: 3,
+            state_low: bounds(-1.0),
+            state_high: bounds(1.0),
+        }
+    }
+
+    fn reset(&mut self, _rng: &mut Pcg64) {
+        self.0.fill(0.0);
+    }
+
+    fn step(&mut self, action: &[f32], _rng: &mut Pcg64) -> Outcome {
+        for (at, &by) in self.0.iter_mut().zip(action) {
+            *at += f64::from(by) + 1e-12;
+        }
+        Outcome { reward: self.0[0], terminated: false }
+    }
+
+    fn observe(&self, obs: &mut [f64]) {
+        obs.copy_from_slice(&self.0);
+    }
+
+    fn save(&self, state: &mut [f64]) {
+        state.copy_from_slice(&self.0);
+    }
+
+    fn load(&mut self, state: &[f64]) {
+        self.0.copy_from_slice(state);
+    }
+}
+
+#[test]
+fn sizes_and_precision_may_come_at_run_time() {
+    let mut envs = VecEnv::new(2, || Space::new(3)).unwrap();
+    let (mut obs, mut final_obs) = (vec![1.0; 6], vec![1.0; 6]);
+    envs.reset_all((&mut obs).into()).unwrap();
+    assert_eq!(obs, [0.0; 6]);
+    let actions = [0.5_f32, 0.25, 0.0, -1.0, -2.0, -3.0];
+    let mut out = StepBuffers {
+        obs: (&mut obs).into(),
+        rewards: &mut [0.0; 2],
+        terminated: &mut [false; 2],
+        truncated: &mut [false; 2],
+        final_obs: (&mut final_obs).into(),
+    };
+    envs.step_all(Actions::Continuous(&actions), &mut out).unwrap();
+    let expected = actions.map(|by| f64::from(by) + 1e-12);
+    assert_eq!((&obs[..], &final_obs[..]), (&expected[..], &expected[..]));
+    let error = envs.reset_all((&mut [0.0_f32; 6]).into()).unwrap_err();
+    assert_eq!(error, KernelError::DType { name: "obs", expected: "float64", got: "float32" });
+}
+
+#[test]
+fn an_env_that_cannot_be_made_says_why() {
+    let error = VecEnv::new(2, || Space::new(5)).err().unwrap();
+    let text = "cannot make the env 'Space-v0': n must be less than 4, got 5";
+    assert_eq!(error.to_string(), text);
+    let error = VecEnv::new(2, || Space::new(0)).err().unwrap();
+    assert!(matches!(error, KernelError::Env { .. }), "{error}");
 }

@@ -74,7 +74,7 @@ fn push(buffer: &mut UniformReplay, obs: &[i32], next_obs: &[i32]) {
         truncated: &vec![false; n],
         next_obs: Some(Values::I32(next_obs)),
     };
-    buffer.push(&rows).unwrap();
+    buffer.push(&rows, ()).unwrap();
 }
 
 proptest! {
@@ -126,7 +126,7 @@ proptest! {
             next_obs: Some(Values::I32(&next_obs)),
         };
         let position = whole.ring().position();
-        shared.restore(&rows, &vec![true; n], position, Stream::from_seed(0)).unwrap();
+        shared.restore(&rows, &vec![true; n], position, Stream::from_seed(0), &()).unwrap();
         prop_assert_eq!(contents(&shared), (obs, next_obs));
     }
 

@@ -39,14 +39,17 @@ fn push(buffer: &mut HindsightReplay, first: usize, ends: &[bool]) -> Result<(),
     let actions: Vec<f32> = steps.clone().collect();
     let obs: Vec<f32> = steps.clone().flat_map(|k| [-1.0, k - 0.5]).collect();
     let next_obs: Vec<f32> = steps.flat_map(|k| [-1.0, k + 0.5]).collect();
-    buffer.push(&Transitions {
-        obs: Values::F32(&obs),
-        actions: Values::F32(&actions),
-        rewards: &vec![7.0; ends.len()],
-        terminated: &vec![false; ends.len()],
-        truncated: ends,
-        next_obs: Some(Values::F32(&next_obs)),
-    })
+    buffer.push(
+        &Transitions {
+            obs: Values::F32(&obs),
+            actions: Values::F32(&actions),
+            rewards: &vec![7.0; ends.len()],
+            terminated: &vec![false; ends.len()],
+            truncated: ends,
+            next_obs: Some(Values::F32(&next_obs)),
+        },
+        (),
+    )
 }
 
 /// What is drawn: action, desired goal before and after the step, reward, and whether it has another
@@ -148,7 +151,7 @@ fn transitions_without_their_end_are_refused() {
         truncated: &[false],
         next_obs: None,
     };
-    let error = buffer.push(&rows).unwrap_err();
+    let error = buffer.push(&rows, ()).unwrap_err();
     assert!(matches!(error, KernelError::Shape { name: "next_obs", .. }), "{error}");
     assert!(buffer.ring().is_empty());
 }

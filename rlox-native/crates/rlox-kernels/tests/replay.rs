@@ -124,12 +124,12 @@ impl Arrays {
 fn drawn(capacity: usize, stream: Stream, sizes: &[usize]) -> Vec<f32> {
     let mut buffer = UniformReplay::new(layout(capacity, 1), stream).unwrap();
     for id in 0..capacity {
-        with_rows(&[row(id, 1)], |rows| buffer.push(rows)).unwrap();
+        with_rows(&[row(id, 1)], |rows| buffer.push(rows, ())).unwrap();
     }
     let mut slots = Vec::new();
     for &n in sizes {
         let mut arrays = Arrays::new(n, 1);
-        buffer.sample(None, &mut arrays.batch(false)).unwrap();
+        buffer.sample(None, &mut arrays.batch(false), &mut ()).unwrap();
         slots.extend(arrays.rewards.iter().map(|reward| -reward));
     }
     slots
@@ -151,7 +151,7 @@ fn a_buffer_of_one_draws_it_without_a_random_number() {
 fn an_empty_buffer_is_refused() {
     let mut buffer = UniformReplay::new(layout(4, 2), Stream::from_seed(0)).unwrap();
     let before = buffer.stream().clone();
-    let error = buffer.sample(None, &mut Arrays::new(1, 2).batch(true)).unwrap_err();
+    let error = buffer.sample(None, &mut Arrays::new(1, 2).batch(true), &mut ()).unwrap_err();
     assert_eq!(error, StateError::EmptyBuffer.into());
     assert_eq!(*buffer.stream(), before);
 }
@@ -159,17 +159,17 @@ fn an_empty_buffer_is_refused() {
 #[test]
 fn next_observations_are_refused_while_one_is_missing() {
     let mut buffer = UniformReplay::new(layout(2, 1), Stream::from_seed(0)).unwrap();
-    with_rows(&[row(5, 1)], |rows| buffer.push(rows)).unwrap();
+    with_rows(&[row(5, 1)], |rows| buffer.push(rows, ())).unwrap();
     assert!(!buffer.ring().has_all_next_obs());
     let mut arrays = Arrays::new(3, 1);
-    let error = buffer.sample(None, &mut arrays.batch(true)).unwrap_err();
+    let error = buffer.sample(None, &mut arrays.batch(true), &mut ()).unwrap_err();
     assert_eq!(error, StateError::NextObsUnknown.into());
     assert!(arrays.obs[0].is_nan());
-    buffer.sample(None, &mut arrays.batch(false)).unwrap();
+    buffer.sample(None, &mut arrays.batch(false), &mut ()).unwrap();
     // The ring comes round, and the transition without one is gone.
-    with_rows(&[row(6, 1), row(7, 1)], |rows| buffer.push(rows)).unwrap();
+    with_rows(&[row(6, 1), row(7, 1)], |rows| buffer.push(rows, ())).unwrap();
     assert!(buffer.ring().has_all_next_obs());
-    buffer.sample(None, &mut arrays.batch(true)).unwrap();
+    buffer.sample(None, &mut arrays.batch(true), &mut ()).unwrap();
 }
 
 #[test]
@@ -212,10 +212,10 @@ fn wrong_rows_are_refused_and_store_nothing() {
         Transitions { next_obs: Some(Values::F32(&nan)), ..rows },
     ];
     for rows in wrong {
-        assert!(buffer.push(&rows).is_err());
+        assert!(buffer.push(&rows, ()).is_err());
         assert!(buffer.ring().is_empty());
     }
-    buffer.push(&rows).unwrap();
+    buffer.push(&rows, ()).unwrap();
     assert_eq!(buffer.ring().len(), 2);
 }
 
@@ -320,7 +320,7 @@ proptest! {
                 }
             }
             id += n;
-            with_rows(&rows, |rows| buffer.push(rows)).unwrap();
+            with_rows(&rows, |rows| buffer.push(rows, ())).unwrap();
             queue.extend(rows);
             while queue.len() > capacity {
                 queue.pop_front();
@@ -343,7 +343,7 @@ proptest! {
 
             // What is drawn lies in the queue.
             let mut arrays = Arrays::new(5, obs_len);
-            buffer.sample(Some(seed), &mut arrays.batch(known)).unwrap();
+            buffer.sample(Some(seed), &mut arrays.batch(known), &mut ()).unwrap();
             for i in 0..5 {
                 let got = arrays.row(i, obs_len, known);
                 let alike = |row: &&Row| row.action == got.action;

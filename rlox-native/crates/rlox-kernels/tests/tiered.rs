@@ -71,14 +71,14 @@ proptest! {
         let mut count = 0;
         for n in pushes {
             with_rows(count, n, |rows| buffer.push(rows)).unwrap();
-            with_rows(count, n, |rows| model.push(rows)).unwrap();
+            with_rows(count, n, |rows| model.push(rows, ())).unwrap();
             count += n;
             if keep && n % 3 == 0 {
                 buffer.close().unwrap();
                 buffer = open().unwrap();
             }
             prop_assert_eq!(buffer.len(), model.ring().len());
-            let expected = drawn(9, |batch| model.sample(None, batch));
+            let expected = drawn(9, |batch| model.sample(None, batch, &mut ()));
             prop_assert_eq!(drawn(9, |batch| buffer.sample(None, batch)), expected);
         }
         buffer.close().unwrap();

@@ -23,7 +23,7 @@ impl<'py> ActionArray<'py> {
     pub(crate) fn parse(
         object: &Bound<'py, PyAny>,
         n_envs: usize,
-        space: ActionSpace,
+        space: &ActionSpace,
     ) -> PyResult<Self> {
         match space {
             ActionSpace::Discrete { .. } => parse_integers(object),

@@ -31,7 +31,7 @@ impl CartPole {
             Some(seed) => Pcg64::from_seed(parse_seed(seed)?),
             None => Pcg64::from_os().map_err(raise)?,
         };
-        Ok(Self { episode: Mutex::new(Episode::new(rng)) })
+        Ok(Self { episode: Mutex::new(Episode::new(env::CartPole::default(), rng)) })
     }
 
     /// Begin an episode and return its first observation, float32 (4,).

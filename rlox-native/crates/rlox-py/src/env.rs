@@ -1,13 +1,13 @@
 //! The vector env.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadwriteArray1, PyReadwriteArray2};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
-use rlox_kernels::env::{self, EnvSpec, StepBuffers, VectorEnv, make_vec};
+use rlox_kernels::env::{self, EnvSpec, ObsMut, ObsType, StepBuffers, VectorEnv, make_vec};
 
 use crate::actions::ActionArray;
 use crate::convert::{output_array, parse_seeds, parse_size};
@@ -30,7 +30,8 @@ pub(crate) fn native_env_ids() -> Vec<&'static str> {
 pub struct VecEnv {
     // Taken only while the interpreter lock is released: whoever holds it then needs nothing else.
     envs: Mutex<Box<dyn VectorEnv>>,
-    spec: &'static EnvSpec,
+    spec: Arc<EnvSpec>,
+    obs_type: ObsType,
     n_envs: usize,
     // Made once, so that a space keeps the seed that a caller gives it.
     observation_space: PyOnceLock<Py<PyAny>>,
@@ -41,9 +42,9 @@ impl VecEnv {
     /// The Python object of envs of any kind, those of another crate included.
     #[must_use]
     pub fn from_envs(envs: Box<dyn VectorEnv>) -> Self {
-        let (spec, n_envs) = (envs.spec(), envs.n_envs());
+        let (spec, obs_type, n_envs) = (envs.spec().clone(), envs.obs_type(), envs.n_envs());
         let (observation_space, action_space) = (PyOnceLock::new(), PyOnceLock::new());
-        Self { envs: Mutex::new(envs), spec, n_envs, observation_space, action_space }
+        Self { envs: Mutex::new(envs), spec, obs_type, n_envs, observation_space, action_space }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Box<dyn VectorEnv>> {
@@ -51,7 +52,7 @@ impl VecEnv {
     }
 
     fn parse_actions<'py>(&self, actions: &Bound<'py, PyAny>) -> PyResult<ActionArray<'py>> {
-        ActionArray::parse(actions, self.n_envs, self.spec.action_space)
+        ActionArray::parse(actions, self.n_envs, &self.spec.action_space)
     }
 
     fn step(
@@ -66,23 +67,65 @@ impl VecEnv {
     }
 }
 
+/// Observations of either precision, borrowed for writing.
+enum ObsArray<'py> {
+    F32(PyReadwriteArray2<'py, f32>),
+    F64(PyReadwriteArray2<'py, f64>),
+}
+
+impl<'py> ObsArray<'py> {
+    fn new(py: Python<'py>, obs_type: ObsType, shape: [usize; 2]) -> PyResult<Self> {
+        Ok(match obs_type {
+            ObsType::F32 => Self::F32(PyArray2::zeros(py, shape, false).try_readwrite()?),
+            ObsType::F64 => Self::F64(PyArray2::zeros(py, shape, false).try_readwrite()?),
+        })
+    }
+
+    /// The caller's array.
+    fn of(
+        object: &Bound<'py, PyAny>,
+        name: &'static str,
+        obs_type: ObsType,
+        shape: &[usize],
+    ) -> PyResult<Self> {
+        Ok(match obs_type {
+            ObsType::F32 => Self::F32(output_array(object, name, shape)?),
+            ObsType::F64 => Self::F64(output_array(object, name, shape)?),
+        })
+    }
+
+    fn values(&mut self) -> PyResult<ObsMut<'_>> {
+        Ok(match self {
+            Self::F32(array) => array.as_slice_mut()?.into(),
+            Self::F64(array) => array.as_slice_mut()?.into(),
+        })
+    }
+
+    fn object(&self) -> Bound<'py, PyAny> {
+        match self {
+            Self::F32(array) => array.as_any().clone(),
+            Self::F64(array) => array.as_any().clone(),
+        }
+    }
+}
+
 /// The arrays a step writes, borrowed for writing.
 struct Outputs<'py> {
-    obs: PyReadwriteArray2<'py, f32>,
+    obs: ObsArray<'py>,
     rewards: PyReadwriteArray1<'py, f64>,
     terminated: PyReadwriteArray1<'py, bool>,
     truncated: PyReadwriteArray1<'py, bool>,
-    final_obs: PyReadwriteArray2<'py, f32>,
+    final_obs: ObsArray<'py>,
 }
 
 impl Outputs<'_> {
     fn buffers(&mut self) -> PyResult<StepBuffers<'_>> {
         Ok(StepBuffers {
-            obs: self.obs.as_slice_mut()?,
+            obs: self.obs.values()?,
             rewards: self.rewards.as_slice_mut()?,
             terminated: self.terminated.as_slice_mut()?,
             truncated: self.truncated.as_slice_mut()?,
-            final_obs: self.final_obs.as_slice_mut()?,
+            final_obs: self.final_obs.values()?,
         })
     }
 }
@@ -108,22 +151,22 @@ impl VecEnv {
 
     /// The id of each env.
     #[getter]
-    fn env_id(&self) -> &'static str {
-        self.spec.id
+    fn env_id(&self) -> &str {
+        &self.spec.id
     }
 
     /// The gymnasium space of one env's observations.
     #[getter]
     fn observation_space(&self, py: Python<'_>) -> PyResult<&Py<PyAny>> {
         self.observation_space
-            .get_or_try_init(py, || spaces::make_box(py, self.spec.obs_low, self.spec.obs_high))
+            .get_or_try_init(py, || spaces::make_obs_space(py, &self.spec, self.obs_type))
     }
 
     /// The gymnasium space of one env's actions.
     #[getter]
     fn action_space(&self, py: Python<'_>) -> PyResult<&Py<PyAny>> {
         self.action_space
-            .get_or_try_init(py, || spaces::make_action_space(py, self.spec.action_space))
+            .get_or_try_init(py, || spaces::make_action_space(py, &self.spec.action_space))
     }
 
     /// Begin an episode in every env and return the observations, float32 (n, `obs_dim`).
@@ -134,22 +177,19 @@ impl VecEnv {
         &self,
         py: Python<'py>,
         seed: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let seeds = parse_seeds(seed, self.n_envs)?;
-        let array = PyArray2::zeros(py, [self.n_envs, self.spec.obs_dim()], false);
-        {
-            let mut obs = array.try_readwrite()?;
-            let obs = obs.as_slice_mut()?;
-            py.detach(|| {
-                let mut envs = self.lock();
-                if let Some(seeds) = &seeds {
-                    envs.seed_all(seeds)?;
-                }
-                envs.reset_all(obs)
-            })
-            .map_err(raise)?;
-        }
-        Ok(array)
+        let mut array = ObsArray::new(py, self.obs_type, [self.n_envs, self.spec.obs_dim()])?;
+        let obs = array.values()?;
+        py.detach(|| {
+            let mut envs = self.lock();
+            if let Some(seeds) = &seeds {
+                envs.seed_all(seeds)?;
+            }
+            envs.reset_all(obs)
+        })
+        .map_err(raise)?;
+        Ok(array.object())
     }
 
     /// Step every env with one of the `actions`, (n,) or (n, `action_dim`), and begin an episode where one ended.
@@ -162,26 +202,21 @@ impl VecEnv {
         actions: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let actions = self.parse_actions(actions)?;
-        let (n, obs_dim) = (self.n_envs, self.spec.obs_dim());
-        let obs = PyArray2::zeros(py, [n, obs_dim], false);
-        let rewards = PyArray1::zeros(py, n, false);
-        let terminated = PyArray1::zeros(py, n, false);
-        let truncated = PyArray1::zeros(py, n, false);
-        let final_obs = PyArray2::zeros(py, [n, obs_dim], false);
+        let (n, table) = (self.n_envs, [self.n_envs, self.spec.obs_dim()]);
         let mut out = Outputs {
-            obs: obs.try_readwrite()?,
-            rewards: rewards.try_readwrite()?,
-            terminated: terminated.try_readwrite()?,
-            truncated: truncated.try_readwrite()?,
-            final_obs: final_obs.try_readwrite()?,
+            obs: ObsArray::new(py, self.obs_type, table)?,
+            rewards: PyArray1::zeros(py, n, false).try_readwrite()?,
+            terminated: PyArray1::zeros(py, n, false).try_readwrite()?,
+            truncated: PyArray1::zeros(py, n, false).try_readwrite()?,
+            final_obs: ObsArray::new(py, self.obs_type, table)?,
         };
         self.step(py, &actions, &mut out)?;
         let result = PyDict::new(py);
-        result.set_item(intern!(py, "obs"), &obs)?;
-        result.set_item(intern!(py, "rewards"), &rewards)?;
-        result.set_item(intern!(py, "terminated"), &terminated)?;
-        result.set_item(intern!(py, "truncated"), &truncated)?;
-        result.set_item(intern!(py, "final_obs"), &final_obs)?;
+        result.set_item(intern!(py, "obs"), out.obs.object())?;
+        result.set_item(intern!(py, "rewards"), out.rewards.as_any())?;
+        result.set_item(intern!(py, "terminated"), out.terminated.as_any())?;
+        result.set_item(intern!(py, "truncated"), out.truncated.as_any())?;
+        result.set_item(intern!(py, "final_obs"), out.final_obs.object())?;
         Ok(result)
     }
 
@@ -201,11 +236,11 @@ impl VecEnv {
         let actions = self.parse_actions(actions)?;
         let (row, table) = ([self.n_envs], [self.n_envs, self.spec.obs_dim()]);
         let mut out = Outputs {
-            obs: output_array(obs, "obs", &table)?,
+            obs: ObsArray::of(obs, "obs", self.obs_type, &table)?,
             rewards: output_array(rewards, "rewards", &row)?,
             terminated: output_flags(terminated, "terminated", &row)?,
             truncated: output_flags(truncated, "truncated", &row)?,
-            final_obs: output_array(final_obs, "final_obs", &table)?,
+            final_obs: ObsArray::of(final_obs, "final_obs", self.obs_type, &table)?,
         };
         self.step(py, &actions, &mut out)
     }
@@ -213,12 +248,12 @@ impl VecEnv {
     /// Return a copy of all that decides how the envs go on, as a dict of arrays.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let state = py.detach(|| self.lock().state());
-        env_state::export(py, &state, self.spec)
+        env_state::export(py, &state, &self.spec)
     }
 
     /// Go on exactly from a `state()`; what no env can be in is refused and changes nothing.
     fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
-        let state = env_state::parse(state, self.spec, self.n_envs)?;
+        let state = env_state::parse(state, &self.spec, self.n_envs)?;
         py.detach(|| self.lock().set_state(&state)).map_err(raise)
     }
 

@@ -46,7 +46,7 @@ pub(crate) fn parse(
             state.keys()
         )));
     }
-    let env_id = if has_id { saved_id(state)? } else { spec.id.to_owned() };
+    let env_id = if has_id { saved_id(state)? } else { spec.id.clone() };
     if env_id != spec.id {
         let text = format!("env_id must be '{env_id}' as in the state, got '{}'", spec.id);
         return Err(PyValueError::new_err(text));

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use numpy::{Element, Ix1, Ix2, PyArray1, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use rlox_kernels::learner::{
+use rlox_learner::{
     ActionRows, ActorCritic, Batch, Head, Learner, Loss, Moments, Objective, Optimizer, Plan,
     Progress, Real, StepRule,
 };

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use numpy::{Ix1, Ix2, Ix3, PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use rlox_kernels::learner::{ActionBuffer, ActionRequest, Head, Learner, Rollout};
 use rlox_kernels::rng::Pcg64;
+use rlox_learner::{ActionBuffer, ActionRequest, Head, Learner, Rollout};
 
 use crate::convert::{check_shape, output_array, real_array};
 use crate::env::VecEnv;

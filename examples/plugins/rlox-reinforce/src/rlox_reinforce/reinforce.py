@@ -28,6 +28,7 @@ import torch
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import Config, resolve_config
+from rlox.learners.policy_objectives import PolicyGradient
 from rlox.logging import LoggerCallback
 from rlox.nn import torch_threads
 from rlox.rollouts.actor_critic import ActorCritic
@@ -101,21 +102,17 @@ class Reinforce(Algorithm):
         cfg: ReinforceConfig = self.config
         with torch_threads(1):
             batch = self.agent.collect(cfg.n_steps, hooks)
-            log_probs, entropy = self.policy.get_logprob_and_entropy(batch.obs, batch.actions)
-            baseline = self.policy.get_value(batch.obs)
-            advantages = batch.returns - baseline.detach()
-            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-            policy_loss = -(advantages * log_probs).mean()
-            baseline_loss = (batch.returns - baseline).square().mean()
-            loss = policy_loss + cfg.baseline_coef * baseline_loss
+            # for λ = 1 the advantages are G_t - b(s_t)
+            objective = PolicyGradient(cfg.baseline_coef, normalize_advantages=True)
+            loss, terms = objective.loss(self.policy, batch)
             self.agent.optimizer.step(loss, cfg.learning_rate)
         metrics = ReinforceMetrics(
             mean_reward=self.collector.statistics.mean_return,
             mean_episode_length=self.collector.statistics.mean_length,
             episodes=float(self.collector.statistics.finished),
-            policy_loss=policy_loss.item(),
-            baseline_loss=baseline_loss.item(),
-            entropy=entropy.mean().item(),
+            policy_loss=terms.policy_loss.item(),
+            baseline_loss=terms.value_loss.item(),
+            entropy=terms.entropy.item(),
         )
         hooks.train_batch(lambda: vars(metrics))
         return metrics

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlox.cli.runs.parts import code_parts
+from rlox.errors import CheckpointError, ConfigError
 from rlox.training import checkpoint
 from rlox.training.atomic_files import remove_parts, write_atomically
-from rlox.errors import CheckpointError, ConfigError
 from rlox.training.versions import installed_versions
 
 if TYPE_CHECKING:

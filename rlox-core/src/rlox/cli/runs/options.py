@@ -94,7 +94,7 @@ class RunOptions:
     ] = 0
     quiet: Annotated[bool, typer.Option("--quiet", help="show no progress")] = False
     parts: dict[str, str] = dataclasses.field(default_factory=dict)
-    """What the algorithm needs or takes besides the env, as text; see :mod:`rlox.cli.runs.parts`."""
+    """Parts of the algorithm besides the env, as text; see :mod:`rlox.cli.runs.parts`."""
 
     @property
     def loggers(self) -> list[str]:

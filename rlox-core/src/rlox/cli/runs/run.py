@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rlox.training import checkpoint
 from rlox import api, registry
+from rlox.api import make_callbacks, make_logger
 from rlox.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressCallback
-from rlox.cli.runs.callbacks import Interruption, ProgressLines
 from rlox.cli.output import print_pairs, print_progress, print_warning
+from rlox.cli.runs.callbacks import Interruption, ProgressLines
 from rlox.cli.runs.folder import (
     RunFolder,
     SavedState,
@@ -26,7 +26,7 @@ from rlox.cli.runs.folder import (
 from rlox.cli.runs.options import RunOptions
 from rlox.cli.runs.parts import load_parts
 from rlox.errors import CheckpointError, ConfigError
-from rlox.api import make_callbacks, make_logger
+from rlox.training import checkpoint
 
 if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
@@ -60,9 +60,7 @@ def train_in_folder(
     if options.run_dir is not None:
         require_unused(options.run_dir)
     registry.algorithm_class(name)  # imports torch, which takes long enough to be interrupted
-    with api.make(
-        name, options.env, config=config, **load_parts(options.parts)
-    ) as algorithm:
+    with api.make(name, options.env, config=config, **load_parts(options.parts)) as algorithm:
         seed = algorithm.streams.seed
         path = options.run_dir or RunFolder.default_path(name, options.subject, what=seed)
         require_unused(path)

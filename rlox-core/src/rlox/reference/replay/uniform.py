@@ -131,7 +131,8 @@ class ReplayBuffer:
 
         Args:
             obs: shape ``obs_dim``; real numbers of any type. A number stands for an array of one.
-            action: shape ``act_dim``; real numbers of any type. A number stands for an array of one.
+            action: shape ``act_dim``; real numbers of any type. A number stands for an array of
+                one.
             reward: stored as float32.
             terminated: whether the task ended; any number but zero is true.
             truncated: whether the episode was cut.

@@ -49,17 +49,20 @@ pub struct Acrobot {
 }
 
 impl Env for Acrobot {
-    const SPEC: EnvSpec = EnvSpec {
-        id: "Acrobot-v1",
-        obs_low: &[-1.0, -1.0, -1.0, -1.0, -OBS_HIGH[4], -OBS_HIGH[5]],
-        obs_high: &OBS_HIGH,
-        action_space: ActionSpace::Discrete { n: 3 },
-        max_episode_steps: 500,
-        state_low: &[-PI, -PI, -MAX_SPEED[0], -MAX_SPEED[1], 0.0],
-        state_high: &[PI, PI, MAX_SPEED[0], MAX_SPEED[1], 1.0],
-    };
+    type Action<'a> = i64;
+    type Obs = f32;
 
-    type Action = i64;
+    fn spec(&self) -> EnvSpec {
+        EnvSpec {
+            id: "Acrobot-v1".to_owned(),
+            obs_low: OBS_HIGH.map(|high| -f64::from(high)).to_vec(),
+            obs_high: OBS_HIGH.map(f64::from).to_vec(),
+            action_space: ActionSpace::Discrete { n: 3 },
+            max_episode_steps: 500,
+            state_low: vec![-PI, -PI, -MAX_SPEED[0], -MAX_SPEED[1], 0.0],
+            state_high: vec![PI, PI, MAX_SPEED[0], MAX_SPEED[1], 1.0],
+        }
+    }
 
     fn reset(&mut self, rng: &mut Pcg64) {
         let mut draw = |_| f64::from(f32::from_f64(rng.uniform(-START, START)));

@@ -3,7 +3,7 @@
 use crate::error::{KernelError, Result, check_len};
 
 /// The actions an env takes.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum ActionSpace {
     /// The integers in `[0, n)`.
     Discrete {
@@ -13,10 +13,20 @@ pub enum ActionSpace {
     /// Real vectors between the bounds.
     Continuous {
         /// Lower bounds, one per component.
-        low: &'static [f32],
+        low: Vec<f32>,
         /// Upper bounds, one per component.
-        high: &'static [f32],
+        high: Vec<f32>,
     },
+}
+
+impl ActionSpace {
+    /// Whether there is an action, and bounds belong together.
+    pub(super) fn is_possible(&self) -> bool {
+        match self {
+            Self::Discrete { n } => *n > 0,
+            Self::Continuous { low, high } => !low.is_empty() && low.len() == high.len(),
+        }
+    }
 }
 
 /// One action for each env of a batch.
@@ -38,85 +48,124 @@ impl Actions<'_> {
 }
 
 /// One env's action, as its dynamics take it.
-pub trait Action: Copy + Send {
+pub trait Action<'a>: Sized {
     /// The name of the kind, as messages print it.
     const KIND: &'static str;
 
-    /// Checks the action against `space`; `index` is the env it is for, where there are several.
+    /// Checks the action against `space`; `index` is the env it is for, if there are several.
     ///
     /// # Errors
     /// [`KernelError::Action`] or [`KernelError::NonFinite`].
-    fn check(self, space: &ActionSpace, index: Option<usize>) -> Result<()>;
+    fn check(&self, space: &ActionSpace, index: Option<usize>) -> Result<()>;
 
-    /// The rows of a batch, or `None` where it is of the other kind.
-    fn rows<'a>(actions: Actions<'a>, n_envs: usize) -> Option<Result<&'a [Self]>>;
+    /// The rows of a batch, or `None` if it is of the other kind.
+    fn rows(
+        actions: Actions<'a>,
+        n_envs: usize,
+        space: &ActionSpace,
+    ) -> Option<Result<impl Iterator<Item = Self> + Clone>>;
 
     /// The rows of a batch for `n_envs` envs, each checked against `space`.
     ///
     /// # Errors
     /// [`KernelError::ActionKind`], [`KernelError::Shape`], or what [`Action::check`] finds.
-    fn checked_rows<'a>(
+    fn checked_rows(
         actions: Actions<'a>,
         n_envs: usize,
-        env_id: &'static str,
+        env_id: &str,
         space: &ActionSpace,
-    ) -> Result<&'a [Self]> {
-        let Some(rows) = Self::rows(actions, n_envs) else {
-            return Err(KernelError::ActionKind {
-                env_id,
-                expected: Self::KIND,
-                got: actions.kind(),
-            });
+    ) -> Result<impl Iterator<Item = Self>> {
+        let got = actions.kind();
+        let Some(rows) = Self::rows(actions, n_envs, space) else {
+            let (env_id, expected) = (env_id.to_owned(), Self::KIND);
+            return Err(KernelError::ActionKind { env_id, expected, got });
         };
         let rows = rows?;
-        for (index, row) in rows.iter().enumerate() {
+        for (index, row) in rows.clone().enumerate() {
             row.check(space, Some(index))?;
         }
         Ok(rows)
     }
 }
 
-impl Action for i64 {
+impl<'a> Action<'a> for i64 {
     const KIND: &'static str = "discrete";
 
     #[inline]
-    fn check(self, space: &ActionSpace, index: Option<usize>) -> Result<()> {
+    fn check(&self, space: &ActionSpace, index: Option<usize>) -> Result<()> {
         match *space {
-            ActionSpace::Discrete { n } if !(0..n).contains(&self) => {
-                Err(KernelError::Action { index, n_actions: n, value: self })
+            ActionSpace::Discrete { n } if !(0..n).contains(self) => {
+                Err(KernelError::Action { index, n_actions: n, value: *self })
             }
             _ => Ok(()),
         }
     }
 
-    fn rows<'a>(actions: Actions<'a>, n_envs: usize) -> Option<Result<&'a [Self]>> {
+    fn rows(
+        actions: Actions<'a>,
+        n_envs: usize,
+        _: &ActionSpace,
+    ) -> Option<Result<impl Iterator<Item = Self> + Clone>> {
         let Actions::Discrete(rows) = actions else { return None };
-        Some(check_len("actions", rows.len(), "n_envs", n_envs).map(|()| rows))
+        Some(check_len("actions", rows.len(), "n_envs", n_envs).map(|()| rows.iter().copied()))
     }
 }
 
-impl<const D: usize> Action for [f32; D] {
+impl<'a, const D: usize> Action<'a> for [f32; D] {
     const KIND: &'static str = "continuous";
 
-    /// Refuses what is not finite. Bounds are the env's own business: classic control clips.
-    fn check(self, _space: &ActionSpace, index: Option<usize>) -> Result<()> {
-        match self.iter().position(|component| !component.is_finite()) {
-            Some(component) => {
-                let index = index.unwrap_or(0) * D + component;
-                Err(KernelError::NonFinite { name: "actions", index })
-            }
-            None => Ok(()),
-        }
+    #[inline]
+    fn check(&self, _: &ActionSpace, index: Option<usize>) -> Result<()> {
+        check_finite(self, index)
     }
 
-    fn rows<'a>(actions: Actions<'a>, n_envs: usize) -> Option<Result<&'a [Self]>> {
-        let Actions::Continuous(components) = actions else { return None };
-        let expected = n_envs.saturating_mul(D);
-        Some(
-            check_len("actions", components.len(), "n_envs * action_dim", expected)
-                .map(|()| components.as_chunks().0),
-        )
+    fn rows(
+        actions: Actions<'a>,
+        n_envs: usize,
+        _: &ActionSpace,
+    ) -> Option<Result<impl Iterator<Item = Self> + Clone>> {
+        let rows = components(actions, n_envs, D)?;
+        Some(rows.map(|components| components.as_chunks().0.iter().copied()))
     }
+}
+
+impl<'a> Action<'a> for &'a [f32] {
+    const KIND: &'static str = "continuous";
+
+    #[inline]
+    fn check(&self, _: &ActionSpace, index: Option<usize>) -> Result<()> {
+        check_finite(self, index)
+    }
+
+    fn rows(
+        actions: Actions<'a>,
+        n_envs: usize,
+        space: &ActionSpace,
+    ) -> Option<Result<impl Iterator<Item = Self> + Clone>> {
+        let dim = if let ActionSpace::Continuous { low, .. } = space { low.len() } else { 1 };
+        let rows = components(actions, n_envs, dim)?;
+        Some(rows.map(move |components| components.chunks_exact(dim.max(1))))
+    }
+}
+
+/// Refuses what is not finite. Bounds are the env's own business: classic control clips.
+#[inline]
+fn check_finite(action: &[f32], index: Option<usize>) -> Result<()> {
+    match action.iter().position(|component| !component.is_finite()) {
+        Some(component) => {
+            let index = index.unwrap_or(0) * action.len() + component;
+            Err(KernelError::NonFinite { name: "actions", index })
+        }
+        None => Ok(()),
+    }
+}
+
+/// The components of `n_envs` rows of continuous actions.
+fn components(actions: Actions<'_>, n_envs: usize, dim: usize) -> Option<Result<&[f32]>> {
+    let Actions::Continuous(components) = actions else { return None };
+    let expected = n_envs.saturating_mul(dim);
+    let checked = check_len("actions", components.len(), "n_envs * action_dim", expected);
+    Some(checked.map(|()| components))
 }
 
 #[cfg(test)]
@@ -124,11 +173,15 @@ mod tests {
     use super::*;
 
     const TWO: ActionSpace = ActionSpace::Discrete { n: 2 };
-    const TORQUE: ActionSpace = ActionSpace::Continuous { low: &[-2.0], high: &[2.0] };
+
+    fn torque(n: usize) -> ActionSpace {
+        ActionSpace::Continuous { low: vec![-2.0; n], high: vec![2.0; n] }
+    }
 
     #[test]
     fn a_bad_discrete_action_is_named_with_its_index() {
-        let error = i64::checked_rows(Actions::Discrete(&[0, 1, 2]), 3, "X-v0", &TWO).unwrap_err();
+        let error =
+            i64::checked_rows(Actions::Discrete(&[0, 1, 2]), 3, "X-v0", &TWO).err().unwrap();
         assert_eq!(error.to_string(), "actions[2] must lie in [0, 1], got 2");
     }
 
@@ -140,25 +193,24 @@ mod tests {
 
     #[test]
     fn continuous_actions_come_in_rows() {
-        let rows = <[f32; 2]>::checked_rows(
-            Actions::Continuous(&[1.0, 2.0, 3.0, 4.0]),
-            2,
-            "X-v0",
-            &TORQUE,
-        );
-        assert_eq!(rows, Ok(&[[1.0, 2.0], [3.0, 4.0]][..]));
+        let actions = Actions::Continuous(&[1.0, 2.0, 3.0, 4.0]);
+        let space = torque(2);
+        let rows = <[f32; 2]>::checked_rows(actions, 2, "X-v0", &space).unwrap();
+        assert_eq!(rows.collect::<Vec<_>>(), [[1.0, 2.0], [3.0, 4.0]]);
+        let rows = <&[f32]>::checked_rows(actions, 2, "X-v0", &space).unwrap();
+        assert_eq!(rows.collect::<Vec<_>>(), [[1.0, 2.0], [3.0, 4.0]]);
     }
 
     #[test]
     fn actions_that_are_not_finite_are_refused() {
         let actions = Actions::Continuous(&[0.0, f32::NAN]);
-        let error = <[f32; 1]>::checked_rows(actions, 2, "X-v0", &TORQUE).unwrap_err();
+        let error = <[f32; 1]>::checked_rows(actions, 2, "X-v0", &torque(1)).err().unwrap();
         assert_eq!(error, KernelError::NonFinite { name: "actions", index: 1 });
     }
 
     #[test]
     fn the_wrong_kind_of_action_is_refused() {
-        let error = i64::checked_rows(Actions::Continuous(&[0.0]), 1, "X-v0", &TWO).unwrap_err();
+        let error = i64::checked_rows(Actions::Continuous(&[0.0]), 1, "X-v0", &TWO).err().unwrap();
         assert_eq!(error.to_string(), "X-v0 takes discrete actions, got continuous");
     }
 }

@@ -48,17 +48,20 @@ pub struct CartPole {
 }
 
 impl Env for CartPole {
-    const SPEC: EnvSpec = EnvSpec {
-        id: "CartPole-v1",
-        obs_low: &[-OBS_HIGH[0], -OBS_HIGH[1], -OBS_HIGH[2], -OBS_HIGH[3]],
-        obs_high: &OBS_HIGH,
-        action_space: ActionSpace::Discrete { n: 2 },
-        max_episode_steps: 500,
-        state_low: &[-X_LIMIT, f64::NEG_INFINITY, -THETA_LIMIT, f64::NEG_INFINITY],
-        state_high: &[X_LIMIT, f64::INFINITY, THETA_LIMIT, f64::INFINITY],
-    };
+    type Action<'a> = i64;
+    type Obs = f32;
 
-    type Action = i64;
+    fn spec(&self) -> EnvSpec {
+        EnvSpec {
+            id: "CartPole-v1".to_owned(),
+            obs_low: OBS_HIGH.map(|high| -f64::from(high)).to_vec(),
+            obs_high: OBS_HIGH.map(f64::from).to_vec(),
+            action_space: ActionSpace::Discrete { n: 2 },
+            max_episode_steps: 500,
+            state_low: vec![-X_LIMIT, f64::NEG_INFINITY, -THETA_LIMIT, f64::NEG_INFINITY],
+            state_high: vec![X_LIMIT, f64::INFINITY, THETA_LIMIT, f64::INFINITY],
+        }
+    }
 
     fn reset(&mut self, rng: &mut Pcg64) {
         let [x, x_dot, theta, theta_dot] = std::array::from_fn(|_| rng.uniform(-START, START));

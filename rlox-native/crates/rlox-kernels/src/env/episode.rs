@@ -1,6 +1,6 @@
 //! One env with its random stream and its time limit.
 
-use super::{Action, Env, Outcome};
+use super::{Action, ActionSpace, Env, EnvSpec, Outcome};
 use crate::error::{Result, StateError};
 use crate::rng::Pcg64;
 
@@ -16,21 +16,25 @@ enum Phase {
 #[derive(Debug, Clone)]
 pub struct Episode<E> {
     env: E,
+    action_space: ActionSpace,
+    max_episode_steps: u32,
     rng: Pcg64,
     elapsed: u32,
     phase: Phase,
 }
 
 impl<E: Env> Episode<E> {
-    /// An env that draws from `rng`; [`Episode::reset`] comes before the first step.
+    /// An `env` that draws from `rng`; [`Episode::reset`] comes before the first step.
     #[must_use]
-    pub fn new(rng: Pcg64) -> Self {
-        Self { env: E::default(), rng, elapsed: 0, phase: Phase::NotReset }
+    pub fn new(env: E, rng: Pcg64) -> Self {
+        let EnvSpec { action_space, max_episode_steps, .. } = env.spec();
+        let (elapsed, phase) = (0, Phase::NotReset);
+        Self { env, action_space, max_episode_steps, rng, elapsed, phase }
     }
 
     /// Begins an episode, on the stream `rng` where one is given and otherwise on the present one.
     /// Writes the first observation into `obs`.
-    pub fn reset(&mut self, rng: Option<Pcg64>, obs: &mut [f32]) {
+    pub fn reset(&mut self, rng: Option<Pcg64>, obs: &mut [E::Obs]) {
         if let Some(rng) = rng {
             self.rng = rng;
         }
@@ -45,15 +49,15 @@ impl<E: Env> Episode<E> {
     ///
     /// # Errors
     /// [`StateError::NotReset`], [`StateError::EpisodeOver`], or what [`Action::check`] finds.
-    pub fn step(&mut self, action: E::Action, obs: &mut [f32]) -> Result<(Outcome, bool)> {
+    pub fn step(&mut self, action: E::Action<'_>, obs: &mut [E::Obs]) -> Result<(Outcome, bool)> {
         match self.phase {
             Phase::NotReset => return Err(StateError::NotReset.into()),
             Phase::Over => return Err(StateError::EpisodeOver.into()),
-            Phase::Running => action.check(&E::SPEC.action_space, None)?,
+            Phase::Running => action.check(&self.action_space, None)?,
         }
         let outcome = self.env.step(action, &mut self.rng);
         self.elapsed += 1;
-        let truncated = self.elapsed >= E::SPEC.max_episode_steps;
+        let truncated = self.elapsed >= self.max_episode_steps;
         if outcome.terminated || truncated {
             self.phase = Phase::Over;
         }

@@ -2,8 +2,9 @@
 //!
 //! An [`Env`] is the dynamics of one episode and nothing else. Time limits, random streams, resets
 //! and batches are added around it, once for all envs, by [`Episode`] and [`VecEnv`]. An env of
-//! another crate gets a vector env from `VecEnv::<ThatEnv>::new`, and reaches code that is not
-//! generic as a `Box<dyn VectorEnv>`.
+//! another crate gets a vector env from [`VecEnv::new`], which is given how to make one, and reaches code
+//! that is not generic as a `Box<dyn VectorEnv>`. Its sizes and options may come at run time, its
+//! observations may be of single or double precision, and making it may fail.
 
 mod acrobot;
 mod action;
@@ -12,6 +13,7 @@ mod episode;
 mod mountain_car;
 mod mountain_car_continuous;
 mod numpy;
+mod observation;
 mod pendulum;
 mod vec;
 
@@ -21,42 +23,58 @@ pub use cartpole::CartPole;
 pub use episode::Episode;
 pub use mountain_car::MountainCar;
 pub use mountain_car_continuous::MountainCarContinuous;
+pub use observation::{ObsMut, ObsType, Observed};
 pub use pendulum::Pendulum;
 pub use vec::{MAX_ENVS, StepBuffers, VecEnv, VecEnvState, VectorEnv};
 
 use crate::error::{KernelError, Result};
 use crate::rng::Pcg64;
 
-/// What is fixed about an env.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// What an env is like, from when it is made on.
+#[derive(Debug, Clone, PartialEq)]
 pub struct EnvSpec {
     /// The registered name, `"CartPole-v1"`.
-    pub id: &'static str,
+    pub id: String,
     /// Lower bounds of the observation, one per component.
-    pub obs_low: &'static [f32],
+    pub obs_low: Vec<f64>,
     /// Upper bounds of the observation, one per component.
-    pub obs_high: &'static [f32],
+    pub obs_high: Vec<f64>,
     /// The actions there are.
     pub action_space: ActionSpace,
     /// Steps after which an episode is truncated.
     pub max_episode_steps: u32,
     /// Lower bounds of the physical state of an episode that goes on, one per component.
-    pub state_low: &'static [f64],
+    pub state_low: Vec<f64>,
     /// Upper bounds of the physical state of an episode that goes on, one per component.
-    pub state_high: &'static [f64],
+    pub state_high: Vec<f64>,
 }
 
 impl EnvSpec {
     /// How many components an observation has.
     #[must_use]
-    pub const fn obs_dim(&self) -> usize {
+    pub fn obs_dim(&self) -> usize {
         self.obs_low.len()
     }
 
     /// How many components the physical state has.
     #[must_use]
-    pub const fn state_dim(&self) -> usize {
+    pub fn state_dim(&self) -> usize {
         self.state_low.len()
+    }
+
+    /// Checks that there are observations and states, with bounds that belong together.
+    fn check(&self) -> Result<()> {
+        let bounds = |low: &[f64], high: &[f64]| !low.is_empty() && low.len() == high.len();
+        let reason = if !bounds(&self.obs_low, &self.obs_high) {
+            "obs_low and obs_high must have one element per component, at least one"
+        } else if !bounds(&self.state_low, &self.state_high) {
+            "state_low and state_high must have one element per component, at least one"
+        } else if !self.action_space.is_possible() {
+            "the action space must have an action, and as many lower bounds as upper ones"
+        } else {
+            return Ok(());
+        };
+        Err(KernelError::Env { env_id: self.id.clone(), reason: reason.to_owned() })
     }
 }
 
@@ -72,54 +90,53 @@ pub struct Outcome {
 /// The dynamics of one episode.
 ///
 /// An implementation keeps its physical state and draws every random number from the stream it is
-/// given, so that a seed fixes an episode.
-pub trait Env: Clone + Default + Send + 'static {
-    /// What is fixed about the env.
-    const SPEC: EnvSpec;
+/// given, so that a seed fixes an episode. What it is made of is its own constructor's business, which may
+/// fail with [`KernelError::Env`].
+pub trait Env: Send + 'static {
+    /// One action: `i64` for discrete actions, `[f32; D]` for continuous ones, or `&'a [f32]` if their
+    /// number is known at run time.
+    type Action<'a>: Action<'a>;
 
-    /// One action: `i64` for discrete actions, `[f32; D]` for continuous ones.
-    type Action: Action;
+    /// One component of an observation: `f32` or `f64`.
+    type Obs: Observed;
+
+    /// What the env is like; the same for all envs of a vector env.
+    fn spec(&self) -> EnvSpec;
 
     /// Begins an episode.
     fn reset(&mut self, rng: &mut Pcg64);
 
     /// Advances by one step. The caller has checked `action` against the action space.
-    fn step(&mut self, action: Self::Action, rng: &mut Pcg64) -> Outcome;
+    fn step(&mut self, action: Self::Action<'_>, rng: &mut Pcg64) -> Outcome;
 
-    /// Writes the observation into `obs`, which has `SPEC.obs_dim()` elements.
-    fn observe(&self, obs: &mut [f32]);
+    /// Writes the observation into `obs`, which has `obs_dim` elements.
+    fn observe(&self, obs: &mut [Self::Obs]);
 
-    /// Writes the physical state into `state`, which has `SPEC.state_dim()` elements.
+    /// Writes the physical state into `state`, which has `state_dim` elements.
     fn save(&self, state: &mut [f64]);
 
-    /// Takes over a physical state of `SPEC.state_dim()` finite elements within the bounds.
+    /// Takes over a physical state of `state_dim` finite elements within the bounds.
     fn load(&mut self, state: &[f64]);
 }
 
 /// Builds so many envs.
 type Build = fn(usize) -> Result<Box<dyn VectorEnv>>;
 
-/// The ids of this crate's envs with what builds them, in gymnasium's order.
-const NATIVE_ENVS: [(&str, Build); 5] = [
-    native::<CartPole>(),
-    native::<MountainCar>(),
-    native::<MountainCarContinuous>(),
-    native::<Pendulum>(),
-    native::<Acrobot>(),
+/// The ids of this crate's envs, in gymnasium's order.
+static NATIVE_ENV_IDS: [&str; 5] =
+    ["CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1", "Acrobot-v1"];
+
+/// What builds the envs of [`NATIVE_ENV_IDS`].
+const BUILDS: [Build; NATIVE_ENV_IDS.len()] = [
+    native::<CartPole>,
+    native::<MountainCar>,
+    native::<MountainCarContinuous>,
+    native::<Pendulum>,
+    native::<Acrobot>,
 ];
 
-static NATIVE_ENV_IDS: [&str; NATIVE_ENVS.len()] = {
-    let mut ids = [""; NATIVE_ENVS.len()];
-    let mut i = 0;
-    while i < ids.len() {
-        ids[i] = NATIVE_ENVS[i].0;
-        i += 1;
-    }
-    ids
-};
-
-const fn native<E: Env>() -> (&'static str, Build) {
-    (E::SPEC.id, |n_envs| Ok(Box::new(VecEnv::<E>::new(n_envs)?)))
+fn native<E: Env + Default>(n_envs: usize) -> Result<Box<dyn VectorEnv>> {
+    Ok(Box::new(VecEnv::new(n_envs, || Ok(E::default()))?))
 }
 
 /// A name is offered as a correction from this Jaro-Winkler similarity on.
@@ -138,8 +155,8 @@ pub fn native_env_ids() -> &'static [&'static str] {
 /// [`KernelError::UnknownEnv`] for an id that is not in [`native_env_ids`],
 /// [`KernelError::Range`] for `n_envs` outside `[1, MAX_ENVS]`, [`KernelError::OutOfMemory`].
 pub fn make_vec(env_id: &str, n_envs: usize) -> Result<Box<dyn VectorEnv>> {
-    if let Some((_, build)) = NATIVE_ENVS.iter().find(|(id, _)| *id == env_id) {
-        return build(n_envs);
+    if let Some(at) = NATIVE_ENV_IDS.iter().position(|id| *id == env_id) {
+        return BUILDS[at](n_envs);
     }
     let similarity =
         |known: &str| strsim::jaro_winkler(&env_id.to_lowercase(), &known.to_lowercase());
@@ -167,10 +184,9 @@ mod tests {
         for id in native_env_ids() {
             let env = make_vec(id, 1).unwrap();
             let spec = env.spec();
-            assert_eq!(spec.obs_low.len(), spec.obs_high.len());
-            assert_eq!(spec.state_low.len(), spec.state_high.len());
-            assert!(spec.obs_low.iter().zip(spec.obs_high).all(|(low, high)| low < high));
-            assert!(spec.state_low.iter().zip(spec.state_high).all(|(low, high)| low < high));
+            assert_eq!(spec.check(), Ok(()));
+            assert!(spec.obs_low.iter().zip(&spec.obs_high).all(|(low, high)| low < high));
+            assert!(spec.state_low.iter().zip(&spec.state_high).all(|(low, high)| low < high));
         }
     }
 

@@ -40,17 +40,20 @@ pub struct MountainCar {
 }
 
 impl Env for MountainCar {
-    const SPEC: EnvSpec = EnvSpec {
-        id: "MountainCar-v0",
-        obs_low: &OBS_LOW,
-        obs_high: &OBS_HIGH,
-        action_space: ActionSpace::Discrete { n: 3 },
-        max_episode_steps: 200,
-        state_low: &[MIN_POSITION, -MAX_SPEED],
-        state_high: &[MAX_POSITION, MAX_SPEED],
-    };
+    type Action<'a> = i64;
+    type Obs = f32;
 
-    type Action = i64;
+    fn spec(&self) -> EnvSpec {
+        EnvSpec {
+            id: "MountainCar-v0".to_owned(),
+            obs_low: OBS_LOW.map(f64::from).to_vec(),
+            obs_high: OBS_HIGH.map(f64::from).to_vec(),
+            action_space: ActionSpace::Discrete { n: 3 },
+            max_episode_steps: 200,
+            state_low: vec![MIN_POSITION, -MAX_SPEED],
+            state_high: vec![MAX_POSITION, MAX_SPEED],
+        }
+    }
 
     fn reset(&mut self, rng: &mut Pcg64) {
         *self = Self { position: rng.uniform(START.0, START.1), velocity: 0.0 };

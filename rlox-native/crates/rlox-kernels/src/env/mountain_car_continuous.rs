@@ -32,17 +32,20 @@ pub struct MountainCarContinuous {
 }
 
 impl Env for MountainCarContinuous {
-    const SPEC: EnvSpec = EnvSpec {
-        id: "MountainCarContinuous-v0",
-        obs_low: &OBS_LOW,
-        obs_high: &OBS_HIGH,
-        action_space: ActionSpace::Continuous { low: &[-MAX_FORCE], high: &[MAX_FORCE] },
-        max_episode_steps: 999,
-        state_low: &[OBS_LOW[0] as f64, OBS_LOW[1] as f64, 0.0],
-        state_high: &[OBS_HIGH[0] as f64, OBS_HIGH[1] as f64, 1.0],
-    };
+    type Action<'a> = [f32; 1];
+    type Obs = f32;
 
-    type Action = [f32; 1];
+    fn spec(&self) -> EnvSpec {
+        EnvSpec {
+            id: "MountainCarContinuous-v0".to_owned(),
+            obs_low: OBS_LOW.map(f64::from).to_vec(),
+            obs_high: OBS_HIGH.map(f64::from).to_vec(),
+            action_space: ActionSpace::Continuous { low: vec![-MAX_FORCE], high: vec![MAX_FORCE] },
+            max_episode_steps: 999,
+            state_low: vec![f64::from(OBS_LOW[0]), f64::from(OBS_LOW[1]), 0.0],
+            state_high: vec![f64::from(OBS_HIGH[0]), f64::from(OBS_HIGH[1]), 1.0],
+        }
+    }
 
     fn reset(&mut self, rng: &mut Pcg64) {
         let position = rng.uniform(START.0, START.1);

@@ -38,17 +38,23 @@ pub struct Pendulum {
 }
 
 impl Env for Pendulum {
-    const SPEC: EnvSpec = EnvSpec {
-        id: "Pendulum-v1",
-        obs_low: &[-OBS_HIGH[0], -OBS_HIGH[1], -OBS_HIGH[2]],
-        obs_high: &OBS_HIGH,
-        action_space: ActionSpace::Continuous { low: &[-MAX_TORQUE], high: &[MAX_TORQUE] },
-        max_episode_steps: 200,
-        state_low: &[f64::NEG_INFINITY, -MAX_SPEED],
-        state_high: &[f64::INFINITY, MAX_SPEED],
-    };
+    type Action<'a> = [f32; 1];
+    type Obs = f32;
 
-    type Action = [f32; 1];
+    fn spec(&self) -> EnvSpec {
+        EnvSpec {
+            id: "Pendulum-v1".to_owned(),
+            obs_low: OBS_HIGH.map(|high| -f64::from(high)).to_vec(),
+            obs_high: OBS_HIGH.map(f64::from).to_vec(),
+            action_space: ActionSpace::Continuous {
+                low: vec![-MAX_TORQUE],
+                high: vec![MAX_TORQUE],
+            },
+            max_episode_steps: 200,
+            state_low: vec![f64::NEG_INFINITY, -MAX_SPEED],
+            state_high: vec![f64::INFINITY, MAX_SPEED],
+        }
+    }
 
     fn reset(&mut self, rng: &mut Pcg64) {
         let [theta, theta_dot] = START.map(|start| rng.uniform(-start, start));

@@ -1,6 +1,8 @@
 //! Many envs of one kind, stepped together.
 
-use super::{Action, Actions, Env, EnvSpec};
+use std::sync::Arc;
+
+use super::{Action, Actions, Env, EnvSpec, ObsMut, ObsType, Observed};
 use crate::error::{KernelError, Result, StateError, check_len, check_range};
 use crate::rng::{Pcg64, halves};
 
@@ -11,7 +13,7 @@ pub const MAX_ENVS: usize = 1 << 24;
 #[derive(Debug)]
 pub struct StepBuffers<'a> {
     /// The observation to act on next, `n * obs_dim`: the first of the new episode where one ended.
-    pub obs: &'a mut [f32],
+    pub obs: ObsMut<'a>,
     /// The rewards, `n`.
     pub rewards: &'a mut [f64],
     /// Whether the step reached a terminal state, `n`.
@@ -19,17 +21,7 @@ pub struct StepBuffers<'a> {
     /// Whether the step reached the time limit, `n`; both may be true.
     pub truncated: &'a mut [bool],
     /// The observation the step led to, `n * obs_dim`: the last of the old episode where one ended.
-    pub final_obs: &'a mut [f32],
-}
-
-impl StepBuffers<'_> {
-    fn check(&self, n_envs: usize, obs_dim: usize) -> Result<()> {
-        check_len("obs", self.obs.len(), "n_envs * obs_dim", n_envs * obs_dim)?;
-        check_len("rewards", self.rewards.len(), "n_envs", n_envs)?;
-        check_len("terminated", self.terminated.len(), "n_envs", n_envs)?;
-        check_len("truncated", self.truncated.len(), "n_envs", n_envs)?;
-        check_len("final_obs", self.final_obs.len(), "n_envs * obs_dim", n_envs * obs_dim)
-    }
+    pub final_obs: ObsMut<'a>,
 }
 
 /// Everything that decides how a vector env goes on.
@@ -47,8 +39,11 @@ pub struct VecEnvState {
 
 /// A vector env of any kind of env.
 pub trait VectorEnv: Send {
-    /// What is fixed about each env.
-    fn spec(&self) -> &'static EnvSpec;
+    /// What each env is like.
+    fn spec(&self) -> &Arc<EnvSpec>;
+
+    /// The type of the observations' components.
+    fn obs_type(&self) -> ObsType;
 
     /// How many envs there are.
     fn n_envs(&self) -> usize;
@@ -63,8 +58,8 @@ pub trait VectorEnv: Send {
     /// `n_envs * obs_dim`.
     ///
     /// # Errors
-    /// [`KernelError::Shape`] where `obs` has another length.
-    fn reset_all(&mut self, obs: &mut [f32]) -> Result<()>;
+    /// [`KernelError::Shape`] or [`KernelError::DType`] if `obs` has another length or type.
+    fn reset_all(&mut self, obs: ObsMut<'_>) -> Result<()>;
 
     /// Advances every env by one step and begins an episode where one ended.
     ///
@@ -92,19 +87,22 @@ pub trait VectorEnv: Send {
 pub struct VecEnv<E> {
     // What every step touches lies together; the streams, which only resets read, lie apart.
     envs: Vec<E>,
+    spec: Arc<EnvSpec>,
     elapsed: Vec<u32>,
     rngs: Vec<Pcg64>,
     started: bool,
 }
 
 impl<E: Env> VecEnv<E> {
-    /// `n_envs` envs, each with a stream seeded by the operating system.
+    /// `n_envs` envs that `make` makes one after the other, each with a stream seeded by the operating
+    /// system.
     ///
     /// # Errors
     /// [`KernelError::Range`] for `n_envs` outside `[1, MAX_ENVS]`, [`KernelError::OutOfMemory`],
-    /// [`KernelError::NoEntropy`].
+    /// [`KernelError::NoEntropy`]; [`KernelError::Env`] for a spec whose sizes do not fit together, and
+    /// whatever `make` fails with.
     #[expect(clippy::cast_precision_loss, reason = "only for the message")]
-    pub fn new(n_envs: usize) -> Result<Self> {
+    pub fn new(n_envs: usize, mut make: impl FnMut() -> Result<E>) -> Result<Self> {
         if !(1..=MAX_ENVS).contains(&n_envs) {
             let (high, value) = (MAX_ENVS as f64, n_envs as f64);
             return Err(KernelError::Range { name: "n", low: 1.0, high, value });
@@ -114,7 +112,12 @@ impl<E: Env> VecEnv<E> {
         envs.try_reserve_exact(n_envs).map_err(out_of_memory)?;
         elapsed.try_reserve_exact(n_envs).map_err(out_of_memory)?;
         rngs.try_reserve_exact(n_envs).map_err(out_of_memory)?;
-        envs.resize(n_envs, E::default());
+        envs.push(make()?);
+        let spec = envs[0].spec();
+        spec.check()?;
+        for _ in 1..n_envs {
+            envs.push(make()?);
+        }
         elapsed.resize(n_envs, 0);
         // One draw of entropy seeds all: a system call per env would dominate construction.
         let mut root = Pcg64::from_os()?;
@@ -122,13 +125,17 @@ impl<E: Env> VecEnv<E> {
             let words = [root.next_u64(), root.next_u64()];
             Pcg64::from_entropy(&words.map(halves).concat())
         });
-        Ok(Self { envs, elapsed, rngs, started: false })
+        Ok(Self { envs, spec: Arc::new(spec), elapsed, rngs, started: false })
     }
 }
 
 impl<E: Env> VectorEnv for VecEnv<E> {
-    fn spec(&self) -> &'static EnvSpec {
-        &E::SPEC
+    fn spec(&self) -> &Arc<EnvSpec> {
+        &self.spec
+    }
+
+    fn obs_type(&self) -> ObsType {
+        E::Obs::TYPE
     }
 
     fn n_envs(&self) -> usize {
@@ -143,8 +150,8 @@ impl<E: Env> VectorEnv for VecEnv<E> {
         Ok(())
     }
 
-    fn reset_all(&mut self, obs: &mut [f32]) -> Result<()> {
-        let obs_dim = E::SPEC.obs_dim();
+    fn reset_all(&mut self, mut obs: ObsMut<'_>) -> Result<()> {
+        let (obs, obs_dim) = (obs.of("obs")?, self.spec.obs_dim());
         check_len("obs", obs.len(), "n_envs * obs_dim", self.envs.len() * obs_dim)?;
         let rows = obs.chunks_exact_mut(obs_dim);
         for ((env, rng), row) in self.envs.iter_mut().zip(&mut self.rngs).zip(rows) {
@@ -160,16 +167,24 @@ impl<E: Env> VectorEnv for VecEnv<E> {
         if !self.started {
             return Err(StateError::BatchNotReset.into());
         }
-        let (n_envs, obs_dim) = (self.envs.len(), E::SPEC.obs_dim());
-        let actions = E::Action::checked_rows(actions, n_envs, E::SPEC.id, &E::SPEC.action_space)?;
-        out.check(n_envs, obs_dim)?;
+        let (n_envs, obs_dim) = (self.envs.len(), self.spec.obs_dim());
+        let EnvSpec { id, action_space, .. } = &*self.spec;
+        let max_episode_steps = self.spec.max_episode_steps;
+        let actions = E::Action::checked_rows(actions, n_envs, id, action_space)?;
+        let StepBuffers { obs, rewards, terminated, truncated, final_obs } = out;
+        let (obs, final_obs) = (obs.of("obs")?, final_obs.of("final_obs")?);
+        check_len("obs", obs.len(), "n_envs * obs_dim", n_envs * obs_dim)?;
+        check_len("rewards", rewards.len(), "n_envs", n_envs)?;
+        check_len("terminated", terminated.len(), "n_envs", n_envs)?;
+        check_len("truncated", truncated.len(), "n_envs", n_envs)?;
+        check_len("final_obs", final_obs.len(), "n_envs * obs_dim", n_envs * obs_dim)?;
 
         let envs = self.envs.iter_mut().zip(&mut self.elapsed).zip(&mut self.rngs).zip(actions);
-        let flags = out.terminated.iter_mut().zip(out.truncated.iter_mut());
-        let scalars = out.rewards.iter_mut().zip(flags);
-        let rows = out.obs.chunks_exact_mut(obs_dim).zip(out.final_obs.chunks_exact_mut(obs_dim));
+        let flags = terminated.iter_mut().zip(truncated.iter_mut());
+        let scalars = rewards.iter_mut().zip(flags);
+        let rows = obs.chunks_exact_mut(obs_dim).zip(final_obs.chunks_exact_mut(obs_dim));
         for (
-            ((((env, elapsed), rng), &action), (reward, (terminated, truncated))),
+            ((((env, elapsed), rng), action), (reward, (terminated, truncated))),
             (obs, final_obs),
         ) in envs.zip(scalars).zip(rows)
         {
@@ -177,7 +192,7 @@ impl<E: Env> VectorEnv for VecEnv<E> {
             *elapsed += 1;
             *reward = outcome.reward;
             *terminated = outcome.terminated;
-            *truncated = *elapsed >= E::SPEC.max_episode_steps;
+            *truncated = *elapsed >= max_episode_steps;
             env.observe(final_obs);
             if *terminated || *truncated {
                 env.reset(rng);
@@ -191,8 +206,8 @@ impl<E: Env> VectorEnv for VecEnv<E> {
     }
 
     fn state(&self) -> VecEnvState {
-        let mut physics = vec![0.0; self.envs.len() * E::SPEC.state_dim()];
-        for (env, row) in self.envs.iter().zip(physics.chunks_exact_mut(E::SPEC.state_dim())) {
+        let mut physics = vec![0.0; self.envs.len() * self.spec.state_dim()];
+        for (env, row) in self.envs.iter().zip(physics.chunks_exact_mut(self.spec.state_dim())) {
             env.save(row);
         }
         VecEnvState {
@@ -204,7 +219,7 @@ impl<E: Env> VectorEnv for VecEnv<E> {
     }
 
     fn set_state(&mut self, state: &VecEnvState) -> Result<()> {
-        let (n_envs, state_dim) = (self.envs.len(), E::SPEC.state_dim());
+        let (n_envs, state_dim) = (self.envs.len(), self.spec.state_dim());
         check_len("physics", state.physics.len(), "n_envs * state_dim", n_envs * state_dim)?;
         check_len("elapsed", state.elapsed.len(), "n_envs", n_envs)?;
         check_len("rng", state.rng.len(), "n_envs", n_envs)?;
@@ -212,12 +227,12 @@ impl<E: Env> VectorEnv for VecEnv<E> {
             return Err(KernelError::NonFinite { name: "physics", index });
         }
         for row in state.physics.chunks_exact(state_dim) {
-            let bounds = E::SPEC.state_low.iter().zip(E::SPEC.state_high);
+            let bounds = self.spec.state_low.iter().zip(&self.spec.state_high);
             for (&value, (&low, &high)) in row.iter().zip(bounds) {
                 check_range("physics", value, low, high)?;
             }
         }
-        if state.elapsed.iter().any(|&elapsed| elapsed >= E::SPEC.max_episode_steps) {
+        if state.elapsed.iter().any(|&elapsed| elapsed >= self.spec.max_episode_steps) {
             return Err(KernelError::Corrupt {
                 name: "elapsed",
                 reason: "an episode that goes on is shorter than the time limit",

@@ -1,12 +1,12 @@
 //! A recorded dataset: drawn from, never written to.
 
 use super::batch::{Batch, Transitions};
+use super::buffer::reserve;
 use super::layout::Layout;
 use super::normalizer::Normalizer;
 use super::ring::Ring;
 use super::ring::sequences::check_pieces;
 use super::stream::Stream;
-use super::uniform::reserve;
 use crate::error::{KernelError, Result, check_len};
 
 /// Recorded episodes, of which transitions and pieces are drawn.
@@ -61,7 +61,7 @@ impl OfflineDataset {
         let bounds: Vec<usize> = std::iter::once(0).chain(after_ends).collect();
         let (returns, returns_to_go) = returns(rows.rewards, &bounds);
         let normalizer = normalize.then(|| Normalizer::of(rows.obs, layout.obs.len)).flatten();
-        ring.write(rows, |_| ());
+        ring.write(rows);
         if let Some(normalizer) = &normalizer {
             ring.for_each_obs(|obs| normalizer.apply(layout.obs.dtype, obs));
         }
@@ -103,7 +103,7 @@ impl OfflineDataset {
         self.normalizer.as_ref()
     }
 
-    /// Draws transitions as [`super::UniformReplay::sample`] does.
+    /// Draws transitions as [`super::Replay::sample`] does.
     ///
     /// # Errors
     /// As there.

@@ -2,13 +2,13 @@
 //!
 //! T. Schaul, J. Quan, I. Antonoglou, D. Silver, "Prioritized Experience Replay", ICLR 2016.
 
-use super::batch::{Batch, Sequences, Transitions};
+use super::batch::{Batch, Transitions};
+use super::buffer::{Draw, Replay};
 use super::layout::Layout;
 use super::ring::Ring;
 use super::stream::Stream;
 use super::tree::PriorityTree;
-use super::uniform::reserve;
-use crate::error::{KernelError, Result, StateError, check_len, check_range};
+use crate::error::{KernelError, Result, check_len, check_range};
 
 /// The largest priority: the sum over any buffer stays finite.
 pub const MAX_PRIORITY: f64 = f32::MAX as f64;
@@ -20,21 +20,23 @@ pub const MIN_PRIORITY: f64 = 1e-6;
 /// How many draws go down the tree at once: enough to keep the memory busy.
 const TOGETHER: usize = 32;
 
-/// A ring of the last transitions, drawn from with probability `P(i) = p_i^α / Σ p_k^α` (equation 1).
+/// Draws with probability `P(i) = p_i^α / Σ p_k^α` (equation 1).
 #[derive(Debug)]
-pub struct PrioritizedReplay {
-    ring: Ring,
-    stream: Stream,
+pub struct Prioritized {
     /// The p^α of the stored transitions.
     tree: PriorityTree,
     alpha: f64,
     beta: f64,
     /// The largest p so far, and 1 at first (algorithm 1, line 2).
     max_priority: f64,
-    slots: Vec<usize>,
+    /// Its power, which new transitions get.
+    max_scaled: f64,
 }
 
-/// What [`PrioritizedReplay::sample`] writes besides the transitions.
+/// A ring of the last transitions, drawn from in proportion to their priorities.
+pub type PrioritizedReplay = Replay<Prioritized>;
+
+/// What [`Replay::sample`] writes besides the transitions.
 #[derive(Debug)]
 pub struct Importance<'a> {
     /// The weights of importance sampling, in [0, 1].
@@ -65,41 +67,23 @@ impl PrioritizedReplay {
         check_range("beta", beta, 0.0, 1.0)?;
         let ring = Ring::new(layout)?;
         let tree = PriorityTree::new(layout.capacity)?;
-        Ok(Self { ring, stream, tree, alpha, beta, max_priority: 1.0, slots: Vec::new() })
-    }
-
-    /// Bytes of memory that a buffer of this layout takes when it is full.
-    ///
-    /// # Errors
-    /// As [`Layout::memory_bytes`].
-    pub fn memory_bytes(layout: &Layout) -> Result<usize> {
-        let ring = layout.memory_bytes()?;
-        let bytes = PriorityTree::memory_bytes(layout.capacity).and_then(|n| n.checked_add(ring));
-        bytes.ok_or(KernelError::OutOfMemory { name: "capacity", requested: layout.capacity })
-    }
-
-    /// The stored transitions.
-    #[must_use]
-    pub fn ring(&self) -> &Ring {
-        &self.ring
-    }
-
-    /// The buffer's own random stream.
-    #[must_use]
-    pub fn stream(&self) -> &Stream {
-        &self.stream
+        Ok(Self::of(
+            ring,
+            Prioritized { tree, alpha, beta, max_priority: 1.0, max_scaled: 1.0 },
+            stream,
+        ))
     }
 
     /// The exponent of the priorities.
     #[must_use]
     pub fn alpha(&self) -> f64 {
-        self.alpha
+        self.draw.alpha
     }
 
     /// The exponent of the weights.
     #[must_use]
     pub fn beta(&self) -> f64 {
-        self.beta
+        self.draw.beta
     }
 
     /// Sets the exponent of the weights.
@@ -108,99 +92,14 @@ impl PrioritizedReplay {
     /// [`KernelError::Range`] outside [0, 1].
     pub fn set_beta(&mut self, beta: f64) -> Result<()> {
         check_range("beta", beta, 0.0, 1.0)?;
-        self.beta = beta;
+        self.draw.beta = beta;
         Ok(())
     }
 
     /// The largest priority so far, and 1 at first.
     #[must_use]
     pub fn max_priority(&self) -> f64 {
-        self.max_priority
-    }
-
-    /// Stores transitions, each in the place of the oldest where the buffer is full, with the
-    /// `priorities` given as [`PrioritizedReplay::update_priorities`] takes them, or all with the
-    /// largest so far.
-    ///
-    /// # Errors
-    /// [`KernelError::Shape`], [`KernelError::DType`], [`KernelError::NonFinite`] and
-    /// [`KernelError::Priority`]; nothing is stored then.
-    pub fn push(&mut self, rows: &Transitions<'_>, priorities: Option<&[f64]>) -> Result<()> {
-        let n = self.ring.check_push(rows)?;
-        if let Some(priorities) = priorities {
-            check_len("priorities", priorities.len(), "rewards", n)?;
-            check_priorities(priorities)?;
-        }
-        let (tree, alpha) = (&mut self.tree, self.alpha);
-        let mut given = priorities.unwrap_or_default().iter();
-        let largest = self.max_priority.powf(alpha);
-        self.ring.write(rows, |slot| {
-            tree.set(slot, given.next().map_or(largest, |&given| priority(given).powf(alpha)));
-        });
-        self.raise_max(priorities.unwrap_or_default());
-        Ok(())
-    }
-
-    /// Draws as many transitions as `out` has rows.
-    ///
-    /// The sum of all p^α is cut into n equal ranges, and one number drawn from each decides for a
-    /// transition (appendix B.2.1). The weight of transition i is `(N·P(i))^-β`, divided by the largest
-    /// weight of any stored transition (section 3.4), which is that of the smallest priority:
-    /// `(min p^α / p_i^α)^β`. So a transition's weight does not depend on the others of its batch.
-    ///
-    /// # Errors
-    /// As [`super::UniformReplay::sample`].
-    #[expect(clippy::cast_precision_loss, reason = "a batch has fewer than 2^53 rows")]
-    #[expect(clippy::cast_possible_truncation, reason = "weights are single precision")]
-    pub fn sample(
-        &mut self,
-        seed: Option<u64>,
-        out: &mut Batch<'_>,
-        importance: &mut Importance<'_>,
-    ) -> Result<()> {
-        let n = out.rewards.len();
-        if self.ring.is_empty() {
-            return Err(StateError::EmptyBuffer.into());
-        }
-        self.ring.check_out(out, n)?;
-        check_len("weights", importance.weights.len(), "rewards", n)?;
-        check_len("indices", importance.indices.len(), "rewards", n)?;
-        reserve(&mut self.slots, n)?;
-        let mut seeded = seed.map(Stream::from_seed);
-        let stream = seeded.as_mut().unwrap_or(&mut self.stream);
-        let width = self.tree.total() / n as f64;
-        self.slots.resize(n, 0);
-        let mut strata = (0..n).map(|k| (k as f64 + stream.next_double()) * width);
-        for slots in self.slots.chunks_mut(TOGETHER) {
-            let mut masses = [0.0; TOGETHER];
-            let masses = &mut masses[..slots.len()];
-            masses.fill_with(|| strata.next().unwrap_or_default());
-            self.tree.find(masses, slots);
-        }
-        let smallest = self.tree.min();
-        let results = importance.weights.iter_mut().zip(importance.indices.iter_mut());
-        for (&slot, (weight, index)) in self.slots.iter().zip(results) {
-            *weight = (smallest / self.tree.get(slot)).powf(self.beta) as f32;
-            *index = slot as u64;
-        }
-        self.ring.draw(&self.slots, out);
-        Ok(())
-    }
-
-    /// Draws sequences as [`super::UniformReplay::sample_sequences`] does, whatever the priorities.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn sample_sequences(
-        &mut self,
-        seed: Option<u64>,
-        seq_len: usize,
-        cross_episodes: bool,
-        out: &mut Sequences<'_>,
-    ) -> Result<()> {
-        let mut seeded = seed.map(Stream::from_seed);
-        let stream = seeded.as_mut().unwrap_or(&mut self.stream);
-        self.ring.sample_sequences(stream, &mut self.slots, seq_len, cross_episodes, out)
+        self.draw.max_priority
     }
 
     /// Gives the transitions in the slots `indices` new priorities; of several for one slot the last.
@@ -219,16 +118,12 @@ impl PrioritizedReplay {
             return Err(KernelError::Index { name: "indices", place, value, len });
         }
         check_priorities(priorities)?;
-        let alpha = self.alpha;
+        let alpha = self.draw.alpha;
         let leaves = indices.iter().map(|&index| index as usize);
-        self.tree.set_many(leaves.zip(priorities.iter().map(|&given| priority(given).powf(alpha))));
-        self.raise_max(priorities);
+        let scaled = priorities.iter().map(|&given| priority(given).powf(alpha));
+        self.draw.tree.set_many(leaves.zip(scaled));
+        self.draw.pushed(Some(priorities));
         Ok(())
-    }
-
-    fn raise_max(&mut self, priorities: &[f64]) {
-        let given = priorities.iter().map(|&given| priority(given));
-        self.max_priority = given.fold(self.max_priority, f64::max);
     }
 
     /// Copies p^α of every stored transition, in the order of the slots.
@@ -238,35 +133,104 @@ impl PrioritizedReplay {
     pub fn export_priorities(&self, scaled: &mut [f64]) -> Result<()> {
         check_len("priorities", scaled.len(), "the buffer", self.ring.len())?;
         for (slot, scaled) in scaled.iter_mut().enumerate() {
-            *scaled = self.tree.get(slot);
+            *scaled = self.draw.tree.get(slot);
+        }
+        Ok(())
+    }
+}
+
+impl Draw for Prioritized {
+    /// Priorities as [`PrioritizedReplay::update_priorities`] takes them; without, all transitions get the
+    /// largest so far.
+    type Given<'a> = Option<&'a [f64]>;
+    type Drawn<'a> = Importance<'a>;
+    type Saved<'a> = PriorityState<'a>;
+
+    fn memory_bytes(layout: &Layout) -> Option<usize> {
+        PriorityTree::memory_bytes(layout.capacity)
+    }
+
+    fn check_push(
+        &self,
+        _: &Layout,
+        _: &Transitions<'_>,
+        n: usize,
+        given: Option<&[f64]>,
+    ) -> Result<()> {
+        let Some(priorities) = given else { return Ok(()) };
+        check_len("priorities", priorities.len(), "rewards", n)?;
+        check_priorities(priorities)
+    }
+
+    fn stored(
+        &mut self,
+        slot: usize,
+        k: usize,
+        _: usize,
+        _: &Transitions<'_>,
+        given: Option<&[f64]>,
+    ) {
+        let scaled = given.map_or(self.max_scaled, |given| priority(given[k]).powf(self.alpha));
+        self.tree.set(slot, scaled);
+    }
+
+    fn pushed(&mut self, given: Option<&[f64]>) {
+        let given = given.unwrap_or_default().iter().map(|&given| priority(given));
+        self.max_priority = given.fold(self.max_priority, f64::max);
+        self.max_scaled = self.max_priority.powf(self.alpha);
+    }
+
+    fn check_out(&self, _: &Ring, out: &Batch<'_>, drawn: &Importance<'_>) -> Result<()> {
+        check_len("weights", drawn.weights.len(), "rewards", out.rewards.len())?;
+        check_len("indices", drawn.indices.len(), "rewards", out.rewards.len())
+    }
+
+    /// The sum of all p^α is cut into n equal ranges, and one number drawn from each decides for a
+    /// transition (appendix B.2.1). The weight of transition i is `(N·P(i))^-β`, divided by the largest
+    /// weight of any stored transition (section 3.4), which is that of the smallest priority:
+    /// `(min p^α / p_i^α)^β`. So a transition's weight does not depend on the others of its batch.
+    #[expect(clippy::cast_precision_loss, reason = "a batch has fewer than 2^53 rows")]
+    #[expect(clippy::cast_possible_truncation, reason = "weights are single precision")]
+    fn choose(
+        &mut self,
+        _: &Ring,
+        stream: &mut Stream,
+        n: usize,
+        slots: &mut Vec<usize>,
+        drawn: &mut Importance<'_>,
+    ) -> Result<()> {
+        let width = self.tree.total() / n as f64;
+        slots.resize(n, 0);
+        let mut strata = (0..n).map(|k| (k as f64 + stream.next_double()) * width);
+        for slots in slots.chunks_mut(TOGETHER) {
+            let mut masses = [0.0; TOGETHER];
+            let masses = &mut masses[..slots.len()];
+            masses.fill_with(|| strata.next().unwrap_or_default());
+            self.tree.find(masses, slots);
+        }
+        let smallest = self.tree.min();
+        let results = drawn.weights.iter_mut().zip(drawn.indices.iter_mut());
+        for (&slot, (weight, index)) in slots.iter().zip(results) {
+            *weight = (smallest / self.tree.get(slot)).powf(self.beta) as f32;
+            *index = slot as u64;
         }
         Ok(())
     }
 
-    /// Goes on exactly from what the getters of a buffer of the same α gave.
-    ///
-    /// # Errors
-    /// What is wrong with the state; the buffer is as it was then.
-    pub fn restore(
-        &mut self,
-        rows: &Transitions<'_>,
-        has_next_obs: &[bool],
-        position: usize,
-        stream: Stream,
-        state: &PriorityState<'_>,
-    ) -> Result<()> {
-        self.ring.check_import(rows, has_next_obs, position)?;
-        check_len("priorities", state.scaled.len(), "rewards", rows.rewards.len())?;
-        let mut saved = state.scaled.iter().chain([&state.max_priority]);
-        if !saved.all(|&priority| priority > 0.0 && priority <= MAX_PRIORITY) {
+    fn check_saved(&self, has_next_obs: &[bool], saved: &PriorityState<'_>) -> Result<()> {
+        check_len("priorities", saved.scaled.len(), "rewards", has_next_obs.len())?;
+        let mut priorities = saved.scaled.iter().chain([&saved.max_priority]);
+        if !priorities.all(|&priority| priority > 0.0 && priority <= MAX_PRIORITY) {
             let reason = "a priority is positive, and no larger than single precision has it";
             return Err(KernelError::Corrupt { name: "priorities", reason });
         }
-        check_range("beta", state.beta, 0.0, 1.0)?;
-        self.ring.import(rows, has_next_obs, position);
-        self.tree.fill(state.scaled);
-        (self.max_priority, self.beta, self.stream) = (state.max_priority, state.beta, stream);
-        Ok(())
+        check_range("beta", saved.beta, 0.0, 1.0)
+    }
+
+    fn restored(&mut self, _: &Ring, saved: &PriorityState<'_>) {
+        self.tree.fill(saved.scaled);
+        (self.max_priority, self.beta) = (saved.max_priority, saved.beta);
+        self.max_scaled = self.max_priority.powf(self.alpha);
     }
 }
 

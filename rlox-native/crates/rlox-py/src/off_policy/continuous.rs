@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use numpy::{Element, Ix1, Ix2, PyArray1, PyArrayMethods, PyReadonlyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_kernels::learner::Real;
-use rlox_kernels::learner::off_policy::{
+use rlox_learner::Real;
+use rlox_learner::off_policy::{
     self as kernels, Actor, Cloning, PolicyStep, PolicyTerms, ValueStep,
 };
 

@@ -13,8 +13,8 @@ use numpy::{Element, Ix1, Ix2, PyReadonlyArray, PyReadwriteArray, PyUntypedArray
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_kernels::learner::off_policy::Transitions;
-use rlox_kernels::learner::{Moments, Optimizer, StepRule};
+use rlox_learner::off_policy::Transitions;
+use rlox_learner::{Moments, Optimizer, StepRule};
 
 use crate::convert::{output_array, parse_real, parse_step, real_array, type_name};
 

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use numpy::{Element, Ix1, Ix2, Ix3};
 use pyo3::prelude::*;
-use rlox_kernels::learner::Real;
-use rlox_kernels::learner::off_policy::{ContinuousLearner, Samples};
+use rlox_learner::Real;
+use rlox_learner::off_policy::{ContinuousLearner, Samples};
 
 use super::BatchArrays;
 use crate::convert::real_array;

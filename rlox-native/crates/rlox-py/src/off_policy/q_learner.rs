@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use numpy::{Element, Ix1, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_kernels::learner::Real;
-use rlox_kernels::learner::off_policy::{self as kernels, ElementLoss, QNetwork, QStep};
+use rlox_learner::Real;
+use rlox_learner::off_policy::{self as kernels, ElementLoss, QNetwork, QStep};
 
 use super::{Adam, BatchArrays, Precise, of_dtype};
 use crate::convert::{real, real_array};

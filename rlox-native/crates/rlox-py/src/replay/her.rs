@@ -11,6 +11,7 @@ use rlox_kernels::replay::{Batch, HindsightReplay};
 use super::arrays::zeros;
 use super::batch::{BatchArrays, parse_dict, parse_out};
 use super::fields::{Fields, Rows, raise_for_one};
+use super::methods::buffer_methods;
 use super::options::Options;
 use super::relabelling::{Relabelling, describe, parse_hindsight};
 use super::sampling::{BATCH_KEYS, sample_into, sample_new};
@@ -34,8 +35,7 @@ pub(crate) struct HerReplayBuffer {
     description: String,
 }
 
-#[pymethods]
-impl HerReplayBuffer {
+buffer_methods!(HerReplayBuffer, HindsightReplay, [()], [ring state] {
     #[new]
     #[pyo3(
         signature = (capacity, obs_dim, act_dim, goal_dim, compute_reward=None, **options),
@@ -89,28 +89,6 @@ impl HerReplayBuffer {
         self.relabelling.traverse(&visit)
     }
 
-    /// How many transitions fit.
-    #[getter]
-    fn capacity(&self) -> usize {
-        self.fields.layout.capacity
-    }
-
-    /// How many envs are stored in turn.
-    #[getter]
-    fn n_envs(&self) -> usize {
-        self.fields.n_envs()
-    }
-
-    /// Bytes of memory that the buffer takes when it is full.
-    #[getter]
-    fn nbytes(&self) -> PyResult<usize> {
-        HindsightReplay::memory_bytes(&self.fields.layout).map_err(raise)
-    }
-
-    fn __len__(&self, py: Python<'_>) -> usize {
-        py.detach(|| lock(&self.buffer).ring().len())
-    }
-
     /// Store one transition, in the place of the oldest where the buffer is full.
     #[pyo3(signature = (obs, action, reward, terminated, truncated, next_obs))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a transition")]
@@ -127,7 +105,7 @@ impl HerReplayBuffer {
         let next_obs = Some(next_obs);
         let row = Rows::one(&self.fields, obs, action, reward, terminated, truncated, next_obs)?;
         let row = row.transitions()?;
-        py.detach(|| lock(&self.buffer).push(&row)).map_err(raise_for_one)
+        py.detach(|| lock(&self.buffer).push(&row, ())).map_err(raise_for_one)
     }
 
     /// Store several transitions, the rows of arrays.
@@ -147,7 +125,7 @@ impl HerReplayBuffer {
         let rows =
             Rows::many(&self.fields, obs, actions, rewards, terminated, truncated, next_obs)?;
         let rows = rows.transitions()?;
-        py.detach(|| lock(&self.buffer).push(&rows)).map_err(raise)
+        py.detach(|| lock(&self.buffer).push(&rows, ())).map_err(raise)
     }
 
     /// Cut the episodes that go on, as where the envs are reset.
@@ -185,21 +163,7 @@ impl HerReplayBuffer {
         Ok(batch)
     }
 
-    /// Return a copy of all that decides how the buffer goes on, as a dict of arrays.
-    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        export(py, &self.fields, &self.buffer, |_| ()).map(|(state, ())| state)
-    }
-
-    /// Go on exactly from a `state()`; what is no state is refused and changes nothing.
-    fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
-        let state = parse_dict(state, "state", KEYS, Some(OPTIONAL))?;
-        let Saved { rows, has_next_obs, position, stream } = Saved::parse(state, &self.fields)?;
-        let rows = rows.transitions()?;
-        py.detach(|| lock(&self.buffer).restore(&rows, &has_next_obs, position, stream))
-            .map_err(raise)
-    }
-
     fn __repr__(&self) -> &str {
         &self.description
     }
-}
+});

@@ -5,9 +5,10 @@ use std::sync::Mutex;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_kernels::replay::{Layout, TieredReplay};
+use rlox_kernels::replay::{Batch, Layout, TieredReplay};
 
 use super::fields::{Fields, Rows, raise_for_one};
+use super::methods::buffer_methods;
 use super::options::{ONE_STEP, Options};
 use super::sampling::sample;
 use crate::convert::parse_size;
@@ -27,8 +28,7 @@ pub(crate) struct MmapReplayBuffer {
     keep: bool,
 }
 
-#[pymethods]
-impl MmapReplayBuffer {
+buffer_methods!(MmapReplayBuffer, TieredReplay, [], [push sample] {
     #[new]
     #[pyo3(
         signature = (
@@ -78,69 +78,10 @@ impl MmapReplayBuffer {
         fields.layout.memory_bytes().map_err(raise)
     }
 
-    /// How many transitions fit.
-    #[getter]
-    fn capacity(&self) -> usize {
-        self.fields.layout.capacity
-    }
-
     /// Bytes of memory that the buffer takes when it is full.
     #[getter]
     fn nbytes(&self) -> PyResult<usize> {
         self.hot.memory_bytes().map_err(raise)
-    }
-
-    fn __len__(&self, py: Python<'_>) -> usize {
-        py.detach(|| lock(&self.buffer).len())
-    }
-
-    /// Store one transition, in the place of the oldest where the buffer is full.
-    #[pyo3(signature = (obs, action, reward, terminated, truncated, next_obs=None))]
-    #[expect(clippy::too_many_arguments, reason = "the parts of a transition")]
-    fn push<'py>(
-        &self,
-        py: Python<'py>,
-        obs: &Bound<'py, PyAny>,
-        action: &Bound<'py, PyAny>,
-        reward: &Bound<'py, PyAny>,
-        terminated: &Bound<'py, PyAny>,
-        truncated: &Bound<'py, PyAny>,
-        next_obs: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<()> {
-        let row = Rows::one(&self.fields, obs, action, reward, terminated, truncated, next_obs)?;
-        let row = row.transitions()?;
-        py.detach(|| lock(&self.buffer).push(&row)).map_err(raise_for_one)
-    }
-
-    /// Store several transitions, the rows of arrays.
-    #[pyo3(signature = (obs, actions, rewards, terminated, truncated, next_obs=None))]
-    #[expect(clippy::too_many_arguments, reason = "the parts of a transition")]
-    fn push_batch<'py>(
-        &self,
-        py: Python<'py>,
-        obs: &Bound<'py, PyAny>,
-        actions: &Bound<'py, PyAny>,
-        rewards: &Bound<'py, PyAny>,
-        terminated: &Bound<'py, PyAny>,
-        truncated: &Bound<'py, PyAny>,
-        next_obs: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<()> {
-        let rows =
-            Rows::many(&self.fields, obs, actions, rewards, terminated, truncated, next_obs)?;
-        let rows = rows.transitions()?;
-        py.detach(|| lock(&self.buffer).push(&rows)).map_err(raise)
-    }
-
-    /// Draw transitions uniformly with replacement and return a dict of arrays.
-    #[pyo3(signature = (batch_size, seed=None, *, out=None))]
-    fn sample<'py>(
-        &self,
-        py: Python<'py>,
-        batch_size: &Bound<'py, PyAny>,
-        seed: Option<&Bound<'py, PyAny>>,
-        out: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        sample(py, &self.fields, &self.buffer, batch_size, seed, out, TieredReplay::sample)
     }
 
     /// Make durable what is stored, where the file is to be kept.
@@ -171,4 +112,4 @@ impl MmapReplayBuffer {
             format!(", hot_capacity={}, cold_path='{}'{keep}", hot.capacity, path.display());
         fields.describe("MmapReplayBuffer", &sizes).replace("(capacity=", "(total_capacity=")
     }
-}
+});

@@ -4,6 +4,7 @@ mod arrays;
 mod batch;
 mod fields;
 mod her;
+mod methods;
 mod mmap;
 mod numbers;
 mod offline;

@@ -12,6 +12,7 @@ use rlox_kernels::replay::{Batch, Importance, PrioritizedReplay, PriorityState};
 use super::arrays::{Cells, caller_array, read_rows, vector, zeros};
 use super::batch::{BatchArrays, item, parse_dict, parse_out};
 use super::fields::{Fields, Rows, raise_for_one};
+use super::methods::buffer_methods;
 use super::options::{N_STEP, Options};
 use super::sampling::{sample_into, sample_new};
 use super::sequences::{Request, sample_sequences};
@@ -35,8 +36,7 @@ pub(crate) struct PrioritizedReplayBuffer {
     alpha: f64,
 }
 
-#[pymethods]
-impl PrioritizedReplayBuffer {
+buffer_methods!(PrioritizedReplayBuffer, PrioritizedReplay, [None], [ring steps] {
     #[new]
     #[pyo3(
         signature = (capacity, obs_dim, act_dim, alpha=0.6, beta=0.4, **options),
@@ -59,57 +59,6 @@ impl PrioritizedReplayBuffer {
         let buffer =
             PrioritizedReplay::new(fields.layout, alpha, beta, options.stream()?).map_err(raise)?;
         Ok(Self { buffer: Mutex::new(buffer), fields, alpha })
-    }
-
-    /// Return the bytes of memory that such a buffer takes when it is full.
-    #[staticmethod]
-    #[pyo3(
-        signature = (capacity, obs_dim, act_dim, **options),
-        text_signature = "(capacity, obs_dim, act_dim, *, obs_dtype='float32', \
-                          act_dtype='float32', share_frames=False)"
-    )]
-    fn memory_bytes(
-        capacity: &Bound<'_, PyAny>,
-        obs_dim: &Bound<'_, PyAny>,
-        act_dim: &Bound<'_, PyAny>,
-        options: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<usize> {
-        let fields = Fields::parse(capacity, obs_dim, act_dim, &Options::parse(options, N_STEP)?)?;
-        PrioritizedReplay::memory_bytes(&fields.layout).map_err(raise)
-    }
-
-    /// How many transitions fit.
-    #[getter]
-    fn capacity(&self) -> usize {
-        self.fields.layout.capacity
-    }
-
-    /// How many envs are stored in turn.
-    #[getter]
-    fn n_envs(&self) -> usize {
-        self.fields.n_envs()
-    }
-
-    /// How many steps of its env a drawn transition spans.
-    #[getter]
-    fn n_step(&self) -> usize {
-        self.fields.n_step()
-    }
-
-    /// The discount of the rewards within those steps, and of the value after them.
-    #[getter]
-    fn gamma(&self) -> f64 {
-        self.fields.layout.n_step.gamma
-    }
-
-    /// Bytes of memory that the buffer takes when it is full.
-    #[getter]
-    fn nbytes(&self) -> PyResult<usize> {
-        PrioritizedReplay::memory_bytes(&self.fields.layout).map_err(raise)
-    }
-
-    fn __len__(&self, py: Python<'_>) -> usize {
-        py.detach(|| lock(&self.buffer).ring().len())
     }
 
     /// Store one transition, in the place of the oldest where the buffer is full.
@@ -195,26 +144,6 @@ impl PrioritizedReplayBuffer {
         batch.set_item(intern!(py, "weights"), weights.as_any())?;
         batch.set_item(intern!(py, "indices"), indices.as_any())?;
         Ok(batch)
-    }
-
-    /// Draw sequences of steps of one env each and return a dict of arrays.
-    #[pyo3(signature = (batch_size, seq_len, seed=None, *, cross_episodes=false))]
-    fn sample_sequences<'py>(
-        &self,
-        py: Python<'py>,
-        batch_size: &Bound<'py, PyAny>,
-        seq_len: &Bound<'py, PyAny>,
-        seed: Option<&Bound<'py, PyAny>>,
-        cross_episodes: bool,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        let request = Request { batch_size, seq_len, seed, cross_episodes };
-        sample_sequences(
-            py,
-            &self.fields,
-            &self.buffer,
-            &request,
-            PrioritizedReplay::sample_sequences,
-        )
     }
 
     /// Give the transitions at `indices` new priorities; of several for one the last.
@@ -304,4 +233,4 @@ impl PrioritizedReplayBuffer {
         let options = format!(", alpha={}, beta={}", self.alpha, self.beta(py));
         self.fields.describe("PrioritizedReplayBuffer", &options)
     }
-}
+});

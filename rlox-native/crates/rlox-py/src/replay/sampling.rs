@@ -5,9 +5,7 @@ use std::sync::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_kernels::replay::{
-    Batch, HindsightReplay, OfflineDataset, PrioritizedReplay, TieredReplay, UniformReplay,
-};
+use rlox_kernels::replay::{Batch, Draw, OfflineDataset, Replay, TieredReplay};
 
 use super::batch::{BatchArrays, parse_out};
 use super::fields::Fields;
@@ -20,25 +18,39 @@ pub(super) const BATCH_KEYS: &[&str] = &["obs", "actions", "rewards", "terminate
 
 /// What sampling asks of all kinds of buffer.
 pub(super) trait Drawn: Send {
-    fn is_empty(&self) -> bool;
+    fn len(&self) -> usize;
     fn has_all_next_obs(&self) -> bool;
 }
 
-macro_rules! drawn {
-    ($($buffer:ty => $($ring:ident)?),* $(,)?) => {$(
-        impl Drawn for $buffer {
-            fn is_empty(&self) -> bool {
-                self$(.$ring())?.is_empty()
-            }
+impl<D: Draw> Drawn for Replay<D> {
+    fn len(&self) -> usize {
+        self.ring().len()
+    }
 
-            fn has_all_next_obs(&self) -> bool {
-                self$(.$ring())?.has_all_next_obs()
-            }
-        }
-    )*};
+    fn has_all_next_obs(&self) -> bool {
+        self.ring().has_all_next_obs()
+    }
 }
 
-drawn!(UniformReplay => ring, HindsightReplay => ring, PrioritizedReplay => ring, OfflineDataset => ring, TieredReplay =>);
+impl Drawn for OfflineDataset {
+    fn len(&self) -> usize {
+        self.ring().len()
+    }
+
+    fn has_all_next_obs(&self) -> bool {
+        self.ring().has_all_next_obs()
+    }
+}
+
+impl Drawn for TieredReplay {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn has_all_next_obs(&self) -> bool {
+        self.has_all_next_obs()
+    }
+}
 
 /// The method `sample` of the buffers whose batches are transitions alone.
 pub(super) fn sample<'py, B: Drawn>(
@@ -71,7 +83,7 @@ pub(super) fn sample_into<'py, B: Drawn>(
     let mut batch = arrays.batch()?;
     let drawn = out.py().detach(|| {
         let mut buffer = lock(buffer);
-        if batch.next_obs.is_none() && buffer.has_all_next_obs() && !buffer.is_empty() {
+        if batch.next_obs.is_none() && buffer.has_all_next_obs() && buffer.len() > 0 {
             return Ok(false);
         }
         sample(&mut buffer, &mut batch).map(|()| true)

@@ -6,18 +6,15 @@ use numpy::{PyArrayMethods, PyReadwriteArrayDyn};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_kernels::replay::Sequences;
+use rlox_kernels::replay::{Draw, Replay, Sequences};
 
 use super::arrays::zeros;
 use super::batch::BatchArrays;
 use super::fields::Fields;
-use super::sampling::Drawn;
+use super::sampling::Drawn as _;
 use crate::convert::{parse_seed, parse_size};
 use crate::errors::raise;
 use crate::locks::lock;
-
-/// What a buffer draws sequences with: seed, length, whether they cross episodes, and where to.
-type Draw<B> = fn(&mut B, Option<u64>, usize, bool, &mut Sequences<'_>) -> rlox_kernels::Result<()>;
 
 /// Which sequences are asked for.
 pub(super) struct Request<'a, 'py> {
@@ -29,12 +26,11 @@ pub(super) struct Request<'a, 'py> {
 }
 
 /// The method `sample_sequences` of the buffers.
-pub(super) fn sample_sequences<'py, B: Drawn>(
+pub(super) fn sample_sequences<'py, D: Draw>(
     py: Python<'py>,
     fields: &Fields,
-    buffer: &Mutex<B>,
+    buffer: &Mutex<Replay<D>>,
     request: &Request<'_, 'py>,
-    draw: Draw<B>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let &Request { batch_size, seq_len, seed, cross_episodes } = request;
     let seq_len = parse_size(seq_len, "seq_len")?;
@@ -51,7 +47,7 @@ pub(super) fn sample_sequences<'py, B: Drawn>(
         if !complete {
             sequences.batch.next_obs = None;
         }
-        draw(&mut buffer, seed, seq_len, cross_episodes, &mut sequences).map(|()| complete)
+        buffer.sample_sequences(seed, seq_len, cross_episodes, &mut sequences).map(|()| complete)
     });
     let dict = arrays.into_dict(py, complete.map_err(raise)?)?;
     dict.set_item(intern!(py, "is_first"), is_first.as_any())?;

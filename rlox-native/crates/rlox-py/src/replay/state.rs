@@ -6,7 +6,7 @@ use numpy::{PyArrayMethods, PyUntypedArray};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_kernels::replay::{HindsightReplay, PrioritizedReplay, Ring, Stream, UniformReplay};
+use rlox_kernels::replay::{Draw, Replay, Stream};
 
 use super::arrays::{Expected, read, vector, zeros};
 use super::batch::{BatchArrays, item};
@@ -34,34 +34,12 @@ const N_ENVS: &str = "n_envs";
 /// That entry, and its words in a message.
 pub(super) const OPTIONAL: (&str, &str) = (N_ENVS, N_ENVS);
 
-/// What the buffers have whose state can be taken.
-pub(super) trait Stored: Send {
-    fn ring(&self) -> &Ring;
-    fn stream(&self) -> &Stream;
-}
-
-macro_rules! stored {
-    ($($buffer:ty),*) => {$(
-        impl Stored for $buffer {
-            fn ring(&self) -> &Ring {
-                self.ring()
-            }
-
-            fn stream(&self) -> &Stream {
-                self.stream()
-            }
-        }
-    )*};
-}
-
-stored!(UniformReplay, PrioritizedReplay, HindsightReplay);
-
 /// The state of `buffer`, and what `more` takes from it at the same moment.
-pub(super) fn export<'py, B: Stored, R: Send>(
+pub(super) fn export<'py, D: Draw, R: Send>(
     py: Python<'py>,
     fields: &Fields,
-    buffer: &Mutex<B>,
-    more: impl Fn(&B) -> R + Sync,
+    buffer: &Mutex<Replay<D>>,
+    more: impl Fn(&Replay<D>) -> R + Sync,
 ) -> PyResult<(Bound<'py, PyDict>, R)> {
     // The arrays are made without the lock: once more, where a push came in between.
     loop {

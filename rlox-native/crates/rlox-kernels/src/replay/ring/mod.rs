@@ -110,8 +110,8 @@ impl Ring {
         Ok(n)
     }
 
-    /// Stores transitions that have passed [`Ring::check_push`], and calls `on_slot` with each one's slot.
-    pub(super) fn write(&mut self, rows: &Transitions<'_>, mut on_slot: impl FnMut(usize)) {
+    /// Stores transitions that have passed [`Ring::check_push`], from [`Ring::position`] on.
+    pub(super) fn write(&mut self, rows: &Transitions<'_>) {
         let parts = self.parts;
         let obs = rows.obs.bytes().chunks_exact(parts.obs_row);
         let actions = rows.actions.bytes().chunks_exact(parts.action);
@@ -143,7 +143,6 @@ impl Ring {
             let [a, b, c, d] = reward.to_ne_bytes();
             record[..TAIL].copy_from_slice(&[a, b, c, d, flags]);
             self.n_without_next += usize::from(next_obs.is_none());
-            on_slot(slot);
         }
     }
 
@@ -277,7 +276,7 @@ impl Ring {
     ) {
         (self.len, self.position, self.n_without_next) = (0, 0, 0);
         self.clear_frames();
-        self.write(rows, |_| ());
+        self.write(rows);
         let flags = self.parts.payload() - 1;
         for (slot, _) in has_next_obs.iter().enumerate().filter(|(_, known)| !**known) {
             self.record_mut(slot)[flags] |= NO_NEXT_OBS;

@@ -3,8 +3,8 @@
 use super::{Ring, TERMINATED, TRUNCATED};
 use crate::error::{KernelError, Result, StateError, check_len};
 use crate::replay::batch::{Batch, Sequences};
+use crate::replay::buffer::reserve;
 use crate::replay::stream::Stream;
-use crate::replay::uniform::reserve;
 
 impl Ring {
     /// Draws sequences: the method `sample_sequences` of the buffers.

@@ -8,11 +8,11 @@ use std::path::Path;
 
 use self::file::{ColdFile, Commit};
 use super::batch::{Batch, Transitions};
+use super::buffer::reserve;
 use super::layout::{Layout, Parts};
 use super::ring::Ring;
 use super::ring::gather::{copy_column, copy_records};
 use super::stream::Stream;
-use super::uniform::reserve;
 use crate::error::{KernelError, Result, StateError};
 
 /// How many transitions go to the file at once where there are as many.
@@ -162,7 +162,7 @@ impl TieredReplay {
         for start in (0..n).step_by(hot) {
             let some = rows.part(start..n.min(start + hot), &self.layout);
             self.make_room(some.rewards.len() as u64)?;
-            self.hot.write(&some, |_| ());
+            self.hot.write(&some);
             let numbers = self.count..self.count + some.rewards.len() as u64;
             self.count = numbers.end;
             if some.next_obs.is_none() {
@@ -234,7 +234,7 @@ impl TieredReplay {
         Ok(())
     }
 
-    /// Draws as many transitions as `out` has rows: those that [`super::UniformReplay::sample`] of
+    /// Draws as many transitions as `out` has rows: those that [`super::Replay::sample`] of
     /// the same capacity draws.
     ///
     /// # Errors

@@ -1,0 +1,66 @@
+"""simple_spread: rlox's in NumPy, mpe2's through rlox's adapter, and mpe2's alone.
+
+python benchmarks/multi_agent_envs.py [--rounds 9]
+
+Three agents, discrete random actions drawn before, one process; env steps, not agent steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from measure import interleave, machine, summary, write
+from mpe2 import simple_spread_v3
+from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
+
+ENV_ID = "mpe2/simple_spread_v3"
+NUMPY_SIZES = (1, 16, 128, 1024)
+CALLS = 50
+
+
+def stepping(envs: Any) -> Callable[[], Any]:
+    """Return a call that steps a vector env with rows of random actions."""
+    actions = np.random.default_rng(0).integers(5, size=(CALLS, envs.n_envs, 3))
+    envs.reset_all(0)
+    return lambda: [envs.step_all({"agent": row}) for row in actions]
+
+
+def alone() -> Callable[[], Any]:
+    """Return a call that steps one env of mpe2's."""
+    env = simple_spread_v3.parallel_env()
+    actions = np.random.default_rng(0).integers(5, size=(CALLS, 3)).tolist()
+    env.reset(seed=0)
+
+    def call() -> None:
+        for row in actions:
+            if not env.agents:
+                env.reset()
+            env.step(dict(zip(env.possible_agents, row, strict=True)))
+
+    return call
+
+
+def main() -> None:
+    """Measure and write ``benchmarks/results/<processor>/multi_agent_envs.json``."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=9)
+    rounds = parser.parse_args().rounds
+    sizes = {f"rlox, {n} envs": n for n in NUMPY_SIZES} | {"mpe2 through rlox, 8 envs": 8}
+    contenders = {f"rlox, {n} envs": stepping(SimpleSpreadVecEnv(n)) for n in NUMPY_SIZES}
+    contenders["mpe2 through rlox, 8 envs"] = stepping(PettingZooVecEnv(ENV_ID, 8))
+    contenders["mpe2 alone"] = alone()
+    interleave(contenders, 1)
+    rows = []
+    for name, seconds in interleave(contenders, rounds).items():
+        speed = summary([sizes.get(name, 1) * CALLS / s for s in seconds])
+        rows.append({"contender": name, "env_steps_per_second": speed})
+        print(f"{name:28s} {speed['median']:12,.0f} env steps/s")
+    where = machine(["rlox-marl", "pettingzoo", "mpe2", "numpy"])
+    print(write("multi_agent_envs", {"rounds": rounds, "machine": where, "simple_spread": rows}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Single runs from the command line."""

@@ -1,0 +1,92 @@
+"""Tasks of learner backends: what is learnt from rollouts, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlox.batches.rollout import RolloutBatch, RolloutMinibatch, Unroll
+from rlox.learners.added import AddedLosses
+from rlox.protocols import VecEnv
+from rlox.training.hooks import Hooks
+
+__all__ = ["Objective", "RolloutTask", "Unroller", "Update"]
+
+
+class Objective(Protocol):
+    """What a policy minimises: a frozen dataclass of all the numbers that its loss depends on.
+
+    A faster learner backend recognises the exact class and its fields; any other object with this
+    method is learnt in torch.
+    """
+
+    def loss(self, policy: Any, minibatch: RolloutBatch | RolloutMinibatch) -> tuple[Tensor, Any]:
+        """Return the loss of B steps.
+
+        Args:
+            policy: the policy being trained.
+            minibatch: B steps of a rollout.
+
+        Returns:
+            A scalar, and a frozen dataclass of its terms, scalars without gradient.
+        """
+
+
+class Unroller(Protocol):
+    """Steps N envs with a policy, as :class:`rlox.rollouts.collector.RolloutCollector` does."""
+
+    env: VecEnv
+
+    def unroll(
+        self, policy: Any, n_steps: int, on_step: Callable[[int], None] | None = None
+    ) -> Unroll:
+        """Step every env ``n_steps`` times and call ``on_step`` after each with N."""
+
+
+Update = Callable[["RolloutTask", RolloutBatch, Objective, float, Hooks], dict[str, float]]
+"""From a task, a rollout, the objective and the learning rate of now, and the hooks to the means of
+the loss's terms."""
+
+
+@dataclass(frozen=True)
+class RolloutTask:
+    """What an algorithm learns from every rollout, so that any backend can do it.
+
+    The fields say everything: a backend that knows the objective does what :attr:`update` does.
+    """
+
+    objective: Objective
+    """What is minimised; its numbers may change from one rollout to the next."""
+    policy: Any
+    """Acts and learns."""
+    optimizer: Any
+    """Moves the policy's parameters, an :class:`rlox.nn.FlatOptimizer`."""
+    collector: Any
+    """Steps the envs, an :class:`Unroller`; a backend that does not know it lets it act."""
+    update: Update
+    """The update in torch. It takes gradient steps as the fields below say."""
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    """Where the policy and the batches are."""
+    n_epochs: int = 1
+    """Passes over the rollout."""
+    batch_size: int | None = None
+    """Rows of a minibatch; ``None``: the rollout as it is, in one piece."""
+    target_kl: float | None = None
+    """Ends the epochs if the term ``approx_kl`` passes 1.5 times this; ``None``: never."""
+    generator: torch.Generator | None = None
+    """Source of the order of rows."""
+    actions: np.random.Generator | None = None
+    """Source of actions for a backend that draws them itself; ``None``: the policy draws them."""
+    added_losses: AddedLosses = field(default_factory=lambda: AddedLosses(None, ()))
+    """Losses of the user's own, which the part ``"policy"`` minimises too."""
+
+    def order(self, n_rows: int) -> Tensor:
+        """Return the rows of the next epoch, (n_rows,) int64, in the order they are visited."""
+        if self.batch_size is None:
+            return torch.arange(n_rows)
+        return torch.randperm(n_rows, generator=self.generator)

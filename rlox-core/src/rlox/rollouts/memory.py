@@ -1,0 +1,87 @@
+"""Acting with a recurrent policy: its memory from step to step and from rollout to rollout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from rlox.batches.rollout import Unroll
+from rlox.protocols import RecurrentActor
+from rlox.spaces.nested import map_leaves
+
+__all__ = ["EnvMemory", "MemoryActor"]
+
+
+@dataclass
+class EnvMemory:
+    """What a policy remembers of N envs from one rollout to the next."""
+
+    state: Tensor
+    """(N, state_size)"""
+    starts: Tensor
+    """(N,) bool, whether an episode begins with the next observation."""
+
+
+class MemoryActor:
+    """A policy with a memory, which estimates values as it acts.
+
+    Args:
+        policy: acts on the rollout's device.
+        memory: of the envs as they stand; it is brought up to date.
+    """
+
+    def __init__(self, policy: RecurrentActor, memory: EnvMemory) -> None:
+        self._policy = policy
+        self._memory = memory
+        self._initial_state = memory.state
+        self._starts: list[Tensor] = []
+        self._values: list[Tensor] = []
+        self._final_values: list[Tensor] = []
+
+    def act(self, obs: Any, action_masks: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return actions (N, ...) and their log-probabilities (N,)."""
+        self._starts.append(self._memory.starts)
+        distribution, values, self._memory.state = self._policy.step(
+            obs, self._state_to_act_on(), action_masks
+        )
+        self._values.append(values)
+        return distribution.sample(getattr(self._policy, "generator", None))
+
+    def end_step(
+        self, final_obs: Any, terminated: npt.NDArray[np.bool_], truncated: npt.NDArray[np.bool_]
+    ) -> None:
+        """Estimate values of truncated episodes, whose memory is still there; forget what ended.
+
+        Args:
+            final_obs: (K, *shape) of the truncated ones.
+            terminated: (N,)
+            truncated: (N,)
+        """
+        device = self._memory.state.device
+        if final_obs is not None:
+            state = self._memory.state[torch.from_numpy(truncated).to(device)]
+            self._final_values.append(self._policy.step(final_obs, state)[1])
+        self._memory.starts = torch.from_numpy(terminated | truncated).to(device)
+
+    def complete(self, unroll: Unroll) -> Unroll:
+        """Return the unroll with the values and what replays the memory."""
+        next_obs = map_leaves(lambda leaf: leaf[-1], unroll.obs)
+        next_values = self._policy.step(next_obs, self._state_to_act_on())[1]
+        final_values = np.zeros(unroll.rewards.shape, np.float32)
+        if self._final_values:
+            final_values[unroll.truncated] = torch.cat(self._final_values).cpu().numpy()
+        return replace(
+            unroll,
+            values=torch.stack([*self._values, next_values]),
+            final_values=final_values,
+            episode_starts=torch.stack(self._starts),
+            initial_state=self._initial_state,
+        )
+
+    def _state_to_act_on(self) -> Tensor:
+        return self._memory.state.masked_fill(self._memory.starts.unsqueeze(-1), 0.0)

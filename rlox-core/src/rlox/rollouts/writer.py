@@ -1,0 +1,168 @@
+"""The arrays of an unroll, filled step by step."""
+
+from __future__ import annotations
+
+from operator import setitem
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from rlox.batches.rollout import Unroll
+from rlox.errors import EnvError
+from rlox.protocols import VecEnvStep
+from rlox.spaces.nested import map_leaves
+from rlox.spaces.observation_rows import ObservationRows, require_finite
+
+__all__ = ["UnrollWriter"]
+
+
+class UnrollWriter:
+    """T steps of N envs: for each :meth:`observe`, :meth:`act` and :meth:`add`.
+
+    Args:
+        rows: the observations' arrays.
+        n_steps: T.
+        n_envs: N.
+        device: where the policy acts.
+    """
+
+    def __init__(
+        self, rows: ObservationRows, n_steps: int, n_envs: int, device: torch.device
+    ) -> None:
+        self._rows = rows
+        self._device = device
+        self._obs_arrays = rows.empty(n_steps + 1, n_envs)
+        self._obs = map_leaves(torch.from_numpy, self._obs_arrays)
+        self._obs_rows = _unbind(self._obs)
+        self._rewards = np.empty((n_steps, n_envs), np.float32)
+        self._terminated = np.empty((n_steps, n_envs), np.bool_)
+        self._truncated = np.empty((n_steps, n_envs), np.bool_)
+        self._actions: list[Tensor] = []
+        self._log_probs: list[Tensor] = []
+        self._masks: list[Tensor] = []
+        self._scaled_rewards: list[npt.NDArray[Any]] = []
+        self._final_obs: list[Any] = []
+        self._taken = 0
+
+    @property
+    def rewards(self) -> npt.NDArray[np.float32]:
+        """(steps taken, N) rewards."""
+        return self._rewards[: self._taken]
+
+    @property
+    def ended(self) -> npt.NDArray[np.bool_]:
+        """(steps taken, N) whether an episode ended with the step."""
+        return (self._terminated | self._truncated)[: self._taken]
+
+    @property
+    def masked(self) -> bool:
+        """Whether there were action masks so far."""
+        return bool(self._masks)
+
+    def observe(self, obs: Any) -> Any:
+        """Keep the observations of all envs and return them as tensors on the device.
+
+        Args:
+            obs: (N, *shape) to act on.
+        """
+        t = self._taken
+        row = self._obs_rows[t]
+        if isinstance(obs, dict):
+            map_leaves(lambda array, leaf: setitem(array, t, leaf), self._obs_arrays, obs)
+            return map_leaves(self._to_device, row)
+        self._obs_arrays[t] = obs
+        return row.to(self._device)
+
+    def mask(self, masks: npt.NDArray[np.bool_]) -> Tensor:
+        """Keep the action masks (N, mask_size) and return them on the device."""
+        self._masks.append(torch.from_numpy(masks).to(self._device))
+        return self._masks[-1]
+
+    def act(self, actions: Tensor, log_probs: Tensor) -> npt.NDArray[Any]:
+        """Keep what the policy did and return its action rows as an array.
+
+        Args:
+            actions: (N,) or (N, columns).
+            log_probs: (N,)
+        """
+        self._actions.append(actions)
+        self._log_probs.append(log_probs)
+        rows: npt.NDArray[Any] = actions.cpu().numpy()
+        return rows
+
+    def add(self, step: VecEnvStep, scaled_rewards: npt.NDArray[Any] | None = None) -> Any:
+        """Keep what the envs answered.
+
+        Args:
+            step: its observations as the policy sees them.
+            scaled_rewards: (N,) to estimate advantages from; ``None``: the rewards.
+
+        Returns:
+            The true final observations of the envs whose episode was truncated, as tensors on the
+            device; ``None`` if there are none.
+
+        Raises:
+            EnvError: an observation that a value is bootstrapped from is not finite.
+        """
+        t = self._taken
+        self._taken += 1
+        self._rewards[t] = step["rewards"]
+        if scaled_rewards is not None:
+            self._scaled_rewards.append(scaled_rewards)
+        self._terminated[t] = step["terminated"]
+        self._truncated[t] = cut = step["truncated"]
+        if not cut.any():
+            return None
+        require_finite(step["final_obs"])
+        final_obs = map_leaves(lambda leaf: leaf[cut], step["final_obs"])
+        self._final_obs.append(
+            map_leaves(lambda a: self._to_device(torch.from_numpy(a)), self._rows.stored(final_obs))
+        )
+        return self._final_obs[-1]
+
+    def unroll(self, next_obs: Any) -> Unroll:
+        """Return all steps.
+
+        Args:
+            next_obs: (N, *shape) to act on next.
+
+        Raises:
+            EnvError: a reward or an observation is not finite.
+        """
+        if not np.isfinite(self._rewards).all():
+            t, i = np.argwhere(~np.isfinite(self._rewards))[0]
+            raise EnvError(
+                f"env {i} returned the reward {self._rewards[t, i]}; rewards must be finite"
+            )
+        self.observe(next_obs)
+        require_finite(self._obs_arrays, env_axis=1)
+        final_obs = None
+        if self._final_obs:
+            final_obs = map_leaves(lambda *leaves: torch.cat(leaves), *self._final_obs)
+        return Unroll(
+            obs=map_leaves(self._to_device, self._obs),
+            actions=torch.stack(self._actions),
+            log_probs=torch.stack(self._log_probs),
+            rewards=self._rewards,
+            terminated=self._terminated,
+            truncated=self._truncated,
+            final_obs=final_obs,
+            scaled_rewards=np.array(self._scaled_rewards, np.float32)
+            if self._scaled_rewards
+            else None,
+            action_masks=torch.stack(self._masks) if self._masks else None,
+        )
+
+    def _to_device(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self._device)
+
+
+def _unbind(obs: Any) -> list[Any]:
+    """Return the rows of (T, N, *shape) tensors."""
+    if not isinstance(obs, dict):
+        return list(obs.unbind())
+    leaves = [leaf.unbind() for leaf in obs.values()]
+    return [dict(zip(obs, row, strict=True)) for row in zip(*leaves, strict=True)]

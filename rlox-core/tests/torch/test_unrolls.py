@@ -1,0 +1,134 @@
+"""Tests of unrolls: what they hold, and the batches that are made from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from rlox import kernels
+from rlox.batches.rollout import Unroll
+from rlox.envs.make import make_vec_env
+from rlox.envs.running import RunningEnvs
+from rlox.errors import EnvError
+from rlox.networks.actor_critics import DiscretePolicy, make_policy
+from rlox.rollouts.advantages import add_values, estimate_advantages
+from rlox.rollouts.collector import RolloutCollector
+
+T, N = 40, 3
+
+
+def envs() -> Any:
+    """Return CartPole whose episodes are cut after 15 steps."""
+    return gymnasium.make("CartPole-v1", max_episode_steps=15)
+
+
+def unrolled(policy: Any) -> tuple[RolloutCollector, Unroll]:
+    """Return a collector and its first unroll."""
+    collector = RolloutCollector(envs, n_envs=N, seed=3)
+    return collector, collector.unroll(policy, T)
+
+
+@pytest.fixture
+def policy() -> DiscretePolicy:
+    """Return a policy with seeded weights and draws."""
+    generator = torch.Generator().manual_seed(0)
+    return DiscretePolicy(4, 2, generator=generator)
+
+
+def test_an_unroll_is_time_major_with_one_observation_more(policy: DiscretePolicy) -> None:
+    """The last observation is to act on next; after an end comes the next episode's first."""
+    collector, unroll = unrolled(policy)
+    assert (unroll.n_steps, unroll.n_envs) == (T, N)
+    assert unroll.obs.shape == (T + 1, N, 4)
+    assert unroll.actions.shape == unroll.log_probs.shape == (T, N)
+    for array in (unroll.rewards, unroll.terminated, unroll.truncated):
+        assert array.shape == (T, N)
+    np.testing.assert_array_equal(unroll.obs[-1], collector.envs.obs)
+    assert unroll.truncated.any()
+    assert len(unroll.final_obs) == unroll.truncated.sum()
+    ended = unroll.terminated | unroll.truncated
+    first = unroll.obs[1:][torch.from_numpy(ended)]
+    assert first.abs().max() <= 0.05  # CartPole begins there
+    assert unroll.final_obs.abs().max() > 0.05
+    assert unroll.values is None
+    assert (unroll.weights_version, unroll.actor, unroll.sequence) == (0, 0, 0)
+
+
+def test_collecting_is_unrolling_and_estimating(policy: DiscretePolicy) -> None:
+    """The batch has the unroll's rows in order, and the advantages of its values."""
+    collector = RolloutCollector(envs, n_envs=N, seed=3, gamma=0.9, gae_lambda=0.8)
+    policy.generator = torch.Generator().manual_seed(7)
+    batch = collector.collect(policy, T)
+    policy.generator.manual_seed(7)
+    _, unroll = unrolled(policy)
+    same = estimate_advantages(unroll, policy, 0.9, 0.8)
+    for name, value in vars(batch).items():
+        if isinstance(value, torch.Tensor):
+            assert torch.equal(value, getattr(same, name)), name
+    assert torch.equal(batch.obs, unroll.obs[:-1].reshape(T * N, 4))
+    assert torch.equal(batch.dones, batch.terminated | batch.truncated)
+    with torch.no_grad():
+        values = policy.get_value(unroll.obs)
+        final_values = np.zeros((T, N), np.float32)
+        final_values[unroll.truncated] = policy.get_value(unroll.final_obs)
+    advantages, _ = kernels.backend().compute_gae_time_major(
+        unroll.rewards, values[:-1].numpy(), unroll.terminated, unroll.truncated, final_values,
+        values[-1].numpy(), 0.9, 0.8,
+    )  # fmt: skip
+    np.testing.assert_allclose(batch.advantages, advantages.ravel(), rtol=1e-4, atol=1e-4)
+
+
+def test_known_values_are_taken_as_they_are(policy: DiscretePolicy) -> None:
+    """A faster actor hands them over; the policy is not asked."""
+    _, unroll = unrolled(policy)
+    known = add_values(unroll, lambda obs: torch.full((len(obs),), 2.0))
+    batch = estimate_advantages(known, None, 0.99, 0.95)
+    assert (batch.values == 2).all()
+    assert known.final_values is not None
+    np.testing.assert_array_equal(known.final_values, 2.0 * unroll.truncated)
+
+
+def test_scaled_rewards_are_for_advantages_alone(policy: DiscretePolicy) -> None:
+    """The batch keeps the env's rewards."""
+    _, unroll = unrolled(policy)
+    scaled = replace(unroll, scaled_rewards=unroll.rewards / 10)
+    plain, other = (estimate_advantages(u, policy, 0.99, 0.95) for u in (unroll, scaled))
+    assert torch.equal(plain.rewards, other.rewards)
+    assert not torch.equal(plain.advantages, other.advantages)
+
+
+def test_a_policy_with_a_memory_brings_its_values() -> None:
+    """They are made as it acts, with what replays the memory."""
+    space: Any = make_vec_env(envs)
+    spaces = space.observation_space, space.action_space
+    _, unroll = unrolled(make_policy(*spaces, recurrent="lstm"))
+    assert unroll.values is not None
+    assert unroll.values.shape == (T + 1, N)
+    assert unroll.episode_starts is not None
+    assert unroll.episode_starts.shape == (T, N)
+    assert unroll.episode_starts[0].all()
+    assert unroll.initial_state is not None
+    assert not unroll.initial_state.any()
+
+
+def test_a_collector_takes_running_envs(policy: DiscretePolicy) -> None:
+    """It goes on where they stand, and does not close them."""
+    closed = []
+    vec_env: Any = make_vec_env(envs, n_envs=N)
+    vec_env.close = lambda: closed.append(True)
+    running = RunningEnvs(vec_env, seed=3, owned=True)
+    collector = RolloutCollector(running)
+    collector.unroll(policy, 5)
+    before = running.obs.copy()
+    other = RolloutCollector(running)
+    np.testing.assert_array_equal(other.unroll(policy, 2).obs[0], before)
+    collector.close()
+    assert not closed
+    running.close()
+    assert closed
+    with pytest.raises(EnvError, match="n_envs is 7, but 3 envs are running"):
+        RolloutCollector(running, n_envs=7)

@@ -1,0 +1,53 @@
+"""Algorithms for language models: GRPO, DPO, OnlineDPO, best-of-N, and their losses.
+
+Names resolve on first use, so that the registry and the command line load no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from rlox.errors import suggest
+
+if TYPE_CHECKING:
+    from rlox_llm.best_of_n import BestOfN
+    from rlox_llm.dpo import DPO
+    from rlox_llm.grpo import GRPO
+    from rlox_llm.language import LanguageAlgorithm
+    from rlox_llm.losses import dpo_loss, grpo_loss, kl_per_token
+    from rlox_llm.online_dpo import OnlineDPO
+
+__version__ = "2.0.0.dev0"
+
+__all__ = [
+    "DPO",
+    "GRPO",
+    "BestOfN",
+    "LanguageAlgorithm",
+    "OnlineDPO",
+    "dpo_loss",
+    "grpo_loss",
+    "kl_per_token",
+]
+
+_MODULES = {
+    "BestOfN": "best_of_n",
+    "DPO": "dpo",
+    "GRPO": "grpo",
+    "LanguageAlgorithm": "language",
+    "OnlineDPO": "online_dpo",
+    "dpo_loss": "losses",
+    "grpo_loss": "losses",
+    "kl_per_token": "losses",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"rlox_llm.{_MODULES[name]}"), name)
+    raise AttributeError(f"module 'rlox_llm' has no '{name}'{suggest(name, __all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,163 @@
+"""Configs of the algorithms for language models."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rlox.config.common_fields import SEED
+from rlox.config.model import (
+    Config,
+    choice,
+    coefficient,
+    count,
+    flag,
+    option,
+    positive,
+    probability,
+)
+
+__all__ = ["DPOConfig", "GRPOConfig", "LanguageConfig", "OnlineDPOConfig", "SamplingConfig"]
+
+TRL = "TRL 1.16"
+SHAO = "Shao et al. 2024"
+
+Tokens = int | tuple[int, ...] | None
+
+
+class LanguageConfig(Config):
+    """Options that all algorithms for language models have."""
+
+    learning_rate: float = positive(1e-4, help="Adam's step size", source="rlox's documents")
+    max_grad_norm: float | None = positive(
+        1.0, help="Euclidean norm that gradients are scaled down to; none: never",
+        source=TRL,
+    )  # fmt: skip
+    eos_token_id: Tokens = option(
+        None, unit="token ids", source="transformers",
+        help="token or tokens that end a completion; none: those of the model's generation config",
+    )  # fmt: skip
+    pad_token_id: int | None = count(
+        None, ge=0, unit="token id", source="transformers",
+        help="token that fills rows up; none: that of the model's config, else its first EOS",
+    )  # fmt: skip
+    micro_batch_size: int | None = count(
+        None, unit="rows", source="rlox",
+        help="rows in one forward pass; the gradients of several add up; none: all",
+    )  # fmt: skip
+    dropout: bool = flag(
+        False, help="whether dropout is active while learning", source="TRL's disable_dropout"
+    )
+    seed: int | None = SEED
+    torch_threads: int | None = count(
+        None, unit="threads", source="rlox",
+        help="torch threads while training; none: leave torch's setting",
+    )  # fmt: skip
+
+
+class SamplingConfig(LanguageConfig):
+    """Options of algorithms that sample completions."""
+
+    max_new_tokens: int = count(
+        8, unit="tokens", help="most tokens of a completion", source="rlox's documents"
+    )
+    prompts_per_rollout: int = count(
+        32, unit="prompts", help="prompts of one iteration, where there are more", source="rlox"
+    )
+    sampler: Literal["auto", "rlox", "model"] = choice(
+        "auto", source="rlox",
+        help="who samples: rlox, or the model's own generate; auto: a generate of the model's own, "
+        "and rlox for models of transformers",
+    )  # fmt: skip
+    temperature: float = positive(
+        1.0, help="what logits are divided by, sampling and learning", source=TRL
+    )
+    top_k: int = count(
+        0, ge=0, unit="tokens", help="sample of the k likeliest; 0: of all", source=TRL
+    )
+    top_p: float = option(
+        1.0, help="sample of the likeliest tokens of this total probability", unit="1",
+        source="Holtzman et al. 2020", gt=0.0, le=1.0,
+    )  # fmt: skip
+    min_p: float = probability(
+        0.0, help="sample of the tokens at least this many times as likely as the likeliest",
+        source="Nguyen et al. 2024",
+    )  # fmt: skip
+
+
+class GRPOConfig(SamplingConfig):
+    """Options of GRPO."""
+
+    group_size: int = count(
+        4, unit="completions", help="completions of each prompt", source="rlox's documents"
+    )
+    kl_coef: float = coefficient(
+        0.1, help="weight of the KL to the reference; 0: no reference is needed",
+        source="rlox's documents",
+    )  # fmt: skip
+    loss_type: Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"] = (
+        choice("dapo", help="loss, see rlox_llm.losses.grpo_loss", source=TRL)
+    )
+    importance_sampling_level: Literal["token", "sequence"] = choice(
+        "token", help="whether a ratio is a token's or a completion's", source="Zheng et al. 2025"
+    )
+    epsilon: float = coefficient(
+        0.2, help="how far a ratio may fall below 1", source=f"{SHAO}, eq. 3; {TRL}"
+    )
+    epsilon_high: float | None = coefficient(
+        None, help="how far a ratio may rise above 1, of cispo the largest ratio; none: epsilon",
+        source="Yu et al. 2025",
+    )  # fmt: skip
+    delta: float | None = positive(
+        None, help="largest ratio at negative advantages too; none: unbounded", source=TRL
+    )
+    num_iterations: int = count(
+        1, unit="gradient steps", help="gradient steps on each rollout", source=f"{SHAO}, alg. 1"
+    )
+    scale_rewards: Literal["group", "batch", "none"] = choice(
+        "group", source=f"{SHAO}; Liu et al. 2025",
+        help="whose standard deviation divides the advantages",
+    )  # fmt: skip
+    leave_one_out: bool = flag(
+        False, help="whether the baseline of a completion is the mean of the others of its group, "
+        "without division", source="Ahmadian et al. 2024",
+    )  # fmt: skip
+    reward_weights: tuple[float, ...] | None = option(
+        None, help="weights of several reward functions; none: 1 each", unit="1", source=TRL
+    )
+    kl_estimator: Literal["k1", "k2", "k3"] = choice(
+        "k3", help="estimator of the KL", source="Schulman 2020"
+    )
+    use_bias_correction_kl: bool = flag(
+        True, help="whether the importance ratio multiplies that estimate", source=TRL
+    )
+    mask_truncated_completions: bool = flag(
+        False, help="whether completions without EOS are left out of the loss",
+        source="Yu et al. 2025",
+    )  # fmt: skip
+
+
+class PreferenceConfig(LanguageConfig):
+    """Options of losses of preference pairs."""
+
+    beta: float = positive(
+        0.1, help="how strongly the policy is held to the reference",
+        source="Rafailov et al. 2023",
+    )  # fmt: skip
+    loss_type: Literal[
+        "sigmoid", "hinge", "ipo", "robust", "cdpo", "sppo_hard", "nca_pair", "bco_pair",
+        "apo_zero", "apo_down", "exo_pair", "aot", "discopop", "sigmoid_norm",
+    ] = choice("sigmoid", help="loss, see rlox_llm.losses.dpo_loss", source=TRL)  # fmt: skip
+    label_smoothing: float = option(
+        0.0, help="probability that a preference is the wrong way round", unit="1",
+        source="Mitchell 2023", ge=0.0, lt=0.5,
+    )  # fmt: skip
+
+
+class DPOConfig(PreferenceConfig):
+    """Options of DPO."""
+
+    batch_size: int = count(16, unit="pairs", help="pairs of one gradient step", source="rlox")
+
+
+class OnlineDPOConfig(PreferenceConfig, SamplingConfig):
+    """Options of OnlineDPO."""

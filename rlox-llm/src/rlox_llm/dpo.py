@@ -1,0 +1,181 @@
+"""Direct preference optimisation (Rafailov et al. 2023, eq. 7).
+
+Each gradient step takes pairs of a chosen completion y_w and a rejected one y_l of a prompt x, and
+minimises
+
+    -log σ(β (log π(y_w|x) / π_ref(y_w|x) - log π(y_l|x) / π_ref(y_l|x)))
+
+or another loss of :func:`rlox_llm.losses.dpo_loss`. Log-probabilities are summed over the tokens of
+the completions, not of the prompts.
+
+Deviation from the paper: Adam in place of RMSprop, without a warm-up of the step size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy as np
+import torch
+from rlox.callbacks import Callback
+from rlox.config.model import UNSET, Config, Unset, resolve_config
+from rlox.evaluation import MAX_STEPS, EvaluationResult
+from rlox.logging import LoggerCallback
+from rlox.nn import torch_threads
+from rlox.training.hooks import Hooks, StopTraining
+from torch import Tensor, nn
+
+from rlox_llm.configs import DPOConfig
+from rlox_llm.pairs import Pair, pairs_loss, parse_pairs, zip_pairs
+from rlox_llm.preference import PreferenceAlgorithm, require_preference_options
+from rlox_llm.prompts import parse_rows
+from rlox_llm.sampling import Sampling, sample
+
+__all__ = ["DPO", "DPOMetrics"]
+
+
+@dataclass(frozen=True)
+class DPOMetrics:
+    """What one gradient step reports."""
+
+    loss: float
+    """The loss."""
+    chosen_reward: float
+    """Mean of β (log π - log π_ref) of the chosen completions."""
+    rejected_reward: float
+    """The same of the rejected completions."""
+    accuracy: float
+    """Share of pairs whose chosen completion has the higher reward."""
+    margin: float
+    """Mean difference of the two rewards."""
+    prompts: float
+    """Prompts learnt from so far."""
+    completions: float
+    """Completions learnt from so far."""
+    tokens: float
+    """Tokens of completions learnt from so far."""
+
+
+@final
+class DPO(PreferenceAlgorithm):
+    """Direct preference optimisation of a language model.
+
+    Args:
+        model: the model to train, see :class:`rlox_llm.language.LanguageAlgorithm`.
+        ref_model: the reference, a frozen copy.
+        beta: how strongly the policy is held to the reference.
+        learning_rate: Adam's step size.
+        callbacks: hooks into training.
+        logger: receives the metrics of every gradient step.
+        dataset: pairs that ``train(n)`` takes, see :func:`rlox_llm.pairs.parse_pairs`.
+        config: a :class:`DPOConfig`, a mapping, or the path of a YAML or JSON file.
+        config_kwargs: options of :class:`DPOConfig`, which win over ``config``.
+
+    Raises:
+        ConfigError: an option is unknown or out of range, or there is no reference.
+    """
+
+    name: ClassVar[str] = "dpo"
+    config_class: ClassVar[type[Config]] = DPOConfig
+
+    def __init__(
+        self,
+        model: nn.Module,
+        ref_model: nn.Module | None = None,
+        beta: float | Unset = UNSET,
+        learning_rate: float | Unset = UNSET,
+        callbacks: Iterable[Callback] | Callback | None = None,
+        logger: LoggerCallback | None = None,
+        *,
+        dataset: Any = None,
+        config: DPOConfig | Mapping[str, Any] | str | Path | None = None,
+        **config_kwargs: Any,
+    ) -> None:
+        cfg = resolve_config(
+            DPOConfig, config, beta=beta, learning_rate=learning_rate, **config_kwargs
+        )
+        require_preference_options(self.name, cfg, ref_model)
+        super().__init__(model, ref_model, dataset, config=cfg, callbacks=callbacks, logger=logger)
+
+    @property
+    def rows_at_once(self) -> int:
+        """Pairs of one gradient step."""
+        return int(self.config.batch_size)
+
+    def parse(self, rows: Any) -> list[Pair]:
+        """Return preference pairs; see :func:`rlox_llm.pairs.parse_pairs`."""
+        return parse_pairs(rows, self.policy.device)
+
+    def compute_loss(
+        self, prompt: Any, chosen: Any, rejected: Any
+    ) -> tuple[Tensor, dict[str, float]]:
+        """Return the loss, with gradient, and its metrics; nothing is learnt.
+
+        Args:
+            prompt: (B, P) token ids, or B rows of any lengths.
+            chosen: (B, C) the preferred completions; each ends with its first EOS.
+            rejected: (B, R) the others.
+        """
+        assert self.reference is not None
+        pairs = zip_pairs(prompt, chosen, rejected, self.policy.device, self.eos)
+        with self.learning():
+            loss, terms = pairs_loss(self.policy, self.reference, pairs, self.config)
+        metrics = {name: float(value) for name, value in vars(terms).items()}
+        return loss, {"loss": float(loss.detach()), **metrics}
+
+    def train_step(self, prompt: Any, chosen: Any, rejected: Any) -> dict[str, float]:
+        """Take one gradient step on pairs; arguments as of :meth:`compute_loss`."""
+        return self.step_on(zip_pairs(prompt, chosen, rejected, self.policy.device, self.eos))
+
+    def iterate(self, hooks: Hooks) -> DPOMetrics:
+        """Take one gradient step."""
+        hooks.enter("learn")
+        with torch_threads(self.config.torch_threads):
+            metrics = self.learn_pairs(self.next_rows())
+        with suppress(StopTraining):
+            hooks.train_batch(lambda: metrics)
+        return DPOMetrics(**metrics)
+
+    def predict(self, obs: Any, deterministic: bool = True, max_new_tokens: int = 8) -> Tensor:
+        """Return whole rows (N, P + T), one completion of each prompt.
+
+        Args:
+            obs: prompts.
+            deterministic: take the likeliest tokens instead of sampling.
+            max_new_tokens: most tokens of a completion.
+        """
+        sampling = Sampling(max_new_tokens, eos=self.eos, greedy=deterministic)
+        prompts = parse_rows("prompts", obs, self.policy.device)
+        return sample(self.policy, prompts, sampling, self.streams.torch("predict")).padded(
+            self.pad
+        )
+
+    @torch.no_grad()
+    def run_episodes(
+        self,
+        env: Any = None,
+        *,
+        n_episodes: int | None = 10,
+        deterministic: bool = True,
+        seed: int | None = None,
+        max_steps: int = MAX_STEPS,
+    ) -> EvaluationResult:
+        """Return 1 for each pair whose chosen completion has the higher reward, else 0."""
+        assert self.reference is not None
+        pairs = self.evaluated_rows(env, n_episodes)
+        with self.policy.mode(training=False):
+            right = [
+                float(pairs_loss(self.policy, self.reference, [pair], self._plain)[1].accuracy)
+                for pair in pairs
+            ]
+        return EvaluationResult(np.array(right), np.array([len(pair.chosen) for pair in pairs]))
+
+    @property
+    def _plain(self) -> DPOConfig:
+        """The config with a loss that takes a single pair."""
+        config: DPOConfig = self.config
+        return config.replace(loss_type="sigmoid")

@@ -1,0 +1,20 @@
+"""Losses of language models as pure functions of log-probabilities."""
+
+from __future__ import annotations
+
+from rlox_llm.losses.divergence import KL_ESTIMATORS, kl_per_token
+from rlox_llm.losses.group_relative import LOSS_TYPES, PolicyTerms, grpo_loss
+from rlox_llm.losses.preference import DPO_LOSSES, PreferenceTerms, dpo_loss
+from rlox_llm.losses.vespo import VespoWeights
+
+__all__ = [
+    "DPO_LOSSES",
+    "KL_ESTIMATORS",
+    "LOSS_TYPES",
+    "PolicyTerms",
+    "PreferenceTerms",
+    "VespoWeights",
+    "dpo_loss",
+    "grpo_loss",
+    "kl_per_token",
+]

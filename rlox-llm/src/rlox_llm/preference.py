@@ -1,0 +1,61 @@
+"""The base of DPO and OnlineDPO: gradient steps on preference pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rlox.errors import ConfigError
+from torch import nn
+
+from rlox_llm.configs import PreferenceConfig
+from rlox_llm.language import LanguageAlgorithm
+from rlox_llm.pairs import Pair, pairs_loss
+
+__all__ = ["PreferenceAlgorithm", "require_preference_options"]
+
+WHOLE_BATCH = ("aot",)
+"""Losses of which parts of a batch do not add up."""
+
+
+def require_preference_options(name: str, config: PreferenceConfig, ref_model: Any) -> None:
+    """Refuse options that do not go together.
+
+    Raises:
+        ConfigError: they do not, or there is no reference.
+    """
+    if not isinstance(ref_model, nn.Module):
+        raise ConfigError(
+            f"'{name}' needs ref_model=..., a frozen copy of the model, got "
+            f"{type(ref_model).__name__}"
+        )
+    if config.loss_type == "exo_pair" and not config.label_smoothing:
+        raise ConfigError("loss_type='exo_pair' needs label_smoothing above 0; 1e-3 is common")
+    if config.loss_type in WHOLE_BATCH and config.micro_batch_size is not None:
+        raise ConfigError(
+            f"loss_type='{config.loss_type}' compares the pairs of a batch and cannot be learnt in "
+            "parts; leave out micro_batch_size"
+        )
+
+
+class PreferenceAlgorithm(LanguageAlgorithm):
+    """An algorithm whose gradient steps are on the loss of preference pairs."""
+
+    def learn_pairs(self, pairs: Sequence[Pair]) -> dict[str, float]:
+        """Take one gradient step on pairs; return the loss and its terms."""
+        assert self.reference is not None
+        optimizer = self.optimizers["model"]
+        sums: dict[str, float] = {}
+        with self.learning():
+            for part in self.chunks(len(pairs)):
+                share = len(pairs[part]) / len(pairs)
+                loss, terms = pairs_loss(self.policy, self.reference, pairs[part], self.config)
+                optimizer.backward(loss * share)
+                for name, value in {"loss": loss.detach(), **asdict(terms)}.items():
+                    sums[name] = sums.get(name, 0.0) + share * float(value)
+        optimizer.apply(self.config.learning_rate)
+        self.counts["prompts"] += len(pairs)
+        self.counts["completions"] += 2 * len(pairs)
+        self.counts["tokens"] += sum(len(pair.chosen) + len(pair.rejected) for pair in pairs)
+        return {**sums, **{name: float(count) for name, count in self.counts.items()}}

@@ -1,0 +1,119 @@
+"""Prompts as rows of token ids, and the order in which a training takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from rlox.errors import CheckpointError
+from torch import Tensor
+
+__all__ = ["RowOrder", "parse_rows", "token_row"]
+
+
+def parse_rows(what: str, rows: Any, device: torch.device) -> list[Tensor]:
+    """Return rows of token ids of any lengths, (L_i,) each.
+
+    Args:
+        what: what errors call them.
+        rows: token ids (N, L); sequences of token ids; or the ``input_ids`` with the
+            ``attention_mask`` of a tokenizer, filled up on either side.
+        device: where the rows are to be.
+
+    Raises:
+        TypeError: there are no integers.
+        ValueError: there is no row, an empty one, or a negative id.
+    """
+    if isinstance(rows, Mapping) and "input_ids" in rows:
+        ids = torch.as_tensor(rows["input_ids"])
+        kept = torch.as_tensor(rows.get("attention_mask", torch.ones_like(ids))).bool()
+        if kept.shape != ids.shape:
+            raise ValueError(
+                f"attention_mask must have shape {tuple(ids.shape)} like input_ids, got "
+                f"{tuple(kept.shape)}"
+            )
+        rows = [row[mask] for row, mask in zip(ids, kept, strict=True)]
+    if isinstance(rows, (Tensor, np.ndarray)) and rows.ndim != 2:
+        raise ValueError(
+            f"{what} must have shape (N, L), got {tuple(rows.shape)}; pass one row as (1, L)"
+        )
+    if isinstance(rows, str) or not isinstance(rows, (Sequence, Tensor, np.ndarray)):
+        raise TypeError(
+            f"{what} must be token ids (N, L) or a list of rows of them, got {type(rows).__name__}"
+            "; texts go through a tokenizer first"
+        )
+    if len(rows) == 0:
+        raise ValueError(f"{what} must hold at least one row, got none")
+    return [token_row(f"{what}[{i}]", row, device) for i, row in enumerate(rows)]
+
+
+def token_row(what: str, row: Any, device: torch.device) -> Tensor:
+    """Return one row of token ids (L,).
+
+    Raises:
+        TypeError: there are no integers.
+        ValueError: it is empty or not flat, or an id is negative.
+    """
+    if isinstance(row, str):
+        raise TypeError(f"{what} must hold token ids, got text; use a tokenizer first")
+    array = row if isinstance(row, Tensor) else torch.as_tensor(np.asarray(row).astype(np.int64)
+        if np.asarray(row).dtype.kind == "u" else np.asarray(row))  # fmt: skip
+    if array.dim() != 1:
+        raise ValueError(f"{what} must have 1 dimension, got {array.dim()}")
+    if not array.numel():
+        raise ValueError(f"{what} is empty; a row needs at least one token, such as a BOS")
+    if array.is_floating_point() or array.dtype in (torch.bool, torch.complex64):
+        raise TypeError(f"{what} must be integers, got dtype {array.dtype}")
+    if int(array.min()) < 0:
+        raise ValueError(f"{what} must hold ids from 0 on, got {int(array.min())}")
+    return array.to(device, torch.long)
+
+
+class RowOrder:
+    """In which order rows are taken: as they are if all fit, else a new permutation each epoch.
+
+    Args:
+        n_rows: number of rows.
+        at_once: rows of one iteration.
+    """
+
+    def __init__(self, n_rows: int, at_once: int) -> None:
+        self.n_rows = n_rows
+        self.at_once = at_once
+        self._permutation = np.zeros(0, np.int64)
+        self._taken = 0
+
+    @property
+    def iterations(self) -> int:
+        """Iterations of one epoch."""
+        return -(-self.n_rows // self.at_once)
+
+    def next(self, generator: np.random.Generator) -> list[int]:
+        """Return the indices of the next rows; the last of an epoch may be fewer."""
+        if self.n_rows <= self.at_once:
+            return list(range(self.n_rows))
+        if self._taken >= len(self._permutation):
+            self._permutation, self._taken = generator.permutation(self.n_rows), 0
+        indices = self._permutation[self._taken : self._taken + self.at_once]
+        self._taken += len(indices)
+        return [int(index) for index in indices]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place in the epoch."""
+        return {"n_rows": self.n_rows, "taken": self._taken, "permutation": self._permutation}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the place in the epoch.
+
+        Raises:
+            CheckpointError: the rows are others.
+        """
+        if int(state["n_rows"]) != self.n_rows:
+            raise CheckpointError(
+                f"the training was interrupted in a dataset of {state['n_rows']} rows, got one of "
+                f"{self.n_rows}; pass the same dataset="
+            )
+        self._permutation = np.asarray(state["permutation"], np.int64)
+        self._taken = int(state["taken"])

@@ -1,0 +1,82 @@
+"""Small language models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class TinyLM(nn.Module):
+    """The model of the documents: its own generate takes the likeliest token."""
+
+    def __init__(self, vocab_size: int = 100, dim: int = 32) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(vocab_size, dim)
+        self.head = nn.Linear(dim, vocab_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.embed(x))
+
+    def generate(self, prompts: Tensor, max_new_tokens: int = 8) -> Tensor:
+        tokens = prompts.clone()
+        for _ in range(max_new_tokens):
+            logits = self.forward(tokens)[:, -1, :]
+            next_token = logits.argmax(dim=-1, keepdim=True)
+            tokens = torch.cat([tokens, next_token], dim=1)
+        return tokens
+
+
+class Bandit(nn.Module):
+    """Logits that depend on nothing."""
+
+    def __init__(self, n: int = 2) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(torch.zeros(n))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.logits.expand(*x.shape, -1)
+
+
+def tiny_lm(seed: int = 0, vocab_size: int = 20) -> TinyLM:
+    """Return a model whose weights the seed fixes."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return TinyLM(vocab_size, 8)
+
+
+def llama(seed: int = 0, **options: Any) -> nn.Module:
+    """Return a Llama of transformers, built from a config."""
+    import pytest
+
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        **{
+            "vocab_size": 20, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "max_position_embeddings": 32, "eos_token_id": None,
+            "bos_token_id": None, "pad_token_id": None, **options,
+        }
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return transformers.LlamaForCausalLM(config)
+
+
+def gpt2(seed: int = 0) -> nn.Module:
+    """Return a GPT-2 of transformers, built from a config."""
+    import pytest
+
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(
+        vocab_size=20, n_embd=16, n_layer=2, n_head=2, n_positions=32, bos_token_id=None,
+        eos_token_id=None,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return transformers.GPT2LMHeadModel(config)
+
+
+def count_sevens(completions: list[Tensor], prompts: Tensor) -> list[float]:
+    """Reward each 7 of a completion."""
+    return [float((row[prompts.shape[1] :] == 7).sum()) for row in completions]

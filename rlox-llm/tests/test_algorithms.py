@@ -1,0 +1,332 @@
+"""The algorithms for language models as any user calls them."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rlox
+import torch
+from models import TinyLM, count_sevens, gpt2, llama, tiny_lm
+from rlox.algorithms import DPO, GRPO, BestOfN, OnlineDPO
+from rlox.callbacks import Callback
+from rlox.errors import MissingDependencyError
+from rlox_llm.models import CausalModel
+from rlox_llm.sampling import Sampling, sample
+from torch import nn
+
+PROMPTS = torch.arange(12).reshape(4, 3)
+
+
+def digest(model: nn.Module) -> str:
+    """Return a hash of all parameters."""
+    flat = torch.cat([p.detach().flatten() for p in model.parameters()])
+    return hashlib.sha256(flat.numpy().tobytes()).hexdigest()
+
+
+def grpo(model: nn.Module | None = None, **options: Any) -> GRPO:
+    """Return a GRPO that samples."""
+    model = tiny_lm() if model is None else model
+    options = {"sampler": "rlox", "learning_rate": 0.01, **options}
+    return GRPO(model, copy.deepcopy(model), count_sevens, **options)
+
+
+def test_the_documents_grpo_example_runs_and_says_why_it_cannot_learn() -> None:
+    """Its generate takes the likeliest token, so groups are flat: one warning."""
+    model, ref_model = TinyLM(), TinyLM()
+    ref_model.load_state_dict(model.state_dict())
+    for p in ref_model.parameters():
+        p.requires_grad = False
+
+    def reward_fn(completions: Any, prompts: Any) -> list[float]:
+        return [1.0 if 42 in c.tolist() else 0.0 for c in completions]
+
+    algorithm = GRPO(
+        model=model, ref_model=ref_model, reward_fn=reward_fn, group_size=4, kl_coef=0.1,
+        max_new_tokens=8,
+    )  # fmt: skip
+    prompts = torch.randint(0, 100, (4, 5))
+    with pytest.warns(RuntimeWarning, match="are the same, so that every advantage is 0") as caught:
+        metrics = algorithm.train(prompts, n_epochs=3)
+    assert sum("are the same" in str(one.message) for one in caught) == 1
+    assert all(np.isfinite(metrics[name]) for name in ("loss", "mean_reward", "kl"))
+    assert isinstance(algorithm.evaluate(prompts), float)
+
+
+def test_the_documents_dpo_example_runs() -> None:
+    """A step on tensors, and a training on pairs."""
+    dpo = DPO(model=tiny_lm(), ref_model=tiny_lm(), beta=0.1)
+    metrics = dpo.train_step(prompt=PROMPTS, chosen=PROMPTS[:, :2] + 1, rejected=PROMPTS + 2)
+    assert metrics["loss"] == pytest.approx(np.log(2), abs=1e-6)
+    pair = rlox.DPOPair(
+        prompt_tokens=np.array([1, 2, 3], dtype=np.uint32),
+        chosen_tokens=np.array([4, 5, 6, 7], dtype=np.uint32),
+        rejected_tokens=np.array([8, 9], dtype=np.uint32),
+    )
+    metrics = dpo.train([pair], n_epochs=2)
+    assert dpo.clock.gradient_steps == 3
+    assert metrics["chosen_reward"] > metrics["rejected_reward"]
+    loss, terms = dpo.compute_loss(PROMPTS, PROMPTS, PROMPTS + 1)
+    assert loss.requires_grad
+    assert set(terms) >= {"chosen_reward", "rejected_reward"}
+
+
+def test_make_builds_them() -> None:
+    """By their registered names."""
+    made = rlox.make("grpo", model=tiny_lm(), reward_fn=count_sevens, kl_coef=0.0, dataset=PROMPTS)
+    assert isinstance(made, GRPO)
+    assert isinstance(rlox.make("dpo", model=tiny_lm(), ref_model=tiny_lm()), DPO)
+    with pytest.raises(rlox.errors.ConfigError, match="'grpo' takes no env"):
+        rlox.make("grpo", "CartPole-v1", model=tiny_lm(), reward_fn=count_sevens)
+
+
+def test_the_facade_hands_on_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And names the command where the distribution is missing."""
+    import rlox.llm
+    from rlox_llm.losses import grpo_loss
+
+    assert rlox.llm.grpo_loss is grpo_loss
+    assert "dpo_loss" in dir(rlox.llm)
+    with pytest.raises(AttributeError, match="did you mean 'grpo_loss'"):
+        assert rlox.llm.grpo_los
+    monkeypatch.setitem(sys.modules, "rlox_llm", None)
+    with pytest.raises(MissingDependencyError, match=r'pip install "rlox\[llm\]>=2.dev0"'):
+        assert rlox.llm.grpo_loss
+
+
+def test_steps_equal_a_training() -> None:
+    """Two ``train_step`` are a training of two epochs, bit for bit."""
+    by_steps, trained = grpo(), grpo()
+    for _ in range(2):
+        last = by_steps.train_step(PROMPTS)
+    metrics = trained.train(PROMPTS, n_epochs=2)
+    assert digest(by_steps.model) == digest(trained.model)
+    speed = "gradient_steps_per_second"
+    assert {k: v for k, v in last.items() if k != speed} == {
+        k: v for k, v in metrics.items() if k != speed
+    }
+
+
+def test_train_step_calls_neither_start_nor_end() -> None:
+    """Only the events of its iteration."""
+    seen = []
+
+    class Listener(Callback):
+        def on_training_start(self, **kwargs: Any) -> None:
+            seen.append("start")
+
+        def on_step(self, **kwargs: Any) -> bool:
+            seen.append(kwargs["step"])
+            return True
+
+        def on_training_end(self, **kwargs: Any) -> None:
+            seen.append("end")
+
+    algorithm = grpo(callbacks=[Listener()], num_iterations=2)
+    algorithm.train_step(PROMPTS)
+    assert seen == [1, 2]
+    algorithm.train(PROMPTS)
+    assert seen == [1, 2, "start", 3, 4, "end"]
+
+
+RESUME = """
+import sys
+sys.path.insert(0, {here!r})
+import test_algorithms as t
+for kind in ("grpo", "online_dpo", "dpo"):
+    restored = t.resumable(kind, "{folder}/" + kind)
+    restored.train(None if kind == "grpo" else 3)
+    print(t.digest(restored.model))
+"""
+
+
+def resumable(kind: str, path: str | None = None) -> Any:
+    """Return an algorithm in the middle of a dataset's epochs, from a checkpoint if given."""
+    prompts = torch.arange(30).reshape(10, 3) % 20
+    pairs = [{"prompt": row, "chosen": row + 0, "rejected": row.flip(0)} for row in prompts]
+    kinds: dict[str, tuple[Any, dict[str, Any]]] = {
+        "grpo": (GRPO, {"reward_fn": count_sevens, "dataset": prompts}),
+        "online_dpo": (
+            OnlineDPO, {"preference_fn": lambda pairs: [0] * len(pairs), "dataset": prompts},
+        ),
+        "dpo": (DPO, {"dataset": pairs}),
+    }  # fmt: skip
+    factory, arguments = kinds[kind]
+    arguments = {"model": tiny_lm(), "ref_model": tiny_lm(1), **arguments}
+    if path is not None:
+        arguments["model"] = tiny_lm(5)
+        return factory.from_checkpoint(path, **arguments)
+    size = {"batch_size": 4} if kind == "dpo" else {"prompts_per_rollout": 4, "sampler": "rlox"}
+    return factory(**arguments, **size, learning_rate=0.01)
+
+
+def test_resuming_in_another_process_is_exact(tmp_path: Path) -> None:
+    """N steps, a checkpoint, and N steps elsewhere are 2 N steps, in the middle of an epoch."""
+    expected = []
+    for kind in ("grpo", "online_dpo", "dpo"):
+        whole, half = resumable(kind), resumable(kind)
+        whole.train(3)
+        whole.train(3)
+        half.train(3)
+        if kind == "grpo":
+            half.clock.extend(3)
+        half.save(str(tmp_path / kind))
+        expected.append(digest(whole.model))
+    code = RESUME.format(here=str(Path(__file__).parent), folder=tmp_path)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert result.stdout.split() == expected, result.stderr
+
+
+def test_accumulation_changes_nothing() -> None:
+    """Eight rows at once, or four times two."""
+    for loss_type in ("dapo", "grpo", "dr_grpo", "bnpo", "luspo"):
+        whole, parts = grpo(loss_type=loss_type), grpo(loss_type=loss_type, micro_batch_size=2)
+        a, b = (algorithm.train_step(PROMPTS) for algorithm in (whole, parts))
+        assert a["loss"] == pytest.approx(b["loss"], abs=1e-6)
+        torch.testing.assert_close(
+            whole.optimizers["model"].gradients, parts.optimizers["model"].gradients
+        )
+
+
+@pytest.mark.parametrize("make_model", [tiny_lm, llama, gpt2])
+@pytest.mark.parametrize("sampling", [{}, {"temperature": 0.7, "top_k": 5, "top_p": 0.9}])
+def test_sampled_log_probabilities_are_those_that_are_learnt_from(
+    make_model: Any, sampling: dict[str, Any]
+) -> None:
+    """Whatever model samples, in ragged batches, with an EOS."""
+    model = CausalModel(make_model(), "model")
+    prompts = [torch.tensor(row) for row in ([1, 2, 3], [4], [5, 6, 7])]
+    options = Sampling(6, eos=(3, 11), **sampling)
+    done = sample(model, prompts, options, torch.Generator().manual_seed(0), n=3)
+    with torch.no_grad(), model.mode(training=False):
+        logps = model.logps(done.prompts, done.tokens, done.mask, options.temperature)
+    torch.testing.assert_close(done.logps, logps, atol=2e-5, rtol=0)
+    ends = [bool(np.isin(row[mask].numpy()[-1], (3, 11)))
+            for row, mask in zip(done.tokens, done.mask, strict=True)]  # fmt: skip
+    assert ends == done.ended.tolist()
+
+
+@pytest.mark.parametrize("make_model", [llama, gpt2])
+def test_padding_changes_no_log_probability(make_model: Any) -> None:
+    """A row alone, or beside a longer one."""
+    model = CausalModel(make_model().eval(), "model")
+    prompts = [torch.tensor([1, 2]), torch.tensor([3, 4, 5, 6])]
+    tokens = torch.tensor([[7, 8, 0], [9, 10, 11]])
+    mask = torch.tensor([[True, True, False], [True, True, True]])
+    both = model.logps(prompts, tokens, mask)
+    alone = model.logps(prompts[:1], tokens[:1, :2], mask[:1, :2])
+    torch.testing.assert_close(both[:1, :2], alone, atol=1e-6, rtol=0)
+    output = model.module(torch.tensor([[1, 2, 7, 8]])).logits.log_softmax(2)
+    expected = torch.stack([output[0, 1, 7], output[0, 2, 8]])
+    torch.testing.assert_close(alone[0], expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("make_model", [llama, gpt2])
+def test_models_of_transformers_train(make_model: Any, tmp_path: Path) -> None:
+    """And restore from checkpoints, into a model built from the same config."""
+    model = make_model()
+    algorithm = GRPO(
+        model, copy.deepcopy(model), count_sevens, learning_rate=0.01, max_new_tokens=4
+    )
+    metrics = algorithm.train(PROMPTS, n_epochs=2)
+    assert metrics["kl"] > 0
+    algorithm.save(str(tmp_path / "model"))
+    restored = GRPO.from_checkpoint(
+        tmp_path / "model", model=make_model(3), ref_model=make_model(), reward_fn=count_sevens
+    )
+    assert digest(restored.model) == digest(model)
+    assert algorithm.predict([[1, 2], [3]]).shape == (2, 6)
+    dpo = DPO(make_model(), make_model())
+    assert np.isfinite(dpo.train_step(PROMPTS, PROMPTS, PROMPTS.flip(1))["loss"])
+    best = BestOfN(make_model(), count_sevens, n=3, max_new_tokens=4)
+    assert best.generate(PROMPTS).shape == (4, 7)
+
+
+def test_the_first_ratio_is_one_with_several_steps_on_a_rollout() -> None:
+    """Old log-probabilities are computed as the new ones are."""
+    algorithm = grpo(num_iterations=3, temperature=0.8, top_k=6, kl_coef=0.0)
+    done = algorithm._roll_out(algorithm.parse(PROMPTS))
+    logps = algorithm._logps(algorithm.policy, done.completions)
+    assert torch.equal(logps.detach(), done.old_logps)
+
+
+def test_a_group_of_one_runs() -> None:
+    """Its advantages are 0."""
+    metrics = grpo(group_size=1, kl_coef=0.0).train_step(PROMPTS)
+    assert metrics["loss"] == 0.0
+
+
+def test_rewards_get_whole_rows_and_completions_by_name() -> None:
+    """Rows begin with their row of prompts, filled up on the left."""
+    seen = {}
+
+    def reward_fn(completions: Any, prompts: Any, completion_ids: Any) -> Any:
+        seen.update(completions=completions, prompts=prompts, ids=completion_ids)
+        return torch.zeros(len(completions))
+
+    GRPO(
+        tiny_lm(), None, reward_fn, kl_coef=0.0, group_size=2, sampler="rlox", pad_token_id=19,
+        eos_token_id=3,
+    ).train_step([[1, 2, 3], [4]])  # fmt: skip
+    assert seen["prompts"].tolist() == [[1, 2, 3]] * 2 + [[19, 19, 4]] * 2
+    for row, prompt, ids in zip(seen["completions"], seen["prompts"], seen["ids"], strict=True):
+        assert row.tolist() == [*prompt.tolist(), *ids.tolist()]
+        assert 3 not in ids.tolist()[:-1]
+
+
+def test_several_rewards_are_weighted() -> None:
+    """One of them leaves completions out."""
+    functions = [lambda rows, prompts: [1.0] * len(rows), lambda rows, prompts: [None] * len(rows)]
+    algorithm = GRPO(
+        tiny_lm(), None, functions, kl_coef=0.0, reward_weights=(0.5, 9.0), sampler="rlox"
+    )
+    assert algorithm.train_step(PROMPTS)["mean_reward"] == 0.5
+
+
+def test_global_generators_stay_as_they_are() -> None:
+    """A model's own generate and dropout draw from the run's streams."""
+
+    class Sampling(TinyLM):
+        def generate(self, prompts: torch.Tensor, max_new_tokens: int = 8) -> torch.Tensor:
+            new = torch.randint(0, 20, (len(prompts), max_new_tokens))
+            return torch.cat([prompts, new], 1)
+
+    model = Sampling(20, 8)
+    state = torch.get_rng_state()
+    algorithm = GRPO(model, None, count_sevens, kl_coef=0.0, dropout=True)
+    algorithm.train_step(PROMPTS)
+    algorithm.evaluate(PROMPTS)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_evaluation_changes_no_training() -> None:
+    """It draws from a stream of its own."""
+    plain, evaluated = grpo(), grpo()
+    plain.train(PROMPTS, n_epochs=2)
+    evaluated.train(PROMPTS)
+    result = evaluated.run_episodes(PROMPTS, n_episodes=6)
+    evaluated.train(PROMPTS)
+    assert result.returns.shape == result.lengths.shape == (6,)
+    assert digest(plain.model) == digest(evaluated.model)
+
+
+def test_pairs_come_from_files(tmp_path: Path) -> None:
+    """One JSON object per line."""
+    path = tmp_path / "pairs.jsonl"
+    pair = {"prompt": [1, 2], "chosen": [3], "rejected": [4, 5]}
+    path.write_text(f"{json.dumps(pair)}\n{json.dumps(pair)}\n")
+    dpo = DPO(tiny_lm(), tiny_lm(), dataset=path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dpo.train(2)
+    assert dpo.counts["prompts"] == 4

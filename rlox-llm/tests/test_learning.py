@@ -1,0 +1,86 @@
+"""What the algorithms learn, and what best-of-N samples, where the truth is known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from models import Bandit, count_sevens, tiny_lm
+from rlox.algorithms import DPO, GRPO, BestOfN, OnlineDPO
+from rlox_llm.losses import grpo_loss
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_grpo_solves_a_two_token_bandit(seed: int) -> None:
+    """The rewarded token has a probability of at least 0.99 within 200 updates."""
+    model = Bandit()
+    grpo = GRPO(
+        model, None, lambda rows, prompts: [float(row[-1] == 1) for row in rows],
+        group_size=8, kl_coef=0.0, max_new_tokens=1, learning_rate=0.05, seed=seed,
+    )  # fmt: skip
+    grpo.train([[0], [0]], n_epochs=200)
+    assert grpo.clock.gradient_steps == 200
+    assert float(model.logits.detach().softmax(0)[1]) >= 0.99
+
+
+def test_the_gradient_on_the_bandit_is_exact() -> None:
+    """With both tokens sampled once and A = ±1 / 2: that of half the gap of the logits."""
+    model = Bandit()
+    logps = model(torch.zeros(2, 1, dtype=torch.long)).log_softmax(2)[[0, 1], :, [0, 1]]
+    loss, _ = grpo_loss(logps, None, None, torch.tensor([-0.5, 0.5]), torch.ones(2, 1))
+    loss.backward()
+    torch.testing.assert_close(model.logits.grad, torch.tensor([0.25, -0.25]))
+
+
+def test_grpo_raises_the_reward_of_a_model() -> None:
+    """Sevens are rewarded."""
+    grpo = GRPO(
+        tiny_lm(), tiny_lm(), count_sevens, learning_rate=0.05, sampler="rlox", group_size=8
+    )
+    prompts = torch.arange(8).reshape(4, 2)
+    before = grpo.evaluate(prompts)
+    grpo.train(prompts, n_epochs=40)
+    assert before < 2
+    assert grpo.evaluate(prompts) > 6
+
+
+def test_dpo_ranks_the_pairs_it_learnt() -> None:
+    """All of them, from about half before."""
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 20, (3, 24, 4))
+    pairs = [{"prompt": p, "chosen": c, "rejected": r} for p, c, r in zip(*rows, strict=True)]
+    dpo = DPO(tiny_lm(), tiny_lm(), learning_rate=0.01, dataset=pairs, batch_size=8)
+    dpo.train(150)
+    assert dpo.evaluate() > 0.95
+
+
+def test_online_dpo_is_preferred_to_its_reference() -> None:
+    """Where more sevens are better."""
+
+    def better(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> list[int]:
+        return [int((b == 7).sum() > (a == 7).sum()) for a, b in pairs]
+
+    online = OnlineDPO(tiny_lm(), tiny_lm(), better, learning_rate=0.02, sampler="rlox")
+    prompts = torch.arange(32).reshape(16, 2) % 20
+    online.train(prompts, n_epochs=40)
+    assert online.evaluate(prompts) > 0.8
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 16])
+def test_best_of_n_has_the_expected_reward_and_divergence(n: int) -> None:
+    """On a model whose samples can be enumerated: rewards 0..3 with known probabilities."""
+    p = np.array([0.4, 0.3, 0.2, 0.1])
+    model = Bandit(4)
+    model.logits.data = torch.tensor(np.log(p), dtype=torch.float32)
+    best = BestOfN(model, lambda rows, prompts: [float(row[-1]) for row in rows], n, 1)
+    rows = best.generate(torch.zeros(4000, 1, dtype=torch.long))
+    cumulative = np.append(0.0, p.cumsum()) ** n
+    exact = np.diff(cumulative)
+    expected = exact @ np.arange(4)
+    deviation = math.sqrt(exact @ (np.arange(4) - expected) ** 2 / 4000)
+    assert abs(float(rows[:, 1].double().mean()) - expected) < 4 * deviation
+    found = np.bincount(rows[:, 1].numpy(), minlength=4) / 4000
+    kl = sum(q * math.log(q / pi) for q, pi in zip(found, p, strict=True) if q)
+    assert kl <= math.log(n) - (n - 1) / n + 0.01

@@ -1,0 +1,228 @@
+"""Wrong calls are refused with what was expected and what to do."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from models import Bandit, TinyLM, count_sevens, llama, tiny_lm
+from rlox.algorithms import DPO, GRPO, BestOfN, OnlineDPO
+from rlox.errors import CheckpointError, ConfigError, DatasetError
+from torch import nn
+
+PROMPTS = torch.arange(12).reshape(4, 3)
+
+
+def grpo(reward_fn: Any = count_sevens, model: nn.Module | None = None, **options: Any) -> GRPO:
+    """Return a GRPO that samples, without a reference."""
+    options = {"kl_coef": 0.0, "sampler": "rlox", **options}
+    return GRPO(tiny_lm() if model is None else model, None, reward_fn, **options)
+
+
+def online(preference_fn: Any, **options: Any) -> OnlineDPO:
+    """Return an OnlineDPO that samples."""
+    return OnlineDPO(tiny_lm(), tiny_lm(), preference_fn, sampler="rlox", **options)
+
+
+def rewarding(answer: Callable[[list[Any]], Any]) -> Callable[[Any, Any], Any]:
+    """Return a reward function that answers so."""
+    return lambda completions, prompts: answer(completions)
+
+
+class Wrong(TinyLM):
+    """Its generate returns what a function makes of the prompts."""
+
+    def __init__(self, answer: Callable[[Any], Any]) -> None:
+        super().__init__(20, 8)
+        self.answer = answer
+
+    def generate(self, prompts: Any, max_new_tokens: int = 8) -> Any:
+        return self.answer(prompts)
+
+
+class Headless(nn.Module):
+    """Returns no logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Any) -> Any:
+        return torch.zeros(*x.shape) + self.weight
+
+
+def frozen() -> nn.Module:
+    """Return a model without anything to train."""
+    return tiny_lm().requires_grad_(False)
+
+
+def with_itself() -> None:
+    """Pass a model as its own reference."""
+    model = tiny_lm()
+    GRPO(model, model, count_sevens)
+
+
+def with_shared_weights() -> None:
+    """Pass a reference that shares an embedding with the model."""
+    model, other = tiny_lm(), tiny_lm()
+    other.embed = model.embed
+    DPO(model, other)
+
+
+def dpo() -> DPO:
+    """Return a DPO."""
+    return DPO(tiny_lm(), tiny_lm(1))
+
+
+CALLS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
+    ("too few rewards", lambda: grpo(rewarding(lambda c: [1.0])).train_step(PROMPTS),
+     ValueError, "must return 16 rewards, one for each completion, got 1"),
+    ("nan", lambda: grpo(rewarding(lambda c: [math.nan] * len(c))).train_step(PROMPTS),
+     ValueError, "returned nan for completion 0, expected a finite number"),
+    ("infinite", lambda: grpo(rewarding(lambda c: [math.inf] * len(c))).train_step(PROMPTS),
+     ValueError, "returned inf for completion 0"),
+    ("text", lambda: grpo(rewarding(lambda c: ["good"] * len(c))).train_step(PROMPTS),
+     TypeError, "must return numbers, got 'good'"),
+    ("one text", lambda: grpo(rewarding(lambda c: "good")).train_step(PROMPTS),
+     TypeError, "must return a number for each completion, got str"),
+    ("one number", lambda: grpo(rewarding(lambda c: 1.0)).train_step(PROMPTS),
+     TypeError, "must return a number for each completion, got float"),
+    ("rows of rewards", lambda: grpo(rewarding(lambda c: [[1, 2]] * len(c))).train_step(PROMPTS),
+     TypeError, "must return a number for each completion, got list"),
+    ("no reward", lambda: grpo(rewarding(lambda c: [None] * len(c))).train_step(PROMPTS),
+     ValueError, "completion 0 got no reward"),
+    ("a reward function that raises", lambda: grpo(rewarding(lambda c: 1 / 0)).train_step(PROMPTS),
+     ZeroDivisionError, "division by zero"),
+    ("no reward function", lambda: GRPO(tiny_lm(), tiny_lm()), ConfigError, "needs reward_fn="),
+    ("a reward that is no function", lambda: grpo([1.0]), TypeError, "reward_fn must be callable"),
+    ("weights", lambda: grpo(reward_weights=(1.0, 2.0)), ConfigError,
+     "reward_weights must hold 1 numbers, one for each reward_fn, got 2"),
+    ("no reference", lambda: GRPO(tiny_lm(), None, count_sevens), ConfigError,
+     "kl_coef is 0.1, which needs ref_model"),
+    ("reference is the model", with_itself, ConfigError, "shares its parameters with model"),
+    ("shared weights", with_shared_weights, ConfigError, "shares its parameters with model"),
+    ("nothing trainable", lambda: grpo(model=frozen()), ConfigError, "nothing would learn"),
+    ("no module", lambda: grpo(model=lambda x: x), TypeError, "model must be a torch.nn.Module"),
+    ("no parameters", lambda: grpo(model=nn.Identity()), ConfigError, "model has no parameters"),
+    ("no logits", lambda: grpo(model=Headless()).train_step(PROMPTS), ValueError,
+     r"must return logits \(B, L, V\)"),
+    ("k1", lambda: grpo(kl_coef=0.1, kl_estimator="k1", use_bias_correction_kl=False),
+     ConfigError, "needs ref_model"),
+    ("cispo", lambda: grpo(loss_type="cispo"), ConfigError, "needs epsilon_high"),
+    ("loss", lambda: grpo(loss_type="ppo"), ConfigError, "loss_type: expected"),
+    ("option", lambda: grpo(group_sise=3), ConfigError, "did you mean 'group_size'"),
+    ("group size", lambda: grpo(group_size=0), ConfigError, "group_size: expected greater than"),
+    ("temperature", lambda: grpo(temperature=0.0), ConfigError, "temperature: expected greater"),
+    ("top_p", lambda: grpo(top_p=1.5), ConfigError, "top_p: expected less than"),
+    ("prompts of text", lambda: grpo().train_step(["hello"]), TypeError, "got text"),
+    ("one text as prompts", lambda: grpo().train_step("hello"), TypeError, "got str"),
+    ("no prompts", lambda: grpo().train_step([]), ValueError, "at least one row"),
+    ("an empty prompt", lambda: grpo().train_step([[1], []]), ValueError, r"prompts\[1\] is empty"),
+    ("one row", lambda: grpo().train_step(torch.arange(3)), ValueError,
+     r"pass one row as \(1, L\)"),
+    ("floats", lambda: grpo().train_step(torch.rand(2, 3)), TypeError, "must be integers"),
+    ("negative ids", lambda: grpo().train_step([[1, -100]]), ValueError, "ids from 0 on, got -100"),
+    ("ids outside", lambda: grpo().train_step([[1, 20]]), ValueError, "outside its vocabulary"),
+    ("ids outside logits", lambda: grpo(model=Bandit(3)).train_step([[5]]), ValueError,
+     "token id 5 lies outside the vocabulary of the model, which has 3 tokens"),
+    ("context", lambda: grpo(model=llama(), max_new_tokens=30).train_step(PROMPTS), ValueError,
+     "pass the context of the model, 32 tokens"),
+    ("a mask of another shape",
+     lambda: grpo().train_step({"input_ids": PROMPTS, "attention_mask": PROMPTS[:2]}), ValueError,
+     "attention_mask must have shape"),
+    ("generate without new tokens",
+     lambda: grpo(model=Wrong(lambda p: p), sampler="auto").train_step(PROMPTS), ValueError,
+     "returned no new tokens"),
+    ("generate without prompts",
+     lambda: grpo(model=Wrong(lambda p: p + 1), sampler="auto").train_step(PROMPTS), ValueError,
+     "must begin with the prompts"),
+    ("generate returns a list",
+     lambda: grpo(model=Wrong(lambda p: p.tolist()), sampler="auto").train_step(PROMPTS),
+     ValueError, "must return rows"),
+    ("no generate", lambda: grpo(model=Bandit(), sampler="model"), ConfigError,
+     r"needs a generate\(prompt_ids, max_new_tokens\)"),
+    ("no dataset", lambda: grpo().train(3), ConfigError, "pass one as dataset="),
+    ("nothing to evaluate on", lambda: grpo().evaluate(), ConfigError, "pass rows to evaluate on"),
+    ("no steps", lambda: grpo(dataset=PROMPTS).train(0), ValueError, "n_gradient_steps must be"),
+    ("nothing to finish", lambda: grpo(dataset=PROMPTS).train(), ValueError,
+     "no interrupted training"),
+    ("two numbers of steps", lambda: grpo(dataset=PROMPTS).train(2, n_gradient_steps=3), TypeError,
+     "given twice"),
+    ("rows and steps", lambda: grpo().train(PROMPTS, n_gradient_steps=3), TypeError, "n_epochs="),
+    ("no epochs", lambda: grpo().train(PROMPTS, n_epochs=0), ValueError, "n_epochs must be"),
+    ("no preference function", lambda: online(None), ConfigError, "needs preference_fn="),
+    ("too few answers", lambda: online(lambda pairs: [0]).train_step(PROMPTS), ValueError,
+     "must return 4 answers, one for each pair, got 1"),
+    ("another answer", lambda: online(lambda pairs: [2] * len(pairs)).train_step(PROMPTS),
+     ValueError, "must answer 0 if the first row is better, 1 if the second is, got 2"),
+    ("an answer in words", lambda: online(lambda pairs: ["a"] * len(pairs)).train_step(PROMPTS),
+     ValueError, "got 'a'"),
+    ("one answer", lambda: online(lambda pairs: 0).train_step(PROMPTS), TypeError, "got int"),
+    ("no reference for pairs", lambda: DPO(tiny_lm()), ConfigError, "'dpo' needs ref_model="),
+    ("rows of pairs", lambda: dpo().train_step(PROMPTS, PROMPTS, PROMPTS[:1]), ValueError,
+     "the same number of rows, got 4, 4, 1"),
+    ("no pairs", lambda: dpo().train([]), ValueError, "at least one pair"),
+    ("pairs of something else", lambda: dpo().train([1]), TypeError, r"pairs\[0\] must be a rlox"),
+    ("no such file", lambda: dpo().train("missing.jsonl"), DatasetError, "is no JSONL file"),
+    ("exo_pair", lambda: DPO(tiny_lm(), tiny_lm(), loss_type="exo_pair"), ConfigError,
+     "needs label_smoothing"),
+    ("aot in parts", lambda: DPO(tiny_lm(), tiny_lm(), loss_type="aot", micro_batch_size=2),
+     ConfigError, "leave out micro_batch_size"),
+    ("best of none", lambda: BestOfN(tiny_lm(), count_sevens, n=0), ValueError, "n must be"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"), [case[1:] for case in CALLS], ids=[case[0] for case in CALLS]
+)
+def test_wrong_call(call: Callable[[], Any], kind: type[Exception], message: str) -> None:
+    """The text says what was expected."""
+    with pytest.raises(kind, match=message):
+        call()
+
+
+@pytest.mark.parametrize("what", ["reference", "dataset", "model"])
+def test_checkpoints_of_other_parts_are_refused(what: str, tmp_path: Path) -> None:
+    """Another reference, another dataset, another model."""
+    model = tiny_lm()
+    made = GRPO(model, copy.deepcopy(model), count_sevens, sampler="rlox", dataset=PROMPTS)
+    made.train(1)
+    made.save(str(tmp_path / "saved"))
+    arguments: dict[str, Any] = {"ref_model": tiny_lm(), "dataset": PROMPTS, "model": tiny_lm(3)}
+    wrong = {"reference": {"ref_model": tiny_lm(7)}, "dataset": {"dataset": PROMPTS[:2]},
+             "model": {"model": tiny_lm(3, 21)}}  # fmt: skip
+    message = {"reference": "weights of the ref_model are not those", "dataset": "of 4 rows",
+               "model": "has shape"}  # fmt: skip
+    arguments.update(wrong[what])
+    with pytest.raises(CheckpointError, match=message[what]):
+        GRPO.from_checkpoint(tmp_path / "saved", reward_fn=count_sevens, **arguments)
+
+
+def test_a_closed_algorithm_trains_no_more() -> None:
+    """Neither by steps nor on rows."""
+    algorithm = grpo()
+    algorithm.close()
+    with pytest.raises(RuntimeError, match="was closed"):
+        algorithm.train_step(PROMPTS)
+    with pytest.raises(RuntimeError, match="was closed"):
+        algorithm.train(PROMPTS)
+
+
+def test_a_failed_reward_function_leaves_the_model_as_it_was() -> None:
+    """And the next step learns from the rows that it is given."""
+    answers = iter([[1.0], None])
+
+    def reward_fn(completions: Any, prompts: Any) -> Any:
+        return next(answers) or count_sevens(completions, prompts)
+
+    algorithm = grpo(reward_fn)
+    before = copy.deepcopy(algorithm.model.state_dict())
+    with pytest.raises(ValueError, match="must return 16 rewards"):
+        algorithm.train_step(PROMPTS)
+    torch.testing.assert_close(algorithm.model.state_dict(), before)
+    assert algorithm.train_step(PROMPTS)["prompts"] == 4

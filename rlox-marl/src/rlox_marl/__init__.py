@@ -1,0 +1,1 @@
+"""Multi-agent reinforcement learning: vector envs of several agents, normalised values."""

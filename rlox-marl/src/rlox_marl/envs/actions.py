@@ -1,0 +1,116 @@
+"""Actions of groups of agents: checked arrays, and the action of each agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from rlox.errors import EnvError, suggest
+from rlox.protocols import AgentGroup
+from rlox.spaces.nested import is_nested, join, leaf_spaces, split
+
+__all__ = ["ActionArrays"]
+
+
+class ActionArrays:
+    """The actions that one call of ``step_all`` takes.
+
+    Args:
+        groups: of the env.
+        actions: by group, (N, A, ...) arrays nested as the group's action space is.
+        active: by group, (N, A) the agents that act; other rows may hold anything.
+
+    Raises:
+        EnvError: a group is missing or unknown, an array has another shape or kind, or an action
+            lies outside its space.
+    """
+
+    def __init__(
+        self,
+        groups: tuple[AgentGroup, ...],
+        actions: Mapping[str, Any],
+        active: Mapping[str, npt.NDArray[np.bool_]],
+    ) -> None:
+        names = [group.name for group in groups]
+        if not isinstance(actions, Mapping):
+            raise EnvError(
+                f"actions must be a dict by group ({', '.join(names)}), got "
+                f"{type(actions).__name__}"
+            )
+        for name in actions:
+            if name not in names:
+                raise EnvError(
+                    f"actions has the group '{name}', but the groups are {', '.join(names)}"
+                    f"{suggest(str(name), names)}"
+                )
+        self._groups = groups
+        self._leaves: dict[str, dict[str, npt.NDArray[Any]]] = {}
+        for group in groups:
+            if group.name not in actions:
+                raise EnvError(f"actions has no group '{group.name}'; give an array for each group")
+            self._leaves[group.name] = _checked(group, actions[group.name], active[group.name])
+
+    def array(self, group: str) -> npt.NDArray[Any]:
+        """Return the (N, A, ...) actions of a group whose space is not nested."""
+        return self._leaves[group][""]
+
+    def take(self, group: AgentGroup, env: int, column: int) -> Any:
+        """Return one agent's action: an integer for a ``Discrete``, else arrays."""
+        space, leaves = group.action_space, self._leaves[group.name]
+        one = {
+            name: _one(leaf, leaves[name][env, column]) for name, leaf in leaf_spaces(space).items()
+        }
+        return join(space, one) if is_nested(space) else one[""]
+
+
+def _one(space: gymnasium.Space[Any], value: Any) -> Any:
+    return space.dtype.type(value) if isinstance(space, spaces.Discrete) else value.copy()
+
+
+def _checked(
+    group: AgentGroup, given: Any, active: npt.NDArray[np.bool_]
+) -> dict[str, npt.NDArray[Any]]:
+    space = group.action_space
+    try:
+        leaves = split(space, given)
+    except ValueError as error:
+        raise EnvError(
+            f"actions of group '{group.name}' are not nested as their space: {error}"
+        ) from None
+    leaves = leaves if is_nested(space) else {"": leaves}
+    checked = {}
+    for name, leaf in leaf_spaces(space).items():
+        what = f"actions of group '{group.name}'" + (f", leaf '{name}'," if name else "")
+        array = np.asarray(leaves[name])
+        shape = active.shape + (leaf.shape or ())
+        if array.shape != shape:
+            raise EnvError(f"{what} must have shape {shape}, got {array.shape}")
+        if array.dtype.kind not in ("biu" if leaf.dtype.kind in "biu" else "biuf"):  # type: ignore[union-attr]
+            raise EnvError(f"{what} must have dtype {leaf.dtype}, got {array.dtype}")
+        wrong = active & ~_inside(leaf, array)
+        if wrong.any():
+            env, column = np.argwhere(wrong)[0]
+            raise EnvError(
+                f"the action of agent '{group.agents[column]}' in env {env} lies outside its "
+                f"space {leaf}: {array[env, column].tolist()}"
+            )
+        checked[name] = np.asarray(array, dtype=leaf.dtype)
+    return checked
+
+
+def _inside(space: gymnasium.Space[Any], array: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return (N, A) whether each action lies in the space."""
+    inside: npt.NDArray[np.bool_]
+    if isinstance(space, spaces.Box):
+        inside = (array >= space.low) & (array <= space.high)
+    elif isinstance(space, spaces.MultiBinary):
+        inside = (array == 0) | (array == 1)
+    else:
+        size: Any = space.n if isinstance(space, spaces.Discrete) else space.nvec  # type: ignore[attr-defined]
+        start: Any = space.start  # type: ignore[attr-defined]
+        inside = (array >= start) & (array < start + size)
+    return np.asarray(inside.reshape(*array.shape[:2], -1).all(-1))

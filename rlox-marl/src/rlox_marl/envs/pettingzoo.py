@@ -1,0 +1,230 @@
+"""PettingZoo envs, parallel and turn-based, as one vector env of several agents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from rlox.errors import EnvError, SpaceError
+from rlox.protocols import AgentGroup, MultiAgentObs, MultiAgentStep
+
+from rlox_marl.envs.actions import ActionArrays
+from rlox_marl.envs.groups import GroupRows, group_agents
+from rlox_marl.envs.make import EnvLike, build_envs
+from rlox_marl.envs.one_env import OneEnv, Outcome
+from rlox_marl.envs.seeds import env_seeds
+
+__all__ = ["PettingZooVecEnv"]
+
+
+class PettingZooVecEnv:
+    """N PettingZoo envs stepped in this process; see :class:`rlox.protocols.MultiAgentVecEnv`.
+
+    Args:
+        env: an id (``"sisl/multiwalker-v9"``, ``"mpe2/simple_spread_v3"``), a callable that makes a
+            parallel or an AEC env, or one env (``n_envs`` must be 1).
+        n_envs: number of envs N.
+        seed: seed of the first :meth:`reset_all`; env i gets seed + i.
+        env_kwargs: arguments of the env.
+        with_state: read the env's state; some envs have a state space but fail to give a state,
+            and ``False`` takes them as envs without one.
+
+    Raises:
+        EnvError: the env cannot be built, or has no list of its agents.
+        SpaceError: observations or actions are of no kind that policies take.
+        MissingDependencyError: PettingZoo is not installed.
+    """
+
+    def __init__(
+        self,
+        env: EnvLike,
+        n_envs: int = 1,
+        seed: int | Sequence[int] | None = None,
+        *,
+        env_kwargs: Mapping[str, Any] | None = None,
+        with_state: bool = True,
+    ) -> None:
+        self._seed = seed
+        self._ones: list[OneEnv] = build_envs(env, n_envs, env_kwargs or {})
+        if not with_state:
+            for one in self._ones:
+                one.spaces = replace(one.spaces, state=None)
+        self._spaces = self._ones[0].spaces
+        try:
+            for one in self._ones[1:]:
+                if one.spaces != self._spaces:
+                    raise EnvError(
+                        f"env {one.where.env} has other agents or spaces than env 0; let the "
+                        "callable make equal envs"
+                    )
+            agents = self._spaces.agents
+            self._groups = group_agents(agents, self._spaces.observation, self._spaces.action)
+            self._rows = {group.name: GroupRows(group, n_envs) for group in self._groups}
+        except BaseException:
+            self.close()
+            raise
+        self._home = {agent: group for group in self._groups for agent in group.agents}
+        self._active: dict[str, npt.NDArray[np.bool_]] | None = None
+        self._masked: set[str] = set()
+        self._always_masked: set[str] = set()
+        self._now: list[Outcome] = []
+
+    @property
+    def n_envs(self) -> int:
+        """Number of envs N."""
+        return len(self._ones)
+
+    @property
+    def possible_agents(self) -> tuple[str, ...]:
+        """Names of all agents."""
+        return self._spaces.agents
+
+    @property
+    def groups(self) -> tuple[AgentGroup, ...]:
+        """Groups of agents of equal spaces."""
+        return self._groups
+
+    @property
+    def state_space(self) -> gymnasium.Space[Any] | None:
+        """Space of one env's state; ``None`` if it has none."""
+        return self._spaces.state
+
+    def reset_all(self, seed: int | Sequence[int] | None = None) -> MultiAgentObs:
+        """Reset all envs; see :class:`rlox.protocols.MultiAgentVecEnv`."""
+        if seed is None:
+            seed, self._seed = self._seed, None
+        seeds = env_seeds(seed, self.n_envs)
+        self._now = [one.reset(s) for one, s in zip(self._ones, seeds, strict=True)]
+        if self._active is None:
+            self._decide_masks()
+        return self._shown()
+
+    def step_all(self, actions: Mapping[str, Any]) -> MultiAgentStep:
+        """Step all envs; see :class:`rlox.protocols.MultiAgentStep`.
+
+        Raises:
+            EnvError: the actions do not fit, or an env broke its contract: the text names the
+                agent, the step and the field.
+        """
+        if self._active is None:
+            raise EnvError("step_all was called before reset_all; reset the envs first")
+        given = ActionArrays(self._groups, actions, self._active)
+        names = [group.name for group in self._groups]
+        rewards = {name: self._rows[name].numbers() for name in names}
+        terminated = {name: self._rows[name].flags() for name in names}
+        truncated = {name: self._rows[name].flags() for name in names}
+        reached = []
+        ended = np.zeros(self.n_envs, np.bool_)
+        for i, one in enumerate(self._ones):
+            out = one.step(
+                {agent: given.take(*self._place(agent, i)) for agent in self._now[i].active}
+            )
+            for agent, reward in out.rewards.items():
+                group, _, column = self._place(agent, i)
+                rewards[group.name][i, column] = reward
+            for flags, agents in ((terminated, out.terminated), (truncated, out.truncated)):
+                for agent in agents:
+                    group, _, column = self._place(agent, i)
+                    flags[group.name][i, column] = True
+            reached.append(out)
+            ended[i] = not out.living
+        final_obs = self._observations(reached, ended=True)
+        final_state = self._states(reached)
+        for i in np.flatnonzero(ended).tolist():
+            reached[i] = self._ones[i].reset(None)
+        self._now = reached
+        return {
+            **self._shown(),
+            "rewards": rewards,
+            "terminated": terminated,
+            "truncated": truncated,
+            "final_obs": final_obs,
+            "final_state": final_state,
+            "episode_ended": ended,
+        }
+
+    def _place(self, agent: str, env: int) -> tuple[AgentGroup, int, int]:
+        group = self._home[agent]
+        return group, env, self._rows[group.name].column[agent]
+
+    def _shown(self) -> MultiAgentObs:
+        self._active = {name: rows.flags() for name, rows in self._rows.items()}
+        for i, now in enumerate(self._now):
+            for agent in now.active:
+                group, _, column = self._place(agent, i)
+                self._active[group.name][i, column] = True
+        return {
+            "obs": self._observations(self._now, ended=False),
+            "active": {name: flags.copy() for name, flags in self._active.items()},
+            "masks": self._masks(),
+            "state": self._states(self._now),
+        }
+
+    def _observations(self, outcomes: Sequence[Outcome], *, ended: bool) -> dict[str, Any]:
+        """Return the observations by group, those of agents that ended in the step if asked."""
+        arrays = {name: rows.observations() for name, rows in self._rows.items()}
+        for i, outcome in enumerate(outcomes):
+            for agent, leaves in outcome.obs.items():
+                if ended or agent in outcome.living:
+                    name = self._home[agent].name
+                    self._rows[name].set_observation(arrays[name], i, agent, leaves)
+        return arrays
+
+    def _decide_masks(self) -> None:
+        """Note which groups have masks, from the first reset and the spaces.
+
+        Of a group that does not act at first it cannot be known: its masks are there, all True
+        until the env gives one.
+        """
+        maskable = {name for name, rows in self._rows.items() if rows.actions.mask_size}
+        given = {self._home[agent].name for now in self._now for agent in now.masks}
+        bare = {self._home[a].name for now in self._now for a in now.active if a not in now.masks}
+        self._always_masked = given & maskable
+        self._masked = self._always_masked | (maskable - bare)
+
+    def _masks(self) -> dict[str, npt.NDArray[np.bool_]]:
+        masks = {
+            group.name: self._rows[group.name].masks()
+            for group in self._groups
+            if group.name in self._masked
+        }
+        for i, now in enumerate(self._now):
+            for agent in now.active:
+                group, _, column = self._place(agent, i)
+                where, rows = self._ones[i].where, self._rows[group.name]
+                if group.name not in masks:
+                    if agent in now.masks:
+                        raise where.error(
+                            "the action mask", agent, "was given, but not at the first reset; "
+                            "give it with every reset and step"
+                            if rows.actions.mask_size
+                            else f"was given, but actions of {group.action_space} have no masks",
+                        )  # fmt: skip
+                    continue
+                if agent not in now.masks:
+                    if group.name not in self._always_masked:
+                        continue
+                    raise where.error(
+                        "the action mask", agent, "is missing; give it with every reset and step"
+                    )
+                try:
+                    checked = rows.actions.check_masks(np.asarray(now.masks[agent])[None], 1)
+                except (ValueError, SpaceError) as error:
+                    raise where.error("the action mask", agent, f"is wrong: {error}") from None
+                masks[group.name][i, column] = checked[0]
+        return masks
+
+    def _states(self, outcomes: Sequence[Outcome]) -> npt.NDArray[Any] | None:
+        states = [outcome.state for outcome in outcomes if outcome.state is not None]
+        return np.stack(states) if states else None
+
+    def close(self) -> None:
+        """Close the envs; a second call does nothing."""
+        ones, self._ones = self._ones, []
+        self._active = None
+        for one in ones:
+            one.close()

@@ -1,0 +1,109 @@
+"""PettingZoo's and mpe2's own envs, three episodes each, without a display."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rlox.errors import EnvError
+from rlox.protocols import MultiAgentVecEnv
+from rlox_marl.envs import PettingZooVecEnv
+
+
+def possible_actions(rng, env, shown):
+    """Return random actions that the masks allow."""
+    actions = {}
+    for group in env.groups:
+        space = group.action_space
+        shape = (env.n_envs, len(group.agents))
+        if hasattr(space, "n"):
+            chances = rng.random((*shape, space.n))
+            if group.name in shown["masks"]:
+                chances = np.where(shown["masks"][group.name], chances, -1)
+            actions[group.name] = chances.argmax(-1)
+        else:
+            actions[group.name] = rng.uniform(space.low, space.high, (*shape, *space.shape))
+    return actions
+
+
+ENVS = [
+    ("mpe2/simple_spread_v3", {}, [3], (54,)),
+    ("mpe2/simple_speaker_listener_v4", {"continuous_actions": True}, [1, 1], (14,)),
+    ("sisl/multiwalker-v9", {"max_cycles": 60}, [3], (75,)),
+    ("butterfly/knights_archers_zombies-v11", {"max_cycles": 150}, [4], (26, 4)),
+    ("classic/tictactoe_v3", {}, [2], None),
+    ("classic/connect_four-v3", {}, [2], None),
+    ("classic/rps_v2", {"max_cycles": 5}, [2], None),
+]
+
+
+@pytest.mark.parametrize(("env_id", "kwargs", "sizes", "state"), ENVS, ids=[row[0] for row in ENVS])
+def test_episodes_of_random_actions_end(env_id, kwargs, sizes, state, monkeypatch) -> None:
+    """With the groups and the state that the env documents."""
+    monkeypatch.delenv("DISPLAY", raising=False)
+    env = PettingZooVecEnv(env_id, 2, seed=0, env_kwargs=kwargs)
+    assert isinstance(env, MultiAgentVecEnv)
+    assert [len(group.agents) for group in env.groups] == sizes
+    rng = np.random.default_rng(0)
+    shown = env.reset_all()
+    episodes = steps = 0
+    while episodes < 3:
+        shown = env.step_all(possible_actions(rng, env, shown))
+        episodes += int(shown["episode_ended"].sum())
+        steps += 1
+        assert steps < 1000
+        assert sum(active.sum(1) for active in shown["active"].values()).all()
+        assert (shown["state"] is None) == (state is None)
+        if state is not None:
+            assert shown["state"].shape == shown["final_state"].shape == (2, *state)
+    env.close()
+
+
+def test_equal_seeds_give_equal_episodes() -> None:
+    """Env i of seed s equals env 0 of seed s + i."""
+    wide = PettingZooVecEnv("mpe2/simple_tag_v3", 3, seed=4)
+    one = PettingZooVecEnv("mpe2/simple_tag_v3", 1, seed=6)
+    first, second = wide.reset_all(), one.reset_all()
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        for name, obs in first["obs"].items():
+            assert obs[2].tobytes() == second["obs"][name][0].tobytes()
+        actions = possible_actions(rng, wide, first)
+        first = wide.step_all(actions)
+        second = one.step_all({name: rows[2:] for name, rows in actions.items()})
+
+
+def test_the_loser_is_paid_for_its_last_move() -> None:
+    """It waits while the winner moves, and both are paid in that step."""
+    env = PettingZooVecEnv("classic/tictactoe-v3")
+    shown = env.reset_all()
+    for move in (0, 3, 1, 4, 2):  # three in a column for player_1
+        turn = shown["active"]["player"][0].tolist()
+        shown = env.step_all({"player": np.array([[move, move]])})
+    assert turn == [True, False]
+    assert shown["rewards"]["player"].tolist() == [[1.0, -1.0]]
+    assert shown["terminated"]["player"].all()
+    assert shown["episode_ended"].tolist() == [True]
+    assert shown["active"]["player"].tolist() == [[True, False]]
+    assert shown["final_obs"]["player"]["observation"][0, 1, :, :, 1].sum() == 3
+    assert not shown["obs"]["player"]["observation"].any()
+
+
+def test_a_state_that_fails_can_be_left_out() -> None:
+    """Multiwalker's state fails once a walker has fallen; without it, the others walk on."""
+    kwargs = {"terminate_on_fall": False, "max_cycles": 60}
+    env = PettingZooVecEnv("sisl/multiwalker-v9", 2, 0, env_kwargs=kwargs)
+    rng = np.random.default_rng(0)
+    shown = env.reset_all()
+    message = r"the state in step \d+ of env \d .* with_state=False leaves it out"
+    with pytest.raises(EnvError, match=message):  # noqa: PT012  # some step of many
+        for _ in range(120):
+            shown = env.step_all(possible_actions(rng, env, shown))
+    env = PettingZooVecEnv("sisl/multiwalker-v9", 2, 0, env_kwargs=kwargs, with_state=False)
+    assert env.state_space is None
+    shown = env.reset_all()
+    rng = np.random.default_rng(0)
+    rested = 0
+    for _ in range(120):
+        shown = env.step_all(possible_actions(rng, env, shown))
+        rested += int((~shown["active"]["walker"]).sum())
+    assert rested

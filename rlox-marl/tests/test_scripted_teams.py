@@ -1,0 +1,196 @@
+"""Scripted teams through the adapter give exactly the rows of slow oracles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rlox_marl.envs import PettingZooVecEnv
+from scripted_teams import (
+    AGENTS,
+    N_ACTIONS,
+    Life,
+    ScriptedParallel,
+    ScriptedTurns,
+    Turn,
+    parallel_oracle,
+    turns_oracle,
+)
+
+STEPS = 25
+
+
+def actions_of(n_envs, seed):
+    """Return random actions, by step a list of dicts by agent, one per env."""
+    rng = np.random.default_rng(seed)
+    return [
+        [{agent: int(rng.integers(n)) for agent, n in N_ACTIONS.items()} for _ in range(n_envs)]
+        for _ in range(STEPS)
+    ]
+
+
+def check(env, arrays, i, row, *, begins):
+    """Compare the rows of one env with an oracle's."""
+    for group in env.groups:
+        for column, agent in enumerate(group.agents):
+
+            def of(key, group=group, column=column):
+                value = arrays[key][group.name]
+                value = value["numbers"] if isinstance(value, dict) else value
+                return value[i, column].tolist()
+
+            size = N_ACTIONS[agent]
+            assert of("obs") == row.obs.get(agent, [0.0] * 4)
+            assert of("active") is (agent in row.active)
+            assert of("masks") == row.masks.get(agent, [True] * size)
+            if begins:
+                continue
+            assert of("rewards") == row.rewards.get(agent, 0.0)
+            assert of("terminated") is (agent in row.terminated)
+            assert of("truncated") is (agent in row.truncated)
+            assert of("final_obs") == row.final_obs.get(agent, [0.0] * 4)
+    if env.state_space is None:
+        assert arrays["state"] is None
+    else:
+        assert arrays["state"][i].tolist() == row.state
+    if not begins:
+        assert bool(arrays["episode_ended"][i]) is row.ended
+        if env.state_space is not None:
+            assert arrays["final_state"][i].tolist() == row.final_state
+
+
+def run(make, oracle, scripts, seed):
+    """Step N envs, each with a script of its own, beside N oracles."""
+    n_envs = len(scripts)
+    waiting = iter(scripts)
+    env = PettingZooVecEnv(lambda: make(next(waiting)), n_envs)
+    actions = actions_of(n_envs, seed)
+    rows = [oracle(script, [one[i] for one in actions]) for i, script in enumerate(scripts)]
+    returned = [env.reset_all()]
+    for step in actions:
+        arrays = {
+            group.name: np.array([[one[agent] for agent in group.agents] for one in step])
+            for group in env.groups
+        }
+        returned.append(env.step_all(arrays))
+    for t, arrays in enumerate(returned):  # afterwards, so that nothing returned was overwritten
+        for i in range(n_envs):
+            check(env, arrays, i, rows[i][t], begins=t == 0)
+    env.close()
+
+
+HOW = st.sampled_from(["terminated", "truncated", "both"])
+
+
+@st.composite
+def lives(draw):
+    """Draw one episode: somebody is there from its begin."""
+    order = draw(st.permutations(AGENTS))
+    episode = {}
+    for i, agent in enumerate(order):
+        joins = 0 if i == 0 else draw(st.sampled_from([0, 0, 1, 2, 4, 99]))
+        episode[agent] = Life(joins, joins + draw(st.integers(1, 6)), draw(HOW))
+    return episode
+
+
+@st.composite
+def turns(draw):
+    """Draw one episode of turns."""
+    pays = st.fixed_dictionaries({agent: st.integers(-3, 3).map(float) for agent in AGENTS})
+    ends = st.one_of(
+        st.just({}), st.just({}), st.dictionaries(st.sampled_from(AGENTS), HOW, max_size=3)
+    )
+    return draw(
+        st.lists(st.builds(Turn, st.sampled_from(AGENTS), pays, ends), min_size=1, max_size=8)
+    )
+
+
+PARALLEL = [
+    {"scout_0": Life(0, 3, "terminated"), "tank": Life(0, 5, "truncated"),
+     "scout_1": Life(2, 4, "both")},
+    {"tank": Life(0, 1, "truncated"), "scout_1": Life(0, 1, "terminated"),
+     "scout_0": Life(1, 3, "both")},
+    {"scout_1": Life(0, 4, "terminated"), "scout_0": Life(3, 6, "truncated"),
+     "tank": Life(99, 100, "both")},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("n_envs", [1, 2, 3])
+def test_parallel_team_equals_the_oracle(n_envs) -> None:
+    """Deaths, late joiners, an agent that never joins, changing order, masks, mixed ends."""
+    scripts = [PARALLEL[i:] + PARALLEL[:i] for i in range(n_envs)]
+    run(ScriptedParallel, parallel_oracle, scripts, seed=n_envs)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(st.lists(lives(), min_size=1, max_size=3), min_size=1, max_size=3), st.integers(0))
+def test_any_parallel_team_equals_the_oracle(scripts, seed) -> None:
+    """At N = 1, 2 and 3, with another script in each env."""
+    run(ScriptedParallel, parallel_oracle, scripts, seed)
+
+
+TURNS = [
+    [
+        Turn("scout_0", {"scout_0": 0.0, "scout_1": -1.0, "tank": 2.0}, {}),
+        Turn("tank", {"scout_0": 1.0, "scout_1": 0.0, "tank": 0.0}, {"scout_0": "terminated"}),
+        Turn("scout_0", {"scout_0": 9.0, "scout_1": 9.0, "tank": 9.0}, {}),
+        Turn("scout_1", {"scout_0": 9.0, "scout_1": 1.0, "tank": -1.0}, {"scout_1": "truncated"}),
+        Turn("tank", {"scout_0": 9.0, "scout_1": 9.0, "tank": 3.0}, {}),
+    ],
+    [
+        Turn("tank", {"scout_0": -1.0, "scout_1": 1.0, "tank": 0.0}, {}),
+        Turn("tank", dict.fromkeys(AGENTS, 0.5), dict.fromkeys(AGENTS, "terminated")),
+        Turn("tank", dict.fromkeys(AGENTS, 7.0), {}),
+    ],
+]
+
+
+@pytest.mark.parametrize("n_envs", [1, 2, 3])
+def test_turns_equal_the_oracle(n_envs) -> None:
+    """Who waits is paid, ends, and keeps an observation; one array serves all observations."""
+    scripts = [TURNS[i % 2 :] + TURNS[: i % 2] for i in range(n_envs)]
+    run(ScriptedTurns, turns_oracle, scripts, seed=n_envs)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(st.lists(turns(), min_size=1, max_size=3), min_size=1, max_size=3), st.integers(0))
+def test_any_turns_equal_the_oracle(scripts, seed) -> None:
+    """At N = 1, 2 and 3, with another script in each env."""
+    run(ScriptedTurns, turns_oracle, scripts, seed)
+
+
+def test_groups_are_agents_of_equal_spaces() -> None:
+    """Called by what their names share; the mask is no part of the observation."""
+    env = PettingZooVecEnv(ScriptedParallel(PARALLEL))
+    assert [(group.name, group.agents) for group in env.groups] == [
+        ("scout", ("scout_0", "scout_1")), ("tank", ("tank",)),
+    ]  # fmt: skip
+    assert list(env.groups[1].observation_space.spaces) == ["numbers"]
+
+
+def test_seeds_are_one_per_env_and_only_for_the_first_episode() -> None:
+    """As gymnasium counts them; later episodes go on with each env's stream."""
+    made = [ScriptedParallel(PARALLEL) for _ in range(3)]
+    waiting = iter(made)
+    env = PettingZooVecEnv(lambda: next(waiting), 3, seed=7)
+    env.reset_all()
+    env.reset_all()
+    env.reset_all([5, 3, 1])
+    env.reset_all(np.int64(2))
+    assert [one.seeds for one in made] == [[7, None, 5, 2], [8, None, 3, 3], [9, None, 1, 4]]
+
+
+def test_close_closes_each_env_once() -> None:
+    """However often it is called."""
+    made = ScriptedParallel(PARALLEL)
+    env = PettingZooVecEnv(made)
+    env.close()
+    env.close()
+    assert made.closed == 1
+
+
+def test_env_kwargs_reach_callables() -> None:
+    """Each copy gets them."""
+    env = PettingZooVecEnv(ScriptedParallel, 2, env_kwargs={"episodes": PARALLEL})
+    assert env.n_envs == 2

@@ -1,0 +1,139 @@
+"""simple_spread in NumPy beside mpe2's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rlox.errors import EnvError
+from rlox.protocols import MultiAgentVecEnv, StatefulVecEnv
+from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
+
+
+def random_actions(rng, env, *, inside=True):
+    """Return random actions for all rows."""
+    (group,) = env.groups
+    shape = (env.n_envs, len(group.agents))
+    if hasattr(group.action_space, "n"):
+        return {group.name: rng.integers(group.action_space.n, size=shape)}
+    return {group.name: rng.random((*shape, 5), np.float32)}
+
+
+def require_equal(ours, theirs):
+    """Compare two steps or resets byte for byte."""
+    assert ours.keys() == theirs.keys()
+    for key, value in ours.items():
+        if isinstance(value, dict):
+            assert value.keys() == theirs[key].keys()
+            for group in value:
+                assert value[group].dtype == theirs[key][group].dtype
+                assert value[group].tobytes() == theirs[key][group].tobytes(), key
+        else:
+            assert value.dtype == theirs[key].dtype
+            assert value.tobytes() == theirs[key].tobytes(), key
+
+
+OPTIONS = [
+    {},
+    {"continuous_actions": True},
+    {"N": 1},
+    {"N": 2, "local_ratio": 0.0},
+    {"N": 4, "local_ratio": 1.0, "max_cycles": 40},
+    {"N": 5, "continuous_actions": True, "max_cycles": 7, "local_ratio": 0.3},
+    {"N": 6},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_equals_mpe2_byte_for_byte(options) -> None:
+    """50 seeds, two episodes each and the reset after them, of random actions."""
+    n_envs = 50
+    ours = SimpleSpreadVecEnv(n_envs, seed=100, **options)
+    theirs = PettingZooVecEnv("mpe2/simple_spread_v3", n_envs, seed=100, env_kwargs=options)
+    assert ours.groups == theirs.groups
+    assert ours.possible_agents == theirs.possible_agents
+    assert ours.state_space == theirs.state_space
+    require_equal(ours.reset_all(), theirs.reset_all())
+    rng = np.random.default_rng(0)
+    ends = 0
+    for _ in range(2 * options.get("max_cycles", 25)):
+        actions = random_actions(rng, ours)
+        step = ours.step_all(actions)
+        require_equal(step, theirs.step_all(actions))
+        ends += int(step["episode_ended"].sum())
+    assert ends == 2 * n_envs
+    theirs.close()
+
+
+def test_agents_that_collide_equal_mpe2() -> None:
+    """Everybody pushes towards one corner, so that all touch; forces grow large there."""
+    ours = SimpleSpreadVecEnv(4, seed=3, N=6, max_cycles=60)
+    theirs = PettingZooVecEnv(
+        "mpe2/simple_spread_v3", 4, seed=3, env_kwargs={"N": 6, "max_cycles": 60}
+    )
+    ours.reset_all(), theirs.reset_all()
+    where = np.zeros((4, 6), np.int64)
+    touched = 0
+    for _ in range(60):
+        # towards the origin: the sign of each agent's own position, along the farther axis
+        position = ours.state()["positions"]
+        across = np.abs(position[..., 0]) > np.abs(position[..., 1])
+        where = np.where(
+            across, np.where(position[..., 0] > 0, 1, 2), np.where(position[..., 1] > 0, 3, 4)
+        )
+        step = ours.step_all({"agent": where})
+        require_equal(step, theirs.step_all({"agent": where}))
+        touched += int(np.ptp(step["rewards"]["agent"], axis=1).astype(bool).sum())
+    assert touched > 20
+    theirs.close()
+
+
+def test_state_restores_exactly() -> None:
+    """A restored env goes on with the same numbers, over resets."""
+    env = SimpleSpreadVecEnv(3, seed=5, max_cycles=4)
+    assert isinstance(env, MultiAgentVecEnv)
+    assert isinstance(env, StatefulVecEnv)
+    env.reset_all()
+    rng = np.random.default_rng(1)
+    for _ in range(6):
+        env.step_all(random_actions(rng, env))
+    other = SimpleSpreadVecEnv(3, max_cycles=4)
+    other.set_state(env.state())
+    for _ in range(9):
+        actions = random_actions(rng, env)
+        require_equal(env.step_all(actions), other.step_all(actions))
+
+
+def test_what_a_step_returned_stays() -> None:
+    """Later steps do not write into arrays that were returned."""
+    env = SimpleSpreadVecEnv(2, seed=5)
+    env.reset_all()
+    step = env.step_all({"agent": np.ones((2, 3), np.int64)})
+    before = {key: step["obs"]["agent"].copy() for key in ("obs",)}
+    env.step_all({"agent": np.ones((2, 3), np.int64)})
+    assert np.array_equal(before["obs"], step["obs"]["agent"])
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"N": 0}, "N must be an integer of at least 1, got 0"),
+        ({"n_envs": 0}, "n_envs must be an integer of at least 1"),
+        ({"max_cycles": 2.5}, "max_cycles must be an integer of at least 1, got 2.5"),
+        ({"local_ratio": 1.5}, r"local_ratio must lie in \[0, 1\], got 1.5"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, text) -> None:
+    """With the option's name and value."""
+    with pytest.raises(EnvError, match=text):
+        SimpleSpreadVecEnv(**options)
+
+
+def test_wrong_calls_are_refused() -> None:
+    """A step before the reset, another state's sizes, seeds of another number."""
+    env = SimpleSpreadVecEnv(2)
+    with pytest.raises(EnvError, match="before reset_all"):
+        env.step_all({"agent": np.zeros((2, 3), np.int64)})
+    with pytest.raises(EnvError, match="3 seeds for 2 envs"):
+        env.reset_all([1, 2, 3])
+    with pytest.raises(EnvError, match="3 envs with 2 agents, expected 2 with 3"):
+        env.set_state(SimpleSpreadVecEnv(3, N=2).state())

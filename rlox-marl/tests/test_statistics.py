@@ -1,0 +1,78 @@
+"""Returns of teams end with the env's episode."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from rlox.protocols import AgentGroup
+from rlox_marl.envs import TeamStatistics
+
+SPACE = spaces.Discrete(2)
+GROUPS = (
+    AgentGroup("x", ("x_0", "x_1"), SPACE, SPACE),
+    AgentGroup("y", ("y_0",), SPACE, SPACE),
+)
+
+
+def steps(seed, n_steps=60, n_envs=3):
+    """Return random rewards by group, and ends."""
+    rng = np.random.default_rng(seed)
+    rewards = {
+        "x": rng.normal(size=(n_steps, n_envs, 2)),
+        "y": rng.normal(size=(n_steps, n_envs, 1)),
+    }
+    return rewards, rng.random((n_steps, n_envs)) < 0.2
+
+
+def oracle(rewards, ended, window):
+    """Return per agent the returns of finished episodes, and their lengths, in order of ends."""
+    table = np.concatenate([rewards["x"], rewards["y"]], axis=2)
+    returns, lengths = [], []
+    running, length = np.zeros(table.shape[1:]), np.zeros(table.shape[1])
+    for t in range(len(table)):
+        for i in range(table.shape[1]):
+            running[i] += table[t, i]
+            length[i] += 1
+            if ended[t, i]:
+                returns.append(running[i].copy())
+                lengths.append(length[i])
+                running[i], length[i] = 0, 0
+    return np.array(returns)[-window:], lengths[-window:], len(returns)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 60])
+def test_equals_plain_sums(chunk) -> None:
+    """However many steps are added at once."""
+    rewards, ended = steps(0)
+    statistics = TeamStatistics(GROUPS, 3, window=10)
+    for t in range(0, 60, chunk):
+        part = {name: values[t : t + chunk] for name, values in rewards.items()}
+        statistics.add(part, ended[t : t + chunk])
+    returns, lengths, finished = oracle(rewards, ended, 10)
+    assert statistics.finished == finished
+    assert statistics.mean_return == pytest.approx(returns.mean())
+    assert statistics.mean_length == pytest.approx(np.mean(lengths))
+    expected = dict(zip(("x_0", "x_1", "y_0"), returns.mean(0), strict=True))
+    assert statistics.agent_returns == pytest.approx(expected)
+
+
+def test_state_restores() -> None:
+    """With the running episodes, or without."""
+    rewards, ended = steps(1)
+    first, other = TeamStatistics(GROUPS, 3), TeamStatistics(GROUPS, 3)
+    first.add(rewards, ended)
+    state = first.state_dict()
+    assert other.fits(state)
+    assert not TeamStatistics(GROUPS, 2).fits(state)
+    assert not TeamStatistics(GROUPS[:1], 3).fits(state)
+    other.load_state_dict(state, keep_running=True)
+    more = steps(2)
+    first.add(*more)
+    other.add(*more)
+    assert other.mean_return == first.mean_return
+    assert other.agent_returns == first.agent_returns
+    fresh = TeamStatistics(GROUPS, 3)
+    assert np.isnan(fresh.mean_return)
+    fresh.load_state_dict(state, keep_running=False)
+    assert fresh.finished == int(ended.sum())

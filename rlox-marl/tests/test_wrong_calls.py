@@ -1,0 +1,374 @@
+"""Wrong envs and wrong calls are errors that name the agent, the step and the field."""
+
+from __future__ import annotations
+
+import re
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from pettingzoo import AECEnv, ParallelEnv
+from rlox.errors import EnvError, MissingDependencyError, SpaceError
+from rlox_marl.envs import PettingZooVecEnv
+
+ZEROS = np.zeros(2, np.float32)
+
+
+class Team(ParallelEnv):
+    """Two agents for three steps; ``changes`` of the second step's returns break it."""
+
+    metadata = {"name": "team"}  # noqa: RUF012  # as PettingZoo has it
+
+    def __init__(self, change=None, reset_change=None, action=None, masks=False, state=False):
+        self.possible_agents = ["a", "b"]
+        self._box = spaces.Box(-1, 1, (2,), np.float32)
+        self._action = action or spaces.Discrete(3)
+        self._change, self._reset_change, self._masks = change, reset_change, masks
+        if state:
+            self.state_space = spaces.Box(-1, 1, (2,), np.float32)
+
+    def observation_space(self, agent):
+        return self._box
+
+    def action_space(self, agent):
+        return self._action
+
+    def reset(self, seed=None, options=None):
+        self._t = 0
+        self.agents = ["a", "b"]
+        parts = {"obs": {"a": ZEROS, "b": ZEROS}, "infos": self._infos()}
+        if self._reset_change:
+            self._reset_change(self, parts)
+        return tuple(parts.values())
+
+    def step(self, actions):
+        self._t += 1
+        over = self._t == 3
+        both = ("a", "b")
+        if over:
+            self.agents = []
+        parts = {
+            "obs": dict.fromkeys(both, ZEROS),
+            "rewards": dict.fromkeys(both, 1.0),
+            "terminations": dict.fromkeys(both, over),
+            "truncations": dict.fromkeys(both, False),
+            "infos": self._infos(),
+        }
+        if self._change and self._t == 2:
+            self._change(self, parts)
+        return tuple(parts.values())
+
+    def _infos(self):
+        mask = {"action_mask": np.ones(3, np.int8)} if self._masks else {}
+        return {"a": dict(mask), "b": dict(mask)}
+
+
+def put(field, agent, value):
+    """Return a change of one agent's value in one field."""
+    return lambda env, parts: parts[field].update({agent: value})
+
+
+def drop(field, agent):
+    """Return a change that leaves an agent out of one field."""
+    return lambda env, parts: parts[field].pop(agent)
+
+
+def whole(field, value):
+    """Return a change of a whole field."""
+    return lambda env, parts: parts.update({field: value})
+
+
+def agents(value):
+    """Return a change of ``env.agents``."""
+    return lambda env, parts: setattr(env, "agents", value)
+
+
+def change_space(env, parts):
+    """Give the agents another space."""
+    env._box = spaces.Box(-2, 2, (2,), np.float32)
+
+
+def last(env, parts):
+    """End agent b without its last observation."""
+    env.agents = ["a"]
+    parts["terminations"]["b"] = True
+    del parts["obs"]["b"]
+
+
+NAN = np.array([0, np.nan], np.float32)
+
+STEPS = [
+    (drop("obs", "b"), "the observation of agent 'b' in step 2 of env 0 is missing"),
+    (last, "the observation of agent 'b' in step 2 of env 0 is missing"),
+    (drop("rewards", "a"), "the reward of agent 'a' in step 2 of env 0 is missing"),
+    (drop("terminations", "a"), "terminations of agent 'a' in step 2 of env 0 is missing"),
+    (drop("truncations", "b"), "truncations of agent 'b' in step 2 of env 0 is missing"),
+    (put("obs", "c", ZEROS), "the observation of agent 'c' in step 2 of env 0 was given, but"),
+    (put("rewards", "c", 0.0), "the reward of agent 'c' in step 2 of env 0 was given, but"),
+    (put("obs", "a", NAN), "the observation of agent 'a' in step 2 of env 0 is not finite"),
+    (put("obs", "a", ZEROS + 3), "the observation of agent 'a' in step 2 of env 0 lies outside"),
+    (put("obs", "b", np.zeros(3)), r"agent 'b' in step 2 of env 0 has shape (3,), expected (2,)"),
+    (put("obs", "b", "x"), "the observation of agent 'b' in step 2 of env 0 has shape ()"),
+    (put("obs", "b", np.array(["x", "y"])), "agent 'b' in step 2 of env 0 has dtype <U1"),
+    (put("rewards", "b", np.nan), "the reward of agent 'b' in step 2 of env 0 must be finite"),
+    (put("rewards", "b", None), "the reward of agent 'b' in step 2 of env 0 must be one number"),
+    (put("rewards", "b", ZEROS), "agent 'b' in step 2 of env 0 must be one number, got ndarray"),
+    (
+        put("terminations", "a", "no"),
+        "terminations of agent 'a' in step 2 of env 0 must be True or",
+    ),
+    (put("truncations", "a", 2), "truncations of agent 'a' in step 2 of env 0 must be True or"),
+    (put("terminations", "a", True), "env.agents in step 2 of env 0 still holds 'a'"),
+    (agents(["a"]), "env.agents in step 2 of env 0 lost 'b', which neither terminated nor was"),
+    (agents(["a", "b", "c"]), "holds 'c', which is not in possible_agents (a, b)"),
+    (agents(["a", "b", "b"]), "env.agents in step 2 of env 0 holds 'b' twice"),
+    (agents({"a": 1}), "env.agents in step 2 of env 0 must be a list, got dict"),
+    (whole("rewards", 1.0), "the reward in step 2 of env 0 must be a dict by agent, got float"),
+    (whole("infos", []), "infos in step 2 of env 0 must be a dict by agent, got list"),
+    (lambda env, parts: parts.pop("infos"), "env.step returned in step 2 of env 0 must be (obs"),
+    (put("infos", "a", {"action_mask": np.ones(3)}), "was given, but not at the first reset"),
+]
+
+
+@pytest.mark.parametrize(("change", "text"), STEPS, ids=[text[:60] for _, text in STEPS])
+def test_wrong_step_is_refused(change, text) -> None:
+    """The second step of the env's first episode is wrong."""
+    env = PettingZooVecEnv(Team(change))
+    env.reset_all()
+    right = {"group_0": np.zeros((1, 2), np.int64)}
+    env.step_all(right)
+    with pytest.raises(EnvError, match=re.escape(text)):
+        env.step_all(right)
+
+
+MASKS = [
+    (put("infos", "b", {}), "the action mask of agent 'b' in step 2 of env 0 is missing"),
+    (
+        put("infos", "b", {"action_mask": np.ones(4)}),
+        "agent 'b' in step 2 of env 0 is wrong: action",
+    ),
+    (put("infos", "b", {"action_mask": np.zeros(3)}), "forbids every choice"),
+    (put("infos", "b", {"action_mask": np.full(3, 2)}), "must hold 0 and 1 only"),
+]
+
+
+@pytest.mark.parametrize(("change", "text"), MASKS, ids=[text[-40:] for _, text in MASKS])
+def test_wrong_mask_is_refused(change, text) -> None:
+    """One that is missing, of another length, all false, or no mask."""
+    env = PettingZooVecEnv(Team(change, masks=True))
+    env.reset_all()
+    right = {"group_0": np.zeros((1, 2), np.int64)}
+    env.step_all(right)
+    with pytest.raises(EnvError, match=re.escape(text)):
+        env.step_all(right)
+
+
+RESETS = [
+    (whole("obs", None), "the observation in the reset of env 0 must be a dict by agent"),
+    (drop("obs", "a"), "the observation of agent 'a' in the reset of env 0 is missing"),
+    (agents([]), "env.agents in the reset of env 0 is empty"),
+    (lambda env, parts: parts.pop("infos"), "env.reset returned in the reset of env 0 must be"),
+    (change_space, "observation_space of agent 'a' in the reset of env 0 changed from Box(-1.0"),
+    (
+        lambda env, parts: setattr(env, "possible_agents", ["a", "b", "c"]),
+        "possible_agents in the reset of env 0 changed",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "text"), RESETS, ids=[text[:40] for _, text in RESETS])
+def test_wrong_reset_is_refused(change, text) -> None:
+    """The first observations, agents and spaces are checked."""
+    with pytest.raises(EnvError, match=re.escape(text)):
+        PettingZooVecEnv(Team(reset_change=change)).reset_all()
+
+
+def without(name):
+    """Return a team that lacks an attribute."""
+    env = Team()
+    delattr(env, name)
+    return env
+
+
+def with_(**attributes):
+    """Return a team with other attributes."""
+    env = Team()
+    for name, value in attributes.items():
+        setattr(env, name, value)
+    return env
+
+
+def always(env):
+    """Return a callable that returns one env again and again."""
+    return lambda: env
+
+
+def in_turn(*envs):
+    """Return a callable that returns one env after the other."""
+    waiting = iter(envs)
+    return lambda: next(waiting)
+
+
+class Iterated(Team):
+    """Looks like an AEC env, but is none."""
+
+    def agent_iter(self):
+        """Nothing."""
+
+
+BUILDS = [
+    (lambda: PettingZooVecEnv(without("possible_agents")), "has no list possible_agents"),
+    (lambda: PettingZooVecEnv(with_(possible_agents=[])), "possible_agents is empty"),
+    (lambda: PettingZooVecEnv(with_(possible_agents=["a", "a"])), "holds 'a' twice"),
+    (lambda: PettingZooVecEnv(with_(possible_agents=[1, 2])), "must hold names, got 1"),
+    (
+        lambda: PettingZooVecEnv(with_(_box=None)),
+        "observation_space('a') must be a gymnasium.Space",
+    ),
+    (
+        lambda: PettingZooVecEnv(with_(state_space=3)),
+        "state_space must be a space of arrays, got 3",
+    ),
+    (lambda: PettingZooVecEnv(gymnasium.Env()), "is a gymnasium env of one agent"),
+    (lambda: PettingZooVecEnv(gymnasium.Env), "is a gymnasium env of one agent"),
+    (lambda: PettingZooVecEnv(lambda: None), "must be a PettingZoo parallel or AEC env, got None"),
+    (lambda: PettingZooVecEnv(Iterated()), "has agent_iter but is no pettingzoo.AECEnv"),
+    (lambda: PettingZooVecEnv(3), "env must be an id, a callable that makes"),
+    (lambda: PettingZooVecEnv(Team(), 2), "one env cannot serve as n_envs = 2 copies"),
+    (lambda: PettingZooVecEnv(Team(), env_kwargs={"x": 1}), "cannot reach an env that is built"),
+    (lambda: PettingZooVecEnv(Team, 0), "n_envs must be an integer of at least 1, got 0"),
+    (lambda: PettingZooVecEnv(Team, True), "n_envs must be an integer of at least 1, got True"),
+    (lambda: PettingZooVecEnv(always(Team()), 2), "returned the same Team more than once"),
+    (
+        lambda: PettingZooVecEnv(in_turn(Team(), Team(action=spaces.Discrete(4))), 2),
+        "env 1 has other agents or spaces than env 0",
+    ),
+    (lambda: PettingZooVecEnv("sisl/multiwalker_v8"), "there is sisl/multiwalker-v9"),
+    (lambda: PettingZooVecEnv("mpe2/simple_spred_v3"), "did you mean 'mpe2/simple_spread_v3'"),
+    (lambda: PettingZooVecEnv("nowhere:x-v0"), "No module named 'nowhere'"),
+    (
+        lambda: PettingZooVecEnv("mpe2/simple_spread_v3", env_kwargs={"agents": 3}),
+        "env 'mpe2/simple_spread_v3' cannot be built: ",
+    ),
+    (
+        lambda: PettingZooVecEnv("mpe2/simple_spread_v3", env_kwargs={"local_ratio": 3.0}),
+        "local_ratio is a proportion",
+    ),
+]
+
+
+@pytest.mark.parametrize(("build", "text"), BUILDS, ids=[text[:40] for _, text in BUILDS])
+def test_env_that_cannot_be_built_is_refused(build, text) -> None:
+    """With the reason and the remedy."""
+    with pytest.raises(EnvError, match=re.escape(text)):
+        build()
+
+
+def test_spaces_without_arrays_are_refused() -> None:
+    """As for one agent."""
+    with pytest.raises(SpaceError, match="Box, Discrete"):
+        PettingZooVecEnv(with_(_box=spaces.Text(3)))
+    with pytest.raises(SpaceError, match="actions must be Discrete"):
+        PettingZooVecEnv(Team(action=spaces.Text(3)))
+
+
+BOX = spaces.Box(-1, 1, (2,), np.float32)
+
+ACTIONS = [
+    (None, {}, "actions has no group 'group_0'"),
+    (None, np.zeros((1, 2)), "actions must be a dict by group (group_0), got ndarray"),
+    (None, {"group_1": 0, "group_0": 0}, "actions has the group 'group_1'"),
+    (None, {"group_0": np.zeros(2, int)}, "must have shape (1, 2), got (2,)"),
+    (None, {"group_0": np.zeros((1, 2))}, "must have dtype int64, got float64"),
+    (None, {"group_0": np.array([[0, 3]])}, "the action of agent 'b' in env 0 lies outside"),
+    (None, {"group_0": np.array([[-1, 0]])}, "the action of agent 'a' in env 0 lies outside"),
+    (BOX, {"group_0": np.full((1, 2, 2), np.nan)}, "the action of agent 'a' in env 0 lies outside"),
+    (BOX, {"group_0": np.full((1, 2, 2), 1.5)}, "the action of agent 'a' in env 0 lies outside"),
+    (spaces.Dict(x=BOX), {"group_0": {"y": 0}}, "are not nested as their space"),
+]
+
+
+@pytest.mark.parametrize(("space", "given", "text"), ACTIONS, ids=[row[2][:50] for row in ACTIONS])
+def test_wrong_actions_are_refused(space, given, text) -> None:
+    """Before any env is stepped."""
+    env = PettingZooVecEnv(Team(action=space))
+    env.reset_all()
+    with pytest.raises(EnvError, match=re.escape(text)):
+        env.step_all(given)
+
+
+def test_step_before_reset_and_wrong_seeds_are_refused() -> None:
+    """In every kind of vector env."""
+    env = PettingZooVecEnv(Team, 2)
+    with pytest.raises(EnvError, match="step_all was called before reset_all"):
+        env.step_all({"group_0": np.zeros((2, 2), np.int64)})
+    with pytest.raises(EnvError, match="1 seeds for 2 envs"):
+        env.reset_all([1])
+    with pytest.raises(EnvError, match="seed must be integers of at least 0, got -1"):
+        env.reset_all([0, -1])
+
+
+def test_state_space_without_a_state_is_refused() -> None:
+    """With the remedy."""
+    with pytest.raises(EnvError, match=r"the state in the reset of env 0 is missing"):
+        PettingZooVecEnv(Team(state=True)).reset_all()
+
+
+class Turns(AECEnv):
+    """Two agents by turns, broken by ``change`` after the first turn."""
+
+    metadata = {"name": "turns"}  # noqa: RUF012  # as PettingZoo has it
+
+    def __init__(self, change):
+        self.possible_agents = ["a", "b"]
+        self._change = change
+        self._box, self._action = spaces.Box(-1, 1, (2,)), spaces.Discrete(2)
+
+    def observation_space(self, agent):
+        return self._box
+
+    def action_space(self, agent):
+        return self._action
+
+    def observe(self, agent):
+        return ZEROS
+
+    def reset(self, seed=None, options=None):
+        self.agents = ["a", "b"]
+        for name in ("rewards", "_cumulative_rewards"):
+            setattr(self, name, dict.fromkeys(self.agents, 0.0))
+        for name in ("terminations", "truncations"):
+            setattr(self, name, dict.fromkeys(self.agents, False))
+        self.infos = {"a": {}, "b": {}}
+        self.agent_selection = "a"
+
+    def step(self, action):
+        self.agent_selection = "b"
+        self._change(self)
+
+
+TURNS = [
+    (lambda env: env.agents.remove("a"), "env.agents in step 1 of env 0 lost 'a'"),
+    (lambda env: setattr(env, "agent_selection", "c"), "env.agent_selection in step 1 of env 0 is"),
+    (lambda env: env._cumulative_rewards.pop("b"), "rewards of agent 'b' in step 1 of env 0 is"),
+    (lambda env: env._cumulative_rewards.update(b=np.inf), "the reward of agent 'b' in step 1 of"),
+    (lambda env: env.terminations.pop("a"), "terminations of agent 'a' in step 1 of env 0 is miss"),
+    (lambda env: setattr(env, "observe", lambda agent: None), "the observation of agent '"),
+]
+
+
+@pytest.mark.parametrize(("change", "text"), TURNS, ids=[text[:40] for _, text in TURNS])
+def test_wrong_turn_is_refused(change, text) -> None:
+    """Of envs that are stepped by turns."""
+    env = PettingZooVecEnv(Turns(change))
+    env.reset_all()
+    with pytest.raises(EnvError, match=re.escape(text)):
+        env.step_all({"group_0": np.zeros((1, 2), np.int64)})
+
+
+def test_without_pettingzoo_the_remedy_is_named(monkeypatch) -> None:
+    """The command installs the extra."""
+    monkeypatch.setitem(__import__("sys").modules, "pettingzoo", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install \"rlox\[marl\]>=2.dev0\""):
+        PettingZooVecEnv("sisl/multiwalker-v9")

@@ -1,0 +1,220 @@
+//! A replay buffer over any way of drawing.
+
+use super::batch::{Batch, Sequences, Transitions};
+use super::layout::Layout;
+use super::ring::Ring;
+use super::stream::Stream;
+use crate::error::{KernelError, Result, StateError};
+
+/// A way of drawing transitions from a ring: what it keeps for each, and how it chooses slots.
+pub trait Draw: Send {
+    /// What is pushed besides the transitions.
+    type Given<'a>: Copy;
+    /// Where a batch is written besides the transitions.
+    type Drawn<'a>: ?Sized;
+    /// What a saved state has besides ring and stream.
+    type Saved<'a>: ?Sized;
+
+    /// Bytes of memory besides the ring's; `None` if no address space could hold them.
+    #[must_use]
+    fn memory_bytes(_layout: &Layout) -> Option<usize> {
+        Some(0)
+    }
+
+    /// Checks `n` transitions that the ring takes.
+    ///
+    /// # Errors
+    /// What is wrong with them; nothing is stored then.
+    fn check_push(
+        &self,
+        _layout: &Layout,
+        _rows: &Transitions<'_>,
+        _n: usize,
+        _given: Self::Given<'_>,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    /// Takes note of the transition in `slot`, the `k`-th of `rows`, when `stored` are.
+    fn stored(
+        &mut self,
+        _slot: usize,
+        _k: usize,
+        _stored: usize,
+        _rows: &Transitions<'_>,
+        _given: Self::Given<'_>,
+    ) {
+    }
+
+    /// Takes note that all of a push are stored.
+    fn pushed(&mut self, _given: Self::Given<'_>) {}
+
+    /// Checks that what is drawn can be written.
+    ///
+    /// # Errors
+    /// What does not fit; nothing is drawn then.
+    fn check_out(&self, _ring: &Ring, _out: &Batch<'_>, _drawn: &Self::Drawn<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Appends `n` slots to `slots`, which has room for them.
+    ///
+    /// # Errors
+    /// [`KernelError::OutOfMemory`]; nothing is drawn then.
+    fn choose(
+        &mut self,
+        ring: &Ring,
+        stream: &mut Stream,
+        n: usize,
+        slots: &mut Vec<usize>,
+        drawn: &mut Self::Drawn<'_>,
+    ) -> Result<()>;
+
+    /// Changes the transitions that were drawn.
+    fn finish(&self, _ring: &Ring, _drawn: &Self::Drawn<'_>, _out: &mut Batch<'_>) {}
+
+    /// Checks a saved state of `has_next_obs.len()` transitions.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn check_saved(&self, _has_next_obs: &[bool], _saved: &Self::Saved<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Goes on from a checked state, over a ring that does.
+    fn restored(&mut self, _ring: &Ring, _saved: &Self::Saved<'_>) {}
+}
+
+/// A ring of the last transitions, drawn from with replacement as `D` says.
+#[derive(Debug)]
+pub struct Replay<D> {
+    pub(super) ring: Ring,
+    stream: Stream,
+    pub(super) draw: D,
+    /// The slots of the last batch, kept for their memory.
+    slots: Vec<usize>,
+}
+
+impl<D: Draw> Replay<D> {
+    pub(super) fn of(ring: Ring, draw: D, stream: Stream) -> Self {
+        Self { ring, stream, draw, slots: Vec::new() }
+    }
+
+    /// Bytes of memory that a buffer of this layout takes when it is full.
+    ///
+    /// # Errors
+    /// As [`Layout::memory_bytes`].
+    pub fn memory_bytes(layout: &Layout) -> Result<usize> {
+        let ring = layout.memory_bytes()?;
+        let bytes = D::memory_bytes(layout).and_then(|n| n.checked_add(ring));
+        bytes.ok_or(KernelError::OutOfMemory { name: "capacity", requested: layout.capacity })
+    }
+
+    /// The stored transitions.
+    #[must_use]
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// The buffer's own random stream.
+    #[must_use]
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Stores transitions, each in the place of the oldest if the buffer is full, with what is `given`
+    /// for them.
+    ///
+    /// # Errors
+    /// [`KernelError::Shape`], [`KernelError::DType`], [`KernelError::NonFinite`],
+    /// [`KernelError::Envs`], and what [`Draw::check_push`] finds; nothing is stored then.
+    pub fn push(&mut self, rows: &Transitions<'_>, given: D::Given<'_>) -> Result<()> {
+        let n = self.ring.check_push(rows)?;
+        let capacity = self.ring.layout().capacity;
+        self.draw.check_push(self.ring.layout(), rows, n, given)?;
+        let (mut slot, stored) = (self.ring.position(), self.ring.len());
+        self.ring.write(rows);
+        for k in 0..n {
+            self.draw.stored(slot, k, (stored + k + 1).min(capacity), rows, given);
+            slot = self.ring.after(slot, 1);
+        }
+        self.draw.pushed(given);
+        Ok(())
+    }
+
+    /// Draws as many transitions as `out` has rows, with a stream of the `seed` or with the buffer's.
+    ///
+    /// # Errors
+    /// [`StateError::EmptyBuffer`]; [`StateError::NextObsUnknown`] if `out` has next observations
+    /// and a stored transition has none; [`KernelError::Shape`], [`KernelError::DType`],
+    /// [`KernelError::OutOfMemory`], and what [`Draw::check_out`] finds. Nothing is drawn or written then.
+    pub fn sample(
+        &mut self,
+        seed: Option<u64>,
+        out: &mut Batch<'_>,
+        drawn: &mut D::Drawn<'_>,
+    ) -> Result<()> {
+        let n = out.rewards.len();
+        if self.ring.is_empty() {
+            return Err(StateError::EmptyBuffer.into());
+        }
+        self.ring.check_out(out, n)?;
+        self.draw.check_out(&self.ring, out, drawn)?;
+        reserve(&mut self.slots, n)?;
+        let mut seeded = seed.map(Stream::from_seed);
+        let stream = seeded.as_mut().unwrap_or(&mut self.stream);
+        self.draw.choose(&self.ring, stream, n, &mut self.slots, drawn)?;
+        self.ring.draw(&self.slots, out);
+        self.draw.finish(&self.ring, drawn, out);
+        Ok(())
+    }
+
+    /// Draws sequences of `seq_len` steps of one env each, of one step per transition, whatever the way
+    /// of drawing.
+    ///
+    /// A sequence stays within its episode, and what is missing is zeros; or with `cross_episodes` it goes
+    /// on with the env's next episode, and is always whole. Every transition that can begins one with equal
+    /// probability.
+    ///
+    /// # Errors
+    /// As [`Replay::sample`], and [`StateError::TooFew`].
+    pub fn sample_sequences(
+        &mut self,
+        seed: Option<u64>,
+        seq_len: usize,
+        cross_episodes: bool,
+        out: &mut Sequences<'_>,
+    ) -> Result<()> {
+        let mut seeded = seed.map(Stream::from_seed);
+        let stream = seeded.as_mut().unwrap_or(&mut self.stream);
+        self.ring.sample_sequences(stream, &mut self.slots, seq_len, cross_episodes, out)
+    }
+
+    /// Goes on exactly from what [`Ring::export`], [`Ring::position`], [`Replay::stream`] and the
+    /// getters of a buffer like this gave.
+    ///
+    /// # Errors
+    /// What is wrong with the state; the buffer is as it was then.
+    pub fn restore(
+        &mut self,
+        rows: &Transitions<'_>,
+        has_next_obs: &[bool],
+        position: usize,
+        stream: Stream,
+        saved: &D::Saved<'_>,
+    ) -> Result<()> {
+        self.ring.check_import(rows, has_next_obs, position)?;
+        self.draw.check_saved(has_next_obs, saved)?;
+        self.ring.import(rows, has_next_obs, position);
+        self.draw.restored(&self.ring, saved);
+        self.stream = stream;
+        Ok(())
+    }
+}
+
+/// Empties `slots` and makes room for `n`.
+pub(super) fn reserve(slots: &mut Vec<usize>, n: usize) -> Result<()> {
+    slots.clear();
+    let out_of_memory = |_| KernelError::OutOfMemory { name: "batch_size", requested: n };
+    slots.try_reserve(n).map_err(out_of_memory)
+}

@@ -1,0 +1,202 @@
+//! Actions drawn from the policy.
+
+use pulp::{Arch, Simd, WithSimd};
+
+use super::Real;
+use super::actor_critic::Head;
+use super::block::Block;
+use super::distribution::gaussian_log_prob;
+use super::linalg::BLOCK_ROWS;
+use super::passes::forward;
+use super::update::Learner;
+use rlox_kernels::error::{KernelError, Result, check_len};
+use rlox_kernels::rng::Pcg64;
+
+/// Where actions go: those of one step of N envs, or T × N of a rollout.
+#[derive(Debug)]
+pub enum ActionBuffer<'a> {
+    /// N.
+    Discrete(&'a mut [i64]),
+    /// N × `act_dim`, as sampled: the envs get them clipped to their bounds.
+    Continuous(&'a mut [f32]),
+}
+
+/// Where the actions of N observations go, and which of them are possible.
+#[derive(Debug)]
+pub struct ActionRequest<'a> {
+    /// N × `obs_dim`.
+    pub obs: &'a [f32],
+    /// Of a categorical policy, N × actions, zero for what must not be chosen; `None` if all may.
+    pub masks: Option<&'a [u8]>,
+    /// As sampled.
+    pub actions: ActionBuffer<'a>,
+    /// Log-probabilities of the actions, N.
+    pub log_probs: &'a mut [f32],
+}
+
+impl Learner<f32> {
+    /// Draws an action for each observation in turn.
+    ///
+    /// A categorical policy takes one number u in [0, 1) from `rng` and the first action whose
+    /// cumulative probability exceeds u. A Gaussian one takes two, u and v, for each component:
+    /// √(-2 ln(1 - u)) cos 2πv, by Box and Muller 1958.
+    ///
+    /// # Errors
+    /// [`KernelError`] where a length does not fit, or a row of masks leaves nothing to choose.
+    pub fn act(
+        &mut self,
+        parameters: &[f32],
+        rng: &mut Pcg64,
+        request: &mut ActionRequest<'_>,
+    ) -> Result<()> {
+        let (rows, width) = (request.log_probs.len(), self.shape.head.width());
+        check_len("parameters", parameters.len(), "the networks", self.shape.n_parameters())?;
+        check_len("obs", request.obs.len(), "log_probs * obs_dim", rows * self.shape.obs_dim)?;
+        match (&request.actions, self.shape.head) {
+            (ActionBuffer::Discrete(actions), Head::Categorical(_)) => {
+                check_len("actions", actions.len(), "log_probs", rows)?;
+            }
+            (ActionBuffer::Continuous(actions), Head::Gaussian(_)) => {
+                check_len("actions", actions.len(), "log_probs * act_dim", rows * width)?;
+            }
+            _ => {
+                let (env_id, expected, got) = ("the policy", "its own kind of", "other");
+                return Err(KernelError::ActionKind { env_id: env_id.to_owned(), expected, got });
+            }
+        }
+        if let Some(masks) = request.masks {
+            let masked = rows * self.shape.head.n_masked();
+            check_len("action_masks", masks.len(), "log_probs * n_actions", masked)?;
+            check_choices(masks, width)?;
+        }
+        self.packed.load_policy(&self.shape, parameters);
+        Arch::new().dispatch(Act { learner: self, rng, request });
+        Ok(())
+    }
+}
+
+/// Checks that each row of `width` flags allows an action.
+pub(super) fn check_choices(masks: &[u8], width: usize) -> Result<()> {
+    let empty = |row: &[u8]| row.iter().all(|&flag| flag == 0);
+    match masks.chunks_exact(width).position(empty) {
+        Some(row) => Err(KernelError::NoChoice { row }),
+        None => Ok(()),
+    }
+}
+
+/// The arguments of [`Learner::act`].
+struct Act<'a, 'b> {
+    learner: &'a mut Learner<f32>,
+    rng: &'a mut Pcg64,
+    request: &'a mut ActionRequest<'b>,
+}
+
+impl WithSimd for Act<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { learner, rng, request } = self;
+        let (obs, log_probs) = (request.obs, &mut *request.log_probs);
+        match &mut request.actions {
+            ActionBuffer::Discrete(actions) => {
+                learner.choose(simd, rng, obs, request.masks, actions, log_probs);
+            }
+            ActionBuffer::Continuous(actions) => {
+                learner.perturb(simd, rng, obs, actions, log_probs);
+            }
+        }
+    }
+}
+
+impl Learner<f32> {
+    /// Draws an action for each row of `obs` from the categorical policy.
+    #[inline(always)]
+    pub(super) fn choose<S: Simd>(
+        &mut self,
+        simd: S,
+        rng: &mut Pcg64,
+        obs: &[f32],
+        masks: Option<&[u8]>,
+        actions: &mut [i64],
+        log_probs: &mut [f32],
+    ) {
+        let Self { shape, packed, block, .. } = self;
+        let Block { actor, distribution, chosen, .. } = block;
+        chosen.possible.fill(true);
+        let rows = obs.chunks(BLOCK_ROWS * shape.obs_dim);
+        let results = actions.chunks_mut(BLOCK_ROWS).zip(log_probs.chunks_mut(BLOCK_ROWS));
+        for (i, (obs, (actions, log_probs))) in rows.zip(results).enumerate() {
+            if let Some(masks) = masks {
+                let masks = &masks[i * BLOCK_ROWS * shape.head.width()..];
+                for (possible, &flag) in chosen.possible.iter_mut().zip(masks) {
+                    *possible = flag != 0;
+                }
+            }
+            forward(simd, &shape.actor, &packed.actor, obs, actions.len(), actor);
+            let stride = shape.actor.output_stride();
+            distribution.normalise(simd, actor.output(), stride, actions.len(), &chosen.possible);
+            let results = actions.iter_mut().zip(log_probs);
+            for ((action, log_prob), (probabilities, table)) in results.zip(distribution.rows()) {
+                let chosen = draw(probabilities, rng.next_double());
+                *action = i64::try_from(chosen).unwrap_or(i64::MAX);
+                *log_prob = table[chosen];
+            }
+        }
+    }
+
+    /// Draws an action for each row of `obs` from the Gaussian policy.
+    #[inline(always)]
+    pub(super) fn perturb<S: Simd>(
+        &mut self,
+        simd: S,
+        rng: &mut Pcg64,
+        obs: &[f32],
+        actions: &mut [f32],
+        log_probs: &mut [f32],
+    ) {
+        let Self { shape, packed, block, .. } = self;
+        let actor = &mut block.actor;
+        let width = shape.head.width();
+        let rows = obs.chunks(BLOCK_ROWS * shape.obs_dim);
+        let results = actions.chunks_mut(BLOCK_ROWS * width).zip(log_probs.chunks_mut(BLOCK_ROWS));
+        for (obs, (actions, log_probs)) in rows.zip(results) {
+            forward(simd, &shape.actor, &packed.actor, obs, log_probs.len(), actor);
+            let means = actor.output().chunks_exact(shape.actor.output_stride());
+            for ((actions, log_prob), means) in
+                actions.chunks_exact_mut(width).zip(log_probs).zip(means)
+            {
+                *log_prob = 0.0;
+                let components = actions.iter_mut().zip(means).zip(&packed.log_std);
+                for ((action, &mean), &log_std) in components {
+                    let noise = f32::of(normal(rng));
+                    *action = mean + log_std.exp() * noise;
+                    *log_prob += gaussian_log_prob(noise, log_std);
+                }
+            }
+        }
+    }
+}
+
+/// The first action whose cumulative probability exceeds `u`; where rounding leaves none, the last
+/// one that is possible.
+fn draw(probabilities: &[f32], u: f64) -> usize {
+    let mut sum = 0.0;
+    let mut last = 0;
+    for (action, &p) in probabilities.iter().enumerate() {
+        sum += f64::from(p);
+        if p > 0.0 {
+            last = action;
+        }
+        if u < sum {
+            return action;
+        }
+    }
+    last
+}
+
+/// A number from the standard normal distribution.
+fn normal(rng: &mut Pcg64) -> f64 {
+    let radius = (-2.0 * (1.0 - rng.next_double()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * rng.next_double()).cos()
+}

@@ -1,0 +1,141 @@
+//! The default actor-critic: one network for the policy, one for the value.
+
+use super::network::Network;
+use rlox_kernels::error::{KernelError, Result, check_range};
+
+/// The actions that a policy draws from a distribution, and the distribution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Head {
+    /// One of so many actions, by logits.
+    Categorical(usize),
+    /// A vector of so many components, by a Gaussian with a mean that depends on the observation
+    /// and a logarithmic deviation that does not.
+    Gaussian(usize),
+}
+
+impl Head {
+    /// How many outputs the policy network has.
+    #[must_use]
+    pub fn width(self) -> usize {
+        let (Self::Categorical(width) | Self::Gaussian(width)) = self;
+        width
+    }
+
+    /// How many flags an action mask has.
+    pub(super) fn n_masked(self) -> usize {
+        if let Self::Categorical(width) = self { width } else { 0 }
+    }
+}
+
+/// The largest size of a layer: far above any use, far below what exhausts memory.
+const MAX_WIDTH: usize = 1 << 14;
+
+/// The shape of an actor-critic and the order of its parameters in one flat array.
+///
+/// A Gaussian policy's log standard deviations come first; then the policy network and the value
+/// network, each layer by layer, weights `outputs` × `inputs` before biases. That is the order of
+/// `rlox.networks.actor_critics`' torch modules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActorCritic {
+    pub(super) obs_dim: usize,
+    pub(super) head: Head,
+    pub(super) actor: Network,
+    pub(super) critic: Network,
+}
+
+impl ActorCritic {
+    /// Two networks with hidden layers of these sizes.
+    ///
+    /// # Errors
+    /// [`KernelError::Range`] for a size outside `[1, 16384]`.
+    pub fn new(obs_dim: usize, hidden: &[usize], head: Head) -> Result<Self> {
+        check_width("obs_dim", obs_dim)?;
+        check_width("actions", head.width())?;
+        for &width in hidden {
+            check_width("hidden", width)?;
+        }
+        let sizes = |outputs| [&[obs_dim], hidden, &[outputs]].concat();
+        let deviations = if let Head::Gaussian(width) = head { width } else { 0 };
+        let actor = Network::new(&sizes(head.width()), deviations);
+        let critic = Network::new(&sizes(1), actor.end());
+        Ok(Self { obs_dim, head, actor, critic })
+    }
+
+    /// Components of an observation.
+    #[must_use]
+    pub fn obs_dim(&self) -> usize {
+        self.obs_dim
+    }
+
+    /// What the policy draws its actions from.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        self.head
+    }
+
+    /// How many parameters there are.
+    #[must_use]
+    pub fn n_parameters(&self) -> usize {
+        self.critic.end()
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "only for the message")]
+pub(super) fn check_width(name: &'static str, width: usize) -> Result<()> {
+    check_range(name, width as f64, 1.0, MAX_WIDTH as f64)
+}
+
+/// The actions of a batch, as [`rlox_kernels::env::Actions`] has them, in the learner's arithmetic.
+#[derive(Debug, Clone, Copy)]
+pub enum ActionRows<'a, F> {
+    /// One integer per row.
+    Discrete(&'a [i64]),
+    /// So many components per row as the head has.
+    Continuous(&'a [F]),
+}
+
+impl<F: num_traits::Float> ActionRows<'_, F> {
+    /// Checks that there is an action of the head for each of `rows` rows.
+    pub(super) fn check(&self, head: Head, rows: usize) -> Result<()> {
+        use rlox_kernels::error::check_len;
+        match (self, head) {
+            (Self::Discrete(actions), Head::Categorical(n)) => {
+                check_len("actions", actions.len(), "log_probs", rows)?;
+                let n_actions = i64::try_from(n).unwrap_or(i64::MAX);
+                match actions.iter().position(|action| !(0..n_actions).contains(action)) {
+                    None => Ok(()),
+                    Some(i) => {
+                        Err(KernelError::Action { index: Some(i), n_actions, value: actions[i] })
+                    }
+                }
+            }
+            (Self::Continuous(actions), Head::Gaussian(n)) => {
+                check_len("actions", actions.len(), "log_probs * act_dim", rows * n)
+            }
+            (Self::Discrete(_), Head::Gaussian(_)) => Err(wrong_kind("continuous", "discrete")),
+            (Self::Continuous(_), Head::Categorical(_)) => {
+                Err(wrong_kind("discrete", "continuous"))
+            }
+        }
+    }
+
+    /// Checks that masks of `width` flags a row allow each discrete action, all of which exist.
+    pub(super) fn check_allowed(&self, masks: &[u8], width: usize) -> Result<()> {
+        let Self::Discrete(actions) = self else { return Ok(()) };
+        let forbidden = |(&action, mask): (&i64, &[u8])| mask[index(action)] == 0;
+        match actions.iter().zip(masks.chunks_exact(width)).position(forbidden) {
+            None => Ok(()),
+            Some(row) => Err(KernelError::Forbidden { row, action: actions[row] }),
+        }
+    }
+}
+
+/// A row's number, which has been checked to lie within the batch.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked before")]
+pub(super) fn index(row: i64) -> usize {
+    row as usize
+}
+
+fn wrong_kind(expected: &'static str, got: &'static str) -> KernelError {
+    KernelError::ActionKind { env_id: "the policy".to_owned(), expected, got }
+}

@@ -1,0 +1,214 @@
+//! The gradient of a minibatch, block by block of rows.
+
+use pulp::Simd;
+
+use super::actor_critic::{ActionRows, ActorCritic, Head, index};
+use super::distribution::{Chosen, Distribution};
+use super::linalg::{BLOCK_ROWS, padded};
+use super::objective::{Loss, Row, Terms};
+use super::passes::{Gradients, Packed, backward, forward};
+use super::workspace::Workspace;
+use super::{Batch, Real};
+
+/// The parameters in the order in which products read them.
+#[derive(Debug)]
+pub(super) struct PackedParameters<F> {
+    pub(super) actor: Packed<F>,
+    pub(super) critic: Packed<F>,
+    pub(super) log_std: Vec<F>,
+}
+
+impl<F: Real> PackedParameters<F> {
+    pub(super) fn new(shape: &ActorCritic) -> Self {
+        let deviations = if let Head::Gaussian(width) = shape.head { width } else { 0 };
+        Self {
+            actor: Packed::new(&shape.actor),
+            critic: Packed::new(&shape.critic),
+            log_std: vec![F::zero(); deviations],
+        }
+    }
+
+    pub(super) fn load(&mut self, shape: &ActorCritic, parameters: &[F]) {
+        self.load_policy(shape, parameters);
+        self.critic.load(&shape.critic, parameters);
+    }
+
+    /// Copies what actions are drawn from.
+    pub(super) fn load_policy(&mut self, shape: &ActorCritic, parameters: &[F]) {
+        let deviations = self.log_std.len();
+        self.log_std.copy_from_slice(&parameters[..deviations]);
+        self.actor.load(&shape.actor, parameters);
+    }
+}
+
+/// What all rows of a minibatch share.
+#[derive(Clone, Copy)]
+pub(super) struct Minibatch<'a, F> {
+    pub(super) batch: Batch<'a, F>,
+    /// How many rows it has: what means are over.
+    pub(super) size: usize,
+    /// Mean and inverse deviation by which its advantages are standardised.
+    pub(super) advantage_scale: (F, F),
+    pub(super) loss: Loss,
+}
+
+/// Memory for a block of rows, and for the gradient gathered so far.
+#[derive(Debug)]
+pub(super) struct Block<F> {
+    inputs: Vec<F>,
+    pub(super) chosen: Chosen<F>,
+    pub(super) actor: Workspace<F>,
+    pub(super) critic: Workspace<F>,
+    pub(super) distribution: Distribution<F>,
+    ratios: Vec<F>,
+    log_prob_gradients: Vec<F>,
+    /// Sums over the rows so far, not means.
+    terms: Terms,
+}
+
+impl<F: Real> Block<F> {
+    pub(super) fn new(shape: &ActorCritic) -> Self {
+        let zeros = |n| vec![F::zero(); n];
+        let (indices, components) = match shape.head {
+            Head::Categorical(_) => (BLOCK_ROWS, 0),
+            Head::Gaussian(width) => (0, BLOCK_ROWS * width),
+        };
+        Self {
+            inputs: zeros(BLOCK_ROWS * shape.obs_dim),
+            chosen: Chosen {
+                indices: vec![0; indices],
+                components: zeros(components),
+                possible: vec![true; BLOCK_ROWS * shape.head.n_masked()],
+            },
+            actor: Workspace::new(&shape.actor),
+            critic: Workspace::new(&shape.critic),
+            distribution: Distribution::new(shape.head),
+            ratios: zeros(padded(BLOCK_ROWS)),
+            log_prob_gradients: zeros(BLOCK_ROWS),
+            terms: Terms::default(),
+        }
+    }
+
+    /// Gathers the gradients of the rows `order` of a minibatch and returns the sums of their terms.
+    #[inline(always)]
+    pub(super) fn run<S: Simd>(
+        &mut self,
+        simd: S,
+        shape: &ActorCritic,
+        packed: &PackedParameters<F>,
+        minibatch: &Minibatch<'_, F>,
+        order: &[i64],
+    ) -> Terms {
+        self.terms = Terms::default();
+        if minibatch.batch.masks.is_none() {
+            self.chosen.possible.fill(true);
+        }
+        self.actor.clear_gradients();
+        self.critic.clear_gradients();
+        self.distribution.log_std.copy_from_slice(&packed.log_std);
+        self.distribution.log_std_gradient.fill(F::zero());
+        for rows in order.chunks(BLOCK_ROWS) {
+            self.gather(shape, &minibatch.batch, rows);
+            let (n, inputs) = (rows.len(), &self.inputs);
+            forward(simd, &shape.actor, &packed.actor, inputs, n, &mut self.actor);
+            forward(simd, &shape.critic, &packed.critic, inputs, n, &mut self.critic);
+            let stride = shape.actor.output_stride();
+            self.distribution.evaluate(simd, self.actor.output(), stride, n, &self.chosen);
+            self.differentiate(simd, shape, minibatch, rows);
+            let (inputs, learn) = (&self.inputs, || Gradients::Parameters);
+            backward(simd, &shape.actor, &packed.actor, inputs, n, &mut self.actor, learn());
+            backward(simd, &shape.critic, &packed.critic, inputs, n, &mut self.critic, learn());
+        }
+        self.terms
+    }
+
+    /// Copies the block's observations and actions together.
+    fn gather(&mut self, shape: &ActorCritic, batch: &Batch<'_, F>, rows: &[i64]) {
+        for (&row, input) in rows.iter().zip(self.inputs.chunks_exact_mut(shape.obs_dim)) {
+            input.copy_from_slice(&batch.obs[index(row) * shape.obs_dim..][..shape.obs_dim]);
+        }
+        match batch.actions {
+            ActionRows::Discrete(actions) => {
+                for (&row, chosen) in rows.iter().zip(&mut self.chosen.indices) {
+                    *chosen = index(actions[index(row)]);
+                }
+                let width = shape.head.width();
+                if let Some(masks) = batch.masks {
+                    let possible = self.chosen.possible.chunks_exact_mut(width);
+                    for (&row, possible) in rows.iter().zip(possible) {
+                        for (possible, &flag) in
+                            possible.iter_mut().zip(&masks[index(row) * width..])
+                        {
+                            *possible = flag != 0;
+                        }
+                    }
+                }
+            }
+            ActionRows::Continuous(actions) => {
+                let width = shape.head.width();
+                let chosen = self.chosen.components.chunks_exact_mut(width);
+                for (&row, chosen) in rows.iter().zip(chosen) {
+                    chosen.copy_from_slice(&actions[index(row) * width..][..width]);
+                }
+            }
+        }
+    }
+
+    /// Adds the block's terms and writes the gradients with respect to both networks' outputs.
+    #[inline(always)]
+    fn differentiate<S: Simd>(
+        &mut self,
+        simd: S,
+        shape: &ActorCritic,
+        minibatch: &Minibatch<'_, F>,
+        rows: &[i64],
+    ) {
+        let Minibatch { batch, size, advantage_scale: (mean, scale), loss } = *minibatch;
+        #[expect(clippy::cast_precision_loss, reason = "a minibatch is far below 2^53 rows")]
+        let weight = 1.0 / size as f64;
+        let (of_policy, of_value) = (F::of(weight), F::of(weight * loss.vf_coef));
+        let log_probs = &self.distribution.log_probs;
+        for ((ratio, &log_prob), &row) in self.ratios.iter_mut().zip(log_probs).zip(rows) {
+            *ratio = log_prob - batch.log_probs[index(row)];
+        }
+        let log_ratios: [F; BLOCK_ROWS] = std::array::from_fn(|r| self.ratios[r]);
+        F::exp_all(simd, &mut self.ratios);
+        let value_stride = shape.critic.output_stride();
+        let values: [F; BLOCK_ROWS] =
+            std::array::from_fn(|r| self.critic.output()[r * value_stride]);
+        let value_gradients = self.critic.output_gradient();
+        for (r, &row) in rows.iter().enumerate() {
+            let row = index(row);
+            let (terms, log_prob_gradient, value_gradient) = loss.objective.row(Row {
+                log_ratio: log_ratios[r],
+                ratio: self.ratios[r],
+                log_prob: self.distribution.log_probs[r],
+                entropy: self.distribution.entropies[r],
+                value: values[r],
+                old_value: batch.values[row],
+                advantage: (batch.advantages[row] - mean) * scale,
+                target: batch.returns[row],
+            });
+            self.terms = self.terms.map2(terms, |sum, term| sum + term);
+            self.log_prob_gradients[r] = log_prob_gradient * of_policy;
+            value_gradients[r * value_stride] = value_gradient * of_value;
+        }
+        self.distribution.backward(
+            &self.log_prob_gradients[..rows.len()],
+            F::of(-loss.ent_coef * weight),
+            &self.chosen,
+            shape.actor.output_stride(),
+            self.actor.output_gradient(),
+        );
+    }
+}
+
+impl<F: Real> Block<F> {
+    /// Writes the gradients of the last [`Block::run`] to the flat array `gradients`.
+    pub(super) fn write_gradients(&self, shape: &ActorCritic, gradients: &mut [F]) {
+        let of_log_std = &self.distribution.log_std_gradient;
+        gradients[..of_log_std.len()].copy_from_slice(of_log_std);
+        self.actor.write_gradients(&shape.actor, gradients);
+        self.critic.write_gradients(&shape.critic, gradients);
+    }
+}

@@ -1,0 +1,207 @@
+//! Log-probabilities and entropies of a block of actions, and their gradients.
+
+use pulp::Simd;
+
+use super::Real;
+use super::actor_critic::Head;
+use super::linalg::{BLOCK_ROWS, padded};
+
+/// ½ ln 2π.
+const HALF_LOG_TAU: f64 = 0.918_938_533_204_672_7;
+
+/// The actions of the rows of a block, gathered.
+#[derive(Debug, Clone)]
+pub(super) struct Chosen<F> {
+    /// Of a categorical policy: the action of each row.
+    pub(super) indices: Vec<usize>,
+    /// Of a Gaussian policy: the components of each row's action.
+    pub(super) components: Vec<F>,
+    /// Of a categorical policy: which actions were possible, in rows of the head's width.
+    pub(super) possible: Vec<bool>,
+}
+
+/// What is known of the policy's distribution in each row of a block.
+#[derive(Debug, Clone)]
+pub(super) struct Distribution<F> {
+    head: Head,
+    /// Categorical: log-probabilities of all actions. Gaussian: (a - μ) / σ. Rows of the head's
+    /// width.
+    table: Vec<F>,
+    /// Categorical: the exponentials of `table`.
+    probabilities: Vec<F>,
+    /// ln σ, and its gradient gathered so far.
+    pub(super) log_std: Vec<F>,
+    pub(super) log_std_gradient: Vec<F>,
+    /// ln π(a|s) of each row.
+    pub(super) log_probs: Vec<F>,
+    /// H[π(·|s)] of each row, in nats.
+    pub(super) entropies: Vec<F>,
+}
+
+impl<F: Real> Distribution<F> {
+    pub(super) fn new(head: Head) -> Self {
+        let zeros = |n| vec![F::zero(); n];
+        let table = zeros(padded(BLOCK_ROWS * head.width()));
+        let (probabilities, deviations) = match head {
+            Head::Categorical(_) => (table.clone(), 0),
+            Head::Gaussian(width) => (Vec::new(), width),
+        };
+        Self {
+            head,
+            table,
+            probabilities,
+            log_std: zeros(deviations),
+            log_std_gradient: zeros(deviations),
+            log_probs: zeros(BLOCK_ROWS),
+            entropies: zeros(BLOCK_ROWS),
+        }
+    }
+
+    /// Computes log-probabilities and entropies from `outputs`, the policy network's, in rows of
+    /// `stride`.
+    #[inline(always)]
+    pub(super) fn evaluate<S: Simd>(
+        &mut self,
+        simd: S,
+        outputs: &[F],
+        stride: usize,
+        rows: usize,
+        chosen: &Chosen<F>,
+    ) {
+        match self.head {
+            Head::Categorical(width) => {
+                self.normalise(simd, outputs, stride, rows, &chosen.possible);
+                let tables = self.table.chunks_exact(width);
+                let tables = tables.zip(self.probabilities.chunks_exact(width));
+                let results = self.log_probs.iter_mut().zip(&mut self.entropies);
+                let chosen = chosen.indices.iter().take(rows);
+                for (((log_probs, probabilities), &action), (log_prob, entropy)) in
+                    tables.zip(chosen).zip(results)
+                {
+                    *log_prob = log_probs[action];
+                    let terms = log_probs.iter().zip(probabilities);
+                    *entropy = terms.fold(F::zero(), |sum, (&log_p, &p)| sum - p * log_p);
+                }
+            }
+            Head::Gaussian(width) => {
+                let constant = F::of(HALF_LOG_TAU);
+                let entropy = self
+                    .log_std
+                    .iter()
+                    .fold(F::zero(), |sum, &log_std| sum + log_std + constant + F::of(0.5));
+                let results = self.log_probs.iter_mut().zip(&mut self.entropies);
+                let rows = outputs.chunks_exact(stride).take(rows).zip(results);
+                let actions = chosen.components.chunks_exact(width);
+                for (((means, (log_prob, row_entropy)), actions), standardised) in
+                    rows.zip(actions).zip(self.table.chunks_exact_mut(width))
+                {
+                    *row_entropy = entropy;
+                    *log_prob = F::zero();
+                    for i in 0..width {
+                        let log_std = self.log_std[i];
+                        standardised[i] = (actions[i] - means[i]) * (-log_std).exp();
+                        *log_prob = *log_prob + gaussian_log_prob(standardised[i], log_std);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes log-probabilities and probabilities of all actions into the tables.
+    #[inline(always)]
+    pub(super) fn normalise<S: Simd>(
+        &mut self,
+        simd: S,
+        outputs: &[F],
+        stride: usize,
+        rows: usize,
+        possible: &[bool],
+    ) {
+        let width = self.head.width();
+        let outputs = outputs.chunks_exact(stride).take(rows).zip(possible.chunks_exact(width));
+        for ((logits, possible), row) in outputs.zip(self.table.chunks_exact_mut(width)) {
+            let largest =
+                logits.iter().zip(possible).fold(F::neg_infinity(), |largest, (&z, &p)| {
+                    if p { largest.max(z) } else { largest }
+                });
+            for (shifted, &logit) in row.iter_mut().zip(logits) {
+                *shifted = logit - largest;
+            }
+        }
+        let used = padded(rows * width);
+        self.probabilities[..used].copy_from_slice(&self.table[..used]);
+        F::exp_all(simd, &mut self.probabilities[..used]);
+        let tables =
+            self.table.chunks_exact_mut(width).zip(self.probabilities.chunks_exact_mut(width));
+        for ((log_probs, probabilities), possible) in
+            tables.zip(possible.chunks_exact(width)).take(rows)
+        {
+            for ((log_p, p), &possible) in
+                log_probs.iter_mut().zip(probabilities.iter_mut()).zip(possible)
+            {
+                // 0 ln 0 is 0: an impossible action adds nothing to the entropy and gets no gradient.
+                if !possible {
+                    (*log_p, *p) = (F::zero(), F::zero());
+                }
+            }
+            let sum = probabilities.iter().fold(F::zero(), |sum, &e| sum + e);
+            let (log_sum, factor) = (sum.ln(), sum.recip());
+            for (log_p, p) in log_probs.iter_mut().zip(probabilities) {
+                *log_p = *log_p - log_sum;
+                *p = *p * factor;
+            }
+        }
+    }
+
+    /// Probabilities of all actions after [`Distribution::normalise`], with their logarithms.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (&[F], &[F])> {
+        let width = self.head.width();
+        self.probabilities.chunks_exact(width).zip(self.table.chunks_exact(width))
+    }
+
+    /// Writes the gradient with respect to the network's outputs, given those with respect to the
+    /// rows' log-probabilities and, the same for all rows, entropies.
+    #[inline(always)]
+    pub(super) fn backward(
+        &mut self,
+        log_prob_gradients: &[F],
+        entropy_gradient: F,
+        chosen: &Chosen<F>,
+        stride: usize,
+        output_gradients: &mut [F],
+    ) {
+        let width = self.head.width();
+        let rows = output_gradients.chunks_exact_mut(stride).zip(log_prob_gradients).enumerate();
+        for (r, (gradients, &log_prob_gradient)) in rows {
+            let table = &self.table[r * width..][..width];
+            match self.head {
+                Head::Categorical(_) => {
+                    let probabilities = &self.probabilities[r * width..][..width];
+                    let entropy = self.entropies[r];
+                    for ((gradient, &p), &log_p) in
+                        gradients.iter_mut().zip(probabilities).zip(table)
+                    {
+                        // ∂ ln π(a)/∂z_i = [i = a] - p_i, ∂H/∂z_i = -p_i (ln p_i + H)
+                        *gradient = -p * (log_prob_gradient + entropy_gradient * (log_p + entropy));
+                    }
+                    let chosen = &mut gradients[chosen.indices[r]];
+                    *chosen = *chosen + log_prob_gradient;
+                }
+                Head::Gaussian(_) => {
+                    for (i, &standardised) in table.iter().enumerate() {
+                        gradients[i] = log_prob_gradient * standardised * (-self.log_std[i]).exp();
+                        let of_square = standardised * standardised - F::one();
+                        self.log_std_gradient[i] = self.log_std_gradient[i]
+                            + log_prob_gradient * of_square
+                            + entropy_gradient;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// ln N(a; μ, σ) of the standardised component z = (a - μ) / σ.
+pub(super) fn gaussian_log_prob<F: Real>(z: F, log_std: F) -> F {
+    F::of(-0.5) * z * z - log_std - F::of(HALF_LOG_TAU)
+}

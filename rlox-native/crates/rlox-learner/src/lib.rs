@@ -1,0 +1,42 @@
+//! The updates of algorithms for small networks on a CPU, in one call each.
+//!
+//! [`Learner::update`] takes every gradient step of an iteration: forward, loss, backward, clipping
+//! of the gradient's norm, and optimiser, minibatch after minibatch, on parameters that stay where
+//! the caller keeps them. [`Learner::collect`] steps native environments with the policy, and
+//! [`Learner::act`] draws actions for others. [`off_policy`] takes the gradient steps of algorithms
+//! with replay buffers.
+//!
+//! Slices in, slices out: every length and range is checked and reported as a
+//! [`KernelError`](rlox_kernels::KernelError); no function panics on its arguments.
+//!
+//! There are no threads: a gradient step of the usual networks takes a fifth of a millisecond
+//! (`benches/learner.rs`), and other cores are for other trainings.
+
+#![expect(
+    clippy::inline_always,
+    reason = "an instruction set is chosen at run time for a whole update, and reaches only what is inlined"
+)]
+#![deny(unsafe_code)]
+
+mod acting;
+mod activation;
+mod actor_critic;
+mod block;
+mod distribution;
+pub mod linalg;
+mod network;
+mod objective;
+pub mod off_policy;
+mod optimizer;
+mod passes;
+mod rollout;
+mod update;
+mod workspace;
+
+pub use acting::{ActionBuffer, ActionRequest};
+pub use actor_critic::{ActionRows, ActorCritic, Head};
+pub use linalg::Real;
+pub use objective::{Loss, Objective, Terms};
+pub use optimizer::{Moments, Optimizer, StepRule};
+pub use rollout::Rollout;
+pub use update::{Batch, Learner, Plan, Progress};

@@ -1,0 +1,223 @@
+//! One linear layer: where its parameters are, and how products read them.
+
+use bytemuck::cast_slice;
+
+use super::Real;
+use super::aligned::Aligned;
+use super::gated_product::SPAN;
+use super::real::row_stride;
+
+/// Rows that go through the network together: their activations stay in the caches.
+pub const BLOCK_ROWS: usize = 256;
+
+/// Up to so many columns, a product of rows with rows takes less time than one with whole vectors of
+/// columns, most of which are padding.
+const FEW: usize = 4;
+
+/// How a layer's weights lie in the flat array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// `outputs` × `inputs`, as in `torch.nn.Linear`.
+    ByOutputs,
+    /// `inputs` × `outputs`, as in `rlox.nn.EnsembleMLP`.
+    ByInputs,
+}
+
+/// One linear layer and where its parameters are in the flat array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layer {
+    /// How many numbers go in.
+    pub inputs: usize,
+    /// How many come out.
+    pub outputs: usize,
+    /// Where the weights begin.
+    pub weights: usize,
+    /// Where the biases begin.
+    pub bias: usize,
+    /// How the weights lie.
+    pub order: Order,
+    /// Whether its inputs are the network's, whose rows may have no padding.
+    pub first: bool,
+    /// Whether it has a single `ReLU` network's output behind it: its way back is a
+    /// [`Gate`](super::Gate)'s.
+    pub gated: bool,
+}
+
+impl Layer {
+    /// Layers of `torch.nn.Linear` of these sizes, inputs first, one after the other from `offset`.
+    #[must_use]
+    pub fn linear(sizes: &[usize], mut offset: usize) -> Vec<Self> {
+        let layer = |(l, pair): (usize, &[usize])| {
+            let [inputs, outputs] = [pair[0], pair[1]];
+            let (weights, bias) = (offset, offset + inputs * outputs);
+            offset = bias + outputs;
+            let (order, first) = (Order::ByOutputs, l == 0);
+            Self { inputs, outputs, weights, bias, order, first, gated: false }
+        };
+        sizes.windows(2).enumerate().map(layer).collect()
+    }
+
+    /// Where the parameters end.
+    #[must_use]
+    pub fn end(self) -> usize {
+        self.bias + self.outputs
+    }
+
+    /// Rows and columns in which the weights' gradient is gathered.
+    #[must_use]
+    pub fn gradient_shape(self) -> (usize, usize) {
+        if self.gradient_by_inputs() {
+            (self.inputs, self.outputs)
+        } else {
+            (self.outputs, self.inputs)
+        }
+    }
+
+    /// Whether the weights' gradient is gathered in a row for each input, not for each output: the
+    /// narrow side gives the rows, as columns are padded. Of a gated layer, the outputs do.
+    ///
+    /// Rows without padding cannot be a right operand.
+    #[must_use]
+    pub fn gradient_by_inputs(self) -> bool {
+        let narrow = self.inputs < self.outputs
+            || (self.inputs == self.outputs && self.order == Order::ByInputs);
+        self.first || (narrow && !self.gated)
+    }
+
+    /// Whether it is large enough for [`masked_outer`](super::masked_outer) to pay, and has padded inputs.
+    #[must_use]
+    pub fn can_be_gated(self) -> bool {
+        !self.first && self.outputs >= SPAN
+    }
+
+    /// Whether products with so few columns are products of rows with rows.
+    ///
+    /// The rows of a network's inputs have no padding.
+    pub(super) fn has_few_outputs(self) -> bool {
+        !self.first && self.outputs <= FEW
+    }
+
+    /// Whether the gradients of a network's inputs are products of rows with rows.
+    pub(super) fn has_few_inputs(self) -> bool {
+        self.first && self.inputs <= FEW
+    }
+
+    /// Writes gathered gradients to the flat array `gradients`.
+    #[inline(always)]
+    pub fn write_gradients<F: Real>(self, weights: &[F], biases: &[F], gradients: &mut [F]) {
+        let (rows, columns) = self.gradient_shape();
+        let own = &mut gradients[self.weights..][..self.inputs * self.outputs];
+        if self.gradient_by_inputs() == (self.order == Order::ByInputs) {
+            for (to, from) in
+                own.chunks_exact_mut(columns).zip(weights.chunks_exact(row_stride(columns)))
+            {
+                to.copy_from_slice(&from[..columns]);
+            }
+        } else {
+            transpose(weights, row_stride(columns), (rows, columns), own, rows);
+        }
+        gradients[self.bias..self.end()].copy_from_slice(&biases[..self.outputs]);
+    }
+}
+
+/// The parameters of a layer in the order in which products read them, padded with zeros.
+#[derive(Debug)]
+pub struct PackedLayer<F> {
+    /// `inputs` × `outputs`; empty where [`Layer::has_few_outputs`].
+    pub(super) forward: Aligned<F>,
+    /// `outputs` × `inputs`; empty for a layer through which no gradient goes, unless
+    /// [`Layer::has_few_outputs`].
+    pub(super) backward: Aligned<F>,
+    pub(super) bias: Aligned<F>,
+}
+
+impl<F: Real> PackedLayer<F> {
+    /// Room for a layer; `backward`: for the way back to its inputs too.
+    #[must_use]
+    pub fn new(layer: Layer, backward: bool) -> Self {
+        let zeros = Aligned::zeros;
+        let few = layer.has_few_outputs();
+        Self {
+            forward: zeros(if few { 0 } else { layer.inputs * row_stride(layer.outputs) }),
+            backward: zeros(if backward || few {
+                layer.outputs * row_stride(layer.inputs)
+            } else {
+                0
+            }),
+            bias: zeros(row_stride(layer.outputs)),
+        }
+    }
+
+    /// The weights of the only output of a layer.
+    pub(crate) fn single_output(&self) -> &[F] {
+        &self.backward
+    }
+
+    /// Copies the layer's part of `parameters`; only compares weights that have not changed, which
+    /// takes less time than their other order.
+    #[inline(always)]
+    pub fn load(&mut self, layer: Layer, parameters: &[F]) {
+        let weights = &parameters[layer.weights..][..layer.inputs * layer.outputs];
+        let (forward, backward) = (row_stride(layer.outputs), row_stride(layer.inputs));
+        let ((straight, stride), (across, across_stride), rows, columns) = match layer.order {
+            Order::ByInputs => (
+                (&mut *self.forward, forward),
+                (&mut *self.backward, backward),
+                layer.inputs,
+                layer.outputs,
+            ),
+            Order::ByOutputs => (
+                (&mut *self.backward, backward),
+                (&mut *self.forward, forward),
+                layer.outputs,
+                layer.inputs,
+            ),
+        };
+        let mut changed = straight.is_empty();
+        for (to, from) in straight.chunks_exact_mut(stride).zip(weights.chunks_exact(columns)) {
+            let to = &mut to[..columns];
+            // Bits, as 0 equals -0 and what is no number equals nothing.
+            if changed || cast_slice::<F, u8>(to) != cast_slice::<F, u8>(from) {
+                to.copy_from_slice(from);
+                changed = true;
+            }
+        }
+        if changed && !across.is_empty() {
+            transpose(weights, columns, (rows, columns), across, across_stride);
+        }
+        self.bias[..layer.outputs].copy_from_slice(&parameters[layer.bias..layer.end()]);
+    }
+}
+
+/// Copies every element of `from`, `rows` × `columns`, to the place across the diagonal.
+#[inline(always)]
+pub(super) fn transpose<F: Real>(
+    from: &[F],
+    from_stride: usize,
+    (rows, columns): (usize, usize),
+    to: &mut [F],
+    to_stride: usize,
+) {
+    /// Square that fits into registers.
+    const SIDE: usize = 8;
+    for row in (0..rows).step_by(SIDE) {
+        for column in (0..columns).step_by(SIDE) {
+            if row + SIDE <= rows && column + SIDE <= columns {
+                let mut square = [[F::zero(); SIDE]; SIDE];
+                for (i, line) in square.iter_mut().enumerate() {
+                    line.copy_from_slice(&from[(row + i) * from_stride + column..][..SIDE]);
+                }
+                for j in 0..SIDE {
+                    let line: [F; SIDE] = std::array::from_fn(|i| square[i][j]);
+                    to[(column + j) * to_stride + row..][..SIDE].copy_from_slice(&line);
+                }
+                continue;
+            }
+            for i in row..rows.min(row + SIDE) {
+                for j in column..columns.min(column + SIDE) {
+                    to[j * to_stride + i] = from[i * from_stride + j];
+                }
+            }
+        }
+    }
+}

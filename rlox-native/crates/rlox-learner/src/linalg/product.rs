@@ -1,0 +1,254 @@
+//! Products of small matrices, in tiles that stay in registers.
+//!
+//! A minibatch of an RL network is too small for a general matrix product to pay for copying its
+//! operands into blocks: here they are in the second-level cache already, and what a tile reads of
+//! them over [`BLOCK_DEPTH`] steps fits into the first.
+
+use pulp::{Simd, WithSimd};
+
+use super::Real;
+use super::operands::{Finish, Left, Start};
+use super::real::{padded, row_stride};
+
+/// Terms of the sums that are added up for all tiles before the next ones.
+const BLOCK_DEPTH: usize = 128;
+
+/// `out = finish(start + left · right)`; `right` is `depth` × `width` and `out` is `rows` × `width`,
+/// both in rows of [`row_stride`].
+#[inline(always)]
+pub(super) fn product<F: Real, S: Simd>(
+    simd: S,
+    left: Left<'_, F>,
+    right: &[F],
+    width: usize,
+    start: Start<'_, F>,
+    finish: Finish<'_, F>,
+    out: &mut [F],
+) {
+    // One function for all callers: its tiles are a lot of code to have in each.
+    simd.vectorize(Product { left, right, width, start, finish, out });
+}
+
+/// The arguments of [`product`].
+struct Product<'a, F> {
+    left: Left<'a, F>,
+    right: &'a [F],
+    width: usize,
+    start: Start<'a, F>,
+    finish: Finish<'a, F>,
+    out: &'a mut [F],
+}
+
+impl<F: Real> WithSimd for Product<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let lanes = size_of::<F::Vector<S>>() / size_of::<F>();
+        let stride = row_stride(self.width);
+        let out = F::vectors_mut::<S>(self.out);
+        let mut start = self.start;
+        let depth = self.left.depth;
+        for first in (0..depth).step_by(BLOCK_DEPTH) {
+            let job = Job {
+                simd,
+                left: self.left.after(first, BLOCK_DEPTH),
+                right: F::vectors::<S>(&self.right[first * stride..]),
+                width: padded(self.width) / lanes,
+                stride: stride / lanes,
+                start,
+                finish: if first + BLOCK_DEPTH < depth { Finish::Keep } else { self.finish },
+            };
+            // As many sums as hide the latency, and rows whose beginnings stay in registers too.
+            let mut column = 0;
+            if S::REGISTER_COUNT >= 32 {
+                column = job.columns::<5, 4>(column, out);
+                column = job.columns::<8, 2>(column, out);
+            } else {
+                column = job.columns::<4, 2>(column, out);
+            }
+            job.columns::<8, 1>(column, out);
+            start = Start::Output;
+        }
+    }
+}
+
+/// A product of at most [`BLOCK_DEPTH`] terms a sum, in vectors.
+struct Job<'a, F: Real, S: Simd> {
+    simd: S,
+    left: Left<'a, F>,
+    right: &'a [F::Vector<S>],
+    width: usize,
+    stride: usize,
+    start: Start<'a, F>,
+    finish: Finish<'a, F>,
+}
+
+impl<F: Real, S: Simd> Job<'_, F, S> {
+    /// Computes `C` columns at a time from `column` on while they fit; returns where they do not.
+    #[inline(always)]
+    fn columns<const R: usize, const C: usize>(
+        &self,
+        mut column: usize,
+        out: &mut [F::Vector<S>],
+    ) -> usize {
+        while column + C <= self.width {
+            let row = self.rows::<R, C>(0, column, out);
+            let row = self.rows::<4, C>(row, column, out);
+            self.rows::<1, C>(row, column, out);
+            column += C;
+        }
+        column
+    }
+
+    /// Computes `R` rows at a time from `row` on while they fit; returns where they do not.
+    #[inline(always)]
+    fn rows<const R: usize, const C: usize>(
+        &self,
+        mut row: usize,
+        column: usize,
+        out: &mut [F::Vector<S>],
+    ) -> usize {
+        while row + R <= self.left.rows {
+            self.tile::<R, C>(row, column, out);
+            row += R;
+        }
+        row
+    }
+
+    #[inline(always)]
+    fn tile<const R: usize, const C: usize>(
+        &self,
+        row: usize,
+        column: usize,
+        out: &mut [F::Vector<S>],
+    ) {
+        let mut sums = [[F::splat(self.simd, F::zero()); C]; R];
+        for (i, sums) in sums.iter_mut().enumerate() {
+            match self.start {
+                Start::Zero => {}
+                Start::Row(start) => sums.copy_from_slice(&F::vectors::<S>(start)[column..][..C]),
+                Start::Output => {
+                    sums.copy_from_slice(&out[(row + i) * self.stride + column..][..C]);
+                }
+            }
+        }
+        let Left { elements, depth, row_stride, column_stride, .. } = self.left;
+        let right = self.right.chunks_exact(self.stride).map(|right| &right[column..][..C]);
+        if column_stride == 1 {
+            let lefts: [&[F]; R] =
+                std::array::from_fn(|i| &elements[(row + i) * row_stride..][..depth]);
+            for (p, right) in right.take(depth).enumerate() {
+                self.accumulate(&mut sums, std::array::from_fn(|i| lefts[i][p]), right);
+            }
+        } else {
+            let lefts = elements.chunks(column_stride).map(|left| &left[row..][..R]);
+            for (left, right) in lefts.zip(right).take(depth) {
+                self.accumulate(&mut sums, std::array::from_fn(|i| left[i]), right);
+            }
+        }
+        // By value: sums whose address is taken do not stay in registers.
+        for (i, sums) in sums.into_iter().enumerate() {
+            let at = (row + i) * self.stride + column;
+            let out = &mut out[at..][..C];
+            match self.finish {
+                Finish::Keep => out.copy_from_slice(&sums),
+                Finish::Rectify => {
+                    out.copy_from_slice(&sums.map(|sum| F::rectify(self.simd, sum)));
+                }
+                Finish::WherePositive(signs) => {
+                    let signs = &F::vectors::<S>(signs)[at..][..C];
+                    for ((out, &sign), sum) in out.iter_mut().zip(signs).zip(sums) {
+                        *out = F::where_positive(self.simd, sign, sum);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn accumulate<const R: usize, const C: usize>(
+        &self,
+        sums: &mut [[F::Vector<S>; C]; R],
+        left: [F; R],
+        right: &[F::Vector<S>],
+    ) {
+        for (sums, &factor) in sums.iter_mut().zip(&left) {
+            let factor = F::splat(self.simd, factor);
+            for (sum, &right) in sums.iter_mut().zip(right) {
+                *sum = F::multiply_add(self.simd, factor, right, *sum);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Machine;
+    use super::*;
+    use rlox_kernels::rng::Pcg64;
+    fn numbers(rng: &mut Pcg64, n: usize) -> Vec<f64> {
+        (0..n).map(|_| rng.uniform(-1.0, 1.0)).collect()
+    }
+
+    #[test]
+    fn every_tile_equals_the_naive_sum() {
+        for machine in Machine::ALL {
+            let mut rng = Pcg64::from_seed(0);
+            let sizes =
+                [(1, 1, 1), (3, 5, 16), (8, 4, 33), (15, 64, 64), (64, 7, 50), (13, 300, 128)];
+            for (rows, depth, width) in sizes {
+                let stride = row_stride(width);
+                let a = numbers(&mut rng, rows * depth);
+                let transposed: Vec<f64> =
+                    (0..depth * rows).map(|i| a[(i % rows) * depth + i / rows]).collect();
+                let (b, bias) = (numbers(&mut rng, depth * stride), numbers(&mut rng, stride));
+                let (before, signs) =
+                    (numbers(&mut rng, rows * stride), numbers(&mut rng, rows * stride));
+                let lefts = [
+                    Left::rows(&a, rows, depth, depth),
+                    Left::columns(&transposed, rows, depth, rows),
+                ];
+                let starts = [Start::Zero, Start::Row(&bias), Start::Output];
+                let finishes = [Finish::Keep, Finish::Rectify, Finish::WherePositive(&signs)];
+                for (case, left) in (0..18).zip(lefts.into_iter().cycle()) {
+                    let (start, finish) = (starts[case % 3], finishes[case / 6]);
+                    let mut out = before.clone();
+                    machine.run(Product { left, right: &b, width, start, finish, out: &mut out });
+                    for (at, &got) in out.iter().enumerate() {
+                        let (i, j) = (at / stride, at % stride);
+                        if j >= padded(width) {
+                            assert_eq!(got, before[at]);
+                            continue;
+                        }
+                        let first = match start {
+                            Start::Zero => 0.0,
+                            Start::Row(row) => row[j],
+                            Start::Output => before[at],
+                        };
+                        let terms = (0..depth).map(|p| a[i * depth + p] * b[p * stride + j]);
+                        let sum = first + terms.sum::<f64>();
+                        let expected = match finish {
+                            Finish::Keep => sum,
+                            Finish::Rectify => sum.max(0.0),
+                            Finish::WherePositive(signs) if signs[at] > 0.0 => sum,
+                            Finish::WherePositive(_) => 0.0,
+                        };
+                        assert!((got - expected).abs() < 1e-13, "{rows} {depth} {width} {case}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_not_rectified() {
+        for machine in Machine::ALL {
+            let (right, mut out) = ([f64::NAN; 16], [0.0; 16]);
+            let left = Left::rows(&[1.0], 1, 1, 1);
+            let (start, finish) = (Start::Zero, Finish::Rectify);
+            machine.run(Product { left, right: &right, width: 16, start, finish, out: &mut out });
+            assert!(out.iter().all(|value| value.is_nan()));
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The shape of a multi-layer perceptron.
+
+use super::activation::Activation;
+use super::linalg::{Layer, row_stride};
+
+/// The shape of a network, and where its parameters are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Network {
+    pub(super) layers: Vec<Layer>,
+    pub(super) activation: Activation,
+    /// Whether the last layer's outputs are activated too.
+    pub(super) activates_last: bool,
+    /// Elements from one row of inputs to the next.
+    pub(super) input_stride: usize,
+}
+
+impl Network {
+    /// Layers of `torch.nn.Linear` of these sizes, inputs first, with tanh between them, whose
+    /// parameters begin at `offset`.
+    pub(super) fn new(sizes: &[usize], offset: usize) -> Self {
+        Self::of(Layer::linear(sizes, offset), Activation::Tanh)
+    }
+
+    /// Layers with `ReLU` between them.
+    pub(super) fn relu(mut layers: Vec<Layer>) -> Self {
+        if let [.., layer, last] = &mut layers[..] {
+            layer.gated = last.outputs == 1 && layer.can_be_gated();
+        }
+        Self::of(layers, Activation::Relu)
+    }
+
+    fn of(layers: Vec<Layer>, activation: Activation) -> Self {
+        let input_stride = layers.first().map_or(0, |layer| layer.inputs);
+        Self { layers, activation, activates_last: false, input_stride }
+    }
+
+    /// The outputs of the gated layer, if there is one.
+    pub(super) fn gated_width(&self) -> usize {
+        self.layers.iter().find(|layer| layer.gated).map_or(0, |layer| layer.outputs)
+    }
+
+    /// Where the parameters end.
+    pub(super) fn end(&self) -> usize {
+        self.layers.last().map_or(0, |layer| layer.end())
+    }
+
+    /// Elements from one row of outputs to the next.
+    pub(super) fn output_stride(&self) -> usize {
+        self.layers.last().map_or(0, |layer| row_stride(layer.outputs))
+    }
+
+    pub(super) fn activates(&self, l: usize) -> bool {
+        self.activates_last || l + 1 < self.layers.len()
+    }
+}

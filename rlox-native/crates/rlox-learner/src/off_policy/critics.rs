@@ -1,0 +1,183 @@
+//! K critics of continuous actions, Q(s, a), of one size.
+
+use std::ops::Range;
+
+use pulp::Simd;
+
+use crate::Real;
+use crate::linalg::{Aligned, BLOCK_ROWS, Layer, Order, row_stride};
+use crate::network::Network;
+use crate::passes::{Gradients, Packed, backward, forward};
+use crate::workspace::Workspace;
+
+/// K networks with `ReLU` whose parameters lie as in `rlox.nn.EnsembleMLP`: layer by layer the weights
+/// of all, `inputs` × `outputs` each; then layer by layer the biases of all.
+pub(super) fn ensemble(sizes: &[usize], n_members: usize) -> Vec<Network> {
+    let pairs = || sizes.windows(2).map(|pair| (pair[0], pair[1]));
+    let all_weights: usize = pairs().map(|(inputs, outputs)| n_members * inputs * outputs).sum();
+    let member = |k: usize| {
+        let (mut weights, mut biases) = (0, all_weights);
+        let layer = |(l, (inputs, outputs)): (usize, (usize, usize))| {
+            let layer = Layer {
+                inputs,
+                outputs,
+                weights: weights + k * inputs * outputs,
+                bias: biases + k * outputs,
+                order: Order::ByInputs,
+                first: l == 0,
+                gated: false,
+            };
+            weights += n_members * inputs * outputs;
+            biases += n_members * outputs;
+            layer
+        };
+        Network::relu(pairs().enumerate().map(layer).collect())
+    };
+    (0..n_members).map(member).collect()
+}
+
+/// Critics' parameters as products read them, and memory for a block of rows.
+#[derive(Debug)]
+pub(super) struct Critics<F> {
+    packed: Vec<Packed<F>>,
+    workspaces: Vec<Workspace<F>>,
+    /// [`BLOCK_ROWS`] × (`obs_dim` + `act_dim`).
+    inputs: Vec<F>,
+    input_gradients: Aligned<F>,
+    /// Rows through which gradients go.
+    kept: Vec<usize>,
+}
+
+impl<F: Real> Critics<F> {
+    /// For [`Critics::forward`] alone, or for both directions.
+    pub(super) fn new(networks: &[Network], learns: bool) -> Self {
+        let pack = if learns { Packed::to_inputs } else { Packed::forward_only };
+        let width = networks.first().map_or(0, |network| network.input_stride);
+        Self {
+            packed: networks.iter().map(pack).collect(),
+            workspaces: networks.iter().map(Workspace::new).collect(),
+            inputs: vec![F::zero(); BLOCK_ROWS * width],
+            input_gradients: Aligned::zeros(BLOCK_ROWS * row_stride(width)),
+            kept: Vec::with_capacity(BLOCK_ROWS),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn load(&mut self, networks: &[Network], parameters: &[F]) {
+        for (packed, network) in self.packed.iter_mut().zip(networks) {
+            packed.load(network, parameters);
+        }
+    }
+
+    /// Evaluates the critics `members` at the actions, a row of `act_dim` each.
+    #[inline(always)]
+    pub(super) fn forward<S: Simd>(
+        &mut self,
+        simd: S,
+        networks: &[Network],
+        members: Range<usize>,
+        obs: &[F],
+        actions: &[F],
+        rows: usize,
+    ) {
+        let (obs_dim, act_dim) = (obs.len() / rows, actions.len() / rows);
+        let parts = obs.chunks_exact(obs_dim).zip(actions.chunks_exact(act_dim));
+        for (input, (obs, action)) in self.inputs.chunks_exact_mut(obs_dim + act_dim).zip(parts) {
+            input[..obs_dim].copy_from_slice(obs);
+            input[obs_dim..].copy_from_slice(action);
+        }
+        for k in members {
+            let (packed, workspace) = (&self.packed[k], &mut self.workspaces[k]);
+            forward(simd, &networks[k], packed, &self.inputs, rows, workspace);
+        }
+    }
+
+    /// The value of a row by critic `k`.
+    pub(super) fn value(&self, networks: &[Network], k: usize, row: usize) -> F {
+        self.workspaces[k].output()[row * networks[k].output_stride()]
+    }
+
+    /// The smallest of all critics' values of a row (Fujimoto et al. 2018, equation 10).
+    pub(super) fn smallest(&self, networks: &[Network], row: usize) -> F {
+        let values = (0..networks.len()).map(|k| self.value(networks, k, row));
+        // Not `min`, which would hide what is no number.
+        values.fold(
+            F::infinity(),
+            |least, value| {
+                if value >= least || least.is_nan() { least } else { value }
+            },
+        )
+    }
+
+    /// Sets the gradient with respect to the value of a row by critic `k`.
+    pub(super) fn set_gradient(&mut self, networks: &[Network], k: usize, row: usize, gradient: F) {
+        let stride = networks[k].output_stride();
+        self.workspaces[k].output_gradient()[row * stride] = gradient;
+    }
+
+    /// Adds the parameters' gradients of the rows of the last [`Critics::forward`].
+    #[inline(always)]
+    pub(super) fn backward<S: Simd>(
+        &mut self,
+        simd: S,
+        networks: &[Network],
+        members: Range<usize>,
+        rows: usize,
+    ) {
+        for k in members {
+            let (inputs, workspace) = (&self.inputs, &mut self.workspaces[k]);
+            let learn = Gradients::Parameters;
+            backward(simd, &networks[k], &self.packed[k], inputs, rows, workspace, learn);
+        }
+    }
+
+    /// Adds the gradients through the first `used` critics with respect to the actions.
+    ///
+    /// Each critic goes back only through the rows whose value has a gradient: in SAC, where the
+    /// smaller value counts, about half of them. Afterwards the values are no longer there.
+    #[inline(always)]
+    pub(super) fn backward_to_actions<S: Simd>(
+        &mut self,
+        simd: S,
+        networks: &[Network],
+        used: usize,
+        rows: usize,
+        gradients: &mut [F],
+    ) {
+        let act_dim = gradients.len() / rows;
+        let Self { packed, workspaces, inputs, input_gradients, kept } = self;
+        let members = networks.iter().zip(packed).zip(workspaces);
+        for ((network, packed), workspace) in members.take(used) {
+            let of_values = workspace.output_gradient().chunks_exact(network.output_stride());
+            let has_gradient =
+                |(row, of_value): (usize, &[F])| (of_value[0] != F::zero()).then_some(row);
+            kept.clear();
+            kept.extend(of_values.take(rows).enumerate().filter_map(has_gradient));
+            if kept.is_empty() {
+                continue;
+            }
+            workspace.keep_rows(kept);
+            let out = Gradients::Inputs(input_gradients);
+            backward(simd, network, packed, inputs, kept.len(), workspace, out);
+            let width = network.input_stride;
+            let of_inputs = input_gradients.chunks_exact(row_stride(width));
+            for (&row, of_inputs) in kept.iter().zip(of_inputs) {
+                let sums = &mut gradients[row * act_dim..][..act_dim];
+                for (sum, &gradient) in sums.iter_mut().zip(&of_inputs[width - act_dim..]) {
+                    *sum = *sum + gradient;
+                }
+            }
+        }
+    }
+
+    pub(super) fn clear_gradients(&mut self) {
+        self.workspaces.iter_mut().for_each(Workspace::clear_gradients);
+    }
+
+    #[inline(always)]
+    pub(super) fn write_gradients(&self, networks: &[Network], gradients: &mut [F]) {
+        for (workspace, network) in self.workspaces.iter().zip(networks) {
+            workspace.write_gradients(network, gradients);
+        }
+    }
+}

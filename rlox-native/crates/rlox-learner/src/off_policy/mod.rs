@@ -1,0 +1,97 @@
+//! Gradient steps of off-policy algorithms on a batch of transitions.
+
+mod continuous;
+mod critics;
+mod implicit;
+mod implicit_step;
+mod penalty_step;
+mod policy_step;
+mod q_learner;
+mod q_network;
+mod squashed;
+mod value_step;
+
+pub use continuous::{Actor, Cloning, ContinuousLearner, PolicyStep, PolicyTerms, ValueStep};
+pub use implicit::{ImplicitLearner, ImplicitLosses, ImplicitParts, ImplicitTerms, Learnt};
+pub use penalty_step::Samples;
+pub use q_learner::{ElementLoss, QLearner, QStep};
+pub use q_network::QNetwork;
+
+use super::Real;
+use super::actor_critic::check_width;
+use super::optimizer::StepRule;
+use rlox_kernels::error::{KernelError, Result, check_len};
+
+/// B transitions, each field in rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Transitions<'a, F> {
+    /// Observations, B × `obs_dim`.
+    pub obs: &'a [F],
+    /// What the steps led to, B × `obs_dim`.
+    pub next_obs: &'a [F],
+    /// Rewards, B.
+    pub rewards: &'a [F],
+    /// What the values of `next_obs` count, B: 0 where the task ended.
+    pub discounts: &'a [F],
+    /// Of the rows' losses, B; `None` where all count alike.
+    pub weights: Option<&'a [F]>,
+}
+
+impl<F: Real> Transitions<'_, F> {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rewards.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rewards.is_empty()
+    }
+
+    fn check(&self, obs_dim: usize) -> Result<()> {
+        let rows = self.len();
+        if rows == 0 {
+            let (low, high) = (1.0, f64::INFINITY);
+            return Err(KernelError::Range { name: "batch_size", low, high, value: 0.0 });
+        }
+        check_len("obs", self.obs.len(), "rewards * obs_dim", rows * obs_dim)?;
+        check_len("next_obs", self.next_obs.len(), "rewards * obs_dim", rows * obs_dim)?;
+        check_len("discounts", self.discounts.len(), "rewards", rows)?;
+        check_len("weights", self.weights.map_or(rows, <[F]>::len), "rewards", rows)
+    }
+
+    /// The weight of a row's loss.
+    fn weight(&self, row: usize) -> F {
+        self.weights.map_or(F::one(), |weights| weights[row])
+    }
+}
+
+/// What a gradient step of action values reports.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ValueTerms {
+    /// The loss.
+    pub loss: f64,
+    /// Mean of the chosen actions' values.
+    pub value: f64,
+}
+
+/// Checks the widths of a network's layers, those with a name of their own and the hidden ones.
+fn check_sizes(named: &[(&'static str, usize)], hidden: &[usize]) -> Result<()> {
+    named.iter().try_for_each(|&(name, width)| check_width(name, width))?;
+    hidden.iter().try_for_each(|&width| check_width("hidden", width))
+}
+
+/// Checks that bounds of logarithmic deviations are an interval.
+fn check_log_std_bounds([low, high]: [f64; 2]) -> Result<()> {
+    if low.is_finite() && high.is_finite() && low <= high {
+        return Ok(());
+    }
+    Err(KernelError::Bounds { name: "log_std_bounds", low, high })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a batch is far below 2^53 rows")]
+fn mean_of(sum: f64, n: usize) -> f64 {
+    sum / n as f64
+}

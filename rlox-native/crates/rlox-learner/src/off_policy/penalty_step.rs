@@ -1,0 +1,259 @@
+//! The penalty of conservative Q-learning.
+
+use std::f64::consts::LN_2;
+
+use pulp::{Arch, Simd, WithSimd};
+
+use super::continuous::{ContinuousLearner, part};
+use super::mean_of;
+use crate::Real;
+use crate::linalg::BLOCK_ROWS;
+use crate::passes::forward;
+use rlox_kernels::error::{KernelError, Result, check_len};
+
+/// How many actions of each kind there can be: those of all kinds and the dataset's are rows of one
+/// block.
+const MOST: usize = (BLOCK_ROWS - 1) / 3;
+
+/// The actions at which values are pushed down, N × B × `act_dim` each, and how far.
+#[derive(Debug, Clone, Copy)]
+pub struct Samples<'a, F> {
+    /// Uniform in [-1, 1].
+    pub random: &'a [F],
+    /// Standard normal noise for the policy at the observations.
+    pub here: &'a [F],
+    /// Standard normal noise for the policy at what the steps led to.
+    pub there: &'a [F],
+    /// What the values of the policy's actions are at least taken for, B.
+    pub lower_bounds: Option<&'a [F]>,
+}
+
+impl<F: Real> ContinuousLearner<F> {
+    /// Computes the penalty of each critic, mean of log Σ exp Q(s, a) - Q(s, `a_data`), where values
+    /// count by the inverse of the actions' densities, and keeps its gradient for the next
+    /// [`ContinuousLearner::step_values`]. Values below their bound count as it does, and have no
+    /// gradient.
+    ///
+    /// Kumar et al. 2020, "Conservative Q-learning for offline reinforcement learning", equation 4
+    /// and appendix F; for the bounds, Nakamoto et al. 2023, "Cal-QL: calibrated offline RL
+    /// pre-training for efficient online fine-tuning", equation 5.1.
+    ///
+    /// # Errors
+    /// [`KernelError`] for a length that does not fit, and more than 85 actions of a kind; nothing
+    /// has changed then.
+    pub fn penalize(
+        &mut self,
+        critics: &[F],
+        policy: &[F],
+        obs: &[F],
+        next_obs: &[F],
+        actions: &[F],
+        samples: Samples<'_, F>,
+    ) -> Result<Vec<f64>> {
+        check_len("critics", critics.len(), "the critics", self.n_critic_parameters)?;
+        check_len("policy", policy.len(), "the policy", self.policy.end())?;
+        let rows = obs.len() / self.obs_dim;
+        check_len("obs", obs.len(), "rows * obs_dim", rows.max(1) * self.obs_dim)?;
+        check_len("next_obs", next_obs.len(), "obs", obs.len())?;
+        check_len("actions", actions.len(), "rows * act_dim", rows * self.act_dim)?;
+        let n_samples = samples.random.len() / actions.len();
+        #[expect(clippy::cast_precision_loss, reason = "for a message")]
+        if !(1..=MOST).contains(&n_samples) {
+            let (name, value) = ("random actions", n_samples as f64);
+            return Err(KernelError::Range { name, low: 1.0, high: MOST as f64, value });
+        }
+        let expected = n_samples * actions.len();
+        for (name, values) in
+            [("random", samples.random), ("here", samples.here), ("there", samples.there)]
+        {
+            check_len(name, values.len(), "samples * actions", expected)?;
+        }
+        if let Some(bounds) = samples.lower_bounds {
+            check_len("lower_bounds", bounds.len(), "rows", rows)?;
+        }
+        let call =
+            Penalize { learner: self, critics, policy, obs, next_obs, actions, samples, n_samples };
+        Ok(Arch::new().dispatch(call))
+    }
+
+    /// The mean of -log π of the actions that the policy makes of `noise`, B × `act_dim`.
+    ///
+    /// # Errors
+    /// [`KernelError`] for a length that does not fit.
+    pub fn entropy(&mut self, policy: &[F], obs: &[F], noise: &[F]) -> Result<f64> {
+        check_len("policy", policy.len(), "the policy", self.policy.end())?;
+        let rows = obs.len() / self.obs_dim;
+        check_len("obs", obs.len(), "rows * obs_dim", rows.max(1) * self.obs_dim)?;
+        check_len("noise", noise.len(), "rows * act_dim", rows * self.act_dim)?;
+        Ok(Arch::new().dispatch(Entropy { learner: self, policy, obs, noise }))
+    }
+}
+
+/// The arguments of [`ContinuousLearner::entropy`].
+struct Entropy<'a, F> {
+    learner: &'a mut ContinuousLearner<F>,
+    policy: &'a [F],
+    obs: &'a [F],
+    noise: &'a [F],
+}
+
+impl<F: Real> WithSimd for Entropy<'_, F> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let learner = self.learner;
+        learner.packed_policy.load(&learner.policy, self.policy);
+        let (obs_dim, act_dim) = (learner.obs_dim, learner.act_dim);
+        let n = self.obs.len() / obs_dim;
+        let mut sum = 0.0;
+        for first in (0..n).step_by(BLOCK_ROWS) {
+            let rows = BLOCK_ROWS.min(n - first);
+            let obs = part(self.obs, first, rows, obs_dim);
+            learner.choose(simd, obs, part(self.noise, first, rows, act_dim), rows);
+            sum -= learner.log_probs[..rows].iter().map(|&log_prob| log_prob.widen()).sum::<f64>();
+        }
+        mean_of(sum, n)
+    }
+}
+
+/// The arguments of [`ContinuousLearner::penalize`].
+struct Penalize<'a, F> {
+    learner: &'a mut ContinuousLearner<F>,
+    critics: &'a [F],
+    policy: &'a [F],
+    obs: &'a [F],
+    next_obs: &'a [F],
+    actions: &'a [F],
+    samples: Samples<'a, F>,
+    n_samples: usize,
+}
+
+/// The policy's actions at all observations, N of each, and the logarithms of their densities.
+struct Drawn<F> {
+    actions: Vec<F>,
+    log_probs: Vec<F>,
+}
+
+impl<F: Real> WithSimd for Penalize<'_, F> {
+    type Output = Vec<f64>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) -> Vec<f64> {
+        let ContinuousLearner { policy, packed_policy, critics, online, .. } = &mut *self.learner;
+        packed_policy.load(policy, self.policy);
+        online.load(critics, self.critics);
+        online.clear_gradients();
+        let here = self.draw(simd, self.obs, self.samples.here);
+        let there = self.draw(simd, self.next_obs, self.samples.there);
+        let (n, n_critics) = (self.obs.len() / self.learner.obs_dim, self.learner.critics.len());
+        let together = BLOCK_ROWS / (3 * self.n_samples + 1);
+        // One critic after the other, whose parameters and gradients then stay in the caches.
+        let penalize = |k| {
+            let blocks = (0..n).step_by(together);
+            let penalties = blocks.map(|first| {
+                self.push_down(simd, k, first, together.min(n - first), [&here, &there])
+            });
+            mean_of(penalties.sum(), n)
+        };
+        let penalties = (0..n_critics).map(penalize).collect();
+        let ContinuousLearner { critics, online, penalty_gradients, .. } = &mut *self.learner;
+        penalty_gradients.resize(self.critics.len(), F::zero());
+        online.write_gradients(critics, penalty_gradients);
+        penalties
+    }
+}
+
+impl<F: Real> Penalize<'_, F> {
+    /// Draws actions of the policy.
+    #[inline(always)]
+    fn draw<S: Simd>(&mut self, simd: S, obs: &[F], noise: &[F]) -> Drawn<F> {
+        let ContinuousLearner {
+            obs_dim, act_dim, actor, policy, packed_policy, policy_block, ..
+        } = &mut *self.learner;
+        let (n_samples, size) = (self.n_samples, self.actions.len());
+        let mut actions = vec![F::zero(); n_samples * size];
+        let mut log_probs = vec![F::zero(); n_samples * size / *act_dim];
+        let places = actions.chunks_exact_mut(n_samples * *act_dim);
+        let mut places = places.zip(log_probs.chunks_exact_mut(n_samples)).enumerate();
+        for obs in obs.chunks(BLOCK_ROWS * *obs_dim) {
+            let rows = obs.len() / *obs_dim;
+            forward(simd, policy, packed_policy, obs, rows, policy_block);
+            let outputs = policy_block.output().chunks_exact(policy.output_stride()).take(rows);
+            for (outputs, (row, (actions, log_probs))) in outputs.zip(&mut places) {
+                let drawn = actions.chunks_exact_mut(*act_dim).zip(log_probs);
+                for (j, (action, log_prob)) in drawn.enumerate() {
+                    let noise = &noise[j * size + row * *act_dim..][..*act_dim];
+                    *log_prob = actor.act(&outputs[..actor.n_outputs(*act_dim)], noise, action);
+                }
+            }
+        }
+        Drawn { actions, log_probs }
+    }
+
+    /// Gathers the gradients of critic k's penalties of `count` observations from `first` on, and
+    /// returns the sum of these penalties.
+    #[inline(always)]
+    fn push_down<S: Simd>(
+        &mut self,
+        simd: S,
+        k: usize,
+        first: usize,
+        count: usize,
+        drawn: [&Drawn<F>; 2],
+    ) -> f64 {
+        let (obs_dim, act_dim) = (self.learner.obs_dim, self.learner.act_dim);
+        let (n_samples, size) = (self.n_samples, self.actions.len());
+        let n_rows = 3 * n_samples + 1;
+        let mut obs = Vec::with_capacity(count * n_rows * obs_dim);
+        let mut actions = Vec::with_capacity(count * n_rows * act_dim);
+        for row in first..first + count {
+            obs.extend_from_slice(&part(self.obs, row, 1, obs_dim).repeat(n_rows));
+            for j in 0..n_samples {
+                actions
+                    .extend_from_slice(&self.samples.random[j * size + row * act_dim..][..act_dim]);
+            }
+            for drawn in drawn {
+                actions.extend_from_slice(part(&drawn.actions, row, 1, n_samples * act_dim));
+            }
+            actions.extend_from_slice(part(self.actions, row, 1, act_dim));
+        }
+        let ContinuousLearner { critics, online, .. } = &mut *self.learner;
+        online.forward(simd, critics, k..k + 1, &obs, &actions, count * n_rows);
+        let share = F::of(mean_of(1.0, self.obs.len() / obs_dim));
+        let of_random = (0..act_dim).fold(F::zero(), |sum, _| sum - F::of(LN_2));
+        let mut values = vec![F::zero(); 3 * n_samples];
+        let mut penalties = 0.0;
+        for i in 0..count {
+            let begin = i * n_rows;
+            let of_policy =
+                drawn.iter().flat_map(|drawn| part(&drawn.log_probs, first + i, 1, n_samples));
+            let densities = std::iter::repeat_n(&of_random, n_samples).chain(of_policy);
+            let bounds = self.samples.lower_bounds;
+            let bound = bounds.map_or_else(F::neg_infinity, |bounds| bounds[first + i]);
+            let bounded = |j, value| j >= n_samples && value < bound;
+            for (j, (value, &density)) in values.iter_mut().zip(densities).enumerate() {
+                let of_action = online.value(critics, k, begin + j);
+                *value = if bounded(j, of_action) { bound } else { of_action } - density;
+            }
+            let log_sum = log_sum_exp(&values);
+            for (j, &value) in values.iter().enumerate() {
+                let free = !bounded(j, online.value(critics, k, begin + j));
+                let gradient = if free { share * (value - log_sum).exp() } else { F::zero() };
+                online.set_gradient(critics, k, begin + j, gradient);
+            }
+            let of_data = begin + n_rows - 1;
+            online.set_gradient(critics, k, of_data, -share);
+            penalties += (log_sum - online.value(critics, k, of_data)).widen();
+        }
+        online.backward(simd, critics, k..k + 1, count * n_rows);
+        penalties
+    }
+}
+
+/// log Σ exp of the values.
+fn log_sum_exp<F: Real>(values: &[F]) -> F {
+    let largest = values.iter().copied().fold(F::neg_infinity(), F::max);
+    let sum = values.iter().fold(F::zero(), |sum, &value| sum + (value - largest).exp());
+    largest + sum.ln()
+}

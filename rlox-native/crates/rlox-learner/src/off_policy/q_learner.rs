@@ -1,0 +1,191 @@
+//! Deep Q-learning (Mnih et al. 2015) with a step of Adam, plain or double.
+
+use pulp::{Arch, Simd, WithSimd};
+
+use super::q_network::{QBlock, QNetwork};
+use super::{StepRule, Transitions, ValueTerms, mean_of};
+use crate::Real;
+use crate::linalg::BLOCK_ROWS;
+use crate::optimizer::Moments;
+use rlox_kernels::error::{KernelError, Result, check_len};
+
+/// What a TD error costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ElementLoss {
+    /// ½ δ² up to 1, linear beyond.
+    Huber,
+    /// δ².
+    Squared,
+}
+
+impl ElementLoss {
+    /// The loss and its derivative.
+    fn of<F: Real>(self, error: F) -> (F, F) {
+        let one = F::one();
+        match self {
+            Self::Squared => (error * error, error + error),
+            Self::Huber if error.abs() < one => (F::of(0.5) * error * error, error),
+            Self::Huber => (error.abs() - F::of(0.5), error.max(-one).min(one)),
+        }
+    }
+}
+
+/// Which step to take.
+#[derive(Debug, Clone, Copy)]
+pub struct QStep {
+    /// Whether the learning network chooses the action that the target network judges (van Hasselt
+    /// et al. 2016, equation 4).
+    pub double: bool,
+    /// What TD errors cost.
+    pub loss: ElementLoss,
+    /// How parameters move.
+    pub rule: StepRule,
+}
+
+/// Takes gradient steps on the parameters of action values.
+///
+/// It owns nothing but working memory: parameters and moments are the caller's.
+#[derive(Debug)]
+pub struct QLearner<F> {
+    shape: QNetwork,
+    online: QBlock<F>,
+    target: QBlock<F>,
+    gradients: Vec<F>,
+}
+
+impl<F: Real> QLearner<F> {
+    /// A learner of networks of this shape.
+    #[must_use]
+    pub fn new(shape: QNetwork) -> Self {
+        Self {
+            online: QBlock::new(&shape, true),
+            target: QBlock::new(&shape, false),
+            gradients: vec![F::zero(); shape.n_parameters()],
+            shape,
+        }
+    }
+
+    /// The clipped gradient of the last step.
+    #[must_use]
+    pub fn gradients(&self) -> &[F] {
+        &self.gradients
+    }
+
+    /// Takes one step of `parameters`; writes the TD errors of the rows to `errors`.
+    ///
+    /// # Errors
+    /// [`KernelError`] for a length that does not fit, an action that does not exist, and constants
+    /// out of range; nothing has changed then.
+    #[expect(clippy::too_many_arguments, reason = "what a gradient step takes and gives")]
+    pub fn step(
+        &mut self,
+        parameters: &mut [F],
+        target: &[F],
+        moments: &mut Moments<'_, F>,
+        batch: Transitions<'_, F>,
+        actions: &[i64],
+        plan: QStep,
+        errors: &mut [F],
+    ) -> Result<ValueTerms> {
+        let n_parameters = self.shape.n_parameters();
+        check_len("parameters", parameters.len(), "the network", n_parameters)?;
+        check_len("target", target.len(), "the network", n_parameters)?;
+        plan.rule.check(moments, n_parameters)?;
+        batch.check(self.shape.obs_dim())?;
+        check_len("actions", actions.len(), "rewards", batch.len())?;
+        check_len("errors", errors.len(), "rewards", batch.len())?;
+        let n_actions = i64::try_from(self.shape.n_actions()).unwrap_or(i64::MAX);
+        if let Some(i) = actions.iter().position(|action| !(0..n_actions).contains(action)) {
+            return Err(KernelError::Action { index: Some(i), n_actions, value: actions[i] });
+        }
+        let learner = self;
+        let call = Step { learner, parameters, target, moments, batch, actions, plan, errors };
+        Ok(Arch::new().dispatch(call))
+    }
+}
+
+/// The arguments of [`QLearner::step`].
+struct Step<'a, 'm, F> {
+    learner: &'a mut QLearner<F>,
+    parameters: &'a mut [F],
+    target: &'a [F],
+    moments: &'a mut Moments<'m, F>,
+    batch: Transitions<'a, F>,
+    actions: &'a [i64],
+    plan: QStep,
+    errors: &'a mut [F],
+}
+
+impl<F: Real> WithSimd for Step<'_, '_, F> {
+    type Output = ValueTerms;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) -> ValueTerms {
+        let QLearner { shape, online, target, .. } = &mut *self.learner;
+        online.load(shape, self.parameters);
+        target.load(shape, self.target);
+        online.clear_gradients();
+        let mut sums = ValueTerms::default();
+        for first in (0..self.batch.len()).step_by(BLOCK_ROWS) {
+            let terms = self.block(simd, first, BLOCK_ROWS.min(self.batch.len() - first));
+            sums.loss += terms.loss;
+            sums.value += terms.value;
+        }
+        let QLearner { shape, online, gradients, .. } = &mut *self.learner;
+        online.write_gradients(shape, gradients);
+        self.plan.rule.step(self.parameters, gradients, self.moments);
+        let n = self.batch.len();
+        ValueTerms { loss: mean_of(sums.loss, n), value: mean_of(sums.value, n) }
+    }
+}
+
+impl<F: Real> Step<'_, '_, F> {
+    /// Gathers the gradients of `rows` rows from `first` on; returns sums over them.
+    #[inline(always)]
+    fn block<S: Simd>(&mut self, simd: S, first: usize, rows: usize) -> ValueTerms {
+        let QLearner { shape, online, target, .. } = &mut *self.learner;
+        let (width, batch) = (shape.n_actions(), self.batch);
+        let of_rows = first * shape.obs_dim()..(first + rows) * shape.obs_dim();
+        let (obs, next_obs) = (&batch.obs[of_rows.clone()], &batch.next_obs[of_rows]);
+        target.forward(simd, shape, next_obs, rows);
+        if self.plan.double {
+            online.forward(simd, shape, next_obs, rows);
+        }
+        let chooser = if self.plan.double { &online.values } else { &target.values };
+        let judged = target.values.chunks_exact(width).zip(chooser.chunks_exact(width));
+        for (r, (judged, chooser)) in judged.take(rows).enumerate() {
+            let next_value = judged[largest(chooser)];
+            self.errors[first + r] =
+                batch.rewards[first + r] + batch.discounts[first + r] * next_value;
+        }
+        online.forward(simd, shape, obs, rows);
+        online.gradients.fill(F::zero());
+        let scale = F::of(mean_of(1.0, batch.len()));
+        let mut sums = ValueTerms::default();
+        for (r, error) in self.errors[first..][..rows].iter_mut().enumerate() {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
+            let at = r * width + self.actions[first + r] as usize;
+            let value = online.values[at];
+            *error = value - *error;
+            let (loss, slope) = self.plan.loss.of(*error);
+            let weight = batch.weight(first + r);
+            online.gradients[at] = weight * slope * scale;
+            sums.loss += (weight * loss).widen();
+            sums.value += value.widen();
+        }
+        online.backward(simd, shape, obs, rows);
+        sums
+    }
+}
+
+/// Where the first of the largest values is.
+fn largest<F: Real>(values: &[F]) -> usize {
+    let mut best = 0;
+    for (i, &value) in values.iter().enumerate() {
+        // What is no number is the largest, as in torch.
+        if value > values[best] || (value.is_nan() && !values[best].is_nan()) {
+            best = i;
+        }
+    }
+    best
+}

@@ -1,0 +1,219 @@
+//! Action values of all discrete actions, plain or dueling, forwards and backwards.
+
+use pulp::Simd;
+
+use super::check_sizes;
+use crate::Real;
+use crate::linalg::{BLOCK_ROWS, Layer};
+use crate::network::Network;
+use crate::passes::{Gradients, Packed, backward, forward};
+use crate::workspace::Workspace;
+use rlox_kernels::error::Result;
+
+/// The shape of a network from observations to the values of all actions, `ReLU` between its layers,
+/// and the order of its parameters in one flat array: layer by layer, weights `outputs` × `inputs`
+/// before biases, as in `rlox.networks`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QNetwork {
+    obs_dim: usize,
+    n_actions: usize,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    Plain(Network),
+    /// Q = V + A - mean A on a shared layer (Wang et al. 2016, equation 9).
+    Dueling {
+        shared: Network,
+        value: Network,
+        advantage: Network,
+    },
+}
+
+impl QNetwork {
+    /// One network with hidden layers of these sizes.
+    ///
+    /// # Errors
+    /// [`KernelError::Range`](rlox_kernels::KernelError::Range) for a size outside `[1, 16384]`.
+    pub fn plain(obs_dim: usize, hidden: &[usize], n_actions: usize) -> Result<Self> {
+        check_sizes(&[("obs_dim", obs_dim), ("actions", n_actions)], hidden)?;
+        let sizes = [&[obs_dim], hidden, &[n_actions]].concat();
+        let kind = Kind::Plain(Network::relu(Layer::linear(&sizes, 0)));
+        Ok(Self { obs_dim, n_actions, kind })
+    }
+
+    /// A layer that two streams share, one of the state's value and one of the advantages.
+    ///
+    /// # Errors
+    /// [`KernelError::Range`](rlox_kernels::KernelError::Range) for a size outside `[1, 16384]`.
+    pub fn dueling(obs_dim: usize, hidden: usize, n_actions: usize) -> Result<Self> {
+        check_sizes(&[("obs_dim", obs_dim), ("actions", n_actions)], &[hidden])?;
+        let mut shared = Network::relu(Layer::linear(&[obs_dim, hidden], 0));
+        shared.activates_last = true;
+        let stream = |outputs, offset| {
+            let mut stream = Network::relu(Layer::linear(&[hidden, hidden, outputs], offset));
+            stream.input_stride = shared.output_stride();
+            stream
+        };
+        let value = stream(1, shared.end());
+        let advantage = stream(n_actions, value.end());
+        Ok(Self { obs_dim, n_actions, kind: Kind::Dueling { shared, value, advantage } })
+    }
+
+    /// Components of an observation.
+    #[must_use]
+    pub fn obs_dim(&self) -> usize {
+        self.obs_dim
+    }
+
+    /// How many actions have a value.
+    #[must_use]
+    pub fn n_actions(&self) -> usize {
+        self.n_actions
+    }
+
+    /// How many parameters there are.
+    #[must_use]
+    pub fn n_parameters(&self) -> usize {
+        self.networks().last().map_or(0, |network| network.end())
+    }
+
+    fn networks(&self) -> Vec<&Network> {
+        match &self.kind {
+            Kind::Plain(network) => vec![network],
+            Kind::Dueling { shared, value, advantage } => vec![shared, value, advantage],
+        }
+    }
+}
+
+/// Parameters as products read them, and memory for a block of rows.
+#[derive(Debug)]
+pub(super) struct QBlock<F> {
+    packed: Vec<Packed<F>>,
+    workspaces: Vec<Workspace<F>>,
+    /// [`BLOCK_ROWS`] × actions: values, and the gradient with respect to them.
+    pub(super) values: Vec<F>,
+    pub(super) gradients: Vec<F>,
+    /// Of each stream with respect to the shared layer's outputs.
+    of_streams: [Vec<F>; 2],
+}
+
+impl<F: Real> QBlock<F> {
+    /// For [`QBlock::forward`] alone, or for both directions.
+    pub(super) fn new(shape: &QNetwork, learns: bool) -> Self {
+        let networks = shape.networks();
+        let packed = networks.iter().enumerate().map(|(i, network)| match (learns, i) {
+            (false, _) => Packed::forward_only(network),
+            (true, 0) => Packed::new(network),
+            (true, _) => Packed::to_inputs(network),
+        });
+        let zeros = |n: usize| vec![F::zero(); n];
+        let shared = BLOCK_ROWS * networks[0].output_stride();
+        Self {
+            packed: packed.collect(),
+            workspaces: networks.iter().map(|network| Workspace::new(network)).collect(),
+            values: zeros(BLOCK_ROWS * shape.n_actions),
+            gradients: zeros(BLOCK_ROWS * shape.n_actions),
+            of_streams: [zeros(shared), zeros(shared)],
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn load(&mut self, shape: &QNetwork, parameters: &[F]) {
+        for (packed, network) in self.packed.iter_mut().zip(shape.networks()) {
+            packed.load(network, parameters);
+        }
+    }
+
+    /// Computes the values of up to [`BLOCK_ROWS`] rows.
+    #[inline(always)]
+    pub(super) fn forward<S: Simd>(&mut self, simd: S, shape: &QNetwork, obs: &[F], rows: usize) {
+        let width = shape.n_actions;
+        let Self { packed, workspaces, values, .. } = self;
+        match (&shape.kind, workspaces.as_mut_slice()) {
+            (Kind::Plain(network), [space, ..]) => {
+                forward(simd, network, &packed[0], obs, rows, space);
+                let outputs = space.output().chunks_exact(network.output_stride());
+                for (to, from) in values.chunks_exact_mut(width).zip(outputs).take(rows) {
+                    to.copy_from_slice(&from[..width]);
+                }
+            }
+            (Kind::Dueling { shared, value, advantage }, [features, of_value, of_advantage]) => {
+                forward(simd, shared, &packed[0], obs, rows, features);
+                let features = features.output();
+                forward(simd, value, &packed[1], features, rows, of_value);
+                forward(simd, advantage, &packed[2], features, rows, of_advantage);
+                let state_values = of_value.output().chunks_exact(value.output_stride());
+                let advantages = of_advantage.output().chunks_exact(advantage.output_stride());
+                let rows =
+                    values.chunks_exact_mut(width).zip(state_values.zip(advantages)).take(rows);
+                for (to, (state_value, advantages)) in rows {
+                    let mean = mean(&advantages[..width]);
+                    for (to, &advantage) in to.iter_mut().zip(advantages) {
+                        *to = state_value[0] + advantage - mean;
+                    }
+                }
+            }
+            (Kind::Dueling { .. } | Kind::Plain(_), _) => {}
+        }
+    }
+
+    /// Adds the gradients of the rows last passed to [`QBlock::forward`], given
+    /// [`QBlock::gradients`].
+    #[inline(always)]
+    pub(super) fn backward<S: Simd>(&mut self, simd: S, shape: &QNetwork, obs: &[F], rows: usize) {
+        let width = shape.n_actions;
+        let Self { packed, workspaces, gradients, of_streams: [of_first, of_second], .. } = self;
+        let gradients = gradients.chunks_exact(width).take(rows);
+        match (&shape.kind, workspaces.as_mut_slice()) {
+            (Kind::Plain(network), [space, ..]) => {
+                let stride = network.output_stride();
+                for (to, from) in space.output_gradient().chunks_exact_mut(stride).zip(gradients) {
+                    to[..width].copy_from_slice(from);
+                }
+                backward(simd, network, &packed[0], obs, rows, space, Gradients::Parameters);
+            }
+            (Kind::Dueling { shared, value, advantage }, [features, of_value, of_advantage]) => {
+                let to_value = of_value.output_gradient().chunks_exact_mut(value.output_stride());
+                let to_advantage =
+                    of_advantage.output_gradient().chunks_exact_mut(advantage.output_stride());
+                for (from, (to_value, to_advantage)) in gradients.zip(to_value.zip(to_advantage)) {
+                    let mean = mean(from);
+                    to_value[0] = from.iter().fold(F::zero(), |sum, &g| sum + g);
+                    for (to, &g) in to_advantage.iter_mut().zip(from) {
+                        *to = g - mean;
+                    }
+                }
+                let inputs = features.output();
+                let first = Gradients::All(of_first);
+                backward(simd, value, &packed[1], inputs, rows, of_value, first);
+                let second = Gradients::All(of_second);
+                backward(simd, advantage, &packed[2], inputs, rows, of_advantage, second);
+                let sums = of_first.iter().zip(of_second.iter());
+                for (to, (&a, &b)) in features.output_gradient().iter_mut().zip(sums) {
+                    *to = a + b;
+                }
+                backward(simd, shared, &packed[0], obs, rows, features, Gradients::Parameters);
+            }
+            (Kind::Dueling { .. } | Kind::Plain(_), _) => {}
+        }
+    }
+
+    pub(super) fn clear_gradients(&mut self) {
+        self.workspaces.iter_mut().for_each(Workspace::clear_gradients);
+    }
+
+    #[inline(always)]
+    pub(super) fn write_gradients(&self, shape: &QNetwork, gradients: &mut [F]) {
+        for (workspace, network) in self.workspaces.iter().zip(shape.networks()) {
+            workspace.write_gradients(network, gradients);
+        }
+    }
+}
+
+fn mean<F: Real>(values: &[F]) -> F {
+    #[expect(clippy::cast_precision_loss, reason = "actions are few")]
+    let n = F::of(values.len() as f64);
+    values.iter().fold(F::zero(), |sum, &value| sum + value) / n
+}

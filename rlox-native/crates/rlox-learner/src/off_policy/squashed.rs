@@ -1,0 +1,103 @@
+//! One row of a policy's outputs made an action, and the way back.
+
+use crate::Real;
+
+/// The policies of continuous actions in [-1, 1].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Actor {
+    /// tanh of the network.
+    Deterministic,
+    /// tanh of a sample of a Gaussian, whose means and logarithmic deviations the network gives
+    /// (Haarnoja et al. 2018, appendix C).
+    SquashedGaussian {
+        /// The logarithmic deviations are clipped to these.
+        log_std_bounds: [f64; 2],
+    },
+}
+
+impl Actor {
+    /// How many outputs the network has.
+    pub(super) fn n_outputs(self, act_dim: usize) -> usize {
+        match self {
+            Self::Deterministic => act_dim,
+            Self::SquashedGaussian { .. } => 2 * act_dim,
+        }
+    }
+
+    /// Makes `outputs` an action; returns its log-probability, 0 for a deterministic one.
+    ///
+    /// `noise` is standard normal for a Gaussian; it is added to a deterministic action, which is
+    /// then clipped (Fujimoto et al. 2018, equation 14), or it is empty.
+    #[inline(always)]
+    pub(super) fn act<F: Real>(self, outputs: &[F], noise: &[F], actions: &mut [F]) -> F {
+        let one = F::one();
+        let Self::SquashedGaussian { log_std_bounds } = self else {
+            for (i, action) in actions.iter_mut().enumerate() {
+                *action = outputs[i].tanh();
+                if let Some(&noise) = noise.get(i) {
+                    *action = clip(*action + noise, -one, one);
+                }
+            }
+            return F::zero();
+        };
+        let half_log_tau = F::of(0.5 * std::f64::consts::TAU.ln());
+        let [low, high] = log_std_bounds.map(F::of);
+        let (means, log_stds) = outputs.split_at(actions.len());
+        let mut log_prob = F::zero();
+        for (i, action) in actions.iter_mut().enumerate() {
+            let log_std = clip(log_stds[i], low, high);
+            let pre_tanh = means[i] + log_std.exp() * noise[i];
+            *action = pre_tanh.tanh();
+            let log_density = -F::of(0.5) * noise[i] * noise[i] - log_std - half_log_tau;
+            let log_slope = F::of(2.0)
+                * (F::of(std::f64::consts::LN_2) - pre_tanh - softplus(-F::of(2.0) * pre_tanh));
+            log_prob = log_prob + log_density - log_slope;
+        }
+        log_prob
+    }
+
+    /// Writes the gradient with respect to `outputs`, given those with respect to the action that
+    /// [`Actor::act`] made of them and to its log-probability.
+    #[inline(always)]
+    pub(super) fn differentiate<F: Real>(
+        self,
+        outputs: &[F],
+        noise: &[F],
+        actions: &[F],
+        of_actions: &[F],
+        of_log_prob: F,
+        gradients: &mut [F],
+    ) {
+        for (i, (&action, &of_action)) in actions.iter().zip(of_actions).enumerate() {
+            let of_pre_tanh = of_action * (F::one() - action * action);
+            let Self::SquashedGaussian { log_std_bounds } = self else {
+                gradients[i] = of_pre_tanh;
+                continue;
+            };
+            // d log π / du = 2 tanh u
+            let of_pre_tanh = of_pre_tanh + of_log_prob * F::of(2.0) * action;
+            let [low, high] = log_std_bounds.map(F::of);
+            let log_std = outputs[actions.len() + i];
+            let of_log_std = of_pre_tanh * log_std.exp() * noise[i] - of_log_prob;
+            gradients[i] = of_pre_tanh;
+            gradients[actions.len() + i] =
+                if log_std >= low && log_std <= high { of_log_std } else { F::zero() };
+        }
+    }
+}
+
+/// Not `max` and `min`, which would hide what is no number.
+pub(super) fn clip<F: Real>(value: F, low: F, high: F) -> F {
+    if value < low {
+        low
+    } else if value > high {
+        high
+    } else {
+        value
+    }
+}
+
+/// ln(1 + eˣ).
+fn softplus<F: Real>(x: F) -> F {
+    if x > F::of(20.0) { x } else { x.exp().ln_1p() }
+}

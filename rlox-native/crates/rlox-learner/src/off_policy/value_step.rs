@@ -1,0 +1,92 @@
+//! The step of the critics of continuous actions.
+
+use pulp::{Simd, WithSimd};
+
+use super::continuous::{ContinuousLearner, ValueStep, part};
+use super::{Transitions, ValueTerms, mean_of};
+use crate::Real;
+use crate::linalg::BLOCK_ROWS;
+use crate::optimizer::Moments;
+
+/// The arguments of [`ContinuousLearner::step_values`].
+pub(super) struct Values<'a, 'm, F> {
+    pub(super) learner: &'a mut ContinuousLearner<F>,
+    pub(super) parameters: &'a mut [F],
+    pub(super) target: &'a [F],
+    pub(super) policy: &'a [F],
+    pub(super) moments: &'a mut Moments<'m, F>,
+    pub(super) batch: Transitions<'a, F>,
+    pub(super) actions: &'a [F],
+    pub(super) noise: &'a [F],
+    pub(super) step: ValueStep,
+    pub(super) errors: &'a mut [F],
+}
+
+impl<F: Real> WithSimd for Values<'_, '_, F> {
+    type Output = ValueTerms;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) -> ValueTerms {
+        let ContinuousLearner { policy, packed_policy, critics, online, target, .. } =
+            &mut *self.learner;
+        packed_policy.load(policy, self.policy);
+        online.load(critics, self.parameters);
+        target.load(critics, self.target);
+        online.clear_gradients();
+        let mut sums = ValueTerms::default();
+        let n = self.batch.len();
+        for first in (0..n).step_by(BLOCK_ROWS) {
+            let terms = self.block(simd, first, BLOCK_ROWS.min(n - first));
+            sums.loss += terms.loss;
+            sums.value += terms.value;
+        }
+        let ContinuousLearner { critics, online, critic_gradients, penalty_gradients, .. } =
+            &mut *self.learner;
+        online.write_gradients(critics, critic_gradients);
+        let weight = F::of(self.step.penalty_weight);
+        if weight != F::zero() {
+            for (gradient, &of_penalty) in critic_gradients.iter_mut().zip(&*penalty_gradients) {
+                *gradient = *gradient + weight * of_penalty;
+            }
+        }
+        self.step.rule.step(self.parameters, critic_gradients, self.moments);
+        ValueTerms { loss: mean_of(sums.loss, n), value: mean_of(sums.value, n * critics.len()) }
+    }
+}
+
+impl<F: Real> Values<'_, '_, F> {
+    /// Gathers the gradients of `rows` rows from `first` on; returns sums over them.
+    #[inline(always)]
+    fn block<S: Simd>(&mut self, simd: S, first: usize, rows: usize) -> ValueTerms {
+        let Self { learner, batch, step, .. } = self;
+        let (obs_dim, act_dim, n) = (learner.obs_dim, learner.act_dim, batch.len());
+        let next_obs = part(batch.next_obs, first, rows, obs_dim);
+        learner.choose(simd, next_obs, part(self.noise, first, rows, act_dim), rows);
+        let ContinuousLearner { critics, online, target, actions, log_probs, .. } = &mut **learner;
+        let n_critics = critics.len();
+        let next_actions = &actions[..rows * act_dim];
+        target.forward(simd, critics, 0..n_critics, next_obs, next_actions, rows);
+        let (obs, actions) =
+            (part(batch.obs, first, rows, obs_dim), part(self.actions, first, rows, act_dim));
+        online.forward(simd, critics, 0..n_critics, obs, actions, rows);
+        let (alpha, scale) = (F::of(step.alpha), F::of(step.scale));
+        let slope = F::of(mean_of(2.0 * step.scale, n));
+        let mut sums = ValueTerms::default();
+        for (r, &log_prob) in log_probs.iter().enumerate().take(rows) {
+            let row = first + r;
+            let next_value = target.smallest(critics, r) - alpha * log_prob;
+            let expected = batch.rewards[row] + batch.discounts[row] * next_value;
+            let weight = batch.weight(row);
+            for k in 0..n_critics {
+                let value = online.value(critics, k, r);
+                let error = value - expected;
+                self.errors[k * n + row] = error;
+                online.set_gradient(critics, k, r, weight * error * slope);
+                sums.loss += (scale * weight * error * error).widen();
+                sums.value += value.widen();
+            }
+        }
+        online.backward(simd, critics, 0..n_critics, rows);
+        sums
+    }
+}

@@ -1,0 +1,226 @@
+//! Epochs of minibatch steps.
+
+use pulp::{Arch, Simd, WithSimd};
+
+use super::Real;
+use super::acting::check_choices;
+use super::actor_critic::{ActionRows, ActorCritic, index};
+use super::block::{Block, Minibatch, PackedParameters};
+use super::objective::{Loss, Terms};
+use super::optimizer::{Moments, StepRule};
+use rlox_kernels::error::{KernelError, Result, check_len, check_range};
+
+/// Epochs end where the approximate KL passes so many times the target (openai/spinningup ppo).
+const KL_TOLERANCE: f64 = 1.5;
+
+/// A rollout of R rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Batch<'a, F> {
+    /// Observations, R × `obs_dim`.
+    pub obs: &'a [F],
+    /// Actions as the policy sampled them, R.
+    pub actions: ActionRows<'a, F>,
+    /// Of a categorical policy: which actions were possible, R × actions, zero for not; `None`
+    /// where all always were.
+    pub masks: Option<&'a [u8]>,
+    /// Log-probabilities under the policy that acted, R.
+    pub log_probs: &'a [F],
+    /// Value estimates of that policy, R.
+    pub values: &'a [F],
+    /// Advantage estimates, R.
+    pub advantages: &'a [F],
+    /// The value function's targets, R.
+    pub returns: &'a [F],
+}
+
+/// Which steps to take.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan<'a> {
+    /// The rows of each epoch, one epoch after the other, E × `epoch_rows`.
+    pub order: &'a [i64],
+    /// Rows of an epoch.
+    pub epoch_rows: usize,
+    /// Rows of a minibatch; the last of an epoch has the remainder.
+    pub batch_size: usize,
+    /// What a minibatch's gradient is of.
+    pub loss: Loss,
+    /// How parameters move.
+    pub rule: StepRule,
+    /// Ends the update before the step of a minibatch whose approximate KL passes 1.5 times this.
+    pub target_kl: Option<f64>,
+}
+
+/// What an update did.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Means over the minibatches, that at which the update ended included.
+    pub terms: Terms,
+    /// Gradient steps taken.
+    pub steps: usize,
+}
+
+/// Takes gradient steps on the parameters of an actor-critic.
+///
+/// It owns nothing but working memory: parameters and moments are the caller's.
+#[derive(Debug)]
+pub struct Learner<F> {
+    pub(super) shape: ActorCritic,
+    pub(super) packed: PackedParameters<F>,
+    pub(super) block: Block<F>,
+    gradients: Vec<F>,
+}
+
+impl<F: Real> Learner<F> {
+    /// A learner of actor-critics of this shape.
+    #[must_use]
+    pub fn new(shape: ActorCritic) -> Self {
+        let packed = PackedParameters::new(&shape);
+        let block = Block::new(&shape);
+        let gradients = vec![F::zero(); shape.n_parameters()];
+        Self { shape, packed, block, gradients }
+    }
+
+    /// The shape of the actor-critic.
+    #[must_use]
+    pub fn shape(&self) -> &ActorCritic {
+        &self.shape
+    }
+
+    /// The clipped gradient of the last minibatch.
+    #[must_use]
+    pub fn gradients(&self) -> &[F] {
+        &self.gradients
+    }
+
+    /// Takes the steps of `plan` on `parameters`.
+    ///
+    /// # Errors
+    /// [`KernelError`] for a length that does not fit, a row or an action that does not exist, and
+    /// numbers out of range; nothing has changed then.
+    pub fn update(
+        &mut self,
+        parameters: &mut [F],
+        moments: &mut Moments<'_, F>,
+        batch: Batch<'_, F>,
+        plan: Plan<'_>,
+    ) -> Result<Progress> {
+        self.check(parameters, moments, &batch, &plan)?;
+        Ok(Arch::new().dispatch(Update { learner: self, parameters, moments, batch, plan }))
+    }
+
+    fn check(
+        &self,
+        parameters: &[F],
+        moments: &Moments<'_, F>,
+        batch: &Batch<'_, F>,
+        plan: &Plan<'_>,
+    ) -> Result<()> {
+        let n_parameters = self.shape.n_parameters();
+        check_len("parameters", parameters.len(), "the networks", n_parameters)?;
+        plan.rule.check(moments, n_parameters)?;
+        plan.loss.check()?;
+        if let Some(target) = plan.target_kl {
+            check_range("target_kl", target, 0.0, f64::INFINITY)?;
+        }
+        let rows = batch.log_probs.len();
+        check_len("obs", batch.obs.len(), "log_probs * obs_dim", rows * self.shape.obs_dim)?;
+        batch.actions.check(self.shape.head, rows)?;
+        if let Some(masks) = batch.masks {
+            let expected = rows * self.shape.head.n_masked();
+            check_len("action_masks", masks.len(), "log_probs * actions", expected)?;
+            check_choices(masks, self.shape.head.width())?;
+            batch.actions.check_allowed(masks, self.shape.head.width())?;
+        }
+        check_len("values", batch.values.len(), "log_probs", rows)?;
+        check_len("advantages", batch.advantages.len(), "log_probs", rows)?;
+        check_len("returns", batch.returns.len(), "log_probs", rows)?;
+        check_at_least_one("epoch_rows", plan.epoch_rows)?;
+        check_at_least_one("batch_size", plan.batch_size)?;
+        let epochs = plan.order.len() / plan.epoch_rows;
+        check_len("order", plan.order.len(), "whole epochs", epochs * plan.epoch_rows)?;
+        check_at_least_one("epochs", epochs)?;
+        let outside = |&row: &i64| usize::try_from(row).map_or(true, |row| row >= rows);
+        match plan.order.iter().position(outside) {
+            None => Ok(()),
+            Some(place) => {
+                let value = plan.order[place].into();
+                Err(KernelError::Index { name: "order", place, value, len: rows })
+            }
+        }
+    }
+}
+
+fn check_at_least_one(name: &'static str, value: usize) -> Result<()> {
+    if value > 0 {
+        return Ok(());
+    }
+    Err(KernelError::Range { name, low: 1.0, high: f64::INFINITY, value: 0.0 })
+}
+
+/// The arguments of [`Learner::update`].
+struct Update<'a, 'm, F> {
+    learner: &'a mut Learner<F>,
+    parameters: &'a mut [F],
+    moments: &'a mut Moments<'m, F>,
+    batch: Batch<'a, F>,
+    plan: Plan<'a>,
+}
+
+impl<F: Real> WithSimd for Update<'_, '_, F> {
+    type Output = Progress;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) -> Progress {
+        let plan = self.plan;
+        let mut sums = Terms::default();
+        let (mut minibatches, mut steps) = (0.0, 0);
+        'epochs: for order in plan.order.chunks_exact(plan.epoch_rows) {
+            for rows in order.chunks(plan.batch_size) {
+                let terms = self.differentiate(simd, rows);
+                sums = sums.map2(terms, |sum, term| sum + term);
+                minibatches += 1.0;
+                if plan.target_kl.is_some_and(|target| terms.approx_kl > KL_TOLERANCE * target) {
+                    break 'epochs;
+                }
+                let Self { learner, parameters, moments, .. } = &mut self;
+                plan.rule.step(parameters, &mut learner.gradients, moments);
+                steps += 1;
+            }
+        }
+        Progress { terms: sums.map2(sums, |sum, _| sum / minibatches), steps }
+    }
+}
+
+impl<F: Real> Update<'_, '_, F> {
+    /// Computes the terms and, into the learner, the gradients of a minibatch.
+    #[inline(always)]
+    fn differentiate<S: Simd>(&mut self, simd: S, rows: &[i64]) -> Terms {
+        let Learner { shape, packed, block, gradients } = &mut *self.learner;
+        packed.load(shape, self.parameters);
+        let minibatch = Minibatch {
+            batch: self.batch,
+            size: rows.len(),
+            advantage_scale: advantage_scale(self.batch.advantages, rows, self.plan.loss),
+            loss: self.plan.loss,
+        };
+        let sums = block.run(simd, shape, packed, &minibatch, rows);
+        block.write_gradients(shape, gradients);
+        #[expect(clippy::cast_precision_loss, reason = "a minibatch is far below 2^53 rows")]
+        let size = rows.len() as f64;
+        sums.map2(sums, |sum, _| sum / size)
+    }
+}
+
+/// Mean and inverse deviation by which the advantages of `rows` are standardised; 0 and 1 where
+/// they are not to be.
+fn advantage_scale<F: Real>(advantages: &[F], rows: &[i64], loss: Loss) -> (F, F) {
+    if !loss.normalize_advantages {
+        return (F::zero(), F::one());
+    }
+    let values = || rows.iter().map(|&row| advantages[index(row)].widen());
+    #[expect(clippy::cast_precision_loss, reason = "a minibatch is far below 2^53 rows")]
+    let size = rows.len() as f64;
+    let mean = values().sum::<f64>() / size;
+    let variance = values().map(|value| (value - mean).powi(2)).sum::<f64>() / (size - 1.0);
+    (F::of(mean), F::of(1.0 / (variance.sqrt() + 1e-8)))
+}

@@ -1,0 +1,368 @@
+//! The learner against the loss it minimises, written down once more without blocks or vectors.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use proptest::prelude::*;
+use rlox_kernels::KernelError;
+use rlox_kernels::rng::Pcg64;
+use rlox_learner::{
+    ActionRows, ActorCritic, Batch, Head, Learner, Loss, Moments, Objective, Optimizer, Plan, Real,
+    StepRule,
+};
+
+/// A rollout and parameters, drawn at random.
+struct Case {
+    shape: ActorCritic,
+    hidden: Vec<usize>,
+    parameters: Vec<f64>,
+    obs: Vec<f64>,
+    discrete: Vec<i64>,
+    continuous: Vec<f64>,
+    log_probs: Vec<f64>,
+    values: Vec<f64>,
+    advantages: Vec<f64>,
+    returns: Vec<f64>,
+}
+
+impl Case {
+    fn new(obs_dim: usize, hidden: &[usize], head: Head, rows: usize, seed: u64) -> Self {
+        let mut rng = Pcg64::from_seed(seed);
+        let mut numbers = |n: usize, scale: f64| -> Vec<f64> {
+            (0..n).map(|_| rng.uniform(-scale, scale)).collect()
+        };
+        let shape = ActorCritic::new(obs_dim, hidden, head).unwrap();
+        let (n_discrete, n_continuous) = match head {
+            Head::Categorical(_) => (rows, 0),
+            Head::Gaussian(width) => (0, rows * width),
+        };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "small")]
+        let action = |x: f64| (f64::midpoint(x, 1.0) * head.width() as f64) as i64;
+        Self {
+            parameters: numbers(shape.n_parameters(), 0.5),
+            obs: numbers(rows * obs_dim, 2.0),
+            discrete: numbers(n_discrete, 1.0).into_iter().map(action).collect(),
+            continuous: numbers(n_continuous, 2.0),
+            log_probs: numbers(rows, 0.5).into_iter().map(|x| x - 1.0).collect(),
+            values: numbers(rows, 1.0),
+            advantages: numbers(rows, 2.0),
+            returns: numbers(rows, 2.0),
+            hidden: hidden.to_vec(),
+            shape,
+        }
+    }
+
+    fn rows(&self) -> usize {
+        self.log_probs.len()
+    }
+
+    fn batch(&self) -> Batch<'_, f64> {
+        Batch {
+            obs: &self.obs,
+            actions: match self.shape.head() {
+                Head::Categorical(_) => ActionRows::Discrete(&self.discrete),
+                Head::Gaussian(_) => ActionRows::Continuous(&self.continuous),
+            },
+            masks: None,
+            log_probs: &self.log_probs,
+            values: &self.values,
+            advantages: &self.advantages,
+            returns: &self.returns,
+        }
+    }
+
+    /// The loss of the rows `order`, straight from its definition.
+    fn loss(&self, parameters: &[f64], order: &[i64], loss: Loss) -> f64 {
+        let order: Vec<usize> = order.iter().map(|&row| usize::try_from(row).unwrap()).collect();
+        #[expect(clippy::cast_precision_loss, reason = "small")]
+        let n = order.len() as f64;
+        let mean = order.iter().map(|&r| self.advantages[r]).sum::<f64>() / n;
+        let variance = order.iter().map(|&r| (self.advantages[r] - mean).powi(2)).sum::<f64>();
+        let deviation = (variance / (n - 1.0)).sqrt() + 1e-8;
+        let mut total = 0.0;
+        for &r in &order {
+            let obs = &self.obs[r * self.shape.obs_dim()..][..self.shape.obs_dim()];
+            let advantage = if loss.normalize_advantages {
+                (self.advantages[r] - mean) / deviation
+            } else {
+                self.advantages[r]
+            };
+            let (log_prob, entropy, value) = self.evaluate(parameters, obs, r);
+            let mut error = (value - self.returns[r]).powi(2);
+            let objective = match loss.objective {
+                Objective::PolicyGradient => advantage * log_prob,
+                Objective::Clipped { clip_eps, dual_clip, vf_clip_eps } => {
+                    let ratio = (log_prob - self.log_probs[r]).exp();
+                    let clipped = ratio.clamp(1.0 - clip_eps, 1.0 + clip_eps);
+                    if let Some(range) = vf_clip_eps {
+                        let held = self.values[r] + (value - self.values[r]).clamp(-range, range);
+                        error = error.max((held - self.returns[r]).powi(2));
+                    }
+                    let smaller = (advantage * ratio).min(advantage * clipped);
+                    match dual_clip {
+                        Some(bound) if advantage < 0.0 => smaller.max(bound * advantage),
+                        _ => smaller,
+                    }
+                }
+            };
+            total += -objective + loss.vf_coef * error - loss.ent_coef * entropy;
+        }
+        total / n
+    }
+
+    /// ln π(a|s), H and V of row `r`.
+    fn evaluate(&self, parameters: &[f64], obs: &[f64], r: usize) -> (f64, f64, f64) {
+        let width = self.shape.head().width();
+        let deviations = if let Head::Gaussian(_) = self.shape.head() { width } else { 0 };
+        let (log_std, networks) = parameters.split_at(deviations);
+        let (outputs, rest) = mlp(networks, obs, &self.hidden, width);
+        let (value, rest) = mlp(rest, obs, &self.hidden, 1);
+        assert!(rest.is_empty());
+        if deviations == 0 {
+            let sum: f64 = outputs.iter().map(|z| z.exp()).sum();
+            let log_probs: Vec<f64> = outputs.iter().map(|z| z - sum.ln()).collect();
+            let entropy = -log_probs.iter().map(|p| p * p.exp()).sum::<f64>();
+            return (log_probs[usize::try_from(self.discrete[r]).unwrap()], entropy, value[0]);
+        }
+        let tau = std::f64::consts::TAU;
+        let mut log_prob = 0.0;
+        let mut entropy = 0.0;
+        for (i, (mean, log_std)) in outputs.iter().zip(log_std).enumerate() {
+            let z = (self.continuous[r * width + i] - mean) / log_std.exp();
+            log_prob += -0.5 * z * z - log_std - 0.5 * tau.ln();
+            entropy += log_std + 0.5 * (tau * std::f64::consts::E).ln();
+        }
+        (log_prob, entropy, value[0])
+    }
+}
+
+/// A network's outputs, and the parameters after its own.
+fn mlp<'a>(
+    mut parameters: &'a [f64],
+    inputs: &[f64],
+    hidden: &[usize],
+    outputs: usize,
+) -> (Vec<f64>, &'a [f64]) {
+    let mut x = inputs.to_vec();
+    for (l, &width) in hidden.iter().chain(&[outputs]).enumerate() {
+        let (weights, rest) = parameters.split_at(width * x.len());
+        let (biases, rest) = rest.split_at(width);
+        let dot = |row: &[f64]| row.iter().zip(&x).map(|(w, x)| w * x).sum::<f64>();
+        let sums = weights.chunks(x.len()).zip(biases).map(|(row, bias)| dot(row) + bias);
+        x = sums.map(|sum| if l < hidden.len() { sum.tanh() } else { sum }).collect();
+        parameters = rest;
+    }
+    (x, parameters)
+}
+
+const RULE: StepRule = StepRule {
+    optimizer: Optimizer::Adam { betas: [0.9, 0.999], eps: 1e-5 },
+    learning_rate: 1e-3,
+    max_grad_norm: Some(1e9),
+};
+
+fn plan<'a>(order: &'a [i64], loss: Loss) -> Plan<'a> {
+    Plan {
+        order,
+        epoch_rows: order.len(),
+        batch_size: order.len(),
+        loss,
+        rule: RULE,
+        target_kl: None,
+    }
+}
+
+/// The gradient that an update computes.
+fn gradients(case: &Case, plan: Plan<'_>) -> Vec<f64> {
+    let mut learner = Learner::new(case.shape.clone());
+    let mut parameters = case.parameters.clone();
+    let (mut first, mut second) = (vec![0.0; parameters.len()], vec![0.0; parameters.len()]);
+    let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+    learner.update(&mut parameters, &mut moments, case.batch(), plan).unwrap();
+    learner.gradients().to_vec()
+}
+
+fn head() -> impl Strategy<Value = Head> {
+    prop_oneof![(1..6_usize).prop_map(Head::Categorical), (1..4_usize).prop_map(Head::Gaussian)]
+}
+
+fn loss() -> impl Strategy<Value = Loss> {
+    let bound = || prop_oneof![Just(None), (1.5..3.0).prop_map(Some)];
+    let range = || prop_oneof![Just(None), (0.1..1.0).prop_map(Some)];
+    let clipped = (0.05..0.4, bound(), range()).prop_map(|(clip_eps, dual_clip, vf_clip_eps)| {
+        Objective::Clipped { clip_eps, dual_clip, vf_clip_eps }
+    });
+    let objective = prop_oneof![clipped, Just(Objective::PolicyGradient)];
+    (objective, 0.0..2.0, 0.0..0.5, any::<bool>()).prop_map(
+        |(objective, vf_coef, ent_coef, normalize_advantages)| Loss {
+            objective,
+            vf_coef,
+            ent_coef,
+            normalize_advantages,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Central differences of the loss, along random directions as well as single parameters.
+    #[test]
+    fn gradients_are_the_loss_differentiated(
+        obs_dim in 1..6_usize,
+        hidden in prop::collection::vec(1..21_usize, 0..4),
+        head in head(),
+        loss in loss(),
+        rows in 2..150_usize,
+        seed in any::<u64>(),
+    ) {
+        let case = Case::new(obs_dim, &hidden, head, rows, seed);
+        let order: Vec<i64> = (0..rows).rev().map(|row| i64::try_from(row).unwrap()).collect();
+        let gradient = gradients(&case, plan(&order, loss));
+        let mut rng = Pcg64::from_seed(seed);
+        for _ in 0..8 {
+            let direction: Vec<f64> =
+                gradient.iter().map(|_| rng.uniform(-1.0, 1.0)).collect();
+            let along = |step: f64| {
+                let moved: Vec<f64> =
+                    case.parameters.iter().zip(&direction).map(|(p, d)| p + step * d).collect();
+                case.loss(&moved, &order, loss)
+            };
+            let step = 1e-6;
+            let numeric = (along(step) - along(-step)) / (2.0 * step);
+            let analytic: f64 = gradient.iter().zip(&direction).map(|(g, d)| g * d).sum();
+            let scale = 1.0 + gradient.iter().map(|g| g.abs()).sum::<f64>();
+            prop_assert!((numeric - analytic).abs() < 2e-6 * scale, "{numeric} {analytic}");
+        }
+    }
+}
+
+fn clipped() -> Loss {
+    Loss {
+        objective: Objective::Clipped { clip_eps: 0.2, dual_clip: None, vf_clip_eps: None },
+        vf_coef: 0.5,
+        ent_coef: 0.01,
+        normalize_advantages: true,
+    }
+}
+
+/// An update of `case` in single precision over `epochs` epochs; the parameters after it.
+fn updated<F: Real>(case: &Case, epochs: usize, batch_size: usize) -> Vec<f64> {
+    let convert = |values: &[f64]| -> Vec<F> { values.iter().map(|&x| F::of(x)).collect() };
+    let rows = case.rows();
+    let order: Vec<i64> =
+        (0..epochs * rows).map(|i| i64::try_from((i * 7) % rows).unwrap()).collect();
+    let (obs, log_probs, values) =
+        (convert(&case.obs), convert(&case.log_probs), convert(&case.values));
+    let (advantages, returns) = (convert(&case.advantages), convert(&case.returns));
+    let components = convert(&case.continuous);
+    let batch = Batch {
+        obs: &obs,
+        actions: match case.shape.head() {
+            Head::Categorical(_) => ActionRows::Discrete(&case.discrete),
+            Head::Gaussian(_) => ActionRows::Continuous(&components),
+        },
+        masks: None,
+        log_probs: &log_probs,
+        values: &values,
+        advantages: &advantages,
+        returns: &returns,
+    };
+    let mut learner = Learner::<F>::new(case.shape.clone());
+    let mut parameters = convert(&case.parameters);
+    let (mut first, mut second) =
+        (convert(&vec![0.0; parameters.len()]), convert(&vec![0.0; parameters.len()]));
+    let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+    let clipping = StepRule { max_grad_norm: Some(0.5), ..RULE };
+    let plan = Plan { epoch_rows: rows, batch_size, rule: clipping, ..plan(&order, clipped()) };
+    let progress = learner.update(&mut parameters, &mut moments, batch, plan).unwrap();
+    assert_eq!(progress.steps, epochs * rows.div_ceil(batch_size));
+    parameters.into_iter().map(Real::widen).collect()
+}
+
+#[test]
+fn single_precision_follows_double_precision() {
+    for head in [Head::Categorical(3), Head::Gaussian(2)] {
+        let case = Case::new(5, &[64, 64], head, 300, 1);
+        let (single, double) = (updated::<f32>(&case, 2, 100), updated::<f64>(&case, 2, 100));
+        let error = single.iter().zip(&double).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(error < 1e-5, "{error}");
+    }
+}
+
+#[test]
+fn the_approximate_kl_ends_an_update_before_its_step() {
+    let case = Case::new(3, &[8], Head::Categorical(2), 64, 2);
+    let order: Vec<i64> = (0..64).chain(0..64).collect();
+    let mut learner = Learner::new(case.shape.clone());
+    let mut parameters = case.parameters.clone();
+    let (mut first, mut second) = (vec![0.0; parameters.len()], vec![0.0; parameters.len()]);
+    let mut moments = Moments { step: 3, first: &mut first, second: &mut second };
+    let plan =
+        Plan { epoch_rows: 64, batch_size: 32, target_kl: Some(1e-9), ..plan(&order, clipped()) };
+    let progress = learner.update(&mut parameters, &mut moments, case.batch(), plan).unwrap();
+    assert_eq!((progress.steps, moments.step), (0, 3));
+    assert!(progress.terms.approx_kl > 1e-9);
+    assert_eq!(parameters, case.parameters);
+}
+
+#[test]
+fn rows_and_actions_that_do_not_exist_are_refused() {
+    let mut case = Case::new(3, &[8], Head::Categorical(2), 4, 2);
+    let update = |case: &Case, order: &[i64]| {
+        let mut parameters = case.parameters.clone();
+        let (mut first, mut second) = (vec![0.0; parameters.len()], vec![0.0; parameters.len()]);
+        let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+        Learner::new(case.shape.clone())
+            .update(&mut parameters, &mut moments, case.batch(), plan(order, clipped()))
+            .map(|_| ())
+    };
+    let index = |place, value| KernelError::Index { name: "order", place, value, len: 4 };
+    assert_eq!(update(&case, &[0, 4]), Err(index(1, 4)));
+    assert_eq!(update(&case, &[-1, 0]), Err(index(0, -1)));
+    assert!(matches!(update(&case, &[]), Err(KernelError::Range { name: "epoch_rows", .. })));
+    case.discrete[3] = 2;
+    let action = KernelError::Action { index: Some(3), n_actions: 2, value: 2 };
+    assert_eq!(update(&case, &[0, 1]), Err(action));
+}
+
+#[test]
+fn numbers_that_would_destroy_the_parameters_are_refused() {
+    let case = Case::new(3, &[8], Head::Categorical(2), 4, 2);
+    let update = |step: u64, masks: Option<&[u8]>, plan: Plan<'_>| {
+        let mut parameters = case.parameters.clone();
+        let (mut first, mut second) = (vec![0.0; parameters.len()], vec![0.0; parameters.len()]);
+        let mut moments = Moments { step, first: &mut first, second: &mut second };
+        let batch = Batch { masks, ..case.batch() };
+        let error = Learner::new(case.shape.clone())
+            .update(&mut parameters, &mut moments, batch, plan)
+            .unwrap_err();
+        assert_eq!((parameters == case.parameters, moments.step), (true, step));
+        error
+    };
+    let name = |error| match error {
+        KernelError::Range { name, .. } | KernelError::Below { name, .. } => name,
+        _ => "",
+    };
+    let plain = plan(&[0, 1], clipped());
+    let rules = [
+        ("max_grad_norm", StepRule { max_grad_norm: Some(-1.0), ..RULE }),
+        ("learning_rate", StepRule { learning_rate: f64::NAN, ..RULE }),
+        (
+            "betas[1]",
+            StepRule { optimizer: Optimizer::Adam { betas: [0.9, 1.0], eps: 1e-5 }, ..RULE },
+        ),
+    ];
+    for (expected, rule) in rules {
+        assert_eq!(name(update(0, None, Plan { rule, ..plain })), expected);
+    }
+    assert_eq!(name(update(u64::MAX, None, plain)), "step");
+    assert_eq!(name(update(0, None, Plan { target_kl: Some(-1.0), ..plain })), "target_kl");
+    let loss = Loss { ent_coef: f64::NAN, ..clipped() };
+    assert_eq!(name(update(0, None, Plan { loss, ..plain })), "ent_coef");
+    let masks = [1, 1, 0, 1, 0, 0, 1, 1];
+    assert_eq!(update(0, Some(&masks), plain), KernelError::NoChoice { row: 2 });
+    let mut masks = [1; 8];
+    let action = case.discrete[3];
+    masks[6 + usize::try_from(action).unwrap()] = 0;
+    assert_eq!(update(0, Some(&masks), plain), KernelError::Forbidden { row: 3, action });
+}

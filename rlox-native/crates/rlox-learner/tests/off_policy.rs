@@ -1,0 +1,237 @@
+//! What the learners of off-policy algorithms refuse; what they compute is compared with torch's
+//! autograd from Python.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use rlox_kernels::KernelError;
+use rlox_learner::off_policy::{
+    Actor, ContinuousLearner, ElementLoss, ImplicitLearner, ImplicitLosses, ImplicitParts, Learnt,
+    PolicyStep, QLearner, QNetwork, QStep, Transitions, ValueStep,
+};
+use rlox_learner::{Moments, Optimizer, StepRule};
+
+const RULE: StepRule = StepRule {
+    optimizer: Optimizer::Adam { betas: [0.9, 0.999], eps: 1e-8 },
+    learning_rate: 1e-3,
+    max_grad_norm: None,
+};
+
+fn batch(values: &[f64], rows: usize, obs_dim: usize) -> Transitions<'_, f64> {
+    Transitions {
+        obs: &values[..rows * obs_dim],
+        next_obs: &values[..rows * obs_dim],
+        rewards: &values[..rows],
+        discounts: &values[..rows],
+        weights: None,
+    }
+}
+
+/// Steps a network of 4 observations and 2 actions; the result, and whether parameters changed.
+fn step_values(rows: usize, obs_dim: usize, actions: &[i64]) -> (Result<f64, KernelError>, bool) {
+    let shape = QNetwork::plain(4, &[8], 2).unwrap();
+    let mut parameters = vec![0.1; shape.n_parameters()];
+    let before = parameters.clone();
+    let (mut first, mut second) = (vec![0.0; parameters.len()], vec![0.0; parameters.len()]);
+    let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+    let values = [0.5; 64];
+    let mut errors = vec![0.0; actions.len()];
+    let step = QStep { double: true, loss: ElementLoss::Huber, rule: RULE };
+    let terms = QLearner::new(shape).step(
+        &mut parameters,
+        &before,
+        &mut moments,
+        batch(&values, rows, obs_dim),
+        actions,
+        step,
+        &mut errors,
+    );
+    (terms.map(|terms| terms.loss), parameters != before)
+}
+
+#[test]
+fn a_step_moves_the_parameters() {
+    let (loss, moved) = step_values(3, 4, &[0, 1, 1]);
+    assert!(loss.unwrap() > 0.0);
+    assert!(moved);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_any_change() {
+    let action = KernelError::Action { index: Some(2), n_actions: 2, value: 2 };
+    assert_eq!(step_values(3, 4, &[0, 1, 2]), (Err(action), false));
+    let action = KernelError::Action { index: Some(0), n_actions: 2, value: -1 };
+    assert_eq!(step_values(1, 4, &[-1]), (Err(action), false));
+    for (rows, obs_dim, actions) in [(3, 3, 3), (3, 4, 2), (0, 4, 0)] {
+        let (result, moved) = step_values(rows, obs_dim, &vec![0; actions]);
+        assert!(result.is_err() && !moved, "{rows} {obs_dim} {actions}");
+    }
+}
+
+#[test]
+fn sizes_out_of_range_are_refused() {
+    assert!(QNetwork::plain(4, &[0], 2).is_err());
+    assert!(QNetwork::dueling(4, 1 << 15, 2).is_err());
+    let actor = Actor::SquashedGaussian { log_std_bounds: [-20.0, 2.0] };
+    assert!(ContinuousLearner::<f32>::new(3, 0, &[8], actor, 2).is_err());
+    assert!(ContinuousLearner::<f32>::new(3, 1, &[8], actor, 0).is_err());
+}
+
+#[test]
+fn a_gaussian_policy_needs_noise_and_a_deterministic_one_does_not() {
+    for (actor, fine) in [
+        (Actor::Deterministic, true),
+        (Actor::SquashedGaussian { log_std_bounds: [-20.0, 2.0] }, false),
+    ] {
+        let mut learner = ContinuousLearner::<f64>::new(3, 1, &[8], actor, 2).unwrap();
+        let policy = vec![0.1; learner.n_policy_parameters()];
+        let mut critics = vec![0.1; learner.n_critic_parameters()];
+        let target = critics.clone();
+        let (mut first, mut second) = (vec![0.0; critics.len()], vec![0.0; critics.len()]);
+        let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+        let (values, mut errors) = ([0.5; 16], [0.0; 10]);
+        let result = learner.step_values(
+            &mut critics,
+            &target,
+            &policy,
+            &mut moments,
+            batch(&values, 5, 3),
+            &values[..5],
+            &[],
+            ValueStep { alpha: 0.1, scale: 0.5, penalty_weight: 0.0, rule: RULE },
+            &mut errors,
+        );
+        assert_eq!(result.is_ok(), fine);
+        assert_eq!(critics != target, fine);
+        // Critics that start alike err alike.
+        assert_eq!(errors[..5], errors[5..]);
+    }
+}
+
+const GAUSSIAN: Actor = Actor::SquashedGaussian { log_std_bounds: [-20.0, 2.0] };
+const ROWS: usize = 70;
+
+/// Numbers in [-0.5, 0.5) that look like chance.
+fn numbers(n: usize, seed: u64) -> Vec<f64> {
+    let mut rng = rlox_kernels::rng::Pcg64::from_seed(seed);
+    (0..n).map(|_| rng.uniform(-0.5, 0.5)).collect()
+}
+
+/// Steps the policy of 3 observations and 1 action once; the policy then, and the loss.
+fn step_policy(
+    learner: &mut ContinuousLearner<f64>,
+    policy: &[f64],
+    critics: &[f64],
+) -> (Vec<f64>, f64) {
+    let mut policy = policy.to_vec();
+    let (mut first, mut second) = (vec![0.0; policy.len()], vec![0.0; policy.len()]);
+    let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+    let (obs, noise) = (numbers(3 * ROWS, 1), numbers(ROWS, 2));
+    let step = PolicyStep { alpha: 0.1, cloning: None, rule: RULE };
+    let terms =
+        learner.step_policy(&mut policy, critics, &mut moments, &obs, &noise, step).unwrap();
+    (policy, terms.loss)
+}
+
+#[test]
+fn a_policy_learns_only_from_the_smallest_value() {
+    let new =
+        |n_critics| ContinuousLearner::<f64>::new(3, 1, &[20, 20], GAUSSIAN, n_critics).unwrap();
+    let (mut one, mut two) = (new(1), new(2));
+    let policy = numbers(one.n_policy_parameters(), 3);
+    let critic = numbers(one.n_critic_parameters(), 4);
+    // Twice the same critic, layer by layer, but for the last bias, which is at the end.
+    let sizes = [4 * 20, 20 * 20, 20, 20, 20, 1];
+    let mut rest = critic.as_slice();
+    let mut both = Vec::new();
+    for size in sizes {
+        let part;
+        (part, rest) = rest.split_at(size);
+        both.extend_from_slice(part);
+        both.extend_from_slice(part);
+    }
+    let alone = step_policy(&mut one, &policy, &critic);
+    for larger in [1, 2] {
+        let mut critics = both.clone();
+        let last = critics.len() - larger;
+        critics[last] += 100.0;
+        assert_eq!(step_policy(&mut two, &policy, &critics), alone);
+    }
+    // Where both are equal, each gets half of the gradient.
+    let (shared, _) = step_policy(&mut two, &policy, &both);
+    assert!(shared.iter().zip(&alone.0).all(|(a, b)| (a - b).abs() < 1e-9));
+}
+
+#[test]
+fn what_a_learner_did_before_does_not_matter() {
+    let new = || ContinuousLearner::<f64>::new(3, 1, &[20, 20], GAUSSIAN, 2).unwrap();
+    let mut used = new();
+    let mut policy = numbers(used.n_policy_parameters(), 3);
+    let mut critics = numbers(used.n_critic_parameters(), 4);
+    // One weight after the other changes: in each layer, and back to what it was.
+    for at in [0, 3 * 20 + 20 + 399, policy.len() - 3] {
+        for value in [policy[at] + 0.1, policy[at]] {
+            policy[at] = value;
+            let again = step_policy(&mut used, &policy, &critics);
+            assert_eq!(again, step_policy(&mut new(), &policy, &critics), "policy {at}");
+        }
+    }
+    for at in [0, 2 * 80 + 799, 2 * 80 + 800] {
+        critics[at] += 0.1;
+        let again = step_policy(&mut used, &policy, &critics);
+        assert_eq!(again, step_policy(&mut new(), &policy, &critics), "critics {at}");
+    }
+}
+
+#[test]
+fn a_critic_that_is_no_number_is_not_hidden_by_another() {
+    let mut learner = ContinuousLearner::<f64>::new(3, 1, &[20], GAUSSIAN, 2).unwrap();
+    let policy = numbers(learner.n_policy_parameters(), 3);
+    for lost in [1, 2] {
+        let mut critics = numbers(learner.n_critic_parameters(), 4);
+        let last = critics.len() - lost;
+        critics[last] = f64::NAN;
+        let (_, loss) = step_policy(&mut learner, &policy, &critics);
+        assert!(loss.is_nan(), "critic {lost}");
+    }
+}
+
+#[test]
+fn implicit_q_learning_refuses_what_does_not_fit() {
+    assert!(ImplicitLearner::<f64>::new(3, 1, &[0], 2, [-5.0, 2.0]).is_err());
+    let fine = ImplicitLosses { expectile: 0.7, temperature: 3.0, max_weight: 100.0 };
+    let with = |change: fn(&mut ImplicitLosses)| {
+        let mut losses = fine;
+        change(&mut losses);
+        losses
+    };
+    for (losses, rows, n_actions, is_fine) in [
+        (fine, 70, 70, true),
+        (fine, 70, 69, false),
+        (fine, 0, 0, false),
+        (with(|losses| losses.expectile = 1.5), 70, 70, false),
+        (with(|losses| losses.temperature = f64::NAN), 70, 70, false),
+        (with(|losses| losses.max_weight = -1.0), 70, 70, false),
+    ] {
+        let mut learner = ImplicitLearner::<f64>::new(3, 1, &[20, 20], 2, [-5.0, 2.0]).unwrap();
+        let mut parameters = learner.n_parameters().map(|n| numbers(n, 1));
+        let before = parameters.clone();
+        let mut first = parameters.clone().map(|values| vec![0.0; values.len()]);
+        let mut second = first.clone();
+        let target = parameters[2].clone();
+        let mut parts = parameters.iter_mut().zip(&mut first).zip(&mut second).map(
+            |((parameters, first), second)| {
+                let moments = Moments { step: 0, first, second };
+                Learnt { parameters, moments, rule: RULE }
+            },
+        );
+        let mut next = || parts.next().unwrap();
+        let parts = ImplicitParts { value: next(), policy: next(), critics: next() };
+        let values = numbers(300, 2);
+        let batch = batch(&values, rows, 3);
+        let result = learner.step(parts, &target, batch, &values[..n_actions], losses);
+        assert_eq!(result.is_ok(), is_fine);
+        for (parameters, before) in parameters.iter().zip(&before) {
+            assert_eq!(parameters != before, is_fine);
+        }
+    }
+}

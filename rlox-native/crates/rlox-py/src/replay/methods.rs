@@ -1,0 +1,174 @@
+//! The methods that the buffers share.
+
+/// `#[pymethods]` of a buffer: its own ones, and the groups of shared ones that it names.
+///
+/// - `ring`: sizes, of a class with `fields` and a `buffer` of the kernels' type `$replay`;
+/// - `steps`: transitions of several steps, and sequences;
+/// - `push`: storing transitions whose next observations may be missing;
+/// - `sample`: drawing transitions alone;
+/// - `state`: save and resume of a buffer that has nothing besides ring and stream.
+///
+/// What `$plain` holds goes behind the arguments of the kernels' methods: a buffer that is generic over its
+/// way of drawing gets nothing besides the transitions, as `()`.
+macro_rules! buffer_methods {
+    ($class:ident, $replay:ident, $plain:tt, [] { $($body:tt)* }) => {
+        #[pymethods]
+        impl $class {
+            $($body)*
+
+            fn __len__(&self, py: Python<'_>) -> usize {
+                py.detach(|| super::sampling::Drawn::len(&*lock(&self.buffer)))
+            }
+
+            /// How many transitions fit.
+            #[getter]
+            fn capacity(&self) -> usize {
+                self.fields.layout.capacity
+            }
+        }
+    };
+    ($class:ident, $replay:ident, $plain:tt, [ring $($group:ident)*] { $($body:tt)* }) => {
+        buffer_methods!($class, $replay, $plain, [$($group)*] { $($body)*
+            /// How many envs are stored in turn.
+            #[getter]
+            fn n_envs(&self) -> usize {
+                self.fields.n_envs()
+            }
+
+            /// Bytes of memory that the buffer takes when it is full.
+            #[getter]
+            fn nbytes(&self) -> PyResult<usize> {
+                $replay::memory_bytes(&self.fields.layout).map_err(raise)
+            }
+        });
+    };
+    ($class:ident, $replay:ident, $plain:tt, [steps $($group:ident)*] { $($body:tt)* }) => {
+        buffer_methods!($class, $replay, $plain, [$($group)*] { $($body)*
+            /// Return the bytes of memory that such a buffer takes when it is full.
+            #[staticmethod]
+            #[pyo3(
+                signature = (capacity, obs_dim, act_dim, **options),
+                text_signature = "(capacity, obs_dim, act_dim, *, obs_dtype='float32', \
+                                  act_dtype='float32', share_frames=False)"
+            )]
+            fn memory_bytes(
+                capacity: &Bound<'_, PyAny>,
+                obs_dim: &Bound<'_, PyAny>,
+                act_dim: &Bound<'_, PyAny>,
+                options: Option<&Bound<'_, PyDict>>,
+            ) -> PyResult<usize> {
+                let options = Options::parse(options, N_STEP)?;
+                let fields = Fields::parse(capacity, obs_dim, act_dim, &options)?;
+                $replay::memory_bytes(&fields.layout).map_err(raise)
+            }
+
+            /// How many steps of its env a drawn transition spans.
+            #[getter]
+            fn n_step(&self) -> usize {
+                self.fields.n_step()
+            }
+
+            /// The discount of the rewards within those steps, and of the value after them.
+            #[getter]
+            fn gamma(&self) -> f64 {
+                self.fields.layout.n_step.gamma
+            }
+
+            /// Draw sequences of steps of one env each and return a dict of arrays.
+            #[pyo3(signature = (batch_size, seq_len, seed=None, *, cross_episodes=false))]
+            fn sample_sequences<'py>(
+                &self,
+                py: Python<'py>,
+                batch_size: &Bound<'py, PyAny>,
+                seq_len: &Bound<'py, PyAny>,
+                seed: Option<&Bound<'py, PyAny>>,
+                cross_episodes: bool,
+            ) -> PyResult<Bound<'py, PyDict>> {
+                let request = Request { batch_size, seq_len, seed, cross_episodes };
+                sample_sequences(py, &self.fields, &self.buffer, &request)
+            }
+        });
+    };
+    ($class:ident, $replay:ident, [$($plain:tt)*], [push $($group:ident)*] { $($body:tt)* }) => {
+        buffer_methods!($class, $replay, [$($plain)*], [$($group)*] { $($body)*
+            /// Store one transition, in the place of the oldest if the buffer is full.
+            #[pyo3(signature = (obs, action, reward, terminated, truncated, next_obs=None))]
+            #[expect(clippy::too_many_arguments, reason = "the parts of a transition")]
+            fn push<'py>(
+                &self,
+                py: Python<'py>,
+                obs: &Bound<'py, PyAny>,
+                action: &Bound<'py, PyAny>,
+                reward: &Bound<'py, PyAny>,
+                terminated: &Bound<'py, PyAny>,
+                truncated: &Bound<'py, PyAny>,
+                next_obs: Option<&Bound<'py, PyAny>>,
+            ) -> PyResult<()> {
+                let fields = &self.fields;
+                let row = Rows::one(fields, obs, action, reward, terminated, truncated, next_obs)?;
+                let row = row.transitions()?;
+                py.detach(|| lock(&self.buffer).push(&row, $($plain)*)).map_err(raise_for_one)
+            }
+
+            /// Store several transitions, the rows of arrays.
+            #[pyo3(signature = (obs, actions, rewards, terminated, truncated, next_obs=None))]
+            #[expect(clippy::too_many_arguments, reason = "the parts of a transition")]
+            fn push_batch<'py>(
+                &self,
+                py: Python<'py>,
+                obs: &Bound<'py, PyAny>,
+                actions: &Bound<'py, PyAny>,
+                rewards: &Bound<'py, PyAny>,
+                terminated: &Bound<'py, PyAny>,
+                truncated: &Bound<'py, PyAny>,
+                next_obs: Option<&Bound<'py, PyAny>>,
+            ) -> PyResult<()> {
+                let fields = &self.fields;
+                let rows =
+                    Rows::many(fields, obs, actions, rewards, terminated, truncated, next_obs)?;
+                let rows = rows.transitions()?;
+                py.detach(|| lock(&self.buffer).push(&rows, $($plain)*)).map_err(raise)
+            }
+        });
+    };
+    ($class:ident, $replay:ident, [$($plain:tt)*], [sample $($group:ident)*] { $($body:tt)* }) => {
+        buffer_methods!($class, $replay, [$($plain)*], [$($group)*] { $($body)*
+            /// Draw transitions uniformly with replacement and return a dict of arrays.
+            #[pyo3(signature = (batch_size, seed=None, *, out=None))]
+            fn sample<'py>(
+                &self,
+                py: Python<'py>,
+                batch_size: &Bound<'py, PyAny>,
+                seed: Option<&Bound<'py, PyAny>>,
+                out: Option<&Bound<'py, PyAny>>,
+            ) -> PyResult<Bound<'py, PyDict>> {
+                let draw = |buffer: &mut $replay, seed, batch: &mut Batch<'_>| {
+                    buffer.sample(seed, batch, $(&mut $plain)*)
+                };
+                sample(py, &self.fields, &self.buffer, batch_size, seed, out, draw)
+            }
+        });
+    };
+    ($class:ident, $replay:ident, $plain:tt, [state $($group:ident)*] { $($body:tt)* }) => {
+        buffer_methods!($class, $replay, $plain, [$($group)*] { $($body)*
+            /// Return a copy of all that decides how the buffer goes on, as a dict of arrays.
+            fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+                export(py, &self.fields, &self.buffer, |_| ()).map(|(state, ())| state)
+            }
+
+            /// Go on exactly from a `state()`; what is no state is refused and changes nothing.
+            fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
+                let state = parse_dict(state, "state", KEYS, Some(OPTIONAL))?;
+                let Saved { rows, has_next_obs, position, stream } =
+                    Saved::parse(state, &self.fields)?;
+                let rows = rows.transitions()?;
+                py.detach(|| {
+                    lock(&self.buffer).restore(&rows, &has_next_obs, position, stream, &())
+                })
+                .map_err(raise)
+            }
+        });
+    };
+}
+
+pub(super) use buffer_methods;

@@ -1,0 +1,78 @@
+"""Losses of a user's own beside those of the off-policy algorithms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rlox
+import torch
+from rlox.errors import BackendError, CheckpointError, ConfigError
+
+OPTIONS: dict[str, Any] = {
+    "learning_starts": 20, "batch_size": 8, "steps_per_iteration": 40, "train_freq": 1,
+}  # fmt: skip
+
+CASES = [
+    ("sac", "Pendulum-v1", "critic"),
+    ("sac", "Pendulum-v1", "policy"),
+    ("td3", "Pendulum-v1", "critic"),
+    ("td3", "Pendulum-v1", "policy"),
+    ("ddpg", "Pendulum-v1", "policy"),
+    ("discrete_sac", "CartPole-v1", "critic"),
+    ("dqn", "CartPole-v1", "network"),
+]
+
+
+def weight_decay(module: Any, batch: Any) -> torch.Tensor:
+    """Return the mean square of the module's parameters."""
+    assert len(batch.rewards) == 8
+    return torch.cat([p.flatten() for p in module.parameters()]).square().mean()
+
+
+def parameters(algorithm: Any, part: str) -> torch.Tensor:
+    """Return a copy of what a part learns."""
+    return algorithm.optimizers[part].parameters.clone()
+
+
+@pytest.mark.parametrize(("name", "env", "part"), CASES)
+def test_an_added_loss_changes_what_its_part_learns_and_is_logged(
+    name: str, env: str, part: str
+) -> None:
+    """Under the function's name."""
+    plain = rlox.make(name, env=env, seed=0, **OPTIONS)
+    plain.train(40)
+    added = rlox.make(name, env=env, seed=0, added_losses={part: weight_decay}, **OPTIONS)
+    metrics = added.train(40)
+    assert metrics["weight_decay"] > 0
+    assert "added" not in metrics
+    assert not torch.equal(parameters(added, part), parameters(plain, part))
+    assert added.learner.backend == "torch"
+
+
+def test_a_checkpoint_knows_the_added_losses(tmp_path: Path) -> None:
+    """It loads with the same functions, and says which are missing."""
+    path = tmp_path / "sac.safetensors"
+    losses = {"critic": weight_decay}
+    with rlox.make("sac", env="Pendulum-v1", seed=0, added_losses=losses, **OPTIONS) as sac:
+        sac.train(40)
+        sac.save(path)
+    kind = type(sac)
+    with pytest.raises(CheckpointError, match=r"the added losses \['critic.weight_decay'\], got"):
+        kind.from_checkpoint(path)
+    restored = kind.from_checkpoint(path, added_losses=losses)
+    assert restored.train(40)["weight_decay"] > 0
+
+
+def test_a_part_that_is_not_there_is_refused() -> None:
+    """With the nearest name."""
+    with pytest.raises(ConfigError, match="names the part 'critc'; did you mean 'critic'"):
+        rlox.make("sac", env="Pendulum-v1", added_losses={"critc": weight_decay})
+
+
+def test_only_torch_takes_added_losses() -> None:
+    """Another backend refuses them by name, whether or not it is installed."""
+    options = {"backend": "native", "added_losses": {"network": weight_decay}}
+    with pytest.raises((BackendError, rlox.errors.UnknownNameError)):
+        rlox.make("dqn", env="CartPole-v1", **options)

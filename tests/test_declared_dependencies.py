@@ -1,0 +1,199 @@
+"""Imports against the declared dependencies: a distribution needs nothing but what it declares.
+
+A package of an extra, or another distribution of ours, may be missing. So it is imported inside a
+function, under a guard, or in a module that neither the package nor its plugin loads by itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import repository
+
+ROOT = Path(__file__).parents[1]
+ALIASES = {"PIL": "pillow", "mlflow": "mlflow-skinny", "yaml": "pyyaml"}
+"""Import packages whose names are not their distributions'; installed ones are found anyway."""
+PEERS = {"stable_baselines3", "sb3_contrib", "sbx"}
+"""What ``rlox bench`` compares with, if the user has installed it."""
+PROVIDERS = importlib.metadata.packages_distributions()
+
+
+class Import(NamedTuple):
+    """One import statement's package, and when it is carried out."""
+
+    line: int
+    package: str
+    modules: tuple[str, ...]
+    """What the statement may load: the module itself, and its names if they are modules."""
+    may_fail: bool
+    """Whether the module can be imported without it: in a function, or under a guard."""
+
+
+class Declared(NamedTuple):
+    """The distributions that a distribution declares."""
+
+    always: frozenset[str]
+    extras: frozenset[str]
+
+
+def declared(distribution: str, root: Path, seen: frozenset[str] = frozenset()) -> Declared:
+    """Return what a distribution declares, with what its siblings declare in turn."""
+    table = repository.project(root / distribution)
+    optional = table.get("optional-dependencies", {})
+
+    def expand(texts: Iterable[str]) -> Iterator[str]:
+        for text in texts:
+            name, extras = repository.split(text)
+            yield name
+            if name in repository.distributions(root) and name not in seen | {distribution}:
+                yield from declared(name, root, seen | {distribution}).always
+                theirs = repository.project(root / name).get("optional-dependencies", {})
+                yield from expand(text for extra in extras for text in theirs[extra])
+
+    always = frozenset(expand(table.get("dependencies", [])))
+    extras = frozenset(expand(text for texts in optional.values() for text in texts))
+    return Declared(always, extras - always)
+
+
+def imports(path: Path) -> Iterator[Import]:
+    """Yield the imports of a file, wherever they stand in it."""
+
+    def walk(node: ast.AST, may_fail: bool) -> Iterator[Import]:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(node.lineno, alias.name.split(".")[0], (alias.name,), may_fail)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = tuple(f"{node.module}.{alias.name}" for alias in node.names)
+            package = node.module.split(".")[0]
+            yield Import(node.lineno, package, (node.module, *names), may_fail)
+        function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        caught = ast.dump(
+            ast.Tuple([each.type for each in getattr(node, "handlers", ()) if each.type])
+        )
+        guarded = "ImportError" in caught or "ModuleNotFoundError" in caught
+        guarded |= isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for child in ast.iter_child_nodes(node):
+            yield from walk(child, may_fail or function or guarded)
+
+    yield from walk(ast.parse(path.read_text(encoding="utf-8")), may_fail=False)
+
+
+def modules(packages: Iterable[Path]) -> dict[str, Path]:
+    """Return the files of all modules below some packages, by the modules' names."""
+    found = {}
+    for package in packages:
+        for path in package.rglob("*.py"):
+            parts = path.relative_to(package.parent).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def loaded(roots: Iterable[str], files: dict[str, Path]) -> set[str]:
+    """Return the modules that importing some of them loads at once, parents included."""
+    found: set[str] = set()
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name not in files or name in found:
+            continue
+        found.add(name)
+        waiting += [name.rpartition(".")[0]]
+        waiting += [m for each in imports(files[name]) if not each.may_fail for m in each.modules]
+    return found
+
+
+def undeclared(distribution: str, root: Path = ROOT) -> list[str]:
+    """Return what a distribution imports, or imports at once, without declaring it."""
+    table = repository.project(root / distribution)
+    always, extras = declared(distribution, root)
+    siblings = set(repository.distributions(root)) - {distribution}
+    packages = repository.packages(distribution, root)
+    own = {package.name for package in packages}
+    providers = {path.name: name for name in siblings for path in repository.packages(name, root)}
+    files = modules(packages)
+    scripts = [target.partition(":")[0] for target in table.get("scripts", {}).values()]
+    plugins = [name for group in table.get("entry-points", {}).values() for name in group.values()]
+    alone = loaded([*own, *scripts], files)
+    # a plugin is loaded by core, so core is there
+    core = declared("rlox-core", root) if "rlox-core" in siblings else Declared(*[frozenset()] * 2)
+    by_core = loaded(plugins, files) - alone
+    wrong = []
+    for name, path in sorted(files.items()):
+        for each in imports(path):
+            known = sys.stdlib_module_names | own | {"_typeshed", "__future__"}
+            if each.package in known or (each.package in PEERS and each.may_fail):
+                continue
+            names = {each.package.lower().replace("_", "-"), ALIASES.get(each.package, "")}
+            names |= {repository.split(text)[0] for text in PROVIDERS.get(each.package, ())}
+            names |= {providers.get(each.package, "")}
+            if names & always or (name in by_core and names & {"rlox-core", *core.always}):
+                continue
+            # what only core calls may use all that core may
+            optional = names & (extras | siblings | core.always | core.extras)
+            if optional and (each.may_fail or name not in alone | by_core):
+                continue
+            problem = "before it is needed" if optional else "which is not declared"
+            wrong.append(f"{path.relative_to(root)}:{each.line} imports {each.package}, {problem}")
+    return wrong
+
+
+@pytest.mark.parametrize("distribution", repository.distributions())
+def test_imports_nothing_but_what_it_declares(distribution: str) -> None:
+    """Every import is Python's, the distribution's own, or of a declared dependency or extra."""
+    assert repository.packages(distribution), "no import package was found to check"
+    assert not undeclared(distribution)
+
+
+@pytest.fixture
+def made_up(tmp_path: Path) -> Path:
+    """Return the root of a tree with one distribution, which declares NumPy and an extra."""
+    folder = tmp_path / "rlox-made-up"
+    (folder / "src" / "rlox_made_up").mkdir(parents=True)
+    (folder / "pyproject.toml").write_text(
+        '[project]\nname = "rlox-made-up"\ndependencies = ["numpy>=1.26"]\n'
+        '[project.optional-dependencies]\nplot = ["matplotlib>=3.8"]\n'
+        '[project.entry-points.rlox]\nrlox-made-up = "rlox_made_up.plugin"\n'
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "problem"),
+    [
+        ("__init__", "import os\nimport numpy as np\nfrom rlox_made_up import other\n", None),
+        ("other", "import pandas\n", ":1 imports pandas, which is not declared"),
+        ("other", "def read():\n    import pandas\n", ":2 imports pandas, which is not declared"),
+        ("__init__", "import matplotlib.pyplot\n", ":1 imports matplotlib, before it is needed"),
+        ("plugin", "from matplotlib import pyplot\n", ":1 imports matplotlib, before it is needed"),
+        ("other", "import matplotlib\n", None),
+        ("plugin", "def draw():\n    import matplotlib\n", None),
+        ("__init__", "try:\n    import matplotlib\nexcept ImportError:\n    pass\n", None),
+    ],
+)
+def test_undeclared_import_is_found(
+    made_up: Path, module: str, code: str, problem: str | None
+) -> None:
+    """With its place, and apart from an extra that is imported too early."""
+    package = made_up / "rlox-made-up" / "src" / "rlox_made_up"
+    (package / "__init__.py").touch()
+    (package / f"{module}.py").write_text(code)
+    expected = [f"rlox-made-up/src/rlox_made_up/{module}.py{problem}"] if problem else []
+    assert undeclared("rlox-made-up", made_up) == expected
+
+
+def test_extra_is_found_behind_other_modules(made_up: Path) -> None:
+    """The package loads a module, which loads another, which needs the extra."""
+    package = made_up / "rlox-made-up" / "src" / "rlox_made_up"
+    (package / "parts").mkdir()
+    (package / "__init__.py").write_text("from rlox_made_up import parts\n")
+    (package / "parts" / "__init__.py").write_text("from rlox_made_up.parts.draw import line\n")
+    (package / "parts" / "draw.py").write_text("import matplotlib\n")
+    assert undeclared("rlox-made-up", made_up) == [
+        "rlox-made-up/src/rlox_made_up/parts/draw.py:1 imports matplotlib, before it is needed"
+    ]

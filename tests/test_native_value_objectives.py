@@ -1,0 +1,142 @@
+"""The native learner keys on value objectives: their type and exact fields, nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from rlox.batches.transitions import TransitionBatch
+from rlox.errors import BackendError
+from rlox.learners.added import AddedLosses
+from rlox.learners.terms import QTerms
+from rlox.learners.transitions import Learn, ReplayTask, Step, StepResult, choose_replay_learner
+from rlox.learners.value_objectives import QLearning, SoftActorCritic
+from rlox.networks import DiscreteQNetwork, polyak_update
+from rlox.nn import FlatOptimizer
+from rlox_native.replay_learner import OBJECTIVES, make_replay_learner
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda kind: kind.__name__)
+def test_native_knows_every_field_of_its_objectives(objective: type[Any]) -> None:
+    """A field added to one of them is refused until the Rust code heeds it."""
+    assert {field.name for field in fields(objective)} == OBJECTIVES[objective].fields
+
+
+@dataclass(frozen=True)
+class PessimisticQ(QLearning):
+    """A stranger's objective with a number that native does not know."""
+
+    pessimism: float = 0.1
+
+
+class Renamed(QLearning):
+    """A subclass that may compute anything."""
+
+
+@dataclass(frozen=True)
+class Strange:
+    """An objective unlike those of rlox."""
+
+
+class Stranger:
+    """Somebody's algorithm: Q-learning on batches of its own making, without config or name."""
+
+    def __init__(self, objective: Any, backend: str, added: Any = None) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self.network = DiscreteQNetwork(4, 3, generator=generator)
+        self.target = DiscreteQNetwork(4, 3, generator=generator)
+        polyak_update(self.network, self.target, 1.0)
+        self.optimizer = FlatOptimizer(self.network, partial(torch.optim.Adam))
+        parts = {"network": self.network, "target": self.target, "optimizer": self.optimizer}
+        self.task = ReplayTask(
+            objective,
+            torch.device("cpu"),
+            parts,
+            {Learn.VALUES: Step(self.learn, QTerms)},
+            added_losses=AddedLosses(added, ("network",)),
+        )
+        self.learner = choose_replay_learner(backend, self.task)
+
+    def learn(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
+        """Take a step down the Huber loss."""
+        with torch.no_grad():
+            values = self.target(batch.next_obs).amax(-1)
+            targets = batch.rewards + batch.discounts * values
+        q = self.network(batch.obs).gather(-1, batch.actions).squeeze(-1)
+        loss = torch.nn.functional.smooth_l1_loss(q, targets)
+        self.optimizer.step(loss, learning_rate)
+        terms = QTerms(loss.detach(), q.detach().mean())
+        return StepResult(terms, (q - targets).detach())
+
+
+def batch() -> TransitionBatch:
+    """Return 16 random transitions."""
+    rng = torch.Generator().manual_seed(1)
+    obs, next_obs = torch.randn(2, 16, 4, generator=rng)
+    return TransitionBatch(
+        obs=obs,
+        actions=torch.randint(3, (16, 1), generator=rng),
+        rewards=torch.randn(16, generator=rng),
+        next_obs=next_obs,
+        discounts=torch.full((16,), 0.9),
+        weights=torch.ones(()),
+    )
+
+
+def test_a_strangers_algorithm_with_a_known_objective_learns_in_rust() -> None:
+    """To the parameters that its own torch step leads to."""
+    found = {}
+    for backend in ("auto", "torch"):
+        mine = Stranger(QLearning(), backend)
+        results = [mine.learner.step(Learn.VALUES, batch(), 1e-3) for _ in range(5)]
+        found[backend] = mine.optimizer.parameters, results[-1]
+        assert mine.learner.backend == {"auto": "native"}.get(backend, backend)
+    (native, last), (in_torch, expected) = found["auto"], found["torch"]
+    torch.testing.assert_close(native, in_torch, atol=2e-5, rtol=1e-3)
+    torch.testing.assert_close(last.errors, expected.errors, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("objective", "reason"),
+    [
+        (PessimisticQ(), "does not know the field 'pessimism' of PessimisticQ, a subclass of Q"),
+        (Renamed(), "knows QLearning, not its subclass Renamed"),
+        (Strange(), "knows the objectives QLearning, .*, not Strange"),
+    ],
+    ids=["field", "subclass", "type"],
+)
+def test_other_objectives_fall_back_to_torch_with_the_reason(objective: Any, reason: str) -> None:
+    """Asked for by name, the reason is an error."""
+    mine = Stranger(objective, "auto")
+    assert mine.learner.backend == "torch"
+    with pytest.raises(BackendError, match=reason):
+        raise BackendError(mine.learner.reason)
+    mine.learner.step(Learn.VALUES, batch(), 1e-2)
+    with pytest.raises(BackendError, match=f"'native' cannot do this: it {reason}"):
+        Stranger(objective, "native")
+
+
+def test_a_field_that_a_known_objective_gains_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until native's table has it."""
+    known = SimpleNamespace(make=None, fields=frozenset({"tau"}))
+    monkeypatch.setitem(OBJECTIVES, SoftActorCritic, known)
+    task: Any = SimpleNamespace(objective=SoftActorCritic(None))
+    with pytest.raises(BackendError, match="the field 'target_entropy' of SoftActorCritic"):
+        make_replay_learner(task)
+
+
+def test_added_losses_are_left_to_torch() -> None:
+    """Neither native nor torch.compile knows what they compute."""
+
+    def prior(network: Any, batch: Any) -> torch.Tensor:
+        return network(batch.obs).mean()  # type: ignore[no-any-return]
+
+    mine = Stranger(QLearning(), "auto", {"network": prior})
+    assert str(mine.learner) == "torch (not native: it knows no added losses (network.prior))"
+    for backend in ("native", "torch-compile"):
+        with pytest.raises(BackendError, match=r"knows no added losses \(network.prior\)"):
+            Stranger(QLearning(), backend, {"network": prior})
