@@ -101,8 +101,8 @@ def test_rust_class_without_rust_names_the_command(name: str, extra: str) -> Non
     with pytest.raises(MissingDependencyError) as caught:
         getattr(rlox, name)
     assert str(caught.value) == (
-        f"rlox.{name} needs a distribution that is not installed; run: "
-        f'pip install "rlox[{extra}]>=2.dev0"'
+        f"rlox.{name} needs a distribution that is not installed; "
+        f'run: pip install "rlox[{extra}]>=2.dev0"'
     )
 
 

@@ -303,8 +303,8 @@ def test_a_spec_takes_no_text_for_a_tuple(spec: Callable[[], Any], message: str)
         ),
         (
             "rlox.registry.table:Nothing",
-            "module 'rlox.registry.table' has no 'Nothing' (reference "
-            "'rlox.registry.table:Nothing')",
+            "module 'rlox.registry.table' has no 'Nothing' "
+            "(reference 'rlox.registry.table:Nothing')",
         ),
     ],
 )

@@ -99,6 +99,6 @@ def test_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(MissingDependencyError) as caught:
         MLflowLogger()
     assert str(caught.value) == (
-        "MLflowLogger needs a distribution that is not installed; run: "
-        'pip install "rlox[mlflow]>=2.dev0"'
+        "MLflowLogger needs a distribution that is not installed; "
+        'run: pip install "rlox[mlflow]>=2.dev0"'
     )

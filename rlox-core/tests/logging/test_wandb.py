@@ -145,6 +145,6 @@ def test_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(MissingDependencyError) as caught:
         WandbLogger()
     assert str(caught.value) == (
-        "WandbLogger needs a distribution that is not installed; run: "
-        'pip install "rlox[wandb]>=2.dev0"'
+        "WandbLogger needs a distribution that is not installed; "
+        'run: pip install "rlox[wandb]>=2.dev0"'
     )

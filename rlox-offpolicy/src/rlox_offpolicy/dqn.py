@@ -59,7 +59,7 @@ from rlox_offpolicy.action_values import make_action_values, make_objective
 from rlox_offpolicy.building import make_learner, make_replay, require_discrete, resolve
 from rlox_offpolicy.configs import DQNConfig
 from rlox_offpolicy.exploration import EpsilonGreedy
-from rlox_offpolicy.metrics import DQNMetrics, common_metrics
+from rlox_offpolicy.metrics import DQNMetrics, all_metrics
 from rlox_offpolicy.own_networks import B, on_device, require_outputs
 from rlox_offpolicy.targets import at_actions
 
@@ -181,8 +181,7 @@ class DQN(Algorithm):
                     break
         return DQNMetrics(
             epsilon=self._epsilon(self.clock.env_steps),
-            **common_metrics(self),
-            **mean_terms(QTerms, collected),
+            **all_metrics(self, mean_terms(QTerms, collected)),
         )
 
     def _learn_due(self, hooks: Hooks, collected: list[QTerms]) -> None:

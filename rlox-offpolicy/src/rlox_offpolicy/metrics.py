@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["DQNMetrics", "SACMetrics", "TD3Metrics", "common_metrics"]
+__all__ = ["DQNMetrics", "SACMetrics", "TD3Metrics", "all_metrics"]
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,12 @@ class TD3Metrics(_ReplayMetrics):
     """Means of the user's own losses."""
 
 
-def common_metrics(algorithm: Any) -> dict[str, Any]:
-    """Return the metrics of an algorithm's episodes and added losses, and its learning rate.
+def all_metrics(algorithm: Any, *terms: Mapping[str, float]) -> dict[str, Any]:
+    """Return the metrics of an algorithm's episodes, gradient steps and added losses.
 
     Args:
         algorithm: has a ``replay``, ``schedules``, ``added_losses`` and a ``clock``.
+        terms: means of what the gradient steps reported.
     """
     statistics = algorithm.replay.collector.statistics
     now = (algorithm.clock.env_steps, algorithm.clock.target_env_steps)
@@ -73,4 +74,5 @@ def common_metrics(algorithm: Any) -> dict[str, Any]:
         "episodes": float(statistics.finished),
         "learning_rate": algorithm.schedules.value("learning_rate", *now),
         "added": algorithm.added_losses.means(),
+        **{name: value for means in terms for name, value in means.items()},
     }

@@ -61,7 +61,7 @@ from rlox_offpolicy.building import (
     resolve,
 )
 from rlox_offpolicy.configs import SACConfig
-from rlox_offpolicy.metrics import SACMetrics, common_metrics
+from rlox_offpolicy.metrics import SACMetrics, all_metrics
 from rlox_offpolicy.own_networks import B, find_method, on_device, require_outputs
 from rlox_offpolicy.targets import soft_values, td_targets
 
@@ -128,7 +128,7 @@ def iterate_sac(algorithm: Any, hooks: Hooks) -> SACMetrics:
             learn()
             if hooks.stopped:
                 break
-    return SACMetrics(**common_metrics(algorithm), **mean_terms(SACTerms, collected))
+    return SACMetrics(**all_metrics(algorithm, mean_terms(SACTerms, collected)))
 
 
 @final

@@ -59,7 +59,7 @@ from rlox_offpolicy.building import (
     resolve,
 )
 from rlox_offpolicy.configs import TD3Config
-from rlox_offpolicy.metrics import TD3Metrics, common_metrics
+from rlox_offpolicy.metrics import TD3Metrics, all_metrics
 from rlox_offpolicy.own_networks import B, on_device, require_outputs
 from rlox_offpolicy.targets import clipped_double_values, smoothed_actions, td_targets
 
@@ -166,11 +166,8 @@ class DeterministicActorCritic:
                 learn()
                 if hooks.stopped:
                     break
-        return TD3Metrics(
-            **common_metrics(self),
-            **mean_terms(QTerms, q_terms),
-            **mean_terms(PolicyTerms, policy_terms),
-        )
+        terms = mean_terms(QTerms, q_terms), mean_terms(PolicyTerms, policy_terms)
+        return TD3Metrics(**all_metrics(self, *terms))
 
     def _mode(self, obs: Tensor) -> npt.NDArray[Any]:
         return self._mu(obs).cpu().numpy()  # type: ignore[no-any-return]

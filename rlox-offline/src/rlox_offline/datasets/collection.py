@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import rlox
-from rlox.api import algorithm_class, config_class
 from rlox.callbacks import Callback
 from rlox.errors import ConfigError, DatasetError
+from rlox.registry import algorithm_class, config_class
 
 from rlox_offline.datasets.dataset import Dataset
 from rlox_offline.datasets.recording import RandomPolicy, RecordingVecEnv, record
