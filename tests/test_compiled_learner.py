@@ -34,7 +34,7 @@ def test_compiled_training_is_the_same_but_for_rounding(
     found = {}
     for backend in ("torch", "torch-compile"):
         torch.compiler.reset()
-        # Rust's envs would do as well; a falling rate must not compile every step anew
+        # Rust's envs would do as well; a falling rate must not recompile every step
         with rlox.make(
             algorithm,
             env=env,
@@ -58,7 +58,7 @@ def test_compiled_training_is_the_same_but_for_rounding(
 
 
 def test_missing_compiler_is_told_before_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch would tell it in its own words in the middle of the first step."""
+    """Torch would raise an error of its own in the middle of the first step."""
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(BackendError, match=r"'torch-compile' cannot do this: torch\.compile"):

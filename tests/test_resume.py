@@ -1,6 +1,6 @@
 """A run that was killed and resumed equals one that was not: in processes of their own, to the bit.
 
-With the Rust envs, which can tell their state; discrete and continuous actions.
+With the Rust envs, which expose their state; discrete and continuous actions.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def test_a_recurrent_policy_balances_without_velocities(
 
 @pytest.mark.learn
 def test_a_policy_without_memory_does_not(score_seeds: Callable[..., list[float]]) -> None:
-    """No seed reaches 200: what the pole does next cannot be told from its angle."""
+    """No seed reaches 200: what the pole does next cannot be predicted from its angle."""
 
     def make(seed: int) -> rlox.Algorithm:
         return rlox.make("ppo", env=cartpole_without_velocities, seed=seed, **OPTIONS)

@@ -146,7 +146,7 @@ def group_runs(
     """Return the runs' curves by env, algorithm and label, in the order in which they come.
 
     Args:
-        runs: run folders, each with a label or none: the algorithm's name.
+        runs: run folders, each with a label; ``None`` uses the algorithm's name.
         metric: see :func:`read_curve`.
         x: see :func:`read_curve`.
 

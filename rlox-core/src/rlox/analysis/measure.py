@@ -52,9 +52,9 @@ def machine(packages: Iterable[str]) -> dict[str, Any]:
 
 def _cpu() -> str:
     """Return the processor's name and its family and model, as clouds hide the name's end."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    info = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
-    if not {"model name", "cpu family", "model"} <= info.keys():
-        return info.get("model name", platform.processor())
-    return f"{info['model name']}, family {info['cpu family']}, model {info['model']}"
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    cpu = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    if not {"model name", "cpu family", "model"} <= cpu.keys():
+        return cpu.get("model name", platform.processor())
+    return f"{cpu['model name']}, family {cpu['cpu family']}, model {cpu['model']}"

@@ -143,7 +143,7 @@ class SquashedGaussianPolicy(nn.Module):
         Args:
             obs: (B, obs_dim) float32.
             n_samples: number n of actions for each observation, in a dimension before all others;
-                none: one, without that dimension.
+                ``None`` is one, without that dimension.
 
         Returns:
             Actions (B, act_dim) in [-1, 1] and their log-probabilities (B,), or (n, B, act_dim)

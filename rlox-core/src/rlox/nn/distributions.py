@@ -43,7 +43,7 @@ class Categorical:
     Args:
         logits: (B, n), or (B, K, n) for actions of K columns.
         mask: bool, broadcastable to the logits: True if a choice is possible, which must hold
-            for one of every n at least. None: all are.
+            for one of every n at least. ``None`` if all are.
     """
 
     def __init__(self, logits: Tensor, mask: Tensor | None = None) -> None:

@@ -130,8 +130,9 @@ class ReplayBuffer:
         """Store one transition, in the place of the oldest if the buffer is full.
 
         Args:
-            obs: shape ``obs_dim``; real numbers of any type; a number is an array of one.
-            action: shape ``act_dim``; real numbers of any type; a number is an array of one.
+            obs: shape ``obs_dim``; real numbers of any type. A number stands for an array of one.
+            action: shape ``act_dim``; real numbers of any type. A number stands for an array of
+                one.
             reward: stored as float32.
             terminated: whether the task ended; any number but zero is true.
             truncated: whether the episode was cut.
