@@ -363,11 +363,11 @@ def _homes(target: str) -> Iterator[str]:
             yield from _homes(".".join((home, *parts)))
             yield ".".join((home, *parts))
     for path in PATHS:
-        if target.startswith(path):
+        if target == path or target.startswith(f"{path}."):
+            name = target[len(path) + 1 :]
             module = importlib.import_module(path)
-            name = target.removeprefix(path).lstrip(".")
-            home = getattr(module, name.split(".")[0], module).__module__ if name else path
-            yield from _homes(f"{home}.{name}")
+            home = getattr(module, name.split(".")[0] or module.__all__[0]).__module__
+            yield from _homes(".".join(filter(None, (home, name))))
     # the package in the place of one of its modules
     for i in range(len(parts) - 1, 0, -1):
         yield ".".join((package, *parts[:i], *parts[i + 1 :]))
