@@ -23,6 +23,8 @@ def step_rule(optimizer: FlatOptimizer) -> dict[str, Any]:
         BackendError: it is neither Adam nor RMSprop, or has options that they do not know.
     """
     options, kind = optimizer.options, optimizer.optimizer_class
+    if optimizer.clip is not None:
+        raise BackendError("it bounds gradients by their Euclidean norm, not by a rule")
     plain = {"weight_decay", "amsgrad", "maximize", "momentum", "centered"}
     used = [name for name in sorted(plain & options.keys()) if options[name]]
     if used:

@@ -1,5 +1,6 @@
 """Torch parts that the algorithm families share (extra ``torch``)."""
 
+from rlox.nn.clipping import AdaptiveClip, Clip
 from rlox.nn.devices import find_device, flush_denormals, standard_normal, torch_threads, uniform
 from rlox.nn.distributions import Categorical, DiagonalGaussian, Distribution, Joint
 from rlox.nn.encoders import (
@@ -14,6 +15,7 @@ from rlox.nn.flat import FlatOptimizer, flatten_parameters
 from rlox.nn.heads import ActionHead
 from rlox.nn.memory import Memory, MemoryKind
 from rlox.nn.mlp import TanhMLP, orthogonal
+from rlox.nn.module_optimizer import ModuleOptimizer, make_optimizer
 from rlox.nn.noisy import NoisyLinear, draw_noise, silence
 from rlox.nn.relu import EnsembleMLP, ReluMLP
 from rlox.nn.state import (
@@ -28,7 +30,9 @@ from rlox.nn.state import (
 
 __all__ = [
     "ActionHead",
+    "AdaptiveClip",
     "Categorical",
+    "Clip",
     "CombinedEncoder",
     "ConvolutionalEncoder",
     "DiagonalGaussian",
@@ -39,6 +43,7 @@ __all__ = [
     "Joint",
     "Memory",
     "MemoryKind",
+    "ModuleOptimizer",
     "NoisyLinear",
     "OneHotEncoder",
     "ReluMLP",
@@ -52,6 +57,7 @@ __all__ = [
     "load_module_state",
     "load_parts_state",
     "make_encoder",
+    "make_optimizer",
     "module_digest",
     "module_state",
     "orthogonal",

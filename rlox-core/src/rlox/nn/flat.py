@@ -11,7 +11,6 @@ optimiser would keep.
 
 from __future__ import annotations
 
-import inspect
 import math
 import operator
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,9 @@ import torch
 from torch import Tensor, nn
 
 from rlox.errors import CheckpointError
+from rlox.nn.clipping import Clip
 from rlox.nn.devices import torch_threads
+from rlox.nn.optimizer_classes import class_and_options, state_of_one_element
 
 __all__ = ["FlatOptimizer", "flatten_parameters"]
 
@@ -81,6 +82,8 @@ class FlatOptimizer:
             ``functools.partial(torch.optim.Adam, eps=1e-5, fused=True)``.
         max_grad_norm: longer gradients are scaled down to this Euclidean norm; ``None`` keeps them
             as they are.
+        clip: a rule for the gradients in the place of ``max_grad_norm``, see
+            :data:`rlox.nn.clipping.Clip`; ``None`` uses ``max_grad_norm``.
 
     Raises:
         TypeError: ``make_optimizer`` is no partial of an optimiser's class.
@@ -94,8 +97,15 @@ class FlatOptimizer:
         make_optimizer: partial[Any],
         *,
         max_grad_norm: float | None = None,
+        clip: Clip | None = None,
     ) -> None:
-        self.optimizer_class, self.options = _class_and_options(make_optimizer)
+        if clip is not None and max_grad_norm is not None:
+            raise ValueError(
+                f"max_grad_norm={max_grad_norm} and clip= both bound the gradient; leave one out"
+            )
+        self.clip = clip
+        """Rule that bounds the gradients in the place of the Euclidean norm, or ``None``."""
+        self.optimizer_class, self.options = class_and_options(make_optimizer)
         parameters = [p for p in module.parameters() if p.requires_grad]
         self.parameters = _flatten(parameters)
         """(P,) all trainable parameters, in the module's order."""
@@ -177,11 +187,16 @@ class FlatOptimizer:
             self._applied = False
         loss.backward()  # type: ignore[no-untyped-call]
 
-    def apply(self, learning_rate: float) -> None:
+    def apply(
+        self, learning_rate: float | None = None, *, scaler: torch.amp.GradScaler | None = None
+    ) -> None:
         """Clip the gradients and take one step down them.
 
         Args:
-            learning_rate: step size.
+            learning_rate: step size; ``None`` takes what ``torch_optimizer.param_groups`` says, as
+                schedulers of torch write it.
+            scaler: has scaled the losses; the gradients are unscaled before they are clipped, and
+                the step is left out if they are not finite. Updating the scaler is the caller's.
 
         Raises:
             RuntimeError: a parameter's gradient is no view of :attr:`gradients` any more.
@@ -191,11 +206,19 @@ class FlatOptimizer:
                 "a parameter's gradient was replaced; call FlatOptimizer.step instead of "
                 "optimizer.zero_grad() and step()"
             )
-        if self.max_grad_norm is not None:
+        if scaler is not None:
+            scaler.unscale_(self.torch_optimizer)
+        if self.clip is not None:
+            self.clip(self._views)
+        elif self.max_grad_norm is not None:
             norm = torch.linalg.vector_norm(self.gradients)
             self.gradients.mul_(torch.clamp(self.max_grad_norm / (norm + 1e-6), max=1.0))
-        self.torch_optimizer.param_groups[0]["lr"] = learning_rate
-        self.torch_optimizer.step()
+        if learning_rate is not None:
+            self.torch_optimizer.param_groups[0]["lr"] = learning_rate
+        if scaler is None:
+            self.torch_optimizer.step()
+        else:
+            scaler.step(self.torch_optimizer)
         self._applied = True
 
     def state(self) -> dict[str, Tensor]:
@@ -241,29 +264,6 @@ class FlatOptimizer:
         moments = _MOMENTS.get(self.optimizer_class, ())
         more = any(self.options.get(name) for name in _MORE_MOMENTS)
         if not moments or more or self.parameters.device.type != "cpu":
-            return _state_of_one_element(self._make_optimizer, self.parameters)
+            return state_of_one_element(self._make_optimizer, self.parameters)
         element = torch.zeros(1, dtype=self.parameters.dtype)
         return {"step": torch.zeros((), dtype=torch.float32), **dict.fromkeys(moments, element)}
-
-
-def _class_and_options(
-    make_optimizer: partial[Any],
-) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
-    """Return the optimiser's class and all its options, with the defaults of those left out."""
-    made = getattr(make_optimizer, "func", None)
-    if not (isinstance(made, type) and issubclass(made, torch.optim.Optimizer)):
-        raise TypeError(
-            "make_optimizer must be a functools.partial of an optimiser's class, such as "
-            f"partial(torch.optim.Adam, eps=1e-5), got {make_optimizer!r}"
-        )
-    options = inspect.signature(make_optimizer).parameters.values()
-    return made, {o.name: o.default for o in options if o.default is not o.empty}
-
-
-def _state_of_one_element(make_optimizer: partial[Any], like: Tensor) -> dict[str, Tensor]:
-    """Return what the optimiser keeps for one element, to know its state before the first step."""
-    element = torch.zeros(1, dtype=like.dtype, device=like.device)
-    element.grad = torch.zeros_like(element)
-    optimizer = make_optimizer([element])
-    optimizer.step()
-    return dict(optimizer.state[element])

@@ -13,6 +13,7 @@ from rlox.protocols.buffers import (
     PrioritizedBuffer,
     ReplayBuffer,
     ReplayBufferProtocol,
+    SequenceBuffer,
     StatefulBuffer,
 )
 from rlox.protocols.envs import (
@@ -43,6 +44,7 @@ __all__ = [
     "RecurrentActor",
     "ReplayBuffer",
     "ReplayBufferProtocol",
+    "SequenceBuffer",
     "StatefulBuffer",
     "StatefulVecEnv",
     "StochasticActor",

@@ -10,7 +10,13 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     pass
 
-__all__ = ["PrioritizedBuffer", "ReplayBuffer", "ReplayBufferProtocol", "StatefulBuffer"]
+__all__ = [
+    "PrioritizedBuffer",
+    "ReplayBuffer",
+    "ReplayBufferProtocol",
+    "SequenceBuffer",
+    "StatefulBuffer",
+]
 
 
 @runtime_checkable
@@ -98,3 +104,61 @@ class StatefulBuffer(Protocol):
 
     def set_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
         """Go on exactly from a :meth:`state`."""
+
+
+@runtime_checkable
+class SequenceBuffer(Protocol):
+    """Stores one stream of rows per env, and samples sequences of consecutive rows.
+
+    World models and recurrent value functions learn from sequences. A row is an observation with
+    what led to it: the action before, the reward that it paid, and where in its episode it is. The
+    last observation of an episode has a row of its own, so that streams of envs in step differ in
+    length.
+    """
+
+    def push(self, rows: Mapping[str, npt.ArrayLike], envs: npt.ArrayLike) -> None:
+        """Append one row to the streams of some envs.
+
+        Args:
+            rows: arrays (M, ...) by field: observations by leaf name (images as uint8), ``action``,
+                ``reward``, ``is_first``, ``is_last``, ``is_terminal``, and the declared fields,
+                such as the state of a recurrent model after the row.
+            envs: (M,) whose streams they continue.
+
+        Raises:
+            ValueError: a field is missing, unknown or of another shape.
+        """
+
+    def sample(self, batch_size: int, length: int, seed: int | None = None) -> dict[str, Any]:
+        """Return sequences of consecutive rows of one stream each.
+
+        Args:
+            batch_size: number of sequences B.
+            length: rows T of each, after the context.
+            seed: fixes the draw; ``None`` continues the buffer's own stream.
+
+        Returns:
+            Arrays (B, T + 1, ...) by field, of which row 0 is the context: the row before the
+            sequence, whose declared fields a model starts from. ``indices`` (B, T + 1) say which
+            rows they are.
+
+        Raises:
+            ValueError: no stream has T + 1 rows yet.
+        """
+
+    def update(self, indices: npt.ArrayLike, fields: Mapping[str, npt.ArrayLike]) -> None:
+        """Write declared fields of rows back; rows that were overwritten since are left alone.
+
+        Args:
+            indices: (B, T) as :meth:`sample` returned them.
+            fields: arrays (B, T, ...) of some of the declared fields.
+        """
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that decides later samples, as arrays and plain values."""
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restore what :meth:`state` returned."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""

@@ -23,8 +23,11 @@ class Optimizer(Protocol):
     def backward(self, loss: Tensor) -> None:
         """Add the gradient of ``loss``, a scalar, to the gradients since the last step."""
 
-    def apply(self, learning_rate: float) -> None:
-        """Clip the gradients, take one step down them at ``learning_rate`` and drop them."""
+    def apply(self, learning_rate: float | None = None) -> None:
+        """Clip the gradients, take one step down them and drop them.
+
+        ``None`` takes the learning rate that a scheduler of torch has written.
+        """
 
     def require_views(self) -> None:
         """Raise a RuntimeError if steps would not reach the module's parameters."""

@@ -1,0 +1,47 @@
+"""Gradient clipping rules for optimisers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import nn
+
+__all__ = ["AdaptiveClip", "Clip"]
+
+Clip = Callable[[Sequence[nn.Parameter]], None]
+"""Scales the gradients of a module's trainable parameters in place."""
+
+
+class AdaptiveClip:
+    """Bounds each parameter's gradient by a share of the parameter's own norm (AGC).
+
+        g ← g min(1, c max(‖w‖, ε) / ‖g‖)
+
+    Args:
+        share: c > 0, 0.3 in DreamerV3.
+        floor: ε, the least norm that a parameter counts with.
+
+    Raises:
+        ValueError: ``share`` or ``floor`` is not positive.
+
+    Source:
+        Brock et al. 2021, "High-performance large-scale image recognition without normalization",
+        eq. 3. Deviation: one norm for each parameter, not for each of its rows, as in DreamerV3.
+    """
+
+    def __init__(self, share: float = 0.3, floor: float = 1e-3) -> None:
+        for name, value in (("share", share), ("floor", floor)):
+            if not value > 0:
+                raise ValueError(f"{name} must be above 0, got {value}")
+        self.share = share
+        self.floor = floor
+
+    @torch.no_grad()
+    def __call__(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Scale the gradients in place."""
+        for parameter in parameters:
+            if parameter.grad is not None and parameter.grad.numel():
+                bound = torch.linalg.vector_norm(parameter).clamp(min=self.floor) * self.share
+                norm = torch.linalg.vector_norm(parameter.grad)
+                parameter.grad.mul_(torch.clamp(bound / norm.clamp(min=1e-12), max=1.0))
