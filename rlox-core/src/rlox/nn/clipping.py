@@ -7,10 +7,22 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-__all__ = ["AdaptiveClip", "Clip"]
+__all__ = ["AdaptiveClip", "Clip", "require_one_bound"]
 
 Clip = Callable[[Sequence[nn.Parameter]], None]
 """Scales the gradients of a module's trainable parameters in place."""
+
+
+def require_one_bound(max_grad_norm: float | None, clip: Clip | None) -> None:
+    """Check that an optimiser's gradients have one bound at most.
+
+    Raises:
+        ValueError: there are both a norm and a rule.
+    """
+    if clip is not None and max_grad_norm is not None:
+        raise ValueError(
+            f"max_grad_norm={max_grad_norm} and clip= both bound the gradient; leave one out"
+        )
 
 
 class AdaptiveClip:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from rlox.errors import CheckpointError
-from rlox.nn.clipping import Clip
+from rlox.nn.clipping import Clip, require_one_bound
 from rlox.nn.devices import torch_threads
 from rlox.nn.optimizer_classes import class_and_options, state_of_one_element
 
@@ -99,10 +99,7 @@ class FlatOptimizer:
         max_grad_norm: float | None = None,
         clip: Clip | None = None,
     ) -> None:
-        if clip is not None and max_grad_norm is not None:
-            raise ValueError(
-                f"max_grad_norm={max_grad_norm} and clip= both bound the gradient; leave one out"
-            )
+        require_one_bound(max_grad_norm, clip)
         self.clip = clip
         """Rule that bounds the gradients in the place of the Euclidean norm, or ``None``."""
         self.optimizer_class, self.options = class_and_options(make_optimizer)

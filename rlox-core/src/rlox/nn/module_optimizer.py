@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rlox.errors import CheckpointError
-from rlox.nn.clipping import Clip
+from rlox.nn.clipping import Clip, require_one_bound
 from rlox.nn.flat import FlatOptimizer
 from rlox.nn.optimizer_classes import ELEMENTWISE, class_and_options
 
@@ -46,10 +46,7 @@ class ModuleOptimizer:
         max_grad_norm: float | None = None,
         clip: Clip | None = None,
     ) -> None:
-        if clip is not None and max_grad_norm is not None:
-            raise ValueError(
-                f"max_grad_norm={max_grad_norm} and clip= both bound the gradient; leave one out"
-            )
+        require_one_bound(max_grad_norm, clip)
         self.optimizer_class, self.options = class_and_options(make_optimizer)
         self.max_grad_norm = max_grad_norm
         self.clip = clip
