@@ -125,7 +125,7 @@ class ReplayLoop:
 
         Args:
             choose: the actions to take once learning has started.
-            hooks: told of the vector step.
+            hooks: called after the vector step.
         """
         obs, n_envs, steps = self.collector.obs, self.env.n_envs, self._clock.env_steps
         if steps < self.learning_starts:
@@ -143,7 +143,7 @@ class ReplayLoop:
         """Yield the learning rate for every update that is due.
 
         Args:
-            hooks: told that learning begins and ends.
+            hooks: called when learning begins and ends.
             schedules: of ``learning_rate`` and ``priority_beta``.
         """
         if not self.updates.pending:
