@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+from rlox.families import ALGORITHMS
 from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util import logging
@@ -61,6 +62,7 @@ def write_reference() -> None:
     fragments = {
         "configs": "\n".join(config_section(name) for name in list_algorithms()),
         "registered": "\n".join(registered_section(*kind) for kind in KINDS.items()),
+        "algorithms": table(("name", "class"), algorithm_classes()),
         "code-map": table(("floor", "where", "what"), code_map()),
         "cli-train": table(("flag", "default", "meaning"), run_flags(RunOptions)),
         "cli-resume": table(("flag", "default", "meaning"), command_flags("resume")),
@@ -85,7 +87,7 @@ def _page(module: str) -> Path:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write ``text``, unless it is there already: Sphinx reads changed files anew."""
+    """Write ``text``, unless it is there already: Sphinx reads changed files again."""
     text = text.rstrip() + "\n"
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -153,8 +155,16 @@ def _bounds(config: Any, option: str, field: Any) -> str:
         for attribute, sign in signs.items()
         if hasattr(limit, attribute)
     ]
-    none = " or `none`" if type(None) in members else ""
+    none = " or `None`" if type(None) in members else ""
     return " ".join([kind, ", ".join(limits)]).strip() + none
+
+
+def algorithm_classes() -> Iterator[Sequence[str]]:
+    """Yield the documented paths of every algorithm's class, and its home."""
+    for row in sorted(ALGORITHMS, key=lambda row: row.class_name.lower()):
+        paths = (f"rlox.algorithms.{row.class_name}", f"{row.facade}.{row.class_name}")
+        home = f"{{class}}`{row.module}.{row.class_name}`"
+        yield ", ".join(f"`{path}`" for path in paths), home
 
 
 KINDS = {
