@@ -121,7 +121,7 @@ def types(session: nox.Session) -> None:
     """Check the types strictly, and the stubs against the Rust module."""
     share(session)
     packages = [path for name in repository.distributions() for path in repository.packages(name)]
-    run(session, "mypy", *map(str, packages))
+    run(session, "mypy", *map(str, packages), "_template/rlox-newfamily/src/rlox_newfamily")
     for stub in sorted(NATIVE.glob("python/*/_*.pyi")):
         run(session, "python", "-m", "mypy.stubtest", f"{stub.parent.name}.{stub.stem}")
 

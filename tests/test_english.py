@@ -24,7 +24,6 @@ HISTORY = ("CHANGELOG.md", "benchmarks/results/", "scores/", "tests/test_english
 
 UNREVISED = (
     "benchmarks/",
-    "docs/",
     "examples/",
     "rlox-candle/",
     "rlox-core/src/rlox/algorithm.py",

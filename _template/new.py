@@ -1,0 +1,124 @@
+"""A new distribution with one algorithm, from the folder beside this file.
+
+    python _template/new.py rlox-newfamily --algorithm new_algorithm
+
+It trains and passes its tests; change it file by file. Besides the folder it writes the page of the
+reference, and a line each where distributions and algorithms are listed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TEMPLATE = ROOT / "_template"
+
+
+def names(distribution: str, algorithm: str, class_name: str, version: str) -> dict[str, str]:
+    """Return what stands for each placeholder."""
+    return {
+        "newfamily": distribution.removeprefix("rlox-"),
+        "new_algorithm": algorithm,
+        "NewAlgorithm": class_name,
+        "0.0.0": version,
+    }
+
+
+def render(text: str, filled: dict[str, str]) -> str:
+    """Return ``text`` with the placeholders filled, in one pass."""
+    return re.sub("|".join(map(re.escape, filled)), lambda found: filled[found[0]], text)
+
+
+def insert(path: Path, before: str, line: str) -> None:
+    """Write a line above the first one that matches a pattern, both whole."""
+    text = path.read_text(encoding="utf-8")
+    found = re.search(before, text, re.MULTILINE)
+    if found is None:
+        sys.exit(f"{path} has no line like {before!r}; add by hand: {line}")
+    path.write_text(f"{text[: found.start()]}{line}\n{text[found.start() :]}", encoding="utf-8")
+
+
+def write_family(filled: dict[str, str], root: Path) -> None:
+    """Write the distribution's folder, and list it in the root's pyproject, README and changelog.
+
+    Args:
+        filled: see :func:`names`.
+        root: of the repository.
+    """
+    family, class_name, version = (filled[k] for k in ("newfamily", "NewAlgorithm", "0.0.0"))
+    template = TEMPLATE / "rlox-newfamily"
+    for path in sorted(template.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            target = root / render(f"rlox-newfamily/{path.relative_to(template)}", filled)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(render(path.read_text(encoding="utf-8"), filled), encoding="utf-8")
+    folder = root / f"rlox-{family}"
+    (folder / "LICENSE").write_bytes((root / "LICENSE").read_bytes())
+    pyproject, pinned = root / "pyproject.toml", f"rlox-{family}=={version}"
+    insert(pyproject, r"^tensorboard = ", f'{family} = ["{pinned}"]')
+    insert(pyproject, r"^\n\[dependency-groups\]", f"rlox-{family} = {{ workspace = true }}")
+    text = pyproject.read_text(encoding="utf-8")
+    text = re.sub(r"(?m)^(all = \[.*)\]$", rf'\1, "{pinned}"]', text)
+    pyproject.write_text(text, encoding="utf-8")
+    row = f"| [`rlox-{family}`](rlox-{family}/README.md) | `rlox_{family}` | {class_name} |"
+    insert(root / "README.md", r'^\n`pip install "rlox>=2.dev0"` brings', row)
+    line = f"- **{family}**: {class_name}."
+    insert(root / "CHANGELOG.md", r"^\n### Replay buffers and kernels", line)
+
+
+def write_algorithm(filled: dict[str, str], root: Path) -> None:
+    """Write the page of the reference, the row of the table of algorithms, and the facades.
+
+    Args:
+        filled: see :func:`names`.
+        root: of the repository.
+    """
+    name, class_name = filled["new_algorithm"], filled["NewAlgorithm"]
+    page = render((TEMPLATE / "new_algorithm.md").read_text(encoding="utf-8"), filled)
+    (root / f"docs/reference/algorithms/{name}.md").write_text(page, encoding="utf-8")
+    table = root / "rlox-core/src/rlox/families.py"
+    rows = re.findall(r'^    AlgorithmRow\("(\w+)".*\n', table.read_text("utf-8"), re.MULTILINE)
+    following = next((f'    AlgorithmRow\\("{row}"' for row in rows if row > name), r"\)\n\n\ndef ")
+    row = f'    AlgorithmRow("{name}", "{class_name}", "{filled["newfamily"]}", trainer=False),'
+    insert(table, f"^{following}", row)
+    env = {**os.environ, "PYTHONPATH": str(root / "rlox-core/src")}
+    subprocess.run([sys.executable, "rlox-core/facades.py"], cwd=root, env=env, check=True)
+
+
+def main(arguments: list[str], root: Path = ROOT) -> None:
+    """Write the distribution that the command line asks for, or exit with what is wrong.
+
+    Args:
+        arguments: of the command line.
+        root: of the repository.
+    """
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("distribution", help="such as rlox-newfamily")
+    parser.add_argument("--algorithm", required=True, help="registered name, such as my_algorithm")
+    parser.add_argument("--class-name", help="of the algorithm; MyAlgorithm by default")
+    given = parser.parse_args(arguments)
+    if not re.fullmatch(r"rlox-[a-z][a-z0-9]*", given.distribution):
+        parser.error(
+            f"distribution must be rlox- and one lower-case word, got {given.distribution}"
+        )
+    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", given.algorithm):
+        parser.error(f"algorithm must be lower-case words joined by _, got {given.algorithm}")
+    for path in (given.distribution, f"docs/reference/algorithms/{given.algorithm}.md"):
+        if (root / path).exists():
+            parser.error(f"{path} exists already; choose another name")
+    class_name = given.class_name or given.algorithm.title().replace("_", "")
+    found = re.search(r'^version = "(.+)"', (root / "pyproject.toml").read_text("utf-8"), re.M)
+    assert found is not None, "the root's pyproject.toml has a version"
+    filled = names(given.distribution, given.algorithm, class_name, found[1])
+    write_family(filled, root)
+    write_algorithm(filled, root)
+    print(f"{given.distribution} is written; now `uv lock`, and `uv run nox -s changed`")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,18 @@
+"""Registers the algorithms with rlox."""
+
+from collections.abc import Iterable
+
+from rlox.registry.hookspecs import hookimpl
+from rlox.registry.specs import AlgorithmSpec
+
+
+@hookimpl
+def rlox_algorithms() -> Iterable[AlgorithmSpec]:
+    """Register NewAlgorithm."""
+    yield AlgorithmSpec(
+        name="new_algorithm",
+        summary="Policy gradient with a learned value function.",
+        config="rlox_newfamily.configs:NewAlgorithmConfig",
+        factory="rlox_newfamily.new_algorithm:NewAlgorithm",
+        paper="http://incompleteideas.net/book/the-book-2nd.html",
+    )
