@@ -195,6 +195,8 @@ def _sample(
     cache: Any = getattr(output, "past_key_values", None) if cached else None
     if hasattr(cache, "batch_repeat_interleave") and n > 1:
         cache.batch_repeat_interleave(n)
+    elif isinstance(cache, tuple) and n > 1:  # of GPT-2 before transformers 4.52
+        cache = tuple(tuple(part.repeat_interleave(n, 0) for part in layer) for layer in cache)
     rows = ids.repeat_interleave(n, 0)
     eos = torch.tensor(sampling.eos, dtype=torch.long, device=ids.device)
     finished = torch.zeros(len(rows), dtype=torch.bool, device=ids.device)

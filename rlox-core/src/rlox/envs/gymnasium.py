@@ -189,6 +189,13 @@ def _resets_by_mask(env: VectorEnv[Any, Any, Any], mode: AutoresetMode) -> bool:
     return isinstance(base, SyncVectorEnv)
 
 
+class _UsersEnv(SyncVectorEnv):
+    """One env that its user closes: old gymnasium would close it with this object's deletion."""
+
+    def __del__(self) -> None:
+        """Leave it open."""
+
+
 def _vectorize(
     env: EnvLike, n_envs: int | None, vectorization: Vectorization, env_kwargs: Mapping[str, Any]
 ) -> VectorEnv[Any, Any, Any]:
@@ -202,7 +209,7 @@ def _vectorize(
                 f"one env cannot serve as n_envs = {n_envs} copies; pass its id or a callable "
                 "that makes it, or n_envs=1"
             )
-        return SyncVectorEnv([lambda: CheckedEnv(env)], autoreset_mode=AutoresetMode.SAME_STEP)
+        return _UsersEnv([lambda: CheckedEnv(env)], autoreset_mode=AutoresetMode.SAME_STEP)
     if not (isinstance(env, str) or callable(env)):
         raise EnvError(
             "env must be a gymnasium id, a callable that makes an env, a gymnasium env or a "
