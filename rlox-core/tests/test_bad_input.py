@@ -216,7 +216,7 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda c: c.from_checkpoint("folder"), CheckpointError, "checkpoint 'folder' does not exist"),
     (lambda c: c.from_checkpoint("text.safetensors"), CheckpointError,
      "'text.safetensors' is no rlox checkpoint or is damaged: Error while deserializing header: "
-     "header too small"),
+     "..."),
     (lambda c: c.from_checkpoint("none", config={}), ConfigError,
      "a checkpoint brings its own config; pass the options to change by name"),
     (lambda c: c("X").save("folder"), IsADirectoryError,
