@@ -23,8 +23,6 @@ HISTORY = ("CHANGELOG.md", "benchmarks/results/", "scores/", "tests/test_english
 """Records of the past, which keep their words, and this list."""
 
 UNREVISED = (
-    "benchmarks/",
-    "examples/",
     "rlox-candle/",
     "rlox-core/src/rlox/algorithm.py",
     "rlox-core/src/rlox/learners/",
@@ -34,7 +32,6 @@ UNREVISED = (
     "rlox-core/src/rlox/rollouts/",
     "rlox-core/src/rlox/training/",
     "rlox-native/",
-    "rlox-offline/",
     "rlox-offpolicy/",
     "rlox-onpolicy/",
 )

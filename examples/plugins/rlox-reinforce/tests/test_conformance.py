@@ -14,7 +14,7 @@ def test_reinforce_conforms(env: str) -> None:
 
 
 def test_corridor_conforms() -> None:
-    """The corridor keeps the contract of a vector env that can tell its state."""
+    """The corridor keeps the contract of a vector env with a state that can be saved."""
     assert rlox.testing.check_env_backend("corridor", "Corridor-v0") == {}
 
 

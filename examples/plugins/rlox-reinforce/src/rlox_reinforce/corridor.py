@@ -22,6 +22,8 @@ __all__ = ["Corridor", "make_corridor"]
 N_CELLS = 8
 N_STARTS = 4
 TIME_LIMIT = 32
+STATE = ("seeds", "episodes", "cells", "ages")
+"""The arrays that say how the envs go on, one number per env each."""
 
 
 class Corridor:
@@ -43,16 +45,14 @@ class Corridor:
             raise EnvError(f"n_envs must be at least 1, got {n_envs}")
         self.n_envs = n_envs
         self._seeds = np.random.SeedSequence().generate_state(n_envs, np.uint64)
-        self._episodes = np.zeros(n_envs, np.int64)
-        self._cells = np.zeros(n_envs, np.int64)
-        self._ages = np.zeros(n_envs, np.int64)
+        self._episodes, self._cells, self._ages = np.zeros((3, n_envs), np.int64)
 
     def reset_all(self, seed: int | Sequence[int] | None = None) -> npt.NDArray[np.float32]:
         """Start a new episode in every corridor and return the observations (N, 8).
 
         Args:
-            seed: s gives corridor i the seed s + i; a sequence gives each its own; none goes on to
-                every corridor's next episode.
+            seed: s gives corridor i the seed s + i; a sequence gives each its own; ``None``
+                goes on to every corridor's next episode.
         """
         if seed is not None:
             seeds = [seed + i for i in range(self.n_envs)] if isinstance(seed, int) else list(seed)
@@ -87,19 +87,12 @@ class Corridor:
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the complete state of all corridors."""
-        return {
-            "seeds": self._seeds.copy(),
-            "episodes": self._episodes.copy(),
-            "cells": self._cells.copy(),
-            "ages": self._ages.copy(),
-        }
+        return {name: getattr(self, f"_{name}").copy() for name in STATE}
 
     def set_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
         """Restore what :meth:`state` returned."""
-        self._seeds = np.array(state["seeds"], np.uint64)
-        self._episodes = np.array(state["episodes"], np.int64)
-        self._cells = np.array(state["cells"], np.int64)
-        self._ages = np.array(state["ages"], np.int64)
+        for name in STATE:
+            setattr(self, f"_{name}", state[name].copy())
 
     def _start(self, indices: npt.NDArray[np.int64]) -> None:
         for i in indices:

@@ -45,10 +45,6 @@ class ReinforceMetrics:
 
     mean_reward: float
     """Mean return of the last 100 finished episodes; NaN before the first."""
-    mean_episode_length: float
-    """Mean length of the same episodes in env steps."""
-    episodes: float
-    """Number of episodes finished so far."""
     policy_loss: float
     baseline_loss: float
     """Mean squared error of the baseline, in squared returns."""
@@ -95,7 +91,6 @@ class Reinforce(Algorithm):
         )
         self.resources.callback(self.agent.close)
         self.optimizers = {"policy": self.agent.optimizer}
-        self.policy, self.collector = self.agent.policy, self.agent.collector
 
     def iterate(self, hooks: Hooks) -> ReinforceMetrics:
         """Collect T steps of N envs, then take one gradient step."""
@@ -104,12 +99,11 @@ class Reinforce(Algorithm):
             batch = self.agent.collect(cfg.n_steps, hooks)
             # for λ = 1 the advantages are G_t - b(s_t)
             objective = PolicyGradient(cfg.baseline_coef, normalize_advantages=True)
-            loss, terms = objective.loss(self.policy, batch)
+            loss, terms = objective.loss(self.agent.policy, batch)
             self.agent.optimizer.step(loss, cfg.learning_rate)
+        episodes = self.agent.collector.statistics
         metrics = ReinforceMetrics(
-            mean_reward=self.collector.statistics.mean_return,
-            mean_episode_length=self.collector.statistics.mean_length,
-            episodes=float(self.collector.statistics.finished),
+            mean_reward=episodes.mean_return,
             policy_loss=terms.policy_loss.item(),
             baseline_loss=terms.value_loss.item(),
             entropy=terms.entropy.item(),
