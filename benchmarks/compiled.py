@@ -33,7 +33,7 @@ def cartpole(
     state: Any, elapsed: Any, actions: Any,
     obs: Any, rewards: Any, terminated: Any, truncated: Any, final_obs: Any,
 ) -> None:  # fmt: skip
-    """Step CartPole-v1 (Barto, Sutton, Anderson 1983) for all envs, resetting where one ends."""
+    """Step CartPole-v1 (Barto, Sutton, Anderson 1983) for all envs, resetting those that end."""
     for i in range(len(actions)):
         x, x_dot, theta, theta_dot = state[i]
         force = 10.0 if actions[i] == 1 else -10.0
@@ -62,7 +62,7 @@ def pendulum(
     state: Any, elapsed: Any, actions: Any,
     obs: Any, rewards: Any, terminated: Any, truncated: Any, final_obs: Any,
 ) -> None:  # fmt: skip
-    """Step Pendulum-v1 for all envs, resetting where one ends."""
+    """Step Pendulum-v1 for all envs, resetting those that end."""
     for i in range(len(actions)):
         theta, theta_dot = state[i]
         torque = min(max(actions[i, 0], -2.0), 2.0)

@@ -111,7 +111,7 @@ class CurveLogger(LoggerCallback):
         self.length, self.curve = length, list[tuple[int, float]]()
 
     def on_train_step(self, step: int, metrics: Metrics) -> None:
-        """Keep a point where one is due."""
+        """Keep a point if one is due."""
         due = step % self.length.every == 0 or step >= self.length.env_steps
         if due and np.isfinite(metrics["mean_reward"]):
             self.curve.append((step, round(metrics["mean_reward"], 2)))

@@ -3,7 +3,7 @@
 Equal hyperparameters, all in one process and in turn, so that a busy machine slows all alike. Each
 runs with one thread or with one per core, whichever was faster in a short run before. rlox
 runs with either learner backend, and with gymnasium's env, which is what the others step. sbx,
-which is Stable-Baselines3 in JAX, takes part where it is installed.
+which is Stable-Baselines3 in JAX, takes part if it is installed.
 
     python benchmarks/ppo_end_to_end.py [--rounds 9] [--envs 8]
 """

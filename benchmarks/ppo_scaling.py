@@ -35,7 +35,7 @@ SETTINGS: dict[str, Any] = {"n_steps": 128, "n_epochs": 4, "batch_size": 256}
 ENVS, WIDTHS = (8, 64, 256), (32, 64, 128, 256)
 
 AT_ONCE = {(8, 64): 20, (64, 64): 3, (64, 256): 1}
-"""Iterations of each training, by envs and width, where several run beside each other."""
+"""Iterations of each training, by envs and width, if several run beside each other."""
 
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 40
 
@@ -119,7 +119,7 @@ def measure_size(n_envs: int, width: int, budget: float) -> dict[str, Any]:
 def measure_at_once(n_envs: int, width: int, budget: float) -> dict[str, Any]:
     """Return what one training, as many as there are cores, and twice as many make of the cores.
 
-    Linux tells how long a thread ran and how long it waited for a core. The rest of the time it
+    Linux reports how long a thread ran and how long it waited for a core. The rest of the time it
     waited for the other trainings, that is for Python's lock.
     """
     counts = (1, usable_cores(), 2 * usable_cores())
@@ -189,8 +189,8 @@ def measure_sweep(budget: float) -> dict[str, Any]:
     for count, figures in by_threads.items():
         runs = figures["runs_per_minute"]["median"]
         each = figures["processor_seconds_per_run"]["median"]
-        told = f"{runs:.0f} runs a minute, {each:.2f} processor seconds each"
-        print(f"a sweep in {count} threads: {told}", flush=True)
+        line = f"{runs:.0f} runs a minute, {each:.2f} processor seconds each"
+        print(f"a sweep in {count} threads: {line}", flush=True)
     return {"command": " ".join(("rlox", *SWEEP)), "by_threads": by_threads}
 
 

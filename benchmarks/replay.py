@@ -273,12 +273,12 @@ def main() -> None:
                 calls_us = (seconds.ravel() * 1e6).tolist()
                 us = {**summary(calls_us), "p99": float(np.percentile(calls_us, 99))}
                 row = {"rows": layout, "batch_size": size, "contender": name, "us": us}
-                told = f"{us['median']:10.1f} us, p99 {us['p99']:10.1f} us"
+                line = f"{us['median']:10.1f} us, p99 {us['p99']:10.1f} us"
                 if layout != "Atari":
                     row["alone_us"] = alone = in_a_row(turns[name])
-                    told += f", alone {alone['median']:10.1f}, p99 {alone['p99']:10.1f}"
+                    line += f", alone {alone['median']:10.1f}, p99 {alone['p99']:10.1f}"
                 rows.append(row)
-                print(f"{layout:9s} {size:5d}  {name:22s} {told}")
+                print(f"{layout:9s} {size:5d}  {name:22s} {line}")
     result = {"rounds": rounds, "machine": where, "sample": rows}
     print(write("replay", result | {"prioritized": prioritized(peers, rounds)}))
 

@@ -1,9 +1,9 @@
 """From the start of a process to a solved CartPole-v1: rlox and Stable-Baselines3.
 
 Each contender is a fresh process that imports, trains PPO and evaluates ten episodes every 4096 env
-steps, until their mean return is at least 475. Hyperparameters are the same. Processor seconds tell
-what the work takes where other programs share the machine, and wall-clock seconds how long it took
-there.
+steps, until their mean return is at least 475. Hyperparameters are the same. Processor seconds
+measure the work even if other programs share the machine; wall-clock seconds measure how long it
+took there.
 
     python benchmarks/time_to_solve.py [--seeds 5] [--settings zoo]
 """

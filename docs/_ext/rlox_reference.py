@@ -155,7 +155,7 @@ def _bounds(config: Any, option: str, field: Any) -> str:
         for attribute, sign in signs.items()
         if hasattr(limit, attribute)
     ]
-    none = " or `None`" if type(None) in members else ""
+    none = " or `none`" if type(None) in members else ""
     return " ".join([kind, ", ".join(limits)]).strip() + none
 
 

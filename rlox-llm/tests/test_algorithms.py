@@ -89,7 +89,7 @@ def test_make_builds_them() -> None:
 
 
 def test_the_facade_hands_on_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And names the command where the distribution is missing."""
+    """And names the command if the distribution is missing."""
     import rlox.llm
     from rlox_llm.losses import grpo_loss
 

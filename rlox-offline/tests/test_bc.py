@@ -198,7 +198,7 @@ def test_own_dataset_is_checked_before_training(replaced: dict[str, object], rea
 
 
 def test_checkpoint_that_asks_for_huge_networks_is_refused(tmp_path: Path) -> None:
-    """A hostile file can fill no memory through sizes that the dataset would otherwise tell."""
+    """A hostile file cannot fill the memory through sizes that the dataset would otherwise give."""
     bc = BC(data.continuous(), hidden=8)
     bc.config = bc.config.replace(obs_dim=10**9)
     bc.save(tmp_path / "huge.safetensors")

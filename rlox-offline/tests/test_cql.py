@@ -20,7 +20,7 @@ def algorithm(**options: object) -> CQL:
 
 
 def test_penalty_is_that_of_actions_drawn_one_by_one() -> None:
-    """Flattening observations and samples mixes no rows: a critic of known form tells them."""
+    """Flattening observations and samples mixes no rows: a critic of known form shows it."""
     cql = algorithm(n_random_actions=5)
     rows = cql.scaling.batch(cql.dataset.sample(16, 0), continuous=True)
 
@@ -59,7 +59,7 @@ def test_conservative_values_are_lower_off_the_dataset() -> None:
 
 
 def test_multiplier_rises_above_the_target_and_falls_below_it() -> None:
-    """Where the penalty is larger than the target value, its weight grows."""
+    """If the penalty is larger than the target value, its weight grows."""
     for target, direction in ((-100.0, 1), (100.0, -1)):
         cql = algorithm(auto_alpha=True, cql_target_value=target)
         cql.train(5)
@@ -131,7 +131,7 @@ def test_calibrated_values_of_the_policy_stay_above_the_returns() -> None:
 
 
 def test_calibration_needs_a_dataset_with_returns() -> None:
-    """Of what does not tell which transition follows which, there are none; to act takes none."""
+    """A buffer that does not know which transition follows which has none; acting needs none."""
     columns = data.columns()
     columns["actions"] /= 2
     names = ("obs", "next_obs", "actions", "rewards", "terminated", "truncated")

@@ -222,7 +222,7 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
 def test_ragged_lists_are_not_reshaped(
     load: Any, obs: Any, reason: str, suffix: str, tmp_path: Path
 ) -> None:
-    """Even where as many numbers as expected are there in all."""
+    """Even if there are as many numbers as expected in all."""
     columns = {"obs": obs, "actions": [0.0] * 3, "rewards": [0.0] * 3, "terminated": [False] * 3}
     table = pa.table({**columns, "next_obs": [[1.0, 2.0]] * 3})
     path = tmp_path / f"ragged{suffix}"

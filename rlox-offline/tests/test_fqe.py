@@ -44,7 +44,7 @@ def chain(terminates: bool) -> Dataset:
 @pytest.mark.parametrize("action", [1.0, -1.5])
 @pytest.mark.parametrize("terminates", [False, True])
 def test_estimate_is_the_discounted_return(action: float, terminates: bool) -> None:
-    """Four rewards, or, where episodes were merely cut, a geometric series."""
+    """Four rewards, or a geometric series if episodes were merely cut."""
     gamma = 0.8
     fqe = FQE(
         chain(terminates), Constant(action), hidden=32, gamma=gamma, tau=0.05,

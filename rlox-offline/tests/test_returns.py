@@ -57,7 +57,7 @@ def test_returns_are_the_discounted_sums(
 
 
 def test_an_episode_without_success_is_worth_that_for_ever() -> None:
-    """The rule of Cal-QL's code: r / (1 - γ) in each row where all rewards are r."""
+    """The rule of Cal-QL's code: r / (1 - γ) in each row if all rewards are r."""
     rows = rows_of([(-1.0, "on"), (-1.0, "on"), (-1.0, "truncated"), (5.0, "terminated")])
     np.testing.assert_allclose(discounted_returns(rows, 0.99), [-100, -100, -100, 5], rtol=1e-6)
 
@@ -82,7 +82,7 @@ def test_samples_hold_the_returns_of_their_rows(streamed: bool, tmp_path: Path) 
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_episodes_out_of_order_have_no_returns(streamed: bool, tmp_path: Path) -> None:
-    """Where one goes on with another observation, all else may still be learnt from."""
+    """If one goes on with another observation, all else may still be learnt from."""
     columns = data.columns()
     columns["obs"][53:] += 1
     columns["next_obs"][53:] += 1

@@ -29,20 +29,20 @@ class LanguageConfig(Config):
 
     learning_rate: float = positive(1e-4, help="Adam's step size", source="rlox's documents")
     max_grad_norm: float | None = positive(
-        1.0, help="Euclidean norm that gradients are scaled down to; none: never",
+        1.0, help="Euclidean norm that gradients are scaled down to; `None`: never",
         source=TRL,
     )  # fmt: skip
     eos_token_id: Tokens = option(
         None, unit="token ids", source="transformers",
-        help="token or tokens that end a completion; none: those of the model's generation config",
+        help="tokens that end a completion; `None`: those of the model's generation config",
     )  # fmt: skip
     pad_token_id: int | None = count(
         None, ge=0, unit="token id", source="transformers",
-        help="token that fills rows up; none: that of the model's config, else its first EOS",
+        help="token that fills rows up; `None`: that of the model's config, else its first EOS",
     )  # fmt: skip
     micro_batch_size: int | None = count(
         None, unit="rows", source="rlox",
-        help="rows in one forward pass; the gradients of several add up; none: all",
+        help="rows in one forward pass; the gradients of several add up; `None`: all",
     )  # fmt: skip
     dropout: bool = flag(
         False, help="whether dropout is active while learning", source="TRL's disable_dropout"
@@ -50,7 +50,7 @@ class LanguageConfig(Config):
     seed: int | None = SEED
     torch_threads: int | None = count(
         None, unit="threads", source="rlox",
-        help="torch threads while training; none: leave torch's setting",
+        help="torch threads while training; `None`: leave torch's setting",
     )  # fmt: skip
 
 
@@ -61,7 +61,7 @@ class SamplingConfig(LanguageConfig):
         8, unit="tokens", help="most tokens of a completion", source="rlox's documents"
     )
     prompts_per_rollout: int = count(
-        32, unit="prompts", help="prompts of one iteration, where there are more", source="rlox"
+        32, unit="prompts", help="prompts of one iteration, if there are more", source="rlox"
     )
     sampler: Literal["auto", "rlox", "model"] = choice(
         "auto", source="rlox",
@@ -104,11 +104,11 @@ class GRPOConfig(SamplingConfig):
         0.2, help="how far a ratio may fall below 1", source=f"{SHAO}, eq. 3; {TRL}"
     )
     epsilon_high: float | None = coefficient(
-        None, help="how far a ratio may rise above 1, of cispo the largest ratio; none: epsilon",
+        None, help="how far a ratio may rise above 1, of cispo the largest ratio; `None`: epsilon",
         source="Yu et al. 2025",
     )  # fmt: skip
     delta: float | None = positive(
-        None, help="largest ratio at negative advantages too; none: unbounded", source=TRL
+        None, help="largest ratio at negative advantages too; `None`: unbounded", source=TRL
     )
     num_iterations: int = count(
         1, unit="gradient steps", help="gradient steps on each rollout", source=f"{SHAO}, alg. 1"
@@ -122,7 +122,7 @@ class GRPOConfig(SamplingConfig):
         "without division", source="Ahmadian et al. 2024",
     )  # fmt: skip
     reward_weights: tuple[float, ...] | None = option(
-        None, help="weights of several reward functions; none: 1 each", unit="1", source=TRL
+        None, help="weights of several reward functions; `None`: 1 each", unit="1", source=TRL
     )
     kl_estimator: Literal["k1", "k2", "k3"] = choice(
         "k3", help="estimator of the KL", source="Schulman 2020"

@@ -112,7 +112,7 @@ class LanguageAlgorithm(Algorithm):
     def pad(self) -> int:
         """Token that fills rows up for callbacks: the config's, the model's, the first EOS, or 0.
 
-        0 is only taken where nothing needs filling up or masks say what it is.
+        0 is only taken if nothing needs filling up or masks say what it is.
         """
         if self.config.pad_token_id is not None:
             return int(self.config.pad_token_id)

@@ -1,4 +1,4 @@
-"""AWAC (Nair et al. 2020): a policy that imitates actions, the better ones more.
+"""AWAC (Nair et al. 2020): imitation weighted by advantages.
 
 Each gradient step takes a minibatch (s, a, r, s') and
 
@@ -7,12 +7,12 @@ Each gradient step takes a minibatch (s, a, r, s') and
     step on  -mean min(exp(A / λ), w) log π(a|s)                              eq. 13
     Q' ← Q' + τ (Q - Q')
 
-where the policy already sees the new Q.
+The policy already sees the new Q.
 
 Deviations from the paper:
-    1. the weights are bounded by w, as IQL's are, where the authors' code divides them by their sum
+    1. the weights are bounded by w, as IQL's are; the authors' code divides them by their sum
        over the minibatch;
-    2. two hidden layers in all networks, where the authors' code has four in the policy;
+    2. two hidden layers in all networks; the authors' code has four in the policy;
     3. actions are learnt in [-1, 1], to which the dataset's bounds are mapped; sampled ones are
        clipped to them.
 """
@@ -66,7 +66,7 @@ class AWAC(OfflineAlgorithm):
             (:func:`rlox_offline.datasets.load_dataset`).
         obs_dim: size of an observation; left out: the dataset's.
         act_dim: size of an action; left out: the dataset's.
-        env: env to evaluate in, and for the actions' bounds where the dataset has none.
+        env: env to evaluate in, and for the actions' bounds if the dataset has none.
         config: an :class:`AWACConfig`, a mapping, or the path of a YAML or JSON file.
         callbacks: hooks into training.
         logger: receives the metrics of every iteration.

@@ -49,7 +49,7 @@ class BC(OfflineAlgorithm):
             (:func:`rlox_offline.datasets.load_dataset`).
         obs_dim: size of an observation; left out: the dataset's.
         act_dim: size of an action, or number of discrete actions; left out: the dataset's.
-        env: env to evaluate in, and for the actions' bounds where the dataset has none.
+        env: env to evaluate in, and for the actions' bounds if the dataset has none.
         config: a :class:`BCConfig`, a mapping, or the path of a YAML or JSON file.
         callbacks: hooks into training.
         logger: receives the metrics of every iteration.

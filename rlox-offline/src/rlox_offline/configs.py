@@ -92,8 +92,8 @@ class IQLConfig(OfflineConfig):
     learning_rate: float = LEARNING_RATE
     actor_decay_steps: int | None = count(
         None, unit="gradient steps", source=f"{KOSTRIKOV}, appendix B",
-        help="gradient steps over which the policy's step size falls to 0 along a cosine; none: to "
-        "the end of each call of train, so set it where several calls make a training",
+        help="gradient steps over which the policy's step size falls to 0 along a cosine; "
+        "`None`: to the end of each call of train, so set it if several calls make a training",
     )  # fmt: skip
     tau: float = TAU
     gamma: float = GAMMA
@@ -153,7 +153,7 @@ class CQLConfig(OfflineConfig):
         1e-4, help="Adam's step size for policy and temperature", source=f"{KUMAR}, appendix F"
     )
     bc_steps: int = count(
-        0, unit="gradient steps", ge=0, source="aviralkumar2907/CQL, where it is 40 000",
+        0, unit="gradient steps", ge=0, source="aviralkumar2907/CQL, which has 40 000",
         help="gradient steps at the beginning in which the policy clones the dataset",
     )  # fmt: skip
     tau: float = TAU
@@ -165,7 +165,7 @@ class CQLConfig(OfflineConfig):
         source="Haarnoja et al. 2018",
     )  # fmt: skip
     target_entropy: float | None = option(
-        None, unit="nats", help="entropy to aim at; none: -act_dim", source="Haarnoja et al. 2018"
+        None, unit="nats", help="entropy to aim at; `None`: -act_dim", source="Haarnoja et al. 2018"
     )
     backend: str = BACKEND
 

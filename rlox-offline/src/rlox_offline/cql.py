@@ -18,12 +18,12 @@ from s on, so that pessimism ends where the behaviour policy is known to do bett
 multiplier ≥ 0 that rises where the penalty exceeds T = ``cql_target_value`` (eq. 30).
 
 Deviations from the paper and the authors' code:
-    1. two hidden layers in all networks, where the code has three in the critics;
+    1. two hidden layers in all networks; the code has three in the critics;
     2. the policy does not clone at first unless ``bc_steps`` says so; the code's 40 000 steps are
        for trainings of millions;
     3. actions are learnt in [-1, 1], to which the dataset's bounds are mapped;
     4. G of an episode that was cut takes its last reward to go on for ever, as Cal-QL's code does
-       in tasks without an end, and in others where an episode has no success; of one that has, it
+       in tasks without an end, and in others if an episode has no success; of one that has, it
        sums what was recorded;
     5. Cal-QL's code takes the highest of ten next actions' values into the targets.
 """
@@ -112,7 +112,7 @@ class CQL(OfflineAlgorithm):
             (:func:`rlox_offline.datasets.load_dataset`).
         obs_dim: size of an observation; left out: the dataset's.
         act_dim: size of an action; left out: the dataset's.
-        env: env to evaluate in, and for the actions' bounds where the dataset has none.
+        env: env to evaluate in, and for the actions' bounds if the dataset has none.
         config: a :class:`CQLConfig`, a mapping, or the path of a YAML or JSON file.
         callbacks: hooks into training.
         logger: receives the metrics of every iteration.
@@ -121,7 +121,7 @@ class CQL(OfflineAlgorithm):
     Raises:
         BackendError: the backend that the config names cannot take these steps.
         ConfigError: an option is unknown or out of range, or contradicts the dataset.
-        DatasetError: the dataset cannot be learnt from, or with ``calibrated`` tells no returns.
+        DatasetError: the dataset cannot be learnt from, or with ``calibrated`` has no returns.
     """
 
     name: ClassVar[str] = "cql"

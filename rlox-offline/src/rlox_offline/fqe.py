@@ -1,4 +1,4 @@
-"""Fitted Q evaluation (Le et al. 2019): what a policy is worth, from a dataset alone.
+"""Fitted Q evaluation (Le et al. 2019): off-policy evaluation from a dataset.
 
 Each gradient step takes a minibatch (s, a, r, s') and
 
@@ -62,7 +62,7 @@ class FQE(OfflineAlgorithm):
             env's observations.
         obs_dim: size of an observation; left out: the dataset's.
         act_dim: size of an action; left out: the dataset's.
-        env: env to evaluate in, and for the actions' bounds where the dataset has none.
+        env: env to evaluate in, and for the actions' bounds if the dataset has none.
         config: an :class:`FQEConfig`, a mapping, or the path of a YAML or JSON file.
         callbacks: hooks into training.
         logger: receives the metrics of every iteration.
@@ -127,11 +127,11 @@ class FQE(OfflineAlgorithm):
         """Return the estimated mean discounted return of the policy.
 
         Args:
-            initial_obs: (B, obs_dim) an env's first observations; none: those of the dataset's
-                episodes.
+            initial_obs: (B, obs_dim) an env's first observations; ``None`` takes those of the
+                dataset's episodes.
 
         Raises:
-            DatasetError: none are given and the dataset does not tell them.
+            DatasetError: none are given and the dataset does not know them.
             SpaceError: their shape is wrong, or the policy's actions are.
         """
         given = getattr(self.dataset, "initial_obs", None) if initial_obs is None else initial_obs

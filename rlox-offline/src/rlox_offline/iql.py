@@ -1,4 +1,6 @@
-"""Implicit Q-learning (Kostrikov et al. 2022): no value of an action that is not in the dataset.
+"""Implicit Q-learning (Kostrikov et al. 2022): expectile regression of values.
+
+It never asks for the value of an action that is not in the dataset.
 
 Each gradient step takes a minibatch (s, a, r, s') and, in this order, as the authors' code does,
 
@@ -8,7 +10,7 @@ Each gradient step takes a minibatch (s, a, r, s') and, in this order, as the au
     step Q on       Σ_i mean (r + γ V(s') - Q_i(s, a))²                          eq. 6
     Q' ← Q' + τ' (Q - Q')
 
-where π and Q already see the new V. A deterministic policy, which is an option, takes its step on
+π and Q already see the new V. A deterministic policy, which is an option, takes its step on
 mean min(exp(β A), w) Σ (π(s) - a)² over the action's components instead.
 
 Deviations from the paper:
@@ -98,7 +100,7 @@ class IQL(OfflineAlgorithm):
             (:func:`rlox_offline.datasets.load_dataset`).
         obs_dim: size of an observation; left out: the dataset's.
         act_dim: size of an action; left out: the dataset's.
-        env: env to evaluate in, and for the actions' bounds where the dataset has none.
+        env: env to evaluate in, and for the actions' bounds if the dataset has none.
         config: an :class:`IQLConfig`, a mapping, or the path of a YAML or JSON file.
         callbacks: hooks into training.
         logger: receives the metrics of every iteration.

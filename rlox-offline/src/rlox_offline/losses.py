@@ -1,4 +1,4 @@
-"""The objectives of the offline algorithms as functions of tensors, each with its equation.
+"""Objectives of the offline algorithms as functions of tensors.
 
 All are to be minimised. B is the batch size, K the number of critics.
 """
@@ -45,11 +45,11 @@ def bc_nll(log_probs: Tensor) -> Tensor:
 
 
 def td_target(rewards: Tensor, terminated: Tensor, next_values: Tensor, gamma: float) -> Tensor:
-    """Return r + γ V(s'), without V(s') where the task ended; a truncation is no end.
+    """Return r + γ V(s'), without V(s') if the task ended; a truncation is no end.
 
     Args:
         rewards: (B,).
-        terminated: (B,) 1 where the task ended, else 0.
+        terminated: (B,) 1 if the task ended, else 0.
         next_values: (B,).
         gamma: discount γ.
     """
@@ -134,7 +134,7 @@ def cql_penalty(
         data_q: (K, B) values of the dataset's actions.
         act_dim: size of an action.
         lower_bounds: (B,) what values of the policy's actions are raised to, which ends their
-            gradient; none: they are not.
+            gradient; ``None`` leaves them.
 
     Returns:
         (K,).

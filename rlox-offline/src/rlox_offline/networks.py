@@ -21,7 +21,7 @@ class CategoricalPolicy(nn.Module):
         obs_dim: size of an observation.
         n_actions: number of actions.
         hidden: width of the two hidden layers.
-        generator: source of the weights and of the sampled actions; none: torch's global one.
+        generator: source of weights and sampled actions; ``None`` takes torch's global one.
     """
 
     def __init__(

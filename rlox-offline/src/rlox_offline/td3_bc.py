@@ -1,4 +1,4 @@
-"""TD3+BC (Fujimoto and Gu 2021): TD3 whose policy is pulled towards the dataset's actions.
+"""TD3+BC (Fujimoto and Gu 2021): TD3 with a behaviour-cloning term.
 
 Each gradient step takes a minibatch (s, a, r, s') and
 
@@ -73,7 +73,7 @@ class TD3BC(OfflineAlgorithm):
             (:func:`rlox_offline.datasets.load_dataset`).
         obs_dim: size of an observation; left out: the dataset's.
         act_dim: size of an action; left out: the dataset's.
-        env: env to evaluate in, and for the actions' bounds where the dataset has none.
+        env: env to evaluate in, and for the actions' bounds if the dataset has none.
         config: a :class:`TD3BCConfig`, a mapping, or the path of a YAML or JSON file.
         callbacks: hooks into training.
         logger: receives the metrics of every iteration.

@@ -1,4 +1,4 @@
-"""What range a dataset's actions have, and whether they keep to it."""
+"""Bounds of a dataset's actions, and their validation."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class ActionRange:
     """Bounds of continuous actions, or the number of discrete ones.
 
     Args:
-        low: lower bounds of continuous actions, broadcast to (act_dim,); none with ``high``:
-            unknown.
-        high: upper bounds, likewise.
-        n_actions: number of discrete actions; none: the largest one that is added plus 1.
+        low: lower bounds of continuous actions, broadcast to (act_dim,); ``None`` if
+            they are unknown.
+        high: upper bounds, given and shaped as ``low``.
+        n_actions: number of discrete actions; ``None`` takes the largest one that is added plus 1.
 
     Raises:
         DatasetError: one bound is given without the other, or ``n_actions`` is not positive.
@@ -36,7 +36,7 @@ class ActionRange:
         self._given = low, high
         self._given_n = n_actions
         self.low: npt.NDArray[np.float32] | None = None
-        """(act_dim,) of continuous actions, where known."""
+        """(act_dim,) of continuous actions; ``None`` if unknown."""
         self.high: npt.NDArray[np.float32] | None = None
         """Likewise."""
         self.n_actions: int | None = None

@@ -1,4 +1,4 @@
-"""Sets of datasets of one env, from random to expert, recorded with an algorithm of our own."""
+"""Recording of random, medium and expert datasets of one env."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Snapshots(Callback):
         self._next = every
 
     def on_iteration_end(self, **kwargs: Any) -> None:
-        """Save and evaluate where another part is done."""
+        """Save and evaluate when another part is done."""
         step, algo = kwargs["step"], kwargs["algo"]
         if step < self._next:
             return
@@ -69,7 +69,7 @@ def record_sets(
         total_timesteps: env steps to train for.
         n_transitions: transitions in each of random, medium and expert.
         n_episodes: episodes of each evaluation.
-        seed: of training, evaluations and recording; none: the options' seed, or 0.
+        seed: of training, evaluations and recording; ``None`` takes the options' seed, or 0.
         options: of the algorithm.
 
     Raises:

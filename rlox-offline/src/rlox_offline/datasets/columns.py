@@ -1,4 +1,4 @@
-"""From the columns of a file to six arrays that an algorithm can learn from."""
+"""Columns of a dataset file, validated and completed to six arrays."""
 
 from __future__ import annotations
 

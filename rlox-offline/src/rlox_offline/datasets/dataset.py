@@ -49,13 +49,13 @@ class Dataset:
             Without ``next_obs``, what follows within an episode is the next observation, and the
             last transition of a cut episode, which has none, is dropped.
         normalize: whether samples hold (obs - mean) / (std + 0.001) of the dataset's observations;
-            none: if they are floats.
+            ``None`` does it if they are floats.
         act_low: lower bounds of continuous actions, broadcast to (act_dim,).
-        act_high: upper bounds, likewise; both or neither.
-        n_actions: number of discrete actions; none: the largest recorded one plus 1.
+        act_high: upper bounds of that shape; both or neither.
+        n_actions: number of discrete actions; ``None`` takes the largest recorded one plus 1.
         env_id: gymnasium id of the env they were recorded in.
         random_return: mean return of a random policy, for normalised scores.
-        expert_return: mean return of an expert, likewise.
+        expert_return: mean return of an expert, for the same.
 
     Raises:
         DatasetError: a column is missing, a shape is wrong, a value is not finite, an action is out
@@ -117,7 +117,7 @@ class Dataset:
     def with_returns(
         self, gamma: float, reward_scale: float = 1.0, reward_shift: float = 0.0
     ) -> DatasetWithReturns:
-        """Return a view whose samples also hold discounted returns; computed anew at each call.
+        """Return a view whose samples also hold discounted returns; computed again at each call.
 
         Args:
             gamma: discount γ.
@@ -152,12 +152,12 @@ class Dataset:
 
     @property
     def obs_mean(self) -> Array | None:
-        """(obs_dim,) what samples' observations had subtracted; none without ``normalize``."""
+        """(obs_dim,) what samples' observations had subtracted; ``None`` without ``normalize``."""
         return self._buffer.obs_mean
 
     @property
     def obs_std(self) -> Array | None:
-        """(obs_dim,) what they were then divided by, likewise."""
+        """(obs_dim,) what they were then divided by, or ``None``."""
         return self._buffer.obs_std
 
     @cached_property

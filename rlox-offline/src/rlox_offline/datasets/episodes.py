@@ -1,4 +1,4 @@
-"""Recordings that come in pieces: cut where episodes end, and what is known of the episodes."""
+"""Recordings in pieces, cut where episodes end, with episode statistics."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _joined(before: Columns, after: Columns) -> Columns:
 
 
 def _last_end(rows: Columns) -> int:
-    """Return the number of rows up to the last end of an episode; 0 where none ends."""
+    """Return the number of rows up to the last end of an episode; 0 if none ends."""
     ends = [rows[name] for name in ("terminated", "truncated") if name in rows]
     if not ends or any(end.shape != (_size(rows),) for end in ends):
         return 0  # wrong columns are refused when they are completed
@@ -81,7 +81,7 @@ def _completed(rows: Columns, first_row: int, *, goes_on: bool) -> Iterator[Colu
 
 
 def _with_an_end(rows: Columns, n: int) -> Columns:
-    """Cut the recording's last episode, of which the recording's others tell that it may be."""
+    """Mark the last row as truncated if no episode of the recording ends."""
     if _last_end(rows):
         return rows
     truncated = np.zeros(n, np.bool_)

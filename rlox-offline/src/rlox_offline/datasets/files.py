@@ -1,4 +1,4 @@
-"""Datasets in files of columns: NumPy, HDF5 in D4RL's layout, Parquet and Arrow.
+"""Dataset files: NumPy, HDF5 in D4RL's layout, Parquet and Arrow.
 
 Each format has a reader, which returns the columns it knows and the metadata, a reader piece by
 piece, for what exceeds the memory, and a writer. No reader unpickles anything. The metadata are

@@ -1,4 +1,4 @@
-"""Minari's datasets: those on this machine are read, and new ones created beside them."""
+"""Local Minari datasets: reading and creating."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _metadata(source: Any) -> dict[str, Any]:
 
 
 def write_minari(dataset_id: str, dataset: Dataset) -> None:
-    """Create a local Minari dataset from ``dataset``, whose ``env_id`` tells the spaces.
+    """Create a local Minari dataset from ``dataset``, with the spaces of its ``env_id``.
 
     Raises:
         DatasetError: the env is unknown, there is a dataset of that name, or observations do not

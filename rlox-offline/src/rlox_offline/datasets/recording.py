@@ -1,4 +1,4 @@
-"""Recording of transitions: a vector env that keeps what is done in it."""
+"""A vector env that records transitions, and datasets from it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RecordingVecEnv:
 
     Args:
         env: what to step: a gymnasium id, a callable, an env or a vector env.
-        n_envs: number of envs N; none: 1, or as many as a vector env has.
+        n_envs: number of envs N; ``None`` takes 1, or as many as a vector env has.
 
     Raises:
         EnvError: the env cannot be built.
@@ -95,7 +95,8 @@ class RecordingVecEnv:
         """Return what was recorded, each env's episodes one after the other.
 
         Args:
-            n_transitions: the first so many, rounded up to whole vector steps; none: all.
+            n_transitions: the first so many, rounded up to whole vector steps; ``None``
+                takes all.
             known: further arguments of :class:`Dataset`.
 
         Raises:
@@ -108,7 +109,7 @@ class RecordingVecEnv:
             raise DatasetError("nothing was recorded")
         # (T, N, ...) to (N, T, ...): episodes lie in a row
         columns = {name: c.swapaxes(0, 1) for name, c in self._steps.first(count).items()}
-        # where the recording stopped, every env's episode is cut
+        # every env's episode is cut where the recording stopped
         columns["truncated"][:, -1] |= ~columns["terminated"][:, -1]
         space = self.action_space
         if isinstance(space, spaces.Discrete):
@@ -197,7 +198,7 @@ def record(
     """Return transitions of a policy acting in an env.
 
     Args:
-        policy: an algorithm, or anything with its ``predict``; none: random actions.
+        policy: an algorithm, or anything with its ``predict``; ``None`` draws random actions.
         env: an id, a callable, an env or a vector env; the last two are yours to close.
         n_transitions: number of transitions, rounded up to whole vector steps.
         deterministic: the mode of the policy rather than samples, of which D4RL's sets are made.

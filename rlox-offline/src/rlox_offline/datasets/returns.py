@@ -63,7 +63,7 @@ def discounted_returns(
     *,
     out: Array | None = None,
 ) -> Array:
-    """Return G_t = r_t + γ G_{t+1}, without G_{t+1} where the task ended.
+    """Return G_t = r_t + γ G_{t+1}, without G_{t+1} if the task ended.
 
     An episode that was cut is taken to go on with its last reward for ever: G_T = r_T / (1 - γ).
 
@@ -102,7 +102,7 @@ def discounted_returns(
 
 
 def first_gap(rows: Mapping[str, Array]) -> int | None:
-    """Return the first row whose episode goes on with another observation; none: all do not.
+    """Return the first row whose episode goes on with another observation, or ``None``.
 
     Args:
         rows: ``obs``, ``next_obs``, ``terminated`` and ``truncated`` of consecutive transitions.

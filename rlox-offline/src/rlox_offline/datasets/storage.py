@@ -1,4 +1,4 @@
-"""Loading and saving datasets by name: a file's suffix, or the id of a Minari dataset."""
+"""Loading and saving of datasets by file name or Minari id."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def stream_dataset(
     Args:
         source: a file or ``"minari:<id>"``, as in :func:`load_dataset`.
         folder: where the transitions go meanwhile, which take about as much room as the arrays do
-            in memory; none: the system's folder for temporary files.
+            in memory; ``None`` takes the system's folder for temporary files.
         options: of :class:`StreamedDataset`; they win over what the file knows.
 
     Raises:
@@ -129,7 +129,7 @@ def require_format(name: str) -> None:
 
 
 def _existing(source: str | Path) -> Path | None:
-    """Return the path of a file that is there and of a known format; none of a Minari dataset."""
+    """Return the path of an existing file of a known format; ``None`` for a Minari dataset."""
     if str(source).startswith(MINARI):
         return None
     path = Path(source)

@@ -54,16 +54,16 @@ class StreamedDataset:
     Args:
         pieces: columns of consecutive transitions, as a :class:`~rlox_offline.datasets.Dataset`
             takes them. An episode may go on from one to the next.
-        folder: where the file lies; none: the system's folder for temporary files.
+        folder: where the file lies; ``None`` takes the system's folder for temporary files.
         memory: bytes of transitions that are kept in memory.
-        normalize: whether samples hold (obs - mean) / (std + 0.001) of all observations; none: if
-            they are floats.
+        normalize: whether samples hold (obs - mean) / (std + 0.001) of all observations;
+            ``None`` does it if they are floats.
         act_low: lower bounds of continuous actions, broadcast to (act_dim,).
-        act_high: upper bounds, likewise; both or neither.
-        n_actions: number of discrete actions; none: the largest recorded one plus 1.
+        act_high: upper bounds of that shape; both or neither.
+        n_actions: number of discrete actions; ``None`` takes the largest recorded one plus 1.
         env_id: gymnasium id of the env they were recorded in.
         random_return: mean return of a random policy, for normalised scores.
-        expert_return: mean return of an expert, likewise.
+        expert_return: mean return of an expert, for the same.
 
     Raises:
         DatasetError: a column is missing, a shape is wrong, a value is not finite, an action is out
@@ -100,9 +100,9 @@ class StreamedDataset:
         self._moments: rlox.RunningMeanStd | None = None
         self._buffer: Any = None
         self.obs_mean: Array | None = None
-        """(obs_dim,) what samples' observations have subtracted; none without ``normalize``."""
+        """(obs_dim,) what samples' observations have subtracted; ``None`` without ``normalize``."""
         self.obs_std: Array | None = None
-        """(obs_dim,) what they are then divided by, likewise."""
+        """(obs_dim,) what they are then divided by, or ``None``."""
         try:
             for piece in whole_episodes(pieces):
                 self._add(piece)
@@ -193,12 +193,12 @@ class StreamedDataset:
 
     @property
     def act_low(self) -> Array | None:
-        """(act_dim,) lower bounds of continuous actions, where known."""
+        """(act_dim,) lower bounds of continuous actions, or ``None``."""
         return self._actions.low
 
     @property
     def act_high(self) -> Array | None:
-        """(act_dim,) upper bounds, likewise."""
+        """(act_dim,) upper bounds, or ``None``."""
         return self._actions.high
 
     def n_episodes(self) -> int:
