@@ -128,7 +128,7 @@ def test_env_that_has_learnt_moments_is_not_made_anew() -> None:
     assert str(caught.value) == (
         "cannot evaluate on the NormalizeObservation that is trained on, which would reset it; "
         "pass another env, or leave NormalizeObservation to the option normalize_observations=True "
-        "where the algorithm has it, whose moments evaluations and checkpoints share"
+        "if the algorithm has it, whose moments evaluations and checkpoints share"
     )
     other = NormalizeObservation(gymnasium.make("CartPole-v1"))
     assert evaluate(predictor, other, n_episodes=2).mean_return > 0
@@ -178,7 +178,7 @@ def test_actions_are_clipped_to_the_box() -> None:
 
 
 class Endless(gymnasium.Env[Any, Any]):
-    """Has no end, where ``end`` is none."""
+    """Has no end, if ``end`` is ``None``."""
 
     observation_space = spaces.Box(-1, 1, (1,))
     action_space = spaces.Discrete(2)

@@ -83,7 +83,7 @@ USES: dict[str, Callable[[], Any]] = {
          "module 'planted' has no 'nothing' (reference 'planted:nothing')"),
         ("rlox_loggers", "planted", "reference must look like 'module:name', got 'planted'"),
         ("rlox_callbacks", "planted:AsksForMore",
-         "'planted:AsksForMore' must be callable with (), or with (log_dir) where in_folder is "
+         "'planted:AsksForMore' must be callable with (), or with (log_dir) if in_folder is "
          "set: missing a required argument: 'threshold'"),
         ("rlox_callbacks", "planted:returns_three",
          "'planted:returns_three' must return a rlox.callbacks.Callback, got int"),

@@ -408,7 +408,7 @@ class ForgetsItsStream(VecEnvOf):
     ("factory", "check", "reason"),
     [
         (LosesTheFinalObservation, "check_env_autoreset", "ended with obs equal to final_obs"),
-        (ReportsTheOldFinalObservation, "check_env_autoreset", "must equal obs where the episode"),
+        (ReportsTheOldFinalObservation, "check_env_autoreset", "must equal obs if the episode"),
         (RewardsInFloat32, "check_env_shapes", r"rewards must be \(3,\) float64, got .* float32"),
         (AddsAnInfo, "check_env_shapes", "a step must have .*, got .*'info'"),
         (ResetsWithoutSeed, "check_env_seeding", "the same seed and actions in a new env"),

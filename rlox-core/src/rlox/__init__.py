@@ -100,7 +100,7 @@ _KERNELS = (
     "normalize_advantages",
     "pack_sequences",
 )
-"""Rust where it is installed, the NumPy reference otherwise."""
+"""Rust if it is installed, the NumPy reference otherwise."""
 
 _RUST = {
     "CandleCollector": ("rlox_candle", "candle"),

@@ -140,7 +140,7 @@ def make_logger(
         MissingDependencyError: what a logger needs is not installed.
         PluginError: what a name stands for is broken.
     """
-    with ExitStack() as opened:  # closed where a later one fails
+    with ExitStack() as opened:  # closed if a later one fails
 
         def make(registration: Registration) -> Any:
             logger = registration.build(log_dir)

@@ -26,7 +26,7 @@ many."""
 
 NORMALIZING = "gymnasium.wrappers.stateful_observation:NormalizeObservation"
 NORMALIZING_REMEDY = (
-    ", or leave NormalizeObservation to the option normalize_observations=True where the "
+    ", or leave NormalizeObservation to the option normalize_observations=True if the "
     "algorithm has it, whose moments evaluations and checkpoints share"
 )
 

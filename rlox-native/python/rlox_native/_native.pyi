@@ -1083,7 +1083,7 @@ class HerReplayBuffer:
         """Store n transitions, as :meth:`ReplayBuffer.push_batch` does; ``next_obs`` is needed."""
 
     def truncate_episodes(self) -> None:
-        """Cut the episodes that go on, as where the envs are reset."""
+        """Cut the episodes that go on, as if the envs were reset: their newest step is the last."""
 
     def sample(
         self,

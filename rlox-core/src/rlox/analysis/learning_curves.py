@@ -32,7 +32,7 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 
 XAxis = Literal["steps", "seconds"]
-"""What a curve runs over: the run's env steps, or gradient steps where it learns from a dataset; or
+"""What a curve runs over: the run's env steps, or gradient steps if it learns from a dataset; or
 seconds of collecting and learning, without evaluations."""
 
 GRID_POINTS = 200
@@ -79,7 +79,7 @@ def default_metric(runs: Iterable[Path]) -> str:
     """Return the name of the metric that measures the policies of runs.
 
     ``"mean_reward"``, of the episodes that the training itself finished, if any run has logged it,
-    or none has logged anything; else, as where all learn from datasets, that of the evaluations,
+    or none has logged anything; else, as if all learn from datasets, that of the evaluations,
     ``"eval/mean_reward"``.
 
     Raises:

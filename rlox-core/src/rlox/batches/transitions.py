@@ -29,12 +29,12 @@ class TransitionBatch:
     next_obs: Any
     """In the form of ``obs``: what the last of the k steps led to, never another episode's."""
     discounts: Tensor
-    """(B,) what the value of ``next_obs`` counts: γᵏ, and 0 where the task ended."""
+    """(B,) what the value of ``next_obs`` counts: γᵏ, and 0 if the task ended."""
     weights: Tensor
-    """(B,) of the transitions' losses; or (), 1, where all count alike."""
+    """(B,) of the transitions' losses; or (), 1, if all count alike."""
     returns_to_go: Tensor | None = None
-    """(B,) discounted returns that the recorded episodes reached from ``obs`` on; none where the
-    algorithm asks for none."""
+    """(B,) discounted returns that the recorded episodes reached from ``obs`` on; ``None`` if
+    the algorithm does not ask for them."""
     indices: npt.NDArray[Any] | None = None
     """(B,) where the transitions lie in the buffer, for new priorities; ``None`` if it does not
     say."""

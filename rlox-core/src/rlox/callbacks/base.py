@@ -160,7 +160,7 @@ class CallbackList(Callback):
             callback.on_training_end(**kwargs)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return every callback's state under its class name, numbered where it occurs again."""
+        """Return every callback's state under its class name, numbered if it occurs again."""
         return {name: callback.state_dict() for name, callback in self._named()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

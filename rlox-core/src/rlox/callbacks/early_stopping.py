@@ -64,7 +64,7 @@ class EarlyStoppingCallback(Callback):
         self._watched = False
 
     def on_training_start(self, **kwargs: Any) -> None:
-        """Have patience again where it ran out before; forget what another algorithm reached."""
+        """Have patience again if it ran out before; forget what another algorithm reached."""
         self._watched = False
         if self.waited >= self.patience:
             self.waited = 0

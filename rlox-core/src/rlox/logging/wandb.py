@@ -20,12 +20,12 @@ class WandbLogger(LoggerCallback):
     Args:
         project: the run's project.
         init: other arguments of ``wandb.init``, such as ``name``, ``config``, ``dir``, ``mode``
-            and ``id``. Unless they say otherwise, the run is a new one of its own, also where
+            and ``id``. Unless they say otherwise, the run is a new one of its own, also if
             another one is active in the process.
 
     Raises:
         MissingDependencyError: wandb is not installed.
-        LoggerError: wandb begins no run, as where nobody is logged in.
+        LoggerError: wandb begins no run, as if nobody is logged in.
     """
 
     def __init__(self, project: str = "rlox", **init: Any) -> None:

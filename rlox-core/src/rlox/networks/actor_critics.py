@@ -178,7 +178,7 @@ class ActorCriticPolicy(Policy):
         encoder: from observations to features, with the attribute ``output_size``; see
             :func:`rlox.nn.make_encoder`.
         action_space: of one env.
-        hidden: widths of the hidden layers between features and outputs; none of them: linear.
+        hidden: widths of the hidden layers between features and outputs; ``()`` makes it linear.
         generator: source of the weights and of the sampled actions; ``None`` uses torch's global
             one.
 

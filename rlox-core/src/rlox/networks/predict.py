@@ -83,7 +83,7 @@ def predict(
         obs: one observation or a batch (B, *shape), nested as the space is. The key
             ``"action_mask"`` of a dict is taken for the masks.
         deterministic: the mode of the action distribution rather than a sample.
-        action_masks: of one action (mask_size,) or of a batch (B, mask_size), 1 where a choice is
+        action_masks: of one action (mask_size,) or of a batch (B, mask_size), 1 if a choice is
             possible, see :mod:`rlox.spaces.action_rows`; ``None`` masks nothing.
         preprocess: from the batch as it is kept to what the policy sees; ``None`` changes nothing.
         generator: source of the samples for policies that draw from their attribute ``generator``,

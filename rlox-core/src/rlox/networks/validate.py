@@ -31,7 +31,7 @@ B = 3
 Shape = tuple[int | None, ...]
 
 LARGEST = 10.0
-"""Where a box has no bounds, or those of its dtype, numbers of such a size overflow nowhere."""
+"""If a box has no bounds, or those of its dtype, numbers of such a size overflow nowhere."""
 
 
 def refuse_network_options(
@@ -42,7 +42,7 @@ def refuse_network_options(
     Args:
         names: of those options; the config need not have all of them.
         config: what the caller's options resolve to.
-        keywords: those that were passed one by one. They alone count where the config has every
+        keywords: those that were passed one by one. They alone count if the config has every
             option: it was saved then, and does not show what was chosen.
 
     Raises:

@@ -98,14 +98,14 @@ class Preprocessor:
         }
 
     def begin(self, obs: Any) -> Any:
-        """Return what is seen where episodes begin with ``obs`` (B, *shape)."""
+        """Return what is seen when episodes begin with ``obs`` (B, *shape)."""
         normalized = self._normalized(obs)
         if self._stacks is None:
             return normalized
         return map_leaves(FrameStack.fill, self._stacks, normalized)
 
     def follow(self, before: Any, obs: Any) -> Any:
-        """Return what is seen where ``obs`` (B, *shape) follows what was seen before."""
+        """Return what is seen when ``obs`` (B, *shape) follows what was seen before."""
         normalized = self._normalized(obs)
         if self._stacks is None:
             return normalized

@@ -30,7 +30,7 @@ class OnPolicyActor(Protocol):
 
     Observations of a nested space are tensors by leaf name, see :mod:`rlox.spaces.nested`.
 
-    Where the env masks actions, all methods that take or return actions get one more argument,
+    If the env masks actions, all methods that take or return actions get one more argument,
     ``action_masks``, a bool tensor (B, mask_size). A further method ``evaluate_actions(obs,
     actions)`` may return log-probabilities, entropies and values in one pass.
     """
@@ -95,14 +95,14 @@ class StochasticActor(Protocol):
         """Sample actions (B, act_dim), differentiably, with their log-probabilities (B,)."""
 
     def deterministic(self, obs: Tensor) -> Tensor:
-        """Return the actions (B, act_dim) to take where nothing is explored."""
+        """Return the actions (B, act_dim) to take if nothing is explored."""
 
 
 @runtime_checkable
 class DeterministicActor(Protocol):
     """TD3's and DDPG's policy; any ``torch.nn.Module`` will do that is called with observations.
 
-    Where it has a method ``deterministic``, that is called.
+    If it has a method ``deterministic``, that is called.
     """
 
     def forward(self, obs: Tensor) -> Tensor:

@@ -54,7 +54,7 @@ class ReplayBuffer(Protocol):
             ``obs`` and ``next_obs`` (B, *shape), ``actions`` (B, 1) or (B, act_dim), ``rewards``
             (B,) float32, ``terminated`` (B,) bool. A buffer of several steps adds, any other may,
             ``discounts`` (B,) float32, what the value of ``next_obs`` counts (γᵏ after k steps, 0
-            where the task ended). Any may add ``weights`` (B,) float32 of the transitions' losses,
+            if the task ended). Any may add ``weights`` (B,) float32 of the transitions' losses,
             and ``indices`` (B,) for :meth:`PrioritizedBuffer.update_priorities`.
         """
 

@@ -39,7 +39,7 @@ class VecEnvStep(TypedDict):
     truncated: npt.NDArray[np.bool_]
     """(N,) a time limit or the like cut the episode; the value goes on."""
     final_obs: Any
-    """The observations the step led to, in the form of ``obs`` and equal to it where the episode
+    """The observations the step led to, in the form of ``obs`` and equal to it if the episode
     goes on."""
 
 
@@ -120,7 +120,7 @@ class MultiAgentObs(TypedDict):
 
     obs: dict[str, Any]
     """(N, A, *shape) observations, of a nested space a dict of such arrays by leaf name; zeros
-    where an agent is not in the episode. One that waits for its turn has an observation."""
+    if an agent is not in the episode. One that waits for its turn has an observation."""
     active: dict[str, npt.NDArray[np.bool_]]
     """(N, A) the agents that act in the next step; at least one in every env."""
     masks: dict[str, npt.NDArray[np.bool_]]
@@ -148,9 +148,9 @@ class MultiAgentStep(MultiAgentObs):
     on."""
     final_obs: dict[str, Any]
     """The observations the step led to, in the form of ``obs``: the true last ones of agents that
-    ended, and equal to ``obs`` where the env's episode and the agent go on."""
+    ended, and equal to ``obs`` if the env's episode and the agent go on."""
     final_state: npt.NDArray[Any] | None
-    """(N, ...) states the step led to; equal to ``state`` where the episode goes on."""
+    """(N, ...) states the step led to; equal to ``state`` if the episode goes on."""
     episode_ended: npt.NDArray[np.bool_]
     """(N,) all agents of the env have ended, so the env was reset."""
 

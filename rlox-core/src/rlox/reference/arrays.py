@@ -126,6 +126,6 @@ class Rollout:
         )
 
     def successor(self, t: int, following: Array) -> Array:
-        """Return what the state after step t is worth, ``following`` where the episode goes on."""
+        """Return what the state after step t is worth, ``following`` if the episode goes on."""
         following = np.where(self.truncated[t], self.final_values[t], following)
         return np.where(self.terminated[t], self.rewards.dtype.type(0), following)

@@ -25,7 +25,7 @@ __all__ = [
 def compute_token_kl(log_p: npt.ArrayLike, log_q: npt.ArrayLike) -> float:
     """Sum exp(log p) (log p - log q).
 
-    This is KL(p ‖ q) where the tokens are a whole vocabulary. Over sampled tokens it is neither
+    This is KL(p ‖ q) if the tokens are a whole vocabulary. Over sampled tokens it is neither
     that nor an estimate of it: there, take :func:`compute_token_kl_schulman`.
 
     Args:

@@ -4,7 +4,7 @@
     A_t = δ_t + γ λ c_t A_{t+1}        G_t = A_t + V_t
 
 V'_t is the value of the state that the step truly led to: 0 after termination, the value of the
-final observation after truncation, V_{t+1} otherwise. c_t is 0 where an episode ended for either
+final observation after truncation, V_{t+1} otherwise. c_t is 0 if an episode ended for either
 reason, so that no trace crosses from one episode into the next.
 """
 
@@ -58,7 +58,7 @@ def compute_gae_time_major(
         values: (T, N) V(s_t).
         terminated: (T, N) bool, the task ended after step t.
         truncated: (T, N) bool, the episode was cut after step t.
-        final_values: (T, N) value of the true final observation; read only where truncated.
+        final_values: (T, N) value of the true final observation; read only if truncated.
         last_values: (N,) value of the observation after the last step.
         gamma: discount in [0, 1].
         lam: trace decay λ in [0, 1].
@@ -115,7 +115,7 @@ def compute_gae_batched(
     Args:
         rewards: (N * n_steps,), env 0's steps first.
         values: (N * n_steps,) V(s_t).
-        dones: (N * n_steps,) nonzero where the episode ended after the step; nothing beyond counts.
+        dones: (N * n_steps,) nonzero if the episode ended after the step; nothing beyond counts.
         last_values: (N,) value of the observation after the last step.
         n_steps: steps per env.
         gamma: discount in [0, 1].
@@ -196,7 +196,7 @@ def compute_gae(
     Args:
         rewards: (T,).
         values: (T,) V(s_t).
-        dones: (T,) nonzero where the episode ended after step t; nothing beyond counts.
+        dones: (T,) nonzero if the episode ended after step t; nothing beyond counts.
         last_value: value of the observation after the last step.
         gamma: discount in [0, 1].
         lam: trace decay λ in [0, 1].
@@ -224,7 +224,7 @@ def compute_gae(
 
 
 def _write(results: Pair, out: Pair | None) -> Pair:
-    """Return the results, in the arrays ``out`` where they are given."""
+    """Return the results, in the arrays ``out`` if they are given."""
     if out is None:
         return results
     # an array of two rows would take a single step's results

@@ -99,7 +99,7 @@ def normalize_advantages(advantages: npt.ArrayLike, *, ddof: int = 1, eps: float
         eps: added to the standard deviation.
 
     Returns:
-        (A - mean) / (std + eps), the same shape; zeros where all are equal, as one alone is.
+        (A - mean) / (std + eps), the same shape; zeros if all are equal, as one alone is.
 
     Raises:
         ValueError: ``eps`` is negative or not finite, or ``ddof`` leaves no degree of freedom.

@@ -32,11 +32,11 @@ def compute_discounted_returns(
 
     Args:
         rewards: (T,) or (T, N); float32 makes the computation single precision.
-        dones: (T,) or (T, N) nonzero where the task ended after step t.
+        dones: (T,) or (T, N) nonzero if the task ended after step t.
         last_value: () or (N,) value of the observation after the last step, 0 for none.
         gamma: discount in [0, 1].
-        truncated: (T,) or (T, N) nonzero where the episode was cut after step t.
-        final_values: (T,) or (T, N) value of the true final observation; read only where truncated.
+        truncated: (T,) or (T, N) nonzero if the episode was cut after step t.
+        final_values: (T,) or (T, N) value of the true final observation; read only if truncated.
 
     Returns:
         Returns like ``rewards``.
@@ -72,12 +72,12 @@ def compute_lambda_returns(
     Args:
         rewards: (T,) or (T, N); float32 makes the computation single precision.
         values: (T,) or (T, N) V(s_t).
-        dones: (T,) or (T, N) nonzero where the task ended after step t.
+        dones: (T,) or (T, N) nonzero if the task ended after step t.
         last_value: () or (N,) value of the observation after the last step.
         gamma: discount in [0, 1].
         lam: λ in [0, 1]; 0: one-step returns, 1: discounted returns.
-        truncated: (T,) or (T, N) nonzero where the episode was cut after step t.
-        final_values: (T,) or (T, N) value of the true final observation; read only where truncated.
+        truncated: (T,) or (T, N) nonzero if the episode was cut after step t.
+        final_values: (T,) or (T, N) value of the true final observation; read only if truncated.
 
     Returns:
         Returns like ``rewards``.
@@ -107,17 +107,17 @@ def compute_n_step_returns(
 ) -> Array:
     """Compute n-step returns, γ^0 r_t + … + γ^{m-1} r_{t+m-1} + γ^m V'_{t+m-1}, of one env or of N.
 
-    m is n, or less where the episode or the rollout ends before.
+    m is n, or less if the episode or the rollout ends before.
 
     Args:
         rewards: (T,) or (T, N); float32 makes the computation single precision.
         values: (T,) or (T, N) V(s_t).
-        dones: (T,) or (T, N) nonzero where the task ended after step t.
+        dones: (T,) or (T, N) nonzero if the task ended after step t.
         last_value: () or (N,) value of the observation after the last step.
         gamma: discount in [0, 1].
         n: number of rewards, at least 1.
-        truncated: (T,) or (T, N) nonzero where the episode was cut after step t.
-        final_values: (T,) or (T, N) value of the true final observation; read only where truncated.
+        truncated: (T,) or (T, N) nonzero if the episode was cut after step t.
+        final_values: (T,) or (T, N) value of the true final observation; read only if truncated.
 
     Returns:
         Returns like ``rewards``.

@@ -42,13 +42,13 @@ def compute_vtrace(
             that acted.
         rewards: (T,) or (T, N); float32 makes the computation single precision.
         values: (T,) or (T, N) V(s_t) of the policy that learns.
-        dones: (T,) or (T, N) nonzero where the task ended after step t.
+        dones: (T,) or (T, N) nonzero if the task ended after step t.
         bootstrap_value: () or (N,) value of the observation after the last step.
         gamma: discount in [0, 1].
         rho_bar: ρ̄, at least 0; decides which policy the value function belongs to.
         c_bar: c̄, at least 0 and in the paper at most ρ̄; decides how fast it is learned.
-        truncated: (T,) or (T, N) nonzero where the episode was cut after step t.
-        final_values: (T,) or (T, N) value of the true final observation; read only where truncated.
+        truncated: (T,) or (T, N) nonzero if the episode was cut after step t.
+        final_values: (T,) or (T, N) value of the true final observation; read only if truncated.
 
     Returns:
         vs, the value function's targets, and the advantages, each like ``rewards``.

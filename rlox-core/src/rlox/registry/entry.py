@@ -19,7 +19,7 @@ PARTS: dict[str, tuple[str, str | None]] = {
     "rlox_buffers": ("(options)", None),
     "rlox_learner_backends": ("(task)", None),
     "rlox_loggers": ("(log_dir)", "rlox.logging:LoggerCallback"),
-    "rlox_callbacks": ("(), or with (log_dir) where in_folder is set", "rlox.callbacks:Callback"),
+    "rlox_callbacks": ("(), or with (log_dir) if in_folder is set", "rlox.callbacks:Callback"),
     "rlox_commands": ("()", "typer:Typer"),
 }
 """How the factories of each hook are called, and the class of what they return, if it has one."""

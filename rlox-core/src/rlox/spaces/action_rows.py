@@ -63,7 +63,7 @@ class ActionRows:
         self.space = space
         self.leaves = tuple(_leaf(name, leaf) for name, leaf in leaf_spaces(space).items())
         self.mask_size = sum(leaf.mask_size for leaf in self.leaves)
-        """Number of columns of a mask; 0 where nothing can be masked."""
+        """Number of columns of a mask; 0 if nothing can be masked."""
         # the most common actions are what the env takes: this runs once per vector step
         self._as_they_are = isinstance(space, spaces.Discrete) and space.start == 0
 

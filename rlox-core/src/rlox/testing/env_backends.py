@@ -93,14 +93,14 @@ def check_env_shapes(
 def check_env_autoreset(
     name: str, env_id: str, *, n_envs: int = 3, n_steps: int = 200, seed: int = 0
 ) -> str | None:
-    """Check that final_obs is obs where the episode goes on, and is not where it ended."""
+    """Check that final_obs is obs if the episode goes on, and is not if it ended."""
     env = _make(name, env_id, n_envs)
     endings = resets = 0
     for step in _trajectory(env, n_steps, seed)[1:]:
         ended = step["terminated"] | step["truncated"]
         require(
             np.array_equal(step["obs"][~ended], step["final_obs"][~ended]),
-            "final_obs must equal obs where the episode goes on",
+            "final_obs must equal obs if the episode goes on",
         )
         for i in np.flatnonzero(ended):
             endings += 1

@@ -104,7 +104,7 @@ def _contenders(
 
 
 def _takes_gymnasium(config: Config) -> bool:
-    """Return whether an algorithm can step gymnasium's envs where there are native ones too."""
+    """Return whether an algorithm can step gymnasium's envs if there are native ones too."""
     try:
         config.replace(env_backend="gymnasium")
     except ConfigError:

@@ -24,7 +24,7 @@ class Interruption(Callback):
     That nobody reads stdout any more is a hang-up too.
 
     Args:
-        catch: whether to catch the signals, which only the main thread can; where not, somebody
+        catch: whether to catch the signals, which only the main thread can; if not, somebody
             else sets :attr:`signal`.
     """
 

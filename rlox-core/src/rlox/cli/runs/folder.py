@@ -197,11 +197,11 @@ def resume_command_of(path: Path, env: Any, parts: Mapping[str, str] | None = No
 
 
 def find_checkpoint(path: Path, *, best: bool = False) -> Path:
-    """Return ``path``, or the checkpoint to use where it is a run folder.
+    """Return ``path``, or the checkpoint to use if it is a run folder.
 
     Args:
         path: a checkpoint or a run folder.
-        best: of a run folder, the best one by its evaluations; else the latest, where that of the
+        best: of a run folder, the best one by its evaluations; else the latest, if that of the
             training's end comes before any.
 
     Raises:

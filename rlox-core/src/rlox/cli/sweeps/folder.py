@@ -76,7 +76,7 @@ class Sweep:
     algorithm: str
     seeds: tuple[int, ...]
     sets: tuple[Settings, ...]
-    """The empty mapping alone, where all runs have the same options."""
+    """The empty mapping alone, if all runs have the same options."""
     options: RunOptions
 
     def folder_of(self, settings: Settings) -> Path:

@@ -56,7 +56,7 @@ class HerReplayBuffer:
             an empty dict to rewards ``(M,)``, as gymnasium-robotics' ``GoalEnv.compute_reward``.
         compute_terminated: from the same arguments to whether the task has ended ``(M,)``; ``None``
             keeps what was pushed.
-        distance_threshold: in place of ``compute_reward``: the reward is 0 where the Euclidean
+        distance_threshold: in place of ``compute_reward``: the reward is 0 if the Euclidean
             distance of the two goals is at most this, and -1 elsewhere.
         n_sampled_goal: k; the chance of another goal is k / (k + 1).
         goal_selection_strategy: whose achieved goal a transition gets: that of a step of its
@@ -179,9 +179,9 @@ class HerReplayBuffer:
         self._ring.store(rows)
 
     def truncate_episodes(self) -> None:
-        """Cut the episodes that go on, as where the envs are reset: their newest step is the last.
+        """Cut the episodes that go on, as if the envs were reset: their newest step is the last.
 
-        The transitions count as truncated where their episode had not ended.
+        The transitions count as truncated if their episode had not ended.
         """
         fields = self._ring.fields
         for age in range(min(self._ring.len, self._ring.steps.n_envs)):

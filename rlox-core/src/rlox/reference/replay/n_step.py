@@ -14,7 +14,7 @@ from rlox.reference.replay.parsing import Array
 class NStep:
     """How the steps of an env follow each other, and how many a drawn transition spans.
 
-    R = Σ γ^i r_i over k steps: ``n_step``, or fewer where the episode ends or nothing newer is
+    R = Σ γ^i r_i over k steps: ``n_step``, or fewer if the episode ends or nothing newer is
     stored. What follows is worth γ^k of its value, and nothing after a termination.
 
     Source:

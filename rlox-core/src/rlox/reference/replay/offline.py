@@ -32,7 +32,7 @@ class OfflineDatasetBuffer:
 
     Args:
         obs: N observations, ``(N, *obs_dim)`` or flat ``(N * obs_dim,)``; real numbers of any type.
-        next_obs: what the steps led to, in the shape of ``obs``, also where an episode ends.
+        next_obs: what the steps led to, in the shape of ``obs``, also if an episode ends.
         actions: ``(N, *act_dim)`` or flat ``(N * act_dim,)``.
         rewards: ``(N,)``, stored as float32.
         terminated: ``(N,)``, whether the task ended; any number but zero is true.

@@ -170,7 +170,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
 
         Args:
             obs: shape ``(n, *obs_dim)``.
-            actions: shape ``(n, *act_dim)``, or ``(n,)`` where an action is one number.
+            actions: shape ``(n, *act_dim)``, or ``(n,)`` if an action is one number.
             rewards: shape ``(n,)``.
             terminated: shape ``(n,)``.
             truncated: shape ``(n,)``.

@@ -70,7 +70,7 @@ class Ring:
     def gather(
         self, slots: Array, more: dict[str, Array], out: dict[str, Array] | None
     ) -> dict[str, Array]:
-        """Return the transitions that begin in ``slots``, and ``more``; in ``out`` where given."""
+        """Return the transitions that begin in ``slots``, and ``more``; in ``out`` if given."""
         drawn = self.steps.gather(self.fields, slots, self.position)
         batch = self.without_unknown(drawn)
         batch.update(more)

@@ -41,7 +41,7 @@ class ReplayBuffer:
         obs_dtype: uint8, int32, int64, float32 or float64.
         act_dtype: float32 or int64.
         n_envs: how many envs are pushed in turn, as ``push_batch`` gets their steps.
-        n_step: how many steps of its env a drawn transition spans, where there are as many.
+        n_step: how many steps of its env a drawn transition spans, if there are as many.
         gamma: the discount factor of a step, for ``n_step`` > 1.
         share_frames: that observations are stacks of frames along their first axis; the Rust buffer
             stores each frame once, this one does not.
@@ -163,7 +163,7 @@ class ReplayBuffer:
 
         Args:
             obs: shape ``(n, *obs_dim)``; like all, of any real type, and converted.
-            actions: shape ``(n, *act_dim)``, or ``(n,)`` where an action is one number.
+            actions: shape ``(n, *act_dim)``, or ``(n,)`` if an action is one number.
             rewards: shape ``(n,)``.
             terminated: shape ``(n,)``; any number but zero is true.
             truncated: shape ``(n,)``.
