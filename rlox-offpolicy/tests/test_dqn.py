@@ -202,7 +202,7 @@ def test_a_checkpoint_of_the_middle_of_an_iteration_is_exact(
     saved: tuple[str, int], tmp_path: Path
 ) -> None:
     """What was due when it was saved is learnt first, and no update of the target is lost."""
-    pytest.importorskip("rlox_native", reason="its envs are the ones that tell their state")
+    pytest.importorskip("rlox_native", reason="its envs are the ones that can save their state")
     path = tmp_path / "saved.rlox"
     options = {**LEARNT, "env_backend": "auto", "save_replay_buffer": True}
     whole = make(**options, callbacks=[Stop(None, (*saved, path))])

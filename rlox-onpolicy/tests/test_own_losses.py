@@ -104,12 +104,14 @@ def test_a_checkpoint_wants_its_added_losses(make: Callable[..., Any], tmp_path:
     half.save(path)
     with pytest.raises(CheckpointError, match=r"\['policy.small_logits'\], got none; pass the"):
         type(half).from_checkpoint(path)
+    plain = tmp_path / "plain.safetensors"
+    make().save(plain)
+    with pytest.raises(CheckpointError, match=r"added losses none, got \['policy.small_logits'\]"):
+        type(half).from_checkpoint(plain, added_losses=losses)
+    pytest.importorskip("rlox_native", reason="its envs are the ones that can save their state")
     rest = type(half).from_checkpoint(path, added_losses=losses)
     rest.train(64)
     assert torch.equal(whole.optimizer.parameters, rest.optimizer.parameters)
-    make().save(path)
-    with pytest.raises(CheckpointError, match=r"added losses none, got \['policy.small_logits'\]"):
-        type(half).from_checkpoint(path, added_losses=losses)
 
 
 def test_an_objective_of_ones_own_is_minimised_and_its_terms_are_logged() -> None:
