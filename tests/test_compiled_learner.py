@@ -57,7 +57,7 @@ def test_compiled_training_is_the_same_but_for_rounding(
     assert compiled_metrics == pytest.approx(metrics, rel=1e-3, abs=1e-5, nan_ok=True)
 
 
-def test_missing_compiler_is_told_before_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_compiler_is_reported_before_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch would raise an error of its own in the middle of the first step."""
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)

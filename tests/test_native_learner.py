@@ -388,7 +388,7 @@ def test_native_refuses_what_it_cannot_do() -> None:
         ("backend: torch", "torch (as configured)"),
     ],
 )
-def test_explain_tells_which_backend_learns_and_why(
+def test_explain_says_which_backend_learns_and_why(
     options: str,
     reason: str,
     tmp_path: Path,

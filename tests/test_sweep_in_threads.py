@@ -200,7 +200,7 @@ def test_signal_stops_what_need_not_be_waited_for(during: str) -> None:
         assert checkpoint.read(path)["name"] == "ppo"
 
 
-def test_sets_of_options_are_combined_and_told_apart(run: Run) -> None:
+def test_sets_of_options_are_combined_and_distinguished(run: Run) -> None:
     """Each set has a folder, a config, an interval and a label of its own."""
     code, out, err = run(*TRAIN, "--total-timesteps", 512, "--seeds", 2, "--run-dir", "sweep",
                          "--sweep", "learning-rate=1e-3,linear(3e-4, 0)",
@@ -259,7 +259,7 @@ def test_what_is_not_rusts_work_has_processes(
         (("--seeds", "0"), "seeds"),
     ],
 )
-def test_wrong_sweep_is_told_before_any_work(
+def test_wrong_sweep_is_refused_before_any_work(
     run: Run, arguments: tuple[str, ...], message: str
 ) -> None:
     """One line, and no folder."""

@@ -128,7 +128,7 @@ def test_a_diverged_policy_is_not_the_envs_fault(env: str, env_backend: str, bac
         ppo.train(2_000)
 
 
-def test_an_error_within_the_iteration_is_told_as_divergence() -> None:
+def test_an_error_within_the_iteration_is_reported_as_divergence() -> None:
     """The env that refuses a diverged policy's actions is the cause, not the error."""
     sac = SAC("Pendulum-v1", **REPLAY, callbacks=[Spoil(after=1)])
     with pytest.raises(DivergenceError, match="the parameters of policy") as caught:

@@ -111,7 +111,7 @@ def make(options):
     make_buffer("deque", dataclasses.replace(OPTIONS, n_step=1))
 
 
-def test_an_unknown_name_is_told_the_nearest() -> None:
+def test_an_unknown_name_suggests_the_nearest() -> None:
     """As for every other kind of registered name."""
     with pytest.raises(UnknownNameError, match="unknown buffer 'unifrom'; did you mean 'uniform'"):
         make_buffer("unifrom", OPTIONS)

@@ -287,7 +287,7 @@ def test_observations_of_a_wrapper_are_those_of_its_own_space() -> None:
         (MoreKeysLater, r"MoreKeysLater.step returned .* the keys \['count'\], got .*'more'"),
     ],
 )
-def test_what_is_no_reset_or_step_is_told_with_the_env(env_class: Any, message: str) -> None:
+def test_what_is_no_reset_or_step_is_reported_with_the_env(env_class: Any, message: str) -> None:
     """NumPy's errors over it would name neither the env nor what was expected."""
     env = GymVecEnv(env_class, 2)
 

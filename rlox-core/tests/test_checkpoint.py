@@ -264,7 +264,7 @@ def test_state_that_would_not_come_back_is_refused(state: Any, message: str) -> 
     assert str(caught.value) == message
 
 
-def test_missing_file_is_told(tmp_path: Path) -> None:
+def test_missing_file_is_reported(tmp_path: Path) -> None:
     """The error names the path; a folder is no checkpoint."""
     with pytest.raises(CheckpointError, match="does not exist"):
         read(tmp_path / "none.rlox")
@@ -292,7 +292,7 @@ def test_random_bytes_are_refused(tmp_path_factory: pytest.TempPathFactory, data
         read(path)
 
 
-def test_every_changed_byte_is_told(counting: ModuleType, tmp_path: Path) -> None:
+def test_every_changed_byte_is_reported(counting: ModuleType, tmp_path: Path) -> None:
     """Wherever a byte changes, also among the numbers, the file is damaged."""
     path = tmp_path / "c.rlox"
     trained(counting).save(path)

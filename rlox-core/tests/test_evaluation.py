@@ -89,7 +89,7 @@ def test_copies_are_bounded_and_deterministic_is_passed_on() -> None:
     assert predictor.deterministic == {False}
 
 
-def test_env_with_an_id_is_made_anew() -> None:
+def test_env_with_an_id_is_made_again() -> None:
     """An instance that can be made again is left alone, its arguments kept."""
     env = gymnasium.make("CartPole-v1", max_episode_steps=3)
     env.reset(seed=0)
@@ -119,7 +119,7 @@ def test_env_that_is_trained_on_is_refused(scripted: ModuleType) -> None:
     predictor.env_source.close()
 
 
-def test_env_that_has_learnt_moments_is_not_made_anew() -> None:
+def test_env_that_has_learnt_moments_is_not_made_again() -> None:
     """A new one would show the policy other numbers than it has learnt from."""
     predictor: Any = Constant()
     predictor.env_source = env = NormalizeObservation(gymnasium.make("CartPole-v1"))
@@ -145,7 +145,7 @@ class Negated(gymnasium.RewardWrapper):  # type: ignore[type-arg]
         return -reward
 
 
-def test_env_in_a_wrapper_that_cannot_be_made_anew_is_used_itself() -> None:
+def test_env_in_a_wrapper_that_cannot_be_made_again_is_used_itself() -> None:
     """The wrapper counts, and only on the env that is trained on it is refused."""
     env = gymnasium.make("CartPole-v1")
     predictor: Any = Constant()

@@ -76,7 +76,7 @@ def test_half_a_line_of_a_run_under_way_is_left_out(tmp_path: Path) -> None:
          "the metric 'loss' of run '{run}' has no value yet"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_drawn_is_told(
+def test_what_cannot_be_drawn_is_reported(
     tmp_path: Path, change: str | None, metric: str, message: str
 ) -> None:
     """The error names the run, and what it has instead."""
@@ -100,7 +100,7 @@ def test_returns_of_training_are_drawn_unless_there_are_none(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("text", ["{\n", "[]\n", "3\n", '{"step": 1}\n'])
-def test_damaged_log_is_told(tmp_path: Path, text: str) -> None:
+def test_damaged_log_is_reported(tmp_path: Path, text: str) -> None:
     """A log of another form is an error of the run."""
     run = make_run(tmp_path / "run")
     (run / "metrics.jsonl").write_text(text)
@@ -151,7 +151,7 @@ def test_aggregate_is_the_interquartile_mean_on_the_common_span() -> None:
     assert (found.value <= found.high).all()
 
 
-def test_runs_without_a_common_span_are_told() -> None:
+def test_runs_without_a_common_span_are_reported() -> None:
     """An interrupted run may end before another has its first value."""
     with pytest.raises(
         RunError, match=r"^run 'run' ends at 5, before all others have begun at 10$"

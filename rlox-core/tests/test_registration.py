@@ -91,7 +91,7 @@ USES: dict[str, Callable[[], Any]] = {
          "'planted:returns_three' must return a rlox.protocols.VecEnv, got int"),
     ],
 )  # fmt: skip
-def test_a_broken_part_is_told_with_kind_name_and_distribution(
+def test_a_broken_part_is_reported_with_kind_name_and_distribution(
     plant: Plant, hook: str, factory: str, reason: str
 ) -> None:
     """And with what is expected of it."""
@@ -105,7 +105,7 @@ def test_a_broken_part_is_told_with_kind_name_and_distribution(
 
 
 @pytest.mark.parametrize("hook", USES)
-def test_a_missing_module_is_told_with_what_to_install(plant: Plant, hook: str) -> None:
+def test_a_missing_module_is_reported_with_what_to_install(plant: Plant, hook: str) -> None:
     """The distribution is, as far as rlox knows, what lacks it."""
     plant(hook, factory="no_such_module_anywhere:Class")
     with pytest.raises(MissingDependencyError) as caught:
@@ -126,7 +126,7 @@ def test_what_a_factory_raises_goes_on_as_it_is(
         make_logger("mine", "folder")
 
 
-def test_a_module_that_fails_is_told_as_the_plugins(
+def test_a_module_that_fails_is_reported_as_the_plugins(
     plant: Plant, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cause is kept."""

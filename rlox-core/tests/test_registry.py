@@ -234,7 +234,7 @@ def test_name_in_conflict_is_unusable_and_others_work() -> None:
     assert registry.get("rlox_env_backends", "b").distribution == "two"
 
 
-def test_a_name_twice_in_one_distribution_is_told_as_such() -> None:
+def test_a_name_twice_in_one_distribution_is_reported_as_such() -> None:
     """There is nothing to uninstall."""
     registry = Registry([backend("slow", "one"), backend("slow", "one")])
     assert registry.conflicts() == [

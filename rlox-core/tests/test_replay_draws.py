@@ -95,7 +95,7 @@ def test_a_column_is_refused_where_a_row_is_expected(key: str) -> None:
         (lambda batch: tuple(batch.values()), "must return arrays by key, got tuple"),
     ],
 )
-def test_what_does_not_fit_is_told_by_its_key(
+def test_what_does_not_fit_is_reported_by_its_key(
     change: Callable[[dict[str, Any]], Any], message: str
 ) -> None:
     """What was expected and what was there are both in the text."""

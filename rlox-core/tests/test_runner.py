@@ -184,7 +184,7 @@ def test_stop_before_the_first_iteration_ends_has_no_metrics(counting: ModuleTyp
     assert math.isnan(metrics["mean_reward"])
 
 
-def test_training_end_is_told_after_an_error(counting: ModuleType) -> None:
+def test_training_end_is_reported_after_an_error(counting: ModuleType) -> None:
     """The error passes through, and callbacks can clean up before."""
     trace = Trace()
     algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[trace])
@@ -196,7 +196,7 @@ def test_training_end_is_told_after_an_error(counting: ModuleType) -> None:
     assert trace.details[-1]["metrics"]["mean_reward"] == 1.0
 
 
-def test_metrics_that_are_no_dataclass_are_told(counting: ModuleType) -> None:
+def test_metrics_that_are_no_dataclass_are_reported(counting: ModuleType) -> None:
     """A dict is what many would return first."""
     algorithm = counting.CountingAlgorithm("CartPole-v1")
     algorithm.iterate = lambda hooks: {"loss": 0.5}

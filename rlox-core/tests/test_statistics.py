@@ -103,7 +103,7 @@ def test_same_seed_gives_the_same_interval(monkeypatch: pytest.MonkeyPatch) -> N
         ([[1.0]], {"n_resamples": 0}, "n_resamples must be at least 1, got 0"),
     ],
 )
-def test_wrong_input_is_told(strata: list, options: dict, message: str) -> None:
+def test_wrong_input_is_reported(strata: list, options: dict, message: str) -> None:
     """No statistic of nothing, and none of NaN."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         bootstrap_iqm(strata, **options)

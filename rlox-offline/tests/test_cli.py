@@ -67,7 +67,7 @@ def test_info_draws_the_returns(run: Callable[..., Result]) -> None:
     assert run("dataset", "info", "set.npz", "--plot", "returns.gif").code == 2
 
 
-def test_info_tells_what_is_wrong(run: Callable[..., Result]) -> None:
+def test_info_says_what_is_wrong(run: Callable[..., Result]) -> None:
     """One line on stderr."""
     result = run("dataset", "info", "none.npz")
     assert (result.code, result.err) == (2, "error: dataset 'none.npz' does not exist\n")

@@ -172,7 +172,7 @@ def require_other_env(predictor: Any, env: Any) -> None:
         EnvError: it is, wrapped or not.
     """
     source = getattr(predictor, "env_source", None)
-    if fixed_env_count(env) is None or source is None or _can_be_made_anew(env):
+    if fixed_env_count(env) is None or source is None or _can_be_made_again(env):
         return
     if getattr(env, "unwrapped", env) is getattr(source, "unwrapped", source):
         raise EnvError(
@@ -187,7 +187,7 @@ def _normalizes(env: Any) -> bool:
     return spec is not None and any(w.entry_point == NORMALIZING for w in spec.additional_wrappers)
 
 
-def _can_be_made_anew(env: Any) -> bool:
+def _can_be_made_again(env: Any) -> bool:
     """Whether the spec of ``env`` makes one that shows a policy the same.
 
     Not if a wrapper keeps its arguments back, or has learnt what it does.
@@ -198,7 +198,7 @@ def _can_be_made_anew(env: Any) -> bool:
 
 
 def _evaluation_env(env: Any, n_envs: int) -> tuple[VecEnv, bool]:
-    if _can_be_made_anew(env):
+    if _can_be_made_again(env):
         spec = env.spec
         return make_vec_env(lambda: gymnasium.make(spec), n_envs=n_envs), True
     if fixed_env_count(env) is None:

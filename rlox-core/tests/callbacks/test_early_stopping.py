@@ -198,7 +198,7 @@ def test_stop_is_explained_when_verbose(
     )
 
 
-def test_nothing_to_watch_is_told(counting: ModuleType) -> None:
+def test_nothing_to_watch_is_reported(counting: ModuleType) -> None:
     """Without an evaluation the callback could never stop anything."""
     callback = EarlyStoppingCallback(monitor="eval")
     algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[callback])
@@ -206,7 +206,7 @@ def test_nothing_to_watch_is_told(counting: ModuleType) -> None:
         algorithm.train(8)
 
 
-def test_an_algorithm_without_returns_is_told(counting: ModuleType) -> None:
+def test_an_algorithm_without_returns_is_reported(counting: ModuleType) -> None:
     """One that learns from a dataset reports losses alone."""
     algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[EarlyStoppingCallback()])
     algorithm.iterate = lambda hooks: hooks.env_step(8) or Losses(0.5)

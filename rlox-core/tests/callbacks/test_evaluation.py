@@ -145,7 +145,7 @@ def test_logger_and_callbacks_of_ones_own_loop_hear_of_evaluations() -> None:
     assert [step for step, _ in Trained.callbacks.callbacks[0].evaluations] == [7]  # type: ignore[attr-defined]
 
 
-def test_an_own_loop_without_an_env_is_told() -> None:
+def test_an_own_loop_without_an_env_is_reported() -> None:
     """Nothing says where to evaluate."""
     rule = Rule()
     rule.env_id = None  # type: ignore[assignment]

@@ -80,7 +80,7 @@ def test_video_at_the_end_of_the_iteration_that_reaches_a_multiple(
 
 
 @given(frequency=st.integers(1, 20), steps=st.lists(st.integers(1, 15), max_size=20))
-def test_multiples_are_told_once_each(frequency: int, steps: list[int]) -> None:
+def test_multiples_are_reported_once_each(frequency: int, steps: list[int]) -> None:
     """A step reaches a multiple when one lies in the half-open interval since the last."""
     multiples, now = Multiples("every", frequency), 0
     for step in steps:

@@ -77,7 +77,7 @@ def slow(
     return counting
 
 
-def test_time_is_told_by_phase(slow: ModuleType, wait: Callable[[float], None]) -> None:
+def test_time_is_reported_by_phase(slow: ModuleType, wait: Callable[[float], None]) -> None:
     """An iteration of 4 vector steps and 3 updates; what lies between trainings is no part."""
     timing = TimingCallback(verbose=False)
     algorithm = slow.CountingAlgorithm(

@@ -67,7 +67,7 @@ def test_wrong_bench_is_one_line_before_any_work(
     assert list(Path.cwd().iterdir()) == []
 
 
-def test_contender_that_fails_is_told(run: Callable[..., Any], tmp_path: Path) -> None:
+def test_contender_that_fails_is_reported(run: Callable[..., Any], tmp_path: Path) -> None:
     """With the last line of what it said, and no process is left behind."""
     broken = tmp_path / "site-packages" / "counting_algorithm.py"
     broken.write_text("raise SystemExit('out of order')\n", encoding="utf-8")

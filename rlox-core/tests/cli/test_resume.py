@@ -132,7 +132,9 @@ def test_run_that_was_trained_is_only_evaluated(run: Callable[..., Any]) -> None
 
 @pytest.mark.usefixtures("whole")
 @pytest.mark.parametrize("damage", ["truncated", "altered"])
-def test_damaged_checkpoint_is_told_and_passed_over(run: Callable[..., Any], damage: str) -> None:
+def test_damaged_checkpoint_is_reported_and_passed_over(
+    run: Callable[..., Any], damage: str
+) -> None:
     """The one before it is taken, and the run still ends as if nothing had happened."""
     crash_after("cut", 48)
     newest = Path("cut/checkpoints/step-48.safetensors")
@@ -166,7 +168,7 @@ def test_run_goes_back_to_a_checkpoint_that_is_named(
 
 
 @pytest.mark.usefixtures("whole")
-def test_what_cannot_be_resumed_is_told(run: Callable[..., Any]) -> None:
+def test_what_cannot_be_resumed_is_reported(run: Callable[..., Any]) -> None:
     """One line each, and nothing is touched."""
     finished = run("resume", "whole")
     assert (finished.code, finished.out) == (2, "")
@@ -253,7 +255,7 @@ def test_killed_process_is_resumed_by_another(start: Callable[..., Any]) -> None
 
 
 @pytest.mark.parametrize("seeds", [(), ("--seeds", "2")], ids=["run", "sweep"])
-def test_command_that_is_told_finishes_a_run_on_an_imported_env(
+def test_command_that_is_printed_finishes_a_run_on_an_imported_env(
     run: Callable[..., Any], start: Callable[..., Any], tmp_path: Path, seeds: tuple[str, ...]
 ) -> None:
     """It names the env, as no file may say which module is imported."""

@@ -95,7 +95,7 @@ def test_sweep_folder_has_a_name_of_its_own(run: Callable[..., Any]) -> None:
     assert "7 finished" in " ".join(lines(result.out))
 
 
-def test_failed_seed_leaves_the_others_and_is_told(run: Callable[..., Any]) -> None:
+def test_failed_seed_leaves_the_others_and_is_reported(run: Callable[..., Any]) -> None:
     """The exit code is that of the first run that failed; resuming mends it."""
     result = run(*TRAIN, "--total-timesteps", 24, "--seeds", "0,1,2", "--run-dir", "sweep",
                  "--callback", "fail-on-seed-1")  # fmt: skip
@@ -250,7 +250,7 @@ def test_commas_in_brackets_are_part_of_a_value(listed: str, values: list[str]) 
     assert parse_sets([f"rate={listed}"]) == tuple({"rate": value} for value in values)
 
 
-def test_damaged_sweep_is_told(run: Callable[..., Any]) -> None:
+def test_damaged_sweep_is_reported(run: Callable[..., Any]) -> None:
     """A record of another form is an error, not a traceback."""
     Path("sweep").mkdir()
     for text in ("{", "[]", '{"algorithm": "counting"}', '{"seeds": 3}'):

@@ -20,7 +20,7 @@ def test_console_prints_at_its_interval(capsys: pytest.CaptureFixture[str]) -> N
     ]
 
 
-def test_console_begins_anew_with_another_training(capsys: pytest.CaptureFixture[str]) -> None:
+def test_console_begins_again_with_another_training(capsys: pytest.CaptureFixture[str]) -> None:
     """Its steps begin again, and its lines with them."""
     logger = ConsoleLogger(log_interval=100)
     for step in (500, 1000, 8, 16, 108):

@@ -81,7 +81,7 @@ def test_logger_by_name_keeps_the_contract(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @needs_mlflow
-def test_logger_by_name_goes_where_mlflow_is_told(
+def test_logger_by_name_goes_where_mlflow_is_pointed(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The environment variable wins over the run's folder."""

@@ -127,7 +127,7 @@ def test_logger_by_name_keeps_the_contract() -> None:
 
 
 @needs_wandb
-def test_a_run_that_does_not_begin_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_does_not_begin_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library's own words, as an error that the command line shows in one line."""
     import wandb
 

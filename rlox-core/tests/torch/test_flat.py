@@ -221,7 +221,7 @@ def test_a_parameter_without_elements_was_not_replaced() -> None:
     ("value", "finite"),
     [(1.0, True), (3e38, True), (float("nan"), False), (-float("inf"), False)],
 )
-def test_finite_parameters_are_told(value: float, finite: bool) -> None:
+def test_finite_parameters_are_reported(value: float, finite: bool) -> None:
     """Their sum may overflow where each of them is a number."""
     module = network()
     ours = flat_adam(module)

@@ -110,7 +110,7 @@ def test_batch_size_and_config_contradict_each_other() -> None:
         RewardMean(recorded(), 8, config=OfflineConfig())
 
 
-def test_dataset_is_told_by_isinstance() -> None:
+def test_dataset_is_recognised_by_isinstance() -> None:
     """The built-in buffer keeps the protocol, and what cannot be drawn from does not."""
     assert isinstance(recorded(), OfflineDataset)
     assert not isinstance(torch.zeros(3), OfflineDataset)
