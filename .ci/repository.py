@@ -115,6 +115,8 @@ def affected(paths: Iterable[str], root: Path = ROOT) -> dict[str, list[str]]:
         sessions["families"] = tests
     across = [path for path in changed if re.fullmatch(r"tests/test_\w+\.py", path)]
     across = [path for path in across if (root / path).is_file()]
+    if "_template" in touched:
+        across = sorted({*across, "tests/test_template.py"})
     if "rlox-native" in touched:
         sessions["integration"] = []
     elif across:

@@ -88,6 +88,7 @@ def test_every_file_of_tests_belongs_to_a_session(
         ),
         ("rlox-candle/src/lib.rs", {"candle": []}),
         ("tests/test_resume.py", {"integration": ["tests/test_resume.py"]}),
+        ("_template/new.py", {"integration": ["tests/test_template.py"]}),
         ("docs/index.md", {"snippets": ["docs/index.md"], "docs": []}),
         ("CHANGELOG.md", {"snippets": ["CHANGELOG.md"]}),
         ("examples/plugins/rlox-reinforce/pyproject.toml", {"example_plugin": []}),
