@@ -102,12 +102,12 @@ def floor(name: str, steps: int) -> Callable[[], Any]:
     """Return a run of the matrix products of so many gradient steps, one after the other."""
     products = Products(BATCH)
     policy, value = network(*(GAUSSIAN if name == "cql" else POLICY)), network(*VALUE)
-    critics, lagging = ([network(*CRITIC) for _ in range(2)] for _ in range(2))
+    critics, targets = ([network(*CRITIC) for _ in range(2)] for _ in range(2))
     for step in range(2):
         if name == "bc":
             products.learn(policy)
             continue
-        for weights in lagging:
+        for weights in targets:
             products.forward(weights)
         if name == "iql":
             products.learn(value)

@@ -92,7 +92,7 @@ def test_cql_penalty_equals_plain_loops() -> None:
 
 
 def test_calibrated_penalty_equals_plain_loops() -> None:
-    """Log Σ exp(max(Q, G) - log density) of the policy's actions, and as ever of random ones."""
+    """Log Σ exp(max(Q, G) - log density) of the policy's actions, unbounded for random ones."""
     random_q, policy_q = numbers(K, N, B, seed=1), numbers(K, 2 * N, B, seed=2).requires_grad_()
     log_probs, data_q, bounds = numbers(2 * N, B, seed=3), numbers(K, B, seed=4), numbers(B, seed=5)
     penalty = losses.cql_penalty(random_q, policy_q, log_probs, data_q, A, bounds)
