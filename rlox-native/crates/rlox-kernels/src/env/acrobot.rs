@@ -52,6 +52,8 @@ impl Env for Acrobot {
     type Action<'a> = i64;
     type Obs = f32;
 
+    const OBS_DIM: Option<usize> = Some(OBS_HIGH.len());
+
     fn spec(&self) -> EnvSpec {
         EnvSpec {
             id: "Acrobot-v1".to_owned(),

@@ -51,6 +51,8 @@ impl Env for CartPole {
     type Action<'a> = i64;
     type Obs = f32;
 
+    const OBS_DIM: Option<usize> = Some(OBS_HIGH.len());
+
     fn spec(&self) -> EnvSpec {
         EnvSpec {
             id: "CartPole-v1".to_owned(),

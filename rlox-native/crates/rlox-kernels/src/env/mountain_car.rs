@@ -43,6 +43,8 @@ impl Env for MountainCar {
     type Action<'a> = i64;
     type Obs = f32;
 
+    const OBS_DIM: Option<usize> = Some(OBS_HIGH.len());
+
     fn spec(&self) -> EnvSpec {
         EnvSpec {
             id: "MountainCar-v0".to_owned(),

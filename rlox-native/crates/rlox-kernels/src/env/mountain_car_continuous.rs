@@ -35,6 +35,8 @@ impl Env for MountainCarContinuous {
     type Action<'a> = [f32; 1];
     type Obs = f32;
 
+    const OBS_DIM: Option<usize> = Some(OBS_HIGH.len());
+
     fn spec(&self) -> EnvSpec {
         EnvSpec {
             id: "MountainCarContinuous-v0".to_owned(),

@@ -41,6 +41,8 @@ impl Env for Pendulum {
     type Action<'a> = [f32; 1];
     type Obs = f32;
 
+    const OBS_DIM: Option<usize> = Some(OBS_HIGH.len());
+
     fn spec(&self) -> EnvSpec {
         EnvSpec {
             id: "Pendulum-v1".to_owned(),
