@@ -193,7 +193,7 @@ impl Ring {
         self.frames.as_mut().map_or(Ok(()), |frames| frames.reserve(n))
     }
 
-    /// Forgets all frames, as the ring is filled anew.
+    /// Forgets all frames, before the ring is filled again.
     pub(super) fn clear_frames(&mut self) {
         if let Some(frames) = &mut self.frames {
             frames.clear();

@@ -1,5 +1,5 @@
 //! What systems do each in their way: reading and writing a file at a place, which leaves no cursor to
-//! share, and telling a file from another one of its name.
+//! share, and recognising a file that has replaced another of its name.
 
 use std::fs::File;
 use std::io;
