@@ -51,7 +51,6 @@ pub(crate) fn compute_gae<'py>(
 /// arrays (`n_envs` * `n_steps`,), in float64.
 #[pyfunction]
 #[pyo3(signature = (rewards, values, dones, last_values, n_steps, gamma, lam, *, out=None))]
-#[expect(clippy::too_many_arguments, reason = "the arrays of a rollout")]
 pub(crate) fn compute_gae_batched<'py>(
     rewards: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
@@ -69,7 +68,6 @@ pub(crate) fn compute_gae_batched<'py>(
 /// Do what `compute_gae_batched` does, in float32.
 #[pyfunction]
 #[pyo3(signature = (rewards, values, dones, last_values, n_steps, gamma, lam, *, out=None))]
-#[expect(clippy::too_many_arguments, reason = "the arrays of a rollout")]
 pub(crate) fn compute_gae_batched_f32<'py>(
     rewards: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
@@ -115,7 +113,6 @@ fn env_major<'py, F: Float + Element + Sync>(
 #[pyo3(signature = (
     rewards, values, terminated, truncated, final_values, last_values, gamma, lam, *, out=None,
 ))]
-#[expect(clippy::too_many_arguments, reason = "the arrays of a rollout")]
 pub(crate) fn compute_gae_time_major<'py>(
     rewards: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,

@@ -89,7 +89,6 @@ impl ActorCriticLearner {
         step=0, first_moments=None, betas=None, alpha=None, eps=1e-8,
         clip_eps=None, dual_clip=None, vf_clip_eps=None, target_kl=None, action_masks=None
     ))]
-    #[expect(clippy::too_many_arguments, reason = "an update has as many")]
     fn update<'py>(
         &self,
         py: Python<'py>,
@@ -151,7 +150,6 @@ impl ActorCriticLearner {
     }
 
     /// Step native envs with actions drawn from the policy until the arrays (T, N, ...) are full.
-    #[expect(clippy::too_many_arguments, reason = "the arrays of a rollout")]
     fn collect<'py>(
         &self,
         py: Python<'py>,

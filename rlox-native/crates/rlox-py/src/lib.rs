@@ -5,6 +5,7 @@
 
 #![warn(clippy::indexing_slicing)]
 #![deny(unsafe_code)]
+#![allow(clippy::too_many_arguments, reason = "Python's signatures, one parameter each")]
 
 use pyo3::prelude::*;
 

@@ -22,7 +22,6 @@ use crate::rollout::{Arguments, Rollout, is_single};
     log_rhos, rewards, values, dones, bootstrap_value, gamma, rho_bar=1.0, c_bar=1.0, *,
     truncated=None, final_values=None,
 ))]
-#[expect(clippy::too_many_arguments, reason = "the arrays of a rollout")]
 pub(crate) fn compute_vtrace<'py>(
     py: Python<'py>,
     log_rhos: &Bound<'py, PyAny>,
@@ -93,7 +92,6 @@ pub(crate) fn compute_discounted_returns<'py>(
 #[pyo3(signature = (
     rewards, values, dones, last_value, gamma, n, *, truncated=None, final_values=None,
 ))]
-#[expect(clippy::too_many_arguments, reason = "the arrays of a rollout")]
 pub(crate) fn compute_n_step_returns<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
@@ -120,7 +118,6 @@ pub(crate) fn compute_n_step_returns<'py>(
 #[pyo3(signature = (
     rewards, values, dones, last_value, gamma, lam, *, truncated=None, final_values=None,
 ))]
-#[expect(clippy::too_many_arguments, reason = "the arrays of a rollout")]
 pub(crate) fn compute_lambda_returns<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,

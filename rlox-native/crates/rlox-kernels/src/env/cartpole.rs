@@ -103,9 +103,7 @@ impl Env for CartPole {
 
     fn save(&self, state: &mut [f64]) {
         let components = [self.x, self.x_dot, self.theta, self.theta_dot];
-        for (slot, component) in state.iter_mut().zip(components) {
-            *slot = component;
-        }
+        state.copy_from_slice(&components);
     }
 
     fn load(&mut self, state: &[f64]) {

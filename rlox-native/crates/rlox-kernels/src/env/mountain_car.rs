@@ -87,9 +87,7 @@ impl Env for MountainCar {
     }
 
     fn save(&self, state: &mut [f64]) {
-        for (slot, component) in state.iter_mut().zip([self.position, self.velocity]) {
-            *slot = component;
-        }
+        state.copy_from_slice(&[self.position, self.velocity]);
     }
 
     fn load(&mut self, state: &[f64]) {

@@ -77,9 +77,7 @@ impl Env for MountainCarContinuous {
 
     fn save(&self, state: &mut [f64]) {
         let components = [self.position, self.velocity, f64::from(u8::from(self.fresh))];
-        for (slot, component) in state.iter_mut().zip(components) {
-            *slot = component;
-        }
+        state.copy_from_slice(&components);
     }
 
     fn load(&mut self, state: &[f64]) {

@@ -86,9 +86,7 @@ impl Env for Pendulum {
     }
 
     fn save(&self, state: &mut [f64]) {
-        for (slot, component) in state.iter_mut().zip([self.theta, self.theta_dot]) {
-            *slot = component;
-        }
+        state.copy_from_slice(&[self.theta, self.theta_dot]);
     }
 
     fn load(&mut self, state: &[f64]) {

@@ -78,7 +78,6 @@ impl ContinuousLearner {
     #[pyo3(signature = (
         critics, target, policy, batch, noise, *, learning_rate, alpha, scale, penalty_weight=0.0
     ))]
-    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
     fn step_values(
         &self,
         py: Python<'_>,
@@ -108,7 +107,6 @@ impl ContinuousLearner {
 
     /// Take a gradient step of the policy; return the loss and the mean entropy.
     #[pyo3(signature = (policy, critics, obs, noise, *, learning_rate, alpha, cloning=None))]
-    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
     fn step_policy(
         &self,
         py: Python<'_>,
@@ -135,7 +133,6 @@ impl ContinuousLearner {
 
     /// Return the penalty of each critic, and keep its gradient for the next step of the critics.
     #[pyo3(signature = (critics, policy, batch, random, here, there, lower_bounds=None))]
-    #[expect(clippy::too_many_arguments, reason = "a penalty depends on as many")]
     fn penalize(
         &self,
         py: Python<'_>,
@@ -187,7 +184,6 @@ impl ContinuousLearner {
 }
 
 impl ContinuousLearner {
-    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
     fn run_values<F: Real + Element>(
         &self,
         py: Python<'_>,

@@ -66,7 +66,6 @@ impl ImplicitLearner {
         value, policy, critics, target, batch, *,
         learning_rate, policy_learning_rate, expectile, temperature, max_weight
     ))]
-    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
     fn step(
         &self,
         py: Python<'_>,

@@ -58,7 +58,6 @@ impl QLearner {
 
     /// Take one gradient step; return the loss, the mean value and the TD errors.
     #[pyo3(signature = (learnt, target, batch, *, learning_rate, double, huber))]
-    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
     fn step(
         &self,
         py: Python<'_>,

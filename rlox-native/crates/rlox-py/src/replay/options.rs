@@ -22,7 +22,7 @@ pub(super) struct Options {
     pub(super) obs_dtype: DType,
     pub(super) act_dtype: DType,
     pub(super) n_step: NStep,
-    /// Whether observations are stacks of frames, each of which is stored once.
+    /// Whether observations are stacks of frames; each frame is stored once.
     pub(super) share_frames: bool,
     seed: Option<u64>,
 }
