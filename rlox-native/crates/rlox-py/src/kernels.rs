@@ -11,7 +11,7 @@ use crate::convert::{check_shape, parse_size, real, real_array};
 use crate::errors::raise;
 use crate::flags::mask_array;
 use crate::output::{Pair, filled_pair};
-use crate::rollout::is_single;
+use crate::precision::in_precision_of;
 
 /// The pair of arrays that the caller wants advantages and returns in.
 type Out<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
@@ -127,11 +127,8 @@ pub(crate) fn compute_gae_time_major<'py>(
     let py = rewards.py();
     let discount = Discount::new(gamma, lam).map_err(raise)?;
     let rollout = [rewards, values, terminated, truncated, final_values, last_values];
-    let pair = if is_single(rewards) {
-        time_major::<f32>(rollout, discount, out)?.into_pyobject(py)?
-    } else {
-        time_major::<f64>(rollout, discount, out)?.into_pyobject(py)?
-    };
+    let pair = in_precision_of!(rewards, |F| time_major::<F>(rollout, discount, out)?
+        .into_pyobject(py)?);
     Ok(pair.into_any().unbind())
 }
 

@@ -26,6 +26,7 @@ mod moments;
 mod off_policy;
 mod output;
 mod packing;
+mod precision;
 mod replay;
 mod returns;
 mod rollout;
