@@ -1,14 +1,15 @@
 """Docstrings of the Rust module's stub, taken from the NumPy reference.
 
-What has a twin in ``rlox.reference`` is documented there and nowhere else. In the stub it keeps its
-signature, the twin's first sentence, a pointer to the twin and, below that, what holds for the Rust
-version alone. ``python stub.py`` writes that; ``python stub.py --check`` fails if the stub differs.
+What has a twin in ``rlox.reference`` is documented there and nowhere else. In the stub it has its
+signature, the twin's first sentence and, below that, what holds for the Rust version alone.
+``python stub.py`` writes that; ``python stub.py --check`` fails if the stub differs.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -65,11 +66,8 @@ def documented(stub: ast.Module, twins: Mapping[str, Node]) -> Iterator[tuple[No
         twin = twins.get(name)
         if twin is None:
             continue
-        role = "class" if isinstance(node, ast.ClassDef) else "func"
-        pointer = f"See :{role}:`rlox.reference.{name}`."
-        notes = (ast.get_docstring(node) or "").partition(pointer)[2].strip("\n")
-        parts = [summary(twin) or "", pointer, *([notes] if notes else [])]
-        yield node, "\n\n".join(parts)
+        _, blank, notes = (ast.get_docstring(node) or "").partition("\n\n")
+        yield node, (summary(twin) or "") + blank + notes
         twin_members = members(twin, twins)
         for key, member in definitions(node.body).items():
             text = summary(twin_members[key]) if key in twin_members else None
@@ -81,8 +79,8 @@ def quoted(text: str, column: int) -> list[str]:
     """Return the lines of a docstring that begins at ``column``."""
     indent = " " * column
     head, *notes = text.split("\n")
-    while len(head) + column + 2 * len(QUOTES) > WIDTH and ": " in head:
-        head = head.rpartition(": ")[0] + "."  # one line has to do
+    while len(head) + column + 2 * len(QUOTES) > WIDTH:
+        head = re.sub("[:,] [^:,]*$", ".", head)  # one line has to do
     lines = [QUOTES + head, *notes, QUOTES] if notes else [QUOTES + head + QUOTES]
     return [indent + line if line else "" for line in lines]
 

@@ -23,7 +23,6 @@ HISTORY = ("CHANGELOG.md", "benchmarks/results/", "scores/", "tests/test_english
 """Records of the past, which keep their words, and this list."""
 
 UNREVISED = (
-    "rlox-candle/",
     "rlox-core/src/rlox/algorithm.py",
     "rlox-core/src/rlox/learners/",
     "rlox-core/src/rlox/losses.py",
@@ -31,7 +30,6 @@ UNREVISED = (
     "rlox-core/src/rlox/replay/",
     "rlox-core/src/rlox/rollouts/",
     "rlox-core/src/rlox/training/",
-    "rlox-native/",
     "rlox-offpolicy/",
     "rlox-onpolicy/",
 )

@@ -50,7 +50,7 @@ pub struct Collector {
     rng: Pcg64,
     n_steps: usize,
     discount: Discount,
-    /// The observations to act on next; none before the first rollout.
+    /// The observations to act on next; `None` before the first rollout.
     obs: Option<Vec<f32>>,
 }
 
@@ -61,7 +61,7 @@ pub struct CollectorState {
     pub envs: VecEnvState,
     /// The words of the stream of actions.
     pub rng: [u64; 4],
-    /// The observations to act on next; none before the first rollout.
+    /// The observations to act on next; `None` before the first rollout.
     pub obs: Option<Vec<f32>>,
 }
 

@@ -32,7 +32,7 @@ struct Exchange {
     done: VecDeque<Rollout>,
     /// Rollouts ordered and not yet received.
     outstanding: usize,
-    /// Why the thread ended, unless it was told to.
+    /// Why the thread ended, unless it was asked to.
     failure: Option<String>,
 }
 
@@ -232,7 +232,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits for an order; none when told to stop.
+    /// Waits for an order; `None` once it has to stop.
     fn next_order(&self) -> Option<Arc<Weights>> {
         let idle = |exchange: &mut Exchange| {
             exchange.orders.is_empty() && !self.stop.load(Ordering::Relaxed)

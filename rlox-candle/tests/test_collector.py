@@ -221,7 +221,7 @@ def test_waiting_leaves_the_lock_to_others(make: Any) -> None:
 def test_a_signal_interrupts_the_wait() -> None:
     """Ctrl-C ends a wait for a rollout that takes minutes."""
     code = (
-        # a process started in the background may have been told to ignore the signal
+        # a process started in the background may ignore the signal
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import rlox_candle as r; c = r.CandleCollector('CartPole-v1', 64, n_steps=1_000_000)\n"
         "print('waiting', flush=True)\n"

@@ -153,7 +153,7 @@ def test_on_step_counts_every_vector_step() -> None:
 
 
 def test_a_policy_that_candle_sees_otherwise_is_an_error() -> None:
-    """A network that is not the one whose weights are handed over is told at the first sync."""
+    """A network that is not the one whose weights are handed over is reported at the first sync."""
     with HybridPPO("CartPole-v1", seed=0, **SMALL) as algorithm:
         forward = algorithm.policy.critic.forward
         algorithm.policy.critic.forward = lambda inputs: forward(inputs) + 1e-3

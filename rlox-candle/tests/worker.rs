@@ -1,4 +1,4 @@
-//! What becomes of a worker whose env fails.
+//! A worker whose env fails.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

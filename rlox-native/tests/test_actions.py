@@ -1,4 +1,4 @@
-"""What counts as an action of discrete and of continuous envs."""
+"""Valid and invalid actions of discrete and of continuous envs."""
 
 import gymnasium as gym
 import numpy as np

@@ -1,4 +1,4 @@
-"""Whatever comes in from Python, every function and method takes it or refuses it as Python does.
+"""Hostile arguments: every function and method takes them or refuses them as Python does.
 
 The attacks on buffers are in ``test_replay_hostile``. ``RLOX_FUZZ_EXAMPLES`` says how many calls
 each is given.

@@ -18,7 +18,7 @@ from rlox_native import (
     pack_sequences,
 )
 
-# Far enough apart for Python's own statistics to tell equal from almost equal as two passes do.
+# Far enough apart for Python's own statistics to see equal and almost equal as two passes do.
 NUMBERS = st.integers(-(9 * 2**20), 9 * 2**20).map(lambda n: n / 2**20)
 GROUPS = st.integers(2, 6).flatmap(
     lambda size: st.tuples(
@@ -221,7 +221,7 @@ def test_normalised_advantages_have_mean_0_and_deviation_1(values, ddof):
 
 @pytest.mark.parametrize("size", [1e-30, 1e-9, 1.0, 1e30])
 def test_advantages_do_not_depend_on_the_unit_of_rewards(size):
-    """However small the rewards, what tells them apart is not nothing."""
+    """However small the rewards, their differences are not lost."""
     rewards = size * np.array([1.0, 2.0, 3.0])
     np.testing.assert_allclose(compute_group_advantages(rewards), [-(1.5**0.5), 0, 1.5**0.5])
     np.testing.assert_allclose(normalize_advantages(rewards, eps=0.0), [-1, 0, 1])

@@ -1,4 +1,4 @@
-"""What would destroy parameters is refused by its name, and nothing has changed then."""
+"""Arguments that would destroy parameters are refused by name and change nothing."""
 
 import numpy as np
 import pytest

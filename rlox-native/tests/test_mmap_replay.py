@@ -20,7 +20,7 @@ from rlox_native import MmapReplayBuffer, ReplayBuffer
 
 
 def rows(first, n, width=3):
-    """Transitions number first to first + n - 1, told apart by their numbers."""
+    """Transitions number first to first + n - 1, each with its number as values."""
     ids = np.arange(first, first + n)
     obs = np.repeat(ids[:, None], width, 1).astype(np.float32)
     return obs, ids[:, None].astype(np.float32), ids / 2, ids % 3 == 0, ids % 2 == 0, obs + 0.5
@@ -213,7 +213,7 @@ def test_a_store_that_was_never_flushed_goes_on_with_its_stream(tmp_path):
 
 
 def test_damage_under_an_open_buffer_is_detected(tmp_path):
-    """Whoever reads it is told; a cut file ends no process."""
+    """A cut file raises an error and ends no process."""
     path = tmp_path / "cold"
     with MmapReplayBuffer(2, 20, 3, 1, path) as buffer:
         buffer.push_batch(*rows(0, 20))
@@ -460,7 +460,7 @@ def test_a_path_that_is_refused_stays(tmp_path):
 
 def test_the_memory_is_told_before(tmp_path):
     """That of the transitions which lie in memory."""
-    told = MmapReplayBuffer.memory_bytes(100, (4, 84, 84), 1, obs_dtype="uint8")
+    expected = MmapReplayBuffer.memory_bytes(100, (4, 84, 84), 1, obs_dtype="uint8")
     sizes = (100, 10**6, (4, 84, 84), 1, tmp_path / "cold")
     with MmapReplayBuffer(*sizes, obs_dtype="uint8") as buffer:
-        assert buffer.nbytes == told > 100 * 2 * 4 * 84 * 84
+        assert buffer.nbytes == expected > 100 * 2 * 4 * 84 * 84

@@ -115,7 +115,7 @@ def test_one_step_has_no_discounts(cls):
 
 @both
 def test_steps_of_some_envs_alone_are_refused(cls):
-    """Nothing could tell whose they are."""
+    """Nothing could say whose they are."""
     buffer = cls(8, 1, 1, n_envs=3, n_step=2)
     with pytest.raises(ValueError, match="multiples of 3, got 1; push the steps of all envs"):
         buffer.push(0, 0, 0, False, False)

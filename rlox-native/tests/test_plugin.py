@@ -1,4 +1,4 @@
-"""What the distribution registers with rlox; runs where rlox itself is installed too."""
+"""The distribution's registrations with rlox; runs where rlox itself is installed too."""
 
 import importlib
 from importlib.metadata import entry_points

@@ -1,4 +1,4 @@
-"""What is refused is named, with its value, wherever it is given."""
+"""Errors name the refused argument and its value, wherever it is given."""
 
 import copy
 import pickle

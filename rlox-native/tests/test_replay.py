@@ -21,7 +21,7 @@ both = pytest.mark.parametrize("cls", BUFFERS)
 
 
 def transition(k, obs_shape=(3,), obs_dtype=np.float32):
-    """The k-th transition, whose arrays tell it from all others."""
+    """The k-th transition, whose arrays differ from those of all others."""
     obs = np.full(obs_shape, k % 200, obs_dtype)
     return obs, float(k), k / 2, k % 3 == 0, k % 2 == 0, obs + obs_dtype(1)
 

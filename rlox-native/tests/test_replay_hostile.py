@@ -1,4 +1,4 @@
-"""Whatever comes in from Python, a buffer takes it or refuses it whole, with an error to expect."""
+"""Hostile arguments: a buffer takes them or refuses them whole, with an error to expect."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

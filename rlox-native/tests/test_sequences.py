@@ -8,7 +8,7 @@ from rlox_native import PrioritizedReplayBuffer, ReplayBuffer
 
 
 def fill(buffer, ends):
-    """Push steps of n envs, a row each; steps are told apart by their numbers."""
+    """Push steps of n envs, a row each; each step has a number of its own."""
     n_envs = ends.shape[1]
     for k, row in enumerate(ends):
         ids = np.arange(k * n_envs, (k + 1) * n_envs, dtype=np.float32)[:, None]

@@ -45,7 +45,7 @@ class CandleCollector:
         env_id: one of :func:`rlox_native.native_env_ids`.
         n_envs: number of envs N.
         obs_dim: components of an observation; checked against the env's, and so may be left out.
-        n_actions: number of actions, or components of a continuous one; checked likewise.
+        n_actions: number of actions, or components of a continuous one; checked as ``obs_dim`` is.
         n_steps: env steps T of each env in a rollout.
         hidden: width of the hidden layers.
         seed: fixes weights, actions and envs (env i has ``seed + i``); ``None`` draws from entropy.

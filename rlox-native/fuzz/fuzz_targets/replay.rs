@@ -1,6 +1,6 @@
 //! Any calls on the buffers in memory: no panic, and what is drawn has been pushed.
 //!
-//! The rewards are what tells transitions apart; observations are 0.5 everywhere.
+//! Transitions differ in their rewards alone; observations are 0.5 everywhere.
 
 #![no_main]
 

@@ -64,10 +64,10 @@ fuzz_target!(|input: Input| {
                 let restored = envs.set_state(&state).is_ok();
                 assert!(!restored || !too_long);
                 let after = envs.state();
-                // Of the physics, a flag may be any number but is told as 0 or 1.
-                let told =
+                // Of the physics, a flag may be any number but is exported as 0 or 1.
+                let other =
                     |state: &VecEnvState| (state.elapsed.clone(), state.rng.clone(), state.started);
-                assert!(!restored || told(&after) == told(&state));
+                assert!(!restored || other(&after) == other(&state));
                 assert!(restored || after == before);
             }
         }

@@ -1,3 +1,5 @@
+"""Types of the Rust module. What has a twin in ``rlox.reference`` is documented there in full."""
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from typing import (
@@ -6,6 +8,7 @@ from typing import (
     Literal,
     SupportsFloat,
     SupportsIndex,
+    TypeAlias,
     TypedDict,
     final,
     type_check_only,
@@ -51,6 +54,14 @@ __all__ = [
 
 __version__: Final[str]
 
+_Arrays: TypeAlias = dict[str, NDArray[Any]]
+_GoalFunction: TypeAlias = Callable[[NDArray[Any], NDArray[Any], dict[str, Any]], ArrayLike]
+_Out: TypeAlias = tuple[NDArray[Any], NDArray[Any]] | None
+_Scalar: TypeAlias = SupportsFloat | Sequence[SupportsFloat]
+_Scale: TypeAlias = Literal["group", "batch", "none"]
+_Seeds: TypeAlias = SupportsIndex | Sequence[SupportsIndex] | NDArray[np.integer[Any]] | None
+_Shape: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
+
 @type_check_only
 class Step(TypedDict):
     """What :meth:`CartPole.step` returns."""
@@ -81,12 +92,9 @@ def compute_gae(
     gamma: float,
     lam: float,
     *,
-    out: tuple[NDArray[Any], NDArray[Any]] | None = None,
+    out: _Out = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Compute advantages and returns of one trajectory.
-
-    See :func:`rlox.reference.compute_gae`.
-    """
+    """Compute advantages and returns of one trajectory."""
 
 def compute_gae_batched(
     rewards: ArrayLike,
@@ -97,12 +105,9 @@ def compute_gae_batched(
     gamma: float,
     lam: float,
     *,
-    out: tuple[NDArray[Any], NDArray[Any]] | None = None,
+    out: _Out = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Compute advantages and returns of several envs, flat arrays in env-major order.
-
-    See :func:`rlox.reference.compute_gae_batched`.
-    """
+    """Compute advantages and returns of several envs, flat arrays in env-major order."""
 
 def compute_gae_batched_f32(
     rewards: ArrayLike,
@@ -113,12 +118,9 @@ def compute_gae_batched_f32(
     gamma: float,
     lam: float,
     *,
-    out: tuple[NDArray[Any], NDArray[Any]] | None = None,
+    out: _Out = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Compute :func:`compute_gae_batched` in float32.
-
-    See :func:`rlox.reference.compute_gae_batched_f32`.
-    """
+    """Compute :func:`compute_gae_batched` in float32."""
 
 def compute_gae_time_major(
     rewards: ArrayLike,
@@ -130,12 +132,9 @@ def compute_gae_time_major(
     gamma: float,
     lam: float,
     *,
-    out: tuple[NDArray[Any], NDArray[Any]] | None = None,
+    out: _Out = None,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Compute advantages and returns of N envs over T steps, with truncated episodes bootstrapped.
-
-    See :func:`rlox.reference.compute_gae_time_major`.
-    """
+    """Compute advantages and returns of N envs over T steps."""
 
 def compute_batch_group_advantages(
     rewards: ArrayLike,
@@ -143,32 +142,19 @@ def compute_batch_group_advantages(
     *,
     ddof: int = 0,
     eps: float = 0.0,
-    scale: Literal["group", "batch", "none"] = "group",
+    scale: _Scale = "group",
 ) -> NDArray[Any]:
-    """Compute the advantages of P groups of G completions, one group after the other.
-
-    See :func:`rlox.reference.compute_batch_group_advantages`.
-    """
+    """Compute the advantages of P groups of G completions, one group after the other."""
 
 def compute_batch_token_kl(
-    log_p: ArrayLike,
-    log_q: ArrayLike,
-    seq_len: SupportsIndex,
+    log_p: ArrayLike, log_q: ArrayLike, seq_len: SupportsIndex
 ) -> NDArray[Any]:
-    """Compute :func:`compute_token_kl` of B sequences, one after the other.
-
-    See :func:`rlox.reference.compute_batch_token_kl`.
-    """
+    """Compute :func:`compute_token_kl` of B sequences, one after the other."""
 
 def compute_batch_token_kl_schulman(
-    log_p: ArrayLike,
-    log_q: ArrayLike,
-    seq_len: SupportsIndex,
+    log_p: ArrayLike, log_q: ArrayLike, seq_len: SupportsIndex
 ) -> NDArray[Any]:
-    """Compute :func:`compute_token_kl_schulman` of B sequences, one after the other.
-
-    See :func:`rlox.reference.compute_batch_token_kl_schulman`.
-    """
+    """Compute :func:`compute_token_kl_schulman` of B sequences, one after the other."""
 
 def compute_discounted_returns(
     rewards: ArrayLike,
@@ -179,22 +165,12 @@ def compute_discounted_returns(
     truncated: ArrayLike | None = None,
     final_values: ArrayLike | None = None,
 ) -> NDArray[Any]:
-    """Compute discounted returns, G_t = r_t + γ G_{t+1}, of one env or of N.
-
-    See :func:`rlox.reference.compute_discounted_returns`.
-    """
+    """Compute discounted returns, G_t = r_t + γ G_{t+1}, of one env or of N."""
 
 def compute_group_advantages(
-    rewards: ArrayLike,
-    *,
-    ddof: int = 0,
-    eps: float = 0.0,
-    scale: Literal["group", "batch", "none"] = "group",
+    rewards: ArrayLike, *, ddof: int = 0, eps: float = 0.0, scale: _Scale = "group"
 ) -> NDArray[Any]:
-    """Compute the advantages of one group.
-
-    See :func:`rlox.reference.compute_group_advantages`.
-    """
+    """Compute the advantages of one group."""
 
 def compute_lambda_returns(
     rewards: ArrayLike,
@@ -207,10 +183,7 @@ def compute_lambda_returns(
     truncated: ArrayLike | None = None,
     final_values: ArrayLike | None = None,
 ) -> NDArray[Any]:
-    """Compute λ-returns, G_t = r_t + γ ((1 - λ) V_{t+1} + λ G_{t+1}), of one env or of N.
-
-    See :func:`rlox.reference.compute_lambda_returns`.
-    """
+    """Compute λ-returns, G_t = r_t + γ ((1 - λ) V_{t+1} + λ G_{t+1}), of one env or of N."""
 
 def compute_n_step_returns(
     rewards: ArrayLike,
@@ -223,22 +196,13 @@ def compute_n_step_returns(
     truncated: ArrayLike | None = None,
     final_values: ArrayLike | None = None,
 ) -> NDArray[Any]:
-    """Compute n-step returns, γ^0 r_t + … + γ^{m-1} r_{t+m-1} + γ^m V'_{t+m-1}, of one env or of N.
-
-    See :func:`rlox.reference.compute_n_step_returns`.
-    """
+    """Compute n-step returns, γ^0 r_t + … + γ^{m-1} r_{t+m-1} + γ^m V'_{t+m-1}."""
 
 def compute_token_kl(log_p: ArrayLike, log_q: ArrayLike) -> float:
-    """Sum exp(log p) (log p - log q).
-
-    See :func:`rlox.reference.compute_token_kl`.
-    """
+    """Sum exp(log p) (log p - log q)."""
 
 def compute_token_kl_schulman(log_p: ArrayLike, log_q: ArrayLike) -> float:
-    """Sum k3 = exp(r) - r - 1 with r = log q - log p, over tokens sampled from p.
-
-    See :func:`rlox.reference.compute_token_kl_schulman`.
-    """
+    """Sum k3 = exp(r) - r - 1 with r = log q - log p, over tokens sampled from p."""
 
 def compute_vtrace(
     log_rhos: ArrayLike,
@@ -253,71 +217,45 @@ def compute_vtrace(
     truncated: ArrayLike | None = None,
     final_values: ArrayLike | None = None,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Compute V-trace targets and policy-gradient advantages of one env or of N.
-
-    See :func:`rlox.reference.compute_vtrace`.
-    """
+    """Compute V-trace targets and policy-gradient advantages of one env or of N."""
 
 def normalize_advantages(
-    advantages: ArrayLike,
-    *,
-    ddof: int = 1,
-    eps: float = 1e-08,
+    advantages: ArrayLike, *, ddof: int = 1, eps: float = 1e-08
 ) -> NDArray[Any]:
-    """Standardise advantages to mean 0 and standard deviation 1.
-
-    See :func:`rlox.reference.normalize_advantages`.
-    """
+    """Standardise advantages to mean 0 and standard deviation 1."""
 
 def pack_sequences(sequences: Iterable[Any], max_len: SupportsIndex) -> PackedSequences:
-    """Pack sequences into rows by first-fit decreasing.
-
-    See :func:`rlox.reference.pack_sequences`.
-    """
+    """Pack sequences into rows by first-fit decreasing."""
 
 @final
 class PackedSequences:
-    """Sequences packed into R rows; unpacks as ``packed, masks, positions``.
-
-    See :class:`rlox.reference.PackedSequences`.
-    """
+    """Sequences packed into R rows; unpacks as ``packed, masks, positions``."""
 
     @property
     def packed(self) -> NDArray[np.int64]:
         """(R, max_len) tokens or 0; or places in the sequences laid end to end or -1."""
-
     @property
     def masks(self) -> NDArray[np.bool_]:
         """(R, max_len) true where there is a token."""
-
     @property
     def positions(self) -> NDArray[np.int64]:
         """(R, max_len) position within its own sequence; 0 in padding."""
-
     @property
     def indices(self) -> NDArray[np.int64]:
         """(S,) the sequences in the order in which the rows hold them."""
-
     @property
     def rows(self) -> NDArray[np.int64]:
         """(S,) the row of each entry of ``indices``."""
-
     @property
     def cu_seqlens(self) -> NDArray[np.int32]:
         """(S + 1,) where each sequence begins, and the last ends, when the padding is left out."""
-
     def __iter__(self) -> Iterator[NDArray[Any]]: ...
 
 @final
 class RunningMeanStd:
-    """Mean and variance of all arrays of ``shape`` seen so far.
+    """Mean and variance of all arrays of ``shape`` seen so far."""
 
-    See :class:`rlox.reference.RunningMeanStd`.
-    """
-
-    def __new__(
-        cls, shape: SupportsIndex | Sequence[SupportsIndex] | None = None
-    ) -> RunningMeanStd: ...
+    def __new__(cls, shape: _Shape | None = None) -> RunningMeanStd: ...
     @property
     def count(self) -> int:
         """How many elements were seen."""
@@ -366,7 +304,7 @@ class CartPole:
         """Begin an episode and return its first observation, shape ``(4,)``.
 
         Args:
-            seed: starts the random stream anew; ``None`` goes on with the present one.
+            seed: restarts the random stream; ``None`` goes on with the present one.
         """
 
     def step(self, action: SupportsIndex) -> Step:
@@ -421,36 +359,26 @@ class VecEnv:
     """
 
     def __new__(
-        cls,
-        n: SupportsIndex,
-        seed: SupportsIndex | Sequence[SupportsIndex] | NDArray[np.integer[Any]] | None = None,
-        env_id: str = "CartPole-v1",
+        cls, n: SupportsIndex, seed: _Seeds = None, env_id: str = "CartPole-v1"
     ) -> VecEnv: ...
     @property
     def n_envs(self) -> int:
         """How many envs there are."""
-
     @property
     def env_id(self) -> str:
         """The id of each env."""
-
     @property
     def observation_space(self) -> Space[Any]:
         """The space of one env's observations; importing it needs gymnasium."""
-
     @property
     def action_space(self) -> Space[Any]:
         """The space of one env's actions; importing it needs gymnasium."""
-
-    def reset_all(
-        self,
-        seed: SupportsIndex | Sequence[SupportsIndex] | NDArray[np.integer[Any]] | None = None,
-    ) -> NDArray[np.float32]:
+    def reset_all(self, seed: _Seeds = None) -> NDArray[np.float32]:
         """Begin an episode in every env and return the first observations, ``(n, obs_dim)``.
 
         Args:
-            seed: starts the random streams anew, read as the constructor's; ``None`` goes on with
-                the present ones.
+            seed: restarts the random streams, read as the constructor's; ``None`` goes on with the
+                present ones.
 
         Raises:
             ValueError: a seed is out of range, or there is not one for each env.
@@ -507,7 +435,7 @@ class VecEnv:
                 raises.
         """
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> _Arrays:
         """Return a copy of all that decides how the envs go on.
 
         Returns:
@@ -519,7 +447,7 @@ class VecEnv:
             ``env_id`` uint8, the bytes of the id.
         """
 
-    def set_state(self, state: dict[str, NDArray[Any]]) -> None:
+    def set_state(self, state: _Arrays) -> None:
         """Go on exactly from a :meth:`state`.
 
         Raises:
@@ -584,8 +512,8 @@ class MmapReplayBuffer:
         cls,
         hot_capacity: SupportsIndex,
         total_capacity: SupportsIndex,
-        obs_dim: SupportsIndex | Sequence[SupportsIndex],
-        act_dim: SupportsIndex | Sequence[SupportsIndex],
+        obs_dim: _Shape,
+        act_dim: _Shape,
         cold_path: str | PathLike[str],
         keep: bool = False,
         *,
@@ -596,8 +524,8 @@ class MmapReplayBuffer:
     @staticmethod
     def memory_bytes(
         hot_capacity: SupportsIndex,
-        obs_dim: SupportsIndex | Sequence[SupportsIndex],
-        act_dim: SupportsIndex | Sequence[SupportsIndex],
+        obs_dim: _Shape,
+        act_dim: _Shape,
         *,
         obs_dtype: DTypeLike = "float32",
         act_dtype: DTypeLike = "float32",
@@ -611,11 +539,9 @@ class MmapReplayBuffer:
     @property
     def capacity(self) -> int:
         """How many transitions fit, in memory and in the file."""
-
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the buffer takes when it is full, without the file."""
-
     def __len__(self) -> int:
         """Return how many transitions are stored."""
 
@@ -623,9 +549,9 @@ class MmapReplayBuffer:
         self,
         obs: ArrayLike,
         action: ArrayLike,
-        reward: SupportsFloat | Sequence[SupportsFloat],
-        terminated: SupportsFloat | Sequence[SupportsFloat],
-        truncated: SupportsFloat | Sequence[SupportsFloat],
+        reward: _Scalar,
+        terminated: _Scalar,
+        truncated: _Scalar,
         next_obs: ArrayLike | None = None,
     ) -> None:
         """Store one transition, as :meth:`ReplayBuffer.push` does.
@@ -657,8 +583,8 @@ class MmapReplayBuffer:
         batch_size: SupportsIndex,
         seed: SupportsIndex | None = None,
         *,
-        out: dict[str, NDArray[Any]] | None = None,
-    ) -> dict[str, NDArray[Any]]:
+        out: _Arrays | None = None,
+    ) -> _Arrays:
         """Draw transitions uniformly with replacement, as :meth:`ReplayBuffer.sample` does.
 
         Raises:
@@ -696,8 +622,6 @@ class MmapReplayBuffer:
 class OfflineDatasetBuffer:
     """Recorded transitions, drawn from uniformly, one by one or in pieces of trajectories.
 
-    See :class:`rlox.reference.OfflineDatasetBuffer`.
-
     A call releases the interpreter lock; calls from several threads are done one after the other.
     """
 
@@ -711,80 +635,85 @@ class OfflineDatasetBuffer:
         truncated: ArrayLike,
         normalize: bool = False,
         *,
-        obs_dim: SupportsIndex | Sequence[SupportsIndex] | None = None,
-        act_dim: SupportsIndex | Sequence[SupportsIndex] | None = None,
+        obs_dim: _Shape | None = None,
+        act_dim: _Shape | None = None,
         obs_dtype: DTypeLike | None = None,
         act_dtype: DTypeLike | None = None,
         seed: SupportsIndex | None = None,
     ) -> OfflineDatasetBuffer: ...
     def __len__(self) -> int:
         """Return how many transitions there are."""
-
     def n_episodes(self) -> int:
         """Return how many episodes there are."""
 
     def stats(self) -> dict[str, float]:
         """Return the sizes of the dataset and statistics of its episodes."""
-
     @property
     def obs_mean(self) -> NDArray[np.float64] | None:
         """Mean of ``obs`` over the dataset, shape ``obs_dim``; ``None`` without ``normalize``."""
-
     @property
     def obs_std(self) -> NDArray[np.float64] | None:
         """Standard deviation of ``obs`` plus 0.001; ``None`` if ``normalize`` is off."""
+    def sample(
+        self,
+        batch_size: SupportsIndex,
+        seed: SupportsIndex | None = None,
+        *,
+        out: _Arrays | None = None,
+    ) -> _Arrays:
+        """Draw transitions uniformly with replacement, as :meth:`ReplayBuffer.sample` does."""
+    def sample_trajectories(
+        self, batch_size: SupportsIndex, seq_len: SupportsIndex, seed: SupportsIndex | None = None
+    ) -> _Arrays:
+        """Draw pieces of trajectories: every transition begins one with equal probability."""
+    def state(self) -> _Arrays:
+        """Return what changes: ``rng`` ``(6,)`` uint64, as in :meth:`ReplayBuffer.state`."""
+    def set_state(self, state: _Arrays) -> None:
+        """Go on exactly from a :meth:`state` over the same dataset."""
+
+@type_check_only
+class _Ring:
+    """The last transitions of several envs, saved and resumed exactly.
+
+    Memory is reserved at construction, a MemoryError if the machine lacks it, and taken as the
+    buffer fills. A call releases the interpreter lock; calls from several threads are done one
+    after the other.
+    """
+
+    @property
+    def capacity(self) -> int:
+        """How many transitions fit."""
+    @property
+    def n_envs(self) -> int:
+        """How many envs are stored in turn."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the buffer takes when it is full."""
+    def __len__(self) -> int:
+        """Return how many transitions are stored."""
 
     def sample(
         self,
         batch_size: SupportsIndex,
         seed: SupportsIndex | None = None,
         *,
-        out: dict[str, NDArray[Any]] | None = None,
-    ) -> dict[str, NDArray[Any]]:
-        """Draw transitions uniformly with replacement, as :meth:`ReplayBuffer.sample` does."""
+        out: _Arrays | None = None,
+    ) -> _Arrays:
+        """Draw transitions with replacement, as the buffer's class says."""
+    def state(self) -> _Arrays:
+        """Return a copy of all that decides how the buffer goes on."""
+    def set_state(self, state: _Arrays) -> None:
+        """Go on exactly from a :meth:`state`."""
 
-    def sample_trajectories(
-        self, batch_size: SupportsIndex, seq_len: SupportsIndex, seed: SupportsIndex | None = None
-    ) -> dict[str, NDArray[Any]]:
-        """Draw pieces of trajectories: every transition begins one with equal probability."""
+@type_check_only
+class _StepRing(_Ring):
+    """Transitions of several steps of an env, and sequences."""
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return what changes: ``rng`` ``(6,)`` uint64, as in :meth:`ReplayBuffer.state`."""
-
-    def set_state(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on exactly from a :meth:`state` over the same dataset."""
-
-@final
-class ReplayBuffer:
-    """The last ``capacity`` transitions, drawn from uniformly with replacement.
-
-    See :class:`rlox.reference.ReplayBuffer`.
-
-    Memory is reserved at construction, a MemoryError if the machine lacks it, and taken as the
-    buffer fills. A call releases the interpreter lock; calls from several threads are done one
-    after the other.
-    ``share_frames`` stores each frame of stacked observations once.
-    """
-
-    def __new__(
-        cls,
-        capacity: SupportsIndex,
-        obs_dim: SupportsIndex | Sequence[SupportsIndex],
-        act_dim: SupportsIndex | Sequence[SupportsIndex],
-        *,
-        obs_dtype: DTypeLike = "float32",
-        act_dtype: DTypeLike = "float32",
-        n_envs: SupportsIndex = 1,
-        n_step: SupportsIndex = 1,
-        gamma: float = 0.99,
-        share_frames: bool = False,
-        seed: SupportsIndex | None = None,
-    ) -> ReplayBuffer: ...
     @staticmethod
     def memory_bytes(
         capacity: SupportsIndex,
-        obs_dim: SupportsIndex | Sequence[SupportsIndex],
-        act_dim: SupportsIndex | Sequence[SupportsIndex],
+        obs_dim: _Shape,
+        act_dim: _Shape,
         *,
         obs_dtype: DTypeLike = "float32",
         act_dtype: DTypeLike = "float32",
@@ -800,39 +729,52 @@ class ReplayBuffer:
         """
 
     @property
-    def capacity(self) -> int:
-        """How many transitions fit."""
-
-    @property
-    def n_envs(self) -> int:
-        """How many envs are stored in turn."""
-
-    @property
     def n_step(self) -> int:
         """How many steps of its env a drawn transition spans."""
-
     @property
     def gamma(self) -> float:
         """The discount of the rewards within those steps, and of the value after them."""
+    def sample_sequences(
+        self,
+        batch_size: SupportsIndex,
+        seq_len: SupportsIndex,
+        seed: SupportsIndex | None = None,
+        *,
+        cross_episodes: bool = False,
+    ) -> _Arrays:
+        """Draw sequences of steps, each of one env."""
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory that the buffer takes when it is full."""
+@final
+class ReplayBuffer(_StepRing):
+    """The last ``capacity`` transitions, drawn from uniformly with replacement.
 
-    def __len__(self) -> int:
-        """Return how many transitions are stored."""
+    ``share_frames`` stores each frame of stacked observations once.
+    """
 
+    def __new__(
+        cls,
+        capacity: SupportsIndex,
+        obs_dim: _Shape,
+        act_dim: _Shape,
+        *,
+        obs_dtype: DTypeLike = "float32",
+        act_dtype: DTypeLike = "float32",
+        n_envs: SupportsIndex = 1,
+        n_step: SupportsIndex = 1,
+        gamma: float = 0.99,
+        share_frames: bool = False,
+        seed: SupportsIndex | None = None,
+    ) -> ReplayBuffer: ...
     def push(
         self,
         obs: ArrayLike,
         action: ArrayLike,
-        reward: SupportsFloat | Sequence[SupportsFloat],
-        terminated: SupportsFloat | Sequence[SupportsFloat],
-        truncated: SupportsFloat | Sequence[SupportsFloat],
+        reward: _Scalar,
+        terminated: _Scalar,
+        truncated: _Scalar,
         next_obs: ArrayLike | None = None,
     ) -> None:
         """Store one transition, in the place of the oldest if the buffer is full."""
-
     def push_batch(
         self,
         obs: ArrayLike,
@@ -844,47 +786,15 @@ class ReplayBuffer:
     ) -> None:
         """Store n transitions, the rows of arrays, in their order."""
 
-    def sample(
-        self,
-        batch_size: SupportsIndex,
-        seed: SupportsIndex | None = None,
-        *,
-        out: dict[str, NDArray[Any]] | None = None,
-    ) -> dict[str, NDArray[Any]]:
-        """Draw transitions uniformly with replacement."""
-
-    def sample_sequences(
-        self,
-        batch_size: SupportsIndex,
-        seq_len: SupportsIndex,
-        seed: SupportsIndex | None = None,
-        *,
-        cross_episodes: bool = False,
-    ) -> dict[str, NDArray[Any]]:
-        """Draw sequences of steps, each of one env."""
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return a copy of all that decides how the buffer goes on."""
-
-    def set_state(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on exactly from a :meth:`state`."""
-
 @final
-class PrioritizedReplayBuffer:
-    """The last ``capacity`` transitions, drawn from in proportion to priorities.
-
-    See :class:`rlox.reference.PrioritizedReplayBuffer`.
-
-    Memory is reserved at construction, a MemoryError if the machine lacks it, and taken as the
-    buffer fills. A call releases the interpreter lock; calls from several threads are done one
-    after the other.
-    """
+class PrioritizedReplayBuffer(_StepRing):
+    """The last ``capacity`` transitions, drawn from in proportion to priorities."""
 
     def __new__(
         cls,
         capacity: SupportsIndex,
-        obs_dim: SupportsIndex | Sequence[SupportsIndex],
-        act_dim: SupportsIndex | Sequence[SupportsIndex],
+        obs_dim: _Shape,
+        act_dim: _Shape,
         alpha: float = 0.6,
         beta: float = 0.4,
         *,
@@ -896,65 +806,23 @@ class PrioritizedReplayBuffer:
         share_frames: bool = False,
         seed: SupportsIndex | None = None,
     ) -> PrioritizedReplayBuffer: ...
-    @staticmethod
-    def memory_bytes(
-        capacity: SupportsIndex,
-        obs_dim: SupportsIndex | Sequence[SupportsIndex],
-        act_dim: SupportsIndex | Sequence[SupportsIndex],
-        *,
-        obs_dtype: DTypeLike = "float32",
-        act_dtype: DTypeLike = "float32",
-        share_frames: bool = False,
-    ) -> int:
-        """Return the bytes of memory that such a buffer takes when it is full.
-
-        Raises:
-            MemoryError: no address space could hold it.
-        """
-
-    @property
-    def capacity(self) -> int:
-        """How many transitions fit."""
-
     @property
     def alpha(self) -> float:
         """The exponent α of the priorities."""
-
     @property
     def beta(self) -> float:
         """The exponent β of the weights."""
-
-    @property
-    def n_envs(self) -> int:
-        """How many envs are stored in turn."""
-
-    @property
-    def n_step(self) -> int:
-        """How many steps of its env a drawn transition spans."""
-
-    @property
-    def gamma(self) -> float:
-        """The discount of the rewards within those steps, and of the value after them."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory that the buffer takes when it is full."""
-
-    def __len__(self) -> int:
-        """Return how many transitions are stored."""
-
     def push(
         self,
         obs: ArrayLike,
         action: ArrayLike,
-        reward: SupportsFloat | Sequence[SupportsFloat],
-        terminated: SupportsFloat | Sequence[SupportsFloat],
-        truncated: SupportsFloat | Sequence[SupportsFloat],
+        reward: _Scalar,
+        terminated: _Scalar,
+        truncated: _Scalar,
         next_obs: ArrayLike | None = None,
         priority: SupportsFloat | None = None,
     ) -> None:
         """Store one transition, as :meth:`ReplayBuffer.push` does."""
-
     def push_batch(
         self,
         obs: ArrayLike,
@@ -966,60 +834,24 @@ class PrioritizedReplayBuffer:
         priorities: ArrayLike | None = None,
     ) -> None:
         """Store n transitions, as :meth:`ReplayBuffer.push_batch` does."""
-
-    def sample(
-        self,
-        batch_size: SupportsIndex,
-        seed: SupportsIndex | None = None,
-        *,
-        out: dict[str, NDArray[Any]] | None = None,
-    ) -> dict[str, NDArray[Any]]:
-        """Draw transitions in proportion to their priorities."""
-
-    def sample_sequences(
-        self,
-        batch_size: SupportsIndex,
-        seq_len: SupportsIndex,
-        seed: SupportsIndex | None = None,
-        *,
-        cross_episodes: bool = False,
-    ) -> dict[str, NDArray[Any]]:
-        """Draw sequences of steps, each of one env."""
-
     def update_priorities(self, indices: ArrayLike, priorities: ArrayLike) -> None:
         """Give transitions new priorities, such as their TD errors."""
-
     def set_beta(self, beta: float) -> None:
         """Set the exponent β of the weights."""
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return a copy of all that decides how the buffer goes on."""
-
-    def set_state(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on exactly from a :meth:`state` of a buffer with the same α."""
-
 @final
-class HerReplayBuffer:
-    """The last ``capacity`` transitions of episodes with goals, drawn with goals reached later.
-
-    See :class:`rlox.reference.HerReplayBuffer`.
-
-    Memory is reserved at construction, a MemoryError if the machine lacks it, and taken as the
-    buffer fills. A call releases the interpreter lock; calls from several threads are done one
-    after the other.
-    """
+class HerReplayBuffer(_Ring):
+    """The last ``capacity`` transitions of episodes with goals, drawn with goals reached later."""
 
     def __new__(
         cls,
         capacity: SupportsIndex,
         obs_dim: SupportsIndex,
-        act_dim: SupportsIndex | Sequence[SupportsIndex],
+        act_dim: _Shape,
         goal_dim: SupportsIndex,
-        compute_reward: Callable[[NDArray[Any], NDArray[Any], dict[str, Any]], ArrayLike]
-        | None = None,
+        compute_reward: _GoalFunction | None = None,
         *,
-        compute_terminated: Callable[[NDArray[Any], NDArray[Any], dict[str, Any]], ArrayLike]
-        | None = None,
+        compute_terminated: _GoalFunction | None = None,
         distance_threshold: float | None = None,
         n_sampled_goal: SupportsIndex = 4,
         goal_selection_strategy: Literal["future", "final", "episode"] = "future",
@@ -1034,7 +866,7 @@ class HerReplayBuffer:
     def memory_bytes(
         capacity: SupportsIndex,
         obs_dim: SupportsIndex,
-        act_dim: SupportsIndex | Sequence[SupportsIndex],
+        act_dim: _Shape,
         *,
         obs_dtype: DTypeLike = "float32",
         act_dtype: DTypeLike = "float32",
@@ -1045,32 +877,16 @@ class HerReplayBuffer:
             MemoryError: no address space could hold it.
         """
 
-    @property
-    def capacity(self) -> int:
-        """How many transitions fit."""
-
-    @property
-    def n_envs(self) -> int:
-        """How many envs are stored in turn."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory that the buffer takes when it is full."""
-
-    def __len__(self) -> int:
-        """Return how many transitions are stored."""
-
     def push(
         self,
         obs: ArrayLike,
         action: ArrayLike,
-        reward: SupportsFloat | Sequence[SupportsFloat],
-        terminated: SupportsFloat | Sequence[SupportsFloat],
-        truncated: SupportsFloat | Sequence[SupportsFloat],
+        reward: _Scalar,
+        terminated: _Scalar,
+        truncated: _Scalar,
         next_obs: ArrayLike,
     ) -> None:
         """Store one transition, as :meth:`ReplayBuffer.push` does; ``next_obs`` is needed."""
-
     def push_batch(
         self,
         obs: ArrayLike,
@@ -1081,24 +897,8 @@ class HerReplayBuffer:
         next_obs: ArrayLike,
     ) -> None:
         """Store n transitions, as :meth:`ReplayBuffer.push_batch` does; ``next_obs`` is needed."""
-
     def truncate_episodes(self) -> None:
         """Cut the episodes that go on, as if the envs were reset: their newest step is the last."""
-
-    def sample(
-        self,
-        batch_size: SupportsIndex,
-        seed: SupportsIndex | None = None,
-        *,
-        out: dict[str, NDArray[Any]] | None = None,
-    ) -> dict[str, NDArray[Any]]:
-        """Draw transitions uniformly with replacement, and give most of them other goals."""
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return a copy of all that decides how the buffer goes on, as a uniform buffer does."""
-
-    def set_state(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on exactly from a :meth:`state`, also that of a :class:`ReplayBuffer`."""
 
 @final
 class QLearner:
@@ -1135,7 +935,6 @@ class QLearner:
     @property
     def n_parameters(self) -> int:
         """P."""
-
     def step(
         self,
         learnt: dict[str, Any],
@@ -1153,12 +952,12 @@ class QLearner:
                 of the learner's dtype, contiguous, changed; ``step``, the gradient steps taken
                 before, at most 2**53; ``betas``, in [0, 1), ``eps`` and ``max_grad_norm``, the
                 bound of the gradient's Euclidean norm or ``None``, none of them negative.
-            target: parameters of the lagging network, shape ``(P,)``.
+            target: parameters of the target network, shape ``(P,)``.
             batch: ``obs`` and ``next_obs``, shape ``(B, obs_dim)``; ``actions``, whole numbers of
                 any dtype, shape ``(B, 1)``; ``rewards`` and ``discounts``, shape ``(B,)``;
-                ``weights`` of the rows' losses, likewise or ``None``.
+                ``weights`` of the rows' losses, of the same form or ``None``.
             learning_rate: step size.
-            double: the learning network chooses the action that the lagging one judges.
+            double: the learning network chooses the action that the target network judges.
             huber: the loss of TD errors is linear beyond 1, else squared.
 
         Returns:
@@ -1214,11 +1013,9 @@ class ContinuousLearner:
     @property
     def n_policy_parameters(self) -> int:
         """P."""
-
     @property
     def n_critic_parameters(self) -> int:
         """Q."""
-
     def step_values(
         self,
         critics: dict[str, Any],
@@ -1236,7 +1033,7 @@ class ContinuousLearner:
 
         Args:
             critics: as ``learnt`` of :meth:`QLearner.step`, with Q for P.
-            target: parameters of the lagging critics, shape ``(Q,)``.
+            target: parameters of the target critics, shape ``(Q,)``.
             policy: parameters of the policy that chooses the next actions, shape ``(P,)``.
             batch: as of :meth:`QLearner.step`, ``actions`` being ``(B, act_dim)`` in [-1, 1].
             noise: shape ``(B, act_dim)``; a Gaussian policy's is standard normal, what a
@@ -1316,8 +1113,8 @@ class ContinuousLearner:
             policy: parameters of a Gaussian policy, shape ``(P,)``.
             batch: as of :meth:`step_values`.
             random: actions uniform in [-1, 1], shape ``(N, B, act_dim)``, N at most 85.
-            here: standard normal noise of the policy's actions at s, likewise.
-            there: that of its actions at s', likewise.
+            here: standard normal noise of the policy's actions at s, of the same shape.
+            there: that of its actions at s', of the same shape.
             lower_bounds: shape ``(B,)``; ``None`` for no bounds.
 
         Raises:
@@ -1381,7 +1178,6 @@ class ImplicitLearner:
     @property
     def n_parameters(self) -> list[int]:
         """P_V, P_π and Q."""
-
     def step(
         self,
         value: dict[str, Any],
@@ -1403,9 +1199,9 @@ class ImplicitLearner:
 
         Args:
             value: as ``learnt`` of :meth:`QLearner.step`, with P_V for P.
-            policy: likewise, with P_π.
-            critics: likewise, with Q.
-            target: parameters of the lagging critics, shape ``(Q,)``.
+            policy: as ``value``, with P_π for P.
+            critics: as ``value``, with Q for P.
+            target: parameters of the target critics, shape ``(Q,)``.
             batch: as of :meth:`QLearner.step`, ``actions`` being ``(B, act_dim)`` in [-1, 1];
                 ``weights`` are of the critics' errors.
             learning_rate: step size of value and critics.
@@ -1465,7 +1261,6 @@ class ActorCriticLearner:
     @property
     def n_parameters(self) -> int:
         """P."""
-
     def gradients(self) -> NDArray[Any]:
         """Return the clipped gradient of the last minibatch, shape ``(P,)``."""
 
@@ -1505,7 +1300,7 @@ class ActorCriticLearner:
 
         Args:
             parameters: shape ``(P,)``, of the learner's dtype, contiguous; changed.
-            second_moments: running mean of squared gradients, likewise.
+            second_moments: running mean of squared gradients; as ``parameters``.
             obs: shape ``(R, obs_dim)``.
             actions: shape ``(R,)``, whole numbers of any dtype, or ``(R, act_dim)``.
             log_probs: log π_old(a|s), shape ``(R,)``.

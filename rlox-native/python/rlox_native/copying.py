@@ -1,4 +1,4 @@
-"""What copying or pickling an object of Rust answers."""
+"""Errors of copying or pickling an object of Rust."""
 
 import copyreg
 from typing import Any, NoReturn

@@ -1,4 +1,4 @@
-"""What a replay buffer gives besides arrays."""
+"""Batches without next observations."""
 
 from typing import Any
 

@@ -25,7 +25,7 @@ class NativeRollouts:
     Args:
         task: whose policy acts; its env is a native one.
         learner: of the policy's shape.
-        act_dim: size of an action; none: one of a number of actions.
+        act_dim: size of an action; ``None`` for discrete actions.
     """
 
     def __init__(self, task: RolloutTask, learner: ActorCriticLearner, act_dim: int | None) -> None:

@@ -22,6 +22,8 @@ impl Env for Corridor {
     type Action<'a> = i64;
     type Obs = f32;
 
+    const OBS_DIM: Option<usize> = Some(1);
+
     fn spec(&self) -> EnvSpec {
         EnvSpec {
             id: ID.to_owned(),

@@ -6,8 +6,12 @@ use std::fmt;
 pub type Result<T> = std::result::Result<T, KernelError>;
 
 /// What a caller can get wrong, with the values that are needed to put it right.
+///
+/// `name` is the argument that is wrong, `got` and `value` are what it has, and `like` is the argument
+/// or quantity that sets what it must have. `index` is `None` if there is only one.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a variant's message says what its fields are")]
 pub enum KernelError {
     /// An array differs in shape from the one it belongs to.
     #[error(
@@ -16,245 +20,104 @@ pub enum KernelError {
         Shape(expected),
         Shape(got)
     )]
-    Shape {
-        /// The argument that is wrong.
-        name: &'static str,
-        /// The shape it must have.
-        expected: Vec<usize>,
-        /// The argument, or the quantity, that sets the expected shape.
-        like: &'static str,
-        /// The shape it has.
-        got: Vec<usize>,
-    },
+    Shape { name: &'static str, expected: Vec<usize>, like: &'static str, got: Vec<usize> },
     /// An array is no whole number of parts.
     #[error("{name} must hold whole {parts} of {size_name} = {size}, got {got} numbers")]
     Parts {
-        /// The argument that is wrong.
         name: &'static str,
-        /// What the parts are called.
         parts: &'static str,
-        /// The argument that sets their size.
         size_name: &'static str,
-        /// Its value.
         size: usize,
-        /// How many numbers the argument has.
         got: usize,
     },
     /// A number lies outside its closed range.
     #[error("{name} must lie in [{}, {}], got {}", Number(*low), Number(*high), Number(*value))]
-    Range {
-        /// The argument that is wrong.
-        name: &'static str,
-        /// The smallest allowed value.
-        low: f64,
-        /// The largest allowed value.
-        high: f64,
-        /// The value it has.
-        value: f64,
-    },
+    Range { name: &'static str, low: f64, high: f64, value: f64 },
     /// A number lies outside its range, to which the upper bound does not belong.
     #[error("{name} must lie in [{}, {}), got {}", Number(*low), Number(*bound), Number(*value))]
-    Below {
-        /// The argument that is wrong.
-        name: &'static str,
-        /// The smallest allowed value.
-        low: f64,
-        /// What it must stay below.
-        bound: f64,
-        /// The value it has.
-        value: f64,
-    },
+    Below { name: &'static str, low: f64, bound: f64, value: f64 },
     /// Two bounds are no interval.
     #[error(
         "{name} must be finite and the first at most the second, got ({}, {})",
         Number(*low),
         Number(*high)
     )]
-    Bounds {
-        /// The argument that is wrong.
-        name: &'static str,
-        /// Its first number.
-        low: f64,
-        /// Its second number.
-        high: f64,
-    },
+    Bounds { name: &'static str, low: f64, high: f64 },
     /// A number must be finite and is not.
     #[error("{name} must be finite, got a non-finite value at index {index}")]
-    NonFinite {
-        /// The argument that is wrong.
-        name: &'static str,
-        /// Where in the flattened argument the first such value is.
-        index: usize,
-    },
+    NonFinite { name: &'static str, index: usize },
     /// Numbers whose squares are too large for double precision.
     #[error("{name} must have a finite variance; its numbers lie too far apart")]
-    Variance {
-        /// The argument that is wrong.
-        name: &'static str,
-    },
+    Variance { name: &'static str },
     /// An array has elements of another type.
     #[error("{name} must have dtype {expected}, got {got}")]
-    DType {
-        /// The argument that is wrong.
-        name: &'static str,
-        /// The type it must have.
-        expected: &'static str,
-        /// The type it has.
-        got: &'static str,
-    },
+    DType { name: &'static str, expected: &'static str, got: &'static str },
     /// There is no such place.
     #[error("{name}[{place}] must lie in [0, {len}), got {value}")]
-    Index {
-        /// The argument that is wrong.
-        name: &'static str,
-        /// Where in the argument the first such index is.
-        place: usize,
-        /// The index.
-        value: i128,
-        /// How many places there are.
-        len: usize,
-    },
+    Index { name: &'static str, place: usize, value: i128, len: usize },
     /// A number from which no priority follows.
     #[error(
         "{} must be finite and at most {:e} in size, got {}",
-        PriorityName(*index),
+        Element("priorities", "priority", *index),
         f32::MAX,
         Number(*value)
     )]
-    Priority {
-        /// Where in the argument the first such priority is; `None` where there is only one.
-        index: Option<usize>,
-        /// The priority.
-        value: f64,
-    },
+    Priority { index: Option<usize>, value: f64 },
     /// The steps of some envs are missing.
     #[error(
         "a buffer of n_envs = {n_envs} stores one step of every env after the other, so transitions \
          come in multiples of {n_envs}, got {got}; push the steps of all envs with one push_batch"
     )]
-    Envs {
-        /// How many envs there are.
-        n_envs: usize,
-        /// How many transitions were pushed.
-        got: usize,
-    },
+    Envs { n_envs: usize, got: usize },
     /// Two goals lie in the same numbers of an observation.
     #[error(
         "achieved_goal and desired_goal must not overlap, got goals of {len} numbers at {achieved} \
          and {desired}"
     )]
-    GoalsOverlap {
-        /// Where the reached goal begins.
-        achieved: usize,
-        /// Where the goal begins that is to be reached.
-        desired: usize,
-        /// How many numbers a goal has.
-        len: usize,
-    },
+    GoalsOverlap { achieved: usize, desired: usize, len: usize },
     /// A recording stops within an episode.
     #[error(
         "the last transition, {last}, ends no episode; set truncated[{last}] where the recording \
          stopped within one"
     )]
-    NoEpisodeEnd {
-        /// The last transition.
-        last: usize,
-    },
+    NoEpisodeEnd { last: usize },
     /// A discrete action does not exist.
-    #[error("{} must lie in [0, {}], got {value}", ActionName(*index), n_actions - 1)]
-    Action {
-        /// The env the action is for; `None` where there is only one.
-        index: Option<usize>,
-        /// How many actions there are.
-        n_actions: i64,
-        /// The action that was given.
-        value: i64,
-    },
+    #[error("{} must lie in [0, {}], got {value}", Element("actions", "action", *index), n_actions - 1)]
+    Action { index: Option<usize>, n_actions: i64, value: i64 },
     /// An action mask allows no action.
     #[error("action_masks[{row}] allows no action")]
-    NoChoice {
-        /// The first such row.
-        row: usize,
-    },
+    NoChoice { row: usize },
     /// An action was taken that its mask does not allow.
     #[error("action_masks[{row}] does not allow actions[{row}] = {action}")]
-    Forbidden {
-        /// The first such row.
-        row: usize,
-        /// The action.
-        action: i64,
-    },
+    Forbidden { row: usize, action: i64 },
     /// An env cannot be made, or is not what it says.
     #[error("cannot make the env '{env_id}': {reason}")]
-    Env {
-        /// The id of the env.
-        env_id: String,
-        /// Why, and what to do.
-        reason: String,
-    },
+    Env { env_id: String, reason: String },
     /// Discrete actions were given to a continuous env, or the reverse.
     #[error("{env_id} takes {expected} actions, got {got}")]
-    ActionKind {
-        /// The env the actions are for.
-        env_id: String,
-        /// The kind the env takes.
-        expected: &'static str,
-        /// The kind that was given.
-        got: &'static str,
-    },
+    ActionKind { env_id: String, expected: &'static str, got: &'static str },
     /// The call is not allowed in this state of the object.
     #[error("{0}")]
     State(#[from] StateError),
     /// A saved state cannot have come from this kind of object.
     #[error("{name} is no valid state: {reason}")]
-    Corrupt {
-        /// The part of the state that is wrong.
-        name: &'static str,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
+    Corrupt { name: &'static str, reason: &'static str },
     /// No env has this name.
     #[error(
         "unknown env id '{id}'{}; the native envs are {}",
         DidYouMean(*nearest),
         known.join(", ")
     )]
-    UnknownEnv {
-        /// The name that was asked for.
-        id: String,
-        /// The known name most like it, where one is similar.
-        nearest: Option<&'static str>,
-        /// Every known name.
-        known: &'static [&'static str],
-    },
+    UnknownEnv { id: String, nearest: Option<&'static str>, known: &'static [&'static str] },
     /// The operating system could not do something with a file.
     #[error("cannot {action} '{path}': {reason}")]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// The file.
-        path: String,
-        /// The operating system's number of the error.
-        code: Option<i32>,
-        /// The operating system's words.
-        reason: String,
-    },
+    Io { action: &'static str, path: String, code: Option<i32>, reason: String },
     /// A file is not what it should be.
     #[error("'{path}' {reason}")]
-    File {
-        /// The file.
-        path: String,
-        /// What is wrong with it, and what to do.
-        reason: &'static str,
-    },
+    File { path: String, reason: &'static str },
     /// Memory for an object of the requested size could not be had.
     #[error("not enough memory for {name} = {requested}")]
-    OutOfMemory {
-        /// The argument that sets the size.
-        name: &'static str,
-        /// Its value.
-        requested: usize,
-    },
+    OutOfMemory { name: &'static str, requested: usize },
     /// The operating system gave no random numbers to seed from.
     #[error("the operating system gave no entropy; pass a seed")]
     NoEntropy,
@@ -263,6 +126,7 @@ pub enum KernelError {
 /// Calls that come in the wrong order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a variant's message says what its fields are")]
 pub enum StateError {
     /// An env was stepped before its first episode began.
     #[error("the env has not been reset; call reset() before step()")]
@@ -278,12 +142,7 @@ pub enum StateError {
     Closed,
     /// There are fewer transitions than a sequence has.
     #[error("such sequences take at least {needed} stored transitions, got {stored}")]
-    TooFew {
-        /// How many are needed.
-        needed: usize,
-        /// How many there are.
-        stored: usize,
-    },
+    TooFew { needed: usize, stored: usize },
     /// A buffer was sampled before anything was pushed.
     #[error("the buffer is empty; push a transition before sampling")]
     EmptyBuffer,
@@ -377,24 +236,14 @@ impl fmt::Display for Shape<'_> {
     }
 }
 
-struct ActionName(Option<usize>);
+/// Prints the plural with an index, or the singular.
+struct Element(&'static str, &'static str, Option<usize>);
 
-impl fmt::Display for ActionName {
+impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(index) => write!(f, "actions[{index}]"),
-            None => f.write_str("action"),
-        }
-    }
-}
-
-struct PriorityName(Option<usize>);
-
-impl fmt::Display for PriorityName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(index) => write!(f, "priorities[{index}]"),
-            None => f.write_str("priority"),
+        match *self {
+            Self(plural, _, Some(index)) => write!(f, "{plural}[{index}]"),
+            Self(_, singular, None) => f.write_str(singular),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernels compute with: single or double precision, and flags from anywhere.
+//! Numbers of single or double precision, and flags of any type.
 
 use std::ops::{Add, Mul, Sub};
 

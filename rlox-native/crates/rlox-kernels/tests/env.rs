@@ -258,17 +258,21 @@ fn an_episode_must_be_reset_before_and_after() {
 #[derive(Debug, Clone, Default)]
 struct Drift {
     at: [f32; 2],
+    /// Bounds that do not belong to a component.
+    excess: usize,
 }
 
 impl Env for Drift {
     type Action<'a> = [f32; 2];
     type Obs = f32;
 
+    const OBS_DIM: Option<usize> = Some(2);
+
     fn spec(&self) -> EnvSpec {
         EnvSpec {
             id: "Drift-v0".to_owned(),
-            obs_low: vec![f64::NEG_INFINITY; 2],
-            obs_high: vec![f64::INFINITY; 2],
+            obs_low: vec![f64::NEG_INFINITY; 2 + self.excess],
+            obs_high: vec![f64::INFINITY; 2 + self.excess],
             action_space: ActionSpace::Continuous { low: vec![-1.0; 2], high: vec![1.0; 2] },
             max_episode_steps: 2,
             state_low: vec![f64::NEG_INFINITY; 2],
@@ -468,4 +472,6 @@ fn an_env_that_cannot_be_made_says_why() {
     assert_eq!(error.to_string(), text);
     let error = VecEnv::new(2, || Space::new(0)).err().unwrap();
     assert!(matches!(error, KernelError::Env { .. }), "{error}");
+    let error = VecEnv::new(2, || Ok(Drift { excess: 1, ..Drift::default() })).err().unwrap();
+    assert!(error.to_string().contains("as the env's OBS_DIM says"), "{error}");
 }

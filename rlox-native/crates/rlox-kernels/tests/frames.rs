@@ -78,7 +78,7 @@ fn push(buffer: &mut UniformReplay, obs: &[i32], next_obs: &[i32]) {
 }
 
 proptest! {
-    /// Envs whose episodes end here and there; a ring that comes round; a buffer filled anew.
+    /// Envs whose episodes end here and there; a ring that comes round; a buffer filled again.
     #[test]
     fn every_frame_of_a_stack_is_stored_once(
         capacity in 1_usize..20,

@@ -75,7 +75,7 @@ fn draw(buffer: &mut HindsightReplay, n: usize) -> Vec<(f32, f32, f32, f32, bool
 
 proptest! {
     /// Every drawn goal is one that the transition may get, and all of those are drawn: with 400
-    /// draws and at most 12 x 12 pairs the few that are missing are told by an exact count in Python.
+    /// draws and at most 12 x 12 pairs the few that are missing are found by an exact count in Python.
     #[test]
     fn goals_are_those_of_the_episode(
         capacity in 1_usize..13,

@@ -22,7 +22,7 @@ const fn layout(capacity: usize, obs_len: usize) -> Layout {
     }
 }
 
-/// One transition, its fields told apart by their numbers.
+/// One transition, each field with a number of its own.
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
     obs: Vec<f32>,

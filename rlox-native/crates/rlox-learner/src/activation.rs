@@ -1,4 +1,4 @@
-//! What is applied to the outputs of hidden layers, and its derivative.
+//! Activation functions of hidden layers, with their derivatives.
 
 use super::Real;
 

@@ -143,7 +143,7 @@ impl StepRule {
     }
 }
 
-/// Scales `gradients` down to the Euclidean norm `largest` where they are longer.
+/// Scales `gradients` down to the Euclidean norm `largest` if they are longer.
 #[inline(always)]
 fn clip_norm<F: Real>(gradients: &mut [F], largest: f64) {
     // Sixteen sums in turn, so that the compiler works on whole vectors.

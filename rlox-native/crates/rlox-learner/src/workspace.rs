@@ -1,4 +1,4 @@
-//! What rows leave behind on their way through a network.
+//! Activations and gradients of a network for a block of rows.
 
 use super::Real;
 use super::linalg::{Aligned, BLOCK_ROWS, GateMemory, Layer, row_stride};

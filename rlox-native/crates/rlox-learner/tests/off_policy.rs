@@ -1,5 +1,4 @@
-//! What the learners of off-policy algorithms refuse; what they compute is compared with torch's
-//! autograd from Python.
+//! Errors of the off-policy learners; their numbers are compared with torch's autograd from Python.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

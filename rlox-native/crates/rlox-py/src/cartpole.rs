@@ -36,7 +36,7 @@ impl CartPole {
 
     /// Begin an episode and return its first observation, float32 (4,).
     ///
-    /// A seed starts the random stream anew; without one the present stream goes on.
+    /// A seed restarts the random stream; without one the present stream goes on.
     #[pyo3(signature = (seed=None))]
     fn reset<'py>(
         &self,

@@ -221,7 +221,6 @@ impl VecEnv {
     }
 
     /// Do what `step_all` does, into arrays that are there already.
-    #[expect(clippy::too_many_arguments, reason = "the arrays of a step")]
     fn step_into<'py>(
         &self,
         py: Python<'py>,

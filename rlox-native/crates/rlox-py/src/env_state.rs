@@ -29,7 +29,7 @@ pub(crate) fn export<'py>(
     Ok(result)
 }
 
-/// The state of `n_envs` envs that arrays tell.
+/// Reads the state of `n_envs` envs from arrays.
 pub(crate) fn parse(
     state: &Bound<'_, PyAny>,
     spec: &EnvSpec,

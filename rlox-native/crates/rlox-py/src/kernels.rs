@@ -11,7 +11,7 @@ use crate::convert::{check_shape, parse_size, real, real_array};
 use crate::errors::raise;
 use crate::flags::mask_array;
 use crate::output::{Pair, filled_pair};
-use crate::rollout::is_single;
+use crate::precision::in_precision_of;
 
 /// The pair of arrays that the caller wants advantages and returns in.
 type Out<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
@@ -51,7 +51,6 @@ pub(crate) fn compute_gae<'py>(
 /// arrays (`n_envs` * `n_steps`,), in float64.
 #[pyfunction]
 #[pyo3(signature = (rewards, values, dones, last_values, n_steps, gamma, lam, *, out=None))]
-#[expect(clippy::too_many_arguments, reason = "the arrays of a rollout")]
 pub(crate) fn compute_gae_batched<'py>(
     rewards: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
@@ -69,7 +68,6 @@ pub(crate) fn compute_gae_batched<'py>(
 /// Do what `compute_gae_batched` does, in float32.
 #[pyfunction]
 #[pyo3(signature = (rewards, values, dones, last_values, n_steps, gamma, lam, *, out=None))]
-#[expect(clippy::too_many_arguments, reason = "the arrays of a rollout")]
 pub(crate) fn compute_gae_batched_f32<'py>(
     rewards: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
@@ -115,7 +113,6 @@ fn env_major<'py, F: Float + Element + Sync>(
 #[pyo3(signature = (
     rewards, values, terminated, truncated, final_values, last_values, gamma, lam, *, out=None,
 ))]
-#[expect(clippy::too_many_arguments, reason = "the arrays of a rollout")]
 pub(crate) fn compute_gae_time_major<'py>(
     rewards: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
@@ -130,11 +127,8 @@ pub(crate) fn compute_gae_time_major<'py>(
     let py = rewards.py();
     let discount = Discount::new(gamma, lam).map_err(raise)?;
     let rollout = [rewards, values, terminated, truncated, final_values, last_values];
-    let pair = if is_single(rewards) {
-        time_major::<f32>(rollout, discount, out)?.into_pyobject(py)?
-    } else {
-        time_major::<f64>(rollout, discount, out)?.into_pyobject(py)?
-    };
+    let pair = in_precision_of!(rewards, |F| time_major::<F>(rollout, discount, out)?
+        .into_pyobject(py)?);
     Ok(pair.into_any().unbind())
 }
 

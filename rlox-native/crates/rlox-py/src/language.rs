@@ -12,7 +12,7 @@ use rlox_kernels::number::Float;
 use crate::convert::{parse_ddof, parse_size, real, real_array};
 use crate::errors::raise;
 use crate::output::filled;
-use crate::rollout::is_single;
+use crate::precision::in_precision_of;
 
 /// Compute the advantages of one group of rewards (G,).
 ///
@@ -27,11 +27,7 @@ pub(crate) fn compute_group_advantages<'py>(
     scale: &str,
 ) -> PyResult<Py<PyAny>> {
     let how = Normalization { scale: parse_scale(scale)?, ddof, eps };
-    if is_single(rewards) {
-        advantages::<f32>(py, rewards, None, how)
-    } else {
-        advantages::<f64>(py, rewards, None, how)
-    }
+    in_precision_of!(rewards, |F| advantages::<F>(py, rewards, None, how))
 }
 
 /// Compute the advantages of groups of `group_size` rewards, one group after the other, (P*G,).
@@ -47,11 +43,7 @@ pub(crate) fn compute_batch_group_advantages<'py>(
 ) -> PyResult<Py<PyAny>> {
     let group_size = parse_size(group_size, "group_size")?;
     let how = Normalization { scale: parse_scale(scale)?, ddof, eps };
-    if is_single(rewards) {
-        advantages::<f32>(py, rewards, Some(group_size), how)
-    } else {
-        advantages::<f64>(py, rewards, Some(group_size), how)
-    }
+    in_precision_of!(rewards, |F| advantages::<F>(py, rewards, Some(group_size), how))
 }
 
 fn parse_scale(scale: &str) -> PyResult<Scale> {
@@ -86,11 +78,7 @@ pub(crate) fn compute_token_kl(
     log_p: &Bound<'_, PyAny>,
     log_q: &Bound<'_, PyAny>,
 ) -> PyResult<f64> {
-    if is_single(log_p) {
-        total::<f32>(py, log_p, log_q, divergence::token_kl)
-    } else {
-        total::<f64>(py, log_p, log_q, divergence::token_kl)
-    }
+    in_precision_of!(log_p, |F| total::<F>(py, log_p, log_q, divergence::token_kl))
 }
 
 /// Sum Schulman's k3, exp(q - p) - (q - p) - 1, over log-probabilities (L,) of sampled tokens.
@@ -100,11 +88,7 @@ pub(crate) fn compute_token_kl_schulman(
     log_p: &Bound<'_, PyAny>,
     log_q: &Bound<'_, PyAny>,
 ) -> PyResult<f64> {
-    if is_single(log_p) {
-        total::<f32>(py, log_p, log_q, divergence::token_kl_schulman)
-    } else {
-        total::<f64>(py, log_p, log_q, divergence::token_kl_schulman)
-    }
+    in_precision_of!(log_p, |F| total::<F>(py, log_p, log_q, divergence::token_kl_schulman))
 }
 
 /// Do what `compute_token_kl` does for sequences of `seq_len` each, (B*L,) to (B,).
@@ -115,11 +99,7 @@ pub(crate) fn compute_batch_token_kl<'py>(
     log_q: &Bound<'py, PyAny>,
     seq_len: &Bound<'py, PyAny>,
 ) -> PyResult<Py<PyAny>> {
-    if is_single(log_p) {
-        totals::<f32>(py, log_p, log_q, seq_len, divergence::batch_token_kl)
-    } else {
-        totals::<f64>(py, log_p, log_q, seq_len, divergence::batch_token_kl)
-    }
+    in_precision_of!(log_p, |F| totals::<F>(py, log_p, log_q, seq_len, divergence::batch_token_kl))
 }
 
 /// Do what `compute_token_kl_schulman` does for sequences of `seq_len` each, (B*L,) to (B,).
@@ -130,11 +110,13 @@ pub(crate) fn compute_batch_token_kl_schulman<'py>(
     log_q: &Bound<'py, PyAny>,
     seq_len: &Bound<'py, PyAny>,
 ) -> PyResult<Py<PyAny>> {
-    if is_single(log_p) {
-        totals::<f32>(py, log_p, log_q, seq_len, divergence::batch_token_kl_schulman)
-    } else {
-        totals::<f64>(py, log_p, log_q, seq_len, divergence::batch_token_kl_schulman)
-    }
+    in_precision_of!(log_p, |F| totals::<F>(
+        py,
+        log_p,
+        log_q,
+        seq_len,
+        divergence::batch_token_kl_schulman
+    ))
 }
 
 type Divergence<F> = fn(&[F], &[F]) -> Result<f64, KernelError>;

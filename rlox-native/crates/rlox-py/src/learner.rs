@@ -14,19 +14,14 @@ use crate::convert::{as_real_array, check_shape, output_array, parse_step, real,
 use crate::errors::raise;
 use crate::flags::{MaskArray, mask_array};
 use crate::locks::lock;
+use crate::precision::{Precise, of_dtype, with_learner};
 use crate::replay::{Expected, read, read_rows};
 use crate::{env::VecEnv, learner_rollout};
-
-/// A learner in either precision.
-enum AnyLearner {
-    Single(Mutex<Learner<f32>>),
-    Double(Mutex<Learner<f64>>),
-}
 
 /// Takes the gradient steps of an iteration on arrays that the caller keeps.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct ActorCriticLearner {
-    learner: AnyLearner,
+    learner: Precise<Learner<f32>, Learner<f64>>,
     shape: ActorCritic,
 }
 
@@ -57,14 +52,8 @@ impl ActorCriticLearner {
             _ => return Err(PyTypeError::new_err("give either n_actions or act_dim")),
         };
         let shape = ActorCritic::new(obs_dim, &hidden, head).map_err(raise)?;
-        let learner = match dtype {
-            "float32" => AnyLearner::Single(Mutex::new(Learner::new(shape.clone()))),
-            "float64" => AnyLearner::Double(Mutex::new(Learner::new(shape.clone()))),
-            _ => {
-                let text = format!("dtype must be 'float32' or 'float64', got '{dtype}'");
-                return Err(PyValueError::new_err(text));
-            }
-        };
+        let new = || shape.clone();
+        let learner = of_dtype(dtype, || Ok(Learner::new(new())), || Ok(Learner::new(new())))?;
         Ok(Self { learner, shape })
     }
 
@@ -76,10 +65,7 @@ impl ActorCriticLearner {
 
     /// The clipped gradient of the last minibatch, `(n_parameters,)`.
     fn gradients(&self, py: Python<'_>) -> Py<PyAny> {
-        match &self.learner {
-            AnyLearner::Single(learner) => copied(py, learner),
-            AnyLearner::Double(learner) => copied(py, learner),
-        }
+        with_learner!(self.learner, |learner| copied(py, learner))
     }
 
     /// Take one gradient step per minibatch; return the means of the terms and the steps taken.
@@ -89,7 +75,6 @@ impl ActorCriticLearner {
         step=0, first_moments=None, betas=None, alpha=None, eps=1e-8,
         clip_eps=None, dual_clip=None, vf_clip_eps=None, target_kl=None, action_masks=None
     ))]
-    #[expect(clippy::too_many_arguments, reason = "an update has as many")]
     fn update<'py>(
         &self,
         py: Python<'py>,
@@ -143,15 +128,11 @@ impl ActorCriticLearner {
             masks: action_masks,
             order,
         };
-        let progress = match &self.learner {
-            AnyLearner::Single(learner) => self.run(py, learner, &arrays, plan),
-            AnyLearner::Double(learner) => self.run(py, learner, &arrays, plan),
-        }?;
+        let progress = with_learner!(self.learner, |learner| self.run(py, learner, &arrays, plan))?;
         Ok((progress.terms.to_array(), progress.steps))
     }
 
     /// Step native envs with actions drawn from the policy until the arrays (T, N, ...) are full.
-    #[expect(clippy::too_many_arguments, reason = "the arrays of a rollout")]
     fn collect<'py>(
         &self,
         py: Python<'py>,
@@ -214,8 +195,8 @@ impl ActorCriticLearner {
     /// The learner in single precision, which is the envs'.
     fn single(&self) -> PyResult<&Mutex<Learner<f32>>> {
         match &self.learner {
-            AnyLearner::Single(learner) => Ok(learner),
-            AnyLearner::Double(_) => Err(PyTypeError::new_err("rollouts are float32")),
+            Precise::Single(learner) => Ok(learner),
+            Precise::Double(_) => Err(PyTypeError::new_err("rollouts are float32")),
         }
     }
 

@@ -5,6 +5,7 @@
 
 #![warn(clippy::indexing_slicing)]
 #![deny(unsafe_code)]
+#![allow(clippy::too_many_arguments, reason = "Python's signatures, one parameter each")]
 
 use pyo3::prelude::*;
 
@@ -25,6 +26,7 @@ mod moments;
 mod off_policy;
 mod output;
 mod packing;
+mod precision;
 mod replay;
 mod returns;
 mod rollout;

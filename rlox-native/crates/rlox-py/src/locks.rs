@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What `mutex` guards, for the caller alone; as it is, if a thread that held it panicked.
+/// Locks `mutex`, even if a thread panicked while it held the lock.
 ///
 /// Best called with the interpreter lock released, so that whoever holds it needs nothing else.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -39,7 +39,7 @@ fn available() -> u64 {
     system.refresh_memory();
     let of_machine = system.available_memory().saturating_add(system.free_swap());
     match (of_machine, system.cgroup_limits()) {
-        // A system that tells nothing forbids nothing.
+        // A system that reports nothing forbids nothing.
         (0, _) => u64::MAX,
         // Not its free memory, which does not count what files are cached in.
         (_, Some(container)) => {

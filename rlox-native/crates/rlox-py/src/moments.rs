@@ -14,7 +14,7 @@ use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_room;
 use crate::output::filled;
-use crate::rollout::is_single;
+use crate::precision::in_precision_of;
 
 /// Mean and variance of all arrays of `shape` seen so far, in float64.
 #[pyclass(frozen, module = "rlox_native")]
@@ -108,16 +108,12 @@ impl RunningMeanStd {
 
     /// Take in a batch (B, *shape).
     fn update(&self, py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<()> {
-        if is_single(batch) {
-            let batch = real_array::<f32, IxDyn>(batch, "batch")?;
+        in_precision_of!(batch, |F| {
+            let batch = real_array::<F, IxDyn>(batch, "batch")?;
             self.check("batch", batch.shape())?;
             let batch = batch.as_slice()?;
-            return py.detach(|| self.lock().update(batch)).map_err(raise);
-        }
-        let batch = real_array::<f64, IxDyn>(batch, "batch")?;
-        self.check("batch", batch.shape())?;
-        let batch = batch.as_slice()?;
-        py.detach(|| self.lock().update(batch)).map_err(raise)
+            py.detach(|| self.lock().update(batch)).map_err(raise)
+        })
     }
 
     /// Take in all that `other` has seen.
@@ -169,14 +165,10 @@ pub(crate) fn normalize_advantages(
     #[pyo3(from_py_with = parse_ddof)] ddof: usize,
     #[pyo3(from_py_with = real::eps)] eps: f64,
 ) -> PyResult<Py<PyAny>> {
-    if is_single(advantages) {
-        let array = real_array::<f32, IxDyn>(advantages, "advantages")?;
+    in_precision_of!(advantages, |F| {
+        let array = real_array::<F, IxDyn>(advantages, "advantages")?;
         let (shape, elements) = (array.as_array().raw_dim(), array.as_slice()?);
         let result = filled(py, shape, |out| standardize(elements, ddof, eps, out))?;
-        return Ok(result.into_any().unbind());
-    }
-    let array = real_array::<f64, IxDyn>(advantages, "advantages")?;
-    let (shape, elements) = (array.as_array().raw_dim(), array.as_slice()?);
-    let result = filled(py, shape, |out| standardize(elements, ddof, eps, out))?;
-    Ok(result.into_any().unbind())
+        Ok(result.into_any().unbind())
+    })
 }

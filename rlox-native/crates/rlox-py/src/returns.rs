@@ -12,7 +12,8 @@ use rlox_kernels::{KernelError, returns};
 use crate::convert::{check_shape, parse_size, real, real_array};
 use crate::errors::raise;
 use crate::output::{filled, filled_pair};
-use crate::rollout::{Arguments, Rollout, is_single};
+use crate::precision::in_precision_of;
+use crate::rollout::{Arguments, Rollout};
 
 /// Compute V-trace targets and policy-gradient advantages of a rollout (T,) or (T, N).
 ///
@@ -22,7 +23,6 @@ use crate::rollout::{Arguments, Rollout, is_single};
     log_rhos, rewards, values, dones, bootstrap_value, gamma, rho_bar=1.0, c_bar=1.0, *,
     truncated=None, final_values=None,
 ))]
-#[expect(clippy::too_many_arguments, reason = "the arrays of a rollout")]
 pub(crate) fn compute_vtrace<'py>(
     py: Python<'py>,
     log_rhos: &Bound<'py, PyAny>,
@@ -39,11 +39,7 @@ pub(crate) fn compute_vtrace<'py>(
     let last_value = ("bootstrap_value", bootstrap_value);
     let rollout = Arguments { rewards, values, dones, last_value, truncated, final_values };
     let bars = Truncation { rho_bar, c_bar };
-    if is_single(rewards) {
-        targets::<f32>(py, log_rhos, &rollout, gamma, bars)
-    } else {
-        targets::<f64>(py, log_rhos, &rollout, gamma, bars)
-    }
+    in_precision_of!(rewards, |F| targets::<F>(py, log_rhos, &rollout, gamma, bars))
 }
 
 fn targets<'py, F: Float + Element + Sync>(
@@ -81,11 +77,9 @@ pub(crate) fn compute_discounted_returns<'py>(
     let last_value = ("last_value", last_value);
     let rollout =
         Arguments { rewards, values: rewards, dones, last_value, truncated, final_values };
-    if is_single(rewards) {
-        write::<f32>(py, &rollout, |input, out| returns::discounted_returns(input, gamma, out))
-    } else {
-        write::<f64>(py, &rollout, |input, out| returns::discounted_returns(input, gamma, out))
-    }
+    in_precision_of!(rewards, |F| write::<F>(py, &rollout, |input, out| {
+        returns::discounted_returns(input, gamma, out)
+    }))
 }
 
 /// Compute n-step returns of a rollout (T,) or (T, N).
@@ -93,7 +87,6 @@ pub(crate) fn compute_discounted_returns<'py>(
 #[pyo3(signature = (
     rewards, values, dones, last_value, gamma, n, *, truncated=None, final_values=None,
 ))]
-#[expect(clippy::too_many_arguments, reason = "the arrays of a rollout")]
 pub(crate) fn compute_n_step_returns<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
@@ -108,11 +101,9 @@ pub(crate) fn compute_n_step_returns<'py>(
     let n = parse_size(n, "n")?;
     let last_value = ("last_value", last_value);
     let rollout = Arguments { rewards, values, dones, last_value, truncated, final_values };
-    if is_single(rewards) {
-        write::<f32>(py, &rollout, |input, out| returns::n_step_returns(input, gamma, n, out))
-    } else {
-        write::<f64>(py, &rollout, |input, out| returns::n_step_returns(input, gamma, n, out))
-    }
+    in_precision_of!(rewards, |F| write::<F>(py, &rollout, |input, out| returns::n_step_returns(
+        input, gamma, n, out
+    )))
 }
 
 /// Compute λ-returns of a rollout (T,) or (T, N).
@@ -120,7 +111,6 @@ pub(crate) fn compute_n_step_returns<'py>(
 #[pyo3(signature = (
     rewards, values, dones, last_value, gamma, lam, *, truncated=None, final_values=None,
 ))]
-#[expect(clippy::too_many_arguments, reason = "the arrays of a rollout")]
 pub(crate) fn compute_lambda_returns<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
@@ -135,11 +125,9 @@ pub(crate) fn compute_lambda_returns<'py>(
     let discount = Discount::new(gamma, lam).map_err(raise)?;
     let last_value = ("last_value", last_value);
     let rollout = Arguments { rewards, values, dones, last_value, truncated, final_values };
-    if is_single(rewards) {
-        write::<f32>(py, &rollout, |input, out| returns::lambda_returns(input, discount, out))
-    } else {
-        write::<f64>(py, &rollout, |input, out| returns::lambda_returns(input, discount, out))
-    }
+    in_precision_of!(rewards, |F| write::<F>(py, &rollout, |input, out| returns::lambda_returns(
+        input, discount, out
+    )))
 }
 
 /// An array like the rewards, filled by `kernel`.

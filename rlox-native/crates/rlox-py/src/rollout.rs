@@ -1,7 +1,7 @@
 //! Rollouts from Python: arrays (T,) of one env or (T, N) of several.
 
 use numpy::ndarray::IxDyn;
-use numpy::{Element, PyArrayDyn, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use numpy::{Element, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rlox_kernels::number::Float;
@@ -86,9 +86,4 @@ impl<'py, F: Float + Element> Rollout<'py, F> {
             last_values: self.last_values.as_slice()?,
         })
     }
-}
-
-/// Whether a kernel should work in single precision: where its main input does.
-pub(crate) fn is_single(object: &Bound<'_, PyAny>) -> bool {
-    object.cast::<PyArrayDyn<f32>>().is_ok()
 }

@@ -52,6 +52,8 @@ impl Env for Acrobot {
     type Action<'a> = i64;
     type Obs = f32;
 
+    const OBS_DIM: Option<usize> = Some(OBS_HIGH.len());
+
     fn spec(&self) -> EnvSpec {
         EnvSpec {
             id: "Acrobot-v1".to_owned(),
@@ -108,9 +110,7 @@ impl Env for Acrobot {
     fn save(&self, state: &mut [f64]) {
         let ([angle_1, angle_2], [speed_1, speed_2]) = (self.angles, self.speeds);
         let fresh = f64::from(u8::from(self.fresh));
-        for (slot, component) in state.iter_mut().zip([angle_1, angle_2, speed_1, speed_2, fresh]) {
-            *slot = component;
-        }
+        state.copy_from_slice(&[angle_1, angle_2, speed_1, speed_2, fresh]);
     }
 
     fn load(&mut self, state: &[f64]) {

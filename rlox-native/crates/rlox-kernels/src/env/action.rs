@@ -69,6 +69,7 @@ pub trait Action<'a>: Sized {
     ///
     /// # Errors
     /// [`KernelError::ActionKind`], [`KernelError::Shape`], or what [`Action::check`] finds.
+    #[inline]
     fn checked_rows(
         actions: Actions<'a>,
         n_envs: usize,

@@ -51,6 +51,8 @@ impl Env for CartPole {
     type Action<'a> = i64;
     type Obs = f32;
 
+    const OBS_DIM: Option<usize> = Some(OBS_HIGH.len());
+
     fn spec(&self) -> EnvSpec {
         EnvSpec {
             id: "CartPole-v1".to_owned(),
@@ -101,9 +103,7 @@ impl Env for CartPole {
 
     fn save(&self, state: &mut [f64]) {
         let components = [self.x, self.x_dot, self.theta, self.theta_dot];
-        for (slot, component) in state.iter_mut().zip(components) {
-            *slot = component;
-        }
+        state.copy_from_slice(&components);
     }
 
     fn load(&mut self, state: &[f64]) {

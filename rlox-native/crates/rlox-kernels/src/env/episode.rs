@@ -32,7 +32,7 @@ impl<E: Env> Episode<E> {
         Self { env, action_space, max_episode_steps, rng, elapsed, phase }
     }
 
-    /// Begins an episode, on the stream `rng` where one is given and otherwise on the present one.
+    /// Begins an episode, on the stream `rng` if one is given and otherwise on the present one.
     /// Writes the first observation into `obs`.
     pub fn reset(&mut self, rng: Option<Pcg64>, obs: &mut [E::Obs]) {
         if let Some(rng) = rng {

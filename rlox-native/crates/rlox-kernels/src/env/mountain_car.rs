@@ -43,6 +43,8 @@ impl Env for MountainCar {
     type Action<'a> = i64;
     type Obs = f32;
 
+    const OBS_DIM: Option<usize> = Some(OBS_HIGH.len());
+
     fn spec(&self) -> EnvSpec {
         EnvSpec {
             id: "MountainCar-v0".to_owned(),
@@ -85,9 +87,7 @@ impl Env for MountainCar {
     }
 
     fn save(&self, state: &mut [f64]) {
-        for (slot, component) in state.iter_mut().zip([self.position, self.velocity]) {
-            *slot = component;
-        }
+        state.copy_from_slice(&[self.position, self.velocity]);
     }
 
     fn load(&mut self, state: &[f64]) {

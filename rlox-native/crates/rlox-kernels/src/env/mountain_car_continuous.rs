@@ -35,6 +35,8 @@ impl Env for MountainCarContinuous {
     type Action<'a> = [f32; 1];
     type Obs = f32;
 
+    const OBS_DIM: Option<usize> = Some(OBS_HIGH.len());
+
     fn spec(&self) -> EnvSpec {
         EnvSpec {
             id: "MountainCarContinuous-v0".to_owned(),
@@ -75,9 +77,7 @@ impl Env for MountainCarContinuous {
 
     fn save(&self, state: &mut [f64]) {
         let components = [self.position, self.velocity, f64::from(u8::from(self.fresh))];
-        for (slot, component) in state.iter_mut().zip(components) {
-            *slot = component;
-        }
+        state.copy_from_slice(&components);
     }
 
     fn load(&mut self, state: &[f64]) {

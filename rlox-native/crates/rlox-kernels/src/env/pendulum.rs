@@ -41,6 +41,8 @@ impl Env for Pendulum {
     type Action<'a> = [f32; 1];
     type Obs = f32;
 
+    const OBS_DIM: Option<usize> = Some(OBS_HIGH.len());
+
     fn spec(&self) -> EnvSpec {
         EnvSpec {
             id: "Pendulum-v1".to_owned(),
@@ -84,9 +86,7 @@ impl Env for Pendulum {
     }
 
     fn save(&self, state: &mut [f64]) {
-        for (slot, component) in state.iter_mut().zip([self.theta, self.theta_dot]) {
-            *slot = component;
-        }
+        state.copy_from_slice(&[self.theta, self.theta_dot]);
     }
 
     fn load(&mut self, state: &[f64]) {

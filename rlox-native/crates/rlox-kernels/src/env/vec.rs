@@ -114,7 +114,7 @@ impl<E: Env> VecEnv<E> {
         rngs.try_reserve_exact(n_envs).map_err(out_of_memory)?;
         envs.push(make()?);
         let spec = envs[0].spec();
-        spec.check()?;
+        spec.check(E::OBS_DIM)?;
         for _ in 1..n_envs {
             envs.push(make()?);
         }
@@ -126,6 +126,13 @@ impl<E: Env> VecEnv<E> {
             Pcg64::from_entropy(&words.map(halves).concat())
         });
         Ok(Self { envs, spec: Arc::new(spec), elapsed, rngs, started: false })
+    }
+}
+
+impl<E: Env> VecEnv<E> {
+    /// How many components an observation has: a constant of the machine code if `E` fixes it.
+    fn obs_dim(&self) -> usize {
+        E::OBS_DIM.unwrap_or_else(|| self.spec.obs_dim())
     }
 }
 
@@ -151,7 +158,7 @@ impl<E: Env> VectorEnv for VecEnv<E> {
     }
 
     fn reset_all(&mut self, mut obs: ObsMut<'_>) -> Result<()> {
-        let (obs, obs_dim) = (obs.of("obs")?, self.spec.obs_dim());
+        let (obs, obs_dim) = (obs.of("obs")?, self.obs_dim());
         check_len("obs", obs.len(), "n_envs * obs_dim", self.envs.len() * obs_dim)?;
         let rows = obs.chunks_exact_mut(obs_dim);
         for ((env, rng), row) in self.envs.iter_mut().zip(&mut self.rngs).zip(rows) {
@@ -167,7 +174,7 @@ impl<E: Env> VectorEnv for VecEnv<E> {
         if !self.started {
             return Err(StateError::BatchNotReset.into());
         }
-        let (n_envs, obs_dim) = (self.envs.len(), self.spec.obs_dim());
+        let (n_envs, obs_dim) = (self.envs.len(), self.obs_dim());
         let EnvSpec { id, action_space, .. } = &*self.spec;
         let max_episode_steps = self.spec.max_episode_steps;
         let actions = E::Action::checked_rows(actions, n_envs, id, action_space)?;
@@ -179,27 +186,28 @@ impl<E: Env> VectorEnv for VecEnv<E> {
         check_len("truncated", truncated.len(), "n_envs", n_envs)?;
         check_len("final_obs", final_obs.len(), "n_envs * obs_dim", n_envs * obs_dim)?;
 
-        let envs = self.envs.iter_mut().zip(&mut self.elapsed).zip(&mut self.rngs).zip(actions);
+        let clocks = self.elapsed.iter_mut().zip(&mut self.rngs);
         let flags = terminated.iter_mut().zip(truncated.iter_mut());
         let scalars = rewards.iter_mut().zip(flags);
-        let rows = obs.chunks_exact_mut(obs_dim).zip(final_obs.chunks_exact_mut(obs_dim));
-        for (
-            ((((env, elapsed), rng), action), (reward, (terminated, truncated))),
-            (obs, final_obs),
-        ) in envs.zip(scalars).zip(rows)
+        let (mut obs, mut final_obs) = (obs, final_obs);
+        for (((env, action), (elapsed, rng)), (reward, (terminated, truncated))) in
+            self.envs.iter_mut().zip(actions).zip(clocks).zip(scalars)
         {
+            // Chunks in a zip of this depth are no longer of a length that the compiler knows.
+            let (row, final_row);
+            (row, obs) = obs.split_at_mut(obs_dim);
+            (final_row, final_obs) = final_obs.split_at_mut(obs_dim);
             let outcome = env.step(action, rng);
             *elapsed += 1;
-            *reward = outcome.reward;
-            *terminated = outcome.terminated;
-            *truncated = *elapsed >= max_episode_steps;
-            env.observe(final_obs);
-            if *terminated || *truncated {
+            let is_last = *elapsed >= max_episode_steps;
+            (*reward, *terminated, *truncated) = (outcome.reward, outcome.terminated, is_last);
+            env.observe(final_row);
+            if outcome.terminated || is_last {
                 env.reset(rng);
                 *elapsed = 0;
-                env.observe(obs);
+                env.observe(row);
             } else {
-                obs.copy_from_slice(final_obs);
+                row.copy_from_slice(final_row);
             }
         }
         Ok(())

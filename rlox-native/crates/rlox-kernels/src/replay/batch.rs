@@ -18,7 +18,7 @@ pub struct Transitions<'a> {
     pub terminated: &'a [bool],
     /// Whether the episode was cut, `n`.
     pub truncated: &'a [bool],
-    /// The observations that the steps led to, `n * obs.len`; `None` where they are not known.
+    /// The observations that the steps led to, `n * obs.len`; `None` if they are not known.
     pub next_obs: Option<Values<'a>>,
 }
 

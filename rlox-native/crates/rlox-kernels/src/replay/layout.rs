@@ -1,4 +1,4 @@
-//! What a buffer holds, and where the parts of a transition lie.
+//! Sizes and types of a buffer, and where the parts of a transition lie.
 
 use super::ring::frames::NUMBER;
 use super::ring::{NO_NEXT_OBS, TAIL};
@@ -79,7 +79,7 @@ pub struct Layout {
     pub action: Field,
     /// The steps that a drawn transition spans.
     pub n_step: NStep,
-    /// How many frames an observation is a stack of, each of which is stored once however many
+    /// How many frames an observation stacks; each is stored once however many
     /// observations it is in; 0 where observations are stored whole.
     pub frames: usize,
 }

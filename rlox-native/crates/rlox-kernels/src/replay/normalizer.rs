@@ -17,7 +17,7 @@ pub struct Normalizer {
 }
 
 impl Normalizer {
-    /// The statistics of `len` numbers per observation; none for observations of integers.
+    /// The statistics of `len` numbers per observation; `None` for observations of integers.
     pub(super) fn of(obs: Values<'_>, len: usize) -> Option<Self> {
         match obs {
             Values::F32(values) => Some(Self::of_floats(values, len)),

@@ -9,7 +9,7 @@ use super::ring::sequences::check_pieces;
 use super::stream::Stream;
 use crate::error::{KernelError, Result, check_len};
 
-/// Recorded episodes, of which transitions and pieces are drawn.
+/// Recorded episodes, drawn from by transitions and by pieces.
 #[derive(Debug)]
 pub struct OfflineDataset {
     ring: Ring,

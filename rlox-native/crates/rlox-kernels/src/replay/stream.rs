@@ -7,7 +7,7 @@ use crate::rng::{Pcg64, halves};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stream {
     rng: Pcg64,
-    /// The high half of a word of which the low half has been drawn.
+    /// The high half of a word whose low half has been drawn.
     spare: Option<u32>,
 }
 

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_stays_none() {
+    fn nan_stays_nan() {
         let mut values = [f32::NAN; 16];
         Arch::new().dispatch(Call { tanh: true, values: &mut values });
         assert!(values.iter().all(|value| value.is_nan()));

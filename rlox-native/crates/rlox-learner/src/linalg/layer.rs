@@ -176,7 +176,7 @@ impl<F: Real> PackedLayer<F> {
         let mut changed = straight.is_empty();
         for (to, from) in straight.chunks_exact_mut(stride).zip(weights.chunks_exact(columns)) {
             let to = &mut to[..columns];
-            // Bits, as 0 equals -0 and what is no number equals nothing.
+            // Bits, as 0 equals -0 and NaN equals nothing.
             if changed || cast_slice::<F, u8>(to) != cast_slice::<F, u8>(from) {
                 to.copy_from_slice(from);
                 changed = true;

@@ -1,4 +1,4 @@
-//! What goes into a product besides its right operand.
+//! The left operand of a product, its initial value and its last operation.
 
 /// What a product is added to.
 #[derive(Clone, Copy)]

@@ -100,7 +100,7 @@ impl<F: Real> Critics<F> {
     /// The smallest of all critics' values of a row (Fujimoto et al. 2018, equation 10).
     pub(super) fn smallest(&self, networks: &[Network], row: usize) -> F {
         let values = (0..networks.len()).map(|k| self.value(networks, k, row));
-        // Not `min`, which would hide what is no number.
+        // Not `min`, which would hide NaN.
         values.fold(
             F::infinity(),
             |least, value| {

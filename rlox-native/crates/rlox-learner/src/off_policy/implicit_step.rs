@@ -147,7 +147,7 @@ impl<F: Real> Step<'_, '_, F> {
         let log_stds = &parts.policy.parameters[..*act_dim];
         for (r, ((action, value), &target)) in actions.zip(values).zip(targets).enumerate() {
             let weight = (temperature * (target - value[0])).exp();
-            // Not `min`, which would hide what is no number.
+            // Not `min`, which would hide NaN.
             let weight = if weight > max_weight { max_weight } else { weight };
             let at = r * policy.output_stride();
             let (outputs, gradients) = policy_block.output_and_gradient(at, *act_dim);

@@ -110,7 +110,7 @@ impl<F: Real> Policy<'_, '_, F> {
         let mut sums = PolicyTerms::default();
         for (r, &log_prob) in log_probs.iter().enumerate().take(rows) {
             let value = online.smallest(critics, r);
-            // Equal values share the gradient, as in torch; so do all where one is no number.
+            // Equal values share the gradient, as in torch; so do all if one is NaN.
             let larger = (0..used).filter(|&k| online.value(critics, k, r) > value).count();
             let gradient = -share * F::of(value_weight) / count(used - larger);
             for k in 0..used {

@@ -86,7 +86,7 @@ impl Actor {
     }
 }
 
-/// Not `max` and `min`, which would hide what is no number.
+/// Not `max` and `min`, which would hide NaN.
 pub(super) fn clip<F: Real>(value: F, low: F, high: F) -> F {
     if value < low {
         low

@@ -10,13 +10,13 @@ use rlox_learner::off_policy::{
     self as kernels, Actor, Cloning, PolicyStep, PolicyTerms, ValueStep,
 };
 
-use super::{Adam, BatchArrays, Precise, of_dtype, penalty};
+use super::{Adam, BatchArrays, penalty};
 use crate::convert::{real, real_array};
 use crate::errors::raise;
 use crate::locks::lock;
+use crate::precision::{Precise, of_dtype, with_learner};
 
-type Learners =
-    Precise<Mutex<kernels::ContinuousLearner<f32>>, Mutex<kernels::ContinuousLearner<f64>>>;
+type Learners = Precise<kernels::ContinuousLearner<f32>, kernels::ContinuousLearner<f64>>;
 
 /// Takes gradient steps of a policy and its critics on arrays that the caller keeps.
 #[pyclass(frozen, module = "rlox_native")]
@@ -45,40 +45,30 @@ impl ContinuousLearner {
             Some(log_std_bounds) => Actor::SquashedGaussian { log_std_bounds },
             None => Actor::Deterministic,
         };
-        let learner = match of_dtype(
+        let learner = of_dtype(
             dtype,
             || kernels::ContinuousLearner::new(obs_dim, act_dim, &hidden, actor, n_critics),
             || kernels::ContinuousLearner::new(obs_dim, act_dim, &hidden, actor, n_critics),
-        )? {
-            Precise::Single(learner) => Precise::Single(Mutex::new(learner.map_err(raise)?)),
-            Precise::Double(learner) => Precise::Double(Mutex::new(learner.map_err(raise)?)),
-        };
+        )?;
         Ok(Self { learner, n_critics, act_dim })
     }
 
     /// How many parameters the policy has.
     #[getter]
     fn n_policy_parameters(&self) -> usize {
-        match &self.learner {
-            Precise::Single(learner) => lock(learner).n_policy_parameters(),
-            Precise::Double(learner) => lock(learner).n_policy_parameters(),
-        }
+        with_learner!(self.learner, |learner| lock(learner).n_policy_parameters())
     }
 
     /// How many parameters the critics have.
     #[getter]
     fn n_critic_parameters(&self) -> usize {
-        match &self.learner {
-            Precise::Single(learner) => lock(learner).n_critic_parameters(),
-            Precise::Double(learner) => lock(learner).n_critic_parameters(),
-        }
+        with_learner!(self.learner, |learner| lock(learner).n_critic_parameters())
     }
 
     /// Take a gradient step of the critics; return the loss, the mean value and the TD errors.
     #[pyo3(signature = (
         critics, target, policy, batch, noise, *, learning_rate, alpha, scale, penalty_weight=0.0
     ))]
-    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
     fn step_values(
         &self,
         py: Python<'_>,
@@ -96,19 +86,12 @@ impl ContinuousLearner {
         let batch = BatchArrays::parse(batch)?;
         let step = ValueStep { alpha, scale, penalty_weight, rule: critics.rule(learning_rate) };
         let others = [target, policy];
-        match &self.learner {
-            Precise::Single(learner) => {
-                self.run_values(py, learner, &critics, others, &batch, noise, step)
-            }
-            Precise::Double(learner) => {
-                self.run_values(py, learner, &critics, others, &batch, noise, step)
-            }
-        }
+        with_learner!(self.learner, |learner| self
+            .run_values(py, learner, &critics, others, &batch, noise, step))
     }
 
     /// Take a gradient step of the policy; return the loss and the mean entropy.
     #[pyo3(signature = (policy, critics, obs, noise, *, learning_rate, alpha, cloning=None))]
-    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
     fn step_policy(
         &self,
         py: Python<'_>,
@@ -122,20 +105,14 @@ impl ContinuousLearner {
     ) -> PyResult<(f64, f64)> {
         let policy = Adam::parse(policy, "policy")?;
         let (arrays, rates) = ([critics, obs], (alpha, learning_rate));
-        let terms = match &self.learner {
-            Precise::Single(learner) => {
-                run_policy(py, learner, &policy, arrays, noise, cloning, rates)
-            }
-            Precise::Double(learner) => {
-                run_policy(py, learner, &policy, arrays, noise, cloning, rates)
-            }
-        }?;
+        let terms = with_learner!(self.learner, |learner| run_policy(
+            py, learner, &policy, arrays, noise, cloning, rates
+        ))?;
         Ok((terms.loss, terms.entropy))
     }
 
     /// Return the penalty of each critic, and keep its gradient for the next step of the critics.
     #[pyo3(signature = (critics, policy, batch, random, here, there, lower_bounds=None))]
-    #[expect(clippy::too_many_arguments, reason = "a penalty depends on as many")]
     fn penalize(
         &self,
         py: Python<'_>,
@@ -149,14 +126,14 @@ impl ContinuousLearner {
     ) -> PyResult<Vec<f64>> {
         let batch = BatchArrays::parse(batch)?;
         let (networks, samples) = ([critics, policy], [random, here, there]);
-        match &self.learner {
-            Precise::Single(learner) => {
-                penalty::run(py, learner, networks, &batch, samples, lower_bounds)
-            }
-            Precise::Double(learner) => {
-                penalty::run(py, learner, networks, &batch, samples, lower_bounds)
-            }
-        }
+        with_learner!(self.learner, |learner| penalty::run(
+            py,
+            learner,
+            networks,
+            &batch,
+            samples,
+            lower_bounds
+        ))
     }
 
     /// Return the mean of -log π of the actions that the policy makes of noise.
@@ -167,18 +144,16 @@ impl ContinuousLearner {
         obs: &Bound<'_, PyAny>,
         noise: &Bound<'_, PyAny>,
     ) -> PyResult<f64> {
-        match &self.learner {
-            Precise::Single(learner) => penalty::run_entropy(py, learner, [policy, obs, noise]),
-            Precise::Double(learner) => penalty::run_entropy(py, learner, [policy, obs, noise]),
-        }
+        with_learner!(self.learner, |learner| penalty::run_entropy(
+            py,
+            learner,
+            [policy, obs, noise]
+        ))
     }
 
     /// The gradients of the last steps of the policy and of the critics.
     fn gradients(&self, py: Python<'_>) -> (Py<PyAny>, Py<PyAny>) {
-        match &self.learner {
-            Precise::Single(learner) => copied(py, learner),
-            Precise::Double(learner) => copied(py, learner),
-        }
+        with_learner!(self.learner, |learner| copied(py, learner))
     }
 
     fn __repr__(&self) -> String {
@@ -187,7 +162,6 @@ impl ContinuousLearner {
 }
 
 impl ContinuousLearner {
-    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
     fn run_values<F: Real + Element>(
         &self,
         py: Python<'_>,

@@ -10,12 +10,13 @@ use rlox_learner::off_policy::{
     ImplicitLearner as Kernel, ImplicitLosses, ImplicitParts, ImplicitTerms, Learnt,
 };
 
-use super::{Adam, BatchArrays, Precise, of_dtype};
+use super::{Adam, BatchArrays};
 use crate::convert::{real, real_array};
 use crate::errors::raise;
 use crate::locks::lock;
+use crate::precision::{Precise, of_dtype, with_learner};
 
-type Learners = Precise<Mutex<Kernel<f32>>, Mutex<Kernel<f64>>>;
+type Learners = Precise<Kernel<f32>, Kernel<f64>>;
 
 /// Takes gradient steps of implicit Q-learning on arrays that the caller keeps.
 #[pyclass(frozen, module = "rlox_native")]
@@ -41,24 +42,18 @@ impl ImplicitLearner {
         log_std_bounds: [f64; 2],
         dtype: &str,
     ) -> PyResult<Self> {
-        let learner = match of_dtype(
+        let learner = of_dtype(
             dtype,
             || Kernel::new(obs_dim, act_dim, &hidden, n_critics, log_std_bounds),
             || Kernel::new(obs_dim, act_dim, &hidden, n_critics, log_std_bounds),
-        )? {
-            Precise::Single(learner) => Precise::Single(Mutex::new(learner.map_err(raise)?)),
-            Precise::Double(learner) => Precise::Double(Mutex::new(learner.map_err(raise)?)),
-        };
+        )?;
         Ok(Self { learner, n_critics, act_dim })
     }
 
     /// How many parameters value, policy and critics have.
     #[getter]
     fn n_parameters(&self) -> [usize; 3] {
-        match &self.learner {
-            Precise::Single(learner) => lock(learner).n_parameters(),
-            Precise::Double(learner) => lock(learner).n_parameters(),
-        }
+        with_learner!(self.learner, |learner| lock(learner).n_parameters())
     }
 
     /// Take a gradient step of all networks; return the terms.
@@ -66,7 +61,6 @@ impl ImplicitLearner {
         value, policy, critics, target, batch, *,
         learning_rate, policy_learning_rate, expectile, temperature, max_weight
     ))]
-    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
     fn step(
         &self,
         py: Python<'_>,
@@ -88,20 +82,16 @@ impl ImplicitLearner {
         ];
         let batch = BatchArrays::parse(batch)?;
         let losses = ImplicitLosses { expectile, temperature, max_weight };
-        let terms = match &self.learner {
-            Precise::Single(learner) => run(py, learner, &parts, target, &batch, losses),
-            Precise::Double(learner) => run(py, learner, &parts, target, &batch, losses),
-        }?;
+        let terms = with_learner!(self.learner, |learner| run(
+            py, learner, &parts, target, &batch, losses
+        ))?;
         let ImplicitTerms { value_loss, q_loss, policy_loss, q_value, weight } = terms;
         Ok((value_loss, q_loss, policy_loss, q_value, weight))
     }
 
     /// The gradients of the last step of value, policy and critics.
     fn gradients(&self, py: Python<'_>) -> [Py<PyAny>; 3] {
-        match &self.learner {
-            Precise::Single(learner) => copied(py, learner),
-            Precise::Double(learner) => copied(py, learner),
-        }
+        with_learner!(self.learner, |learner| copied(py, learner))
     }
 
     fn __repr__(&self) -> String {

@@ -18,28 +18,6 @@ use rlox_learner::{Moments, Optimizer, StepRule};
 
 use crate::convert::{output_array, parse_real, parse_step, real_array, type_name};
 
-/// A learner in either precision.
-enum Precise<S, D> {
-    Single(S),
-    Double(D),
-}
-
-/// Makes a learner of the precision called `dtype`.
-fn of_dtype<S, D>(
-    dtype: &str,
-    single: impl FnOnce() -> S,
-    double: impl FnOnce() -> D,
-) -> PyResult<Precise<S, D>> {
-    match dtype {
-        "float32" => Ok(Precise::Single(single())),
-        "float64" => Ok(Precise::Double(double())),
-        _ => {
-            let text = format!("dtype must be 'float32' or 'float64', got '{dtype}'");
-            Err(PyValueError::new_err(text))
-        }
-    }
-}
-
 /// What the dict given as `name` holds under `key`.
 fn item<'py>(dict: &Bound<'py, PyDict>, name: &str, key: &str) -> PyResult<Bound<'py, PyAny>> {
     let lacks = || PyValueError::new_err(format!("{name} lacks the key '{key}'"));

@@ -1,4 +1,4 @@
-//! What conservative Q-learning adds to the critics' step.
+//! The penalty of conservative Q-learning in the critics' step.
 
 use std::sync::Mutex;
 

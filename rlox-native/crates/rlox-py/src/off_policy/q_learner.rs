@@ -8,16 +8,17 @@ use pyo3::types::PyDict;
 use rlox_learner::Real;
 use rlox_learner::off_policy::{self as kernels, ElementLoss, QNetwork, QStep};
 
-use super::{Adam, BatchArrays, Precise, of_dtype};
+use super::{Adam, BatchArrays};
 use crate::convert::{real, real_array};
 use crate::errors::raise;
 use crate::locks::lock;
+use crate::precision::{Precise, of_dtype, with_learner};
 use crate::replay::{Expected, read};
 
 /// Takes gradient steps of action values on arrays that the caller keeps.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct QLearner {
-    learner: Precise<Mutex<kernels::QLearner<f32>>, Mutex<kernels::QLearner<f64>>>,
+    learner: Precise<kernels::QLearner<f32>, kernels::QLearner<f64>>,
     shape: QNetwork,
 }
 
@@ -44,8 +45,8 @@ impl QLearner {
         .map_err(raise)?;
         let learner = of_dtype(
             dtype,
-            || Mutex::new(kernels::QLearner::new(shape.clone())),
-            || Mutex::new(kernels::QLearner::new(shape.clone())),
+            || Ok(kernels::QLearner::new(shape.clone())),
+            || Ok(kernels::QLearner::new(shape.clone())),
         )?;
         Ok(Self { learner, shape })
     }
@@ -58,7 +59,6 @@ impl QLearner {
 
     /// Take one gradient step; return the loss, the mean value and the TD errors.
     #[pyo3(signature = (learnt, target, batch, *, learning_rate, double, huber))]
-    #[expect(clippy::too_many_arguments, reason = "a gradient step has as many")]
     fn step(
         &self,
         py: Python<'_>,
@@ -73,18 +73,12 @@ impl QLearner {
         let batch = BatchArrays::parse(batch)?;
         let loss = if huber { ElementLoss::Huber } else { ElementLoss::Squared };
         let step = QStep { double, loss, rule: learnt.rule(learning_rate) };
-        match &self.learner {
-            Precise::Single(learner) => run(py, learner, &learnt, target, &batch, step),
-            Precise::Double(learner) => run(py, learner, &learnt, target, &batch, step),
-        }
+        with_learner!(self.learner, |learner| run(py, learner, &learnt, target, &batch, step))
     }
 
     /// The clipped gradient of the last step, `(n_parameters,)`.
     fn gradients(&self, py: Python<'_>) -> Py<PyAny> {
-        match &self.learner {
-            Precise::Single(learner) => copied(py, learner),
-            Precise::Double(learner) => copied(py, learner),
-        }
+        with_learner!(self.learner, |learner| copied(py, learner))
     }
 
     fn __repr__(&self) -> String {

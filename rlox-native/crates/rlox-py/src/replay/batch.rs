@@ -97,7 +97,7 @@ impl<'py> BatchArrays<'py> {
 
     /// The arrays by name.
     ///
-    /// Without next observations the dict is one that says why where they are asked for.
+    /// Without next observations the dict is one that says why if they are asked for.
     pub(super) fn into_dict(self, py: Python<'py>, complete: bool) -> PyResult<Bound<'py, PyDict>> {
         let dict = if complete {
             PyDict::new(py)

@@ -1,4 +1,4 @@
-//! What the buffers take and give: transitions, batches and states.
+//! Transitions, batches and states as arrays.
 
 use numpy::{Ix1, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyMemoryError, PyValueError};
@@ -120,7 +120,7 @@ pub(super) fn parse_axes(
     Ok((axes, product.ok_or_else(too_much)?))
 }
 
-/// A flag: a bool, or a real number, of which any but zero is true.
+/// A flag: a bool, or a real number, true unless it is zero.
 fn parse_flag(object: &Bound<'_, PyAny>, name: &str) -> PyResult<bool> {
     if let Ok(flag) = object.cast::<PyBool>() {
         return Ok(flag.is_true());

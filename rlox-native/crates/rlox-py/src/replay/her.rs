@@ -89,9 +89,8 @@ buffer_methods!(HerReplayBuffer, HindsightReplay, [()], [ring state] {
         self.relabelling.traverse(&visit)
     }
 
-    /// Store one transition, in the place of the oldest where the buffer is full.
+    /// Store one transition, in the place of the oldest if the buffer is full.
     #[pyo3(signature = (obs, action, reward, terminated, truncated, next_obs))]
-    #[expect(clippy::too_many_arguments, reason = "the parts of a transition")]
     fn push<'py>(
         &self,
         py: Python<'py>,
@@ -110,7 +109,6 @@ buffer_methods!(HerReplayBuffer, HindsightReplay, [()], [ring state] {
 
     /// Store several transitions, the rows of arrays.
     #[pyo3(signature = (obs, actions, rewards, terminated, truncated, next_obs))]
-    #[expect(clippy::too_many_arguments, reason = "the parts of a transition")]
     fn push_batch<'py>(
         &self,
         py: Python<'py>,

@@ -93,7 +93,6 @@ macro_rules! buffer_methods {
         buffer_methods!($class, $replay, [$($plain)*], [$($group)*] { $($body)*
             /// Store one transition, in the place of the oldest if the buffer is full.
             #[pyo3(signature = (obs, action, reward, terminated, truncated, next_obs=None))]
-            #[expect(clippy::too_many_arguments, reason = "the parts of a transition")]
             fn push<'py>(
                 &self,
                 py: Python<'py>,
@@ -112,7 +111,6 @@ macro_rules! buffer_methods {
 
             /// Store several transitions, the rows of arrays.
             #[pyo3(signature = (obs, actions, rewards, terminated, truncated, next_obs=None))]
-            #[expect(clippy::too_many_arguments, reason = "the parts of a transition")]
             fn push_batch<'py>(
                 &self,
                 py: Python<'py>,

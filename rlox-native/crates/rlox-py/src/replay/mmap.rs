@@ -37,7 +37,6 @@ buffer_methods!(MmapReplayBuffer, TieredReplay, [], [push sample] {
         text_signature = "(hot_capacity, total_capacity, obs_dim, act_dim, cold_path, keep=False, \
                           *, obs_dtype='float32', act_dtype='float32', seed=None)"
     )]
-    #[expect(clippy::too_many_arguments, reason = "the sizes of a buffer")]
     fn new(
         py: Python<'_>,
         hot_capacity: &Bound<'_, PyAny>,

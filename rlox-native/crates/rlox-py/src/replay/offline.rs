@@ -42,7 +42,6 @@ impl OfflineDatasetBuffer {
             obs_dim=None, act_dim=None, obs_dtype=None, act_dtype=None, seed=None
         )
     )]
-    #[expect(clippy::too_many_arguments, reason = "the parts and options of a dataset")]
     fn new(
         py: Python<'_>,
         obs: &Bound<'_, PyAny>,

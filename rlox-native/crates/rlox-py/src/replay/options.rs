@@ -17,12 +17,12 @@ pub(super) const ONE_STEP: &[&str] = &["obs_dtype", "act_dtype", "seed"];
 pub(super) const N_STEP: &[&str] =
     &["obs_dtype", "act_dtype", "n_envs", "n_step", "gamma", "share_frames", "seed"];
 
-/// What a buffer can be told besides its sizes.
+/// The options of a buffer besides its sizes.
 pub(super) struct Options {
     pub(super) obs_dtype: DType,
     pub(super) act_dtype: DType,
     pub(super) n_step: NStep,
-    /// Whether observations are stacks of frames, each of which is stored once.
+    /// Whether observations are stacks of frames; each frame is stored once.
     pub(super) share_frames: bool,
     seed: Option<u64>,
 }

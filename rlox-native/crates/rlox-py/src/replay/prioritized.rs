@@ -61,9 +61,8 @@ buffer_methods!(PrioritizedReplayBuffer, PrioritizedReplay, [None], [ring steps]
         Ok(Self { buffer: Mutex::new(buffer), fields, alpha })
     }
 
-    /// Store one transition, in the place of the oldest where the buffer is full.
+    /// Store one transition, in the place of the oldest if the buffer is full.
     #[pyo3(signature = (obs, action, reward, terminated, truncated, next_obs=None, priority=None))]
-    #[expect(clippy::too_many_arguments, reason = "the parts of a transition")]
     fn push<'py>(
         &self,
         py: Python<'py>,
@@ -85,7 +84,6 @@ buffer_methods!(PrioritizedReplayBuffer, PrioritizedReplay, [None], [ring steps]
 
     /// Store several transitions, the rows of arrays.
     #[pyo3(signature = (obs, actions, rewards, terminated, truncated, next_obs=None, priorities=None))]
-    #[expect(clippy::too_many_arguments, reason = "the parts of a transition")]
     fn push_batch<'py>(
         &self,
         py: Python<'py>,

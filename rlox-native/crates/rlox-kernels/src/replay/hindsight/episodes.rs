@@ -50,8 +50,8 @@ impl Episodes {
         Ok(Self { n_envs, capacity: limit, before, after, running: vec![0; n_envs], env: 0 })
     }
 
-    /// Forgets everything, to be told of `stored` steps from the oldest on. The newest of them is of
-    /// the last env.
+    /// Forgets everything; `push` follows for each of `stored` steps, the oldest first. The newest
+    /// of them is of the last env.
     pub(super) fn begin(&mut self, stored: usize) {
         self.running.fill(0);
         self.env = (self.n_envs - stored % self.n_envs) % self.n_envs;

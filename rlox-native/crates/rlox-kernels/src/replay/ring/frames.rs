@@ -1,4 +1,4 @@
-//! Observations that are stacks of frames, of which each is stored once.
+//! Stacked frames as observations, each frame stored once.
 //!
 //! A frame is shared where it is found again: in the env's observation before, one place further on, or
 //! twice in one stack, as where an episode begins. Nothing is assumed of the stacks, so nothing is lost
@@ -193,7 +193,7 @@ impl Ring {
         self.frames.as_mut().map_or(Ok(()), |frames| frames.reserve(n))
     }
 
-    /// Forgets all frames, as the ring is filled anew.
+    /// Forgets all frames, before the ring is filled again.
     pub(super) fn clear_frames(&mut self) {
         if let Some(frames) = &mut self.frames {
             frames.clear();

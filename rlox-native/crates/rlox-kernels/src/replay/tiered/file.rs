@@ -218,7 +218,7 @@ impl ColdFile {
         self.file.sync_data().map_err(|cause| self.error("write to", &cause))
     }
 
-    /// The newest commit; none where the process ended before the first, and that came `late`.
+    /// The newest commit; `None` if the process ended before the first, and that came `late`.
     fn last_commit(&mut self, late: bool) -> Result<Option<Commit>> {
         let mut commits = [[0; COMMIT]; 2];
         for (commit, place) in commits.iter_mut().zip([BLOCK, 2 * BLOCK]) {
@@ -258,7 +258,7 @@ impl ColdFile {
         write_all_at(&self.file, &bytes, offset).map_err(|cause| self.error("write to", &cause))
     }
 
-    /// Words that were written whole; none where they were not.
+    /// Words that were written whole, or `None`.
     fn read_words<const N: usize>(&self, offset: u64) -> Result<Option<[u64; N]>> {
         let mut bytes = vec![0; 8 * N + 4];
         match read_exact_at(&self.file, &mut bytes, offset) {

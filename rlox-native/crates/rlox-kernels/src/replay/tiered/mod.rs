@@ -149,7 +149,7 @@ impl TieredReplay {
         if self.cold.is_some() { Ok(()) } else { Err(StateError::Closed.into()) }
     }
 
-    /// Stores transitions, each in the place of the oldest where the buffer is full.
+    /// Stores transitions, each in the place of the oldest if the buffer is full.
     ///
     /// # Errors
     /// [`KernelError::Shape`], [`KernelError::DType`] and [`KernelError::NonFinite`], and

@@ -1,5 +1,4 @@
-//! What systems do each in their way: reading and writing a file at a place, which leaves no cursor to
-//! share, and telling a file from another one of its name.
+//! Positioned reads and writes without a shared cursor, and the identity of a file, by operating system.
 
 use std::fs::File;
 use std::io;
