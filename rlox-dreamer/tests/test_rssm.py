@@ -50,7 +50,11 @@ def test_one_step_of_the_recurrence_equals_the_formulas() -> None:
     )  # fmt: skip
     blocks = deter.view(3, 4, 2)
     rows = torch.cat([torch.cat([blocks[:, k], shared], -1) for k in range(4)], -1)
-    hidden = rows @ net.core.dense_weight() + net.core.bias
+    weights = torch.cat(
+        [net.core_own.weight, net.core_shared.weight.T.reshape(15, 4, 2).transpose(0, 1)], 1
+    )
+    bias = net.core_own.bias + net.core_shared.bias
+    hidden = rows @ torch.block_diag(*weights) + bias
     hidden = functional.silu(_norm(hidden, net.core_norm.weight))
     gates = (hidden @ net.gates.dense_weight() + net.gates.bias).view(3, 4, 3, 2)
     reset, candidate, update = (gates[:, :, k].reshape(3, 8) for k in range(3))

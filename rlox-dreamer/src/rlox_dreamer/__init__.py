@@ -1,1 +1,1 @@
-"""DreamerV3 for rlox: a world model, and an actor and a critic that learn in it."""
+"""DreamerV3: a world model, and an actor-critic that learns in it."""

@@ -1,4 +1,4 @@
-"""Acting with a world model: states of N episodes, and the policy's actions."""
+"""Acting in N envs with a world model."""
 
 from __future__ import annotations
 

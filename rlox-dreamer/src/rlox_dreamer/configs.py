@@ -36,15 +36,17 @@ Size = Literal["debug", "1m", "12m", "25m", "50m", "100m", "200m", "400m"]
 Preset = Literal["none", "dmc_proprio", "dmc_vision", "atari100k", "atari", "crafter", "bsuite"]
 
 
-def _size(deter: int, hidden: int, classes: int, depth: int, stoch: int = 32) -> dict[str, int]:
+def _size(
+    deter: int, hidden: int, classes: int, depth: int, stoch: int = 32, bins: int = 255
+) -> dict[str, int]:
     return {
         "deter_dim": deter, "hidden": hidden, "stoch_dim": stoch, "stoch_classes": classes,
-        "units": hidden, "depth": depth,
+        "units": hidden, "depth": depth, "bins": bins,
     }  # fmt: skip
 
 
 SIZES: Mapping[str, Mapping[str, int]] = {
-    "debug": _size(64, 64, 8, 8, stoch=8),
+    "debug": _size(64, 64, 8, 8, stoch=8, bins=63),
     "1m": _size(512, 64, 4, 4),
     "12m": _size(2048, 256, 16, 16),
     "25m": _size(3072, 384, 24, 24),
@@ -117,7 +119,11 @@ class DreamerV3Config(Config):
         source=CODE,
     )  # fmt: skip
     bins: int = count(
-        255, ge=3, unit="bins", help="bins of predicted rewards and values", source=HAFNER
+        63,
+        ge=3,
+        unit="bins",
+        source=f"{MISSION}; {HAFNER} has 255, as all sizes but debug",
+        help="bins of predicted rewards and values",
     )
     encoder_keys: tuple[str, ...] | None = option(
         None, help="leaves of nested observations that are seen; None sees all", unit="names",

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -122,13 +121,10 @@ class DreamerV3(Algorithm):
         self._draws = self.streams.torch("learning")
         self.actor = Actor(self.networks, self.experience.env, self.streams.torch("acting"))
         self._parts = {
-            "networks": self.networks,
-            "slow_value": self.slow_value,
-            "optimizer": self.optimizer,
-            "return_scale": self.return_scale,
-            "actor": self.actor,
-            "experience": self.experience,
-        }
+            "networks": self.networks, "slow_value": self.slow_value,
+            "optimizer": self.optimizer, "return_scale": self.return_scale,
+            "actor": self.actor, "experience": self.experience,
+        }  # fmt: skip
         task = ReplayTask(
             objective=DreamerObjective.of(cfg),
             device=self.device,
@@ -205,10 +201,10 @@ class DreamerV3(Algorithm):
             # imagination, from every replayed state
             starts = Latent(*(part.detach().flatten(0, 1) for part in latents))
             imagined = imagine(net.rssm, net.policy, starts, cfg.imagination_horizon, self._draws)
+            rewards = net.reward.predict(imagined.features)
+            slow = self.slow_value.predict(imagined.features)
             with torch.no_grad():
-                rewards = net.reward.mean(net.reward(imagined.features))
                 discounts = torch.sigmoid(net.continuation(imagined.features).squeeze(-1).float())
-                slow = self.slow_value.mean(self.slow_value(imagined.features))
                 weights = discounts.cumprod(0)
             values = net.value(imagined.features)
             means = net.value.mean(values)
@@ -217,10 +213,8 @@ class DreamerV3(Algorithm):
             )
 
             # critic
-            value_loss = weights[:-1] * (
-                net.value.loss(values[:-1], returns) + net.value.loss(values[:-1], slow[:-1])
-            )
-            value_loss = value_loss.mean()
+            both = net.value.loss(values[:-1], returns) + net.value.loss(values[:-1], slow[:-1])
+            value_loss = (weights[:-1] * both).mean()
             replay_value_loss = self._replay_value_loss(batch, features, returns[0])
 
             # actor
@@ -230,8 +224,9 @@ class DreamerV3(Algorithm):
                 net.policy(imagined.features[:-1]), imagined.actions[:-1]
             )
             advantages = (returns - baseline) / scale
-            actor_loss = policy_loss(log_probs, entropy, advantages, weights[:-1], cfg.entropy)
-            actor_loss = actor_loss.mean()
+            actor_loss = policy_loss(
+                log_probs, entropy, advantages, weights[:-1], cfg.entropy
+            ).mean()
 
             loss = model_loss + actor_loss + value_loss
             loss = loss + cfg.replay_value_scale * replay_value_loss
@@ -272,12 +267,11 @@ class DreamerV3(Algorithm):
             cfg.return_lambda,
         )
         log_probs = value(features[:-1])
-        with torch.no_grad():
-            slow = self.slow_value.mean(self.slow_value(features[:-1].detach()))
+        slow = self.slow_value.predict(features[:-1].detach())
         losses = value.loss(log_probs, targets) + value.loss(log_probs, slow)
         return ((~batch.is_last[:-1]).float() * losses).mean()
 
-    def _precision(self) -> AbstractContextManager[Any]:
+    def _precision(self) -> torch.autocast:
         reduced = self.config.compute_dtype == "bfloat16"
         return torch.autocast(self.device.type, torch.bfloat16, enabled=reduced)
 

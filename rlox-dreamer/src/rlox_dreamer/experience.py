@@ -1,4 +1,4 @@
-"""Experience of a world model: stepping envs into a sequence buffer, and drawing batches."""
+"""Experience: stepping envs into a sequence buffer, and drawing batches."""
 
 from __future__ import annotations
 

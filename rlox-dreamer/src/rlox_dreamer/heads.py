@@ -51,7 +51,12 @@ class TwoHotHead(nn.Module):
 
     def mean(self, log_probs: Tensor) -> Tensor:
         """Return the predicted numbers (...), without gradient."""
-        return two_hot_mean(log_probs.detach(), self.bins)
+        return two_hot_mean(log_probs.detach().exp(), self.bins)
+
+    @torch.no_grad()
+    def predict(self, features: Tensor) -> Tensor:
+        """Return the predicted numbers (...) for features (..., F), without gradient."""
+        return two_hot_mean(functional.softmax(self.net(features).float(), -1), self.bins)
 
     def loss(self, log_probs: Tensor, targets: Tensor) -> Tensor:
         """Return the cross-entropy (...) to numbers (...)."""

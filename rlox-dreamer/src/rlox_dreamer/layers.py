@@ -67,14 +67,23 @@ class BlockLinear(nn.Module):
         outputs: number of outputs, a multiple of ``blocks``.
         blocks: K.
         generator: source of the weights.
+        scale: factor of their deviation 1 / √(inputs / K).
     """
 
-    def __init__(self, inputs: int, outputs: int, blocks: int, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        blocks: int,
+        generator: torch.Generator,
+        *,
+        scale: float = 1.0,
+    ) -> None:
         super().__init__()
         self.blocks = blocks
         self.weight = nn.Parameter(torch.empty(blocks, inputs // blocks, outputs // blocks))
         self.bias = nn.Parameter(torch.zeros(outputs))
-        truncated_normal_(self.weight.data, inputs // blocks, 1.0, generator)
+        truncated_normal_(self.weight.data, inputs // blocks, scale, generator)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (B, outputs) of (B, inputs)."""

@@ -1,4 +1,4 @@
-"""Leaves of observation spaces as the model sees them: vectors, classes and images."""
+"""Leaves of observation spaces: vectors, classes and images."""
 
 from __future__ import annotations
 

@@ -89,16 +89,15 @@ def two_hot_loss(log_probs: Tensor, targets: Tensor, bins: Tensor) -> Tensor:
     return -(weights * log_probs.gather(-1, both)).sum(-1)
 
 
-def two_hot_mean(log_probs: Tensor, bins: Tensor) -> Tensor:
-    """Return the mean (...) of the bins under log-probabilities (..., K).
+def two_hot_mean(probs: Tensor, bins: Tensor) -> Tensor:
+    """Return the mean (...) of the bins under probabilities (..., K).
 
-    Each bin is added to its mirror image first, so that equal ones give exactly 0.
+    A bin's probability is taken from that of its mirror image first, so that equal ones give
+    exactly 0.
     """
-    products = log_probs.exp() * bins
-    half = products.shape[-1] // 2
-    mirrored = products[..., -half:] + products[..., :half].flip(-1)
-    middle = products[..., half] if products.shape[-1] % 2 else 0.0
-    return mirrored.sum(-1) + middle
+    half = probs.shape[-1] // 2
+    surplus = probs[..., -half:] - probs[..., :half].flip(-1)
+    return surplus @ bins[-half:]
 
 
 def unimix(logits: Tensor, share: float) -> Tensor:

@@ -9,6 +9,7 @@ Source: Hafner et al. 2025, eq. 3; the architecture is that of the authors' code
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -92,7 +93,14 @@ class RSSM(nn.Module):
         self.from_deter = hidden_layer(deter, hidden, generator)
         self.from_stoch = hidden_layer(flat, hidden, generator)
         self.from_action = hidden_layer(action_size, hidden, generator)
-        self.core = BlockLinear(deter + blocks * 3 * hidden, deter, blocks, generator)
+        # every block sees its own part of the state and all of the rest: a block-diagonal and a
+        # dense layer, whose sum is one block-diagonal layer over copies of the rest
+        own, shared = deter // blocks, 3 * hidden
+        self.core_own = BlockLinear(
+            deter, deter, blocks, generator, scale=math.sqrt(own / (own + shared))
+        )
+        scale = math.sqrt(shared / (own + shared))
+        self.core_shared = dense(shared, deter, generator, scale=scale)
         self.core_norm = Norm(deter)
         self.gates = BlockLinear(deter, 3 * deter, blocks, generator)
         self.post_in = dense(deter + token_size, hidden, generator)
@@ -134,9 +142,8 @@ class RSSM(nn.Module):
         """
         deter = latent.deter
         inputs = [self.from_deter(deter), self.from_stoch(latent.stoch.flatten(-2)), embedded]
-        shared = torch.cat(inputs, -1).unsqueeze(1).expand(-1, self.blocks, -1)
-        rows = torch.cat([deter.reshape(len(deter), self.blocks, -1), shared], -1)
-        x = functional.silu(self.core_norm(self.core(rows.flatten(1))))
+        x = self.core_own(deter) + self.core_shared(torch.cat(inputs, -1))
+        x = functional.silu(self.core_norm(x))
         reset, candidate, update = self.gates(x).reshape(len(x), self.blocks, -1).chunk(3, -1)
         candidate = torch.tanh(torch.sigmoid(reset) * candidate).flatten(1)
         update = torch.sigmoid(update - 1).flatten(1)
