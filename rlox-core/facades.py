@@ -63,12 +63,12 @@ def _natural(name: str) -> tuple[bool, str]:
 def files(rows: tuple[AlgorithmRow, ...] = ALGORITHMS) -> dict[str, str]:
     """Return the text of every module, by file name."""
     written = {
-        f"{row.name}.py": MODULE.format(
+        f"{row.file}.py": MODULE.format(
             class_name=row.class_name, extra=row.extra, module=row.module
         )
         for row in rows
     }
-    ordered = sorted(rows, key=lambda row: row.name)
+    ordered = sorted(rows, key=lambda row: row.file)
     written["__init__.py"] = PACKAGE.format(
         imports="\n".join(f"    from {row.facade} import {row.class_name}" for row in ordered),
         names="\n".join(

@@ -16,7 +16,7 @@ class AlgorithmRow(NamedTuple):
     """One algorithm of rlox's own distributions."""
 
     name: str
-    """Registered name, and the module of ``rlox.algorithms`` and of the family."""
+    """Registered name."""
     class_name: str
     extra: str
     """Extra of the distribution ``rlox`` that installs it; its package is ``rlox_<extra>``."""
@@ -25,16 +25,23 @@ class AlgorithmRow(NamedTuple):
     registered: bool = True
     """Whether it is an algorithm that :func:`rlox.make` builds; best-of-N sampling, which learns
     nothing, is not."""
+    short: str = ""
+    """Name of its module, if it is not the registered name."""
+
+    @property
+    def file(self) -> str:
+        """Name of the module, in ``rlox.algorithms`` and in the family."""
+        return self.short or self.name
 
     @property
     def module(self) -> str:
         """The family's module that defines the class."""
-        return f"rlox_{self.extra}.{self.name}"
+        return f"rlox_{self.extra}.{self.file}"
 
     @property
     def facade(self) -> str:
         """The documented path of the class's module."""
-        return f"rlox.algorithms.{self.name}"
+        return f"rlox.algorithms.{self.file}"
 
 
 ALGORITHMS = (
@@ -47,6 +54,7 @@ ALGORITHMS = (
     AlgorithmRow("discrete_sac", "DiscreteSAC", "offpolicy"),
     AlgorithmRow("dpo", "DPO", "llm", trainer=False),
     AlgorithmRow("dqn", "DQN", "offpolicy"),
+    AlgorithmRow("dreamer_v3", "DreamerV3", "dreamer", short="dreamer"),
     AlgorithmRow("fqe", "FQE", "offline", trainer=False),
     AlgorithmRow("grpo", "GRPO", "llm", trainer=False),
     AlgorithmRow("hybrid_ppo", "HybridPPO", "onpolicy"),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rlox.algorithms.discrete_sac import DiscreteSAC
     from rlox.algorithms.dpo import DPO
     from rlox.algorithms.dqn import DQN
+    from rlox.algorithms.dreamer import DreamerV3
     from rlox.algorithms.fqe import FQE
     from rlox.algorithms.grpo import GRPO
     from rlox.algorithms.hybrid_ppo import HybridPPO
@@ -45,6 +46,7 @@ __all__ = [
     "TD3BC",
     "BestOfN",
     "DiscreteSAC",
+    "DreamerV3",
     "HybridPPO",
     "OnlineDPO",
 ]

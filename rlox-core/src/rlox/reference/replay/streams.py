@@ -1,0 +1,232 @@
+"""A replay buffer of streams: sequences of rows, one stream per env.
+
+Row number k of a stream goes to slot k mod the stream's share of the capacity. Random numbers are
+those of NumPy's ``Generator``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rlox.reference.arrays import size as parse_size
+from rlox.reference.replay.parsing import Array, stream, stream_words
+
+__all__ = ["SequenceReplayBuffer"]
+
+
+class SequenceReplayBuffer:
+    """The last rows of each env's stream, sampled as sequences of consecutive rows, uniformly.
+
+    Args:
+        capacity: rows that fit, of all streams together.
+        fields: shape and dtype of a row's fields by name.
+        declared: the fields that :meth:`update` may overwrite.
+        n_envs: number of streams.
+        online_length: rows T of sequences that are sampled once, when they are new, before any
+            other; ``None`` samples uniformly only.
+        seed: seed of the buffer's own random stream; ``None`` draws one from entropy.
+
+    Raises:
+        ValueError: a size is out of range, or a declared field is no field.
+
+    Source:
+        The online queue is that of Hafner et al. 2025, "Mastering diverse control tasks through
+        world models", methods, "Experience replay".
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        fields: Mapping[str, tuple[Sequence[int], npt.DTypeLike]],
+        *,
+        declared: Sequence[str] = (),
+        n_envs: int = 1,
+        online_length: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.n_envs = parse_size("n_envs", n_envs)
+        self.ring = parse_size("capacity", capacity) // self.n_envs
+        if self.ring < 2:
+            raise ValueError(
+                f"capacity must hold at least 2 rows of each of {n_envs} envs, got {capacity}"
+            )
+        unknown = [name for name in declared if name not in fields]
+        if unknown:
+            raise ValueError(f"declared must name some of the fields {list(fields)}, got {unknown}")
+        self.declared = tuple(declared)
+        self.online_length = online_length
+        self._fields = {
+            name: np.zeros((self.n_envs * self.ring, *shape), dtype)
+            for name, (shape, dtype) in fields.items()
+        }
+        self._totals = np.zeros(self.n_envs, np.int64)
+        self._queued = np.zeros(self.n_envs, np.int64)
+        self._queue: deque[tuple[int, int]] = deque()
+        self._rng = np.random.default_rng(seed)
+
+    @property
+    def capacity(self) -> int:
+        """Rows that fit."""
+        return self.ring * self.n_envs
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows that fit."""
+        return sum(field.nbytes for field in self._fields.values())
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return int(np.minimum(self._totals, self.ring).sum())
+
+    def push(self, rows: Mapping[str, npt.ArrayLike], envs: npt.ArrayLike) -> None:
+        """Append one row to the streams of some envs.
+
+        Args:
+            rows: arrays (M, ...) by field.
+            envs: (M,) whose streams they continue, each named once.
+
+        Raises:
+            ValueError: a field is missing, unknown or of another shape, or an env is out of range;
+                nothing is stored.
+        """
+        streams = np.asarray(envs, np.int64).reshape(-1)
+        if len(streams) and not (streams.min() >= 0 and streams.max() < self.n_envs):
+            raise ValueError(f"envs must lie in [0, {self.n_envs}), got {streams.tolist()}")
+        if len(np.unique(streams)) != len(streams):
+            raise ValueError(f"envs must name each stream once, got {streams.tolist()}")
+        self._require_names(rows, tuple(self._fields))
+        arrays = {name: np.asarray(rows[name]) for name in self._fields}
+        for name, array in arrays.items():
+            expected = (len(streams), *self._fields[name].shape[1:])
+            if array.shape != expected:
+                raise ValueError(f"{name} must have shape {expected}, got {array.shape}")
+        slots = streams * self.ring + self._totals[streams] % self.ring
+        for name, array in arrays.items():
+            self._fields[name][slots] = array
+        self._totals[streams] += 1
+        if self.online_length is not None:
+            self._enqueue(streams, self.online_length)
+
+    def _require_names(self, given: Mapping[str, Any], names: Sequence[str]) -> None:
+        missing = [name for name in names if name not in given]
+        unknown = [name for name in given if name not in names]
+        if missing or unknown:
+            raise ValueError(f"rows must have the fields {list(names)}, got {list(given)}")
+
+    def _enqueue(self, streams: Array, length: int) -> None:
+        for i in streams.tolist():
+            if self._totals[i] - 1 - self._queued[i] >= length:
+                self._queue.append((i, int(self._queued[i])))
+                self._queued[i] += length
+
+    def sample(self, batch_size: int, length: int, seed: int | None = None) -> dict[str, Array]:
+        """Return sequences of consecutive rows of one stream each.
+
+        Args:
+            batch_size: number of sequences B.
+            length: rows T of each, after the context.
+            seed: fixes the draw and leaves the online queue alone; ``None`` goes on with the
+                buffer's own stream.
+
+        Returns:
+            Arrays (B, T + 1, ...) by field, of which row 0 is the context, and ``indices``
+            (B, T + 1) int64.
+
+        Raises:
+            ValueError: no stream has T + 1 rows yet, or a size is out of range.
+        """
+        size, length = parse_size("batch_size", batch_size), parse_size("length", length)
+        oldest = np.maximum(self._totals - self.ring, 0)
+        starts = np.maximum(np.minimum(self._totals, self.ring) - length, 0)
+        if not starts.any():
+            raise ValueError(
+                f"sequences of {length} rows and their context need {length + 1} rows of one env; "
+                f"there are at most {int(np.minimum(self._totals, self.ring).max())}"
+            )
+        online = [] if seed is not None else self._dequeue(size, length, oldest)
+        rng = self._rng if seed is None else np.random.default_rng(seed)
+        drawn = rng.integers(int(starts.sum()), size=size - len(online))
+        ends = np.cumsum(starts)
+        streams = np.searchsorted(ends, drawn, side="right")
+        first = oldest[streams] + drawn - (ends - starts)[streams]
+        streams = np.concatenate([np.array([i for i, _ in online], np.int64), streams])
+        first = np.concatenate([np.array([k for _, k in online], np.int64), first])
+        numbers = first[:, None] + np.arange(length + 1)
+        slots = streams[:, None] * self.ring + numbers % self.ring
+        batch = {name: field[slots] for name, field in self._fields.items()}
+        batch["indices"] = numbers * self.n_envs + streams[:, None]
+        return batch
+
+    def _dequeue(self, size: int, length: int, oldest: Array) -> list[tuple[int, int]]:
+        taken: list[tuple[int, int]] = []
+        while self._queue and len(taken) < size and length == self.online_length:
+            env, first = self._queue.popleft()
+            if first >= oldest[env]:
+                taken.append((env, first))
+        return taken
+
+    def update(self, indices: npt.ArrayLike, fields: Mapping[str, npt.ArrayLike]) -> None:
+        """Write declared fields of rows back; rows that were overwritten since are left alone.
+
+        Args:
+            indices: (B, T) as :meth:`sample` returned them.
+            fields: arrays (B, T, ...) of some of the declared fields.
+
+        Raises:
+            ValueError: a field is not declared, or of another shape.
+        """
+        rows = np.asarray(indices, np.int64)
+        streams, numbers = rows % self.n_envs, rows // self.n_envs
+        kept = (numbers >= self._totals[streams] - self.ring) & (numbers < self._totals[streams])
+        slots = (streams * self.ring + numbers % self.ring)[kept]
+        for name, values in fields.items():
+            if name not in self.declared:
+                raise ValueError(f"declared fields are {list(self.declared)}, got '{name}'")
+            array, expected = np.asarray(values), (*rows.shape, *self._fields[name].shape[1:])
+            if array.shape != expected:
+                raise ValueError(f"{name} must have shape {expected}, got {array.shape}")
+            self._fields[name][slots] = array[kept]
+
+    def state(self) -> dict[str, Any]:
+        """Return a copy of everything that decides later samples."""
+        used = int(np.minimum(self._totals, self.ring).max())
+        rows = {
+            f"row {name}": field.reshape(self.n_envs, self.ring, *field.shape[1:])[:, :used].copy()
+            for name, field in self._fields.items()
+        }
+        return {
+            **rows,
+            "totals": self._totals.copy(),
+            "queued": self._queued.copy(),
+            "queue": np.array(self._queue, np.int64).reshape(-1, 2),
+            "rng": stream_words(self._rng),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restore what :meth:`state` returned.
+
+        Raises:
+            ValueError: a part is missing or has another shape; nothing is restored.
+        """
+        names = {f"row {name}": name for name in self._fields}
+        self._require_names(state, (*names, "totals", "queued", "queue", "rng"))
+        totals = np.array(state["totals"], np.int64)
+        if totals.shape != (self.n_envs,) or (totals < 0).any():
+            raise ValueError(f"totals must have shape ({self.n_envs},), got {totals.shape}")
+        used = int(np.minimum(totals, self.ring).max())
+        for key, name in names.items():
+            expected = (self.n_envs, used, *self._fields[name].shape[1:])
+            if np.shape(state[key]) != expected:
+                raise ValueError(f"{key} must have shape {expected}, got {np.shape(state[key])}")
+        rng = stream(state["rng"])
+        for key, name in names.items():
+            field = self._fields[name]
+            field.reshape(self.n_envs, self.ring, *field.shape[1:])[:, :used] = state[key]
+        self._totals, self._rng = totals, rng
+        self._queued = np.array(state["queued"], np.int64)
+        self._queue = deque((int(i), int(k)) for i, k in np.asarray(state["queue"]))

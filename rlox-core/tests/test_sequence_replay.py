@@ -1,0 +1,157 @@
+"""The replay buffer of streams: what it returns, its queue, write-back and state."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rlox.protocols import SequenceBuffer
+from rlox.reference.replay.streams import SequenceReplayBuffer
+
+FIELDS = {"number": ((), np.int64), "env": ((), np.int64), "memory": ((2,), np.float32)}
+
+
+def make(capacity: int = 40, **options: Any) -> SequenceReplayBuffer:
+    """Return a buffer whose rows say which they are."""
+    return SequenceReplayBuffer(capacity, FIELDS, declared=["memory"], **{"seed": 0, **options})
+
+
+def push(buffer: SequenceReplayBuffer, counts: list[int], envs: list[int]) -> None:
+    """Append the next row of some envs."""
+    rows: Mapping[str, Any] = {
+        "number": [counts[i] for i in envs],
+        "env": envs,
+        "memory": np.zeros((len(envs), 2)),
+    }
+    buffer.push(rows, envs)
+    for i in envs:
+        counts[i] += 1
+
+
+def test_it_is_a_sequence_buffer() -> None:
+    """The contract that world models are written against."""
+    assert isinstance(make(), SequenceBuffer)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.lists(st.integers(0, 2), unique=True, max_size=3), max_size=80),
+    st.integers(1, 6),
+    st.booleans(),
+)
+def test_sequences_are_consecutive_rows_of_one_env_that_are_stored(
+    pushes: list[list[int]], length: int, online: bool
+) -> None:
+    """Whatever envs pushed when; streams may have different lengths."""
+    buffer = make(30, n_envs=3, online_length=length if online else None)
+    counts = [0, 0, 0]
+    for envs in pushes:
+        push(buffer, counts, envs)
+    assert len(buffer) == sum(min(count, 10) for count in counts)
+    if max(counts) <= length or length >= 10:
+        with pytest.raises(ValueError, match=f"need {length + 1} rows"):
+            buffer.sample(1, length)
+        return
+    batch = buffer.sample(16, length)
+    assert batch["number"].shape == (16, length + 1)
+    assert (np.diff(batch["number"]) == 1).all()
+    assert (batch["env"] == batch["env"][:, :1]).all()
+    for env, numbers in zip(batch["env"][:, 0], batch["number"], strict=True):
+        assert max(counts[env] - 10, 0) <= numbers[0]
+        assert numbers[-1] < counts[env]
+
+
+def test_all_starts_are_equally_probable() -> None:
+    """Of streams of different lengths too."""
+    buffer, counts = make(200, n_envs=2), [0, 0]
+    for _ in range(10):
+        push(buffer, counts, [0, 1])
+    for _ in range(20):
+        push(buffer, counts, [0])
+    batch = buffer.sample(20_000, 4)
+    starts = batch["number"][:, 0] + 100 * batch["env"][:, 0]
+    _, drawn = np.unique(starts, return_counts=True)
+    assert len(drawn) == (30 - 4) + (10 - 4)
+    assert abs(drawn / 20_000 - 1 / 32).max() < 0.006
+
+
+def test_new_sequences_come_first_and_once() -> None:
+    """The online queue has the newest sequences that do not overlap."""
+    buffer, counts = make(100, online_length=3), [0]
+    for _ in range(10):
+        push(buffer, counts, [0])
+    first = buffer.sample(4, 3)["number"]
+    np.testing.assert_array_equal(first[:3, 0], [0, 3, 6])
+    buffer.sample(4, 3)
+    push(buffer, counts, [0])
+    push(buffer, counts, [0])
+    push(buffer, counts, [0])
+    assert buffer.sample(2, 3)["number"][0, 0] == 9
+    assert len(buffer._queue) == 0
+
+
+def test_a_seed_fixes_the_draw_and_leaves_the_queue() -> None:
+    """Two buffers with equal rows, and one twice."""
+    buffer, counts = make(100, online_length=3), [0]
+    for _ in range(30):
+        push(buffer, counts, [0])
+    queued = len(buffer._queue)
+    one, two = buffer.sample(8, 3, seed=5), buffer.sample(8, 3, seed=5)
+    np.testing.assert_array_equal(one["number"], two["number"])
+    assert len(buffer._queue) == queued
+
+
+def test_written_fields_come_back_at_their_rows() -> None:
+    """Rows that were overwritten since are left alone."""
+    buffer, counts = make(20, n_envs=2), [0, 0]
+    for _ in range(8):
+        push(buffer, counts, [0, 1])
+    batch = buffer.sample(6, 3)
+    marks = np.stack([batch["number"], batch["env"]], -1).astype(np.float32) + 1
+    for _ in range(6):
+        push(buffer, counts, [0, 1])
+    buffer.update(batch["indices"], {"memory": marks})
+    after = buffer.sample(400, 3)
+    written = after["memory"].any(-1)
+    expected = np.stack([after["number"], after["env"]], -1) + 1
+    np.testing.assert_array_equal(after["memory"][written], expected[written])
+    assert not written[after["number"] >= 8].any()
+
+
+def test_a_restored_buffer_goes_on_as_the_saved_one() -> None:
+    """Rows, queue and random stream."""
+    buffer, counts = make(24, n_envs=2, online_length=3), [0, 0]
+    for _ in range(17):
+        push(buffer, counts, [0, 1])
+    buffer.sample(3, 3)
+    other = make(24, n_envs=2, online_length=3, seed=99)
+    other.set_state(buffer.state())
+    for _ in range(3):
+        push(buffer, list(counts), [1])
+        push(other, counts, [1])
+        one, two = buffer.sample(5, 3), other.sample(5, 3)
+        for name in one:
+            np.testing.assert_array_equal(one[name], two[name])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda b: b.push({"number": [0]}, [0]), "rows must have the fields"),
+        (lambda b: b.push({"number": [0], "env": [0], "memory": [[1]]}, [0]), "memory must have"),
+        (lambda b: b.push({"number": [0], "env": [0], "memory": [[1, 2]]}, [1]), "envs must lie"),
+        (lambda b: b.push({"number": [0] * 2, "env": [0] * 2, "memory": [[1, 2]] * 2}, [0, 0]),
+         "each stream once"),
+        (lambda b: b.update([[0]], {"number": [[1]]}), "declared fields are"),
+        (lambda b: b.sample(0, 1), "batch_size"),
+        (lambda b: b.sample(1, 3), "there are at most 0"),
+        (lambda b: b.set_state({}), "rows must have"),
+        (lambda b: make(1), "at least 2 rows"),
+    ],
+)  # fmt: skip
+def test_wrong_calls_are_refused(wrong: Any, said: str) -> None:
+    """Each names what it expected."""
+    with pytest.raises(ValueError, match=said):
+        wrong(make())

@@ -1,0 +1,1 @@
+"""DreamerV3: a world model, and an actor-critic that learns in it."""

@@ -1,0 +1,254 @@
+"""Config, model sizes and presets of DreamerV3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import model_validator
+from rlox.config.common_fields import (
+    BACKEND,
+    DEVICE,
+    ENV_BACKEND,
+    SEED,
+    TORCH_THREADS,
+    VECTORIZATION,
+)
+from rlox.config.model import (
+    Config,
+    choice,
+    coefficient,
+    count,
+    discount,
+    flag,
+    option,
+    positive,
+    probability,
+)
+
+__all__ = ["PRESETS", "SIZES", "DreamerV3Config"]
+
+CODE = "github.com/danijar/dreamerv3, 2025"
+HAFNER = "Hafner et al. 2025"
+MISSION = "rlox"
+
+Size = Literal["debug", "1m", "12m", "25m", "50m", "100m", "200m", "400m"]
+Preset = Literal["none", "dmc_proprio", "dmc_vision", "atari100k", "atari", "crafter", "bsuite"]
+
+
+def _size(
+    deter: int, hidden: int, classes: int, depth: int, stoch: int = 32, bins: int = 255
+) -> dict[str, int]:
+    return {
+        "deter_dim": deter, "hidden": hidden, "stoch_dim": stoch, "stoch_classes": classes,
+        "units": hidden, "depth": depth, "bins": bins,
+    }  # fmt: skip
+
+
+SIZES: Mapping[str, Mapping[str, int]] = {
+    "debug": _size(64, 64, 8, 8, stoch=8, bins=63),
+    "1m": _size(512, 64, 4, 4),
+    "12m": _size(2048, 256, 16, 16),
+    "25m": _size(3072, 384, 24, 24),
+    "50m": _size(4096, 512, 32, 32),
+    "100m": _size(6144, 768, 48, 48),
+    "200m": _size(8192, 1024, 64, 64),
+    "400m": _size(12288, 1536, 96, 96),
+}
+"""Options that each size stands for; ``debug`` is small enough for tests and simple tasks."""
+
+OFFICIAL: Mapping[str, Any] = {
+    "batch_size": 16, "seq_len": 64, "imagination_horizon": 15, "learning_rate": 4e-5,
+    "warmup": 1_000, "gamma": 1 - 1 / 333, "dyn_scale": 1.0, "rep_scale": 0.1,
+    "buffer_size": 5_000_000, "learning_starts": 1_024,
+}  # fmt: skip
+"""What all presets share: the published method's numbers."""
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "none": {},
+    "dmc_proprio": {**OFFICIAL, "size": "1m", "train_ratio": 1024.0},
+    "dmc_vision": {**OFFICIAL, "size": "200m", "train_ratio": 256.0},
+    "atari100k": {**OFFICIAL, "size": "200m", "train_ratio": 256.0},
+    "atari": {**OFFICIAL, "size": "200m", "train_ratio": 32.0, "n_envs": 16},
+    "crafter": {**OFFICIAL, "size": "200m", "train_ratio": 512.0},
+    "bsuite": {**OFFICIAL, "size": "200m", "train_ratio": 1024.0},
+}
+"""Options that each preset stands for."""
+
+
+class DreamerV3Config(Config):
+    """Options of DreamerV3."""
+
+    seed: int | None = SEED
+    n_envs: int = count(
+        1, unit="envs", help="number of envs N stepped together", source=f"{CODE}, atari100k"
+    )
+    preset: Preset = choice(
+        "none", help="published options of a family of tasks; options that are given win",
+        source=f"{CODE}, configs.yaml",
+    )  # fmt: skip
+    size: Size = choice(
+        "debug", help="size of all networks; options that are given win",
+        source=f"{HAFNER}, table 3",
+    )  # fmt: skip
+    deter_dim: int = count(
+        64, unit="numbers", help="size of the deterministic state", source=MISSION
+    )
+    stoch_dim: int = count(
+        8, unit="categoricals", help="categoricals of the stochastic state", source=MISSION
+    )
+    stoch_classes: int = count(8, ge=2, unit="classes", help="classes of each", source=MISSION)
+    hidden: int = count(
+        64, unit="units", help="width of the dynamics' hidden layers", source=f"{HAFNER}, table 3"
+    )
+    units: int = count(
+        64, unit="units", help="width of the hidden layers of encoder, decoder and heads",
+        source=f"{HAFNER}, table 3",
+    )  # fmt: skip
+    depth: int = count(
+        8, unit="channels", help="channels of convolutions, times 2, 3, 4 and 4", source=CODE
+    )
+    blocks: int = count(
+        8, unit="blocks", help="blocks of the recurrent layer; must divide deter_dim", source=CODE
+    )
+    encoder_layers: int = count(
+        3, unit="layers", help="hidden layers of vectors' encoder and decoder", source=CODE
+    )
+    head_layers: int = count(
+        3, unit="layers", help="hidden layers of policy and value; reward and continue have one",
+        source=CODE,
+    )  # fmt: skip
+    bins: int = count(
+        63,
+        ge=3,
+        unit="bins",
+        source=f"{MISSION}; {HAFNER} has 255, as all sizes but debug",
+        help="bins of predicted rewards and values",
+    )
+    encoder_keys: tuple[str, ...] | None = option(
+        None, help="leaves of nested observations that are seen; None sees all", unit="names",
+        source=CODE,
+    )  # fmt: skip
+    decoder_keys: tuple[str, ...] | None = option(
+        None, help="leaves that are reconstructed; None takes all", unit="names", source=CODE
+    )
+    unimix: float = probability(
+        0.01, help="share of the uniform distribution in the state's categoricals", source=HAFNER
+    )
+    policy_unimix: float = probability(
+        0.01, help="the same of a discrete policy; the authors' code has 0", source=HAFNER
+    )
+    imagination_horizon: int = count(
+        5, unit="steps", help="imagined steps from every replayed state", source=MISSION
+    )
+    buffer_size: int = count(
+        10_000, unit="env steps", help="capacity of the replay buffer", source=MISSION
+    )
+    batch_size: int = count(32, unit="sequences", help="sequences of a batch", source=MISSION)
+    seq_len: int = count(16, ge=2, unit="steps", help="steps of a sequence", source=MISSION)
+    train_ratio: float = positive(
+        256.0, unit="replayed steps per env step",
+        help="updates per env step, times batch_size times seq_len", source=CODE,
+    )  # fmt: skip
+    learning_starts: int = count(
+        1_000, ge=0, unit="env steps", help="no learning until so many steps are stored",
+        source=MISSION,
+    )  # fmt: skip
+    learning_rate: float = positive(3e-4, help="LaProp's step size", source=MISSION)
+    warmup: int = count(
+        100, ge=0, unit="gradient steps", help="updates over which the step size rises from 0",
+        source=f"{CODE}, which has 1000",
+    )  # fmt: skip
+    agc: float = positive(
+        0.3, help="bound of a parameter's gradient, as a share of its own norm", source=CODE
+    )
+    gamma: float = discount(0.99, help="discount factor γ", source=MISSION)
+    return_lambda: float = discount(0.95, help="λ of the returns", source=HAFNER)
+    entropy: float = coefficient(3e-4, unit="per nat", help="entropy bonus η", source=HAFNER)
+    kl_balance: float = probability(
+        0.8, help="weight of the dynamics loss; 1 minus it that of the representation loss",
+        source=MISSION,
+    )  # fmt: skip
+    dyn_scale: float | None = coefficient(
+        None, help="weight of the dynamics loss; None takes kl_balance", source=HAFNER
+    )
+    rep_scale: float | None = coefficient(
+        None, help="weight of the representation loss; None takes 1 - kl_balance", source=HAFNER
+    )
+    free_nats: float = coefficient(
+        1.0, unit="nats", help="a state's divergence that costs nothing", source=HAFNER
+    )
+    slow_rate: float = probability(
+        0.02, help="share of the critic in each update of the slow critic", source=HAFNER
+    )
+    slow_target: bool = flag(
+        False, help="returns are bootstrapped from the slow critic", source=CODE
+    )
+    replay_value_scale: float = coefficient(
+        0.3, help="weight of the critic's loss on replayed rewards", source=HAFNER
+    )
+    replay_context: bool = flag(
+        True, help="sequences start from stored states, which are written back; else from 0",
+        source=CODE,
+    )  # fmt: skip
+    online_queue: bool = flag(
+        True, help="new sequences are drawn once before any other", source=HAFNER
+    )
+    steps_per_iteration: int = count(
+        500, unit="env steps", source="rlox",
+        help="one row of metrics, and one chance to save or evaluate, this often",
+    )  # fmt: skip
+    save_replay_buffer: bool = flag(
+        False, help="checkpoints hold the replay buffer, so that resuming is exact", source="rlox"
+    )
+    compute_dtype: Literal["float32", "bfloat16"] = choice(
+        "float32", help="precision of the networks; parameters are float32", source=CODE
+    )
+    backend: str = BACKEND
+    env_backend: str = ENV_BACKEND
+    vectorization: Literal["sync", "async"] = VECTORIZATION
+    device: str = DEVICE
+    torch_threads: int | None = TORCH_THREADS
+    latent_dim: int | None = count(
+        None, unit="numbers", help="size of the features; derived, and checked if it is given",
+        source=MISSION,
+    )  # fmt: skip
+    obs_dim: int | None = count(
+        None, unit="numbers", help="numbers of an observation; derived, and checked if given",
+        source=MISSION,
+    )  # fmt: skip
+    n_actions: int | None = count(
+        None, unit="actions", help="actions, or numbers of one; derived, and checked if given",
+        source=MISSION,
+    )  # fmt: skip
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, values: Any) -> Any:
+        """Options that are given win over the size, and the size over the preset."""
+        if not isinstance(values, Mapping):
+            return values
+        preset = PRESETS.get(values.get("preset", "none"), {})
+        size = SIZES.get(values.get("size", preset.get("size", "debug")), {})
+        chosen = "size" in values or "size" in preset
+        return {**preset, **(size if chosen else {}), **values}
+
+    @model_validator(mode="after")
+    def _check(self) -> DreamerV3Config:
+        if self.deter_dim % self.blocks:
+            raise ValueError(
+                f"blocks must divide deter_dim, got blocks={self.blocks}, "
+                f"deter_dim={self.deter_dim}"
+            )
+        features = self.deter_dim + self.stoch_dim * self.stoch_classes
+        if self.latent_dim not in (None, features):
+            raise ValueError(
+                f"latent_dim follows from deter_dim, stoch_dim and stoch_classes and is "
+                f"{features}, got {self.latent_dim}; leave it out"
+            )
+        if self.buffer_size // self.n_envs <= self.seq_len:
+            raise ValueError(
+                f"buffer_size must hold more than seq_len={self.seq_len} steps of each of "
+                f"{self.n_envs} envs, got {self.buffer_size}"
+            )
+        return self

@@ -1,0 +1,123 @@
+"""The encoder: from observations to tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rlox_dreamer.layers import Norm, mlp, truncated_normal_
+from rlox_dreamer.leaves import Leaf, by_name
+
+__all__ = ["MULTIPLES", "Convolution", "Encoder", "convolution", "padded", "stages_of"]
+
+MULTIPLES = (2, 3, 4, 4)
+"""Channels of the convolutions, in units of ``depth``."""
+
+
+def stages_of(resolution: tuple[int, int]) -> int:
+    """Return how often images are halved: to 3 pixels of the shorter side, at most four times."""
+    stages = 0
+    while stages < len(MULTIPLES) and min(resolution) / 2 ** (stages + 1) >= 3:
+        stages += 1
+    return stages
+
+
+def convolution(inputs: int, outputs: int, generator: torch.Generator) -> nn.Conv2d:
+    """Return a 5x5 convolution that keeps height and width."""
+    layer = nn.Conv2d(inputs, outputs, 5, padding=2, device="meta").to_empty(device="cpu")
+    truncated_normal_(layer.weight, 25 * inputs, 1.0, generator)
+    layer.bias = nn.Parameter(torch.zeros(outputs))
+    return layer
+
+
+class Convolution(nn.Module):
+    """A 5x5 convolution, RMSNorm over the channels and SiLU."""
+
+    def __init__(self, inputs: int, outputs: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.conv = convolution(inputs, outputs, generator)
+        self.norm = Norm(outputs)
+
+    def forward(self, x: Tensor, *, halve: bool) -> Tensor:
+        """Return (B, outputs, H, W), or half as high and wide."""
+        x = self.conv(x)
+        if halve:
+            x = functional.max_pool2d(x, 2)
+        return functional.silu(self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
+
+
+class ImageEncoder(nn.Module):
+    """Convolutions that halve an image until its shorter side has 3 to 5 pixels, or four times."""
+
+    def __init__(self, leaf: Leaf, depth: int, generator: torch.Generator) -> None:
+        super().__init__()
+        stages = stages_of(leaf.resolution)
+        sizes = [leaf.channels, *(depth * m for m in MULTIPLES[:stages])]
+        self.layers = nn.ModuleList(Convolution(a, b, generator) for a, b in pairwise(sizes))
+        self.padding = _padding(leaf.resolution, stages)
+        height, width = (n // 2**stages for n in padded(leaf.resolution, stages))
+        self.output_size = sizes[-1] * height * width
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Return (B, output_size) of (B, C, H, W) in [0, 1]."""
+        x = functional.pad(image - 0.5, self.padding).contiguous(memory_format=torch.channels_last)
+        for layer in self.layers:
+            x = layer(x, halve=True)
+        return x.flatten(1)
+
+
+def padded(resolution: tuple[int, int], stages: int) -> tuple[int, int]:
+    """Return height and width, rounded up to what can be halved so often."""
+    unit = 2**stages
+    height, width = (-(-n // unit) * unit for n in resolution)
+    return height, width
+
+
+def _padding(resolution: tuple[int, int], stages: int) -> tuple[int, int, int, int]:
+    height, width = padded(resolution, stages)
+    return 0, width - resolution[1], 0, height - resolution[0]
+
+
+class Encoder(nn.Module):
+    """From observations to tokens.
+
+    Args:
+        leaves: what is seen.
+        units: width of the hidden layers of vectors.
+        layers: their number.
+        depth: unit of channels.
+        generator: source of the weights.
+    """
+
+    def __init__(
+        self,
+        leaves: Sequence[Leaf],
+        units: int,
+        layers: int,
+        depth: int,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.leaves = tuple(leaves)
+        images = [ImageEncoder(leaf, depth, generator) for leaf in leaves if leaf.kind == "image"]
+        self.images = nn.ModuleList(images)
+        width = sum(leaf.width for leaf in leaves if leaf.kind != "image")
+        self.vectors = mlp(width, units, layers, generator) if width else None
+        image_sizes = sum(part.output_size for part in images)
+        self.output_size = image_sizes + (units if width else 0)
+
+    def forward(self, obs: Any) -> Tensor:
+        """Return tokens (B, output_size) of observations (B, *shape) by leaf name."""
+        named, parts = by_name(obs), []
+        if self.vectors is not None:
+            rows = [leaf.rows(named[leaf.name]) for leaf in self.leaves if leaf.kind != "image"]
+            parts.append(self.vectors(torch.cat(rows, -1)))
+        images = (leaf for leaf in self.leaves if leaf.kind == "image")
+        for leaf, encode in zip(images, self.images, strict=True):
+            parts.append(encode(leaf.image(named[leaf.name])))
+        return torch.cat(parts, -1)

@@ -1,0 +1,281 @@
+"""Experience: stepping envs into a sequence buffer, and drawing batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from rlox.envs.running import RunningEnvs
+from rlox.errors import CheckpointError, EnvError, SpaceError
+from rlox.protocols import MaskingVecEnv, SequenceBuffer
+from rlox.replay.updates_due import UpdatesDue
+from rlox.spaces.nested import map_leaves
+from rlox.spaces.observation_rows import ObservationRows, require_finite
+from rlox.training.hooks import Hooks, StopTraining
+from rlox.training.progress import Clock
+from torch import Tensor
+
+from rlox_dreamer.rssm import Latent
+from rlox_dreamer.sequences import OBS, Acted, SequenceBatch
+
+__all__ = ["Experience"]
+
+Array = npt.NDArray[Any]
+
+
+class Experience:
+    """N running envs, the streams of their rows, and the updates that are due.
+
+    Args:
+        envs: the running envs.
+        buffer: with the fields of :func:`row_fields`.
+        clock: the run's clock.
+        updates: the replay ratio.
+        batch_size: sequences B of a batch.
+        length: rows T of a sequence.
+        learning_starts: rows to store before the first update, in env steps.
+        steps_per_iteration: env steps of one iteration, rounded up to whole vector steps.
+        saves_buffer: whether checkpoints hold the buffer.
+        device: of the batches.
+
+    Raises:
+        SpaceError: the env masks actions.
+    """
+
+    def __init__(
+        self,
+        envs: RunningEnvs,
+        buffer: SequenceBuffer,
+        clock: Clock,
+        *,
+        updates: UpdatesDue,
+        batch_size: int,
+        length: int,
+        learning_starts: int,
+        steps_per_iteration: int,
+        saves_buffer: bool,
+        device: torch.device,
+    ) -> None:
+        self.envs, self.env, self.buffer = envs, envs.env, buffer
+        if isinstance(self.env, MaskingVecEnv) and self.env.action_masks() is not None:
+            raise SpaceError(
+                "the env masks actions, which this algorithm does not take; use PPO, or an env "
+                "that ignores impossible actions"
+            )
+        self.statistics = envs.statistics
+        self.updates = updates
+        self.device = device
+        self.episode_start = np.ones(self.env.n_envs, np.bool_)
+        """(N,) whether the present observation is the first of its episode."""
+        self._clock = clock
+        self._batch_size, self._length = batch_size, length
+        self._learning_starts = learning_starts
+        self._vector_steps = -(-steps_per_iteration // self.env.n_envs)
+        self._saves_buffer = saves_buffer
+        self._rows = ObservationRows(self.env.observation_space)
+        self._all = np.arange(self.env.n_envs)
+        self._stored = 0
+        self._previous: Array | None = None
+        self._reward = np.zeros(self.env.n_envs, np.float32)
+        self._rewards: list[Array] = []
+        self._ended: list[Array] = []
+
+    @property
+    def vector_steps_left(self) -> int:
+        """Vector steps to the iteration's end; fewer than all if the last one was interrupted."""
+        return self._vector_steps - self._clock.env_steps // self.env.n_envs % self._vector_steps
+
+    @contextmanager
+    def counted_episodes(self) -> Iterator[None]:
+        """Count the episodes of a block's steps at its end, even if it raises."""
+        try:
+            yield
+        finally:
+            self._count_episodes()
+
+    def _count_episodes(self) -> None:
+        if self._rewards:
+            self.statistics.add(np.stack(self._rewards), np.stack(self._ended))
+            self._rewards, self._ended = [], []
+
+    def step(self, act: Callable[[Any, npt.NDArray[np.bool_]], Acted], hooks: Hooks) -> None:
+        """Let the policy act once in every env, and store the rows.
+
+        A callback that ends the training sets ``hooks.stopped`` and raises nothing here, so that
+        the updates that are due are done first.
+
+        Args:
+            act: from observations (N, *shape) by leaf name, and whether they are the first of their
+                episodes (N,), to actions and states.
+            hooks: called after the vector step.
+
+        Raises:
+            EnvError: an env returned a number that is not finite.
+        """
+        obs, n_envs, steps = (
+            self._rows.stored(self.envs.obs),
+            self.env.n_envs,
+            self._clock.env_steps,
+        )
+        acted = act(map_leaves(self._tensor, obs), self.episode_start)
+        first = self.episode_start
+        action = np.zeros_like(acted.actions) if self._previous is None else self._previous
+        nothing = np.zeros(n_envs, np.bool_)
+        self._push(obs, action, self._reward, first, nothing, nothing, acted, self._all)
+        step = self.envs.step(acted.env_actions)
+        rewards = np.asarray(step["rewards"])
+        if not np.isfinite(rewards).all():
+            i = int(np.flatnonzero(~np.isfinite(rewards))[0])
+            raise EnvError(f"env {i} returned the reward {rewards[i]}; rewards must be finite")
+        require_finite(step["final_obs"])
+        ended = step["terminated"] | step["truncated"]
+        if ended.any():
+            require_finite(step["obs"])
+            self._push_ends(step, acted, ended)
+        self._previous = np.where(ended[:, None], np.float32(0), acted.actions)
+        self._reward = np.where(ended, 0.0, rewards).astype(np.float32)
+        self.episode_start = ended
+        self._rewards.append(rewards)
+        self._ended.append(ended)
+        self.envs.obs = step["obs"]
+        self._stored += n_envs
+        if self._stored >= self._learning_starts and self._can_draw:
+            self.updates.count(steps, n_envs)
+        with suppress(StopTraining):
+            hooks.env_step(n_envs)
+
+    @property
+    def _can_draw(self) -> bool:
+        # a stream has a row for each of its env's steps at least
+        return self._stored // self.env.n_envs > self._length
+
+    def _push_ends(self, step: Mapping[str, Any], acted: Acted, ended: Array) -> None:
+        """Store the rows of final observations; no row follows that needs their states."""
+        envs = np.flatnonzero(ended)
+        final = map_leaves(lambda leaf: leaf[envs], self._rows.stored(step["final_obs"]))
+        nothing = Acted(
+            np.zeros_like(acted.deter[envs]), np.zeros_like(acted.stoch[envs]), acted.actions, None
+        )
+        rewards = np.asarray(step["rewards"])[envs]
+        no, yes = np.zeros(len(envs), np.bool_), np.ones(len(envs), np.bool_)
+        terminated = np.asarray(step["terminated"])[envs]
+        self._push(final, acted.actions[envs], rewards, no, yes, terminated, nothing, envs)
+
+    def _push(
+        self,
+        obs: Any,
+        action: Array,
+        reward: Array,
+        first: Array,
+        last: Array,
+        terminal: Array,
+        acted: Acted,
+        envs: Array,
+    ) -> None:
+        leaves = obs if isinstance(obs, dict) else {"": obs}
+        rows = {
+            **{f"{OBS}{name}": leaf for name, leaf in leaves.items()},
+            "action": action,
+            "reward": reward,
+            "is_first": first,
+            "is_last": last,
+            "is_terminal": terminal,
+            "deter": acted.deter,
+            "stoch": acted.stoch,
+        }
+        self.buffer.push(rows, envs)
+
+    def updates_due(self, hooks: Hooks) -> Iterator[int]:
+        """Yield for every update that is due.
+
+        Args:
+            hooks: called when learning begins and ends.
+        """
+        if not self.updates.pending:
+            return
+        hooks.enter("learn")
+        yield from self.updates.take()
+        hooks.enter("collect")
+
+    def draw(self) -> SequenceBatch:
+        """Return a batch from the buffer."""
+        drawn = self.buffer.sample(self._batch_size, self._length)
+        names = [name for name in drawn if name.startswith(OBS)]
+        leaves = {name[len(OBS) :]: self._sequence(drawn[name]) for name in names}
+        is_first = self._sequence(drawn["is_first"])
+        is_last = self._sequence(drawn["is_last"])
+        is_last[:-1] |= is_first[1:]
+        return SequenceBatch(
+            obs=leaves[""] if list(leaves) == [""] else leaves,
+            actions=self._sequence(drawn["action"]),
+            rewards=self._sequence(drawn["reward"]),
+            is_first=is_first,
+            is_last=is_last,
+            is_terminal=self._sequence(drawn["is_terminal"]),
+            context_deter=self._tensor(drawn["deter"][:, 0]),
+            context_stoch=self._tensor(drawn["stoch"][:, 0]),
+            indices=drawn["indices"][:, 1:],
+        )
+
+    def write_back(self, indices: Array, latents: Latent) -> None:
+        """Store the states that a model newly has of rows.
+
+        Args:
+            indices: (B, T) of the batch.
+            latents: of its (T, B) steps.
+        """
+        stoch = latents.stoch.argmax(-1).transpose(0, 1).cpu().numpy()
+        deter = latents.deter.transpose(0, 1).float().cpu().numpy()
+        self.buffer.update(indices, {"deter": deter, "stoch": stoch})
+
+    def _sequence(self, array: Array) -> Tensor:
+        """Return (T, B, ...) of (B, T + 1, ...), without the context."""
+        return self._tensor(array[:, 1:].swapaxes(0, 1))
+
+    def _tensor(self, array: Array) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the envs and their last actions and, if it is to be saved, the buffer."""
+        self._count_episodes()
+        state: dict[str, Any] = {
+            "envs": self.envs.state_dict(),
+            "episode_start": self.episode_start.copy(),
+            "previous": self._previous,
+            "reward": self._reward.copy(),
+            "buffer": None,
+        }
+        if self._saves_buffer:
+            state["buffer"] = self.buffer.state()
+            state["stored"], state["due"] = self._stored, self.updates.pending
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the envs and the buffer.
+
+        Without a saved buffer, learning goes on once ``learning_starts`` new rows are stored. Envs
+        that cannot go on where they were begin new episodes.
+
+        Raises:
+            CheckpointError: the buffer was saved and this one cannot take it over.
+        """
+        n_envs = self.env.n_envs
+        self.episode_start = np.ones(n_envs, np.bool_)
+        self._previous, self._reward = None, np.zeros(n_envs, np.float32)
+        if self.envs.load_state_dict(state["envs"]):
+            self.episode_start[:] = state["episode_start"]
+            previous = state["previous"]
+            self._previous = None if previous is None else np.array(previous, np.float32)
+            self._reward[:] = state["reward"]
+        self._rewards, self._ended = [], []
+        if state["buffer"] is None:
+            return
+        try:
+            self.buffer.set_state(dict(state["buffer"]))
+        except ValueError as error:
+            raise CheckpointError(f"the replay buffer cannot be restored: {error}") from None
+        self._stored, self.updates.pending = int(state["stored"]), int(state["due"])

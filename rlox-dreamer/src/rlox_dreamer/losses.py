@@ -1,0 +1,214 @@
+"""Pure functions of DreamerV3: symlog, two-hot targets, KL terms, λ-returns, return scale.
+
+Sequences are time-major: (T, B, ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+__all__ = [
+    "ReturnScale",
+    "draw_one_hot",
+    "kl_terms",
+    "lambda_returns",
+    "symexp",
+    "symexp_bins",
+    "symlog",
+    "two_hot",
+    "two_hot_loss",
+    "two_hot_mean",
+    "unimix",
+]
+
+
+def symlog(x: Tensor) -> Tensor:
+    """Return sign(x) ln(1 + |x|).
+
+    Source:
+        Hafner et al. 2025, "Mastering diverse control tasks through world models", eq. 9.
+    """
+    return torch.sign(x) * torch.log1p(x.abs())
+
+
+def symexp(x: Tensor) -> Tensor:
+    """Return sign(x) (exp|x| - 1), the inverse of :func:`symlog`."""
+    return torch.sign(x) * torch.expm1(x.abs())
+
+
+def symexp_bins(count: int, *, low: float = -20.0) -> Tensor:
+    """Return (count,) bins symexp(low … -low), ascending and exactly symmetric around 0.
+
+    Source:
+        Hafner et al. 2025, eq. 10.
+    """
+    half = symexp(torch.linspace(low, 0.0, (count + 1) // 2, dtype=torch.float64)).float()
+    if count % 2:
+        return torch.cat([half, -half[:-1].flip(0)])
+    half = symexp(torch.linspace(low, 0.0, count // 2, dtype=torch.float64)).float()
+    return torch.cat([half, -half.flip(0)])
+
+
+def _neighbours(x: Tensor, bins: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the index of the bin above each value (...), and that bin's share of it."""
+    x = x.clamp(bins[0], bins[-1]).contiguous()
+    above = torch.searchsorted(bins, x, right=True).clamp(1, len(bins) - 1)
+    low, high = bins[above - 1], bins[above]
+    return above, (x - low) / (high - low)
+
+
+def two_hot(x: Tensor, bins: Tensor) -> Tensor:
+    """Return weights (..., K) on the two bins nearest to each value, whose mean is the value.
+
+    Args:
+        x: (...) values; those beyond the bins get the outermost one.
+        bins: (K,) ascending.
+
+    Source:
+        Hafner et al. 2025, eq. 11.
+    """
+    above, share = (part.unsqueeze(-1) for part in _neighbours(x, bins))
+    weights = torch.zeros((*x.shape, len(bins)), dtype=bins.dtype, device=x.device)
+    return weights.scatter_(-1, above - 1, 1 - share).scatter_(-1, above, share)
+
+
+def two_hot_loss(log_probs: Tensor, targets: Tensor, bins: Tensor) -> Tensor:
+    """Return the cross-entropy (...) of log-probabilities (..., K) to the two-hot targets (...).
+
+    Source:
+        Hafner et al. 2025, eq. 10.
+    """
+    above, share = (part.unsqueeze(-1) for part in _neighbours(targets, bins))
+    both = torch.cat([above - 1, above], -1)
+    weights = torch.cat([1 - share, share], -1)
+    return -(weights * log_probs.gather(-1, both)).sum(-1)
+
+
+def two_hot_mean(probs: Tensor, bins: Tensor) -> Tensor:
+    """Return the mean (...) of the bins under probabilities (..., K).
+
+    A bin's probability is taken from that of its mirror image first, so that equal ones give
+    exactly 0.
+    """
+    half = probs.shape[-1] // 2
+    surplus = probs[..., -half:] - probs[..., :half].flip(-1)
+    return surplus @ bins[-half:]
+
+
+def unimix(logits: Tensor, share: float) -> Tensor:
+    """Return log-probabilities of a mixture of softmax with so much of the uniform distribution.
+
+    Args:
+        logits: (..., C).
+        share: ε of the uniform one; every class has at least the probability ε / C.
+
+    Source:
+        Hafner et al. 2025, methods, "Robust world model learning".
+    """
+    if share == 0:
+        return functional.log_softmax(logits, -1)
+    probs = functional.softmax(logits, -1)
+    return torch.log((1 - share) * probs + share / logits.shape[-1])
+
+
+@torch.no_grad()
+def draw_one_hot(log_probs: Tensor, noise: Tensor) -> Tensor:
+    """Return one-hot samples (..., C), by the inverse of the distribution function.
+
+    Args:
+        log_probs: (..., C).
+        noise: (...) uniform in [0, 1).
+    """
+    sums = log_probs.exp().cumsum(-1)
+    index = (sums < (noise * sums[..., -1]).unsqueeze(-1)).sum(-1, keepdim=True)
+    index = index.clamp(max=log_probs.shape[-1] - 1)
+    return torch.zeros_like(log_probs).scatter_(-1, index, 1.0)
+
+
+def kl_terms(post: Tensor, prior: Tensor, free_nats: float) -> tuple[Tensor, Tensor]:
+    """Return the dynamics and the representation loss (...).
+
+        dyn = max(free, KL[sg(post) || prior]),  rep = max(free, KL[post || sg(prior)])
+
+    Args:
+        post: (..., S, C) log-probabilities of S categoricals, given the observation.
+        prior: (..., S, C) those that the model predicts without it.
+        free_nats: a state's divergence below which there is nothing to learn, after summing S.
+
+    Source:
+        Hafner et al. 2025, eq. 5.
+    """
+    dyn = _kl(post.detach(), prior).clamp(min=free_nats)
+    rep = _kl(post, prior.detach()).clamp(min=free_nats)
+    return dyn, rep
+
+
+def _kl(p: Tensor, q: Tensor) -> Tensor:
+    return (p.exp() * (p - q)).sum((-2, -1))
+
+
+def lambda_returns(
+    rewards: Tensor, discounts: Tensor, values: Tensor, lam: float, last: Tensor | None = None
+) -> Tensor:
+    """Return λ-returns (T, B) of T + 1 steps.
+
+        R_t = r_{t+1} + c_{t+1} ((1 - λ) v_{t+1} + λ R_{t+1}),  R_T = v_T
+
+    Args:
+        rewards: (T + 1, B), paid on arriving at a step; the first is not used.
+        discounts: (T + 1, B) c, 0 where the task ended.
+        values: (T + 1, B).
+        lam: λ.
+        last: (T + 1, B) bool, whether the episode ends with the step, beyond which no return is
+            followed; ``None`` if none ends.
+
+    Source:
+        Hafner et al. 2025, eq. 7.
+    """
+    trace = torch.full_like(values, lam)
+    if last is not None:
+        trace = trace.masked_fill(last, 0.0)
+    direct = rewards + discounts * (1 - trace) * values
+    carried = discounts * trace
+    following = values[-1]
+    returns = []
+    for t in range(len(values) - 1, 0, -1):
+        following = direct[t] + carried[t] * following
+        returns.append(following)
+    return torch.stack(returns[::-1])
+
+
+class ReturnScale:
+    """S = max(1, range from the 5th to the 95th percentile of returns), a moving average.
+
+    Source:
+        Hafner et al. 2025, eq. 8. The averages begin at 0 and are not debiased.
+    """
+
+    def __init__(self, rate: float = 0.01, limit: float = 1.0) -> None:
+        self.rate = rate
+        self.limit = limit
+        self.low = torch.zeros(())
+        self.high = torch.zeros(())
+
+    def update(self, returns: Tensor) -> Tensor:
+        """Take in a batch of returns of any shape, and return S."""
+        flat = returns.detach().flatten().float()
+        quantiles = torch.quantile(flat, torch.tensor([0.05, 0.95], device=flat.device))
+        self.low = torch.lerp(self.low.to(flat.device), quantiles[0], self.rate)
+        self.high = torch.lerp(self.high.to(flat.device), quantiles[1], self.rate)
+        return (self.high - self.low).clamp(min=self.limit)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return both percentiles."""
+        return {"low": float(self.low), "high": float(self.high)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore both percentiles."""
+        self.low = torch.tensor(float(state["low"]))
+        self.high = torch.tensor(float(state["high"]))

@@ -1,0 +1,18 @@
+"""Registers DreamerV3 with rlox."""
+
+from collections.abc import Iterable
+
+from rlox.registry.hookspecs import hookimpl
+from rlox.registry.specs import AlgorithmSpec
+
+
+@hookimpl
+def rlox_algorithms() -> Iterable[AlgorithmSpec]:
+    """Register DreamerV3."""
+    yield AlgorithmSpec(
+        name="dreamer_v3",
+        summary="World model with an actor and a critic that learn in imagination.",
+        config="rlox_dreamer.configs:DreamerV3Config",
+        factory="rlox_dreamer.dreamer:DreamerV3",
+        paper="https://arxiv.org/abs/2301.04104",
+    )

@@ -1,0 +1,206 @@
+"""The recurrent state-space model of DreamerV3, with a block GRU.
+
+    deterministic state   h_t = f(h_{t-1}, z_{t-1}, a_{t-1})
+    posterior             z_t ~ q(z_t | h_t, x_t)
+    prior                 ẑ_t ~ p(ẑ_t | h_t)
+
+Source: Hafner et al. 2025, eq. 3; the architecture is that of the authors' code of 2025.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rlox_dreamer.layers import BlockLinear, Norm, dense, hidden_layer, mlp
+from rlox_dreamer.losses import draw_one_hot, unimix
+
+__all__ = ["RSSM", "Latent", "sample_one_hot"]
+
+
+class Latent(NamedTuple):
+    """The model's state at some steps."""
+
+    deter: Tensor
+    """(..., D)."""
+    stoch: Tensor
+    """(..., S, C) one-hot samples."""
+
+    def features(self) -> Tensor:
+        """Return (..., D + S C), what heads and the decoder see."""
+        return torch.cat([self.deter, self.stoch.flatten(-2)], -1)
+
+    def detach(self) -> Latent:
+        """Return the state without its gradient."""
+        return Latent(self.deter.detach(), self.stoch.detach())
+
+    def masked(self, keep: Tensor) -> Latent:
+        """Return the state, 0 in the rows (B,) that are not kept."""
+        return Latent(self.deter * keep[:, None], self.stoch * keep[:, None, None])
+
+
+def sample_one_hot(log_probs: Tensor, noise: Tensor) -> Tensor:
+    """Return one-hot samples (..., C), through which gradients reach the probabilities.
+
+    Args:
+        log_probs: (..., C).
+        noise: (...) uniform in [0, 1).
+
+    Source:
+        Bengio et al. 2013, "Estimating or propagating gradients through stochastic neurons",
+        straight-through estimator.
+    """
+    probs = log_probs.exp()
+    return draw_one_hot(log_probs, noise) + probs - probs.detach()
+
+
+class RSSM(nn.Module):
+    """The model's dynamics.
+
+    Args:
+        action_size: numbers of an action A.
+        token_size: numbers of an encoded observation.
+        deter: size D of the deterministic state, a multiple of ``blocks``.
+        stoch: number S of categoricals.
+        classes: classes C of each.
+        hidden: width of the hidden layers.
+        blocks: blocks of the GRU.
+        mix: share of the uniform distribution in prior and posterior.
+        generator: source of the weights.
+    """
+
+    def __init__(
+        self,
+        action_size: int,
+        token_size: int,
+        *,
+        deter: int,
+        stoch: int,
+        classes: int,
+        hidden: int,
+        blocks: int,
+        mix: float,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.deter, self.stoch, self.classes = deter, stoch, classes
+        self.blocks, self.mix = blocks, mix
+        flat = stoch * classes
+        self.from_deter = hidden_layer(deter, hidden, generator)
+        self.from_stoch = hidden_layer(flat, hidden, generator)
+        self.from_action = hidden_layer(action_size, hidden, generator)
+        # every block sees its own part of the state and all of the rest: a block-diagonal and a
+        # dense layer, whose sum is one block-diagonal layer over copies of the rest
+        own, shared = deter // blocks, 3 * hidden
+        self.core_own = BlockLinear(
+            deter, deter, blocks, generator, scale=math.sqrt(own / (own + shared))
+        )
+        scale = math.sqrt(shared / (own + shared))
+        self.core_shared = dense(shared, deter, generator, scale=scale)
+        self.core_norm = Norm(deter)
+        self.gates = BlockLinear(deter, 3 * deter, blocks, generator)
+        self.post_in = dense(deter + token_size, hidden, generator)
+        self.post_norm = Norm(hidden)
+        self.post_out = dense(hidden, flat, generator)
+        self.prior_net = mlp(deter, hidden, 2, generator, outputs=flat)
+
+    def initial(self, size: int) -> Latent:
+        """Return the state of ``size`` episodes before their first step: 0."""
+        like = self.post_in.weight
+        return Latent(
+            like.new_zeros(size, self.deter), like.new_zeros(size, self.stoch, self.classes)
+        )
+
+    def restored(self, deter: Tensor, classes: Tensor) -> Latent:
+        """Return the state that was stored as (B, D) and the classes (B, S) of its categoricals."""
+        return Latent(deter, functional.one_hot(classes.long(), self.classes).to(deter.dtype))
+
+    def prior(self, deter: Tensor) -> Tensor:
+        """Return log-probabilities (..., S, C) without the observation."""
+        return self._log_probs(self.prior_net(deter))
+
+    def _log_probs(self, logits: Tensor) -> Tensor:
+        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return unimix(wide.reshape(*logits.shape[:-1], self.stoch, self.classes), self.mix)
+
+    def embed_actions(self, actions: Tensor) -> Tensor:
+        """Return (..., hidden) of actions (..., A), scaled to at most 1 in each number."""
+        bounded = actions / actions.detach().abs().clamp(min=1.0)
+        embedded: Tensor = self.from_action(bounded)
+        return embedded
+
+    def next_deter(self, latent: Latent, embedded: Tensor) -> Tensor:
+        """Return the deterministic state (B, D) one step on.
+
+        Args:
+            latent: of B steps.
+            embedded: (B, hidden) actions, see :meth:`embed_actions`.
+        """
+        deter = latent.deter
+        inputs = [self.from_deter(deter), self.from_stoch(latent.stoch.flatten(-2)), embedded]
+        x = self.core_own(deter) + self.core_shared(torch.cat(inputs, -1))
+        x = functional.silu(self.core_norm(x))
+        reset, candidate, update = self.gates(x).reshape(len(x), self.blocks, -1).chunk(3, -1)
+        candidate = torch.tanh(torch.sigmoid(reset) * candidate).flatten(1)
+        update = torch.sigmoid(update - 1).flatten(1)
+        return torch.lerp(deter, candidate, update)
+
+    def project(self, tokens: Tensor) -> Tensor:
+        """Return the share (..., hidden) of tokens (..., token_size) in the posterior's layer.
+
+        That of all steps is one product; the state's has to wait for the step before.
+        """
+        return functional.linear(tokens, self.post_in.weight[:, self.deter :], self.post_in.bias)
+
+    def posterior(self, deter: Tensor, projected: Tensor) -> Tensor:
+        """Return log-probabilities (B, S, C) given the observation.
+
+        Args:
+            deter: (B, D).
+            projected: (B, hidden) the tokens' share of the hidden layer, see :meth:`project`.
+        """
+        weight = self.post_in.weight[:, : self.deter]
+        x = functional.silu(self.post_norm(functional.linear(deter, weight) + projected))
+        return self._log_probs(self.post_out(x))
+
+    def observe(
+        self, start: Latent, tokens: Tensor, actions: Tensor, is_first: Tensor, noise: Tensor
+    ) -> tuple[Latent, Tensor]:
+        """Return the states of T steps, and the posterior's log-probabilities (T, B, S, C).
+
+        Args:
+            start: of B sequences, before their first step.
+            tokens: (T, B, token_size) encoded observations.
+            actions: (T, B, A) that led to the steps.
+            is_first: (T, B) bool, whether an episode begins with the step, which neither the state
+                nor the action before may reach.
+            noise: (T, B, S) uniform in [0, 1).
+        """
+        keep = (~is_first).to(actions.dtype)
+        embedded = self.embed_actions(actions * keep.unsqueeze(-1))
+        projected = self.project(tokens)
+        latent, latents, posteriors = start, [], []
+        for t in range(len(tokens)):
+            latent = latent.masked(keep[t])
+            deter = self.next_deter(latent, embedded[t])
+            log_probs = self.posterior(deter, projected[t])
+            latent = Latent(deter, sample_one_hot(log_probs, noise[t]))
+            latents.append(latent)
+            posteriors.append(log_probs)
+        deters, stochs = zip(*latents, strict=True)
+        return Latent(torch.stack(deters), torch.stack(stochs)), torch.stack(posteriors)
+
+    def imagine_step(self, latent: Latent, actions: Tensor, noise: Tensor) -> Latent:
+        """Return the state one step on, without an observation.
+
+        Args:
+            latent: of B steps.
+            actions: (B, A).
+            noise: (B, S) uniform in [0, 1).
+        """
+        deter = self.next_deter(latent, self.embed_actions(actions))
+        return Latent(deter, sample_one_hot(self.prior(deter), noise))

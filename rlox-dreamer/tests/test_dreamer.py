@@ -1,0 +1,285 @@
+"""DreamerV3 as a user has it: spaces, resume, options, what it stores and what it refuses."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import rlox
+import torch
+from gymnasium import spaces
+from rlox.errors import ConfigError, EnvError, SpaceError
+from rlox.testing import check_algorithm
+from rlox_dreamer.configs import PRESETS, SIZES, DreamerV3Config
+from rlox_dreamer.dreamer import DreamerV3
+
+SMALL: dict[str, Any] = {
+    "deter_dim": 16, "stoch_dim": 3, "stoch_classes": 4, "hidden": 8, "units": 8, "depth": 2,
+    "blocks": 4, "encoder_layers": 1, "head_layers": 1, "bins": 11, "batch_size": 4, "seq_len": 5,
+    "imagination_horizon": 3, "buffer_size": 400, "learning_starts": 20, "train_ratio": 10.0,
+    "steps_per_iteration": 20,
+}  # fmt: skip
+
+
+class Scripted(gym.Env[Any, Any]):
+    """Counts its steps; ends after some, and truncates every other episode."""
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any] | None = None,
+        action_space: spaces.Space[Any] | None = None,
+        length: int = 7,
+        bad_step: int | None = None,
+    ) -> None:
+        self.observation_space = observation_space or spaces.Box(-1e6, 1e6, (2,))
+        self.action_space = action_space or spaces.Discrete(2)
+        self._length, self._bad_step = length, bad_step
+        self._step = self._episode = -1
+
+    def _obs(self) -> Any:
+        if isinstance(self.observation_space, spaces.Box) and self.observation_space.shape == (2,):
+            bad = self._step == self._bad_step
+            return np.array([np.nan if bad else self._episode, self._step], np.float32)
+        return self.observation_space.sample()
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self._step, self._episode = 0, self._episode + 1
+        return self._obs(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), action
+        self._step += 1
+        ended = self._step >= self._length
+        cut = bool(self._episode % 2)
+        return self._obs(), float(self._step), ended and not cut, ended and cut, {}
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_it_passes_the_conformance_suite(env: str) -> None:
+    """Discrete and continuous actions."""
+    check_algorithm("dreamer_v3", env, **SMALL, save_replay_buffer=True)
+
+
+@pytest.mark.parametrize(
+    ("observation", "action"),
+    [
+        (spaces.Box(0, 255, (16, 16, 3), np.uint8), spaces.Discrete(3, start=1)),
+        (spaces.Box(0, 255, (3, 20, 17), np.uint8), spaces.MultiDiscrete([2, 3])),
+        (spaces.Dict({"image": spaces.Box(0, 255, (16, 16), np.uint8),
+                      "number": spaces.Discrete(4, start=2),
+                      "vector": spaces.Box(-1, 1, (3,))}), spaces.Box(-2, 5, (2,))),
+        (spaces.MultiDiscrete([3, 2]), spaces.MultiBinary(2)),
+    ],
+)  # fmt: skip
+def test_it_trains_on_any_space(observation: Any, action: Any) -> None:
+    """Images of either layout and odd sizes, classes, vectors, all kinds of actions."""
+    algo = DreamerV3(lambda: Scripted(observation, action), n_envs=2, **SMALL)
+    metrics = algo.train(60)
+    assert np.isfinite(metrics["model_loss"])
+    assert action.contains(algo.predict(observation.sample(), deterministic=False))
+    algo.close()
+
+
+def test_rows_are_what_the_env_showed() -> None:
+    """Rewards with the observation they led to, ends with a row of their own, no reset reward."""
+    algo = DreamerV3(Scripted, **{**SMALL, "learning_starts": 200})
+    algo.train(100)
+    rows = algo.experience.buffer._fields  # type: ignore[attr-defined]
+    count = len(algo.experience.buffer)
+    obs, first, last = rows["obs"][:count], rows["is_first"][:count], rows["is_last"][:count]
+    steps = obs[:, 1]
+    np.testing.assert_array_equal(first, steps == 0)
+    np.testing.assert_array_equal(last, steps == 7)
+    np.testing.assert_array_equal(rows["is_terminal"][:count], last & (obs[:, 0] % 2 == 0))
+    np.testing.assert_array_equal(rows["reward"][:count], steps)
+    assert not rows["action"][:count][first].any()
+    assert (rows["action"][:count][~first].sum(-1) == 1).all()
+    assert count == 100 + (steps[:count] == 7).sum()
+    algo.close()
+
+
+def test_written_states_are_those_of_the_batch() -> None:
+    """After an update the buffer holds the states that the model has of the drawn rows."""
+    algo = DreamerV3(Scripted, **SMALL)
+    algo.train(40)
+    batch = algo.experience.draw()
+    marks = torch.rand(SMALL["seq_len"], SMALL["batch_size"], SMALL["deter_dim"])
+    stoch = torch.zeros(SMALL["seq_len"], SMALL["batch_size"], 3, 4)
+    stoch[..., 2] = 1
+    latent = type(algo.actor._latent)(marks, stoch)
+    algo.experience.write_back(batch.indices, latent)
+    buffer: Any = algo.experience.buffer
+    slots = batch.indices % buffer.ring
+    # a row drawn twice holds the last one
+    np.testing.assert_array_equal(buffer._fields["stoch"][slots], 2)
+    unique, places = np.unique(slots.reshape(-1)[::-1], return_index=True)
+    flat = marks.transpose(0, 1).reshape(-1, SMALL["deter_dim"]).numpy()[::-1]
+    np.testing.assert_array_equal(buffer._fields["deter"][unique], flat[places])
+    algo.close()
+
+
+def test_updates_follow_the_ratio_whatever_the_number_of_envs() -> None:
+    """Replayed steps over env steps, counted once learning has started."""
+    for n_envs in (1, 3):
+        algo = DreamerV3(
+            Scripted, n_envs=n_envs, **{**SMALL, "train_ratio": 5.0, "steps_per_iteration": 60}
+        )
+        algo.train(120)
+        steps = 120 - 20
+        assert abs(algo.clock.gradient_steps - steps * 5 / 20) <= 2
+        algo.close()
+
+
+@pytest.mark.parametrize("n_envs", [1, 2])
+def test_resume_is_exact(tmp_path: Path, n_envs: int) -> None:
+    """40 steps, a checkpoint and 40 steps equal 80, by every parameter and metric."""
+    options = {**SMALL, "n_envs": n_envs, "save_replay_buffer": True}
+    whole = DreamerV3("CartPole-v1", **options)
+    whole.train(40)
+    whole.save(tmp_path / "half.rlox")
+    expected = whole.train(60)
+    resumed = DreamerV3.from_checkpoint(tmp_path / "half.rlox")
+    got = resumed.train(60)
+    drop = "env_steps_per_second"
+    assert {k: v for k, v in got.items() if k != drop} == pytest.approx(
+        {k: v for k, v in expected.items() if k != drop}, nan_ok=True, rel=0, abs=0
+    )
+    pairs = zip(whole.networks.parameters(), resumed.networks.parameters(), strict=True)
+    assert all(torch.equal(p, q) for p, q in pairs)
+    whole.close()
+    resumed.close()
+
+
+def test_without_the_buffer_learning_waits_again(tmp_path: Path) -> None:
+    """``learning_starts`` new steps come first."""
+    algo = DreamerV3("CartPole-v1", **{**SMALL, "learning_starts": 40})
+    algo.train(60)
+    algo.save(tmp_path / "a.rlox")
+    resumed = DreamerV3.from_checkpoint(tmp_path / "a.rlox")
+    before = resumed.clock.gradient_steps
+    resumed.train(20)
+    assert resumed.clock.gradient_steps == before
+    resumed.train(40)
+    assert resumed.clock.gradient_steps > before
+    algo.close()
+    resumed.close()
+
+
+def test_prediction_remembers_what_it_is_given() -> None:
+    """With the state of the step before, as in an evaluation, or as an episode's first step."""
+    algo = DreamerV3("CartPole-v1", **SMALL)
+    algo.train(40)
+    obs = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    actions, state = algo.predict(obs, state=None)
+    assert actions.shape == (3,)
+    np.testing.assert_array_equal(actions, algo.predict(obs))
+    again, _ = algo.predict(obs, state=state, episode_start=True)
+    np.testing.assert_array_equal(again, actions)
+    _, after = algo.predict(obs, state=state)
+    assert not np.array_equal(after, state)
+    with pytest.raises(ValueError, match="state must have shape"):
+        algo.predict(obs, state=np.zeros((3, 2)))
+    algo.close()
+
+
+def test_imagination_leaves_the_world_model_alone() -> None:
+    """Actor and critic losses on imagined steps have no gradient into the model."""
+    algo = DreamerV3(Scripted, **{**SMALL, "replay_value_scale": 0.0})
+    algo.train(60)
+    net = algo.networks
+    from rlox_dreamer.imagination import imagine
+
+    start = net.rssm.initial(4)
+    imagined = imagine(net.rssm, net.policy, start, 3, torch.Generator().manual_seed(0))
+    assert imagined.features.shape == (4, 4, 16 + 12)
+    assert imagined.actions.shape == (4, 4, 2)
+    assert not imagined.features.requires_grad
+    algo.close()
+
+
+def test_bfloat16_trains_float32_parameters() -> None:
+    """Products are reduced, parameters and losses are not."""
+    algo = DreamerV3("CartPole-v1", **{**SMALL, "compute_dtype": "bfloat16"})
+    assert np.isfinite(algo.train(60)["model_loss"])
+    assert {p.dtype for p in algo.networks.parameters()} == {torch.float32}
+    algo.close()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_sizes_are_options_that_given_ones_win_over(size: Any) -> None:
+    """The resolved config says all of them."""
+    config = DreamerV3Config(size=size)
+    assert {name: getattr(config, name) for name in SIZES[size]} == SIZES[size]
+    assert DreamerV3Config(size=size, units=32).units == 32
+    assert DreamerV3Config(**config.to_dict()) == config
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_set_the_published_numbers(preset: Any) -> None:
+    """Given options win over the preset, and the size over its sizes."""
+    config = DreamerV3Config(preset=preset)
+    assert all(getattr(config, name) == value for name, value in PRESETS[preset].items())
+    if preset != "none":
+        assert (config.batch_size, config.seq_len, config.imagination_horizon) == (16, 64, 15)
+        assert DreamerV3Config(preset=preset, size="debug").deter_dim == 64
+        assert DreamerV3Config(preset=preset, train_ratio=8).train_ratio == 8
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"deter_dim": 10}, "blocks must divide deter_dim"),
+        ({"latent_dim": 3}, "latent_dim follows from"),
+        ({"obs_dim": 7}, "obs_dim follows from the env and is 4, got 7"),
+        ({"n_actions": 5}, "n_actions follows from the env and is 2, got 5"),
+        ({"buffer_size": 5}, "buffer_size must hold more than seq_len=5"),
+        ({"encoder_keys": ["image"]}, "no leaf 'image'"),
+        ({"decoder_keys": []}, "decoder_keys must name at least one"),
+        ({"size": "2m"}, "size"),
+        ({"train_ratoi": 3}, "did you mean 'train_ratio'"),
+        ({"device": "cuda:9"}, "device 'cuda:9' cannot be used"),
+    ],
+)
+def test_contradictory_options_are_refused(options: dict[str, Any], said: str) -> None:
+    """Before any work."""
+    with pytest.raises(ConfigError, match=said):
+        DreamerV3("CartPole-v1", **{**SMALL, **options})
+
+
+def test_derived_options_may_be_given_if_they_agree() -> None:
+    """The mission's signature names them."""
+    DreamerV3("CartPole-v1", **SMALL, latent_dim=28, obs_dim=4, n_actions=2).close()
+
+
+@pytest.mark.parametrize(
+    ("env", "error", "said"),
+    [
+        (lambda: Scripted(bad_step=3), EnvError, "not finite"),
+        (lambda: Scripted(spaces.Box(0, 255, (8, 8, 3), np.uint8)), SpaceError, "at least 16"),
+        (lambda: Scripted(action_space=spaces.Box(-np.inf, np.inf, (1,))), SpaceError, "bounded"),
+        (lambda: Scripted(action_space=spaces.Tuple([spaces.Discrete(2)] * 2)), SpaceError, "join"),
+    ],
+)
+def test_hostile_envs_are_refused(env: Any, error: type[Exception], said: str) -> None:
+    """Each names what is wrong and the remedy."""
+    with pytest.raises(error, match=said):
+        DreamerV3(env, **SMALL).train(60)
+
+
+@pytest.mark.parametrize("length", [1, 3, 50])
+def test_episodes_may_be_shorter_or_longer_than_sequences(length: int) -> None:
+    """One step, fewer than ``seq_len``, and more than the buffer's share."""
+    algo = DreamerV3(lambda: Scripted(length=length), **{**SMALL, "buffer_size": 30})
+    assert np.isfinite(algo.train(60)["model_loss"])
+    algo.close()
+
+
+def test_the_family_is_found_by_name() -> None:
+    """As the documents write it."""
+    assert rlox.algorithms.DreamerV3 is DreamerV3
+    algo = rlox.make("dreamer_v3", env="CartPole-v1", **SMALL)
+    assert isinstance(algo, DreamerV3)
+    algo.close()

@@ -1,0 +1,187 @@
+"""The pure functions of DreamerV3 against independent formulas in float64."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from rlox_dreamer.losses import (
+    ReturnScale,
+    draw_one_hot,
+    kl_terms,
+    lambda_returns,
+    symexp,
+    symexp_bins,
+    symlog,
+    two_hot,
+    two_hot_loss,
+    two_hot_mean,
+    unimix,
+)
+from torch.nn import functional
+
+
+@given(st.floats(-1e6, 1e6))
+def test_symexp_undoes_symlog(x: float) -> None:
+    """Both are odd, and inverse to each other."""
+    value = torch.tensor(x, dtype=torch.float64)
+    assert symexp(symlog(value)).item() == pytest.approx(x, rel=1e-9, abs=1e-9)
+    assert symlog(-value).item() == -symlog(value).item()
+
+
+@pytest.mark.parametrize("count", [255, 41, 40])
+def test_bins_are_symmetric_and_span_symexp_of_20(count: int) -> None:
+    """Eq. 10: symexp(-20 … 20), mirrored exactly."""
+    bins = symexp_bins(count)
+    assert len(bins) == count
+    assert torch.equal(bins, -bins.flip(0))
+    assert bins[-1].item() == pytest.approx(np.expm1(20), rel=1e-6)
+    assert (bins.diff() >= 0).all()
+
+
+@given(st.floats(-1e5, 1e5))
+def test_two_hot_weights_average_to_the_value(x: float) -> None:
+    """At most two neighbouring bins have weight, which sums to 1."""
+    bins = symexp_bins(255)
+    weights = two_hot(torch.tensor([x], dtype=torch.float32), bins)[0]
+    places = weights.nonzero().flatten()
+    assert len(places) <= 2
+    assert places.max() - places.min() <= 1
+    assert weights.sum().item() == pytest.approx(1)
+    assert (weights.double() @ bins.double()).item() == pytest.approx(x, rel=1e-4, abs=1e-4)
+
+
+def test_values_beyond_the_bins_get_the_outermost_one() -> None:
+    """A value that no bin reaches is no extrapolation."""
+    bins = torch.tensor([-1.0, 0.0, 1.0])
+    weights = two_hot(torch.tensor([-5.0, 7.0, 1.0]), bins)
+    assert torch.equal(weights, torch.tensor([[1.0, 0, 0], [0, 0, 1], [0, 0, 1]]))
+
+
+def test_two_hot_loss_is_the_cross_entropy_to_the_weights() -> None:
+    """The gathered form equals the dense one, gradient included."""
+    generator = torch.Generator().manual_seed(0)
+    bins = symexp_bins(255)
+    logits = torch.randn(7, 255, generator=generator, requires_grad=True)
+    targets = 10 * torch.randn(7, generator=generator)
+    log_probs = functional.log_softmax(logits, -1)
+    dense = -(two_hot(targets, bins) * log_probs).sum(-1)
+    loss = two_hot_loss(log_probs, targets, bins)
+    torch.testing.assert_close(loss, dense, rtol=1e-5, atol=1e-6)
+    (gradient,) = torch.autograd.grad(loss.sum(), logits, retain_graph=True)
+    (expected,) = torch.autograd.grad(dense.sum(), logits)
+    torch.testing.assert_close(gradient, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [255, 40])
+def test_equal_logits_predict_exactly_zero(count: int) -> None:
+    """A sum from left to right would leave a rounding error of thousands."""
+    probs = functional.softmax(torch.zeros(3, count), -1)
+    assert (two_hot_mean(probs, symexp_bins(count)) == 0).all()
+
+
+def test_mean_of_bins_equals_float64() -> None:
+    """Σ p_i b_i."""
+    logits = torch.randn(5, 255, generator=torch.Generator().manual_seed(1))
+    bins = symexp_bins(255)
+    expected = functional.softmax(logits.double(), -1) @ bins.double()
+    mean = two_hot_mean(functional.softmax(logits, -1), bins)
+    torch.testing.assert_close(mean.double(), expected, rtol=1e-4, atol=1.0)
+
+
+def test_unimix_gives_every_class_its_floor() -> None:
+    """0.01 / C, however sure the logits are; the probabilities still sum to 1."""
+    log_probs = unimix(torch.tensor([[50.0, 0, 0, -50]]), 0.01)
+    assert log_probs.exp().sum().item() == pytest.approx(1)
+    assert log_probs.exp().min().item() == pytest.approx(0.0025, rel=1e-5)
+    torch.testing.assert_close(
+        unimix(torch.tensor([1.0, 2.0]), 0), functional.log_softmax(torch.tensor([1.0, 2.0]), -1)
+    )
+
+
+def _log_probs(seed: int) -> torch.Tensor:
+    logits = torch.randn(6, 3, 4, generator=torch.Generator().manual_seed(seed)).double()
+    return functional.log_softmax(logits, -1)
+
+
+def test_kl_terms_have_one_value_and_each_its_own_gradient() -> None:
+    """Dyn moves the prior only, rep the posterior only (eq. 5)."""
+    post, prior = _log_probs(0).requires_grad_(), _log_probs(1).requires_grad_()
+    dyn, rep = kl_terms(post, prior, 0.0)
+    p, q = (np.exp(x.detach().numpy()) for x in (post, prior))
+    np.testing.assert_allclose(dyn.detach(), (p * np.log(p / q)).sum((1, 2)), rtol=1e-9)
+    assert torch.equal(dyn, rep)
+    assert torch.autograd.grad(dyn.sum(), post, retain_graph=True, allow_unused=True)[0] is None
+    assert torch.autograd.grad(rep.sum(), prior, retain_graph=True, allow_unused=True)[0] is None
+    assert torch.autograd.grad(dyn.sum(), prior)[0].abs().sum() > 0
+    assert torch.autograd.grad(rep.sum(), post)[0].abs().sum() > 0
+
+
+def test_free_nats_bound_the_sum_over_categoricals() -> None:
+    """A state of three categoricals with half a nat each costs 1.5 nats, no free nat each."""
+    post, prior = _log_probs(0), _log_probs(1)
+    plain, _ = kl_terms(post, prior, 0.0)
+    free = float(plain.median())
+    clipped, _ = kl_terms(post, prior, free)
+    torch.testing.assert_close(clipped, plain.clamp(min=free))
+    assert (clipped == free).any()
+    assert (clipped > free).any()
+
+
+def _slow_returns(rewards, discounts, values, lam, last):
+    steps, count = rewards.shape
+    returns = np.zeros((steps - 1, count))
+    for b in range(count):
+        following = values[-1, b]
+        for t in range(steps - 1, 0, -1):
+            trace = 0.0 if last[t, b] else lam
+            mixed = (1 - trace) * values[t, b] + trace * following
+            following = rewards[t, b] + discounts[t, b] * mixed
+            returns[t - 1, b] = following
+    return returns
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.95, 1.0])
+def test_lambda_returns_equal_a_loop(lam: float) -> None:
+    """Eq. 7 step by step, with episodes that end within the sequence."""
+    rng = np.random.default_rng(0)
+    rewards, values = rng.normal(size=(2, 9, 5))
+    discounts = rng.random((9, 5))
+    last = rng.random((9, 5)) < 0.2
+    given_arrays = (torch.from_numpy(x) for x in (rewards, discounts, values))
+    returns = lambda_returns(*given_arrays, lam, torch.from_numpy(last))
+    expected = _slow_returns(rewards, discounts, values, lam, last)
+    np.testing.assert_allclose(returns, expected, rtol=1e-12)
+
+
+def test_returns_of_a_constant_reward_approach_the_geometric_sum() -> None:
+    """With the right value as bootstrap, every return is r / (1 - γ)."""
+    value = 1 / (1 - 0.9)
+    returns = lambda_returns(
+        torch.ones(6, 2), torch.full((6, 2), 0.9), torch.full((6, 2), value), 0.95
+    )
+    torch.testing.assert_close(returns, torch.full((5, 2), value))
+
+
+def test_return_scale_follows_percentiles_over_100_updates() -> None:
+    """The moving average of NumPy's percentiles, at least 1; saved and restored."""
+    scale, low, high = ReturnScale(), 0.0, 0.0
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        returns = rng.normal(5, 20, (16, 15)).astype(np.float32)
+        low += 0.01 * (np.percentile(returns, 5) - low)
+        high += 0.01 * (np.percentile(returns, 95) - high)
+        got = scale.update(torch.from_numpy(returns))
+    assert got.item() == pytest.approx(high - low, rel=1e-5)
+    restored = ReturnScale()
+    restored.load_state_dict(scale.state_dict())
+    assert restored.update(torch.zeros(1)) == scale.update(torch.zeros(1))
+    assert ReturnScale().update(torch.zeros(3)).item() == 1.0
+
+
+def test_one_hot_draws_follow_the_distribution() -> None:
+    """Uniform numbers choose classes by the inverse of the distribution function."""
+    probs = torch.tensor([0.2, 0.0, 0.5, 0.3])
+    noise = (torch.arange(1000) + 0.5) / 1000
+    drawn = draw_one_hot(probs.log().expand(1000, 4), noise)
+    torch.testing.assert_close(drawn.mean(0), probs, atol=1e-3, rtol=0)

@@ -1,0 +1,127 @@
+"""The recurrent state-space model: one step by hand, resets, straight-through gradients."""
+
+import pytest
+import torch
+from rlox_dreamer.layers import BlockLinear
+from rlox_dreamer.rssm import RSSM, Latent, sample_one_hot
+from torch.nn import functional
+
+
+def make(seed: int = 0) -> RSSM:
+    """Return a small model in float64."""
+    generator = torch.Generator().manual_seed(seed)
+    return RSSM(
+        2, 6, deter=8, stoch=3, classes=4, hidden=5, blocks=4, mix=0.01, generator=generator
+    ).double()
+
+
+def rand(*shape: int, seed: int = 1) -> torch.Tensor:
+    """Return uniform numbers."""
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def _norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return x / (x.square().mean(-1, keepdim=True) + 1e-4).sqrt() * weight
+
+
+def test_block_layer_equals_a_dense_one_with_masked_weights() -> None:
+    """Each block of outputs sees its own block of inputs only."""
+    layer = BlockLinear(12, 8, 4, torch.Generator().manual_seed(0))
+    x = torch.randn(5, 12)
+    dense = layer.dense_weight()
+    assert dense.shape == (12, 8)
+    assert (dense == 0).sum() >= 12 * 8 * 3 // 4
+    torch.testing.assert_close(layer(x), x @ dense + layer.bias)
+
+
+def test_one_step_of_the_recurrence_equals_the_formulas() -> None:
+    """Three input branches, a block-diagonal hidden layer and a block GRU."""
+    net = make()
+    deter, stoch, action = rand(3, 8), rand(3, 3, 4, seed=2), 3 * rand(3, 2, seed=3) - 1
+    got = net.next_deter(Latent(deter, stoch), net.embed_actions(action))
+
+    def branch(part, x):
+        return functional.silu(_norm(x @ part.linear.weight.T + part.linear.bias, part.norm.weight))
+
+    bounded = action / action.abs().clamp(min=1)
+    shared = torch.cat(
+        [branch(net.from_deter, deter), branch(net.from_stoch, stoch.flatten(1)),
+         branch(net.from_action, bounded)], -1,
+    )  # fmt: skip
+    blocks = deter.view(3, 4, 2)
+    rows = torch.cat([torch.cat([blocks[:, k], shared], -1) for k in range(4)], -1)
+    weights = torch.cat(
+        [net.core_own.weight, net.core_shared.weight.T.reshape(15, 4, 2).transpose(0, 1)], 1
+    )
+    bias = net.core_own.bias + net.core_shared.bias
+    hidden = rows @ torch.block_diag(*weights) + bias
+    hidden = functional.silu(_norm(hidden, net.core_norm.weight))
+    gates = (hidden @ net.gates.dense_weight() + net.gates.bias).view(3, 4, 3, 2)
+    reset, candidate, update = (gates[:, :, k].reshape(3, 8) for k in range(3))
+    candidate = torch.tanh(torch.sigmoid(reset) * candidate)
+    update = torch.sigmoid(update - 1)
+    torch.testing.assert_close(got, update * candidate + (1 - update) * deter)
+
+
+def test_a_reset_within_a_sequence_equals_two_sequences() -> None:
+    """Neither state nor action from before an episode reaches it."""
+    net = make()
+    tokens, actions, noise = rand(6, 2, 6), rand(6, 2, 2, seed=2), rand(6, 2, 3, seed=3)
+    first = torch.zeros(6, 2, dtype=torch.bool)
+    first[3] = True
+    start = Latent(rand(2, 8, seed=4), rand(2, 3, 4, seed=5))
+    whole, posteriors = net.observe(start, tokens, actions, first, noise)
+    other = Latent(rand(2, 8, seed=6), rand(2, 3, 4, seed=7))
+    actions[3] = 9.0
+    second, _ = net.observe(other, tokens[3:], actions[3:], first[3:], noise[3:])
+    assert torch.equal(whole.deter[3:], second.deter)
+    assert torch.equal(whole.stoch[3:], second.stoch)
+    assert posteriors.shape == (6, 2, 3, 4)
+
+
+def test_only_the_env_that_begins_an_episode_is_reset() -> None:
+    """The other goes on as if nothing had happened."""
+    net = make()
+    tokens, actions, noise = rand(2, 2, 6), rand(2, 2, 2, seed=2), rand(2, 2, 3, seed=3)
+    none = torch.zeros(2, 2, dtype=torch.bool)
+    one = none.clone()
+    one[1, 0] = True
+    start = Latent(rand(2, 8, seed=4), rand(2, 3, 4, seed=5))
+    undisturbed, _ = net.observe(start, tokens, actions, none, noise)
+    disturbed, _ = net.observe(start, tokens, actions, one, noise)
+    assert torch.equal(undisturbed.deter[:, 1], disturbed.deter[:, 1])
+    assert not torch.equal(undisturbed.deter[1, 0], disturbed.deter[1, 0])
+
+
+def test_samples_pass_the_gradient_of_their_probabilities() -> None:
+    """Straight-through: the value is one-hot, the gradient that of the probabilities."""
+    logits = torch.randn(5, 4, generator=torch.Generator().manual_seed(0)).double()
+    logits.requires_grad_()
+    weights = rand(5, 4)
+    sample = sample_one_hot(functional.log_softmax(logits, -1), rand(5, seed=2))
+    torch.testing.assert_close(sample.detach().round(), sample.detach())
+    assert (sample.sum(-1) == 1).all() or torch.allclose(sample.sum(-1), torch.ones(5).double())
+    (gradient,) = torch.autograd.grad((weights * sample).sum(), logits, retain_graph=True)
+    probs = functional.softmax(logits, -1)
+    (expected,) = torch.autograd.grad((weights * probs).sum(), logits)
+    torch.testing.assert_close(gradient, expected)
+
+
+def test_the_prior_has_the_floor_of_the_uniform_share() -> None:
+    """Every class keeps 0.01 / C."""
+    net = make()
+    assert net.prior(100 * rand(7, 8)).exp().min() >= 0.01 / 4 * (1 - 1e-5)
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_imagined_steps_follow_the_prior(steps: int) -> None:
+    """A state one step on is the recurrence and a sample of the prior."""
+    net = make()
+    latent = Latent(rand(3, 8), rand(3, 3, 4, seed=2))
+    for k in range(steps):
+        action, noise = rand(3, 2, seed=10 + k), rand(3, 3, seed=20 + k)
+        deter = net.next_deter(latent, net.embed_actions(action))
+        expected = sample_one_hot(net.prior(deter), noise)
+        latent = net.imagine_step(latent, action, noise)
+        assert torch.equal(latent.deter, deter)
+        assert torch.equal(latent.stoch, expected)
