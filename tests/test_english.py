@@ -29,7 +29,6 @@ UNREVISED = (
     "rlox-candle/",
     "rlox-core/src/rlox/algorithm.py",
     "rlox-core/src/rlox/learners/",
-    "rlox-core/src/rlox/losses.py",
     "rlox-core/src/rlox/offline/",
     "rlox-core/src/rlox/replay/",
     "rlox-core/src/rlox/rollouts/",

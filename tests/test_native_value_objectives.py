@@ -11,8 +11,7 @@ import pytest
 import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.errors import BackendError
-from rlox.learners.added import AddedLosses
-from rlox.learners.terms import QTerms
+from rlox.learners.terms import AddedLosses, QTerms
 from rlox.learners.transitions import Learn, ReplayTask, Step, StepResult, choose_replay_learner
 from rlox.learners.value_objectives import QLearning, SoftActorCritic
 from rlox.networks import DiscreteQNetwork, polyak_update

@@ -11,7 +11,7 @@ import pytest
 import torch
 from rlox.callbacks import Callback, EvalCallback
 from rlox.errors import CheckpointError, ConfigError, EnvError, SpaceError
-from rlox.learners.policy_objectives import ClippedSurrogate
+from rlox.losses import ClippedSurrogate
 from rlox.networks.actor_critics import DiscretePolicy
 from rlox.protocols import OnPolicyActor
 from rlox.training.hooks import Hooks

@@ -12,7 +12,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from rlox.errors import ConfigError
-from rlox.networks.predict import evaluate_actions
+from rlox.losses import evaluate_actions
 from rlox.protocols import RecurrentActor
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.ppo import PPO

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
-from rlox.learners.added import AddedLosses, Losses
+from rlox.learners.terms import AddedLosses, Losses
 from rlox.learners.transitions import ChosenReplayLearner
 from rlox.learners.value_objectives import TwinDelayed
 from rlox.logging import LoggerCallback
@@ -53,7 +53,7 @@ class DDPG(Algorithm):
         config: a :class:`DDPGConfig`, a mapping, or the path of a YAML or JSON file.
         schedules: see :class:`rlox_offpolicy.td3.TD3`.
         added_losses: functions ``(module, batch) -> scalar`` by part, ``"critic"`` or ``"policy"``,
-            that are added to the part's loss; see :mod:`rlox.learners.added`.
+            that are added to the part's loss; see :mod:`rlox.learners.terms`.
         config_kwargs: options of :class:`DDPGConfig`, which win over ``config``.
 
     Raises:

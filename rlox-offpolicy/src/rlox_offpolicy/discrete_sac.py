@@ -35,7 +35,7 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
-from rlox.learners.added import AddedLosses, Losses
+from rlox.learners.terms import AddedLosses, Losses
 from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
 from rlox.learners.value_objectives import DiscreteSoftActorCritic
 from rlox.logging import LoggerCallback
@@ -80,7 +80,7 @@ class DiscreteSAC(Algorithm):
         schedules: callables ``env_steps -> value`` for ``learning_rate`` or ``priority_beta``; they
             win over the config and are not saved in checkpoints.
         added_losses: functions ``(module, batch) -> scalar`` by part, ``"critic"`` or ``"policy"``,
-            that are added to the part's loss; see :mod:`rlox.learners.added`.
+            that are added to the part's loss; see :mod:`rlox.learners.terms`.
         config_kwargs: options of :class:`DiscreteSACConfig`, which win over ``config``.
 
     Raises:

@@ -36,8 +36,7 @@ from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
 from rlox.errors import ConfigError
-from rlox.learners.added import AddedLosses, Losses
-from rlox.learners.terms import QTerms, mean_terms
+from rlox.learners.terms import AddedLosses, Losses, QTerms, mean_terms
 from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
 from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
@@ -86,7 +85,7 @@ class DQN(Algorithm):
         schedules: callables ``env_steps -> value`` for ``learning_rate``, ``epsilon`` or
             ``priority_beta``; they win over the config and are not saved in checkpoints.
         added_losses: functions ``(module, batch) -> scalar`` by part, ``"network"``, that are added
-            to the part's loss; see :mod:`rlox.learners.added`.
+            to the part's loss; see :mod:`rlox.learners.terms`.
         config_kwargs: options of :class:`DQNConfig`, which win over ``config``.
 
     Raises:

@@ -34,8 +34,7 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
-from rlox.learners.added import AddedLosses, Losses
-from rlox.learners.terms import mean_terms
+from rlox.learners.terms import AddedLosses, Losses, mean_terms
 from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
 from rlox.learners.value_objectives import SoftActorCritic
 from rlox.logging import LoggerCallback
@@ -154,7 +153,7 @@ class SAC(Algorithm):
         schedules: callables ``env_steps -> value`` for ``learning_rate`` or ``priority_beta``; they
             win over the config and are not saved in checkpoints.
         added_losses: functions ``(module, batch) -> scalar`` by part, ``"critic"`` or ``"policy"``,
-            that are added to the part's loss; see :mod:`rlox.learners.added`.
+            that are added to the part's loss; see :mod:`rlox.learners.terms`.
         config_kwargs: options of :class:`SACConfig`, which win over ``config``.
 
     Raises:

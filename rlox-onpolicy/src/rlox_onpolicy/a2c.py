@@ -23,20 +23,18 @@ from typing import Any, ClassVar, final
 import numpy.typing as npt
 import torch
 from rlox.algorithm import Algorithm
-from rlox.batches.rollout import RolloutBatch
+from rlox.batches.rollout import RolloutBatch, estimate_advantages
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
-from rlox.learners.added import AddedLosses, Losses
-from rlox.learners.policy_objectives import PolicyGradient
 from rlox.learners.rollouts import ChosenLearner, choose_learner
 from rlox.learners.tasks import Objective, RolloutTask
-from rlox.learners.terms import mean_terms
+from rlox.learners.terms import AddedLosses, Losses, mean_terms
 from rlox.logging import LoggerCallback
+from rlox.losses import PolicyGradient
 from rlox.networks.validate import refuse_network_options
 from rlox.nn import torch_threads
 from rlox.rollouts.actor_critic import PolicyMaker, fit_to_env
-from rlox.rollouts.advantages import estimate_advantages
 from rlox.training.hooks import Hooks
 from torch import nn
 
@@ -89,7 +87,7 @@ class A2C(Algorithm):
         objective: minimised in place of the policy gradient's loss; see
             :class:`rlox.learners.tasks.Objective`. It brings all numbers of its loss.
         added_losses: ``{"policy": function}`` with functions ``(policy, batch) -> scalar`` that are
-            added to the loss; see :mod:`rlox.learners.added`.
+            added to the loss; see :mod:`rlox.learners.terms`.
         config_kwargs: options of :class:`A2CConfig`, which win over ``config``.
 
     Raises:

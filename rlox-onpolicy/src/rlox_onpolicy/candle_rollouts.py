@@ -11,8 +11,8 @@ import rlox
 import torch
 from gymnasium import spaces
 from rlox.batches.rollout import RolloutBatch
-from rlox.envs.episodes import EpisodeStatistics
 from rlox.envs.make import make_vec_env
+from rlox.envs.running import EpisodeStatistics
 from rlox.errors import EnvError
 from rlox.preprocessing import Preprocessor
 from rlox.seeding import SeedStreams

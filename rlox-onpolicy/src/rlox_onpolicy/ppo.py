@@ -22,21 +22,19 @@ from typing import Any, ClassVar, final
 import numpy.typing as npt
 import torch
 from rlox.algorithm import Algorithm
-from rlox.batches.rollout import RolloutBatch
+from rlox.batches.rollout import RolloutBatch, estimate_advantages
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
 from rlox.errors import ConfigError
-from rlox.learners.added import AddedLosses, Losses
-from rlox.learners.policy_objectives import ClippedSurrogate
 from rlox.learners.rollouts import ChosenLearner, choose_learner
 from rlox.learners.tasks import Objective, RolloutTask
-from rlox.learners.terms import mean_terms
+from rlox.learners.terms import AddedLosses, Losses, mean_terms
 from rlox.logging import LoggerCallback
+from rlox.losses import ClippedSurrogate
 from rlox.networks.validate import refuse_network_options
 from rlox.nn import torch_threads
 from rlox.rollouts.actor_critic import PolicyMaker, fit_to_env
-from rlox.rollouts.advantages import estimate_advantages
 from rlox.training.hooks import Hooks
 from torch import nn
 
@@ -99,7 +97,7 @@ class PPO(Algorithm):
         objective: minimised in place of the clipped surrogate; see
             :class:`rlox.learners.tasks.Objective`. It brings all numbers of its loss.
         added_losses: ``{"policy": function}`` with functions ``(policy, minibatch) -> scalar`` that
-            are added to the loss; see :mod:`rlox.learners.added`.
+            are added to the loss; see :mod:`rlox.learners.terms`.
         config_kwargs: options of :class:`PPOConfig`, which win over ``config``.
 
     Raises:

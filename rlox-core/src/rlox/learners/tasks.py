@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rlox.batches.rollout import RolloutBatch, RolloutMinibatch, Unroll
-from rlox.learners.added import AddedLosses
+from rlox.learners.terms import AddedLosses
 from rlox.protocols import VecEnv
 from rlox.training.hooks import Hooks
 

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from rlox.learners.added import AddedLosses
 from rlox.learners.choose import find_learner
+from rlox.learners.terms import AddedLosses
 
 __all__ = [
     "ChosenReplayLearner",

@@ -13,7 +13,7 @@ from rlox.errors import EnvError, SpaceError
 from rlox.protocols import MaskingVecEnv, ReplayBuffer, ReplayBufferProtocol
 from rlox.replay.buffers import pusher
 from rlox.replay.observation_codec import ReplayObservations
-from rlox.spaces.observation_rows import require_finite
+from rlox.spaces.rows import require_finite
 
 __all__ = ["ReplayCollector"]
 

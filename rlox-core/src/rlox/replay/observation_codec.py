@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlox.spaces.nested import is_nested, map_leaves
-from rlox.spaces.observation_rows import ObservationRows
+from rlox.spaces.rows import ObservationRows
 
 __all__ = ["ReplayObservations"]
 

@@ -13,9 +13,9 @@ from torch import nn
 
 from rlox.batches.rollout import RolloutBatch
 from rlox.config.model import UNSET, Config
-from rlox.envs.episodes import EpisodeStatistics
 from rlox.envs.gymnasium import Vectorization
 from rlox.envs.make import fixed_env_count
+from rlox.envs.running import EpisodeStatistics
 from rlox.networks.actor_critics import make_policy
 from rlox.networks.predict import predict, predict_with_memory
 from rlox.networks.validate_actors import require_actor, try_actor
@@ -198,7 +198,7 @@ class ActorCritic:
                 each observation is an episode's first.
             episode_start: bool or (B,) bools, whether an episode begins with the observation, of
                 which nothing is remembered; none: nowhere.
-            action_masks: (mask_size,) or (B, mask_size), see :mod:`rlox.spaces.action_rows`;
+            action_masks: (mask_size,) or (B, mask_size), see :mod:`rlox.spaces.rows`;
                 ``None``: nothing is masked.
 
         Returns:

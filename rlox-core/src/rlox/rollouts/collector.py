@@ -9,18 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from rlox.batches.rollout import RolloutBatch, Unroll
+from rlox.batches.rollout import RolloutBatch, Unroll, estimate_advantages
 from rlox.envs.gymnasium import Vectorization
 from rlox.envs.running import RunningEnvs
 from rlox.errors import CheckpointError, EnvError
 from rlox.networks.predict import taking_masks
 from rlox.preprocessing import Preprocessor, RewardScaler
 from rlox.protocols import MaskingVecEnv, OnPolicyActor, RecurrentActor, VecEnvStep
-from rlox.rollouts.advantages import estimate_advantages
 from rlox.rollouts.memory import EnvMemory, MemoryActor
 from rlox.rollouts.writer import UnrollWriter
-from rlox.spaces.action_rows import ActionRows
-from rlox.spaces.observation_rows import ObservationRows
+from rlox.spaces.rows import ActionRows, ObservationRows
 
 __all__ = ["RolloutCollector"]
 
