@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +11,15 @@ from types import FrameType
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+
+OURS = re.compile(r"/rlox-\w+/(src|python)/")
+
+BESIDE = {
+    "rlox-core/src/rlox/config/schedules.py": "the scheduled numbers of now",
+    "rlox-core/src/rlox/nn/devices.py": "the number of torch threads",
+    "rlox-core/src/rlox/spaces/nested.py": "dicts of observations, leaf by leaf",
+}
+"""Files that serve every iteration alike, whatever is learnt: a reader need not open them."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +50,7 @@ def trace(work: Callable[[], Any]) -> Walk:
     def name_of(frame: FrameType) -> str:
         path = frame.f_code.co_filename
         if path not in names:
-            ours = path.startswith(here) and "/src/" in path
+            ours = path.startswith(here) and bool(OURS.match(path.removeprefix(here)))
             names[path] = path.removeprefix(here + "/") if ours else ""
         return names[path]
 

@@ -29,6 +29,7 @@ __all__ = [
     "make_exploration",
     "make_learner",
     "make_replay",
+    "optimizer_parts",
     "require_box",
     "require_discrete",
     "resolve",
@@ -191,6 +192,11 @@ def make_learner(
         added_losses=algorithm.added_losses,
     )
     return choose_replay_learner(algorithm.config.backend, task)
+
+
+def optimizer_parts(optimizers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return optimisers under the names that objectives and checkpoints have for them."""
+    return {f"{name}_optimizer": optimizer for name, optimizer in optimizers.items()}
 
 
 def make_exploration(algorithm: Algorithm, exploration: Any = None) -> ExplorationStrategy:

@@ -25,6 +25,7 @@ from rlox.learners.terms import AddedLosses, Losses
 from rlox.learners.transitions import ChosenReplayLearner
 from rlox.learners.value_objectives import TwinDelayed
 from rlox.logging import LoggerCallback
+from rlox.nn import load_parts_state, parts_state
 from rlox.training.hooks import Hooks
 from torch import nn
 
@@ -114,12 +115,12 @@ class DDPG(Algorithm):
 
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return μ(s) for one observation, or for a batch; see ``Algorithm``."""
-        return self.actor_critic.predict(obs)
+        return self.replay.predict(self.actor_critic.mode, obs)
 
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimisers, noise, envs and buffer."""
-        return self.actor_critic.state_dict()
+        return parts_state(self.actor_critic.parts)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore networks, optimisers, noise, envs and buffer."""
-        self.actor_critic.load_state_dict(state)
+        load_parts_state(self.actor_critic.parts, state)

@@ -45,11 +45,9 @@ from rlox.nn import (
     FlatOptimizer,
     NoisyLinear,
     draw_noise,
-    flush_denormals,
     load_parts_state,
     parts_state,
     silence,
-    torch_threads,
 )
 from rlox.training.hooks import Hooks
 from torch import Tensor, nn
@@ -171,7 +169,7 @@ class DQN(Algorithm):
     def iterate(self, hooks: Hooks) -> DQNMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
         replay, collected = self.replay, list[QTerms]()
-        with torch_threads(self.config.torch_threads), flush_denormals(), replay.counted_episodes():
+        with replay.iteration():
             self._learn_due(hooks, collected)  # what an interrupted iteration left
             for _ in range(replay.vector_steps_left):
                 replay.step(self._act, hooks)

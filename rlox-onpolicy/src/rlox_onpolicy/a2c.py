@@ -29,7 +29,7 @@ from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
 from rlox.learners.rollouts import ChosenLearner, choose_learner
 from rlox.learners.tasks import Objective, RolloutTask
-from rlox.learners.terms import AddedLosses, Losses, mean_terms
+from rlox.learners.terms import AddedLosses, Losses, make_metrics, mean_terms
 from rlox.logging import LoggerCallback
 from rlox.losses import PolicyGradient
 from rlox.networks.validate import refuse_network_options
@@ -38,7 +38,7 @@ from rlox.rollouts.actor_critic import PolicyMaker, fit_to_env
 from rlox.training.hooks import Hooks
 from torch import nn
 
-from rlox_onpolicy.agent import NETWORK_OPTIONS, make_agent, make_metrics, require_objective
+from rlox_onpolicy.agent import NETWORK_OPTIONS, make_agent, require_objective
 from rlox_onpolicy.configs import A2CConfig
 
 __all__ = ["A2C", "A2CMetrics"]
@@ -154,7 +154,14 @@ class A2C(Algorithm):
             batch = estimate_advantages(unroll, self.policy, cfg.gamma, cfg.gae_lambda)
             hooks.rollout_end(batch)
             terms = self.learner.update(batch, objective, learning_rate, hooks)
-            return make_metrics(A2CMetrics, self, batch, terms, learning_rate=learning_rate)
+            return make_metrics(
+                A2CMetrics,
+                terms,
+                self.added_losses,
+                **self.collector.statistics.metrics(),
+                explained_variance=batch.explained_variance(),
+                learning_rate=learning_rate,
+            )
 
     def _objective(self, rates: Mapping[str, float]) -> Objective:
         """Return what is minimised now."""

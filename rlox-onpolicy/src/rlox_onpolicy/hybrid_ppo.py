@@ -26,12 +26,12 @@ from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
 from rlox.learners.rollouts import ChosenLearner, choose_learner
 from rlox.learners.tasks import Objective, RolloutTask
-from rlox.learners.terms import AddedLosses, Losses
+from rlox.learners.terms import AddedLosses, Losses, make_metrics
 from rlox.logging import LoggerCallback
 from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks
 
-from rlox_onpolicy.agent import make_agent, make_metrics, require_objective
+from rlox_onpolicy.agent import make_agent, require_objective
 from rlox_onpolicy.candle_rollouts import CandleRollouts
 from rlox_onpolicy.configs import HybridPPOConfig
 from rlox_onpolicy.ppo import (
@@ -152,9 +152,10 @@ class HybridPPO(Algorithm):
             self._learning += time.perf_counter() - collected
         return make_metrics(
             HybridPPOMetrics,
-            self,
-            batch,
             terms,
+            self.added_losses,
+            **self.collector.statistics.metrics(),
+            explained_variance=batch.explained_variance(),
             learning_rate=learning_rate,
             weights_staleness=float(self.collector.weights_staleness),
         )

@@ -183,6 +183,14 @@ class EpisodeStatistics:
         """Mean length of the window's episodes in env steps; NaN before the first."""
         return float(np.mean(self._lengths)) if self._lengths else float("nan")
 
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics that algorithms with episodes have in common."""
+        return {
+            "mean_reward": self.mean_return,
+            "mean_episode_length": self.mean_length,
+            "episodes": float(self.finished),
+        }
+
     def state_dict(self) -> dict[str, Any]:
         """Return the running sums and the window."""
         return {

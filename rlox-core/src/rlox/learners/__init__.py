@@ -10,7 +10,15 @@ from rlox.learners.rollouts import (
     make_torch_learner,
 )
 from rlox.learners.tasks import Objective, RolloutTask, Unroller, Update
-from rlox.learners.terms import AddedLoss, AddedLosses, Losses, PolicyTerms, QTerms, mean_terms
+from rlox.learners.terms import (
+    AddedLoss,
+    AddedLosses,
+    Losses,
+    PolicyTerms,
+    QTerms,
+    make_metrics,
+    mean_terms,
+)
 from rlox.learners.transitions import (
     ChosenReplayLearner,
     Learn,
@@ -64,6 +72,7 @@ __all__ = [
     "choose_replay_learner",
     "find_learner",
     "make_compiled_learner",
+    "make_metrics",
     "make_torch_learner",
     "mean_terms",
 ]

@@ -1,10 +1,10 @@
-"""Terms of losses: their means over an iteration, and a user's own added losses."""
+"""Terms of losses: added ones, means over an iteration, and metrics made of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -12,7 +12,17 @@ from torch import Tensor, nn
 
 from rlox.errors import CheckpointError, ConfigError, suggest
 
-__all__ = ["AddedLoss", "AddedLosses", "Losses", "PolicyTerms", "QTerms", "mean_terms"]
+__all__ = [
+    "AddedLoss",
+    "AddedLosses",
+    "Losses",
+    "PolicyTerms",
+    "QTerms",
+    "make_metrics",
+    "mean_terms",
+]
+
+MetricsT = TypeVar("MetricsT")
 
 AddedLoss = Callable[[Any, Any], Tensor]
 """From a module and the batch it learns from to a scalar, which is added to the module's loss."""
@@ -146,3 +156,23 @@ def mean_terms(kind: type[Any], terms: Sequence[Any]) -> dict[str, float]:
         return dict.fromkeys(names, float("nan"))
     means = torch.stack([torch.stack(list(vars(t).values())) for t in terms]).mean(0)
     return dict(zip(names, np.asarray(means.cpu(), np.float64).tolist(), strict=True))
+
+
+def make_metrics(
+    kind: type[MetricsT], terms: Mapping[str, float], added: AddedLosses, **more: float
+) -> MetricsT:
+    """Return the metrics of an iteration.
+
+    Args:
+        kind: dataclass of the metrics. Those that nothing reports are NaN.
+        terms: means of the loss's terms. Those that ``kind`` has no field for are put into its
+            field ``added``, as means of the added losses are.
+        added: the user's own losses.
+        more: further metrics.
+    """
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    known = {name: value for name, value in terms.items() if name in names}
+    beside = {name: value for name, value in terms.items() if name not in names}
+    return kind(
+        **{name: float("nan") for name in names} | known | more | {"added": beside | added.means()}
+    )

@@ -15,7 +15,7 @@ from rlox.config.schedules import Schedules
 from rlox.envs.running import RunningEnvs
 from rlox.errors import CheckpointError, ConfigError
 from rlox.networks.predict import act
-from rlox.nn import find_device, torch_threads
+from rlox.nn import find_device, flush_denormals, torch_threads
 from rlox.protocols import PrioritizedBuffer, StatefulBuffer
 from rlox.replay.action_codec import BoxActions, DiscreteActions, make_actions
 from rlox.replay.buffers import BufferOptions, cut_episodes
@@ -109,12 +109,16 @@ class ReplayLoop:
         return self._vector_steps - self._clock.env_steps // self.env.n_envs % self._vector_steps
 
     @contextmanager
-    def counted_episodes(self) -> Iterator[None]:
-        """Count the episodes of a block's steps at its end, even if it raises: they go on."""
-        try:
-            yield
-        finally:
-            self.collector.count_episodes()
+    def iteration(self) -> Iterator[None]:
+        """Run the steps and updates of one iteration: with this loop's torch threads, no denormals.
+
+        Episodes are counted at the end of the block, even if it raises: they go on.
+        """
+        with torch_threads(self.threads), flush_denormals():
+            try:
+                yield
+            finally:
+                self.collector.count_episodes()
 
     @torch.no_grad()
     def step(self, choose: Choose, hooks: Hooks) -> None:
