@@ -202,7 +202,7 @@ def test_a_checkpoint_of_the_middle_of_an_iteration_is_exact(
     saved: tuple[str, int], tmp_path: Path
 ) -> None:
     """What was due when it was saved is learnt first, and no update of the target is lost."""
-    pytest.importorskip("rlox_native", reason="its envs are the ones that tell their state")
+    pytest.importorskip("rlox_native", reason="its envs are the ones that expose their state")
     path = tmp_path / "saved.rlox"
     options = {**LEARNT, "env_backend": "auto", "save_replay_buffer": True}
     whole = make(**options, callbacks=[Stop(None, (*saved, path))])
@@ -337,7 +337,7 @@ def test_resuming_without_the_buffer_fills_it_anew(tmp_path: Path) -> None:
 
 
 def test_targets_of_several_steps_end_where_a_resumed_run_begins_anew(tmp_path: Path) -> None:
-    """Gymnasium envs cannot tell their state: no target reaches from before into a new episode."""
+    """Gymnasium envs do not expose their state: no target reaches into a new episode."""
     options: dict[str, Any] = {"n_step": 3, "gamma": 0.5, "save_replay_buffer": True}
     dqn = make(Scripted, **options, steps_per_iteration=8)
     dqn.train(8)

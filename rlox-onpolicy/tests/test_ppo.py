@@ -205,7 +205,7 @@ def test_batch_size_left_out_fits_a_small_rollout(recurrent: str, tmp_path: Path
 
 
 def test_a_single_env_keeps_the_rows_of_a_rollout() -> None:
-    """Unless told otherwise, one env takes as many steps as eight would together."""
+    """By default one env takes as many steps as eight would together."""
     ppo = PPO(gymnasium.make("CartPole-v1"))
     assert (ppo.config.n_envs, ppo.config.n_steps) == (1, 1024)
 

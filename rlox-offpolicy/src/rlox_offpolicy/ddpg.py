@@ -8,7 +8,7 @@ Deviations from the paper:
        units without batch normalisation or weight decay, actions into the first layer;
     2. before ``learning_starts`` actions are uniform;
     3. optional: Gaussian noise, prioritized replay, targets of several steps;
-    4. a value is bootstrapped from the true final observation where an episode was truncated.
+    4. a value is bootstrapped from the true final observation if an episode was truncated.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class DDPG(Algorithm):
     Args:
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
-        seed: fixes every random draw; none: drawn from entropy.
+        seed: fixes every random draw; ``None`` draws one from entropy.
         policy: see :class:`rlox_offpolicy.td3.TD3`.
-        critic: likewise; values (1, B) of one critic.
-        buffer: likewise.
-        exploration: likewise.
+        critic: see there; values (1, B) of one critic.
+        buffer: see there.
+        exploration: see there.
         logger: receives the metrics of every iteration.
         callbacks: hooks into training.
         config: a :class:`DDPGConfig`, a mapping, or the path of a YAML or JSON file.

@@ -16,7 +16,7 @@ Deviations from the paper:
     2. the target critics move by τ each gradient step, where the paper copies every 8000;
     3. before ``learning_starts`` actions are uniform (the author's code);
     4. optional: prioritized replay, targets of several steps;
-    5. a value is bootstrapped from the true final observation where an episode was truncated.
+    5. a value is bootstrapped from the true final observation if an episode was truncated.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ class DiscreteSAC(Algorithm):
     Args:
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
-        seed: fixes every random draw; none: drawn from entropy.
-        policy: a ``torch.nn.Module`` from observations (B, *shape) to logits (B, A). None: one that
-            fits the env's spaces.
+        seed: fixes every random draw; ``None`` draws one from entropy.
+        policy: a ``torch.nn.Module`` from observations (B, *shape) to logits (B, A). ``None``
+            makes one that fits the env's spaces.
         critic: a ``torch.nn.Module`` from observations (B, *shape) to action values (K, B, A) of K
-            critics. None: two that fit.
+            critics. ``None`` makes two that fit.
         buffer: a registered name, or an object with the methods of
             :class:`rlox.protocols.ReplayBuffer`.
         logger: receives the metrics of every iteration.

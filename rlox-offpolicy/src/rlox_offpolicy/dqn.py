@@ -16,7 +16,7 @@ Deviations from the paper:
        several steps, Σ γⁱ r_i + γᵏ max Q' (Sutton 1988), noisy networks (Fortunato et al. 2018)
        and, in the place of Q, the distribution of returns whose mean it is: C51 (Bellemare et al.
        2017) or QR-DQN (Dabney et al. 2018);
-    4. a value is bootstrapped from the true final observation where an episode was truncated.
+    4. a value is bootstrapped from the true final observation if an episode was truncated.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class DQN(Algorithm):
     Args:
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
-        seed: fixes every random draw; none: drawn from entropy.
+        seed: fixes every random draw; ``None`` draws one from entropy.
         network: a ``torch.nn.Module`` from observations (B, *shape) to action values (B, A), or to
             (B, A, n) logits of atoms or quantiles with ``distributional``; with ``noisy``, it has
-            layers :class:`rlox.nn.NoisyLinear`. None: one that fits the env's spaces.
+            layers :class:`rlox.nn.NoisyLinear`. ``None`` makes one that fits the env's spaces.
         buffer: a registered name, or an object with the methods of
             :class:`rlox.protocols.ReplayBuffer`.
         prioritized: the introduction's word for ``buffer="prioritized"``.
@@ -194,7 +194,7 @@ class DQN(Algorithm):
             hooks.train_batch(lambda: mean_terms(QTerms, collected[-1:]))
 
     def _outputs(self, network: Any, obs: Tensor, stream: str = "noise") -> Tensor:
-        """Return a network's outputs, with noise of its own where it has noise."""
+        """Return a network's outputs, with new noise if it has any."""
         if self.config.noisy:
             draw_noise(network, self.streams.torch(stream))
         return network(obs)  # type: ignore[no-any-return]
@@ -233,7 +233,7 @@ class DQN(Algorithm):
 
         Args:
             obs: one observation or a batch (B, *shape).
-            deterministic: the action of the highest value, without noise; else with noise, where
+            deterministic: the action of the highest value, without noise; else with noise, if
                 the network has it, and with the present probability ε a uniform one.
         """
         if deterministic:

@@ -1,4 +1,4 @@
-"""What one iteration of each algorithm reports; NaN where there was no gradient step."""
+"""Metrics of one iteration; NaN if there was no gradient step."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ Deviations from the paper:
     2. before ``learning_starts`` actions are uniform (the authors' softlearning);
     3. optional: exploration noise on top of the policy's own, prioritized replay, targets of
        several steps;
-    4. a value is bootstrapped from the true final observation where an episode was truncated.
+    4. a value is bootstrapped from the true final observation if an episode was truncated.
 """
 
 from __future__ import annotations
@@ -111,16 +111,16 @@ class SAC(Algorithm):
     Args:
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
-        seed: fixes every random draw; none: drawn from entropy.
+        seed: fixes every random draw; ``None`` draws one from entropy.
         policy: a ``torch.nn.Module`` with the methods of :class:`rlox.protocols.StochasticActor`;
-            if it has an attribute ``generator`` that is none, it gets the run's random stream.
-            None: one that fits the env's spaces.
+            if it has an attribute ``generator`` that is ``None``, it gets the run's random stream.
+            ``None`` makes one that fits the env's spaces.
         critic: a ``torch.nn.Module`` from observations (B, *shape) and actions (B, act_dim) to
-            values (K, B) of K critics. None: two MLPs.
+            values (K, B) of K critics. ``None`` makes two MLPs.
         buffer: a registered name, or an object with the methods of
             :class:`rlox.protocols.ReplayBuffer`.
-        exploration: noise on top of the policy's own, see :mod:`rlox_offpolicy.exploration`; none:
-            what the config says.
+        exploration: noise on top of the policy's own, see :mod:`rlox_offpolicy.exploration`;
+            ``None`` takes what the config says.
         logger: receives the metrics of every iteration.
         callbacks: hooks into training.
         config: a :class:`SACConfig`, a mapping, or the path of a YAML or JSON file.
@@ -268,7 +268,7 @@ class SAC(Algorithm):
         return StepResult(terms, errors.detach())
 
     def _sample(self, obs: Tensor) -> npt.NDArray[Any]:
-        return self._draw(obs)[0].cpu().numpy()  # type: ignore[no-any-return]
+        return self._draw(obs)[0].cpu().numpy()
 
     def _mode(self, obs: Tensor) -> npt.NDArray[Any]:
         return self.policy.deterministic(obs).cpu().numpy()  # type: ignore[no-any-return]

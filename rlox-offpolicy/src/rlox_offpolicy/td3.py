@@ -14,7 +14,7 @@ DDPG (Lillicrap et al. 2016) is the same with one critic, d = 1 and no ε.
 Deviations from the paper:
     1. a' is clipped to the action space (the authors' code);
     2. optional: Ornstein-Uhlenbeck noise, prioritized replay, targets of several steps;
-    3. a value is bootstrapped from the true final observation where an episode was truncated.
+    3. a value is bootstrapped from the true final observation if an episode was truncated.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ class DeterministicActorCritic:
         algorithm: whose env, config, clock and streams are used; its base has been initialised.
         policy: see :class:`TD3`.
         critic: see :class:`TD3`.
-        buffer: see :class:`TD3`; an object or none.
-        exploration: see :class:`TD3`; an object or none.
+        buffer: see :class:`TD3`; an object or ``None``.
+        exploration: see :class:`TD3`; an object or ``None``.
         schedules: see :class:`TD3`.
-        n_critics: number K of critics, where they are made here.
+        n_critics: number K of critics that are made here.
         policy_delay: gradient steps d of the critics for one of the policy.
         objective: what is learnt.
         added_losses: see :class:`TD3`.
@@ -210,11 +210,11 @@ class TD3(Algorithm):
     Args:
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
-        seed: fixes every random draw; none: drawn from entropy.
-        policy: a ``torch.nn.Module`` as :class:`rlox.protocols.DeterministicActor`. None: one that
-            fits the env's spaces.
+        seed: fixes every random draw; ``None`` draws one from entropy.
+        policy: a ``torch.nn.Module`` as :class:`rlox.protocols.DeterministicActor`. ``None``
+            makes one that fits the env's spaces.
         critic: a ``torch.nn.Module`` from observations (B, *shape) and actions (B, act_dim) to
-            values (K, B) of K critics. None: two MLPs.
+            values (K, B) of K critics. ``None`` makes two MLPs.
         buffer: a registered name, or an object with the methods of
             :class:`rlox.protocols.ReplayBuffer`.
         exploration: ``"gaussian"``, ``"ornstein-uhlenbeck"``, ``"none"``, or an object with the

@@ -9,7 +9,7 @@ Deviations from the paper:
     2. advantages are GAE's, which for λ = 1 are the paper's n-step ones;
     3. the gradient's norm is clipped;
     4. policy and value function share no parameters;
-    5. where an episode was truncated, the value of its true final observation is bootstrapped from.
+    5. if an episode was truncated, the value of its true final observation is bootstrapped from.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class A2C(Algorithm):
     Args:
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
-        seed: fixes every random draw; none: drawn from entropy.
+        seed: fixes every random draw; ``None`` draws one from entropy.
         policy: see :class:`rlox.rollouts.actor_critic.ActorCritic`.
         logger: receives the metrics of every iteration.
         callbacks: hooks into training.

@@ -1,4 +1,4 @@
-"""PPO whose rollouts are collected in Rust, by candle, and learned from in PyTorch.
+"""PPO with rollouts collected in Rust by candle.
 
 The algorithm is that of :mod:`rlox_onpolicy.ppo`; what differs is who collects. By default the
 thread that collects rests while torch learns, and every batch is of the newest weights. With
@@ -60,7 +60,7 @@ class HybridPPO(Algorithm):
     Args:
         env_id: id of a native env.
         n_envs: number of envs stepped together.
-        seed: fixes every random draw; none: drawn from entropy.
+        seed: fixes every random draw; ``None`` draws one from entropy.
         hidden: width of the hidden layers.
         logger: receives the metrics of every iteration.
         callbacks: hooks into training; ``on_step`` comes when a rollout has arrived.

@@ -1,4 +1,4 @@
-"""Proximal policy optimisation with the clipped surrogate (Schulman et al. 2017, algorithm 1).
+"""Proximal policy optimisation, PPO (Schulman et al. 2017, algorithm 1).
 
 Each iteration collects T steps of N envs, estimates advantages (eq. 11 and 12, the truncated form
 of GAE) and takes several epochs of minibatch steps on eq. 9.
@@ -7,7 +7,7 @@ Deviations from the paper, all from common implementations (Huang et al. 2022):
     1. advantages are standardised within each minibatch;
     2. the gradient's norm is clipped;
     3. policy and value function share no parameters;
-    4. where an episode was truncated, the value of its true final observation is bootstrapped from;
+    4. if an episode was truncated, the value of its true final observation is bootstrapped from;
     5. optional: value clip, dual clip (Ye et al. 2020), stop at a target KL.
 """
 
@@ -86,9 +86,9 @@ class PPO(Algorithm):
     Args:
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
-        seed: fixes every random draw; none: drawn from entropy.
-        policy: see :class:`rlox.rollouts.actor_critic.ActorCritic`; ``None``: networks that fit
-            the spaces.
+        seed: fixes every random draw; ``None`` draws one from entropy.
+        policy: see :class:`rlox.rollouts.actor_critic.ActorCritic`; ``None`` makes networks that
+            fit the spaces.
         logger: receives the metrics of every iteration.
         callbacks: hooks into training.
         config: a :class:`PPOConfig`, a mapping, or the path of a YAML or JSON file.

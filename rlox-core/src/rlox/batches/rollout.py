@@ -99,7 +99,7 @@ class RolloutBatch:
     """(T*N, *shape) observations acted on; of a nested space a dict of them by leaf name. uint8
     stays uint8, whole numbers of discrete spaces are int64, all else is float32."""
     actions: Tensor
-    """(T*N,) or (T*N, columns) as the policy sampled them, before clipping; int64, or float32 where
+    """(T*N,) or (T*N, columns) as the policy sampled them, before clipping; int64, or float32 if
     a box is among them. See :mod:`rlox.spaces.rows`."""
     log_probs: Tensor
     """(T*N,) log-probabilities under the policy that acted."""
@@ -120,11 +120,11 @@ class RolloutBatch:
     n_envs: int
     """N."""
     action_masks: Tensor | None = None
-    """(T*N, mask_size) bool, True for the choices that the env allowed; none where all are."""
+    """(T*N, mask_size) bool, True for the choices that the env allowed; ``None`` if all are."""
     episode_starts: Tensor | None = None
-    """(T*N,) bool, whether an episode began with the observation; none without a memory."""
+    """(T*N,) bool, whether an episode began with the observation; ``None`` without a memory."""
     initial_state: Tensor | None = None
-    """(N, state_size) memory of the policy before step 0; none without a memory."""
+    """(N, state_size) memory of the policy before step 0; ``None`` without a memory."""
 
     @property
     def dones(self) -> Tensor:
@@ -147,7 +147,7 @@ class RolloutBatch:
             batch_size: rows per minibatch; the last has the remainder. Of a policy with a memory,
                 rounded down to whole sequences of T steps.
             shuffle: random order, else the rollout's.
-            generator: source of the order; none: torch's global one.
+            generator: source of the order; ``None`` uses torch's global one.
 
         Raises:
             ValueError: ``batch_size`` is not in [1, T*N], or not in [T, T*N] with a memory.

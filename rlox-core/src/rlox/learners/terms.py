@@ -1,4 +1,4 @@
-"""Terms of losses: added ones, means over an iteration, and metrics made of them."""
+"""Terms of losses: added losses, means over an iteration, metrics."""
 
 from __future__ import annotations
 

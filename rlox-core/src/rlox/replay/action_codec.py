@@ -1,4 +1,4 @@
-"""How off-policy algorithms keep actions: discrete ones counted from 0, continuous ones in [-1, 1].
+"""Actions in replay buffers: discrete from 0, continuous in [-1, 1].
 
 Networks, noise and replay buffers use one scale, whatever the env's bounds are.
 """

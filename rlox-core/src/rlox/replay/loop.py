@@ -93,7 +93,7 @@ class ReplayLoop:
         if save_replay_buffer and not isinstance(buffer, StatefulBuffer):
             raise ConfigError(
                 f"save_replay_buffer needs a buffer with state and set_state, "
-                f"{type(buffer).__name__} has not both; turn it off"
+                f"{type(buffer).__name__} lacks one of them; turn it off"
             )
         self._saves_buffer = save_replay_buffer
         self._gamma = options.gamma
@@ -200,7 +200,7 @@ class ReplayLoop:
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the collector and, where it is to be saved, the buffer."""
+        """Return the collector and, if it is to be saved, the buffer."""
         state: dict[str, Any] = {"collector": self.collector.state_dict(), "buffer": None}
         if self._saves_buffer:
             state["buffer"] = self.buffer.state()

@@ -26,7 +26,7 @@ class UnrollWriter:
         rows: the observations' arrays.
         n_steps: T.
         n_envs: N.
-        device: where the policy acts.
+        device: device of the policy.
     """
 
     def __init__(
