@@ -228,6 +228,7 @@ def test_gradients_and_parameters_equal_autograd(
     # envs are single precision, and a network is tried on what they observe
     for module in ("dqn", "sac", "td3"):
         monkeypatch.setattr(f"rlox_offpolicy.{module}.require_outputs", lambda *_, **__: None)
+    monkeypatch.setattr("rlox_offpolicy.sac.require_stochastic", lambda *_: None)
     kind, options, networks = STEPS[name]
     settings = {**(DISCRETE if kind is DQN else CONTINUOUS), "hidden": UNSET}
     made = [
