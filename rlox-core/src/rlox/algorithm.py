@@ -1,4 +1,4 @@
-"""The base that every algorithm, ours or a third party's, derives from exactly once.
+"""Base class of all algorithms.
 
 An algorithm supplies :meth:`Algorithm.iterate` (one collect-and-learn round), a policy to act with
 and its state; training, evaluation, saving and restoring are here, once for all. No algorithm
@@ -44,8 +44,9 @@ class Algorithm(ABC):
     """One learning algorithm with its env, its config and its progress.
 
     Args:
-        env: what the user passed as env; none where the algorithm needs none and none was given.
-        config: the resolved config; its ``seed`` (none: from entropy) fixes every random draw.
+        env: what the user passed as env; ``None`` if there is none.
+        config: the resolved config; its ``seed`` fixes every random draw, and ``None`` draws
+            one from entropy.
         callbacks: hooks into training.
         logger: receives the metrics.
     """
@@ -60,7 +61,7 @@ class Algorithm(ABC):
     """What the training is counted in."""
 
     env_required: ClassVar[bool] = True
-    """Whether an env is the constructor's first argument; where not, it is the keyword ``env``."""
+    """Whether an env is the constructor's first argument; if not, it is the keyword ``env``."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -90,7 +91,7 @@ class Algorithm(ABC):
         """What :meth:`close` frees, and a constructor that fails; algorithms add their envs."""
         self._closed = False
         self.learner: ChosenLearner | ChosenReplayLearner | None = None
-        """What takes the gradient steps, where the algorithm has a choice of learner backends."""
+        """Takes the gradient steps, if the algorithm has a choice of learner backends."""
         self.optimizers: dict[str, FlatOptimizer] = {}
         """What moves the parameters, by the names of what learns; :meth:`train` checks that they
         do reach the parameters and that these stay finite."""
@@ -107,7 +108,7 @@ class Algorithm(ABC):
         """Collect once, learn once, and return a frozen dataclass of float metrics.
 
         Args:
-            hooks: to be told of every vector step and every optimiser step; they advance the clock
+            hooks: called after every vector step and every optimiser step; they advance the clock
                 and call the callbacks. Their ``StopTraining`` drops the iteration; one that catches
                 it returns the metrics of what was done.
         """
@@ -137,11 +138,11 @@ class Algorithm(ABC):
 
         Args:
             total_timesteps: steps (:attr:`step_unit`) to train for, on top of those already done;
-                env steps are rounded up to whole iterations. None: finish the training that a
+                env steps are rounded up to whole iterations. ``None`` finishes the training that a
                 checkpoint interrupted.
 
         Returns:
-            The last iteration's metrics; where an env is stepped, ``mean_reward`` is the mean
+            The last iteration's metrics; if an env is stepped, ``mean_reward`` is the mean
             return of the last 100 finished episodes (NaN before the first).
 
         Raises:
@@ -235,11 +236,11 @@ class Algorithm(ABC):
 
         Args:
             path: the checkpoint.
-            env_id: anything the constructor takes as env; none: the id in the checkpoint, if the
-                algorithm needs an env or was made with one.
+            env_id: anything the constructor takes as env; ``None`` takes the id in the
+                checkpoint, if the algorithm needs an env or was made with one.
             arguments: the constructor's other arguments, such as ``policy=``, ``callbacks=`` and
                 ``logger=``, and options to change. With another ``seed=`` all random streams
-                begin anew; envs that the checkpoint has the state of go on with theirs.
+                start again; envs that the checkpoint has the state of go on with theirs.
 
         Raises:
             CheckpointError: the file is damaged, foreign, of another algorithm or another env.

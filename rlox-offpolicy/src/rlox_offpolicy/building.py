@@ -29,6 +29,7 @@ __all__ = [
     "make_exploration",
     "make_learner",
     "make_replay",
+    "optimizer_parts",
     "require_box",
     "require_discrete",
     "resolve",
@@ -54,7 +55,7 @@ def resolve(
         cls: the algorithm's config class.
         config: see :func:`rlox.config.model.resolve_config`.
         env: what the user passed as env.
-        networks: what the user passed as each of the networks; none: the default one.
+        networks: what the user passed as each of the networks; ``None`` is the default one.
         parts: arguments that are a registered name, which is an option, or an object.
         options: options that win over ``config``.
 
@@ -72,7 +73,7 @@ def resolve(
 
 
 def _fit_to_env(config: ConfigT, env: Any) -> ConfigT:
-    """Return the config with the number of envs that ``env`` is, where it cannot be copied."""
+    """Return the config with the number of envs that ``env`` is, if it cannot be copied."""
     count = fixed_env_count(env)
     if count is None or "n_envs" in config.model_fields_set:
         return config
@@ -193,16 +194,21 @@ def make_learner(
     return choose_replay_learner(algorithm.config.backend, task)
 
 
+def optimizer_parts(optimizers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return optimisers under the names that objectives and checkpoints have for them."""
+    return {f"{name}_optimizer": optimizer for name, optimizer in optimizers.items()}
+
+
 def make_exploration(algorithm: Algorithm, exploration: Any = None) -> ExplorationStrategy:
     """Return the noise on an algorithm's continuous actions.
 
     Args:
         algorithm: its config has the fields read below.
         exploration: an object with the methods of :class:`rlox.protocols.ExplorationStrategy`;
-            none: the one that the config names.
+            ``None`` makes the one that the config names.
 
     Raises:
-        ConfigError: the object has not the methods it needs.
+        ConfigError: the object lacks a method.
     """
     if exploration is not None:
         if not isinstance(exploration, ExplorationStrategy):

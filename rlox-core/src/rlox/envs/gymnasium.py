@@ -26,7 +26,7 @@ from rlox.errors import EnvError
 from rlox.protocols import VecEnvStep
 from rlox.spaces.masks import MASK_KEY, ActionMasks, without_mask
 from rlox.spaces.nested import is_nested, join, leaf_spaces, map_leaves, split
-from rlox.spaces.observation_rows import ObservationRows
+from rlox.spaces.rows import ObservationRows
 
 __all__ = ["GymVecEnv", "Vectorization", "make_vec_env"]
 

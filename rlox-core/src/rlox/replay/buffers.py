@@ -1,4 +1,4 @@
-"""Replay buffers by name, and what every one of them is built from."""
+"""Replay buffers by name, and the options they are built from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Envs that ask for goals: where the goals are, and what reaching one is worth.
+"""Goals of envs: their place in observations, and their rewards.
 
 Their observations are a ``Dict`` of ``observation``, ``achieved_goal`` and ``desired_goal``, and
 they have a method ``compute_reward``, as gymnasium-robotics has it.
@@ -36,7 +36,7 @@ def find_goals(
     """Return the goals of an env.
 
     Its ``compute_reward`` is called with goals (M, size) and an empty dict, once for many
-    transitions; ``compute_terminated``, where it has one, with one goal (size,) at a time, as few
+    transitions; ``compute_terminated``, if it has one, with one goal (size,) at a time, as few
     envs' takes more.
 
     Args:

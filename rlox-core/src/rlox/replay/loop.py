@@ -15,7 +15,7 @@ from rlox.config.schedules import Schedules
 from rlox.envs.running import RunningEnvs
 from rlox.errors import CheckpointError, ConfigError
 from rlox.networks.predict import act
-from rlox.nn import find_device, torch_threads
+from rlox.nn import find_device, flush_denormals, torch_threads
 from rlox.protocols import PrioritizedBuffer, StatefulBuffer
 from rlox.replay.action_codec import BoxActions, DiscreteActions, make_actions
 from rlox.replay.buffers import BufferOptions, cut_episodes
@@ -93,7 +93,7 @@ class ReplayLoop:
         if save_replay_buffer and not isinstance(buffer, StatefulBuffer):
             raise ConfigError(
                 f"save_replay_buffer needs a buffer with state and set_state, "
-                f"{type(buffer).__name__} has not both; turn it off"
+                f"{type(buffer).__name__} lacks one of them; turn it off"
             )
         self._saves_buffer = save_replay_buffer
         self._gamma = options.gamma
@@ -109,12 +109,16 @@ class ReplayLoop:
         return self._vector_steps - self._clock.env_steps // self.env.n_envs % self._vector_steps
 
     @contextmanager
-    def counted_episodes(self) -> Iterator[None]:
-        """Count the episodes of a block's steps at its end, even if it raises: they go on."""
-        try:
-            yield
-        finally:
-            self.collector.count_episodes()
+    def iteration(self) -> Iterator[None]:
+        """Run the steps and updates of one iteration: with this loop's torch threads, no denormals.
+
+        Episodes are counted at the end of the block, even if it raises: they go on.
+        """
+        with torch_threads(self.threads), flush_denormals():
+            try:
+                yield
+            finally:
+                self.collector.count_episodes()
 
     @torch.no_grad()
     def step(self, choose: Choose, hooks: Hooks) -> None:
@@ -196,7 +200,7 @@ class ReplayLoop:
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the collector and, where it is to be saved, the buffer."""
+        """Return the collector and, if it is to be saved, the buffer."""
         state: dict[str, Any] = {"collector": self.collector.state_dict(), "buffer": None}
         if self._saves_buffer:
             state["buffer"] = self.buffer.state()

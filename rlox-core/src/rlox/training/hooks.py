@@ -34,6 +34,7 @@ class Hooks:
         """Whether a callback wants to know of every vector step."""
         self.train_batch_listened = algorithm.callbacks.listens("on_train_batch")
         """Whether a callback wants to know of every optimiser step."""
+        self._rollout_listened = algorithm.callbacks.listens("on_rollout_end")
         self.stopped = False
         """Whether a callback has returned False from ``on_step``."""
         self._phase_listened = algorithm.callbacks.listens("on_phase")
@@ -52,7 +53,8 @@ class Hooks:
 
     def rollout_end(self, batch: Any = None) -> None:
         """Report a collected rollout; the learning from it begins."""
-        self.call("on_rollout_end", batch=batch)
+        if self._rollout_listened:
+            self.call("on_rollout_end", batch=batch)
         self.enter("learn")
 
     def train_batch(self, metrics: Callable[[], Mapping[str, float]]) -> None:

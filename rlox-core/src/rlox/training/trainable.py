@@ -21,7 +21,7 @@ __all__ = ["NamedLosses", "NoLosses", "Trainable"]
 class NamedLosses(Protocol):
     """The losses that a user added, as checkpoints know them: by name.
 
-    :class:`rlox.learners.added.AddedLosses` is one.
+    :class:`rlox.learners.terms.AddedLosses` is one.
     """
 
     @property
