@@ -11,7 +11,7 @@ import typing
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -22,6 +22,7 @@ from pydantic import (
     field_validator,
 )
 
+from rlox.config.composition import composed_class, without_foreign_defaults
 from rlox.config.files import read_mapping, to_yaml
 from rlox.config.schedules import Linear, Piecewise, ScheduleValue
 from rlox.errors import ConfigError, suggest
@@ -63,7 +64,15 @@ LARGEST = {"envs": 1 << 16, "units": 1 << 13, "env steps per env": 10**6, "threa
 or threads, for lack of which OpenMP ends the process."""
 
 
-def option(default: Any, *, help: str, unit: str, source: str, **bounds: Any) -> Any:  # noqa: A002
+def option(
+    default: Any,
+    *,
+    help: str,  # noqa: A002
+    unit: str,
+    source: str,
+    selects: str | None = None,
+    **bounds: Any,
+) -> Any:
     """Return a config field with its documentation.
 
     Args:
@@ -71,11 +80,14 @@ def option(default: Any, *, help: str, unit: str, source: str, **bounds: Any) ->
         help: one sentence, what the field does.
         unit: ``"env steps"``, ``"gradient steps"``, ``"nats"``, ``"1"`` (dimensionless), ...
         source: where the default or the idea comes from.
+        selects: the hook, such as ``"rlox_buffers"``, of the plugin that the field names and whose
+            own options the config then has too.
         bounds: pydantic constraints (``ge``, ``gt``, ``le``, ``lt``, ...).
     """
-    return Field(
-        default, description=help, json_schema_extra={"unit": unit, "source": source}, **bounds
-    )
+    extra: dict[str, Any] = {"unit": unit, "source": source}
+    if selects is not None:
+        extra["selects"] = selects
+    return Field(default, description=help, json_schema_extra=extra, **bounds)
 
 
 def count(default: int | None, *, help: str, unit: str, source: str, ge: int = 1) -> Any:  # noqa: A002
@@ -161,6 +173,20 @@ class Config(BaseModel):
     schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {}
     """Closed bounds of the values that a schedule field may take."""
 
+    selected: ClassVar[Mapping[str, type[Config]]] = {}
+    """By selecting field, the models of plugins' options that a composed class has the fields of;
+    see :mod:`rlox.config.composition`."""
+
+    composed_of: ClassVar[type[Config] | None] = None
+    """The algorithm's class that a composed class extends."""
+
+    selected_names: ClassVar[Mapping[str, str]] = {}
+    """By selecting field, the plugins that a composed class is for."""
+
+    def __new__(cls: type[ConfigT], **values: Any) -> ConfigT:  # Python 3.10 has no Self
+        """Return a config of ``cls``, or of a subclass with the options of selected plugins."""
+        return super().__new__(composed_class(cls, values))
+
     def __init__(self, **values: Any) -> None:
         """Validate ``values``.
 
@@ -168,7 +194,7 @@ class Config(BaseModel):
             ConfigError: an option is unknown or out of range; the text names all of them.
         """
         try:
-            super().__init__(**values)
+            super().__init__(**without_foreign_defaults(type(self), values))
         except ValidationError as error:
             raise ConfigError("; ".join(_lines(error, type(self)))) from None
 
@@ -202,7 +228,11 @@ class Config(BaseModel):
         Raises:
             ConfigError: a change is unknown or out of range.
         """
-        return type(self)(**{**self.given(), **changes})
+        cls = self.composed_of or type(self)
+        return cast("ConfigT", cls(**{**self.given(), **changes}))
+
+    def __reduce__(self) -> Any:
+        return _restore, (self.composed_of or type(self), self.given())
 
     def given(self) -> dict[str, Any]:
         """Return the options that were given; the others have their defaults."""
@@ -228,6 +258,10 @@ class Config(BaseModel):
             ConfigError: the file is missing, is not a mapping, or holds a wrong option.
         """
         return cls(**read_mapping(path))
+
+
+def _restore(cls: type[Config], given: Mapping[str, Any]) -> Config:
+    return cls(**given)
 
 
 def changed(config: Config, name: str) -> bool:
