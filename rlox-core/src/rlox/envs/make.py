@@ -124,9 +124,8 @@ def make_vec_env(
             f"env_backend='{chosen.spec.name}', which steps its envs as it does; leave one of them "
             "out"
         )
-    build = partial(
-        chosen.build, env, n_envs=n_envs or 1, env_kwargs=env_kwargs, options=selected.options
-    )
+    own = {} if selected.options is None else {"options": selected.options}
+    build = partial(chosen.build, env, n_envs=n_envs or 1, env_kwargs=env_kwargs, **own)
     if not env_kwargs:
         return cast("VecEnv", build())
     try:
