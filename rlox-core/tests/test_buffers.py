@@ -12,7 +12,7 @@ from rlox import kernels
 from rlox.errors import ConfigError, UnknownNameError
 from rlox.protocols import PrioritizedBuffer, ReplayBuffer, StatefulBuffer
 from rlox.replay.buffers import BufferOptions, GoalOptions, make_buffer
-from rlox.replay.options import HindsightOptions
+from rlox.replay.options import HindsightOptions, PrioritizedOptions
 
 OPTIONS = BufferOptions(
     capacity=10, obs_shape=(2, 3), obs_dtype="uint8", act_shape=(1,), act_dtype="int64",
@@ -31,7 +31,8 @@ def fill(buffer: ReplayBuffer) -> None:
 @pytest.mark.parametrize("name", ["uniform", "prioritized"])
 def test_a_name_makes_a_buffer_of_the_options(name: str) -> None:
     """Shapes, types, steps and discount are those asked for, and all protocols are kept."""
-    buffer = make_buffer(name, OPTIONS)
+    own = PrioritizedOptions(priority_alpha=0.25) if name == "prioritized" else None
+    buffer = make_buffer(name, OPTIONS, own)
     assert isinstance(buffer, ReplayBuffer)
     assert isinstance(buffer, StatefulBuffer)
     assert isinstance(buffer, PrioritizedBuffer) == (name == "prioritized")

@@ -1,4 +1,4 @@
-"""Config classes composed of an algorithm's options and those of the plugins it selects.
+"""Config classes composed of an algorithm's options and plugins' own.
 
 A field made with ``selects="rlox_buffers"`` holds the registered name of a plugin of that hook. If
 the plugin's spec names a model of its own options, the config is of a subclass of the algorithm's
@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeVar, cast
 
-from pydantic import BaseModel, create_model, model_validator
+from pydantic import create_model, model_validator
 from pydantic.fields import FieldInfo
 
 from rlox.errors import ConfigError, RloxError
@@ -45,15 +44,19 @@ class Selection:
     """An instance of the plugin's model; ``None``: it has no options of its own."""
 
 
-@cache
-def selectors(cls: type[BaseModel]) -> dict[str, str]:
+_SELECTORS: dict[type[Any], dict[str, str]] = {}
+
+
+def selectors(cls: type[Any]) -> dict[str, str]:
     """Return the fields of a config class that select a plugin, and the hooks of the plugins."""
+    if cls in _SELECTORS:
+        return _SELECTORS[cls]
     found = {}
     for name, field in cls.model_fields.items():
         extra = field.json_schema_extra
         if isinstance(extra, dict) and "selects" in extra:
             found[name] = str(extra["selects"])
-    return found
+    return _SELECTORS.setdefault(cls, found)
 
 
 def composed_class(cls: ClassT, values: Mapping[str, Any]) -> ClassT:

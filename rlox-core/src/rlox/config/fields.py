@@ -1,4 +1,4 @@
-"""Makers of config fields, which demand bounds, a sentence, a unit and a source."""
+"""Makers of config fields with bounds, unit and source."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def option(
 
 def count(default: int | None, *, help: str, unit: str, source: str, ge: int = 1) -> Any:  # noqa: A002
     """Return an integer field that is at least ``ge``, and no larger than machines are."""
-    bounds = {"le": LARGEST[unit]} if unit in LARGEST else {}
+    bounds: dict[str, Any] = {"le": LARGEST[unit]} if unit in LARGEST else {}
     return option(default, help=help, unit=unit, source=source, ge=ge, **bounds)
 
 

@@ -8,24 +8,22 @@ observation is ever mistaken for the outcome of an action and no step is wasted.
 
 from __future__ import annotations
 
-import inspect
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from operator import setitem
 from typing import Any, Literal
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
-from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
+from rlox.envs.arguments import make_env
 from rlox.envs.validate import CheckedEnv
-from rlox.errors import EnvError, suggest
+from rlox.errors import EnvError
 from rlox.protocols import VecEnvStep
 from rlox.spaces.masks import MASK_KEY, ActionMasks, without_mask
 from rlox.spaces.nested import is_nested, join, leaf_spaces, map_leaves, split
@@ -222,7 +220,7 @@ def _vectorize(
         )
 
     def build() -> gymnasium.Env[Any, Any]:
-        made = _make(env, env_kwargs)
+        made = make_env(env, env_kwargs)
         if not isinstance(made, gymnasium.Env):
             raise EnvError(
                 f"the env callable must return a gymnasium.Env, got {type(made).__name__}"
@@ -248,38 +246,6 @@ def _vectorize(
     if isinstance(vector, SyncVectorEnv):
         _require_distinct(vector.envs)
     return vector
-
-
-def _make(
-    env: str | Callable[..., gymnasium.Env[Any, Any]], env_kwargs: Mapping[str, Any]
-) -> gymnasium.Env[Any, Any]:
-    """Return one env; what is wrong with ``env_kwargs`` is said with their names."""
-    make = partial(gymnasium.make, env) if isinstance(env, str) else env
-    if not env_kwargs:
-        return make()
-    try:
-        return make(**env_kwargs)
-    except (AssertionError, TypeError, ValueError) as error:
-        raise EnvError(
-            f"env '{env}' cannot be built with the env_kwargs {dict(env_kwargs)}: {error}"
-            f"{_known_arguments(env, env_kwargs)}"
-        ) from error
-
-
-def _known_arguments(env: Any, env_kwargs: Mapping[str, Any]) -> str:
-    """Return what the env's constructor takes if an argument is not among it, else nothing."""
-    try:
-        entry_point = gymnasium.spec(env).entry_point if isinstance(env, str) else env
-        creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
-        parameters = inspect.signature(creator).parameters.values()  # type: ignore[arg-type]
-    except (gymnasium.error.Error, ImportError, TypeError, ValueError):
-        return ""
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    known = [parameter.name for parameter in parameters if parameter.kind in kinds]
-    unknown = [name for name in env_kwargs if name not in known]
-    if not unknown or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
-        return ""
-    return f"{suggest(unknown[0], known)} (it takes {', '.join(known) or 'nothing'})"
 
 
 def _require_distinct(envs: Sequence[gymnasium.Env[Any, Any]]) -> None:
