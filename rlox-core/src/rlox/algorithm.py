@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 import numpy.typing as npt
 
 from rlox.callbacks import Callback, CallbackList
+from rlox.config.composition import selection
 from rlox.config.model import Config
 from rlox.errors import EnvError
 from rlox.evaluation import MAX_STEPS, EvaluationResult, evaluate
@@ -200,7 +201,26 @@ class Algorithm(ABC):
             deterministic=deterministic,
             seed=self.streams.seeds("evaluation", 1)[0] if seed is None else seed,
             max_steps=max_steps,
+            **self.env_arguments(env),
         )
+
+    def env_arguments(self, env: Any = None) -> dict[str, Any]:
+        """Return how to make further envs like those of the training.
+
+        Args:
+            env: what to make; ``None``: what the algorithm was made with. Another env than that is
+                made as it is, without the training's arguments.
+
+        Returns:
+            ``env_kwargs`` and ``backend`` for :func:`rlox.evaluation.evaluate`.
+        """
+        same = env is None or env is self.env_source
+        if not (same or (isinstance(env, str) and env == self.env_source)):
+            return {}
+        arguments: dict[str, Any] = {"env_kwargs": getattr(self.config, "env_kwargs", None)}
+        if "env_backend" in type(self.config).selected:
+            arguments["backend"] = selection(self.config, "env_backend")
+        return arguments
 
     def close(self) -> None:
         """Free what the algorithm made: its envs and their processes, and the logger's files.

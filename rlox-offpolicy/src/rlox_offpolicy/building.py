@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 from rlox.algorithm import Algorithm
+from rlox.config.composition import selection
 from rlox.config.model import UNSET, Config, resolve_config
 from rlox.envs.make import fixed_env_count
 from rlox.envs.running import RunningEnvs
@@ -106,12 +107,14 @@ def make_replay(algorithm: Algorithm, buffer: Any = None) -> ReplayLoop:
         algorithm.env_source,
         cfg.n_envs,
         streams.seeds("envs", 1)[0],
-        backend=cfg.env_backend,
+        backend=selection(cfg, "env_backend"),
         vectorization=cfg.vectorization,
+        env_kwargs=cfg.env_kwargs,
     )
     resources.callback(envs.close)
     options = _buffer_options(algorithm, envs.env, with_goals=buffer is None)
-    made: Any = make_buffer(cfg.buffer if buffer is None else buffer, options)
+    named = selection(cfg, "buffer")
+    made: Any = make_buffer(named.name if buffer is None else buffer, options, named.options)
     if buffer is None and hasattr(made, "close"):
         resources.callback(made.close)
     return ReplayLoop(
@@ -141,8 +144,7 @@ def _buffer_options(algorithm: Algorithm, env: VecEnv, *, with_goals: bool) -> B
         goals = find_goals(
             algorithm.env_source,
             env.observation_space,
-            n_sampled_goal=cfg.n_sampled_goal,
-            goal_selection_strategy=cfg.goal_selection_strategy,
+            env_kwargs=cfg.env_kwargs,
             resources=algorithm.resources,
         )
     return BufferOptions(
@@ -154,11 +156,8 @@ def _buffer_options(algorithm: Algorithm, env: VecEnv, *, with_goals: bool) -> B
         n_envs=env.n_envs,
         n_step=cfg.n_step,
         gamma=cfg.gamma,
-        priority_alpha=cfg.priority_alpha,
         seed=streams.seeds("replay", 1)[0],
         goals=goals,
-        hot_capacity=cfg.hot_capacity,
-        folder=cfg.buffer_folder,
     )
 
 

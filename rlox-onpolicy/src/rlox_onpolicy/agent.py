@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from rlox.algorithm import Algorithm
+from rlox.config.composition import selection
 from rlox.config.model import Config, changed
 from rlox.errors import ConfigError
 from rlox.learners.tasks import Objective
@@ -53,8 +54,9 @@ def make_agent(
         n_envs=cfg.n_envs,
         gamma=cfg.gamma,
         gae_lambda=cfg.gae_lambda,
-        env_backend=cfg.env_backend,
+        env_backend=selection(cfg, "env_backend"),
         vectorization=cfg.vectorization,
+        env_kwargs=cfg.env_kwargs,
         device=cfg.device,
         threads=cfg.torch_threads,
     )

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
+from rlox.envs.arguments import make_env
 from rlox.envs.validate import CheckedEnv
 from rlox.errors import EnvError
 from rlox.protocols import VecEnvStep
@@ -226,7 +227,7 @@ def _vectorize(
         )
 
     def build() -> gymnasium.Env[Any, Any]:
-        made = gymnasium.make(env, **env_kwargs) if isinstance(env, str) else env(**env_kwargs)
+        made = make_env(env, env_kwargs)
         if not isinstance(made, gymnasium.Env):
             raise EnvError(
                 f"the env callable must return a gymnasium.Env, got {type(made).__name__}"

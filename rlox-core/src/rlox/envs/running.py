@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rlox.config.composition import Selection
 from rlox.envs.gymnasium import Vectorization
 from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.envs.validate import require_vec_step
@@ -44,7 +45,7 @@ class RunningEnvs:
         n_envs: int | None = None,
         seed: int = 0,
         *,
-        backend: str = "auto",
+        backend: str | Selection = "auto",
         vectorization: Vectorization = "sync",
         env_kwargs: Mapping[str, Any] | None = None,
     ) -> RunningEnvs:
@@ -56,7 +57,7 @@ class RunningEnvs:
             seed: fixes the envs' random streams.
             backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
             vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
-            env_kwargs: arguments of ``gymnasium.make``.
+            env_kwargs: arguments of ``gymnasium.make`` or of the env backend.
 
         Raises:
             EnvError: the env cannot be built.

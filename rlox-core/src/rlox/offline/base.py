@@ -105,7 +105,7 @@ class OfflineAlgorithm(Algorithm):
             config = OfflineConfig()
             config = config if batch_size is None else config.replace(batch_size=batch_size)
         rows = None if dataset is None else check_rows(dataset, continuous)
-        env_obs, env_actions = (None, None) if env is None else spaces_of(env)
+        env_obs, env_actions = (None, None) if env is None else spaces_of(env, config.env_kwargs)
         n_actions = getattr(dataset, "n_actions", None) or getattr(env_actions, "n", None)
         config = _with_sizes(config, rows, n_actions)
         super().__init__(env, config=config, callbacks=callbacks, logger=logger)
@@ -192,7 +192,8 @@ class OfflineAlgorithm(Algorithm):
             SpaceError: the env's observations or actions are not the dataset's.
         """
         if env is not None:
-            check_env(*spaces_of(env), self.observation_space, self.action_space)
+            env_kwargs = self.env_arguments(env).get("env_kwargs")
+            check_env(*spaces_of(env, env_kwargs), self.observation_space, self.action_space)
         result = super().run_episodes(
             env,
             n_episodes=n_episodes,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rlox.config.common_fields import DEVICE, SEED, TORCH_THREADS
+from pydantic import JsonValue
+
+from rlox.config.common_fields import DEVICE, ENV_KWARGS, SEED, TORCH_THREADS
 from rlox.config.model import Config, count, positive
 
 __all__ = ["OfflineConfig"]
@@ -31,5 +33,6 @@ class OfflineConfig(Config):
         help="gradient steps over which metrics are averaged and after which they are logged",
     )  # fmt: skip
     seed: int | None = SEED
+    env_kwargs: dict[str, JsonValue] = ENV_KWARGS
     device: str = DEVICE
     torch_threads: int | None = TORCH_THREADS

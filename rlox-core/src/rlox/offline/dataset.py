@@ -176,9 +176,11 @@ def check_actions(actions: npt.NDArray[Any], space: spaces.Box | spaces.Discrete
         )
 
 
-def spaces_of(env: Any) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
+def spaces_of(
+    env: Any, env_kwargs: Mapping[str, Any] | None = None
+) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
     """Return the spaces of observations and actions of one env of whatever a user passes as env."""
-    vec_env = make_vec_env(env)
+    vec_env = make_vec_env(env, env_kwargs=env_kwargs)
     if fixed_env_count(env) is None:
         vec_env.close()
     return vec_env.observation_space, vec_env.action_space

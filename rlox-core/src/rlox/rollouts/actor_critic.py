@@ -12,6 +12,7 @@ import numpy.typing as npt
 from torch import nn
 
 from rlox.batches.rollout import RolloutBatch
+from rlox.config.composition import Selection
 from rlox.config.model import UNSET, Config
 from rlox.envs.gymnasium import Vectorization
 from rlox.envs.make import fixed_env_count
@@ -91,6 +92,7 @@ class ActorCritic:
         gae_lambda: trace decay λ in [0, 1].
         env_backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
         vectorization: for gymnasium envs, ``"sync"`` or ``"async"``.
+        env_kwargs: arguments of ``gymnasium.make`` or of the env backend.
         device: torch device of policy and batches.
         threads: torch threads while acting; ``None`` leaves torch's setting.
 
@@ -121,8 +123,9 @@ class ActorCritic:
         n_envs: int | None = None,
         gamma: float = 0.99,
         gae_lambda: float = 0.95,
-        env_backend: str = "auto",
+        env_backend: str | Selection = "auto",
         vectorization: Vectorization = "sync",
+        env_kwargs: Mapping[str, Any] | None = None,
         device: str = "cpu",
         threads: int | None = 1,
     ) -> None:
@@ -140,6 +143,7 @@ class ActorCritic:
             gae_lambda=gae_lambda,
             backend=env_backend,
             vectorization=vectorization,
+            env_kwargs=env_kwargs,
             normalize_observations=normalize_observations,
             normalize_rewards=normalize_rewards,
             frame_stack=frame_stack,

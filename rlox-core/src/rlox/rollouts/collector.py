@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 
 from rlox.batches.rollout import RolloutBatch, Unroll, estimate_advantages
+from rlox.config.composition import Selection
 from rlox.envs.gymnasium import Vectorization
 from rlox.envs.running import RunningEnvs
 from rlox.errors import CheckpointError, EnvError
@@ -43,7 +44,7 @@ class RolloutCollector:
         gae_lambda: trace decay λ in [0, 1].
         backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
         vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
-        env_kwargs: arguments of ``gymnasium.make``.
+        env_kwargs: arguments of ``gymnasium.make`` or of the env backend.
         normalize_observations: see :class:`rlox.preprocessing.Preprocessor`.
         normalize_rewards: see :class:`rlox.preprocessing.RewardScaler`; advantages are estimated
             from the scaled rewards, statistics and batches keep the env's.
@@ -64,7 +65,7 @@ class RolloutCollector:
         device: str | torch.device = "cpu",
         gamma: float = 0.99,
         gae_lambda: float = 0.95,
-        backend: str = "auto",
+        backend: str | Selection = "auto",
         vectorization: Vectorization = "sync",
         env_kwargs: Mapping[str, Any] | None = None,
         normalize_observations: bool = False,

@@ -38,7 +38,7 @@ VECTOR_STEPS, N_ENVS, EPISODE = 20, 3, 6
 BATCH_SIZE = 40
 OPTIONS = BufferOptions(
     capacity=100, obs_shape=(3,), obs_dtype="float32", act_shape=(2,), act_dtype="float32",
-    n_envs=N_ENVS, n_step=1, gamma=0.5, priority_alpha=0.5, seed=0,
+    n_envs=N_ENVS, n_step=1, gamma=0.5, seed=0,
 )  # fmt: skip
 KINDS = {
     "vectors": OPTIONS,
