@@ -1037,7 +1037,7 @@ class PrioritizedReplayBuffer:
         """Return a copy of the part of :meth:`state` that is one row per slot."""
 
     def rest(self) -> dict[str, NDArray[Any]]:
-        """Return a copy of the part of :meth:`state` that every save writes."""
+        """Return a copy of the part of :meth:`state` that every save writes, such as priorities."""
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return a copy of all that decides how the buffer goes on."""
@@ -1151,7 +1151,7 @@ class HerReplayBuffer:
         """Return a copy of the part of :meth:`state` that is not one row per slot."""
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return a copy of all that decides how the buffer goes on, as a uniform buffer does."""
+        """Return a copy of all that decides how the buffer goes on."""
 
     def set_state(self, state: dict[str, NDArray[Any]]) -> None:
         """Go on exactly from a :meth:`state`, also that of a :class:`ReplayBuffer`."""
