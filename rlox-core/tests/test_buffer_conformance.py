@@ -153,7 +153,7 @@ def test_a_buffer_of_ones_own_conforms() -> None:
         (WrongSums, "n_step", "3 steps from obs"),
         (Unseeded, "seeding", "must fix the draws"),
         (Forgetful, "state", "must go on exactly"),
-        (LeavesOutTheOldest, "segments", "left out a changed row: '0"),
+        (LeavesOutTheOldest, "segments", "left out a changed row"),
         (Indifferent, "priorities", "most of a batch must be of the highest priority"),
     ],
 )
