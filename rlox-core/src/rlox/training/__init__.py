@@ -3,6 +3,15 @@
 from rlox.training.hooks import Hooks, StopTraining
 from rlox.training.loop import run, run_iteration
 from rlox.training.progress import Progress
+from rlox.training.segments import SavedBuffer
 from rlox.training.trainable import Trainable
 
-__all__ = ["Hooks", "Progress", "StopTraining", "Trainable", "run", "run_iteration"]
+__all__ = [
+    "Hooks",
+    "Progress",
+    "SavedBuffer",
+    "StopTraining",
+    "Trainable",
+    "run",
+    "run_iteration",
+]
