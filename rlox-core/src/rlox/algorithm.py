@@ -28,7 +28,8 @@ from rlox.seeding import SeedStreams, draw_seed
 from rlox.training import checkpoint
 from rlox.training.hooks import Hooks
 from rlox.training.loop import run
-from rlox.training.progress import Clock, StepUnit
+from rlox.training.progress import Progress
+from rlox.training.segment_files import remove_checkpoint
 from rlox.training.trainable import NamedLosses, NoLosses
 
 if TYPE_CHECKING:
@@ -58,8 +59,12 @@ class Algorithm(ABC):
     config_class: ClassVar[type[Config]]
     """Class of :attr:`config`."""
 
-    step_unit: ClassVar[StepUnit] = "env_steps"
-    """What the training is counted in."""
+    step_unit: ClassVar[str] = "env_steps"
+    """What the training is counted in: the name of a counter of :attr:`clock`."""
+
+    counters: ClassVar[tuple[str, ...]] = ()
+    """Names of further cumulative counters, such as ``("prompts", "tokens")``: :attr:`clock` holds
+    them, checkpoints save them and every row of metrics has them."""
 
     env_required: ClassVar[bool] = True
     """Whether an env is the constructor's first argument; if not, it is the keyword ``env``."""
@@ -101,7 +106,7 @@ class Algorithm(ABC):
         names."""
         self.own_objective: Any = None
         """A user's own objective, of an algorithm that takes one; ``None``: the algorithm's."""
-        self.clock = Clock(self.step_unit)
+        self.clock = Progress(self.step_unit, counters=dict.fromkeys(self.counters, 0))
         self.streams = SeedStreams(seed)
 
     @abstractmethod
@@ -247,6 +252,11 @@ class Algorithm(ABC):
     def save(self, path: str | Path) -> None:
         """Write a checkpoint; see :func:`rlox.training.checkpoint.save`."""
         checkpoint.save(self, path)
+
+    @staticmethod
+    def remove_checkpoint(path: str | Path) -> None:
+        """Delete a checkpoint and the segments that no other checkpoint beside it needs."""
+        remove_checkpoint(Path(path))
 
     @classmethod
     def from_checkpoint(

@@ -26,7 +26,8 @@ from rlox.replay.updates_due import UpdatesDue
 from rlox.seeding import SeedStreams
 from rlox.spaces.nested import map_leaves
 from rlox.training.hooks import Hooks, StopTraining
-from rlox.training.progress import Clock
+from rlox.training.progress import Progress
+from rlox.training.segments import SavedBuffer
 
 __all__ = ["Choose", "ReplayLoop"]
 
@@ -69,7 +70,7 @@ class ReplayLoop:
         buffer: Any,
         options: BufferOptions,
         streams: SeedStreams,
-        clock: Clock,
+        clock: Progress,
         *,
         updates: UpdatesDue,
         batch_size: int = 256,
@@ -95,7 +96,7 @@ class ReplayLoop:
                 f"save_replay_buffer needs a buffer with state and set_state, "
                 f"{type(buffer).__name__} lacks one of them; turn it off"
             )
-        self._saves_buffer = save_replay_buffer
+        self._saved = SavedBuffer(buffer) if save_replay_buffer else None
         self._gamma = options.gamma
         self._streams = streams
         self._clock = clock
@@ -202,8 +203,8 @@ class ReplayLoop:
     def state_dict(self) -> dict[str, Any]:
         """Return the collector and, if it is to be saved, the buffer."""
         state: dict[str, Any] = {"collector": self.collector.state_dict(), "buffer": None}
-        if self._saves_buffer:
-            state["buffer"] = self.buffer.state()
+        if self._saved is not None:
+            state["buffer"] = self._saved.state()
             state["stored"], state["due"] = self._stored, self.updates.pending
         return state
 

@@ -10,7 +10,7 @@ from rlox.config.model import Config
 from rlox.errors import CheckpointError
 from rlox.logging import LoggerCallback
 from rlox.seeding import SeedStreams
-from rlox.training.progress import Clock
+from rlox.training.progress import Progress
 
 if TYPE_CHECKING:
     from rlox.protocols import Optimizer
@@ -61,12 +61,12 @@ class Trainable(Protocol):
     env_required: ClassVar[bool]
     config: Any
     env_source: Any
-    clock: Clock
+    clock: Progress
     streams: SeedStreams
     callbacks: CallbackList
     logger: LoggerCallback | None
     own_objective: Any
-    """A user's own in place of the algorithm's; ``None``: the algorithm's."""
+    """A user's own in place of the algorithm's; ``None`` keeps that."""
 
     @property
     def optimizers(self) -> Mapping[str, Optimizer]:
