@@ -16,7 +16,8 @@ from rlox.errors import MissingDependencyError
 from rlox.kernels import backend
 
 PUBLIC = [
-    "Algorithm", "AlgorithmSpec", "BufferSpec", "CallbackSpec", "CandleCollector", "CartPole",
+    "ActorBackendSpec", "Algorithm", "AlgorithmSpec", "BufferSpec", "CallbackSpec",
+    "CandleCollector", "CartPole",
     "CommandSpec", "Config", "DPOPair", "EnvBackendSpec", "HerReplayBuffer", "LearnerBackendSpec",
     "LoggerSpec", "MmapReplayBuffer", "OfflineDatasetBuffer", "PrioritizedReplayBuffer",
     "ReplayBuffer", "RunningMeanStd", "VecEnv",

@@ -1,6 +1,25 @@
 """Batches: what learners learn from."""
 
-from rlox.batches.rollout import RolloutBatch, RolloutMinibatch
+from rlox.batches.rollout import RolloutBatch, RolloutMinibatch, Unroll
 from rlox.batches.transitions import TransitionBatch
+from rlox.batches.unrolls import (
+    StepRows,
+    join_unrolls,
+    on_device,
+    step_rows,
+    unroll_from_arrays,
+    unroll_to_arrays,
+)
 
-__all__ = ["RolloutBatch", "RolloutMinibatch", "TransitionBatch"]
+__all__ = [
+    "RolloutBatch",
+    "RolloutMinibatch",
+    "StepRows",
+    "TransitionBatch",
+    "Unroll",
+    "join_unrolls",
+    "on_device",
+    "step_rows",
+    "unroll_from_arrays",
+    "unroll_to_arrays",
+]

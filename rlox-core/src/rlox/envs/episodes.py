@@ -28,25 +28,32 @@ class EpisodeStatistics:
         self.finished = 0
         """Number of episodes finished so far."""
 
-    def add(self, rewards: npt.NDArray[Any], ended: npt.NDArray[np.bool_]) -> None:
-        """Add T vector steps.
+    def add(self, rewards: npt.NDArray[Any], ended: npt.NDArray[np.bool_], first: int = 0) -> None:
+        """Add T vector steps of M of the envs.
 
         Args:
-            rewards: (T, N).
-            ended: (T, N) whether an episode ended with the step.
+            rewards: (T, M).
+            ended: (T, M) whether an episode ended with the step.
+            first: which of the N envs is the first of the M.
         """
         if not len(rewards):
             return
-        totals = self._running_return + np.cumsum(rewards, 0, dtype=np.float64)
-        counted = np.zeros_like(self._running_return)
-        begin = -self._running_length
+        envs = slice(first, first + rewards.shape[1])
+        totals = self._running_return[envs] + np.cumsum(rewards, 0, dtype=np.float64)
+        counted = np.zeros_like(self._running_return[envs])
+        begin = -self._running_length[envs]
         for t, i in np.argwhere(ended):
             self._returns.append(float(totals[t, i] - counted[i]))
             self._lengths.append(int(t + 1 - begin[i]))
             counted[i], begin[i] = totals[t, i], t + 1
         self.finished += int(ended.sum())
-        self._running_return = totals[-1] - counted
-        self._running_length = len(rewards) - begin
+        self._running_return[envs] = totals[-1] - counted
+        self._running_length[envs] = len(rewards) - begin
+
+    def forget(self, first: int, count: int) -> None:
+        """Drop the running episodes of ``count`` envs from ``first`` on, which have been reset."""
+        self._running_return[first : first + count] = 0.0
+        self._running_length[first : first + count] = 0
 
     @property
     def mean_return(self) -> float:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from rlox.batches.rollout import RolloutBatch, RolloutMinibatch
+from rlox.batches.unrolls import StepRows
 from rlox.errors import SpaceError
 from rlox.protocols import OnPolicyActor, RecurrentActor
 from rlox.spaces.action_rows import ActionRows
@@ -156,7 +157,7 @@ def predict_with_memory(
 
 
 def evaluate_actions(
-    policy: OnPolicyActor | RecurrentActor, batch: RolloutBatch | RolloutMinibatch
+    policy: OnPolicyActor | RecurrentActor, batch: RolloutBatch | RolloutMinibatch | StepRows
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return log-probabilities and entropies of a batch's actions, and values, each (B,).
 

@@ -1,19 +1,39 @@
 """Rollouts: collecting them and estimating advantages."""
 
 from rlox.rollouts.actor_critic import ActorCritic, Collector, PolicyMaker, fit_to_env
+from rlox.rollouts.actors import (
+    Actor,
+    ActorPlan,
+    ActorPool,
+    ActorRollouts,
+    Gathered,
+    LocalActor,
+    Order,
+    Taken,
+    Weights,
+)
 from rlox.rollouts.advantages import add_values, estimate_advantages
 from rlox.rollouts.collector import RolloutCollector
 from rlox.rollouts.memory import EnvMemory, MemoryActor
 from rlox.rollouts.writer import UnrollWriter
 
 __all__ = [
+    "Actor",
     "ActorCritic",
+    "ActorPlan",
+    "ActorPool",
+    "ActorRollouts",
     "Collector",
     "EnvMemory",
+    "Gathered",
+    "LocalActor",
     "MemoryActor",
+    "Order",
     "PolicyMaker",
     "RolloutCollector",
+    "Taken",
     "UnrollWriter",
+    "Weights",
     "add_values",
     "estimate_advantages",
     "fit_to_env",
