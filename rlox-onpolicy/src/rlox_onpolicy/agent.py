@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 from rlox.algorithm import Algorithm
 from rlox.batches.rollout import RolloutBatch
 from rlox.config.model import Config, changed
+from rlox.envs.episodes import EpisodeStatistics
 from rlox.errors import ConfigError
 from rlox.learners.tasks import Objective
 from rlox.rollouts.actor_critic import ActorCritic, Collector, PolicyMaker
 from torch import nn
 
-__all__ = ["NETWORK_OPTIONS", "make_agent", "make_metrics", "require_objective"]
+__all__ = ["NETWORK_OPTIONS", "fill_metrics", "make_agent", "make_metrics", "require_objective"]
 
 MetricsT = TypeVar("MetricsT")
 
@@ -122,13 +123,36 @@ def make_metrics(
         terms: means of the loss's terms.
         more: further metrics.
     """
+    return fill_metrics(
+        kind,
+        algorithm,
+        algorithm.collector.statistics,
+        terms,
+        **({"explained_variance": batch.explained_variance()} | more),
+    )
+
+
+def fill_metrics(
+    kind: type[MetricsT],
+    algorithm: Any,
+    statistics: EpisodeStatistics,
+    terms: Mapping[str, float],
+    **more: float,
+) -> MetricsT:
+    """Return the metrics of an iteration; see :func:`make_metrics`.
+
+    Args:
+        kind: dataclass of the metrics.
+        algorithm: whose added losses are reported.
+        statistics: of the episodes.
+        terms: means of the loss's terms.
+        more: further metrics.
+    """
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    statistics = algorithm.collector.statistics
     known = {
         "mean_reward": statistics.mean_return,
         "mean_episode_length": statistics.mean_length,
         "episodes": float(statistics.finished),
-        "explained_variance": batch.explained_variance(),
         **{name: value for name, value in terms.items() if name in names},
         **more,
     }
