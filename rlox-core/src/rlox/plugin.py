@@ -119,6 +119,11 @@ def rlox_actor_backends() -> Iterable[ActorBackendSpec]:
         summary="Actors in threads of this process.",
         factory="rlox.rollouts.actors.local:make_thread_actor",
     )
+    yield ActorBackendSpec(
+        name="process",
+        summary="Actors in processes of their own; arrays go through shared memory.",
+        factory="rlox.rollouts.actors.process:make_process_actor",
+    )
 
 
 @hookimpl

@@ -106,6 +106,8 @@ def start_actors(algorithm: IMPALA) -> None:
         normalize_observations=cfg.normalize_observations,
         frame_stack=cfg.frame_stack,
         torch_threads=cfg.torch_threads,
+        deadline=cfg.worker_timeout,
+        max_restarts=cfg.max_restarts,
         **_env_options(cfg),
     )
     algorithm.actors.start(

@@ -84,6 +84,14 @@ class IMPALAConfig(Config):
         None, unit="actors", help="fewer living actors are an error; None: all must live",
         source="rlox",
     )  # fmt: skip
+    worker_timeout: float = positive(
+        60.0, unit="seconds", source="rlox",
+        help="time an actor elsewhere has for one step of its envs; then it begins again",
+    )  # fmt: skip
+    max_restarts: int = count(
+        3, ge=0, unit="restarts", help="how often each actor elsewhere may begin again",
+        source="rlox",
+    )  # fmt: skip
     learning_rate: ScheduleValue = schedule(
         5e-4, help="RMSprop's step size", source=f"rlox; 4.8e-4 in {SCALABLE_AGENT}"
     )

@@ -9,6 +9,7 @@ from rlox.rollouts.actors import (
     Gathered,
     LocalActor,
     Order,
+    ProcessActor,
     Taken,
     Weights,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "MemoryActor",
     "Order",
     "PolicyMaker",
+    "ProcessActor",
     "RolloutCollector",
     "Taken",
     "UnrollWriter",

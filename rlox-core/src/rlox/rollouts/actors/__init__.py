@@ -3,6 +3,7 @@
 from rlox.rollouts.actors.local import LocalActor, make_thread_actor
 from rlox.rollouts.actors.plan import Actor, ActorPlan, Weights
 from rlox.rollouts.actors.pool import ActorPool, Order, Taken
+from rlox.rollouts.actors.process import ProcessActor, make_process_actor
 from rlox.rollouts.actors.rollouts import ActorRollouts, Gathered
 
 __all__ = [
@@ -13,7 +14,9 @@ __all__ = [
     "Gathered",
     "LocalActor",
     "Order",
+    "ProcessActor",
     "Taken",
     "Weights",
+    "make_process_actor",
     "make_thread_actor",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -27,14 +27,24 @@ class LocalActor:
     Args:
         plan: what all actors are built from.
         index: which of them it is.
+        attempt: how often it had to begin again; each attempt has streams of its own.
+        on_step: called after every vector step.
     """
 
     restarts = 0
 
-    def __init__(self, plan: ActorPlan, index: int) -> None:
+    def __init__(
+        self,
+        plan: ActorPlan,
+        index: int,
+        *,
+        attempt: int = 0,
+        on_step: Callable[[], None] | None = None,
+    ) -> None:
         self._index, self._n_steps = index, plan.n_steps
         self._torch_threads = plan.torch_threads
-        self._streams = plan.streams(index)
+        self._streams = plan.streams(index, attempt)
+        self._hooks: Any = _Unheard(on_step)
         self._collector = RolloutCollector(
             plan.env_of(index),
             plan.n_envs,
@@ -72,7 +82,7 @@ class LocalActor:
             preprocessor.record()
         resets = not self._collector.envs.started
         with torch_threads(self._torch_threads):  # of this thread
-            unroll: Unroll = self._acting.collect(self._n_steps, _UNHEARD)
+            unroll: Unroll = self._acting.collect(self._n_steps, self._hooks)
         self._sequence += 1
         return replace(
             unroll,
@@ -113,15 +123,17 @@ def make_thread_actor(plan: ActorPlan, index: int) -> LocalActor:
 
 
 class _Unheard:
-    """Hooks that nobody listens to: steps are reported when their unroll arrives."""
+    """Hooks that no callback listens to: steps are reported when their unroll arrives."""
 
     step_listened = train_batch_listened = False
 
+    def __init__(self, on_step: Callable[[], None] | None) -> None:
+        self._on_step = on_step
+
     def env_step(self, count: int) -> None:
-        """Do nothing."""
-
-
-_UNHEARD: Any = _Unheard()
+        """Pass a vector step on."""
+        if self._on_step is not None:
+            self._on_step()
 
 
 def _refuse_to_update(*_: Any) -> dict[str, float]:

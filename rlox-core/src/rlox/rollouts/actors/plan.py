@@ -78,9 +78,10 @@ class ActorPlan:
     max_restarts: int = 3
     """How often each actor elsewhere may begin again."""
 
-    def streams(self, index: int) -> SeedStreams:
-        """Return the random streams of actor ``index``."""
-        return SeedStreams(SeedStreams(self.seed).seeds("actors", self.n_actors)[index])
+    def streams(self, index: int, attempt: int = 0) -> SeedStreams:
+        """Return the random streams of actor ``index`` when it begins for the n-th time."""
+        name = f"actors, attempt {attempt}" if attempt else "actors"
+        return SeedStreams(SeedStreams(self.seed).seeds(name, self.n_actors)[index])
 
     def env_of(self, index: int) -> Any:
         """Return what actor ``index`` steps."""
