@@ -13,7 +13,8 @@ from rlox.rollouts.actors import ActorPlan, ActorRollouts
 from torch import nn
 
 if TYPE_CHECKING:
-    from rlox_onpolicy.impala import IMPALA
+    from rlox.algorithm import Algorithm
+
     from rlox_onpolicy.impala_config import IMPALAConfig
 
 __all__ = ["fit_to_envs", "make_actor_critic", "start_actors"]
@@ -58,7 +59,7 @@ def fit_to_envs(config: IMPALAConfig, env: Any) -> IMPALAConfig:
 
 
 def make_actor_critic(
-    algorithm: IMPALA, make_optimizer: partial[Any], policy: nn.Module | PolicyMaker | None
+    algorithm: Algorithm, make_optimizer: partial[Any], policy: nn.Module | PolicyMaker | None
 ) -> tuple[ActorCritic, ActorRollouts]:
     """Return policy and optimiser for an algorithm's env and config, and the actors, not begun.
 
@@ -92,12 +93,12 @@ def make_actor_critic(
     return agent, actors
 
 
-def start_actors(algorithm: IMPALA) -> None:
+def start_actors(algorithm: Algorithm, agent: ActorCritic, actors: ActorRollouts) -> None:
     """Build the actors of an algorithm that has its policy."""
     cfg: IMPALAConfig = algorithm.config
     plan = ActorPlan(
         env=algorithm.env_source,
-        policy=copy.deepcopy(algorithm.policy).cpu(),
+        policy=copy.deepcopy(agent.policy).cpu(),
         n_actors=cfg.n_actors,
         n_envs=cfg.n_envs,
         n_steps=cfg.n_steps,
@@ -110,7 +111,7 @@ def start_actors(algorithm: IMPALA) -> None:
         max_restarts=cfg.max_restarts,
         **_env_options(cfg),
     )
-    algorithm.actors.start(
+    actors.start(
         plan,
         cfg.actor_backend,
         order=cfg.order,

@@ -171,7 +171,7 @@ class IMPALA(Algorithm):
             added_losses=self.added_losses,
         )
         self.learner = choose_learner(cfg.backend, task)
-        start_actors(self)
+        start_actors(self, self.agent, self.actors)
 
     def iterate(self, hooks: Hooks) -> IMPALAMetrics:
         """Take the unrolls that actors have collected, and one step on V-trace's loss."""

@@ -93,7 +93,9 @@ class IMPALAConfig(Config):
         source="rlox",
     )  # fmt: skip
     learning_rate: ScheduleValue = schedule(
-        5e-4, help="RMSprop's step size", source=f"rlox; 4.8e-4 in {SCALABLE_AGENT}"
+        "linear(5e-4, 0)",
+        help="RMSprop's step size",
+        source=f"{ESPEHOLT}, table D.1, which anneals it linearly to 0",
     )
     rmsprop_alpha: float = discount(
         0.99, help="decay of RMSprop's second moment", source=f"{ESPEHOLT}, table D.3"

@@ -1,4 +1,4 @@
-"""Unrolls joined, as rows to evaluate, and as plain arrays to send or to save."""
+"""Unrolls joined, as rows, and as plain arrays."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ from rlox.config.model import Config, resolve_config
 from rlox.envs.make import make_vec_env
 from rlox.protocols import VecEnv
 from rlox.registry.table import algorithm_class, config_class
-from rlox.testing.probes import ProbeGroup, ProbeVecEnv, Recorder, probe
+from rlox.testing.probe_groups import ProbeGroup
+from rlox.testing.probes import ProbeVecEnv, Recorder, probe
 
 __all__ = ["CARTPOLE", "Case", "open_case"]
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from rlox.algorithm import Algorithm
 from rlox.protocols import StatefulVecEnv
 from rlox.testing.cases import CARTPOLE, Case, open_case
+from rlox.testing.probe_groups import ProbeGroup
 from rlox.testing.probes import (
-    ProbeGroup,
     ProbeVecEnv,
     Recorder,
     RowRecorder,

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlox.testing.cases import CARTPOLE, open_case
+from rlox.testing.probe_groups import ProbeGroup
 from rlox.testing.probes import (
-    ProbeGroup,
     ProbeVecEnv,
     Recorder,
     RowRecorder,

@@ -1,8 +1,8 @@
-"""One worker process: started without fork, called with deadlines, ended with its parent.
+"""Worker processes: started without fork, called with deadlines.
 
 A fork of a process with threads, as torch and gRPC make them, may hang; and a child that imports
-the caller's main module asks every script for a guard. So a worker is a new interpreter that is
-told what to import. Its call and its answer are a few bytes on a socket; arrays go through an
+the caller's main module asks every script for a guard. So a worker is a new interpreter that gets
+the import path. Its call and its answer are a few bytes on a socket; arrays go through an
 :class:`~rlox.envs.workers.arena.Arena`. A worker whose parent has gone, however it went, ends.
 """
 
