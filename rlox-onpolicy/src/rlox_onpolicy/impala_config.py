@@ -57,11 +57,11 @@ class IMPALAConfig(Config):
     )
     n_steps: int = count(
         32, unit="env steps per env", help="length T of an unroll",
-        source=f"rlox; 100 in {ESPEHOLT}, table D.3",
+        source=f"rlox; 100 in {SCALABLE_AGENT}",
     )  # fmt: skip
     unrolls_per_update: int | None = count(
         None, unit="unrolls", help="unrolls U of an update; None takes one of each actor",
-        source=f"rlox; 32 in {ESPEHOLT}, table D.3",
+        source=f"rlox; 8 in {TORCHBEAST}",
     )  # fmt: skip
     actor_backend: str = option(
         "thread", help="where actors collect: thread, process, or what a plugin registers",
@@ -95,16 +95,16 @@ class IMPALAConfig(Config):
     learning_rate: ScheduleValue = schedule(
         "linear(5e-4, 0)",
         help="RMSprop's step size",
-        source=f"{ESPEHOLT}, table D.1, which anneals it linearly to 0",
+        source=f"rlox; 4.8e-4, annealed linearly to 0, in {SCALABLE_AGENT}",
     )
     rmsprop_alpha: float = discount(
-        0.99, help="decay of RMSprop's second moment", source=f"{ESPEHOLT}, table D.3"
+        0.99, help="decay of RMSprop's second moment", source=SCALABLE_AGENT
     )
     rmsprop_eps: float = positive(
         1e-5, help="added to the root of RMSprop's second moment",
-        source=f"openai/baselines a2c, for mean losses; 0.1 in {ESPEHOLT}, 0.01 in {TORCHBEAST}",
+        source=f"openai/baselines a2c, for mean losses; 0.1 in {SCALABLE_AGENT}",
     )  # fmt: skip
-    gamma: float = discount(0.99, help="discount factor γ", source=f"{ESPEHOLT}, table D.3")
+    gamma: float = discount(0.99, help="discount factor γ", source=SCALABLE_AGENT)
     rho_bar: float = positive(
         1.0, help="bound of the ratios in V-trace's targets", source=f"{ESPEHOLT}, sec. 4.1"
     )
@@ -117,13 +117,16 @@ class IMPALAConfig(Config):
     )
     vf_coef: float = coefficient(
         0.5, help="weight of the value loss (V - vs)²",
-        source=f"rlox; half of that in {ESPEHOLT}, table D.3",
+        source=f"rlox; 0.25 in {SCALABLE_AGENT}",
     )  # fmt: skip
     ent_coef: ScheduleValue = schedule(
-        0.01, help="weight of the entropy bonus", unit="1/nats", source=f"{ESPEHOLT}, table D.1"
+        0.01,
+        help="weight of the entropy bonus",
+        unit="1/nats",
+        source=f"rlox; 2.5e-4 in {SCALABLE_AGENT}",
     )
     max_grad_norm: float = positive(
-        40.0, help="bound of the gradient's Euclidean norm", source=f"{ESPEHOLT}, table D.3"
+        40.0, help="bound of the gradient's Euclidean norm", source=TORCHBEAST
     )
     loss_reduction: Literal["mean", "sum"] = choice(
         "mean", help="over an update's steps; a norm of 40 is meant for sums",

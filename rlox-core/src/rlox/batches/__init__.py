@@ -5,6 +5,7 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.batches.unrolls import (
     StepRows,
     join_unrolls,
+    keep_envs,
     on_device,
     step_rows,
     unroll_from_arrays,
@@ -18,6 +19,7 @@ __all__ = [
     "TransitionBatch",
     "Unroll",
     "join_unrolls",
+    "keep_envs",
     "on_device",
     "step_rows",
     "unroll_from_arrays",

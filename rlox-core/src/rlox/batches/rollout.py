@@ -62,6 +62,8 @@ class Unroll:
     """How many unrolls that actor had collected before."""
     resets: bool = False
     """Whether all envs were reset before step 0, whatever came of the episodes before."""
+    envs: npt.NDArray[np.int64] | None = None
+    """(N,) which of the collector's envs these are, where some were lost; ``None``: all."""
     moments: Mapping[str, Mapping[str, Any]] | None = None
     """Mean, variance and count of the raw observations taken in, by leaf, of an actor that
     normalises; ``None`` if nothing is normalised, or the actor keeps the moments itself."""

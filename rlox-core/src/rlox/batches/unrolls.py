@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from rlox.batches.rollout import Unroll
+from rlox.errors import EnvError
 from rlox.spaces.nested import map_leaves
 
 __all__ = [
     "StepRows",
     "join_unrolls",
+    "keep_envs",
     "on_device",
     "step_rows",
     "unroll_from_arrays",
@@ -27,7 +29,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 NUMBERS = ("weights_version", "actor", "sequence", "resets")
 ON_DEVICE = ("actions", "log_probs", "action_masks", "episode_starts", "initial_state", "values")
-IN_NUMPY = ("rewards", "terminated", "truncated", "scaled_rewards", "final_values")
+IN_NUMPY = ("rewards", "terminated", "truncated", "scaled_rewards", "final_values", "envs")
 NESTED = ("obs", "final_obs")
 MOMENTS = "moments"
 
@@ -93,6 +95,40 @@ def join_unrolls(unrolls: Sequence[Unroll]) -> Unroll:
         actor=first.actor,
         sequence=first.sequence,
     )
+
+
+def keep_envs(unroll: Unroll, kept: npt.NDArray[np.bool_]) -> Unroll:
+    """Return the unroll of some of its envs.
+
+    Args:
+        unroll: of N envs.
+        kept: (N,) which.
+
+    Raises:
+        EnvError: none is kept.
+    """
+    if not kept.any():
+        raise EnvError("all envs were lost in one rollout, and nothing is left to learn from")
+    columns = torch.from_numpy(kept)
+    cut = torch.from_numpy(np.nonzero(unroll.truncated)[1])
+    fields: dict[str, Any] = {"envs": np.flatnonzero(kept)}
+    for name in ("rewards", "terminated", "truncated", "scaled_rewards", "final_values"):
+        if getattr(unroll, name) is not None:
+            fields[name] = getattr(unroll, name)[:, kept]
+    for name in ("obs", "actions", "log_probs", "action_masks", "episode_starts", "values"):
+        value = getattr(unroll, name)
+        if value is not None:
+            fields[name] = map_leaves(lambda leaf: leaf[:, columns.to(leaf.device)], value)
+    if unroll.initial_state is not None:
+        fields["initial_state"] = unroll.initial_state[columns.to(unroll.initial_state.device)]
+    if unroll.final_obs is not None:
+        rows = columns[cut]
+        fields["final_obs"] = (
+            map_leaves(lambda leaf: leaf[rows.to(leaf.device)], unroll.final_obs)
+            if rows.any()
+            else None
+        )
+    return replace(unroll, **fields)
 
 
 def _join_final_obs(unrolls: Sequence[Unroll], truncated: npt.NDArray[np.bool_]) -> Any:

@@ -28,32 +28,40 @@ class EpisodeStatistics:
         self.finished = 0
         """Number of episodes finished so far."""
 
-    def add(self, rewards: npt.NDArray[Any], ended: npt.NDArray[np.bool_], first: int = 0) -> None:
+    def add(
+        self,
+        rewards: npt.NDArray[Any],
+        ended: npt.NDArray[np.bool_],
+        envs: Any = slice(None),
+        lost: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
         """Add T vector steps of M of the envs.
 
         Args:
             rewards: (T, M).
             ended: (T, M) whether an episode ended with the step.
-            first: which of the N envs is the first of the M.
+            envs: a slice, or the (M,) indices, of the N envs.
+            lost: (T, M) whether the env was lost before the step; its episode is not counted.
+                ``None``: none was.
         """
         if not len(rewards):
             return
-        envs = slice(first, first + rewards.shape[1])
         totals = self._running_return[envs] + np.cumsum(rewards, 0, dtype=np.float64)
         counted = np.zeros_like(self._running_return[envs])
         begin = -self._running_length[envs]
-        for t, i in np.argwhere(ended):
-            self._returns.append(float(totals[t, i] - counted[i]))
-            self._lengths.append(int(t + 1 - begin[i]))
+        for t, i in np.argwhere(ended if lost is None else ended | lost):
+            if lost is None or not lost[t, i]:
+                self._returns.append(float(totals[t, i] - counted[i]))
+                self._lengths.append(int(t + 1 - begin[i]))
+                self.finished += 1
             counted[i], begin[i] = totals[t, i], t + 1
-        self.finished += int(ended.sum())
         self._running_return[envs] = totals[-1] - counted
         self._running_length[envs] = len(rewards) - begin
 
-    def forget(self, first: int, count: int) -> None:
-        """Drop the running episodes of ``count`` envs from ``first`` on, which have been reset."""
-        self._running_return[first : first + count] = 0.0
-        self._running_length[first : first + count] = 0
+    def forget(self, envs: Any) -> None:
+        """Drop the running episodes of some envs, a slice or indices, which have been reset."""
+        self._running_return[envs] = 0.0
+        self._running_length[envs] = 0
 
     @property
     def mean_return(self) -> float:

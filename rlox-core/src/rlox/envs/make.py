@@ -71,6 +71,7 @@ def make_vec_env(
     backend: str = "auto",
     vectorization: Vectorization = "sync",
     env_kwargs: Mapping[str, Any] | None = None,
+    max_restarts: int = 0,
 ) -> VecEnv:
     """Build N copies of ``env``, stepped together.
 
@@ -81,6 +82,8 @@ def make_vec_env(
         backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
         vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
         env_kwargs: arguments of ``gymnasium.make``; envs with arguments are gymnasium's.
+        max_restarts: how often each env in a process of its own may begin again; for callers that
+            heed ``lost`` of :class:`rlox.protocols.VecEnvStep`.
 
     Raises:
         ConfigError: ``vectorization`` is given for a backend that is not gymnasium's.
@@ -97,16 +100,21 @@ def make_vec_env(
             f"n_envs must be at most {MAX_ENVS}, got {n_envs}; for more, pass a vector env of your "
             "own"
         )
+    options: dict[str, Any] = {
+        "vectorization": vectorization,
+        "env_kwargs": env_kwargs,
+        "max_restarts": max_restarts,
+    }
     if not isinstance(env, str):
         if backend not in ("auto", "gymnasium"):
             raise EnvError(
                 f"the env backend '{backend}' takes ids, got {type(env).__name__}; "
                 "leave the backend at 'auto'"
             )
-        return GymVecEnv(env, n_envs, vectorization=vectorization, env_kwargs=env_kwargs)
+        return GymVecEnv(env, n_envs, **options)
     chosen = _choose_backend(env, backend, bool(env_kwargs) or vectorization == "async")
     if chosen.spec.name == "gymnasium":
-        return GymVecEnv(env, n_envs, vectorization=vectorization, env_kwargs=env_kwargs)
+        return GymVecEnv(env, n_envs, **options)
     if vectorization != "sync":
         raise ConfigError(
             f"vectorization='{vectorization}' is of gymnasium envs, got "

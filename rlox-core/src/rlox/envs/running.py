@@ -46,6 +46,7 @@ class RunningEnvs:
         backend: str = "auto",
         vectorization: Vectorization = "sync",
         env_kwargs: Mapping[str, Any] | None = None,
+        max_restarts: int = 0,
     ) -> RunningEnvs:
         """Build the envs and run them.
 
@@ -56,6 +57,7 @@ class RunningEnvs:
             backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
             vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
             env_kwargs: arguments of ``gymnasium.make``.
+            max_restarts: see :func:`rlox.envs.make.make_vec_env`.
 
         Raises:
             EnvError: the env cannot be built.
@@ -66,6 +68,7 @@ class RunningEnvs:
             backend=backend,
             vectorization=vectorization,
             env_kwargs=env_kwargs,
+            max_restarts=max_restarts,
         )
         return cls(env, seed, owned=fixed_env_count(env_id) is None)
 

@@ -103,13 +103,7 @@ class Preprocessor:
         if ended.any():
             first = self.begin(map_leaves(lambda leaf: leaf[ended], step["obs"]))
             seen = map_leaves(lambda leaf, new: _with_rows(leaf, ended, new), final, first)
-        return {
-            "obs": seen,
-            "rewards": step["rewards"],
-            "terminated": step["terminated"],
-            "truncated": step["truncated"],
-            "final_obs": final,
-        }
+        return {**step, "obs": seen, "final_obs": final}
 
     def begin(self, obs: Any) -> Any:
         """Return what is seen where episodes begin with ``obs`` (B, *shape)."""

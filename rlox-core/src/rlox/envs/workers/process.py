@@ -21,10 +21,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import numpy.typing as npt
 
 from rlox.envs.workers.arena import Arena
+from rlox.envs.workers.carrying import dumps
 from rlox.errors import WorkerError, WorkerLostError
 
 __all__ = ["WorkerProcess", "spare_file"]
@@ -65,6 +65,7 @@ class WorkerProcess:
         if os.name != "posix":
             raise WorkerError(f"{name} needs a POSIX system to run in a process of its own")
         self.name = name
+        work = dumps((factory, arguments))
         file = spare_file()
         ours, theirs = socket.socketpair()
         held, lifeline = os.pipe()
@@ -91,7 +92,7 @@ class WorkerProcess:
         self._owed = 0
         """Answers that nobody has taken."""
         try:
-            self._send(cloudpickle.dumps((factory, arguments)))
+            self._send(work)
         except BaseException:
             self.kill()
             raise

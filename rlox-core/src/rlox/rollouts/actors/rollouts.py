@@ -167,15 +167,20 @@ class ActorRollouts:
         if unroll.moments is not None and self.preprocessor is not None:
             self.preprocessor.merge(unroll.moments)
         reported, first = 0, unroll.actor * self.n_envs
+        of_actor = slice(first, first + self.n_envs)
+        envs: Any = of_actor if unroll.envs is None else first + unroll.envs
         if unroll.resets:
-            self.statistics.forget(first, unroll.n_envs)
+            self.statistics.forget(of_actor)
+        if unroll.envs is not None:
+            lost = np.setdiff1d(np.arange(self.n_envs), unroll.envs)
+            self.statistics.forget(first + lost)
         try:
             for _ in range(unroll.n_steps):
                 reported += 1
                 hooks.env_step(unroll.n_envs)
         finally:
             rewards, ended = unroll.rewards[:reported], unroll.terminated | unroll.truncated
-            self.statistics.add(rewards, ended[:reported], first)
+            self.statistics.add(rewards, ended[:reported], envs)
 
     def close(self) -> None:
         """End the actors."""
