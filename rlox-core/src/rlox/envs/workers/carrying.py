@@ -1,4 +1,4 @@
-"""Objects pickled for a new interpreter, with the code that it cannot import."""
+"""Pickles for a new interpreter, with code that it cannot import."""
 
 from __future__ import annotations
 
