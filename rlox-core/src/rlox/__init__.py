@@ -75,8 +75,8 @@ _MODULES = {
 }
 
 _SUBMODULES = (
-    "algorithms", "callbacks", "collectors", "llm", "logging", "losses", "networks", "policies",
-    "trainers",
+    "algorithms", "callbacks", "collectors", "distributed", "llm", "logging", "losses", "networks",
+    "policies", "trainers",
 )  # fmt: skip
 """Submodules that the documents use as attributes."""
 

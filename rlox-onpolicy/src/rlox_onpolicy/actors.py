@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from rlox.envs.make import fixed_env_count
 from rlox.errors import ConfigError
 from rlox.rollouts.actor_critic import ActorCritic, Collector, PolicyMaker
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from rlox_onpolicy.impala_config import IMPALAConfig
 
-__all__ = ["fit_to_envs", "make_actor_critic", "start_actors"]
+__all__ = ["connect_workers", "fit_to_envs", "make_actor_critic", "start_actors"]
 
 
 def fit_to_envs(config: IMPALAConfig, env: Any) -> IMPALAConfig:
@@ -58,16 +60,57 @@ def fit_to_envs(config: IMPALAConfig, env: Any) -> IMPALAConfig:
     return config.replace(**chosen)
 
 
+def connect_workers(
+    env_id: Any, addresses: Sequence[str] | str | None, n_actors: int
+) -> list[Any] | None:
+    """Return a pool of env workers for each actor; ``None`` without addresses.
+
+    Args:
+        env_id: what the workers must serve.
+        addresses: ``host:port`` of each, or a text of them separated by commas.
+        n_actors: the addresses are divided evenly among them.
+
+    Raises:
+        ConfigError: there are fewer addresses than actors, or the env has no id.
+        MissingDependencyError: rlox-distributed is not installed.
+    """
+    if addresses is None:
+        return None
+    given = addresses.split(",") if isinstance(addresses, str) else list(addresses)
+    if not isinstance(env_id, str):
+        raise ConfigError(
+            f"worker_addresses needs the id of the env that the workers serve, got {env_id!r}"
+        )
+    if len(given) < n_actors:
+        raise ConfigError(
+            f"worker_addresses names {len(given)} workers for n_actors = {n_actors}; every actor "
+            "needs one of its own, so start more or lower n_actors"
+        )
+    from rlox.distributed import RemoteEnvPool
+
+    parts = np.array_split(np.array(given), n_actors)
+    return [RemoteEnvPool(part.tolist(), env_id=env_id) for part in parts]
+
+
 def make_actor_critic(
-    algorithm: Algorithm, make_optimizer: partial[Any], policy: nn.Module | PolicyMaker | None
+    algorithm: Algorithm,
+    env: Any,
+    make_optimizer: partial[Any],
+    policy: nn.Module | PolicyMaker | None,
 ) -> tuple[ActorCritic, ActorRollouts]:
-    """Return policy and optimiser for an algorithm's env and config, and the actors, not begun.
+    """Return policy and optimiser for an env and a config, and the actors, not begun.
 
     The algorithm gets its optimiser, and its close frees the actors.
+
+    Args:
+        algorithm: has the config.
+        env: an id, a callable, a vector env, or one for each actor.
+        make_optimizer: see :class:`rlox.nn.FlatOptimizer`.
+        policy: see :class:`rlox.rollouts.actor_critic.ActorCritic`.
     """
     cfg: IMPALAConfig = algorithm.config
     actors = ActorRollouts(
-        algorithm.env_source,
+        env,
         _env_options(cfg),
         n_actors=cfg.n_actors,
         n_envs=cfg.n_envs,
@@ -75,7 +118,7 @@ def make_actor_critic(
         frame_stack=cfg.frame_stack,
     )
     agent = ActorCritic(
-        algorithm.env_source,
+        env,
         algorithm.streams,
         make_optimizer,
         policy=policy,
@@ -93,11 +136,11 @@ def make_actor_critic(
     return agent, actors
 
 
-def start_actors(algorithm: Algorithm, agent: ActorCritic, actors: ActorRollouts) -> None:
+def start_actors(algorithm: Algorithm, env: Any, agent: ActorCritic, actors: ActorRollouts) -> None:
     """Build the actors of an algorithm that has its policy."""
     cfg: IMPALAConfig = algorithm.config
     plan = ActorPlan(
-        env=algorithm.env_source,
+        env=env,
         policy=copy.deepcopy(agent.policy).cpu(),
         n_actors=cfg.n_actors,
         n_envs=cfg.n_envs,
