@@ -185,6 +185,7 @@ def test_unknown_algorithm_class_is_an_attribute_error() -> None:
         "FQE",
         "GRPO",
         "HybridPPO",
+        "IMPALA",
         "IQL",
         "OnlineDPO",
         "PPO",
