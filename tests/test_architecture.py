@@ -94,6 +94,7 @@ def room(module: str) -> str:
 def test_imports_point_from_families_to_core_only() -> None:
     """No family imports another, and core imports none but in its facades."""
     facades = {f"algorithms/{row.file}.py": row.module for row in ALGORITHMS}
+    facades["distributed.py"] = "rlox_distributed"
     wrong = []
     for package, folder in SOURCES.items():
         for path in folder.rglob("*.py"):
@@ -142,7 +143,7 @@ def test_a_circle_is_found() -> None:
 def test_core_has_few_entries() -> None:
     """A newcomer sees the packages at a glance."""
     entries = {path.name for path in SOURCES["rlox"].iterdir() if path.name != "__pycache__"}
-    assert len(entries) <= 40
+    assert len(entries) <= 41
 
 
 def test_native_works_without_core() -> None:

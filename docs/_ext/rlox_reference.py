@@ -193,6 +193,7 @@ KINDS = {
     "Env backends": "rlox_env_backends",
     "Replay buffers": "rlox_buffers",
     "Learner backends": "rlox_learner_backends",
+    "Actor backends": "rlox_actor_backends",
     "Loggers": "rlox_loggers",
     "Callbacks": "rlox_callbacks",
     "Commands": "rlox_commands",

@@ -17,7 +17,8 @@ from rlox.families import ALGORITHMS
 from rlox.kernels import backend
 
 PUBLIC = [
-    "Algorithm", "AlgorithmSpec", "BufferSpec", "CallbackSpec", "CandleCollector", "CartPole",
+    "ActorBackendSpec", "Algorithm", "AlgorithmSpec", "BufferSpec", "CallbackSpec",
+    "CandleCollector", "CartPole",
     "CommandSpec", "Config", "DPOPair", "EnvBackendSpec", "HerReplayBuffer", "LearnerBackendSpec",
     "LoggerSpec", "MmapReplayBuffer", "OfflineDatasetBuffer", "PrioritizedReplayBuffer",
     "ReplayBuffer", "RunningMeanStd", "VecEnv",

@@ -28,6 +28,15 @@ TASKS: list[Any] = [
     ),
     pytest.param("a2c", "CartPole-v1", 500_000, 450.0, None, id="a2c-CartPole-v1"),
     pytest.param(
+        "impala",
+        "CartPole-v1",
+        500_000,
+        475.0,
+        "examples/impala-cartpole.yaml",
+        id="impala-CartPole-v1",
+    ),
+    pytest.param("impala", "Acrobot-v1", 500_000, -100.0, None, id="impala-Acrobot-v1"),
+    pytest.param(
         "dqn", "CartPole-v1", 50_000, 475.0, "examples/dqn-cartpole.yaml", id="dqn-CartPole-v1"
     ),
     pytest.param(

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     )
     from rlox.registry.hookspecs import hookimpl
     from rlox.registry.specs import (
+        ActorBackendSpec,
         AlgorithmSpec,
         BufferSpec,
         CallbackSpec,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 __version__ = "2.0.0.dev0"
 
 _MODULES = {
+    "ActorBackendSpec": "rlox.registry.specs",
     "Algorithm": "rlox.algorithm",
     "AlgorithmSpec": "rlox.registry.specs",
     "BufferSpec": "rlox.registry.specs",
@@ -73,8 +75,8 @@ _MODULES = {
 }
 
 _SUBMODULES = (
-    "algorithms", "callbacks", "collectors", "llm", "logging", "losses", "networks", "policies",
-    "trainers",
+    "algorithms", "callbacks", "collectors", "distributed", "llm", "logging", "losses", "networks",
+    "policies", "trainers",
 )  # fmt: skip
 """Submodules that the documents use as attributes."""
 
@@ -111,6 +113,7 @@ _RUST = {
 """Rust only: the module, and the extra that installs it."""
 
 __all__ = [
+    "ActorBackendSpec",
     "Algorithm",
     "AlgorithmSpec",
     "BufferSpec",

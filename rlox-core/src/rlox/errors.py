@@ -23,6 +23,8 @@ __all__ = [
     "RunError",
     "SpaceError",
     "UnknownNameError",
+    "WorkerError",
+    "WorkerLostError",
     "import_extra",
     "missing_extra",
     "requirement",
@@ -65,6 +67,14 @@ class SpaceError(RloxError, ValueError):
 
 class EnvError(RloxError, ValueError):
     """An env cannot be built, or broke its contract while stepping."""
+
+
+class WorkerError(RloxError, RuntimeError):
+    """A worker process failed."""
+
+
+class WorkerLostError(WorkerError):
+    """A worker process died or did not answer in time, and is not replaced any more."""
 
 
 class DatasetError(RloxError, ValueError):

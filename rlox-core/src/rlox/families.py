@@ -58,6 +58,7 @@ ALGORITHMS = (
     AlgorithmRow("fqe", "FQE", "offline", trainer=False),
     AlgorithmRow("grpo", "GRPO", "llm", trainer=False),
     AlgorithmRow("hybrid_ppo", "HybridPPO", "onpolicy"),
+    AlgorithmRow("impala", "IMPALA", "onpolicy"),
     AlgorithmRow("iql", "IQL", "offline", trainer=False),
     AlgorithmRow("online_dpo", "OnlineDPO", "llm", trainer=False),
     AlgorithmRow("ppo", "PPO", "onpolicy"),

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rlox.batches.rollout import RolloutBatch, RolloutMinibatch
+from rlox.batches.unrolls import StepRows
 from rlox.protocols import OnPolicyActor, RecurrentActor
 
 __all__ = [
@@ -192,7 +193,7 @@ class PolicyGradient:
 
 
 def evaluate_actions(
-    policy: OnPolicyActor | RecurrentActor, batch: RolloutBatch | RolloutMinibatch
+    policy: OnPolicyActor | RecurrentActor, batch: RolloutBatch | RolloutMinibatch | StepRows
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return log-probabilities and entropies of a batch's actions, and values, each (B,).
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rlox.registry.hookspecs import hookimpl
 from rlox.registry.specs import (
+    ActorBackendSpec,
     BufferSpec,
     CallbackSpec,
     EnvBackendSpec,
@@ -110,6 +111,21 @@ def rlox_learner_backends() -> Iterable[LearnerBackendSpec]:
         summary="The same, compiled by torch; CUDA graphs on a GPU. Never taken by 'auto'.",
         factory="rlox.learners.compiled:make_compiled_learner",
         priority=-1,
+    )
+
+
+@hookimpl
+def rlox_actor_backends() -> Iterable[ActorBackendSpec]:
+    """Register actors in this process's threads and in processes of their own."""
+    yield ActorBackendSpec(
+        name="thread",
+        summary="Actors in threads of this process.",
+        factory="rlox.rollouts.actors.local:make_thread_actor",
+    )
+    yield ActorBackendSpec(
+        name="process",
+        summary="Actors in processes of their own; arrays go through shared memory.",
+        factory="rlox.rollouts.actors.process:make_process_actor",
     )
 
 

@@ -51,13 +51,14 @@ class NativeActor:
         self._learner = learner
         assert task.actions is not None
         self._stream: Any = task.actions.bit_generator
+        self._values_wanted = not task.acts_only
         self._state: npt.NDArray[np.uint64]
 
     def collect(self, n_steps: int, hooks: Hooks) -> Unroll:
         """Step every env ``n_steps`` times; see ``rlox.learners.rollouts.Learner``."""
         with lent_state(self._stream) as self._state:
             unroll = self._collector.unroll(self, n_steps, hooks.env_step)
-        return add_values(unroll, self.get_value)
+        return add_values(unroll, self.get_value) if self._values_wanted else unroll
 
     def get_action_and_logprob(
         self, obs: Tensor, action_masks: Tensor | None = None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from rlox.batches.rollout import RolloutBatch
 from rlox.errors import BackendError
 from rlox.learners.rollouts import TorchLearner
 from rlox.losses import ClippedSurrogate, PolicyGradient
@@ -25,7 +26,7 @@ from rlox_native.perceptrons import make_rust_learner, require_plain, sizes_of
 from rlox_native.rollouts import NativeRollouts
 
 if TYPE_CHECKING:
-    from rlox.batches.rollout import RolloutBatch, Unroll
+    from rlox.batches.rollout import Unroll
     from rlox.learners.rollouts import Learner
     from rlox.learners.tasks import Objective, RolloutTask
     from rlox.learners.transitions import ReplayLearner, ReplayTask
@@ -108,7 +109,7 @@ class NativeLearner:
         return unroll
 
     def update(
-        self, batch: RolloutBatch, objective: Objective, learning_rate: float, hooks: Hooks
+        self, batch: RolloutBatch | Unroll, objective: Objective, learning_rate: float, hooks: Hooks
     ) -> dict[str, float]:
         """Learn from a rollout; see ``rlox.learners.rollouts.Learner``.
 
@@ -116,6 +117,7 @@ class NativeLearner:
             BackendError: the objective is of another type than those it knows.
         """
         require_known(objective)
+        assert isinstance(batch, RolloutBatch)  # what these objectives learn from
         _, names = OBJECTIVES[type(objective)]
         task, n_rows = self._task, len(batch.returns)
         batch_size = task.batch_size or n_rows

@@ -39,10 +39,14 @@ class NativeRollouts:
 
     @staticmethod
     def can_step(task: RolloutTask) -> bool:
-        """Return whether the policy can act in Rust and envs are native and unprocessed."""
+        """Return whether the policy can act in Rust and envs are native and unprocessed.
+
+        Rust estimates the values of final observations, but does not hand the observations on.
+        """
         collector = task.collector
         return (
             can_act(task)
+            and not task.acts_only
             and isinstance(collector.env, VecEnv)
             and collector.preprocessor is None
             and collector.reward_scaler is None

@@ -56,8 +56,13 @@ FRAME_STACK = count(
 )  # fmt: skip
 
 
-def _refuse_memory_size_without_memory(config: PPOConfig | A2CConfig) -> None:
-    if config.recurrent == "none" and changed(config, "memory_size"):
+def refuse_memory_size_without_memory(config: Config) -> None:
+    """Refuse the size of a memory that there is not.
+
+    Raises:
+        ValueError: ``memory_size`` is given without ``recurrent``.
+    """
+    if getattr(config, "recurrent", "none") == "none" and changed(config, "memory_size"):
         raise ValueError("memory_size needs recurrent='lstm' or 'gru', got recurrent='none'")
 
 
@@ -138,7 +143,7 @@ class PPOConfig(Config):
 
     @model_validator(mode="after")
     def _check_options(self) -> PPOConfig:
-        _refuse_memory_size_without_memory(self)
+        refuse_memory_size_without_memory(self)
         rollout = self.n_envs * self.n_steps
         if "batch_size" not in self.model_fields_set and self.batch_size > rollout:
             # past the model, which is frozen and would count the option as given
@@ -258,7 +263,7 @@ class A2CConfig(Config):
 
     @model_validator(mode="after")
     def _check_options(self) -> A2CConfig:
-        _refuse_memory_size_without_memory(self)
+        refuse_memory_size_without_memory(self)
         if self.normalize_advantages and self.n_envs * self.n_steps == 1:
             raise ValueError(
                 "a rollout of n_envs * n_steps = 1 row has no standard deviation; lengthen it or "

@@ -8,7 +8,7 @@ from rlox.registry.specs import AlgorithmSpec
 
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
-    """Register PPO, HybridPPO and A2C."""
+    """Register PPO, HybridPPO, A2C and IMPALA."""
     yield AlgorithmSpec(
         name="a2c",
         summary="Synchronous advantage actor-critic.",
@@ -22,6 +22,14 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         config="rlox_onpolicy.configs:HybridPPOConfig",
         factory="rlox_onpolicy.hybrid_ppo:HybridPPO",
         paper="https://arxiv.org/abs/1707.06347",
+    )
+    yield AlgorithmSpec(
+        name="impala",
+        summary="Actors beside a learner that corrects their lag by V-trace.",
+        config="rlox_onpolicy.impala_config:IMPALAConfig",
+        factory="rlox_onpolicy.impala:IMPALA",
+        paper="https://arxiv.org/abs/1802.01561",
+        takes=("worker_addresses",),
     )
     yield AlgorithmSpec(
         name="ppo",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rlox.algorithms.fqe import FQE
     from rlox.algorithms.grpo import GRPO
     from rlox.algorithms.hybrid_ppo import HybridPPO
+    from rlox.algorithms.impala import IMPALA
     from rlox.algorithms.iql import IQL
     from rlox.algorithms.online_dpo import OnlineDPO
     from rlox.algorithms.ppo import PPO
@@ -39,6 +40,7 @@ __all__ = [
     "DQN",
     "FQE",
     "GRPO",
+    "IMPALA",
     "IQL",
     "PPO",
     "SAC",

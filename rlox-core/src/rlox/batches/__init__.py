@@ -8,12 +8,28 @@ from rlox.batches.rollout import (
     estimate_advantages,
 )
 from rlox.batches.transitions import TransitionBatch
+from rlox.batches.unrolls import (
+    StepRows,
+    join_unrolls,
+    keep_envs,
+    on_device,
+    step_rows,
+    unroll_from_arrays,
+    unroll_to_arrays,
+)
 
 __all__ = [
     "RolloutBatch",
     "RolloutMinibatch",
+    "StepRows",
     "TransitionBatch",
     "Unroll",
     "add_values",
     "estimate_advantages",
+    "join_unrolls",
+    "keep_envs",
+    "on_device",
+    "step_rows",
+    "unroll_from_arrays",
+    "unroll_to_arrays",
 ]

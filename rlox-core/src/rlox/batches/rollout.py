@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any
@@ -61,6 +61,13 @@ class Unroll:
     """Which of several actors collected it."""
     sequence: int = 0
     """How many unrolls that actor had collected before."""
+    resets: bool = False
+    """Whether all envs were reset before step 0, whatever came of the episodes before."""
+    envs: npt.NDArray[np.int64] | None = None
+    """(N,) which of the collector's envs these are, where some were lost; ``None``: all."""
+    moments: Mapping[str, Mapping[str, Any]] | None = None
+    """Mean, variance and count of the raw observations taken in, by leaf, of an actor that
+    normalises; ``None`` if nothing is normalised, or the actor keeps the moments itself."""
 
     @property
     def n_steps(self) -> int:

@@ -1,17 +1,25 @@
-"""Vector envs: making, running and checking them, episode statistics."""
+"""Vector envs: making, running and checking them, worker processes, episode statistics."""
 
 from rlox.envs.gymnasium import GymVecEnv, Vectorization
 from rlox.envs.make import env_id_of, fixed_env_count, make_vec_env
+from rlox.envs.processes import ProcessVecEnv
 from rlox.envs.running import EpisodeStatistics, RunningEnvs
 from rlox.envs.validate import require_vec_step
+from rlox.envs.workers import Arena, Supervisor, WorkerEvent, WorkerProcess, spare_file
 
 __all__ = [
+    "Arena",
     "EpisodeStatistics",
     "GymVecEnv",
+    "ProcessVecEnv",
     "RunningEnvs",
+    "Supervisor",
     "Vectorization",
+    "WorkerEvent",
+    "WorkerProcess",
     "env_id_of",
     "fixed_env_count",
     "make_vec_env",
     "require_vec_step",
+    "spare_file",
 ]

@@ -9,10 +9,7 @@ observation is ever mistaken for the outcome of an action and no step is wasted.
 from __future__ import annotations
 
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from operator import setitem
 from typing import Any, Literal
 
@@ -21,12 +18,14 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
+from rlox.envs.action_batches import batch_of_actions
 from rlox.envs.arguments import make_env
+from rlox.envs.processes import ProcessVecEnv
 from rlox.envs.validate import CheckedEnv
 from rlox.errors import EnvError
 from rlox.protocols import VecEnvStep
 from rlox.spaces.masks import MASK_KEY, ActionMasks, without_mask
-from rlox.spaces.nested import is_nested, join, leaf_spaces, map_leaves, split
+from rlox.spaces.nested import map_leaves, split
 from rlox.spaces.rows import ObservationRows
 
 __all__ = ["GymVecEnv", "Vectorization", "make_vec_env"]
@@ -49,9 +48,11 @@ class GymVecEnv:
             gymnasium vector env (``n_envs`` must be left out or agree).
         n_envs: number of envs N.
         seed: seed of the first :meth:`reset_all`; env i gets seed + i.
-        vectorization: ``"sync"`` steps the envs in this process, ``"async"`` each in its own
-            process with observations in shared memory.
+        vectorization: ``"sync"`` steps the envs in this process, ``"async"`` each in its own; see
+            :class:`rlox.envs.processes.ProcessVecEnv`.
         env_kwargs: arguments of ``gymnasium.make``.
+        max_restarts: how often each env in a process of its own may begin again if that dies or
+            stalls.
 
     Raises:
         EnvError: the env cannot be built; the text has gymnasium's reason.
@@ -66,9 +67,20 @@ class GymVecEnv:
         *,
         vectorization: Vectorization = "sync",
         env_kwargs: Mapping[str, Any] | None = None,
+        max_restarts: int = 0,
     ) -> None:
         self._seed = seed
-        self._env = _vectorize(env_id, n_envs, vectorization, env_kwargs or {})
+        self._processes: ProcessVecEnv | None = None
+        if vectorization == "async" and not isinstance(env_id, (gymnasium.Env, VectorEnv)):
+            _require_makeable(env_id)
+            self._processes = ProcessVecEnv(
+                env_id,
+                _require_number(n_envs, MAX_PROCESSES_PER_CORE * (os.cpu_count() or 1)),
+                env_kwargs=env_kwargs,
+                max_restarts=max_restarts,
+            )
+            return
+        self._env = _vectorize(env_id, n_envs, env_kwargs or {})
         self._mode = self._env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         if self._mode is not AutoresetMode.SAME_STEP and not _resets_by_mask(self._env, self._mode):
             raise EnvError(
@@ -83,22 +95,28 @@ class GymVecEnv:
     @property
     def n_envs(self) -> int:
         """Number of envs N."""
-        return self._env.num_envs
+        return self._env.num_envs if self._processes is None else self._processes.n_envs
 
     @property
     def observation_space(self) -> gymnasium.Space[Any]:
         """Space of one env's observation, without an action mask."""
+        if self._processes is not None:
+            return self._processes.observation_space
         return self._observation_space
 
     @property
     def action_space(self) -> gymnasium.Space[Any]:
         """Space of one env's action."""
+        if self._processes is not None:
+            return self._processes.action_space
         return self._env.single_action_space
 
     def reset_all(self, seed: int | Sequence[int] | None = None) -> Any:
         """Reset all envs and return N observations; see ``rlox.protocols.VecEnv``."""
         if seed is None:
             seed, self._seed = self._seed, None
+        if self._processes is not None:
+            return self._processes.reset_all(seed)
         if seed is None or isinstance(seed, (int, np.integer)):
             seeds: int | list[int] | None = None if seed is None else int(seed)
         else:
@@ -109,12 +127,14 @@ class GymVecEnv:
 
     def action_masks(self) -> npt.NDArray[np.bool_] | None:
         """Return the masks of the next actions; see :class:`rlox.protocols.MaskingVecEnv`."""
-        return self._masks.current
+        return self._masks.current if self._processes is None else self._processes.action_masks()
 
     def step_all(self, actions: Any) -> VecEnvStep:
         """Step all envs with (N, ...) actions; see :class:`rlox.protocols.VecEnvStep`."""
+        if self._processes is not None:
+            return self._processes.step_all(actions)
         batch_space = self._env.action_space
-        actions = _batch(actions, batch_space)
+        actions = batch_of_actions(actions, batch_space)
         obs, rewards, terminated, truncated, infos = self._env.step(actions)
         ended = terminated | truncated
         reset_infos = None
@@ -150,21 +170,10 @@ class GymVecEnv:
 
     def close(self) -> None:
         """Close the envs; worker processes end."""
-        self._env.close()
-
-
-def _batch(actions: Any, space: gymnasium.Space[Any]) -> Any:
-    """Return a batch of actions in the dtypes of the batch's space."""
-    if not is_nested(space):
-        actions = np.asarray(actions, dtype=space.dtype)
-        if actions.shape != space.shape:
-            raise EnvError(f"actions must have shape {space.shape}, got {actions.shape}")
-        return actions
-    try:
-        leaves = split(space, actions)
-    except ValueError as error:
-        raise EnvError(f"the actions are not nested as their space: {error}") from None
-    return join(space, map_leaves(_batch, leaves, leaf_spaces(space)))
+        if self._processes is None:
+            self._env.close()
+        else:
+            self._processes.close()
 
 
 def _set_row(obs: Any, row: int, value: Any) -> None:
@@ -177,9 +186,16 @@ def make_vec_env(
     n_envs: int | None = None,
     vectorization: Vectorization = "sync",
     env_kwargs: Mapping[str, Any] | None = None,
+    max_restarts: int = 0,
 ) -> GymVecEnv:
     """Build the ``gymnasium`` backend's vector env."""
-    return GymVecEnv(env_id, n_envs, vectorization=vectorization, env_kwargs=env_kwargs)
+    return GymVecEnv(
+        env_id,
+        n_envs,
+        vectorization=vectorization,
+        env_kwargs=env_kwargs,
+        max_restarts=max_restarts,
+    )
 
 
 def _resets_by_mask(env: VectorEnv[Any, Any, Any], mode: AutoresetMode) -> bool:
@@ -198,7 +214,7 @@ class _UsersEnv(SyncVectorEnv):
 
 
 def _vectorize(
-    env: EnvLike, n_envs: int | None, vectorization: Vectorization, env_kwargs: Mapping[str, Any]
+    env: EnvLike, n_envs: int | None, env_kwargs: Mapping[str, Any]
 ) -> VectorEnv[Any, Any, Any]:
     if isinstance(env, VectorEnv):
         if n_envs not in (None, env.num_envs):
@@ -211,20 +227,8 @@ def _vectorize(
                 "that makes it, or n_envs=1"
             )
         return _UsersEnv([lambda: CheckedEnv(env)], autoreset_mode=AutoresetMode.SAME_STEP)
-    if not (isinstance(env, str) or callable(env)):
-        raise EnvError(
-            "env must be a gymnasium id, a callable that makes an env, a gymnasium env or a "
-            f"vector env, got {type(env).__name__}"
-        )
-
-    if n_envs is not None and n_envs < 1:
-        raise EnvError(f"n_envs must be at least 1, got {n_envs}")
-    most = MAX_PROCESSES_PER_CORE * (os.cpu_count() or 1)
-    if vectorization == "async" and n_envs is not None and n_envs > most:
-        raise EnvError(
-            f"vectorization='async' starts a process per env, at most {most} on this machine, got "
-            f"n_envs = {n_envs}; use vectorization='sync'"
-        )
+    _require_makeable(env)
+    count = _require_number(n_envs)
 
     def build() -> gymnasium.Env[Any, Any]:
         made = make_env(env, env_kwargs)
@@ -240,19 +244,36 @@ def _vectorize(
                 )
         return CheckedEnv(made)
 
-    vector_class = AsyncVectorEnv if vectorization == "async" else SyncVectorEnv
     try:
-        with _workers_ignore_the_terminal() if vectorization == "async" else nullcontext():
-            vector = vector_class(
-                [build for _ in range(1 if n_envs is None else n_envs)],
-                autoreset_mode=AutoresetMode.SAME_STEP,
-            )
+        vector = SyncVectorEnv(
+            [build for _ in range(count)],
+            autoreset_mode=AutoresetMode.SAME_STEP,
+        )
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
         reason = str(error).removesuffix(".")
         raise EnvError(f"env '{env}' cannot be built: {reason}{_remedy(env, error)}") from None
-    if isinstance(vector, SyncVectorEnv):
-        _require_distinct(vector.envs)
+    _require_distinct(vector.envs)
     return vector
+
+
+def _require_makeable(env: Any) -> None:
+    if not (isinstance(env, str) or callable(env)):
+        raise EnvError(
+            "env must be a gymnasium id, a callable that makes an env, a gymnasium env or a "
+            f"vector env, got {type(env).__name__}"
+        )
+
+
+def _require_number(n_envs: int | None, most: int | None = None) -> int:
+    """Return the number of envs to make, of which processes bear so many at most."""
+    if n_envs is not None and n_envs < 1:
+        raise EnvError(f"n_envs must be at least 1, got {n_envs}")
+    if most is not None and n_envs is not None and n_envs > most:
+        raise EnvError(
+            f"vectorization='async' starts a process per env, at most {most} on this machine, got "
+            f"n_envs = {n_envs}; use vectorization='sync'"
+        )
+    return 1 if n_envs is None else n_envs
 
 
 def _require_distinct(envs: Sequence[gymnasium.Env[Any, Any]]) -> None:
@@ -270,23 +291,3 @@ def _remedy(env: EnvLike, error: Exception) -> str:
     if isinstance(error, (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound)):
         return f" (if a module of yours registers it, name that too: 'module:{env}')"
     return ""
-
-
-@contextmanager
-def _workers_ignore_the_terminal() -> Iterator[None]:
-    """Let processes started within ignore SIGINT and SIGHUP.
-
-    A terminal sends them to workers too, of Ctrl-C and when it is closed, and one that dies of it
-    takes the training along before a consistent state can be saved. Signals can only be set in the
-    main thread.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    sent = (signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGINT))  # Windows has no SIGHUP
-    previous = {number: signal.signal(number, signal.SIG_IGN) for number in dict.fromkeys(sent)}
-    try:
-        yield
-    finally:
-        for number, before in previous.items():
-            signal.signal(number, before)

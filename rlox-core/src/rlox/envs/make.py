@@ -73,6 +73,7 @@ def make_vec_env(
     backend: str | Selection = "auto",
     vectorization: Vectorization = "sync",
     env_kwargs: Mapping[str, Any] | None = None,
+    max_restarts: int = 0,
 ) -> VecEnv:
     """Build N copies of ``env``, stepped together.
 
@@ -85,6 +86,8 @@ def make_vec_env(
         vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
         env_kwargs: arguments of ``gymnasium.make``, of the callable or of the backend; ``"auto"``
             takes a backend that knows them.
+        max_restarts: how often each env in a process of its own may begin again; for callers that
+            heed ``lost`` of :class:`rlox.protocols.VecEnvStep`.
 
     Raises:
         ConfigError: ``vectorization`` is given for a backend that is not gymnasium's, or
@@ -108,16 +111,21 @@ def make_vec_env(
             "own"
         )
     selected = backend if isinstance(backend, Selection) else Selection(backend)
+    options: dict[str, Any] = {
+        "vectorization": vectorization,
+        "env_kwargs": env_kwargs,
+        "max_restarts": max_restarts,
+    }
     if not isinstance(env, str):
         if selected.name not in ("auto", "gymnasium"):
             raise EnvError(
                 f"the env backend '{selected.name}' takes ids, got {type(env).__name__}; "
                 "leave the backend at 'auto'"
             )
-        return GymVecEnv(env, n_envs, vectorization=vectorization, env_kwargs=env_kwargs)
+        return GymVecEnv(env, n_envs, **options)
     chosen, _ = choose_backend(env, selected.name, vectorization, env_kwargs)
     if chosen.spec.name == "gymnasium":
-        return GymVecEnv(env, n_envs, vectorization=vectorization, env_kwargs=env_kwargs)
+        return GymVecEnv(env, n_envs, **options)
     if vectorization != "sync":
         raise ConfigError(
             f"vectorization='{vectorization}' is of gymnasium envs, got "

@@ -48,6 +48,7 @@ class RunningEnvs:
         backend: str | Selection = "auto",
         vectorization: Vectorization = "sync",
         env_kwargs: Mapping[str, Any] | None = None,
+        max_restarts: int = 0,
     ) -> RunningEnvs:
         """Build the envs and run them.
 
@@ -58,6 +59,7 @@ class RunningEnvs:
             backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
             vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
             env_kwargs: arguments of ``gymnasium.make`` or of the env backend.
+            max_restarts: see :func:`rlox.envs.make.make_vec_env`.
 
         Raises:
             EnvError: the env cannot be built.
@@ -68,6 +70,7 @@ class RunningEnvs:
             backend=backend,
             vectorization=vectorization,
             env_kwargs=env_kwargs,
+            max_restarts=max_restarts,
         )
         return cls(env, seed, owned=fixed_env_count(env_id) is None)
 
@@ -154,25 +157,40 @@ class EpisodeStatistics:
         self.finished = 0
         """Number of episodes finished so far."""
 
-    def add(self, rewards: npt.NDArray[Any], ended: npt.NDArray[np.bool_]) -> None:
-        """Add T vector steps.
+    def add(
+        self,
+        rewards: npt.NDArray[Any],
+        ended: npt.NDArray[np.bool_],
+        envs: Any = slice(None),
+        lost: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Add T vector steps of M of the envs.
 
         Args:
-            rewards: (T, N).
-            ended: (T, N) whether an episode ended with the step.
+            rewards: (T, M).
+            ended: (T, M) whether an episode ended with the step.
+            envs: a slice, or the (M,) indices, of the N envs.
+            lost: (T, M) whether the env was lost before the step; its episode is not counted.
+                ``None``: none was.
         """
         if not len(rewards):
             return
-        totals = self._running_return + np.cumsum(rewards, 0, dtype=np.float64)
-        counted = np.zeros_like(self._running_return)
-        begin = -self._running_length
-        for t, i in np.argwhere(ended):
-            self._returns.append(float(totals[t, i] - counted[i]))
-            self._lengths.append(int(t + 1 - begin[i]))
+        totals = self._running_return[envs] + np.cumsum(rewards, 0, dtype=np.float64)
+        counted = np.zeros_like(self._running_return[envs])
+        begin = -self._running_length[envs]
+        for t, i in np.argwhere(ended if lost is None else ended | lost):
+            if lost is None or not lost[t, i]:
+                self._returns.append(float(totals[t, i] - counted[i]))
+                self._lengths.append(int(t + 1 - begin[i]))
+                self.finished += 1
             counted[i], begin[i] = totals[t, i], t + 1
-        self.finished += int(ended.sum())
-        self._running_return = totals[-1] - counted
-        self._running_length = len(rewards) - begin
+        self._running_return[envs] = totals[-1] - counted
+        self._running_length[envs] = len(rewards) - begin
+
+    def forget(self, envs: Any) -> None:
+        """Drop the running episodes of some envs, a slice or indices, which have been reset."""
+        self._running_return[envs] = 0.0
+        self._running_length[envs] = 0
 
     @property
     def mean_return(self) -> float:

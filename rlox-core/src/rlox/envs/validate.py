@@ -14,8 +14,8 @@ from rlox.spaces.nested import is_nested, leaf_spaces, split
 
 __all__ = ["STEP_KEYS", "CheckedEnv", "require_vec_step"]
 
-STEP_KEYS = tuple(VecEnvStep.__annotations__)
-"""What a step of a vector env has."""
+STEP_KEYS = tuple(sorted(VecEnvStep.__required_keys__, key=[*VecEnvStep.__annotations__].index))
+"""What every step of a vector env has."""
 
 
 class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):

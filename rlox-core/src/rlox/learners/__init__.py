@@ -39,6 +39,7 @@ from rlox.learners.value_objectives import (
     SoftActorCritic,
     TwinDelayed,
 )
+from rlox.learners.vtrace import VTraceActorCritic, VTraceTerms
 
 __all__ = [
     "AddedLoss",
@@ -68,6 +69,8 @@ __all__ = [
     "TwinDelayed",
     "Unroller",
     "Update",
+    "VTraceActorCritic",
+    "VTraceTerms",
     "choose_learner",
     "choose_replay_learner",
     "find_learner",

@@ -11,20 +11,21 @@ from rlox.errors import BackendError
 __all__ = ["find_learner"]
 
 
-def find_learner(backend: str, task: Any) -> tuple[Any, str, str]:
+def find_learner(backend: str, task: Any, *, role: str = "the learner") -> tuple[Any, str, str]:
     """Return a learner, the name of its backend and why it was chosen, and log the latter two.
 
     Args:
         backend: registered name; ``"auto"`` takes the one of highest priority that can do the task.
         task: what is to be learnt, a :class:`rlox.learners.tasks.RolloutTask` or a
             :class:`rlox.learners.transitions.ReplayTask`.
+        role: what the log calls it.
 
     Raises:
         UnknownNameError: no such backend is registered.
         BackendError: the backend cannot do the task; the text says why.
     """
     learner, name, reason = _find_learner(backend, task)
-    logging.getLogger("rlox").info("the learner is %s (%s)", name, reason)
+    logging.getLogger("rlox").info("%s is %s (%s)", role, name, reason)
     return learner, name, reason
 
 

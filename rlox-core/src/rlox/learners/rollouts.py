@@ -46,12 +46,12 @@ class Learner(Protocol):
         """
 
     def update(
-        self, batch: RolloutBatch, objective: Objective, learning_rate: float, hooks: Hooks
+        self, batch: RolloutBatch | Unroll, objective: Objective, learning_rate: float, hooks: Hooks
     ) -> dict[str, float]:
         """Learn from a rollout.
 
         Args:
-            batch: the rollout.
+            batch: the rollout, or the unroll of a task whose objective learns from those.
             objective: the task's, with the numbers of now.
             learning_rate: of now.
             hooks: called after every gradient step.
@@ -79,7 +79,7 @@ class ChosenLearner:
         return self.learner.collect(n_steps, hooks)
 
     def update(
-        self, batch: RolloutBatch, objective: Objective, learning_rate: float, hooks: Hooks
+        self, batch: RolloutBatch | Unroll, objective: Objective, learning_rate: float, hooks: Hooks
     ) -> dict[str, float]:
         """Learn from a rollout; see :class:`Learner`."""
         return self.learner.update(batch, objective, learning_rate, hooks)
@@ -121,7 +121,7 @@ class TorchLearner:
         return unroll
 
     def update(
-        self, batch: RolloutBatch, objective: Objective, learning_rate: float, hooks: Hooks
+        self, batch: RolloutBatch | Unroll, objective: Objective, learning_rate: float, hooks: Hooks
     ) -> dict[str, float]:
         """Take the algorithm's own gradient steps; see :class:`Learner`."""
         return self._task.update(self._task, batch, objective, learning_rate, hooks)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlox.batches.rollout import RolloutBatch, RolloutMinibatch, Unroll
+from rlox.batches.rollout import Unroll
 from rlox.learners.terms import AddedLosses
 from rlox.protocols import VecEnv
 from rlox.training.hooks import Hooks
@@ -25,12 +25,15 @@ class Objective(Protocol):
     method is learnt in torch.
     """
 
-    def loss(self, policy: Any, minibatch: RolloutBatch | RolloutMinibatch) -> tuple[Tensor, Any]:
+    def loss(self, policy: Any, minibatch: Any) -> tuple[Tensor, Any]:
         """Return the loss of B steps.
 
         Args:
             policy: the policy being trained.
-            minibatch: B steps of a rollout.
+            minibatch: what the algorithm learns from: B steps of a rollout as a
+                :class:`~rlox.batches.rollout.RolloutBatch` or a
+                :class:`~rlox.batches.rollout.RolloutMinibatch`, or a whole
+                :class:`~rlox.batches.rollout.Unroll`.
 
         Returns:
             A scalar, and a frozen dataclass of its terms, scalars without gradient.
@@ -48,9 +51,9 @@ class Unroller(Protocol):
         """Step every env ``n_steps`` times and call ``on_step`` after each with N."""
 
 
-Update = Callable[["RolloutTask", RolloutBatch, Objective, float, Hooks], dict[str, float]]
-"""From a task, a rollout, the objective and the learning rate of now, and the hooks to the means of
-the loss's terms."""
+Update = Callable[["RolloutTask", Any, Objective, float, Hooks], dict[str, float]]
+"""From a task, a rollout or an unroll, the objective and the learning rate of now, and the hooks to
+the means of the loss's terms."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,9 @@ class RolloutTask:
     """Source of actions for a backend that draws them itself; with ``None`` the policy does."""
     added_losses: AddedLosses = field(default_factory=lambda: AddedLosses(None, ()))
     """Losses of the user's own, which the part ``"policy"`` minimises too."""
+    acts_only: bool = False
+    """Whether the task is to act for a learner elsewhere: nothing is updated, unrolls hold the true
+    final observations, and their values are not asked for."""
 
     def order(self, n_rows: int) -> Tensor:
         """Return the rows of the next epoch, (n_rows,) int64, in the order they are visited."""

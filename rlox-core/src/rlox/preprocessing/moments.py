@@ -24,16 +24,17 @@ class Moments:
 
     Args:
         shape: of one observation.
+        prior: that weight.
 
     Source:
         Chan et al. 1979, "Updating formulae and a pairwise algorithm for computing sample
         variances"; openai/baselines, running_mean_std.
     """
 
-    def __init__(self, shape: tuple[int, ...] = ()) -> None:
+    def __init__(self, shape: tuple[int, ...] = (), *, prior: float = 1e-4) -> None:
         self.mean = np.zeros(shape)
         self.variance = np.ones(shape)
-        self.count = 1e-4
+        self.count = prior
 
     def update(self, values: npt.NDArray[Any]) -> None:
         """Take in values (B, *shape)."""
@@ -41,11 +42,26 @@ class Moments:
         # reductions called directly: np.mean and np.var take longer than all the rest
         count = len(values)
         mean = np.add.reduce(values) / count
+        self._take_in(count, mean, np.add.reduce(np.square(values - mean)))
+
+    def merge(self, state: Mapping[str, Any]) -> None:
+        """Take in all that other moments have seen.
+
+        Args:
+            state: theirs, see :meth:`state_dict`.
+        """
+        count = float(state["count"])
+        if count:
+            self._take_in(count, np.asarray(state["mean"]), np.asarray(state["variance"]) * count)
+
+    def _take_in(
+        self, count: float, mean: npt.NDArray[Any], squares_of_new: npt.NDArray[Any]
+    ) -> None:
         total = self.count + count
         difference = mean - self.mean
         squares = (
             self.variance * self.count
-            + np.add.reduce(np.square(values - mean))
+            + squares_of_new
             + np.square(difference) * (self.count * count / total)
         )
         self.mean = self.mean + difference * count / total

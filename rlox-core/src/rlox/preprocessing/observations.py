@@ -53,6 +53,7 @@ class Preprocessor:
             raise ConfigError(f"normalize_observations: no leaf of {space} is a Box of floats")
         for name in self.moments:
             leaves[name] = spaces.Box(-CLIP, CLIP, leaves[name].shape, np.float32)
+        self._recent: dict[str, Moments] | None = None
         self._stacks: Any = None
         if frame_stack > 1:
             stacks = {name: FrameStack(leaf, frame_stack) for name, leaf in leaves.items()}
@@ -65,6 +66,19 @@ class Preprocessor:
     def has_frames(self) -> bool:
         """Whether what the networks see depends on what they saw before."""
         return self._stacks is not None
+
+    def record(self) -> None:
+        """Begin to keep the moments of what is taken in from here on, beside those of all."""
+        self._recent = {n: Moments(m.mean.shape, prior=0.0) for n, m in self.moments.items()}
+
+    def recorded(self) -> dict[str, dict[str, Any]]:
+        """Return the moments of what was taken in since :meth:`record`, by leaf name."""
+        return {name: moments.state_dict() for name, moments in (self._recent or {}).items()}
+
+    def merge(self, recorded: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take in what another preprocessor has :meth:`recorded`."""
+        for name, state in recorded.items():
+            self.moments[name].merge(state)
 
     def reset(self, obs: Any) -> Any:
         """Take in the first observations (N, *shape) of all envs; return what is seen."""
@@ -89,13 +103,7 @@ class Preprocessor:
         if ended.any():
             first = self.begin(map_leaves(lambda leaf: leaf[ended], step["obs"]))
             seen = map_leaves(lambda leaf, new: _with_rows(leaf, ended, new), final, first)
-        return {
-            "obs": seen,
-            "rewards": step["rewards"],
-            "terminated": step["terminated"],
-            "truncated": step["truncated"],
-            "final_obs": final,
-        }
+        return {**step, "obs": seen, "final_obs": final}
 
     def begin(self, obs: Any) -> Any:
         """Return what is seen when episodes begin with ``obs`` (B, *shape)."""
@@ -143,7 +151,8 @@ class Preprocessor:
         if self.moments:
             require_finite(obs)  # the moments never forget a NaN
         for name, moments in self.moments.items():
-            moments.update(obs[name] if isinstance(obs, dict) else obs)
+            for each in (moments, *((self._recent[name],) if self._recent else ())):
+                each.update(obs[name] if isinstance(obs, dict) else obs)
 
     def _normalized(self, obs: Any) -> Any:
         if isinstance(obs, dict):

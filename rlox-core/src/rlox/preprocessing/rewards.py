@@ -34,16 +34,23 @@ class RewardScaler:
         self._gamma = gamma
 
     def scale(
-        self, rewards: npt.NDArray[Any], ended: npt.NDArray[np.bool_]
+        self,
+        rewards: npt.NDArray[Any],
+        ended: npt.NDArray[np.bool_],
+        lost: npt.NDArray[np.bool_] | None = None,
     ) -> npt.NDArray[np.float64]:
         """Take in the rewards (N,) of a step and return them scaled.
 
         Args:
             rewards: (N,)
             ended: (N,) whether an episode ended with the step.
+            lost: (N,) whether the env made no step; its reward is not taken in. ``None``: all did.
         """
         self._returns = self._returns * self._gamma + rewards
-        self.moments.update(self._returns)
+        if lost is None:
+            self.moments.update(self._returns)
+        elif not lost.all():
+            self.moments.update(self._returns[~lost])
         self._returns[ended] = 0.0
         scaled = rewards / np.sqrt(self.moments.variance + EPSILON)
         clipped: npt.NDArray[np.float64] = np.clip(scaled, -CLIP, CLIP)

@@ -22,12 +22,8 @@ __all__ = [
 ]
 
 
-class VecEnvStep(TypedDict):
-    """What one step of N envs returns.
-
-    An env whose episode ended is reset within the step: its row of ``obs`` is the first
-    observation of the next episode, and its row of ``final_obs`` the true last observation.
-    """
+class _Step(TypedDict):
+    """What every step has."""
 
     obs: Any
     """(N, *shape) observations to act on next; of a nested space a dict of such arrays by leaf
@@ -41,6 +37,19 @@ class VecEnvStep(TypedDict):
     final_obs: Any
     """The observations the step led to, in the form of ``obs`` and equal to it if the episode
     goes on."""
+
+
+class VecEnvStep(_Step, total=False):
+    """What one step of N envs returns.
+
+    An env whose episode ended is reset within the step: its row of ``obs`` is the first
+    observation of the next episode, and its row of ``final_obs`` the true last observation.
+    """
+
+    lost: npt.NDArray[np.bool_]
+    """(N,) the env was lost before it made the step, and stands at the beginning of a new episode;
+    left out where none was. Its row holds nothing of an outcome: truncated, a reward of 0, and in
+    ``final_obs`` what was acted on. No learner may learn from it."""
 
 
 @runtime_checkable

@@ -4,6 +4,7 @@ from rlox.registry.entry import Registration, kind_of
 from rlox.registry.hookspecs import hookimpl
 from rlox.registry.plugins import GROUP, HOOKS, load_plugins
 from rlox.registry.specs import (
+    ActorBackendSpec,
     AlgorithmSpec,
     BufferSpec,
     CallbackSpec,
@@ -26,6 +27,7 @@ from rlox.registry.table import (
 __all__ = [
     "GROUP",
     "HOOKS",
+    "ActorBackendSpec",
     "AlgorithmSpec",
     "BufferSpec",
     "CallbackSpec",

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import pluggy
 
 from rlox.registry.specs import (
+    ActorBackendSpec,
     AlgorithmSpec,
     BufferSpec,
     CallbackSpec,
@@ -47,6 +48,11 @@ def rlox_buffers() -> Iterable[BufferSpec]:  # type: ignore[empty-body]
 @hookspec
 def rlox_learner_backends() -> Iterable[LearnerBackendSpec]:  # type: ignore[empty-body]
     """Return the learner backends that the distribution provides."""
+
+
+@hookspec
+def rlox_actor_backends() -> Iterable[ActorBackendSpec]:  # type: ignore[empty-body]
+    """Return the actor backends that the distribution provides."""
 
 
 @hookspec

@@ -29,6 +29,7 @@ from rlox.errors import (
 from rlox.registry import hookspecs
 from rlox.registry.entry import Registration
 from rlox.registry.specs import (
+    ActorBackendSpec,
     AlgorithmSpec,
     BufferSpec,
     CallbackSpec,
@@ -47,6 +48,7 @@ HOOKS: dict[str, type] = {
     "rlox_env_backends": EnvBackendSpec,
     "rlox_buffers": BufferSpec,
     "rlox_learner_backends": LearnerBackendSpec,
+    "rlox_actor_backends": ActorBackendSpec,
     "rlox_loggers": LoggerSpec,
     "rlox_callbacks": CallbackSpec,
     "rlox_commands": CommandSpec,

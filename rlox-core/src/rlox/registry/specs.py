@@ -9,6 +9,7 @@ from typing import Any
 from rlox.errors import PluginError
 
 __all__ = [
+    "ActorBackendSpec",
     "AlgorithmSpec",
     "BufferSpec",
     "CallbackSpec",
@@ -154,6 +155,23 @@ class LearnerBackendSpec:
     summary: str
     factory: str
     priority: int = 50
+
+
+@dataclass(frozen=True)
+class ActorBackendSpec:
+    """Where actors collect: in threads, processes, on other machines.
+
+    Args:
+        name: registered name (``"thread"``).
+        summary: one sentence.
+        factory: ``"module:function"``; ``function(plan, index)`` gets a
+            :class:`rlox.rollouts.ActorPlan` and which of its actors to build, and returns a
+            :class:`rlox.rollouts.Actor`.
+    """
+
+    name: str
+    summary: str
+    factory: str
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,39 @@
 """Rollouts: collecting them with a policy, and the actor-critic that acts."""
 
 from rlox.rollouts.actor_critic import ActorCritic, Collector, PolicyMaker, fit_to_env
+from rlox.rollouts.actors import (
+    Actor,
+    ActorPlan,
+    ActorPool,
+    ActorRollouts,
+    Gathered,
+    LocalActor,
+    Order,
+    ProcessActor,
+    Taken,
+    Weights,
+)
 from rlox.rollouts.collector import RolloutCollector
 from rlox.rollouts.memory import EnvMemory, MemoryActor
 from rlox.rollouts.writer import UnrollWriter
 
 __all__ = [
+    "Actor",
     "ActorCritic",
+    "ActorPlan",
+    "ActorPool",
+    "ActorRollouts",
     "Collector",
     "EnvMemory",
+    "Gathered",
+    "LocalActor",
     "MemoryActor",
+    "Order",
     "PolicyMaker",
+    "ProcessActor",
     "RolloutCollector",
+    "Taken",
     "UnrollWriter",
+    "Weights",
     "fit_to_env",
 ]

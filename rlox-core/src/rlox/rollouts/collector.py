@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 
 from rlox.batches.rollout import RolloutBatch, Unroll, estimate_advantages
+from rlox.batches.unrolls import keep_envs
 from rlox.config.composition import Selection
 from rlox.envs.gymnasium import Vectorization
 from rlox.envs.running import RunningEnvs
@@ -24,6 +25,9 @@ from rlox.spaces.rows import ActionRows, ObservationRows
 __all__ = ["RolloutCollector"]
 
 OnStep = Callable[[int], None]
+
+MAX_RESTARTS = 3
+"""How often each env in a process of its own may begin again if that dies or stalls."""
 
 
 class RolloutCollector:
@@ -85,6 +89,7 @@ class RolloutCollector:
                 backend=backend,
                 vectorization=vectorization,
                 env_kwargs=env_kwargs,
+                max_restarts=MAX_RESTARTS,
             )
         self.env = self.envs.env
         self.statistics = self.envs.statistics
@@ -130,12 +135,13 @@ class RolloutCollector:
             on_step: called after each vector step with the number of env steps it took (N).
 
         Returns:
-            The steps, newly allocated; with values if the policy has a memory.
+            The steps, newly allocated; with values if the policy has a memory. Envs that were lost
+            meanwhile are left out, see :class:`rlox.protocols.VecEnvStep`.
 
         Raises:
             ValueError: ``n_steps`` is not positive.
             EnvError: an env returned an observation or a reward that is not finite, or a wrong
-                action mask.
+                action mask; or all envs were lost.
             SpaceError: the env masks actions and the policy takes no masks.
         """
         if n_steps < 1:
@@ -167,14 +173,17 @@ class RolloutCollector:
                     on_step(self.env.n_envs)
         finally:
             # episodes go on even if a callback ends the rollout
-            self.statistics.add(steps.rewards, steps.ended)
+            self.statistics.add(steps.rewards, steps.ended, lost=steps.lost)
         unroll = steps.unroll(obs)
-        return unroll if memory is None else memory.complete(unroll)
+        unroll = unroll if memory is None else memory.complete(unroll)
+        kept: npt.NDArray[np.bool_] = ~np.any(steps.lost, axis=0)
+        return unroll if kept.all() else keep_envs(unroll, kept)
 
     def _scaled_rewards(self, step: VecEnvStep) -> npt.NDArray[np.float64] | None:
         if self.reward_scaler is None:
             return None
-        return self.reward_scaler.scale(step["rewards"], step["terminated"] | step["truncated"])
+        ended = step["terminated"] | step["truncated"]
+        return self.reward_scaler.scale(step["rewards"], ended, lost=step.get("lost"))
 
     def _remember(self, policy: RecurrentActor) -> MemoryActor:
         if self._memory is None:

@@ -46,6 +46,7 @@ class UnrollWriter:
         self._scaled_rewards: list[npt.NDArray[Any]] = []
         self._final_obs: list[Any] = []
         self._taken = 0
+        self._lost = np.zeros((n_steps, n_envs), np.bool_)
 
     @property
     def rewards(self) -> npt.NDArray[np.float32]:
@@ -114,6 +115,8 @@ class UnrollWriter:
             self._scaled_rewards.append(scaled_rewards)
         self._terminated[t] = step["terminated"]
         self._truncated[t] = cut = step["truncated"]
+        if "lost" in step:
+            self._lost[t] = step["lost"]
         if not cut.any():
             return None
         require_finite(step["final_obs"])
@@ -122,6 +125,11 @@ class UnrollWriter:
             map_leaves(lambda a: self._to_device(torch.from_numpy(a)), self._rows.stored(final_obs))
         )
         return self._final_obs[-1]
+
+    @property
+    def lost(self) -> npt.NDArray[np.bool_]:
+        """(steps taken, N) whether the env was lost in the step."""
+        return self._lost[: self._taken]
 
     def unroll(self, next_obs: Any) -> Unroll:
         """Return all steps.

@@ -1,4 +1,4 @@
-"""The conformance suite for algorithms, env backends, buffers and loggers.
+"""The conformance suite for algorithms, env and actor backends, buffers and loggers.
 
 Our own families pass it and a third party's plugin should, in one test:
 
@@ -17,6 +17,12 @@ A check raises AssertionError, with its own name and what was expected. One that
 returns the reason as a text. Nothing here needs pytest or imports torch.
 """
 
+from rlox.testing.actor_backends import (
+    ACTOR_BACKEND_CHECKS,
+    check_actor_backend,
+    check_actor_state,
+    check_actor_unrolls,
+)
 from rlox.testing.algorithms import ALGORITHM_CHECKS, check_algorithm, check_predict
 from rlox.testing.buffers import (
     BUFFER_CHECKS,
@@ -56,10 +62,14 @@ from rlox.testing.restoring import check_checkpoint, check_resume
 from rlox.testing.training import check_callbacks, check_seeding, check_training
 
 __all__ = [
+    "ACTOR_BACKEND_CHECKS",
     "ALGORITHM_CHECKS",
     "BUFFER_CHECKS",
     "ENV_BACKEND_CHECKS",
     "OFFLINE_CHECKS",
+    "check_actor_backend",
+    "check_actor_state",
+    "check_actor_unrolls",
     "check_algorithm",
     "check_buffer",
     "check_buffer_batches",

@@ -14,6 +14,7 @@ from rlox.config.model import Config, resolve_config
 from rlox.envs.make import make_vec_env
 from rlox.protocols import VecEnv
 from rlox.registry.table import algorithm_class, config_class
+from rlox.testing.probe_groups import ProbeGroup
 from rlox.testing.probes import ProbeVecEnv, Recorder, probe
 
 __all__ = ["CARTPOLE", "Case", "open_case"]
@@ -30,7 +31,7 @@ class Case:
         self.arguments = dict(arguments)
         fields = config_class(name).model_fields
         self.own_arguments = {k: v for k, v in arguments.items() if k not in fields}
-        self._snapshots: dict[int, VecEnv] = {}
+        self._snapshots: list[dict[int, VecEnv]] = []
         self._envs: list[VecEnv] = []
 
     @property
@@ -40,23 +41,30 @@ class Case:
         options = {k: v for k, v in self.arguments.items() if k in cls.model_fields}
         return resolve_config(cls, self.arguments.get("config"), **options)
 
-    def probe(self) -> ProbeVecEnv:
-        """Return a new vector env with as many copies as the config says."""
-        watched = probe(
-            make_vec_env(self.env, n_envs=getattr(self.config, "n_envs", 1)), self._snapshots
-        )
-        self._envs.append(watched)
-        return watched
+    def probe(self) -> ProbeVecEnv | ProbeGroup:
+        """Return a new vector env with as many copies as the config says, or one for each actor."""
+        config = self.config
+        n_actors = getattr(config, "n_actors", 1)
+        while len(self._snapshots) < n_actors:
+            self._snapshots.append({})
+        probes = []
+        for snapshots in self._snapshots[:n_actors]:
+            env = make_vec_env(self.env, n_envs=getattr(config, "n_envs", 1))
+            probes.append(probe(env, snapshots))
+            self._envs.append(probes[-1])
+        return ProbeGroup(probes) if hasattr(config, "n_actors") else probes[0]
 
     def build(self, env: Any, *callbacks: Callback, **more: Any) -> Algorithm:
         """Return a new algorithm; one that makes no progress ends with an error."""
         guard = [] if any(isinstance(c, Recorder) for c in callbacks) else [Recorder()]
         arguments = {**self.arguments, **more}
-        return make(self.name, env=env, callbacks=[*callbacks, *guard], **arguments)
+        return make(self.name, env=_given(env), callbacks=[*callbacks, *guard], **arguments)
 
     def restore(self, path: Path, **arguments: Any) -> Algorithm:
         """Return the algorithm in a checkpoint."""
         known = {k: v for k, v in self.own_arguments.items() if k != "config"}
+        if "env_id" in arguments:
+            arguments["env_id"] = _given(arguments["env_id"])
         found: type[Algorithm] = algorithm_class(self.name)
         return found.from_checkpoint(path, **{**known, **arguments})
 
@@ -64,6 +72,11 @@ class Case:
         """Close every env made here."""
         for env in self._envs:
             env.close()
+
+
+def _given(env: Any) -> Any:
+    """Return what an algorithm gets as its env."""
+    return env.probes if isinstance(env, ProbeGroup) else env
 
 
 @contextmanager

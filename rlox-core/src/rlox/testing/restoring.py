@@ -13,7 +13,16 @@ import numpy.typing as npt
 from rlox.algorithm import Algorithm
 from rlox.protocols import StatefulVecEnv
 from rlox.testing.cases import CARTPOLE, Case, open_case
-from rlox.testing.probes import Recorder, RowRecorder, SaveOnce, check, first_difference, require
+from rlox.testing.probe_groups import ProbeGroup
+from rlox.testing.probes import (
+    ProbeVecEnv,
+    Recorder,
+    RowRecorder,
+    SaveOnce,
+    check,
+    first_difference,
+    require,
+)
 
 __all__ = ["check_checkpoint", "check_resume", "full_state"]
 
@@ -25,6 +34,12 @@ def full_state(algorithm: Algorithm) -> dict[str, Any]:
         "streams": algorithm.streams.state_dict(),
         "state_dict": algorithm.state_dict(),
     }
+
+
+def _is_stateful(watched: ProbeVecEnv | ProbeGroup) -> bool:
+    if isinstance(watched, ProbeGroup):
+        return watched.is_stateful
+    return isinstance(watched, StatefulVecEnv)
 
 
 @check
@@ -39,7 +54,7 @@ def check_checkpoint(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | 
         restored = case.restore(path, env_id=restored_env)
         require(restored.config == algorithm.config, "the restored config differs")
         saved, loaded = full_state(algorithm), full_state(restored)
-        if not isinstance(watched, StatefulVecEnv):
+        if not _is_stateful(watched):
             # what depends on the env's state starts again; the rest shows in clock and actions
             saved.pop("state_dict"), loaded.pop("state_dict")
         difference = first_difference(saved, loaded)
@@ -56,7 +71,7 @@ def check_checkpoint(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | 
             difference is None,
             f"state_dict() must return copies, but training changed {difference}",
         )
-        if isinstance(watched, StatefulVecEnv):
+        if _is_stateful(watched):
             algorithm.load_state_dict(state)
             difference = first_difference(kept, algorithm.state_dict())
             require(
@@ -94,7 +109,7 @@ def check_resume(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None
     """
     with open_case(name, env, arguments) as case, tempfile.TemporaryDirectory() as folder:
         path, watched = Path(folder, "first.rlox"), case.probe()
-        if not isinstance(watched, StatefulVecEnv):
+        if not _is_stateful(watched):
             return "the env neither exposes its state nor can be copied"
         scratch = case.build(case.probe())
         scratch.train(1)

@@ -18,6 +18,7 @@ KINDS = {
     "env backends": "rlox_env_backends",
     "replay buffers": "rlox_buffers",
     "learner backends": "rlox_learner_backends",
+    "actor backends": "rlox_actor_backends",
     "loggers": "rlox_loggers",
     "callbacks": "rlox_callbacks",
     "commands": "rlox_commands",

@@ -1,0 +1,207 @@
+"""gymnasium envs in supervised processes, one each."""
+
+from __future__ import annotations
+
+import pickle
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector.utils import batch_space
+
+from rlox.envs.action_batches import batch_of_actions
+from rlox.envs.workers.process import WorkerProcess
+from rlox.envs.workers.registered import spec_to_send
+from rlox.envs.workers.supervisor import Supervisor
+from rlox.errors import EnvError, WorkerLostError
+from rlox.protocols import VecEnvStep
+from rlox.spaces.nested import map_leaves, split
+
+__all__ = ["ProcessVecEnv"]
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+RESET_TIMEOUT = 120.0
+"""Least seconds that a reset may take."""
+
+
+class ProcessVecEnv:
+    """N envs, each in a process of its own, stepped together.
+
+    A process that dies or misses its deadline is an error that names its env. With restarts it
+    begins again with a new episode instead: its row of the step is ``lost``, see
+    :class:`rlox.protocols.VecEnvStep`. An exception in an env is raised here, with its traceback.
+
+    Args:
+        env: a gymnasium id, or a callable that makes an env; it is sent by cloudpickle.
+        n_envs: number of envs N.
+        env_kwargs: arguments of ``gymnasium.make`` or of the callable.
+        step_timeout: seconds that a step of all envs may take.
+        max_restarts: how often each env may begin again.
+
+    Raises:
+        EnvError: the env cannot be built or sent.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        n_envs: int = 1,
+        *,
+        env_kwargs: Mapping[str, Any] | None = None,
+        step_timeout: float = 60.0,
+        max_restarts: int = 0,
+    ) -> None:
+        self._arguments = (env, dict(env_kwargs or {}), spec_to_send(env))
+        self._step_timeout = step_timeout
+        self.supervisor = Supervisor(max_restarts)
+        """Which envs began again, and why."""
+        self._workers: list[WorkerProcess] = []
+        self.close = weakref.finalize(self, _close, self._workers)
+        """Ends the processes."""
+        self._seeds: list[int | None] = [None] * n_envs
+        self._masks: npt.NDArray[np.bool_] | None = None
+        self._obs: Any = None
+        try:
+            for index in range(n_envs):
+                self._workers.append(self._start(index))
+            _, arrays = self._workers[0].call("spaces", deadline=RESET_TIMEOUT)
+        except BaseException:
+            self.close()
+            raise
+        # pickled by our own process
+        spaces = pickle.loads(arrays["spaces"].tobytes())  # noqa: S301
+        self.observation_space: gymnasium.Space[Any] = spaces[0]
+        self.action_space: gymnasium.Space[Any] = spaces[1]
+        self._action_batch: gymnasium.Space[Any] = batch_space(self.action_space, n_envs)
+
+    @property
+    def n_envs(self) -> int:
+        """Number of envs N."""
+        return len(self._seeds)
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes."""
+        return [worker.pid for worker in self._workers]
+
+    def _start(self, index: int) -> WorkerProcess:
+        try:
+            return WorkerProcess(
+                "rlox.envs.env_server:serve", self._arguments, name=f"the process of env {index}"
+            )
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            raise EnvError(
+                f"the env cannot be sent to a process: {error}; pass its id or a function that "
+                "makes it, or take vectorization='sync'"
+            ) from error
+
+    def reset_all(self, seed: int | Sequence[int] | None = None) -> Any:
+        """Reset all envs and return N observations; see ``rlox.protocols.VecEnv``."""
+        if seed is None or isinstance(seed, (int, np.integer)):
+            self._seeds = [None if seed is None else int(seed) + i for i in range(self.n_envs)]
+        else:
+            self._seeds = [int(each) for each in seed]
+        for index, worker in enumerate(self._workers):
+            self._send(worker, "reset", self._seeds[index])
+        rows = [self._receive(i, RESET_TIMEOUT)[0] for i in range(self.n_envs)]
+        self._obs = _leaves(rows, "obs")
+        self._masks = _masks(rows)
+        return self._obs
+
+    def action_masks(self) -> npt.NDArray[np.bool_] | None:
+        """Return the masks of the next actions; see :class:`rlox.protocols.MaskingVecEnv`."""
+        return self._masks
+
+    def step_all(self, actions: Any) -> VecEnvStep:
+        """Step all envs with (N, ...) actions; see :class:`rlox.protocols.VecEnvStep`."""
+        leaves = split(self.action_space, batch_of_actions(actions, self._action_batch))
+        for i, worker in enumerate(self._workers):
+            row = map_leaves(lambda leaf, i=i: np.asarray(leaf)[i : i + 1], leaves)
+            self._send(worker, "step", None, row if isinstance(row, dict) else {"": row})
+        before, end = self._obs, time.monotonic() + self._step_timeout
+        found = [self._receive(i, end - time.monotonic()) for i in range(self.n_envs)]
+        rows = [arrays for arrays, _ in found]
+        lost = np.array([is_lost for _, is_lost in found])
+        self._obs = _leaves(rows, "obs")
+        self._masks = _masks(rows)
+        step: VecEnvStep = {
+            "obs": self._obs,
+            "rewards": _column(rows, "rewards", np.float64),
+            "terminated": _column(rows, "terminated", np.bool_),
+            "truncated": _column(rows, "truncated", np.bool_) | lost,
+            "final_obs": self._obs,
+        }
+        if lost.any() or any(name.startswith("final_obs:") for row in rows for name in row):
+            step["final_obs"] = _leaves(rows, "final_obs", otherwise="obs")
+        if lost.any():
+            for row in np.flatnonzero(lost).tolist():
+                map_leaves(_copy_row(row), step["final_obs"], before)
+            step["lost"] = lost
+        return step
+
+    def _send(
+        self, worker: WorkerProcess, method: str, message: Any, arrays: Arrays | None = None
+    ) -> None:
+        with suppress(WorkerLostError):  # so is the answer, where the env begins again
+            worker.send(method, message, arrays)
+
+    def _receive(self, index: int, seconds: float) -> tuple[Arrays, bool]:
+        """Return a row's arrays and whether its env was lost, and is reset."""
+        try:
+            return self._workers[index].receive(max(seconds, 0.0))[1], False
+        except WorkerLostError as error:
+            lost: WorkerLostError = error
+        while True:
+            attempt = self.supervisor.lost(f"env {index}", lost)
+            self._workers[index] = self._start(index)
+            seed = self._seeds[index]
+            if seed is not None:
+                seed = int(np.random.SeedSequence((seed, attempt)).generate_state(1)[0])
+            try:
+                return self._workers[index].call("reset", seed, deadline=RESET_TIMEOUT)[1], True
+            except WorkerLostError as error:
+                lost = error
+
+
+def _close(workers: Sequence[WorkerProcess]) -> None:
+    for worker in workers:
+        worker.close()
+
+
+def _leaves(rows: Sequence[Arrays], prefix: str, otherwise: str | None = None) -> Any:
+    """Return N observations of rows that have them under the prefix, or under the other one."""
+    names = [name for name in rows[0] if name.startswith("obs:")]
+
+    def row(arrays: Arrays, leaf: str) -> npt.NDArray[Any]:
+        given = arrays.get(f"{prefix}:{leaf}")
+        return arrays[f"{otherwise}:{leaf}"] if given is None else given
+
+    leaves = {
+        name.partition(":")[2]: np.concatenate([row(r, name.partition(":")[2]) for r in rows])
+        for name in names
+    }
+    return leaves[""] if set(leaves) == {""} else leaves
+
+
+def _masks(rows: Sequence[Arrays]) -> npt.NDArray[np.bool_] | None:
+    if "masks" not in rows[0]:
+        return None
+    return np.concatenate([row["masks"] for row in rows])
+
+
+def _column(rows: Sequence[Arrays], name: str, dtype: type) -> npt.NDArray[Any]:
+    """Return a number of each env; 0 where the env was lost."""
+    return np.array([row[name][0] if name in row else 0 for row in rows], dtype)
+
+
+def _copy_row(index: int) -> Any:
+    def copy(leaf: npt.NDArray[Any], before: npt.NDArray[Any]) -> None:
+        leaf[index] = before[index]
+
+    return copy

@@ -1,0 +1,7 @@
+"""Supervised worker processes: their start, calls with deadlines, restarts, shared arrays."""
+
+from rlox.envs.workers.arena import Arena
+from rlox.envs.workers.process import WorkerProcess, spare_file
+from rlox.envs.workers.supervisor import Supervisor, WorkerEvent
+
+__all__ = ["Arena", "Supervisor", "WorkerEvent", "WorkerProcess", "spare_file"]

@@ -1,0 +1,193 @@
+"""Worker processes: started without fork, called with deadlines.
+
+A fork of a process with threads, as torch and gRPC make them, may hang; and a child that imports
+the caller's main module asks every script for a guard. So a worker is a new interpreter that gets
+the import path. Its call and its answer are a few bytes on a socket; arrays go through an
+:class:`~rlox.envs.workers.arena.Arena`. A worker whose parent has gone, however it went, ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from rlox.envs.workers.arena import Arena
+from rlox.envs.workers.carrying import dumps
+from rlox.errors import WorkerError, WorkerLostError
+
+__all__ = ["WorkerProcess", "spare_file"]
+
+IN_MEMORY = Path("/dev/shm")  # noqa: S108  # the file is unlinked at once
+ENDING = 5.0
+"""Seconds in which a worker may end by itself."""
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+def spare_file() -> int:
+    """Return the descriptor of a new file in memory that no folder lists."""
+    file, path = tempfile.mkstemp(dir=IN_MEMORY if IN_MEMORY.is_dir() else None)
+    Path(path).unlink()
+    return file
+
+
+class WorkerProcess:
+    """A process with an object that answers calls.
+
+    Args:
+        factory: ``"module:function"``; called in the process with ``arguments`` and a function to
+            call as a sign that it goes on, it returns an object with a method ``close()`` and
+            methods ``(message, arrays) -> (answer, arrays)``.
+        arguments: what it gets; sent once, by cloudpickle.
+        name: what errors call it.
+        start_deadline: seconds in which the object must be made; the first call waits for it, and
+            raises what the factory did.
+
+    Raises:
+        WorkerError: the system has no such processes.
+    """
+
+    def __init__(
+        self, factory: str, arguments: tuple[Any, ...], *, name: str, start_deadline: float = 120.0
+    ) -> None:
+        if os.name != "posix":
+            raise WorkerError(f"{name} needs a POSIX system to run in a process of its own")
+        self.name = name
+        work = dumps((factory, arguments))
+        file = spare_file()
+        ours, theirs = socket.socketpair()
+        held, lifeline = os.pipe()
+        try:
+            given = (theirs.fileno(), held, file)
+            code = "import sys; sys.path[:] = {}; from rlox.envs.workers.child import main; main{}"
+            self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and code
+                [
+                    sys.executable,
+                    *subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]
+                    "-c",
+                    code.format(json.dumps([path or os.getcwd() for path in sys.path]), given),
+                ],
+                pass_fds=given,
+                stdin=subprocess.DEVNULL,
+            )
+        finally:
+            theirs.close()
+            os.close(held)
+        self._lifeline, self._file = lifeline, file
+        self._connection = Connection(ours.detach())
+        self._arena = Arena(file)
+        self._start_deadline = start_deadline
+        self._owed = 0
+        """Answers that nobody has taken."""
+        try:
+            self._send(work)
+        except BaseException:
+            self.kill()
+            raise
+        self._made = False
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    def call(
+        self, method: str, message: Any = None, arrays: Arrays | None = None, *, deadline: float
+    ) -> tuple[Any, dict[str, npt.NDArray[Any]]]:
+        """Call a method of the object and return its answer and arrays.
+
+        Args:
+            method: its name.
+            message: of plain values that JSON has.
+            arrays: go through shared memory.
+            deadline: seconds until the answer, or between two signs that the method goes on.
+
+        Raises:
+            WorkerLostError: the process died or was too slow; it is killed.
+            Exception: the method failed; the error is its own, with its traceback as the cause.
+        """
+        self.send(method, message, arrays)
+        return self.receive(deadline)
+
+    def send(self, method: str, message: Any = None, arrays: Arrays | None = None) -> None:
+        """Begin a call, whose answer :meth:`receive` takes."""
+        if not self._made:
+            self._receive(self._start_deadline)
+            self._made = True
+        while self._owed:  # of a call that was interrupted
+            self._receive(self._start_deadline)
+        table = self._arena.write(arrays or {})
+        self._send(json.dumps([method, message]).encode() + b"\n" + table)
+
+    def receive(self, deadline: float) -> tuple[Any, dict[str, npt.NDArray[Any]]]:
+        """Return what the call under way answers; see :meth:`call`."""
+        head, _, table = self._receive(deadline).partition(b"\n")
+        return json.loads(head), self._arena.read(table)
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._connection.send_bytes(data)
+        except OSError:
+            raise self._lost(f"{self.name} has died{self._how()}") from None
+        self._owed += 1
+
+    def _receive(self, deadline: float) -> bytes:
+        try:
+            beats = self._arena.beats
+            while not self._connection.poll(deadline):
+                before, beats = beats, self._arena.beats
+                if before == beats:
+                    raise self._lost(f"{self.name} has not answered in {deadline:g} s")
+            data = self._connection.recv_bytes()
+        except (EOFError, OSError):
+            raise self._lost(f"{self.name} has died{self._how()}") from None
+        self._owed -= 1
+        if data[:1] == b"!":
+            # pickled by our own process's child, of an exception that it raised
+            error, text = pickle.loads(data[1:])  # noqa: S301
+            raise error from WorkerError(f"in {self.name}:\n{text}")
+        return data[1:]
+
+    def _how(self) -> str:
+        with suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(1.0)
+            return f" (signal {-code})" if code < 0 else f" (exit status {code})"
+        return ""
+
+    def _lost(self, reason: str) -> WorkerLostError:
+        self.kill()
+        return WorkerLostError(reason)
+
+    def close(self) -> None:
+        """Let the process end after the call under way, and kill it if it does not."""
+        if self._file < 0:
+            return
+        with suppress(OSError):
+            self._connection.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(ENDING)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        if self._file < 0:
+            return
+        self._process.kill()
+        self._process.wait()
+        with suppress(OSError):
+            self._connection.close()
+        os.close(self._lifeline)
+        os.close(self._file)
+        self._file = -1

@@ -1,0 +1,167 @@
+"""The objective of actor-critics that learn from unrolls by V-trace, as data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from rlox import kernels
+from rlox.batches.rollout import Unroll
+from rlox.batches.unrolls import step_rows
+from rlox.losses import evaluate_actions
+from rlox.protocols import RecurrentActor
+from rlox.spaces.nested import map_leaves
+
+__all__ = ["VTraceActorCritic", "VTraceTerms"]
+
+
+ROUNDING = 1e-5
+"""Of log-probabilities that two backends compute from the same weights."""
+
+
+@dataclass(frozen=True)
+class VTraceTerms:
+    """The parts of the loss and what is watched beside it; scalars without gradient.
+
+    The losses and the entropy are means over the steps, whatever the reduction.
+    """
+
+    policy_loss: Tensor
+    value_loss: Tensor
+    entropy: Tensor
+    mean_abs_log_rho: Tensor
+    """Mean |log π - log μ| in nats: how far the policy has moved since it acted."""
+    clipped_fraction: Tensor
+    """Share of steps whose ratio exceeds ρ̄ by more than rounding."""
+
+
+@dataclass(frozen=True)
+class VTraceActorCritic:
+    """The loss of IMPALA, of T steps of N envs that policies μ collected and π learns from.
+
+        loss = Σ [ -A_t log π(a_t|s_t) + c_v (V(s_t) - vs_t)² - c_e H ]
+
+    vs_t and A_t are those of :func:`rlox.reference.compute_vtrace`, of the current values V, and no
+    gradient passes through them. The sum is divided by TN where the reduction is ``"mean"``.
+
+    Source:
+        Espeholt et al. 2018, sec. 4.2, with the value loss of openai/baselines a2c: the paper's
+        coefficient of ½ (V - vs)² is twice ``vf_coef``.
+    """
+
+    gamma: float
+    """Discount γ."""
+    vf_coef: float
+    """Weight c_v of the value loss."""
+    ent_coef: float = 0.0
+    """Weight c_e of the entropy bonus, in 1/nats."""
+    rho_bar: float = 1.0
+    """Bound ρ̄ of the ratios π/μ in the targets; decides which policy's values are learned."""
+    c_bar: float = 1.0
+    """Bound c̄ of the ratios that pass corrections back; decides how fast they are learned."""
+    pg_rho_bar: float = 1.0
+    """Bound of the ratios in the advantages."""
+    reduction: Literal["mean", "sum"] = "mean"
+    """Over the TN steps."""
+
+    def loss(self, policy: Any, minibatch: Unroll) -> tuple[Tensor, VTraceTerms]:
+        """Return the loss of an unroll's steps and its terms."""
+        shape = minibatch.n_steps, minibatch.n_envs
+        log_probs, entropy, values = (
+            rows.view(shape) for rows in evaluate_actions(policy, step_rows(minibatch))
+        )
+        log_rhos = log_probs.detach() - minibatch.log_probs
+        vs, advantages = self._targets(policy, minibatch, log_rhos, values.detach())
+        policy_loss = -(advantages * log_probs).mean()
+        value_loss = (values - vs).square().mean()
+        mean_entropy = entropy.mean()
+        loss = policy_loss + self.vf_coef * value_loss - self.ent_coef * mean_entropy
+        if self.reduction == "sum":
+            loss = loss * math.prod(shape)
+        terms = VTraceTerms(
+            policy_loss.detach(),
+            value_loss.detach(),
+            mean_entropy.detach(),
+            log_rhos.abs().mean(),
+            (log_rhos > math.log(self.rho_bar) + ROUNDING).to(log_rhos.dtype).mean(),
+        )
+        return loss, terms
+
+    def _targets(
+        self, policy: Any, unroll: Unroll, log_rhos: Tensor, values: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the value function's targets and the advantages, (T, N) each."""
+        next_values, final_values = _values_beyond(policy, unroll)
+        dtype = np.float64 if values.dtype == torch.float64 else np.float32
+        vs, advantages = kernels.backend().compute_vtrace(
+            log_rhos.cpu().numpy(),
+            unroll.rewards.astype(dtype, copy=False),
+            values.cpu().numpy(),
+            unroll.terminated,
+            next_values.cpu().numpy(),
+            self.gamma,
+            self.rho_bar,
+            self.c_bar,
+            truncated=unroll.truncated,
+            final_values=final_values.astype(dtype, copy=False),
+        )
+        on_device = [torch.from_numpy(array).to(values) for array in (vs, advantages)]
+        if self.pg_rho_bar != self.rho_bar:
+            # the kernel's advantages have the ratios of the targets
+            bounds = [math.log(bound) for bound in (self.pg_rho_bar, self.rho_bar)]
+            wanted, given = (log_rhos.clamp(max=bound) for bound in bounds)
+            on_device[1] = on_device[1] * (wanted - given).exp()
+        return on_device[0], on_device[1]
+
+
+@torch.no_grad()
+def _values_beyond(policy: Any, unroll: Unroll) -> tuple[Tensor, npt.NDArray[Any]]:
+    """Return values of what the steps led to that is no row of the unroll.
+
+    Returns:
+        (N,) of the observations to act on next, and (T, N) of the true final observations where an
+        episode was truncated, 0 elsewhere.
+    """
+    final_values = np.zeros(unroll.rewards.shape, np.float64)
+    next_obs = map_leaves(lambda leaf: leaf[-1], unroll.obs)
+    if isinstance(policy, RecurrentActor):
+        return _replayed_values(policy, unroll, next_obs, final_values), final_values
+    if unroll.final_obs is None:
+        return policy.get_value(next_obs), final_values
+    both = map_leaves(lambda *leaves: torch.cat(leaves), next_obs, unroll.final_obs)
+    values = policy.get_value(both)
+    final_values[unroll.truncated] = values[unroll.n_envs :].cpu().numpy()
+    return values[: unroll.n_envs], final_values
+
+
+def _replayed_values(
+    policy: RecurrentActor, unroll: Unroll, next_obs: Any, final_values: npt.NDArray[Any]
+) -> Tensor:
+    """Return the values (N,) of the next observations, and fill in those of final ones.
+
+    The memory behind them is replayed step by step, as episodes that were truncated go on from it.
+    """
+    state, starts = unroll.initial_state, unroll.episode_starts
+    assert state is not None
+    assert starts is not None
+    found = 0
+    ended = torch.zeros_like(starts[0])
+    for t in range(unroll.n_steps):
+        obs = map_leaves(lambda leaf, t=t: leaf[t], unroll.obs)
+        state = policy.step(obs, state.masked_fill(starts[t].unsqueeze(-1), 0.0))[2]
+        cut = torch.from_numpy(unroll.truncated[t]).to(state.device)
+        if cut.any():
+            count = int(cut.sum())
+            rows = slice(found, found + count)
+            final_obs = map_leaves(lambda leaf, rows=rows: leaf[rows], unroll.final_obs)
+            values = policy.step(final_obs, state[cut])[1]
+            final_values[t, unroll.truncated[t]] = values.cpu().numpy()
+            found += count
+        ended = cut | torch.from_numpy(unroll.terminated[t]).to(state.device)
+    return policy.step(next_obs, state.masked_fill(ended.unsqueeze(-1), 0.0))[1]

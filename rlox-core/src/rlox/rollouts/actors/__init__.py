@@ -1,0 +1,22 @@
+"""Actors: who collects unrolls while a learner learns."""
+
+from rlox.rollouts.actors.local import LocalActor, make_thread_actor
+from rlox.rollouts.actors.plan import Actor, ActorPlan, Weights
+from rlox.rollouts.actors.pool import ActorPool, Order, Taken
+from rlox.rollouts.actors.process import ProcessActor, make_process_actor
+from rlox.rollouts.actors.rollouts import ActorRollouts, Gathered
+
+__all__ = [
+    "Actor",
+    "ActorPlan",
+    "ActorPool",
+    "ActorRollouts",
+    "Gathered",
+    "LocalActor",
+    "Order",
+    "ProcessActor",
+    "Taken",
+    "Weights",
+    "make_process_actor",
+    "make_thread_actor",
+]

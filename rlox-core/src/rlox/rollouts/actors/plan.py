@@ -1,0 +1,88 @@
+"""What actors are made of, and what they promise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy.typing as npt
+
+from rlox.batches.rollout import Unroll
+from rlox.envs.gymnasium import Vectorization
+from rlox.seeding import SeedStreams
+
+__all__ = ["Actor", "ActorPlan", "Weights"]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What an actor acts with; whoever made it changes it no more."""
+
+    version: int
+    """How many updates the learner had taken."""
+    parameters: npt.NDArray[Any]
+    """(P,) the optimiser's flat parameters."""
+    moments: Mapping[str, Mapping[str, Any]] | None = None
+    """Moments of all observations by leaf, if they are normalised."""
+
+
+class Actor(Protocol):
+    """Steps envs of its own with a copy of the policy; one call at a time, from any thread."""
+
+    @property
+    def restarts(self) -> int:
+        """How often it had to begin again."""
+
+    def collect(self, weights: Weights) -> Unroll:
+        """Return the next unroll of newly allocated arrays, acted with ``weights``."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what decides how its envs and its draws go on."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+
+    def interrupt(self) -> None:
+        """Let a :meth:`collect` under way end soon, if need be by failing; there is no other."""
+
+    def close(self) -> None:
+        """Free envs and processes."""
+
+
+@dataclass(frozen=True)
+class ActorPlan:
+    """What every actor of a training is built from."""
+
+    env: Any
+    """An id, a callable that makes an env, or a sequence of vector envs, one for each actor."""
+    policy: Any
+    """Copied by each actor; on the CPU, and without a generator."""
+    n_actors: int
+    n_envs: int
+    """Envs of each actor N."""
+    n_steps: int
+    """Steps of an unroll T."""
+    seed: int
+    """Fixes the streams of all actors."""
+    backend: str = "auto"
+    """Learner backend whose way of acting is taken."""
+    env_backend: str = "auto"
+    vectorization: Vectorization = "sync"
+    env_kwargs: Mapping[str, Any] | None = None
+    normalize_observations: bool = False
+    frame_stack: int = 1
+    torch_threads: int | None = 1
+    deadline: float = 60.0
+    """Seconds an actor elsewhere may take for one step of its envs."""
+    max_restarts: int = 3
+    """How often each actor elsewhere may begin again."""
+
+    def streams(self, index: int, attempt: int = 0) -> SeedStreams:
+        """Return the random streams of actor ``index`` when it begins for the n-th time."""
+        name = f"actors, attempt {attempt}" if attempt else "actors"
+        return SeedStreams(SeedStreams(self.seed).seeds(name, self.n_actors)[index])
+
+    def env_of(self, index: int) -> Any:
+        """Return what actor ``index`` steps."""
+        return self.env[index] if isinstance(self.env, (list, tuple)) else self.env

@@ -1,0 +1,209 @@
+"""Actor pools: unrolls of several actors in an order that is fixed, or as they come."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from rlox.batches.rollout import Unroll
+from rlox.batches.unrolls import unroll_from_arrays, unroll_to_arrays
+from rlox.errors import CheckpointError, WorkerLostError
+from rlox.rollouts.actors.plan import Actor, Weights
+
+__all__ = ["ActorPool", "Order", "Taken"]
+
+Order = Literal["fixed", "arrival"]
+"""Which weights collect which unroll: ``"fixed"`` by the unroll's number alone, ``"arrival"`` by
+who is ready first."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The unrolls of one update, and how the pool stood when they were taken."""
+
+    unrolls: list[Unroll]
+    waiting: int
+    """Unrolls that were ready and stay for the next updates."""
+    dropped: int
+    """Unrolls so far that came too late to be learned from."""
+
+
+class ActorPool:
+    """Actors that collect while somebody learns, each in a thread of its own.
+
+    Unroll k belongs to update k // U. In the fixed order actor k mod A collects it, with the
+    weights of update max(0, ⌈(k + 1 - Q) / U⌉ - 1): with a queue of Q = 0 of those that it is
+    learned with, and actors rest meanwhile. So one seed gives the same unrolls, however fast
+    threads and processes are. By arrival, whoever is ready collects next, with the newest weights
+    when it begins; as many unrolls are under way.
+
+    Args:
+        actors: A of them; the pool closes them.
+        per_update: unrolls of an update U.
+        queue_size: unrolls Q that are collected ahead of their update.
+        order: see above.
+        max_lag: unrolls that are older than so many updates when they are taken are dropped;
+            ``None`` drops none. The fixed order has a lag of at most ⌈Q / U⌉ and drops none.
+        min_actors: by arrival, how many must live; fewer are an error.
+    """
+
+    def __init__(
+        self,
+        actors: Sequence[Actor],
+        *,
+        per_update: int,
+        queue_size: int = 0,
+        order: Order = "fixed",
+        max_lag: int | None = None,
+        min_actors: int | None = None,
+    ) -> None:
+        self._actors = list(actors)
+        self._per_update, self._queue_size, self.order = per_update, queue_size, order
+        self._max_lag = max_lag
+        self._min_actors = len(self._actors) if min_actors is None else min_actors
+        self._threads = [
+            ThreadPoolExecutor(1, thread_name_prefix=f"rlox-actor-{i}")
+            for i in range(len(self._actors))
+        ]
+        self._pending: deque[tuple[int, Future[Unroll]]] = deque()
+        self._restored: deque[Unroll] = deque()
+        self._dispatched = self._dropped = 0
+        self._newest: list[Weights] = []
+        """The weights of now, for those who begin later."""
+        self._lost: dict[int, str] = {}
+        """Why, by actor."""
+        self.close = weakref.finalize(self, _close, self._threads, self._actors)
+        """Ends all actors; also when the pool is collected, and when Python ends."""
+
+    @property
+    def restarts(self) -> int:
+        """How often actors had to begin again so far."""
+        return sum(actor.restarts for actor in self._actors)
+
+    def take(self, weights: Weights) -> Taken:
+        """Let actors go on with new weights, and return the unrolls of the next update.
+
+        Args:
+            weights: of now.
+
+        Raises:
+            WorkerLostError: too few actors live.
+            Exception: an actor failed; the error is its own, with its traceback.
+        """
+        self._newest[:] = [weights]
+        unrolls: list[Unroll] = []
+        while len(unrolls) < self._per_update:
+            self._dispatch(len(unrolls))
+            unroll = self._next()
+            if unroll is None:
+                continue
+            behind = weights.version - unroll.weights_version
+            if self._max_lag is not None and behind > self._max_lag:
+                self._dropped += 1
+                continue
+            unrolls.append(unroll)
+        waiting = len(self._restored) + sum(future.done() for _, future in self._pending)
+        return Taken(unrolls, waiting, self._dropped)
+
+    def _dispatch(self, taken_now: int) -> None:
+        """Hand out as many tasks as this update and the queue may have under way."""
+        missing = self._per_update - taken_now + self._queue_size
+        for _ in range(missing - len(self._pending) - len(self._restored)):
+            if self.order == "fixed":
+                actor = self._dispatched % len(self._actors)
+                task = partial(self._actors[actor].collect, self._newest[0])
+            else:
+                actor = self._least_busy()
+                task = partial(_collect_with_newest, self._actors[actor], self._newest)
+            self._pending.append((actor, self._threads[actor].submit(task)))
+            self._dispatched += 1
+
+    def _least_busy(self) -> int:
+        busy = [actor for actor, future in self._pending if not future.done()]
+        living = [actor for actor in range(len(self._actors)) if actor not in self._lost]
+        return min(living, key=lambda actor: (busy.count(actor), actor))
+
+    def _next(self) -> Unroll | None:
+        """Return the next unroll; ``None`` if an actor was lost that the others replace."""
+        if self._restored:
+            return self._restored.popleft()
+        if self.order == "arrival":
+            wait([future for _, future in self._pending], return_when=FIRST_COMPLETED)
+            self._pending = deque(sorted(self._pending, key=lambda task: not task[1].done()))
+        actor, future = self._pending[0]
+        try:
+            return future.result()
+        except WorkerLostError as error:
+            self._give_up(actor, error)
+            return None
+        finally:
+            if future.done() and self._pending and self._pending[0][1] is future:
+                self._pending.popleft()
+
+    def _give_up(self, actor: int, error: WorkerLostError) -> None:
+        """Go on without an actor.
+
+        Raises:
+            WorkerLostError: too few live.
+        """
+        self._lost[actor] = str(error)
+        self._pending = deque(task for task in self._pending if task[0] != actor)
+        alive = len(self._actors) - len(self._lost)
+        if self.order == "fixed" or alive < self._min_actors:
+            raise WorkerLostError(
+                f"{alive} of {len(self._actors)} actors live, fewer than min_workers = "
+                f"{self._min_actors}: {'; '.join(self._lost.values())}"
+            ) from error
+
+    def _settle(self) -> None:
+        """Wait for all that is under way, and keep it."""
+        wait([future for _, future in self._pending])
+        self._restored.extend(future.result() for _, future in self._pending)
+        self._pending.clear()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the actors and the unrolls that are collected, once those under way are."""
+        self._settle()
+        return {
+            "order": self.order,
+            "dispatched": self._dispatched,
+            "dropped": self._dropped,
+            "unrolls": [unroll_to_arrays(unroll) for unroll in self._restored],
+            "actors": [actor.state_dict() for actor in self._actors],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore them; what is under way is forgotten.
+
+        Raises:
+            CheckpointError: there were more actors or fewer.
+        """
+        if len(state["actors"]) != len(self._actors):
+            raise CheckpointError(
+                f"it has {len(state['actors'])} actors, got n_actors={len(self._actors)}"
+            )
+        wait([future for _, future in self._pending])
+        self._pending.clear()
+        self._restored = deque(unroll_from_arrays(arrays) for arrays in state["unrolls"])
+        self._dispatched, self._dropped = int(state["dispatched"]), int(state["dropped"])
+        for actor, saved in zip(self._actors, state["actors"], strict=True):
+            actor.load_state_dict(saved)
+
+
+def _close(threads: Sequence[ThreadPoolExecutor], actors: Sequence[Actor]) -> None:
+    for thread in threads:
+        thread.shutdown(wait=False, cancel_futures=True)
+    for actor in actors:
+        actor.interrupt()
+    for thread, actor in zip(threads, actors, strict=True):
+        thread.shutdown(wait=True)
+        actor.close()
+
+
+def _collect_with_newest(actor: Actor, newest: Sequence[Weights]) -> Unroll:
+    return actor.collect(newest[0])

@@ -1,0 +1,207 @@
+"""Unrolls of several actors, as an algorithm takes them: with weights, statistics and hooks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from rlox import registry
+from rlox.batches.rollout import Unroll
+from rlox.envs.make import fixed_env_count, make_vec_env
+from rlox.envs.running import EpisodeStatistics
+from rlox.preprocessing import Preprocessor
+from rlox.rollouts.actors.plan import ActorPlan, Weights
+from rlox.rollouts.actors.pool import ActorPool, Order
+from rlox.training.hooks import Hooks
+
+__all__ = ["ActorRollouts", "Gathered"]
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The unrolls of one update, and what is reported of them."""
+
+    unrolls: list[Unroll]
+    lag_min: float
+    """Updates between the weights that acted and those of now, over the unrolls."""
+    lag_mean: float
+    lag_max: float
+    queue: float
+    """Unrolls that were ready and wait for the next updates."""
+    unrolls_dropped: float
+    """So far, for their lag."""
+    restarts: float
+    """Of actors so far."""
+
+
+class ActorRollouts:
+    """Actors that are yet to begin; it stands where another algorithm has a collector.
+
+    Args:
+        env: an id, a callable, or a sequence of vector envs, one for each actor.
+        env_options: ``env_backend``, ``vectorization`` and ``env_kwargs`` of the envs.
+        normalize_observations: see :class:`rlox.preprocessing.Preprocessor`; the moments are the
+            learner's, which takes in what actors have seen and hands them on with the weights.
+        frame_stack: see there.
+        n_actors: A.
+        n_envs: N of each actor.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        env_options: Mapping[str, Any],
+        *,
+        n_actors: int,
+        n_envs: int,
+        normalize_observations: bool = False,
+        frame_stack: int = 1,
+    ) -> None:
+        first = env[0] if isinstance(env, (list, tuple)) else env
+        options = dict(env_options)
+        probe = make_vec_env(first, backend=options.pop("env_backend", "auto"), **options)
+        self.env: Any = SimpleNamespace(
+            observation_space=probe.observation_space,
+            action_space=probe.action_space,
+            n_envs=n_actors * n_envs,
+        )
+        """Spaces of one env, and how many there are."""
+        if fixed_env_count(first) is None:
+            probe.close()
+        self.n_envs = n_envs
+        self.statistics = EpisodeStatistics(n_actors * n_envs)
+        self.observation_space = self.env.observation_space
+        self.preprocessor: Preprocessor | None = None
+        if normalize_observations or frame_stack > 1:
+            self.preprocessor = Preprocessor(
+                self.env.observation_space,
+                normalize=normalize_observations,
+                frame_stack=frame_stack,
+            )
+            self.observation_space = self.preprocessor.space
+        self.version = 0
+        """Updates that the learner has taken."""
+        self._pool: ActorPool | None = None
+
+    def start(
+        self,
+        plan: ActorPlan,
+        backend: str,
+        *,
+        order: Order | Literal["auto"] = "auto",
+        min_actors: int | None = None,
+        **options: Any,
+    ) -> None:
+        """Build the actors; they rest until :meth:`gather`.
+
+        Args:
+            plan: what they are built from.
+            backend: registered name of the actor backend.
+            order: ``"auto"`` takes ``"arrival"`` where fewer than all actors may live, for then
+                nothing is fixed, and ``"fixed"`` elsewhere.
+            min_actors: how many must live; ``None``: all.
+            options: of :class:`ActorPool`.
+
+        Raises:
+            UnknownNameError: no such backend is registered.
+        """
+        spares = min_actors is not None and min_actors < plan.n_actors
+        chosen: Order = order if order != "auto" else ("arrival" if spares else "fixed")
+        logging.getLogger("rlox").info(
+            "%d actors of the backend '%s', unrolls in the order '%s'",
+            plan.n_actors, backend, chosen,
+        )  # fmt: skip
+        registration = registry.get_registry().get("rlox_actor_backends", backend)
+        with ExitStack() as made:  # those that were made end where one fails
+            actors = []
+            for index in range(plan.n_actors):
+                actor = registration.build(plan, index)
+                made.callback(actor.close)
+                actors.append(actor)
+            self._pool = ActorPool(actors, order=chosen, min_actors=min_actors, **options)
+            made.pop_all()
+
+    @property
+    def order(self) -> Order:
+        """In which order unrolls are taken."""
+        return self._started.order
+
+    @property
+    def _started(self) -> ActorPool:
+        assert self._pool is not None
+        return self._pool
+
+    def gather(self, parameters: torch.Tensor, hooks: Hooks) -> Gathered:
+        """Let the actors go on with new weights, and return the unrolls of the next update.
+
+        Args:
+            parameters: (P,) of the policy; they are copied.
+            hooks: called once for each vector step, when its unroll has arrived.
+        """
+        moments = None
+        if self.preprocessor is not None and self.preprocessor.moments:
+            moments = self.preprocessor.state_dict()
+        weights = Weights(self.version, parameters.cpu().numpy().copy(), moments)
+        taken = self._started.take(weights)
+        lags = [self.version - unroll.weights_version for unroll in taken.unrolls]
+        for unroll in taken.unrolls:
+            self._take_in(unroll, hooks)
+        return Gathered(
+            taken.unrolls,
+            float(min(lags)),
+            float(np.mean(lags)),
+            float(max(lags)),
+            float(taken.waiting),
+            float(taken.dropped),
+            float(self._started.restarts),
+        )
+
+    def _take_in(self, unroll: Unroll, hooks: Hooks) -> None:
+        if unroll.moments is not None and self.preprocessor is not None:
+            self.preprocessor.merge(unroll.moments)
+        reported, first = 0, unroll.actor * self.n_envs
+        of_actor = slice(first, first + self.n_envs)
+        envs: Any = of_actor if unroll.envs is None else first + unroll.envs
+        if unroll.resets:
+            self.statistics.forget(of_actor)
+        if unroll.envs is not None:
+            lost = np.setdiff1d(np.arange(self.n_envs), unroll.envs)
+            self.statistics.forget(first + lost)
+        try:
+            for _ in range(unroll.n_steps):
+                reported += 1
+                hooks.env_step(unroll.n_envs)
+        finally:
+            rewards, ended = unroll.rewards[:reported], unroll.terminated | unroll.truncated
+            self.statistics.add(rewards, ended[:reported], envs)
+
+    def close(self) -> None:
+        """End the actors."""
+        if self._pool is not None:
+            self._pool.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return statistics, moments, actors, and the unrolls that they have collected."""
+        state: dict[str, Any] = {
+            "version": self.version,
+            "statistics": self.statistics.state_dict(),
+            "pool": self._started.state_dict(),
+        }
+        if self.preprocessor is not None:
+            state["observations"] = self.preprocessor.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore them; actors whose envs have no state begin new episodes."""
+        self.version = int(state["version"])
+        self.statistics.load_state_dict(state["statistics"], keep_running=True)
+        self._started.load_state_dict(state["pool"])
+        if self.preprocessor is not None:
+            self.preprocessor.load_state_dict(state["observations"])

@@ -1,0 +1,213 @@
+"""Worker processes: calls, deadlines, errors, and that nothing is left of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rlox.envs.workers import Arena, Supervisor, WorkerProcess, spare_file
+from rlox.errors import EnvError, WorkerError, WorkerLostError
+
+
+class Worker:
+    """Answers a few calls."""
+
+    def __init__(self, factor: float, beat: Callable[[], None]) -> None:
+        self.factor, self.beat = factor, beat
+
+    def scale(self, message: Any, arrays: Any) -> Any:
+        """Return the message, and the arrays scaled."""
+        return message, {name: array * self.factor for name, array in arrays.items()}
+
+    def sleep(self, seconds: float, arrays: Any) -> Any:
+        """Sleep in silence."""
+        time.sleep(seconds)
+        return "slept", {}
+
+    def work(self, seconds: float, arrays: Any) -> Any:
+        """Sleep with a sign now and then."""
+        for _ in range(10):
+            time.sleep(seconds / 10)
+            self.beat()
+        return "worked", {}
+
+    def fail(self, text: str, arrays: Any) -> Any:
+        """Raise."""
+        raise EnvError(text)
+
+    def die(self, status: int, arrays: Any) -> Any:
+        """Die."""
+        os._exit(status)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class UnpicklableError(Exception):
+    """An error that cannot be made again from its arguments."""
+
+    def __init__(self, one: int, other: int) -> None:
+        super().__init__("text")
+
+
+def make_worker(factor: float, beat: Callable[[], None]) -> Worker:
+    """Return a worker."""
+    if factor < 0:
+        raise UnpicklableError(1, 2)
+    return Worker(factor, beat)
+
+
+FACTORY = "test_workers:make_worker"
+
+
+@pytest.fixture(name="worker")
+def fixture_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerProcess]:
+    """Yield a worker that doubles."""
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    worker = WorkerProcess(FACTORY, (2.0,), name="worker 0")
+    yield worker
+    worker.close()
+
+
+def test_arrays_and_answers_come_back(worker: WorkerProcess) -> None:
+    """Of any dtype and shape, larger from call to call; a result is the caller's to keep."""
+    kept = []
+    for size in (0, 3, 5_000, 2):
+        arrays = {
+            "floats": np.arange(size, dtype=np.float32).reshape(size, 1),
+            "number": np.array(size, np.int64),
+            "bytes": np.full(size % 7, 3, np.uint8),
+        }
+        answer, got = worker.call("scale", {"size": size}, arrays, deadline=30)
+        assert answer == {"size": size}
+        kept.append((arrays, got))
+    for arrays, got in kept:
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(got[name], array * 2)
+            assert got[name].shape == array.shape
+
+
+def test_an_error_comes_with_its_class_and_traceback(worker: WorkerProcess) -> None:
+    """And the worker goes on."""
+    with pytest.raises(EnvError, match="the wheel came off") as caught:
+        worker.call("fail", "the wheel came off", deadline=30)
+    assert isinstance(caught.value.__cause__, WorkerError)
+    assert "in fail" in str(caught.value.__cause__)
+    assert worker.call("scale", 1, deadline=30)[0] == 1
+
+
+def test_an_error_that_cannot_be_pickled_comes_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So does one of the factory, with the first call."""
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    worker = WorkerProcess(FACTORY, (-1.0,), name="worker 1")
+    with pytest.raises(RuntimeError, match="UnpicklableError: text"):
+        worker.call("scale", deadline=30)
+    worker.close()
+
+
+def test_a_killed_worker_is_lost_at_once(worker: WorkerProcess) -> None:
+    """The error names it and the signal."""
+    worker.call("scale", deadline=30)
+    worker.send("sleep", 60)
+    os.kill(worker.pid, signal.SIGKILL)
+    with pytest.raises(WorkerLostError, match=r"worker 0 has died \(signal 9\)"):
+        worker.receive(30)
+
+
+def test_a_worker_that_exits_is_lost(worker: WorkerProcess) -> None:
+    """The error names the status."""
+    with pytest.raises(WorkerLostError, match=r"worker 0 has died \(exit status 3\)"):
+        worker.call("die", 3, deadline=30)
+
+
+def test_a_stopped_worker_misses_its_deadline(worker: WorkerProcess) -> None:
+    """And is killed, although it takes no other signal."""
+    worker.call("scale", deadline=30)
+    os.kill(worker.pid, signal.SIGSTOP)
+    started = time.monotonic()
+    with pytest.raises(WorkerLostError, match=r"worker 0 has not answered in 0.3 s"):
+        worker.call("scale", deadline=0.3)
+    assert time.monotonic() - started < 10
+    assert not Path(f"/proc/{worker.pid}").exists()
+
+
+def test_signs_of_life_extend_the_deadline(worker: WorkerProcess) -> None:
+    """It is of a step, not of the call."""
+    worker.call("scale", deadline=30)
+    assert worker.call("work", 3.0, deadline=1.5)[0] == "worked"
+
+
+def test_an_answer_that_nobody_took_is_no_answer_to_the_next_call(worker: WorkerProcess) -> None:
+    """As where Ctrl-C interrupts the wait."""
+    worker.send("scale", "first")
+    worker.send("scale", "second")
+    assert worker.receive(30)[0] == "second"
+
+
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    """Even in the midst of a call; and no file is left in shared memory."""
+    code = (
+        "import sys, time; sys.path.insert(0, sys.argv[1])\n"
+        "from rlox.envs.workers import WorkerProcess\n"
+        "worker = WorkerProcess('test_workers:make_worker', (1.0,), name='worker')\n"
+        "worker.call('scale', deadline=60)\n"
+        "worker.send('sleep', 600)\n"
+        "print(worker.pid, flush=True); time.sleep(600)\n"
+    )
+    before = set(os.listdir("/dev/shm"))
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code, str(Path(__file__).parent)], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    for _ in range(200):
+        if not _runs(pid):
+            break
+        time.sleep(0.05)
+    assert not _runs(pid)
+    assert {name for name in os.listdir("/dev/shm") if name.startswith("tmp")} <= before
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").split()[2] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_arena_refuses_nothing_that_it_can_hold() -> None:
+    """Two sides of one file see what was written last."""
+    file = spare_file()
+    one, other = Arena(file), Arena(file)
+    for size in (10, 100_000, 10):
+        table = one.write({"a": np.arange(size), "b": np.ones((2, 0))})
+        got = other.read(table)
+        np.testing.assert_array_equal(got["a"], np.arange(size))
+        assert got["b"].shape == (2, 0)
+    one.beat()
+    assert other.beats == 1
+    os.close(file)
+
+
+def test_supervisor_gives_up_after_so_many_restarts() -> None:
+    """Of each worker; the log says why each began again."""
+    supervisor = Supervisor(max_restarts=2)
+    lost = WorkerLostError("a has died (signal 9)")
+    assert [supervisor.lost("a", lost), supervisor.lost("a", lost)] == [1, 2]
+    assert supervisor.lost("b", lost) == 1
+    with pytest.raises(WorkerLostError, match=r"a has died \(signal 9\) after 2 restarts"):
+        supervisor.lost("a", lost)
+    assert supervisor.restarts == 3
+    assert [event.worker for event in supervisor.events] == ["a", "a", "b", "a"]
+    assert supervisor.events[-1].what.startswith("given up: ")

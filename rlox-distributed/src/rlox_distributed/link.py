@@ -1,0 +1,252 @@
+"""Streams to workers: requests are retried, and never done twice."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from typing import Any
+
+import grpc
+import rlox
+from rlox.errors import EnvError, WorkerError, WorkerLostError
+
+from rlox_distributed.protocol import workers_pb2 as pb
+from rlox_distributed.security import Credentials
+from rlox_distributed.spaces import Leaves, space_from_json
+from rlox_distributed.worker import HEADROOM, PROTOCOL_VERSION, SERVICE, channel_options
+
+__all__ = ["Link", "NewSessionError"]
+
+FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
+"""Seconds before the first attempt to connect again, and most seconds before one."""
+
+MAX_WELCOME = 4 << 20
+"""Bytes of the first answer, before the spaces are known."""
+
+PASSING = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.ABORTED,
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+)
+"""After which another attempt may succeed; any other status is a refusal."""
+
+
+class NewSessionError(Exception):
+    """The worker's envs are not those that the last request was for."""
+
+
+class Link:
+    """A connection to one worker.
+
+    Args:
+        address: ``host:port``.
+        learner: random name of the learner.
+        env_id: what the worker must serve; empty for any.
+        credentials: of TLS and the token.
+    """
+
+    def __init__(self, address: str, learner: str, env_id: str, credentials: Credentials) -> None:
+        credentials.require_for(address, serving=False)
+        self.address = address
+        self._hello = pb.Hello(
+            protocol_version=PROTOCOL_VERSION,
+            library_version=rlox.__version__,
+            learner=learner,
+            env_id=env_id,
+        )
+        self._credentials = credentials
+        self._largest = MAX_WELCOME
+        self._channel: grpc.Channel | None = None
+        self._call: Any = None  # a stream, while there is one
+        self._sent = 0
+        self._request: bytes = b""
+        self.welcome: Any = None
+        """What the worker said it is."""
+
+    def connect(self, seconds: float) -> None:
+        """Connect, with attempts for so long.
+
+        Raises:
+            EnvError: the worker refuses this learner.
+            WorkerLostError: it cannot be reached.
+            NewSessionError: its envs are not those of before.
+        """
+        end, wait = time.monotonic() + seconds, FIRST_WAIT
+        while True:
+            try:
+                self._open(max(end - time.monotonic(), FIRST_WAIT))
+                return
+            except grpc.RpcError as error:
+                self._hang_up()
+                if error.code() not in PASSING:
+                    raise EnvError(
+                        f"the worker {self.address} refuses: {error.details()}"
+                    ) from None
+                if time.monotonic() + wait > end:
+                    raise WorkerLostError(
+                        f"the worker {self.address} cannot be reached in {seconds:g} s: "
+                        f"{error.details()}"
+                    ) from None
+            time.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT)
+
+    def _open(self, seconds: float) -> None:
+        welcome = self._greet(seconds)
+        before, self.welcome = self.welcome, welcome
+        largest = self._largest_answer(welcome)
+        if largest > self._largest:
+            self._largest = largest
+            self._hang_up()
+            welcome = self._greet(seconds)
+        if before is None or before.session == welcome.session:
+            return
+        self._sent = welcome.done
+        same = (before.env_id, before.n_envs, before.observation_space, before.action_space)
+        if same != (
+            welcome.env_id,
+            welcome.n_envs,
+            welcome.observation_space,
+            welcome.action_space,
+        ):
+            raise EnvError(f"the worker {self.address} came back with other envs or spaces")
+        raise NewSessionError
+
+    def _greet(self, seconds: float) -> Any:
+        """Open a stream and return the worker's welcome."""
+        options = channel_options(self._largest)
+        secured = self._credentials.for_channel()
+        self._channel = (
+            grpc.insecure_channel(self.address, options)
+            if secured is None
+            else grpc.secure_channel(self.address, secured, options)
+        )
+        method = self._channel.stream_stream(f"/{SERVICE}/Session", bytes, pb.Reply.FromString)
+        self._call = _Stream(method, self._credentials.metadata())
+        self._call.send(pb.Request(hello=self._hello).SerializeToString())
+        reply = self._call.receive(seconds)
+        if reply.WhichOneof("answer") != "welcome":
+            raise EnvError(f"the worker {self.address} does not speak this protocol")
+        return reply.welcome
+
+    def _largest_answer(self, welcome: Any) -> int:
+        """Return the bytes of the largest honest answer."""
+        if not 1 <= welcome.n_envs <= 1 << 16:
+            raise EnvError(f"the worker {self.address} says it has {welcome.n_envs} envs")
+        obs = Leaves(space_from_json(welcome.observation_space), welcome.n_envs).size
+        actions = space_from_json(welcome.action_space)
+        choices = getattr(actions, "n", 0) or int(getattr(actions, "nvec", [0])[0])
+        masks = welcome.n_envs * max(int(choices), 1 << 10)
+        largest: int = 2 * obs + masks + 32 * welcome.n_envs + HEADROOM
+        return largest
+
+    def send(self, request: Any) -> None:
+        """Begin a request; :meth:`receive` takes its answer."""
+        self._sent += 1
+        request.sequence = self._sent
+        self._request = request.SerializeToString()
+        if self._call is not None:
+            self._call.send(self._request)
+
+    def receive(self, seconds: float) -> Any:
+        """Return the answer to the request under way.
+
+        A stream that breaks is opened again, and the request repeated under its number.
+
+        Raises:
+            NewSessionError: the worker has begun again; the request is void.
+            WorkerLostError: it did not answer in time, or cannot be reached.
+            WorkerError: its env raised; with the traceback.
+        """
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                if self._call is None:
+                    self.connect(max(end - time.monotonic(), FIRST_WAIT))
+                    self._repeat()
+                reply = self._call.receive(max(end - time.monotonic(), 0.0))
+            except TimeoutError:
+                self._hang_up()
+                raise WorkerLostError(
+                    f"the worker {self.address} has not answered in {seconds:g} s"
+                ) from None
+            except grpc.RpcError as error:
+                self._hang_up()
+                if error.code() not in PASSING:
+                    raise EnvError(
+                        f"the worker {self.address} refuses: {error.details()}"
+                    ) from None
+                continue
+            if reply.sequence == self._sent:
+                break
+        if reply.WhichOneof("answer") == "failure":
+            failure = reply.failure
+            raise WorkerError(
+                f"an env of the worker {self.address} raised {failure.kind}: {failure.message}\n"
+                f"{failure.traceback}"
+            )
+        return reply
+
+    def _repeat(self) -> None:
+        self._call.send(self._request)
+
+    def _hang_up(self) -> None:
+        if self._call is not None:
+            self._call.close()
+            self._call = None
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def close(self) -> None:
+        """End the stream; the worker waits for the next learner."""
+        self._hang_up()
+
+
+class _Stream:
+    """A bidirectional stream whose answers can be waited for with a deadline."""
+
+    def __init__(self, method: Any, metadata: Any) -> None:
+        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._call = method(iter(self._requests.get, None), metadata=metadata)
+        threading.Thread(target=_pump, args=(self._call, self._answers), daemon=True).start()
+
+    def send(self, data: bytes) -> None:
+        self._requests.put(data)
+
+    def receive(self, seconds: float) -> Any:
+        try:
+            answer = self._answers.get(timeout=seconds)
+        except queue.Empty:
+            raise TimeoutError from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        self._requests.put(None)
+        self._call.cancel()
+
+
+class _EndedError(grpc.RpcError):  # type: ignore[misc]  # grpc has no types
+    """The worker ended the stream in good order."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNAVAILABLE
+
+    def details(self) -> str:
+        return "the worker ended the stream"
+
+
+def _pump(call: Any, answers: queue.SimpleQueue[Any]) -> None:
+    try:
+        for answer in call:
+            answers.put(answer)
+    except grpc.RpcError as error:
+        answers.put(error)
+    else:
+        answers.put(_EndedError())

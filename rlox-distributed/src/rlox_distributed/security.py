@@ -1,0 +1,113 @@
+"""Addresses, certificates and tokens: what may be open, and what must be closed."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+from rlox.errors import ConfigError
+
+__all__ = ["Credentials", "is_loopback", "read_token"]
+
+TOKEN_VARIABLE = "RLOX_WORKER_TOKEN"  # noqa: S105  # the variable's name
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether ``host:port`` is reached from this machine alone."""
+    if address.startswith("unix:"):
+        return True
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_token(file: str | Path | None) -> str | None:
+    """Return the token in a file, or in the variable ``RLOX_WORKER_TOKEN``; ``None`` without both.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds none.
+    """
+    if file is None:
+        return os.environ.get(TOKEN_VARIABLE) or None
+    try:
+        token = Path(file).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigError(f"the token file cannot be read: {error}") from None
+    if not token or not token.isascii() or not token.isprintable():
+        raise ConfigError(f"the token file '{file}' must hold one line of ASCII")
+    return token
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Files of certificates and of the token; none of them is part of any config or message."""
+
+    token_file: str | Path | None = None
+    """``None``: the variable ``RLOX_WORKER_TOKEN``."""
+    tls_ca: str | Path | None = None
+    """Certificates that the other side's must be signed by."""
+    tls_cert: str | Path | None = None
+    """One's own; a learner's is for workers that ask for it (mutual TLS)."""
+    tls_key: str | Path | None = None
+
+    def require_for(self, address: str, *, serving: bool) -> None:
+        """Refuse to be open on an address that other machines reach.
+
+        Args:
+            address: ``host:port``.
+            serving: whether it is bound, else connected to.
+
+        Raises:
+            ConfigError: TLS or the token is missing.
+        """
+        if is_loopback(address):
+            return
+        needed = self.tls_cert if serving else self.tls_ca
+        if needed is None or read_token(self.token_file) is None:
+            files = "tls_cert and tls_key" if serving else "tls_ca"
+            raise ConfigError(
+                f"'{address}' is reached from other machines, so it needs TLS ({files}) and a "
+                f"token (token_file, or the variable {TOKEN_VARIABLE})"
+            )
+
+    def metadata(self) -> list[tuple[str, str]]:
+        """Return what a learner sends with its calls."""
+        token = read_token(self.token_file)
+        return [] if token is None else [("authorization", f"Bearer {token}")]
+
+    def for_channel(self) -> grpc.ChannelCredentials | None:
+        """Return a learner's credentials; ``None`` without TLS."""
+        if self.tls_ca is None:
+            return None
+        return grpc.ssl_channel_credentials(
+            _read(self.tls_ca), _read(self.tls_key), _read(self.tls_cert)
+        )
+
+    def for_server(self) -> grpc.ServerCredentials | None:
+        """Return a worker's credentials; ``None`` without TLS.
+
+        With a CA it asks learners for a certificate.
+        """
+        if self.tls_cert is None:
+            return None
+        return grpc.ssl_server_credentials(
+            [(_read(self.tls_key), _read(self.tls_cert))],
+            _read(self.tls_ca),
+            require_client_auth=self.tls_ca is not None,
+        )
+
+
+def _read(path: str | Path | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"a TLS file cannot be read: {error}") from None

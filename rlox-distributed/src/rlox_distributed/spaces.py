@@ -1,0 +1,141 @@
+"""Spaces as JSON, and arrays of their leaves as raw bytes; nothing is unpickled."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from rlox.errors import SpaceError
+from rlox.spaces.nested import is_nested, leaf_spaces
+
+__all__ = ["Leaves", "space_from_json", "space_to_json"]
+
+Space = gymnasium.Space[Any]
+
+MAX_NUMBERS = 1 << 28
+"""Numbers of one observation or action; more are no honest space."""
+
+
+def space_to_json(space: Space) -> str:
+    """Return a space as JSON text.
+
+    Raises:
+        SpaceError: it is, or holds, a space of another kind.
+    """
+    return json.dumps(_describe(space))
+
+
+def space_from_json(text: str) -> Space:
+    """Return the space that :func:`space_to_json` described.
+
+    Raises:
+        SpaceError: the text describes none.
+    """
+    try:
+        return _build(json.loads(text))
+    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+        raise SpaceError(f"the worker describes no space: {error!r}") from None
+
+
+def _describe(space: Space) -> dict[str, Any]:
+    if isinstance(space, spaces.Dict):
+        return {"dict": [[key, _describe(part)] for key, part in space.spaces.items()]}
+    if isinstance(space, spaces.Tuple):
+        return {"tuple": [_describe(part) for part in space.spaces]}
+    if isinstance(space, spaces.Box):
+        bounds = [base64.b64encode(bound.tobytes()).decode() for bound in (space.low, space.high)]
+        return {"box": bounds, "shape": space.shape, "dtype": space.dtype.str}
+    if isinstance(space, spaces.Discrete):
+        return {"discrete": int(space.n), "start": int(space.start), "dtype": space.dtype.str}
+    if isinstance(space, spaces.MultiDiscrete):
+        numbers = {"multi_discrete": space.nvec.tolist(), "start": space.start.tolist()}
+        return {**numbers, "dtype": space.dtype.str}
+    if isinstance(space, spaces.MultiBinary):
+        return {"multi_binary": space.shape}
+    raise SpaceError(f"a worker cannot serve the space {space}")
+
+
+def _build(given: Any) -> Space:
+    if "dict" in given:
+        return spaces.Dict({str(key): _build(part) for key, part in given["dict"]})
+    if "tuple" in given:
+        return spaces.Tuple([_build(part) for part in given["tuple"]])
+    if "multi_binary" in given:
+        return spaces.MultiBinary([int(n) for n in given["multi_binary"]])
+    dtype = np.dtype(given["dtype"])
+    if dtype.kind not in "biuf":
+        raise ValueError(f"the dtype {dtype} is no number's")
+    if "discrete" in given:
+        return spaces.Discrete(int(given["discrete"]), start=int(given["start"]), dtype=dtype)
+    if "multi_discrete" in given:
+        start = np.array(given["start"])
+        return spaces.MultiDiscrete(np.array(given["multi_discrete"]), dtype=dtype, start=start)
+    shape = tuple(int(n) for n in given["shape"])
+    if math.prod(shape) > MAX_NUMBERS:
+        raise ValueError(f"its shape is {shape}")
+    low, high = (
+        np.frombuffer(base64.b64decode(bound), dtype).reshape(shape) for bound in given["box"]
+    )
+    return spaces.Box(low, high, shape, dtype.type)
+
+
+class Leaves:
+    """The arrays of N values of a space, as raw bytes in the order of its leaves.
+
+    Args:
+        space: of one value.
+        n_envs: N.
+    """
+
+    def __init__(self, space: Space, n_envs: int) -> None:
+        self._nested = is_nested(space)
+        self._n_envs = n_envs
+        self._leaves = {
+            name: (np.dtype(leaf.dtype), tuple(leaf.shape or ()))
+            for name, leaf in leaf_spaces(space).items()
+        }
+
+    @property
+    def size(self) -> int:
+        """Bytes of N values."""
+        return sum(
+            self._n_envs * math.prod(shape) * dtype.itemsize
+            for dtype, shape in self._leaves.values()
+        )
+
+    def to_bytes(self, value: Any) -> list[bytes]:
+        """Return the arrays of some values, a dict by leaf name if the space is nested."""
+        leaves = value if self._nested else {"": value}
+        return [
+            np.ascontiguousarray(leaves[name], dtype.newbyteorder("<")).tobytes()
+            for name, (dtype, _) in self._leaves.items()
+        ]
+
+    def from_bytes(self, parts: Sequence[bytes], rows: int | None = None) -> Any:
+        """Return the arrays, to be written to.
+
+        Args:
+            parts: see :meth:`to_bytes`.
+            rows: number of values; ``None``: N.
+
+        Raises:
+            ValueError: the bytes are not as many.
+        """
+        count = self._n_envs if rows is None else rows
+        if len(parts) != len(self._leaves):
+            raise ValueError(f"expected {len(self._leaves)} arrays, got {len(parts)}")
+        leaves: dict[str, npt.NDArray[Any]] = {}
+        for part, (name, (dtype, shape)) in zip(parts, self._leaves.items(), strict=True):
+            expected = count * math.prod(shape) * dtype.itemsize
+            if len(part) != expected:
+                raise ValueError(f"expected {expected} bytes of '{name}', got {len(part)}")
+            array = np.frombuffer(part, dtype.newbyteorder("<")).reshape(count, *shape)
+            leaves[name] = array.astype(dtype)
+        return leaves if self._nested else leaves[""]

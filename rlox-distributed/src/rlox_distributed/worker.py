@@ -1,0 +1,247 @@
+"""Env workers: one learner at a time, every request done once."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import numpy as np
+import rlox
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from rlox.errors import ConfigError
+from rlox.protocols import MaskingVecEnv, VecEnv
+from rlox.spaces.nested import map_leaves
+
+from rlox_distributed.protocol import workers_pb2 as pb
+from rlox_distributed.security import Credentials, read_token
+from rlox_distributed.spaces import Leaves, space_to_json
+
+__all__ = ["PROTOCOL_VERSION", "SERVICE", "EnvWorker", "channel_options"]
+
+PROTOCOL_VERSION = 1
+SERVICE = "rlox.distributed.v1.EnvWorker"
+MAX_STREAMS = 8
+"""Streams at a time; one is the learner's, the others are being refused."""
+HELLO_SECONDS = 10.0
+"""In which a stream must have said who it is."""
+HEADROOM = 1 << 16
+
+
+def channel_options(largest: int) -> list[tuple[str, int]]:
+    """Return gRPC's options: keepalive of 10 s and 5 s, and messages of so many bytes."""
+    return [
+        ("grpc.max_receive_message_length", largest),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.keepalive_time_ms", 10_000),
+        ("grpc.keepalive_timeout_ms", 5_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        ("grpc.so_reuseport", 0),
+    ]
+
+
+class EnvWorker:
+    """Serves a vector env.
+
+    Args:
+        env: stepped by the learner that has the session; closed by :meth:`stop`.
+        env_id: what it is called.
+        bind: ``host:port``; port 0 takes a free one.
+        credentials: of TLS and the token.
+
+    Raises:
+        ConfigError: the address is not this machine's alone and TLS or the token is missing, or it
+            cannot be bound.
+        SpaceError: a space cannot be described.
+    """
+
+    def __init__(
+        self, env: VecEnv, env_id: str, bind: str, credentials: Credentials | None = None
+    ) -> None:
+        self._credentials = credentials or Credentials()
+        self._credentials.require_for(bind, serving=True)
+        self._token = read_token(self._credentials.token_file)
+        self._env, self._env_id = env, env_id
+        self._spaces = space_to_json(env.observation_space), space_to_json(env.action_space)
+        self._obs = Leaves(env.observation_space, env.n_envs)
+        self._actions = Leaves(env.action_space, env.n_envs)
+        self._lock = threading.Lock()
+        self._learner = ""
+        self._holder: object = None
+        self._session = secrets.token_hex(16)
+        self._done, self._last = 0, b""
+        self._server = grpc.server(
+            ThreadPoolExecutor(MAX_STREAMS + 2, thread_name_prefix="rlox-worker"),
+            options=channel_options(self._actions.size + HEADROOM),
+            maximum_concurrent_rpcs=MAX_STREAMS,
+        )
+        handler = grpc.stream_stream_rpc_method_handler(self._serve, pb.Request.FromString, bytes)
+        generic = grpc.method_handlers_generic_handler(SERVICE, {"Session": handler})
+        self._server.add_generic_rpc_handlers((generic,))
+        self._health = health.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self.port = self._bind(bind)
+        """Where it listens."""
+
+    def _bind(self, address: str) -> int:
+        secured = self._credentials.for_server()
+        try:
+            if secured is not None:
+                return int(self._server.add_secure_port(address, secured))
+            return int(self._server.add_insecure_port(address))
+        except RuntimeError as error:
+            raise ConfigError(f"'{address}' cannot be bound: {error}") from None
+
+    def start(self) -> None:
+        """Begin to serve, in threads."""
+        self._server.start()
+        self._health.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
+
+    def wait(self) -> None:
+        """Wait until :meth:`stop`."""
+        self._server.wait_for_termination()
+
+    def stop(self, grace: float = 5.0) -> None:
+        """Refuse new streams, let the step under way end, and close the env."""
+        self._health.enter_graceful_shutdown()
+        self._server.stop(grace).wait()
+        with self._lock:
+            self._env.close()
+
+    def _serve(self, requests: Iterator[Any], context: Any) -> Iterator[bytes]:
+        """Answer the requests of one stream."""
+        self._require_token(context)
+        stranger = threading.Timer(HELLO_SECONDS, context.cancel)
+        stranger.start()
+        try:
+            first = next(requests, None)
+        finally:
+            stranger.cancel()
+        holder = object()
+        yield self._welcome(first, holder, context)
+        try:
+            for request in requests:
+                yield self._answer(request, holder, context)
+        finally:
+            with self._lock:
+                if self._holder is holder:
+                    self._holder = None
+
+    def _require_token(self, context: Any) -> None:
+        if self._token is None:
+            return
+        given = dict(context.invocation_metadata()).get("authorization", "")
+        if not hmac.compare_digest(str(given).encode(), f"Bearer {self._token}".encode()):
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is wrong or missing")
+
+    def _welcome(self, request: Any, holder: object, context: Any) -> bytes:
+        """Give the session to a learner, or refuse it."""
+        if request is None or request.WhichOneof("call") != "hello":
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the first request must be hello")
+        hello = request.hello
+        for name, theirs, ours in (
+            ("protocol version", hello.protocol_version, PROTOCOL_VERSION),
+            ("rlox version", hello.library_version, rlox.__version__),
+            ("env", hello.env_id or self._env_id, self._env_id),
+        ):
+            if theirs != ours:
+                context.abort(
+                    grpc.StatusCode.FAILED_PRECONDITION,
+                    f"the worker has the {name} {ours!r}, the learner asks for {theirs!r}",
+                )
+        with self._lock:
+            known = hello.learner == self._learner
+            if self._holder is not None and not known:
+                context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "another learner has this worker")
+            self._holder = holder  # an older stream of the same learner has lost it
+            if not known:
+                self._learner, self._session = hello.learner, secrets.token_hex(16)
+                self._done, self._last = 0, b""
+            welcome = pb.Welcome(
+                protocol_version=PROTOCOL_VERSION,
+                library_version=rlox.__version__,
+                session=self._session,
+                env_id=self._env_id,
+                n_envs=self._env.n_envs,
+                observation_space=self._spaces[0],
+                action_space=self._spaces[1],
+                done=self._done,
+            )
+            data: bytes = pb.Reply(welcome=welcome).SerializeToString()
+            return data
+
+    def _answer(self, request: Any, holder: object, context: Any) -> bytes:
+        """Do a request that is not done yet."""
+        with self._lock:
+            if self._holder is not holder:
+                context.abort(grpc.StatusCode.ABORTED, "this stream lost its session")
+            if request.sequence == self._done and self._last:
+                return self._last
+            if request.sequence != self._done + 1:
+                context.abort(
+                    grpc.StatusCode.FAILED_PRECONDITION,
+                    f"expected request {self._done + 1}, got {request.sequence}",
+                )
+            calls: dict[str, Callable[[Any], Any]] = {"reset": self._reset, "step": self._step}
+            call = request.WhichOneof("call")
+            if call not in calls:
+                context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"no request is called {call}")
+            try:
+                arguments = self._decode(request, call)
+            except ValueError as error:
+                context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            try:
+                reply = calls[call](arguments)
+            except Exception as error:  # whatever an env raises is the learner's to see
+                failure = pb.Failure(
+                    kind=type(error).__name__, message=str(error), traceback=traceback.format_exc()
+                )
+                reply = pb.Reply(failure=failure)
+            reply.sequence = request.sequence
+            self._done, self._last = request.sequence, reply.SerializeToString()
+            return self._last
+
+    def _decode(self, request: Any, call: str) -> Any:
+        """Return the seeds or the actions.
+
+        Raises:
+            ValueError: they are not as many as the envs and their spaces say.
+        """
+        if call == "step":
+            return self._actions.from_bytes(list(request.step.actions))
+        seeds = list(request.reset.seeds)
+        if seeds and len(seeds) != self._env.n_envs:
+            raise ValueError(f"expected {self._env.n_envs} seeds, got {len(seeds)}")
+        return seeds or None
+
+    def _reset(self, seeds: list[int] | None) -> Any:
+        return pb.Reply(observations=self._observations(self._env.reset_all(seeds)))
+
+    def _step(self, actions: Any) -> Any:
+        step = self._env.step_all(actions)
+        outcome = pb.Outcome(
+            next=self._observations(step["obs"]),
+            rewards=np.asarray(step["rewards"], "<f8").tobytes(),
+            terminated=np.asarray(step["terminated"], np.bool_).tobytes(),
+            truncated=np.asarray(step["truncated"], np.bool_).tobytes(),
+        )
+        ended = np.flatnonzero(step["terminated"] | step["truncated"])
+        if len(ended):
+            outcome.ended.extend(ended.tolist())
+            final_obs = map_leaves(lambda leaf: leaf[ended], step["final_obs"])
+            outcome.final_obs.extend(self._obs.to_bytes(final_obs))
+        return pb.Reply(outcome=outcome)
+
+    def _observations(self, obs: Any) -> Any:
+        masks = self._env.action_masks() if isinstance(self._env, MaskingVecEnv) else None
+        return pb.Observations(
+            obs=self._obs.to_bytes(obs),
+            masks=b"" if masks is None else np.asarray(masks, np.bool_).tobytes(),
+        )

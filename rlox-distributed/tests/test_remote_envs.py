@@ -1,0 +1,497 @@
+"""Envs of workers: the same steps as here, faults, refusals, and what is sent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import gymnasium
+import numpy as np
+import pytest
+import rlox
+from gymnasium import spaces
+from rlox.envs.make import make_vec_env
+from rlox.errors import ConfigError, EnvError, SpaceError, WorkerError, WorkerLostError
+from rlox.protocols import VecEnv
+from rlox_distributed.pool import RemoteEnvPool
+from rlox_distributed.protocol import workers_pb2 as pb
+from rlox_distributed.security import Credentials, is_loopback
+from rlox_distributed.spaces import Leaves, space_from_json, space_to_json
+from rlox_distributed.worker import SERVICE, EnvWorker
+
+Serve = Callable[..., EnvWorker]
+
+
+@pytest.fixture(name="serve")
+def fixture_serve() -> Iterator[Serve]:
+    """Return a function that serves envs until the end of the test."""
+    workers: list[EnvWorker] = []
+
+    def serve(env: Any = "CartPole-v1", n_envs: int = 2, bind: str = "127.0.0.1:0") -> EnvWorker:
+        name = env if isinstance(env, str) else env.__name__
+        made = env() if isinstance(env, type) and issubclass(env, Counter) else None
+        worker = EnvWorker(made or make_vec_env(env, n_envs=n_envs), name, bind)
+        worker.start()
+        workers.append(worker)
+        return worker
+
+    yield serve
+    for worker in workers:
+        worker.stop(grace=0.1)
+
+
+def address(worker: EnvWorker) -> str:
+    """Return where a worker listens."""
+    return f"127.0.0.1:{worker.port}"
+
+
+def draw_actions(env: VecEnv, n_steps: int) -> list[Any]:
+    """Return random actions."""
+    space = env.action_space
+    space.seed(1)
+    return [np.stack([space.sample() for _ in range(env.n_envs)]) for _ in range(n_steps)]
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+def test_steps_equal_those_of_envs_here(serve: Serve, env_id: str) -> None:
+    """Bit for bit, over two workers of different size, through ends of episodes."""
+    pool = RemoteEnvPool([address(serve(env_id, 2)), address(serve(env_id, 3))])
+    here = make_vec_env(env_id, n_envs=5)
+    assert isinstance(pool, VecEnv)
+    assert (pool.n_envs, pool.observation_space) == (5, here.observation_space)
+    assert pool.action_space == here.action_space
+    seeds = [3, 4, 5, 6, 7]
+    np.testing.assert_array_equal(pool.reset_all(seeds), here.reset_all(seeds))
+    for actions in draw_actions(here, 210):
+        there, expected = pool.step_all(actions), here.step_all(actions)
+        assert set(there) == set(expected)
+        for key, value in expected.items():
+            np.testing.assert_array_equal(there[key], value)  # type: ignore[literal-required]
+    pool.close()
+
+
+class Counter:
+    """Two envs that count in nested observations, mask actions, and end after four steps."""
+
+    n_envs = 2
+    observation_space: Any = spaces.Dict(
+        {"count": spaces.Discrete(100), "image": spaces.Box(0, 255, (3, 2), np.uint8)}
+    )
+    action_space: Any = spaces.Discrete(3)
+    fails = False
+    sleeps = 0.0
+
+    def __init__(self) -> None:
+        self.count, self.calls = 0, 0
+
+    def reset_all(self, seed: Any = None) -> Any:
+        """Begin at 0."""
+        self.count = 0
+        return self._obs(0)
+
+    def step_all(self, actions: Any) -> Any:
+        """Count."""
+        self.calls += 1
+        time.sleep(self.sleeps)
+        if self.fails:
+            raise ZeroDivisionError("the wheel came off")
+        self.count += 1
+        ended = self.count == 4
+        final = self._obs(self.count)
+        self.count %= 4
+        return {
+            "obs": self._obs(self.count),
+            "rewards": np.ones(2),
+            "terminated": np.zeros(2, bool),
+            "truncated": np.array([ended, ended]),
+            "final_obs": final,
+        }
+
+    def action_masks(self) -> Any:
+        """Allow what the count says."""
+        return np.array([[True, self.count > 0, False]] * 2)
+
+    def _obs(self, count: int) -> Any:
+        return {
+            "count": np.full(2, count, np.int64),
+            "image": np.full((2, 3, 2), 7 * count, np.uint8),
+        }
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def test_nested_observations_and_masks_go_over_the_wire(serve: Serve) -> None:
+    """With the true final observations where episodes end."""
+    pool = RemoteEnvPool([address(serve(Counter))], env_id="Counter")
+    assert pool.reset_all()["image"].shape == (2, 3, 2)
+    masks = pool.action_masks()
+    assert masks is not None
+    assert masks.tolist() == [[True, False, False]] * 2
+    for _ in range(4):
+        step = pool.step_all(np.zeros(2, np.int64))
+    assert step["obs"]["count"].tolist() == [0, 0]
+    assert step["final_obs"]["count"].tolist() == [4, 4]
+    assert step["final_obs"]["image"].max() == 28
+    pool.close()
+
+
+def test_a_broken_stream_is_opened_again_and_nothing_is_stepped_twice(serve: Serve) -> None:
+    """A request whose answer was lost is answered from memory."""
+    worker = serve(Counter)
+    pool = RemoteEnvPool([address(worker)])
+    pool.reset_all()
+    env: Any = worker._env
+    link = pool._links[0]
+    for step in range(1, 8):
+        if step % 2:
+            link._call.close()  # before the request
+        else:
+            send = link._call.send
+
+            def send_and_break(data: bytes, send: Any = send, call: Any = link._call) -> None:
+                send(data)
+                time.sleep(0.3)  # the step is done, its answer lost
+                while not call._answers.empty():
+                    call._answers.get()
+                call.close()
+
+            link._call.send = send_and_break
+        assert pool.step_all(np.zeros(2, np.int64))["obs"]["count"].tolist() == [step % 4] * 2
+        assert env.calls == step
+    pool.close()
+
+
+def test_envs_of_a_restarted_worker_are_lost(serve: Serve) -> None:
+    """They stand at the beginning of a new episode; the other worker's go on."""
+    one, other = serve("CartPole-v1", 1), serve("CartPole-v1", 2)
+    pool = RemoteEnvPool([address(one), address(other)])
+    before = pool.reset_all(3)
+    port = other.port
+    other.stop(grace=0.1)
+    again = EnvWorker(make_vec_env("CartPole-v1", n_envs=2), "CartPole-v1", f"127.0.0.1:{port}")
+    again.start()
+    step = pool.step_all(np.zeros(3, np.int64))
+    assert step["lost"].tolist() == [False, True, True]
+    assert step["truncated"].tolist() == [False, True, True]
+    assert step["rewards"].tolist() == [1, 0, 0]
+    np.testing.assert_array_equal(step["final_obs"][1:], before[1:])
+    assert not np.array_equal(step["obs"][1:], before[1:])
+    assert "lost" not in pool.step_all(np.zeros(3, np.int64))
+    pool.close()
+    again.stop(grace=0.1)
+
+
+def test_an_error_of_an_env_arrives_with_its_traceback(serve: Serve) -> None:
+    """And the worker goes on."""
+    worker = serve(Counter)
+    pool = RemoteEnvPool([address(worker)])
+    pool.reset_all()
+    env: Any = worker._env
+    env.fails = True
+    with pytest.raises(WorkerError, match="raised ZeroDivisionError: the wheel came off") as caught:
+        pool.step_all(np.zeros(2, np.int64))
+    assert "in step_all" in str(caught.value)
+    env.fails = False
+    assert pool.step_all(np.zeros(2, np.int64))["obs"]["count"].tolist() == [1, 1]
+    pool.close()
+
+
+def test_a_worker_that_stalls_misses_its_deadline(serve: Serve) -> None:
+    """The error names it and the seconds."""
+    worker = serve(Counter)
+    pool = RemoteEnvPool([address(worker)], timeout=0.5)
+    pool.reset_all()
+    worker._env.sleeps = 2.0  # type: ignore[attr-defined]
+    started = time.monotonic()
+    with pytest.raises(WorkerLostError, match=r"127.0.0.1:\d+ has not answered in 0.5 s"):
+        pool.step_all(np.zeros(2, np.int64))
+    assert time.monotonic() - started < 2.0
+    pool.close()
+
+
+def test_a_worker_that_is_not_there_is_named() -> None:
+    """After the attempts that the timeout allows."""
+    pool = RemoteEnvPool(["127.0.0.1:1"], reset_timeout=0.5)
+    with pytest.raises(WorkerLostError, match=r"127.0.0.1:1 cannot be reached in 0.5 s"):
+        pool.connect()
+
+
+def test_a_second_learner_is_refused_until_the_first_has_gone(serve: Serve) -> None:
+    """While the honest one goes on."""
+    worker = serve("CartPole-v1")
+    first, second = (RemoteEnvPool([address(worker)], reset_timeout=10) for _ in range(2))
+    first.reset_all(0)
+    with pytest.raises(EnvError, match="refuses: another learner has this worker"):
+        second.connect()
+    first.step_all(np.zeros(2, np.int64))
+    first.close()
+    for _ in range(100):
+        try:
+            second.connect()
+            break
+        except EnvError:
+            time.sleep(0.05)
+    second.reset_all(0)
+    second.close()
+
+
+def test_another_env_is_refused(serve: Serve) -> None:
+    """By the worker, or by the pool where workers differ."""
+    with pytest.raises(EnvError, match="the worker has the env 'CartPole-v1'"):
+        RemoteEnvPool([address(serve())], env_id="Acrobot-v1").connect()
+    pool = RemoteEnvPool([address(serve()), address(serve("Pendulum-v1"))])
+    with pytest.raises(EnvError, match="all workers must serve one env"):
+        pool.connect()
+
+
+def test_another_protocol_is_refused(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So is another version of the library."""
+    where = address(serve())
+    monkeypatch.setattr("rlox_distributed.link.PROTOCOL_VERSION", 9)
+    with pytest.raises(EnvError, match="the worker has the protocol version 1"):
+        RemoteEnvPool([where]).connect()
+
+
+def raw(worker: EnvWorker, *requests: Any) -> list[Any]:
+    """Send requests as they are and return the answers until the stream breaks."""
+    with grpc.insecure_channel(address(worker)) as channel:
+        method = channel.stream_stream(f"/{SERVICE}/Session")
+        return list(method(iter(requests), timeout=10))
+
+
+def hello(learner: str = "stranger") -> bytes:
+    """Return a first request."""
+    greeting = pb.Hello(protocol_version=1, library_version=rlox.__version__, learner=learner)
+    return pb.Request(hello=greeting).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("requests", "code"),
+    [
+        ([b"\xff\xff\xff garbage"], grpc.StatusCode.INTERNAL),
+        ([pb.Request(sequence=1).SerializeToString()], grpc.StatusCode.FAILED_PRECONDITION),
+        ([hello(), pb.Request(sequence=1).SerializeToString()], grpc.StatusCode.INVALID_ARGUMENT),
+        (
+            [hello(), pb.Request(sequence=1, step=pb.Step(actions=[b"1"])).SerializeToString()],
+            grpc.StatusCode.INVALID_ARGUMENT,
+        ),
+        (
+            [hello(), pb.Request(sequence=1, reset=pb.Reset(seeds=[1])).SerializeToString()],
+            grpc.StatusCode.INVALID_ARGUMENT,
+        ),
+        (
+            [hello(), pb.Request(sequence=7, reset=pb.Reset()).SerializeToString()],
+            grpc.StatusCode.FAILED_PRECONDITION,
+        ),
+        ([hello() + b"\0" * (1 << 20)], grpc.StatusCode.RESOURCE_EXHAUSTED),
+    ],
+    ids=["garbage", "no hello", "no call", "short", "seeds", "replayed", "oversized"],
+)
+def test_bad_requests_are_refused(serve: Serve, requests: list[bytes], code: Any) -> None:
+    """And an honest learner finds the worker as it was."""
+    worker = serve()
+    for _ in range(5):
+        with pytest.raises(grpc.RpcError) as caught:
+            raw(worker, *requests)
+        assert caught.value.code() is code  # type: ignore[attr-defined]
+    time.sleep(0.1)
+    pool = RemoteEnvPool([address(worker)])
+    pool.reset_all(0)
+    pool.close()
+
+
+def test_a_token_is_asked_for(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong one and none are refused, and no message holds it."""
+    token = tmp_path / "token"
+    token.write_text("a secret\n", encoding="utf-8")
+    monkeypatch.setenv("RLOX_WORKER_TOKEN", "a secret")
+    where = address(serve())
+    monkeypatch.setenv("RLOX_WORKER_TOKEN", "another")
+    for refused in (RemoteEnvPool([where]), RemoteEnvPool([where])):
+        with pytest.raises(EnvError, match="the token is wrong or missing") as caught:
+            refused.connect()
+        assert "secret" not in str(caught.value)
+    pool = RemoteEnvPool([where], token_file=token)
+    pool.connect()
+    pool.close()
+
+
+@pytest.mark.parametrize(
+    "where", ["0.0.0.0:0", "192.0.2.1:50051", "worker.example:50051", "[::]:0"]
+)
+def test_open_addresses_need_tls_and_a_token(where: str) -> None:
+    """For serving and for connecting."""
+    assert not is_loopback(where)
+    with pytest.raises(ConfigError, match=r"needs TLS .*and a token"):
+        RemoteEnvPool([where])
+    with pytest.raises(ConfigError, match=r"needs TLS .*and a token"):
+        Credentials().require_for(where, serving=True)
+
+
+@pytest.mark.parametrize("where", ["127.0.0.1:1", "localhost:1", "[::1]:1", "unix:/run/rlox"])
+def test_this_machines_own_addresses_need_none(where: str) -> None:
+    """Nobody else reaches them."""
+    assert is_loopback(where)
+
+
+def make_certificate(folder: Path) -> None:
+    """Write a key and a certificate for this machine, signed by itself."""
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
+         "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost",
+         "-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")],
+        check=True, capture_output=True,
+    )  # fmt: skip
+
+
+def test_tls_and_a_foreign_certificate(tmp_path: Path) -> None:
+    """A learner trusts the CA that it was given, and no other; without TLS it is not served."""
+    ours, foreign = tmp_path / "ours", tmp_path / "foreign"
+    for folder in (ours, foreign):
+        folder.mkdir()
+        make_certificate(folder)
+    credentials = Credentials(None, None, ours / "cert.pem", ours / "key.pem")
+    env = make_vec_env("CartPole-v1", n_envs=1)
+    worker = EnvWorker(env, "CartPole-v1", "127.0.0.1:0", credentials)
+    worker.start()
+    pool = RemoteEnvPool([address(worker)], tls_ca=ours / "cert.pem")
+    pool.reset_all(0)
+    pool.close()
+    for wrong in ({"tls_ca": foreign / "cert.pem"}, {}):
+        with pytest.raises(WorkerLostError, match="cannot be reached"):
+            RemoteEnvPool([address(worker)], reset_timeout=0.5, **wrong).connect()
+    worker.stop(grace=0.1)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Box(-np.inf, 3.5, (2, 3), np.float32),
+        spaces.Box(0, 255, (4,), np.uint8),
+        spaces.Discrete(5, start=-2),
+        spaces.MultiDiscrete([2, 3], start=[1, 0]),
+        spaces.MultiBinary([2, 2]),
+        spaces.Dict({"b": spaces.Discrete(2), "a": spaces.Tuple([spaces.Box(0, 1, (1,))])}),
+    ],
+    ids=str,
+)
+def test_spaces_come_back_from_json(space: Any) -> None:
+    """Bounds bit for bit; their arrays too."""
+    again = space_from_json(space_to_json(space))
+    assert again == space
+    assert again.dtype == space.dtype
+    leaves = Leaves(space, 2)
+    assert leaves.size == sum(map(len, leaves.to_bytes(leaves.from_bytes(
+        [b"\0" * len(part) for part in Leaves(space, 2).to_bytes(_zeros(space))]
+    ))))  # fmt: skip
+
+
+def _zeros(space: Any) -> Any:
+    from rlox.spaces.nested import is_nested, leaf_spaces
+
+    arrays = {k: np.zeros((2, *(v.shape or ())), v.dtype) for k, v in leaf_spaces(space).items()}
+    return arrays if is_nested(space) else arrays[""]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", '{"box": ["", ""], "shape": [1e9], "dtype": "<f4"}',
+     '{"box": ["AA==", "AA=="], "shape": [9999999999], "dtype": "|u1"}',
+     '{"discrete": 0, "start": 0, "dtype": "<i8"}', '{"discrete": 2, "start": 0, "dtype": "O"}'],
+)  # fmt: skip
+def test_what_is_no_space_is_refused(text: str) -> None:
+    """Without building anything large."""
+    with pytest.raises(SpaceError, match="describes no space"):
+        space_from_json(text)
+
+
+def start_worker(*options: str) -> tuple[subprocess.Popen[str], str]:
+    """Start ``rlox worker`` in a process; return it and its address."""
+    command = [sys.executable, "-m", "rlox", "worker", "--env", "CartPole-v1", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    return process, line.split()[-1]
+
+
+def test_the_command_serves_and_drains(tmp_path: Path) -> None:
+    """A worker that is stopped dead, killed and started again on its port; SIGTERM ends it well."""
+    process, where = start_worker("--n-envs", "2")
+    pool = RemoteEnvPool([where], timeout=30)
+    pool.reset_all(0)
+    pool.step_all(np.zeros(2, np.int64))
+    os.kill(process.pid, signal.SIGSTOP)
+    timer = threading.Timer(0.5, process.kill)
+    timer.start()
+    started: list[Any] = []
+    restart = threading.Timer(
+        1.0, lambda: started.append(start_worker("--n-envs", "2", "--bind", where))
+    )
+    restart.start()
+    step = pool.step_all(np.zeros(2, np.int64))
+    assert step["lost"].all()
+    restart.join()
+    assert process.wait() == -signal.SIGKILL
+    assert process.stdout is not None
+    process.stdout.close()
+    again, _ = started[0]
+    again.terminate()
+    assert again.wait(20) == 0
+    assert again.stdout is not None
+    again.stdout.close()
+    pool.close()
+
+
+def test_training_on_remote_envs_equals_training_here(serve: Serve) -> None:
+    """One seed, the same parameters, bit for bit."""
+    options = {"n_steps": 16, "batch_size": 32, "n_epochs": 2, "seed": 3, "hidden": 8}
+    here = rlox.make("ppo", env=make_vec_env("CartPole-v1", n_envs=2, backend="gymnasium"),
+                     backend="torch", **options)  # fmt: skip
+    pool = RemoteEnvPool([address(serve("CartPole-v1", 2))])
+    there = rlox.make("ppo", env=pool, backend="torch", **options)
+    for algorithm in (here, there):
+        algorithm.train(96)
+    left, right = (a.optimizers["policy"].parameters for a in (here, there))
+    assert left.equal(right)
+    pool.close()
+
+
+def test_impala_divides_the_workers_among_its_actors(serve: Serve, tmp_path: Path) -> None:
+    """One seed, the parameters of envs here; a checkpoint holds the env's id and no address."""
+    options = {"n_actors": 2, "n_envs": 2, "n_steps": 8, "seed": 3, "hidden": 8, "backend": "torch"}
+    addresses = [address(serve("CartPole-v1", 1)) for _ in range(4)]
+    path = tmp_path / "impala.rlox"
+    parameters = []
+    for more in ({"worker_addresses": addresses}, {}):
+        impala = rlox.make("impala", env="CartPole-v1", **options, **more)
+        impala.train(96)
+        parameters.append(impala.optimizers["policy"].parameters.clone())
+        if more:
+            impala.save(path)
+            assert np.isfinite(impala.evaluate(n_episodes=1).mean_return)
+        impala.close()
+    assert parameters[0].equal(parameters[1])
+    assert not any(where.encode() in path.read_bytes() for where in addresses)
+    rlox.algorithms.IMPALA.from_checkpoint(path).close()
+
+
+def test_worker_needs_an_env_it_can_describe() -> None:
+    """A space of another kind is refused before anything is served."""
+
+    class Words(Counter):
+        observation_space: Any = spaces.Sequence(spaces.Discrete(2))
+
+    with pytest.raises(SpaceError):
+        EnvWorker(Words(), "Words", "127.0.0.1:0")
+    assert gymnasium is not None

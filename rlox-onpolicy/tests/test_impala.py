@@ -1,0 +1,245 @@
+"""IMPALA: conformance, order and lag of unrolls, exact resuming, and its options."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import rlox
+import rlox.testing
+import torch
+from rlox.batches.rollout import Unroll
+from rlox.batches.unrolls import unroll_to_arrays
+from rlox.callbacks import Callback
+from rlox.envs.make import make_vec_env
+from rlox.errors import ConfigError
+from rlox.testing.probes import first_difference
+from rlox_onpolicy.impala import IMPALA
+
+SMALL: dict[str, Any] = {"n_actors": 2, "n_envs": 2, "n_steps": 16, "hidden": 8}
+
+
+class KeepsUnrolls(Callback):
+    """Keeps the joined unroll of every update."""
+
+    def __init__(self) -> None:
+        self.unrolls: list[Unroll] = []
+
+    def on_rollout_end(self, **kwargs: Any) -> None:
+        """Keep it."""
+        self.unrolls.append(kwargs["batch"])
+
+
+def unrolls_of(iterations: int, env: Any = "CartPole-v1", **options: Any) -> list[Any]:
+    """Return the joined unrolls of some updates as arrays."""
+    kept = KeepsUnrolls()
+    with IMPALA(env, seed=3, callbacks=kept, **{**SMALL, **options}) as impala:
+        for _ in range(iterations):
+            impala.train(1)
+    return [unroll_to_arrays(unroll) for unroll in kept.unrolls]
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_passes_the_conformance_suite(env: str) -> None:
+    """One probed env per actor; no check is left out."""
+    assert rlox.testing.check_algorithm("impala", env=env, **SMALL) == {}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"recurrent": "lstm", "memory_size": 8},
+        {"normalize_observations": True, "frame_stack": 2},
+        {"unrolls_per_update": 3, "loss_reduction": "sum"},
+    ],
+    ids=["memory", "preprocessing", "uneven"],
+)
+def test_options_pass_the_conformance_suite(options: dict[str, Any]) -> None:
+    """Memory, moments that travel with the weights, and more unrolls than actors."""
+    small = {**SMALL, "unrolls_per_update": 2, **options}
+    checks = rlox.testing.ALGORITHM_CHECKS[4:]
+    for check in checks:
+        assert check("impala", **small) is None
+
+
+def test_unrolls_under_way_are_saved() -> None:
+    """With a queue, a resumed training takes the unrolls that the saved one had collected."""
+    for check in (rlox.testing.check_resume, rlox.testing.check_seeding):
+        assert check("impala", **SMALL, queue_size=3) is None
+
+
+@pytest.mark.parametrize(
+    ("queue_size", "lags"), [(0, (0, 0)), (2, (1, 1)), (3, (1, 2)), (4, (2, 2))]
+)
+def test_the_lag_follows_from_the_queue(queue_size: int, lags: tuple[int, int]) -> None:
+    """Once the queue is full, unrolls are as old as it is long."""
+    with IMPALA("CartPole-v1", seed=0, queue_size=queue_size, **SMALL) as impala:
+        metrics = impala.train(6 * 64)
+        assert impala.clock.iterations == 6
+        assert (metrics["lag_min"], metrics["lag_max"]) == lags
+        assert metrics["mean_abs_log_rho"] < 1e-6 or queue_size > 0
+
+
+def test_actor_and_version_of_each_unroll_are_fixed() -> None:
+    """Unroll k is actor k mod A's, with the weights of max(0, ceil((k + 1 - Q) / U) - 1)."""
+    kept: list[tuple[int, int, int]] = []
+    with IMPALA("CartPole-v1", seed=0, **{**SMALL, "n_actors": 3}, unrolls_per_update=2,
+                queue_size=3) as impala:  # fmt: skip
+        pool = impala.actors._started
+        take = pool.take
+
+        def watch(weights: Any) -> Any:
+            taken = take(weights)
+            kept.extend((u.actor, u.sequence, u.weights_version) for u in taken.unrolls)
+            return taken
+
+        pool.take = watch  # type: ignore[method-assign]
+        impala.train(6 * 64)
+    expected = [(k % 3, k // 3, max(0, -(-(k + 1 - 3) // 2) - 1)) for k in range(12)]
+    assert kept == expected
+
+
+def test_arrival_drops_what_is_too_old() -> None:
+    """Whoever is ready comes first; unrolls beyond max_lag are counted and not learned from."""
+    options = {**SMALL, "order": "arrival", "queue_size": 6, "max_lag": 1}
+    with IMPALA("CartPole-v1", seed=0, **options) as impala:
+        metrics = impala.train(12 * 64)
+        assert metrics["lag_max"] <= 1
+        assert metrics["unrolls_dropped"] >= 1
+        assert impala.clock.env_steps == 12 * 64
+
+
+def test_auto_says_which_order_it_took(caplog: pytest.LogCaptureFixture) -> None:
+    """Fixed unless actors may be lost."""
+    with caplog.at_level(logging.INFO, "rlox"):
+        with IMPALA("CartPole-v1", **SMALL) as impala:
+            assert impala.actors.order == "fixed"
+        with IMPALA("CartPole-v1", **SMALL, min_workers=1) as impala:
+            assert impala.actors.order == "arrival"
+    assert "in the order 'fixed'" in caplog.text
+    assert "in the order 'arrival'" in caplog.text
+
+
+def test_steps_are_counted_for_uneven_updates() -> None:
+    """Each unroll counts its own envs' steps; mean_reward is a mean of episodes, not of rewards."""
+    with IMPALA("CartPole-v1", seed=0, **{**SMALL, "n_actors": 3}, unrolls_per_update=5) as impala:
+        metrics = impala.train(1)
+        assert impala.clock.env_steps == 5 * 2 * 16
+        assert metrics["mean_reward"] == metrics["mean_episode_length"]
+
+
+class FailsAfter(gymnasium.Env):
+    """An env that raises in its ``limit``-th step."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, limit: int = 20) -> None:
+        self.steps, self.limit = 0, limit
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Return zeros."""
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        """Count, and raise."""
+        self.steps += 1
+        if self.steps == self.limit:
+            raise ZeroDivisionError("the wheel came off")
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+
+
+def test_an_actors_error_arrives_with_its_traceback() -> None:
+    """The learner neither waits for ever nor stops in silence."""
+    with IMPALA(FailsAfter, **SMALL) as impala:
+        with pytest.raises(ZeroDivisionError, match="the wheel came off") as caught:
+            impala.train(1_000)
+        assert any(entry.name == "step" for entry in caught.traceback)
+
+
+def test_envs_that_are_objects_give_the_number_of_actors() -> None:
+    """A list of vector envs has one for each actor, one vector env is one actor's."""
+    envs = [make_vec_env("CartPole-v1", n_envs=3) for _ in range(2)]
+    with IMPALA(envs, n_steps=4) as impala:
+        assert (impala.config.n_actors, impala.config.n_envs) == (2, 3)
+        impala.train(1)
+        assert impala.clock.env_steps == 24
+    with IMPALA(envs[0], n_steps=4) as impala:
+        assert (impala.config.n_actors, impala.config.n_envs) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "message"),
+    [
+        ("CartPole-v1", {"n_actors": 0}, "n_actors"),
+        ("CartPole-v1", {"order": "fixed", "min_workers": 1}, "needs order='arrival'"),
+        ("CartPole-v1", {"min_workers": 3}, "min_workers 3 exceeds n_actors 2"),
+        ("CartPole-v1", {"queue_size": 4, "max_lag": 1}, "max_lag 1 is less than the lag 2"),
+        ("CartPole-v1", {"memory_size": 8}, "memory_size needs recurrent"),
+        ([], {}, "a list of envs must hold a vector env for each actor"),
+        ("CartPole-v1", {"worker_addresses": ["127.0.0.1:1"]}, "names 1 workers for n_actors = 2"),
+        (FailsAfter, {"worker_addresses": ["127.0.0.1:1"] * 2}, "needs the id of the env"),
+        (["CartPole-v1"], {}, "a list of envs must hold a vector env for each actor"),
+        ("object", {"n_actors": 2}, "n_actors is 2, but the env is 1 vector envs"),
+        ("object", {"actor_backend": "process"}, "actor_backend 'process' builds its envs"),
+    ],
+)
+def test_contradictions_are_refused(env: Any, options: dict[str, Any], message: str) -> None:
+    """Before any work, with the remedy."""
+    given = make_vec_env("CartPole-v1", n_envs=2) if env == "object" else env
+    with pytest.raises(ConfigError, match=message):
+        IMPALA(given, **options)
+
+
+def test_an_unknown_actor_backend_is_named() -> None:
+    """With the nearest names."""
+    with pytest.raises(LookupError, match="unknown actor backend 'thred'; did you mean 'thread'"):
+        IMPALA("CartPole-v1", actor_backend="thred")
+
+
+def test_a_checkpoint_of_other_actors_does_not_fit(tmp_path: Path) -> None:
+    """Their number is part of the state."""
+    path = tmp_path / "impala.rlox"
+    with IMPALA("CartPole-v1", **SMALL) as impala:
+        impala.train(1)
+        impala.save(path)
+    with pytest.raises(rlox.errors.CheckpointError, match="it has 2 actors, got n_actors=3"):
+        IMPALA.from_checkpoint(path, n_actors=3)
+
+
+def test_added_losses_and_objectives_get_the_unroll() -> None:
+    """A loss of the user's own is a function of policy and unroll."""
+
+    def small_weights(policy: Any, unroll: Unroll) -> torch.Tensor:
+        assert unroll.obs.shape == (17, 4, 4)
+        return sum(p.square().sum() for p in policy.parameters()) * 0.0
+
+    losses = {"policy": small_weights}
+    with IMPALA("CartPole-v1", added_losses=losses, **SMALL) as impala:
+        assert impala.train(1)["small_weights"] == 0.0
+
+
+def test_envs_without_a_state_begin_new_episodes(tmp_path: Path) -> None:
+    """Returns do not run on from the episodes of before; nothing is counted twice."""
+    path = tmp_path / "impala.rlox"
+    options = {**SMALL, "env_backend": "gymnasium", "queue_size": 2}
+    with IMPALA("CartPole-v1", seed=0, **options) as impala:
+        impala.train(4 * 64)
+        impala.save(path)
+        before = impala.actors.statistics.finished
+    with IMPALA.from_checkpoint(path) as impala:
+        assert impala.actors.statistics.finished == before
+        impala.train(64 * 8)
+        lengths = impala.actors.statistics.mean_length
+        assert lengths == impala.actors.statistics.mean_return
+
+
+def test_the_same_seed_gives_the_same_unrolls() -> None:
+    """Bit for bit, with a queue, whoever of the actors is the faster."""
+    one, other = unrolls_of(4, queue_size=3), unrolls_of(4, queue_size=3)
+    assert first_difference(one, other) is None

@@ -1,0 +1,112 @@
+"""Actors in processes: the same unrolls as threads, errors, restarts, and nothing left of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import rlox.testing
+from rlox.errors import WorkerError, WorkerLostError
+from rlox.testing.probes import first_difference
+from rlox_onpolicy.impala import IMPALA
+
+SMALL: dict[str, Any] = {"n_actors": 2, "n_envs": 2, "n_steps": 8, "hidden": 8, "seed": 1}
+
+
+@pytest.mark.parametrize("name", ["thread", "process"])
+def test_actor_backends_conform(name: str) -> None:
+    """Unrolls are bit for bit those of a local actor."""
+    assert rlox.testing.check_actor_backend(name) == {}
+
+
+def test_processes_train_as_threads_do(tmp_path: Path) -> None:
+    """Bit for bit, with moments that travel, through a checkpoint, and nothing is left behind."""
+    options = {**SMALL, "normalize_observations": True, "queue_size": 2}
+    path, before = tmp_path / "impala.rlox", set(os.listdir("/dev/shm"))
+    states, pids = [], []
+    for backend in ("thread", "process"):
+        with IMPALA("Pendulum-v1", actor_backend=backend, **options) as impala:
+            for _ in range(3):
+                impala.train(1)
+            if backend == "process":
+                impala.save(path)
+                pids = [actor.pid for actor in impala.actors._started._actors]
+            impala.train(32 * 3)
+            states.append(impala.state_dict())
+    assert first_difference(states[0], states[1]) is None
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert set(os.listdir("/dev/shm")) <= before
+    with IMPALA.from_checkpoint(path, actor_backend="thread") as impala:
+        impala.train(32 * 3)
+        assert first_difference(states[0], impala.state_dict()) is None
+
+
+class Breaks(gymnasium.Env):
+    """An env that breaks in its tenth step, as it is told."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Return zeros."""
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        """Count, and break."""
+        self.steps += 1
+        if self.steps == 10:
+            raise ZeroDivisionError("the wheel came off")
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+
+
+def test_an_error_in_a_process_arrives_with_its_traceback() -> None:
+    """Of its own class; the env's source line is in the cause."""
+    options = {**SMALL, "n_actors": 1, "actor_backend": "process"}
+    with IMPALA(Breaks, **options) as impala:
+        with pytest.raises(ZeroDivisionError, match="the wheel came off") as caught:
+            impala.train(1_000)
+        assert isinstance(caught.value.__cause__, WorkerError)
+        assert "in step" in str(caught.value.__cause__)
+
+
+def test_a_killed_actor_begins_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Training goes on; the restart is counted and logged, and no step is counted twice."""
+    options = {**SMALL, "n_actors": 1, "actor_backend": "process"}
+    with IMPALA("CartPole-v1", **options) as impala:
+        impala.train(1)
+        os.kill(impala.actors._started._actors[0].pid, signal.SIGKILL)
+        assert impala.train(32)["restarts"] == 1.0
+        assert impala.clock.env_steps == 16 + 32
+    assert "actor 0 begins again: actor 0 has died (signal 9)" in caplog.text
+
+
+def test_an_actor_that_is_given_up_is_an_error_that_names_it() -> None:
+    """Once fewer live than must."""
+    options = {**SMALL, "n_actors": 1, "actor_backend": "process", "max_restarts": 0}
+    with IMPALA("CartPole-v1", **options) as impala:
+        impala.train(1)
+        os.kill(impala.actors._started._actors[0].pid, signal.SIGKILL)
+        with pytest.raises(WorkerLostError, match=r"0 of 1 actors live.*actor 0 has died"):
+            impala.train(32)
+
+
+def test_spares_replace_an_actor_that_is_given_up() -> None:
+    """By arrival, training goes on as long as min_workers live."""
+    options = {**SMALL, "actor_backend": "process", "max_restarts": 0, "min_workers": 1}
+    with IMPALA("CartPole-v1", **options) as impala:
+        impala.train(1)
+        os.kill(impala.actors._started._actors[0].pid, signal.SIGKILL)
+        impala.train(32 * 4)
+        assert impala.clock.env_steps == 32 * 5
+        os.kill(impala.actors._started._actors[1].pid, signal.SIGKILL)
+        with pytest.raises(WorkerLostError, match="fewer than min_workers = 1"):
+            impala.train(32 * 4)
