@@ -37,10 +37,11 @@ from rlox.networks.validate import refuse_network_options
 from rlox.nn import torch_threads
 from rlox.rollouts.actor_critic import PolicyMaker, fit_to_env
 from rlox.rollouts.advantages import estimate_advantages
+from rlox.rollouts.building import NETWORK_OPTIONS, make_agent, require_objective
 from rlox.training.hooks import Hooks
 from torch import nn
 
-from rlox_onpolicy.agent import NETWORK_OPTIONS, make_agent, make_metrics, require_objective
+from rlox_onpolicy.agent import make_metrics
 from rlox_onpolicy.configs import A2CConfig
 
 __all__ = ["A2C", "A2CMetrics"]

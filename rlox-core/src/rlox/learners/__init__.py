@@ -3,6 +3,7 @@
 from rlox.learners.added import AddedLoss, AddedLosses, Losses
 from rlox.learners.choose import find_learner
 from rlox.learners.compiled import make_compiled_learner
+from rlox.learners.epochs import minimize_over_epochs
 from rlox.learners.policy_objectives import ClippedSurrogate, PolicyGradient, PolicyGradientTerms
 from rlox.learners.rollouts import (
     ChosenLearner,
@@ -71,4 +72,5 @@ __all__ = [
     "make_compiled_learner",
     "make_torch_learner",
     "mean_terms",
+    "minimize_over_epochs",
 ]
