@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from rlox.algorithms.fqe import FQE
     from rlox.algorithms.grpo import GRPO
     from rlox.algorithms.hybrid_ppo import HybridPPO
+    from rlox.algorithms.ippo import IPPO
     from rlox.algorithms.iql import IQL
+    from rlox.algorithms.mappo import MAPPO
     from rlox.algorithms.online_dpo import OnlineDPO
     from rlox.algorithms.ppo import PPO
     from rlox.algorithms.sac import SAC
@@ -38,7 +40,9 @@ __all__ = [
     "DQN",
     "FQE",
     "GRPO",
+    "IPPO",
     "IQL",
+    "MAPPO",
     "PPO",
     "SAC",
     "TD3",

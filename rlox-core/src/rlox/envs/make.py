@@ -11,8 +11,9 @@ from gymnasium.vector import VectorEnv
 
 from rlox import registry
 from rlox.envs.gymnasium import GymVecEnv, Vectorization
+from rlox.envs.teams import team_backend
 from rlox.errors import ConfigError, EnvError, suggest
-from rlox.protocols import VecEnv
+from rlox.protocols import MultiAgentVecEnv, VecEnv
 from rlox.registry.entry import Registration
 
 __all__ = ["env_id_of", "fixed_env_count", "make_vec_env"]
@@ -59,8 +60,10 @@ def fixed_env_count(env: Any) -> int | None:
         return 1
     if isinstance(env, VectorEnv):
         return int(env.num_envs)
-    if isinstance(env, VecEnv):
+    if isinstance(env, (VecEnv, MultiAgentVecEnv)):
         return env.n_envs
+    if hasattr(env, "possible_agents") and not isinstance(env, type):
+        return 1
     return None
 
 
@@ -88,6 +91,11 @@ def make_vec_env(
         UnknownNameError: the backend is not registered.
         PluginError: the backend is broken.
     """
+    if isinstance(env, MultiAgentVecEnv):
+        raise EnvError(
+            f"{type(env).__name__} has several agents, which is no env of one agent; train it with "
+            "'mappo' or 'ippo'"
+        )
     if isinstance(env, VecEnv):
         if n_envs not in (None, env.n_envs):
             raise EnvError(f"n_envs is {n_envs}, but the vector env has {env.n_envs} envs")
@@ -118,6 +126,11 @@ def make_vec_env(
 
 def _choose_backend(env_id: str, backend: str, gymnasium_only: bool) -> Registration:
     found = registry.get_registry()
+    if team_backend(env_id, backend) is not None:
+        raise EnvError(
+            f"'{env_id}' is an env of several agents, which is no env of one agent; train it with "
+            "'mappo' or 'ippo'"
+        )
     if backend != "auto":
         named = found.get("rlox_env_backends", backend)
         env_ids = named.spec.env_ids

@@ -85,6 +85,8 @@ class Registration:
         """
         factory = self.load()
         call, product = PARTS[self.hook]
+        if getattr(self.spec, "teams", False):
+            product = "rlox.protocols:MultiAgentVecEnv"
         try:
             inspect.signature(factory).bind(*args, **kwargs)
         except TypeError as error:

@@ -86,6 +86,10 @@ class EnvBackendSpec:
         factory: ``"module:function"``; ``function(env_id, *, n_envs, env_kwargs)`` returns a
             :class:`rlox.protocols.VecEnv`.
         env_ids: the ids it can build.
+        env_prefixes: of a backend of envs of several agents, beginnings of further ids that it
+            can build.
+        teams: whether its envs are of several agents: ``factory`` then takes callables and envs
+            too if ``env_ids`` is empty, and returns a :class:`rlox.protocols.MultiAgentVecEnv`.
         priority: among the backends that have an id, ``backend="auto"`` takes the highest; the
             ``gymnasium`` backend, which tries every id, has 0.
 
@@ -98,10 +102,13 @@ class EnvBackendSpec:
     factory: str
     env_ids: tuple[str, ...] = ()
     priority: int = 50
+    env_prefixes: tuple[str, ...] = ()
+    teams: bool = False
 
     def __post_init__(self) -> None:
         """Reject text if several ids are expected."""
         _require_tuple(f"env_ids of '{self.name}'", self.env_ids)
+        _require_tuple(f"env_prefixes of '{self.name}'", self.env_prefixes)
 
 
 @dataclass(frozen=True)
