@@ -1,4 +1,4 @@
-"""Advantages of agents that rest: each one's own steps, with what it is paid meanwhile."""
+"""Advantages of agents that rest between their steps."""
 
 from __future__ import annotations
 

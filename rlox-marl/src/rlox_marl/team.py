@@ -1,4 +1,4 @@
-"""A team's learning: a policy for each group of agents, or for each agent."""
+"""Learning of teams: one policy for each group, or each agent."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from rlox.batches.rollout import RolloutBatch
 from rlox.config.model import changed
 from rlox.envs import fixed_env_count, make_team_env
 from rlox.errors import BackendError, CheckpointError, ConfigError
 from rlox.learners import ClippedSurrogate, RolloutTask, minimize_over_epochs
-from rlox.networks.predict import drawing_from, predict
 from rlox.networks.validate_actors import require_actor, try_actor
 from rlox.nn import FlatOptimizer, find_device, load_module_state, module_state, torch_threads
 from rlox.protocols import MultiAgentObs, MultiAgentVecEnv
-from rlox.spaces import ActionRows, ObservationRows, map_leaves
 from rlox.training.hooks import Hooks
 from torch import nn
 
-from rlox_marl.collector import MultiAgentCollector, gather_actions
+from rlox_marl.acting import TeamActor
+from rlox_marl.collector import MultiAgentCollector
 from rlox_marl.objectives import TeamSurrogate
 from rlox_marl.optimizers import ActorCriticOptimizer
 from rlox_marl.policies import TeamPolicy
@@ -81,10 +79,6 @@ class Team:
         algorithm.resources.callback(envs.close)
         self._require_agents(env)
         self.views = make_views(env, cfg.critic, cfg.share_parameters)
-        self.agents = {
-            agent: (view, column) for view in self.views for column, agent in enumerate(view.agents)
-        }
-        self._order = env.possible_agents
         self.collector = MultiAgentCollector(
             envs,
             self.views,
@@ -93,12 +87,18 @@ class Team:
             gamma=cfg.gamma,
             gae_lambda=cfg.gae_lambda,
         )
-        self._unseen = {view.name: _unseen(view) for view in self.views}
         self.policies: dict[str, Any] = {}
         algorithm.optimizers = {}
         for view in self.views:
             self.policies[view.name] = made = self._make_policy(view, policy)
             algorithm.optimizers[view.name] = self._make_optimizer(made)
+        self._actor = TeamActor(
+            self.views,
+            self.policies,
+            env.possible_agents,
+            algorithm.streams.torch("predict"),
+            self.device,
+        )
 
     def _require_agents(self, env: MultiAgentVecEnv) -> None:
         cfg, found = self._algorithm.config, len(env.possible_agents)
@@ -198,91 +198,15 @@ class Team:
         return {f"return/{agent}": value for agent, value in returns.items()}
 
     def predict(self, obs: Any, deterministic: bool, agent_idx: Any, **memory: Any) -> Any:
-        """Return an action of one agent for one observation, or actions for a batch.
-
-        Args:
-            obs: one observation or a batch (B, *shape) as the env gives it to the agent.
-            deterministic: the mode of the action distribution rather than a sample.
-            agent_idx: which of the env's agents, or (B,) of them for a batch.
-            memory: ``action_masks``.
-
-        Raises:
-            ValueError: there is no agent of that number.
-        """
+        """Return an action of one agent, or actions for a batch; see :class:`TeamActor`."""
         masks = memory.get("action_masks")
-        numbers = np.asarray(agent_idx)
-        if numbers.dtype.kind not in "iu" or numbers.ndim > 1:
-            raise ValueError(f"agent_idx must be integers, one or (B,) of them, got {agent_idx!r}")
-        if ((numbers < 0) | (numbers >= len(self._order))).any():
-            raise ValueError(
-                f"agent_idx must lie in [0, {len(self._order) - 1}], got {agent_idx!r}; the agents "
-                f"are {', '.join(self._order)}"
-            )
-        if not numbers.ndim:
-            return self._predict_one(int(numbers), obs, deterministic, masks)
-        actions: list[Any] = [None] * len(numbers)
-        for number in np.unique(numbers).tolist():
-            rows = np.flatnonzero(numbers == number)
-            some = _rows_of(obs, rows)
-            given = None if masks is None else np.asarray(masks)[rows]
-            for row, action in zip(
-                rows, self._predict_one(number, some, deterministic, given), strict=True
-            ):
-                actions[row] = action
-        return np.stack(actions)
-
-    def _predict_one(self, number: int, obs: Any, deterministic: bool, masks: Any) -> Any:
-        view, column = self.agents[self._order[number]]
-
-        def nest(batch: Any) -> dict[str, npt.NDArray[Any]]:
-            named = (
-                {f"obs.{k}": v for k, v in batch.items()}
-                if isinstance(batch, dict)
-                else {"obs": batch}
-            )
-            size = len(next(iter(named.values())))
-            unseen = self._unseen[view.name]
-            more = {name: np.repeat(leaf, size, axis=0) for name, leaf in unseen.items()}
-            if "agent" in view.space.spaces:
-                more["agent"] = np.full(size, column)
-            return {**named, **more}
-
         with torch_threads(self._algorithm.config.torch_threads):
-            return predict(
-                self.policies[view.name],
-                view.group.observation_space,
-                view.group.action_space,
-                obs,
-                deterministic,
-                action_masks=masks,
-                preprocess=nest,
-                generator=self._algorithm.streams.torch("predict"),
-                device=self.device,
-            )
+            return self._actor.predict(obs, deterministic, agent_idx, masks)
 
-    @torch.no_grad()
     def predict_team(self, obs: MultiAgentObs, deterministic: bool = True) -> dict[str, Any]:
-        """Return the actions of all agents, by group; see :class:`rlox.envs.playing.TeamPlayer`."""
-        parts = []
-        generator = self._algorithm.streams.torch("predict")
-        n_envs = len(next(iter(obs["active"].values())))
+        """Return the actions of all agents, by group."""
         with torch_threads(self._algorithm.config.torch_threads):
-            for view in self.views:
-                policy = self.policies[view.name]
-                stored = ObservationRows(view.space).stored(view.see(obs["obs"], obs["state"]))
-                seen = map_leaves(lambda leaf: torch.from_numpy(leaf).to(self.device), stored)
-                masks = ()
-                if view.group.name in obs["masks"]:
-                    taken = np.ascontiguousarray(view.take(obs["masks"]))
-                    masks = (torch.from_numpy(taken).to(self.device),)  # type: ignore[assignment]
-                with drawing_from(generator, policy):
-                    if deterministic:
-                        rows = policy.deterministic(seen, *masks)
-                    else:
-                        rows = policy.get_action_and_logprob(seen, *masks)[0]
-                actions = ActionRows(view.group.action_space).to_env(rows.cpu().numpy())
-                parts.append((view, actions))
-        return gather_actions(parts, n_envs)
+            return self._actor.predict_team(obs, deterministic)
 
     def state_dict(self) -> dict[str, Any]:
         """Return policies, optimisers and envs."""
@@ -316,21 +240,3 @@ def _whole_minibatches(batch_size: int, n_rows: int) -> int:
     while size > 2 and n_rows % size == 1:
         size -= 1
     return size
-
-
-def _unseen(view: PolicyView) -> dict[str, npt.NDArray[Any]]:
-    """Return one row of zeros for the leaves that only the critic sees."""
-    rows: Any = ObservationRows(view.space).empty(1)
-    return {
-        name: np.zeros_like(leaf)
-        for name, leaf in rows.items()
-        if name == "critic" or name.startswith("critic.")
-    }
-
-
-def _rows_of(obs: Any, rows: npt.NDArray[Any]) -> Any:
-    if isinstance(obs, Mapping):
-        return {key: _rows_of(leaf, rows) for key, leaf in obs.items()}
-    if isinstance(obs, tuple):
-        return tuple(_rows_of(leaf, rows) for leaf in obs)
-    return np.asarray(obs)[rows]

@@ -1,4 +1,4 @@
-"""Policies of a team: which agents each acts for, and what actors and critics see."""
+"""Views: what a team's actors and critics see."""
 
 from __future__ import annotations
 

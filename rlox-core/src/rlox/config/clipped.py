@@ -1,4 +1,4 @@
-"""Options of algorithms that minimise the clipped surrogate, and fields of on-policy ones."""
+"""Options of the clipped surrogate, and fields of on-policy configs."""
 
 from __future__ import annotations
 

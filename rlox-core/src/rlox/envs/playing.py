@@ -1,4 +1,4 @@
-"""A predictor in N envs, step by step, of one agent or of several."""
+"""Players: a predictor in N envs, step by step."""
 
 from __future__ import annotations
 

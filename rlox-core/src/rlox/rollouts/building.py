@@ -1,4 +1,4 @@
-"""Parts of on-policy algorithms: the actor-critic of a config, and a user's own objective."""
+"""Actor-critics built from configs, and objectives of a user's own."""
 
 from __future__ import annotations
 
