@@ -80,6 +80,14 @@ TASKS: list[Any] = [
     pytest.param(
         "ddpg", "Pendulum-v1", 20_000, -200.0, "examples/ddpg-pendulum.yaml", id="ddpg-Pendulum-v1"
     ),
+    pytest.param(
+        "mappo",
+        "mpe2/simple_spread_v3",
+        600_000,
+        -13.0,
+        "examples/mappo-simple-spread.yaml",
+        id="mappo-simple_spread_v3",
+    ),
 ]
 
 

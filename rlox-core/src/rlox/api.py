@@ -65,7 +65,7 @@ def make(
     found = spec(name)
     given = {"env": env, **overrides}
     for need in found.needs:
-        if given.get(need) is None:
+        if given.get(need) is None and not (need == "env" and given.get("env_fn")):
             raise ConfigError(f"the algorithm '{name}' needs {need}=..., got none")
     # the constructors of the documents call their first argument env_id
     arguments = [given.pop("env")] if "env" in found.needs else []

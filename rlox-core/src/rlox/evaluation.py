@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
-from gymnasium import spaces
 
 from rlox.config.composition import Selection
 from rlox.envs.make import fixed_env_count, make_vec_env
-from rlox.envs.validate import require_vec_step
+from rlox.envs.playing import OnePlayer, Player, TeamPlayer
+from rlox.envs.teams import is_team, make_team_env
 from rlox.errors import EnvError
-from rlox.protocols import MaskingVecEnv, VecEnv
+from rlox.protocols import VecEnv
 from rlox.validation import require_integer
 
 __all__ = ["MAX_STEPS", "EvaluationResult", "Predictor", "RunsEpisodes", "evaluate"]
@@ -35,6 +34,8 @@ NORMALIZING_REMEDY = (
 
 class Predictor(Protocol):
     """Anything that maps a batch of observations to a batch of actions.
+
+    One that also acts for teams has ``predict_team``, see :class:`rlox.envs.playing.TeamPlayer`.
 
     If its ``predict`` has an argument ``action_masks``, it is given the masks of an env that masks
     actions; if it has ``state`` and ``episode_start``, it is given what it returned beside the last
@@ -57,6 +58,8 @@ class EvaluationResult:
     """Mean return of a random policy, if the dataset that was learnt from knows it."""
     expert_return: float | None = None
     """Mean return of an expert, if the dataset that was learnt from knows it."""
+    agent_returns: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    """(n_episodes,) of each agent of an env of several; :attr:`returns` are their means."""
 
     @property
     def mean_return(self) -> float:
@@ -164,9 +167,18 @@ def evaluate(
     seed = require_integer("seed", seed, at_least=0)
     max_steps = require_integer("max_steps", max_steps, at_least=1)
     require_other_env(predictor, env)
-    vec_env, ours = _evaluation_env(env, min(n_episodes, max_envs), env_kwargs, backend)
+    n_envs = min(n_episodes, max_envs)
+    vec_env: Any
+    player: Player
+    if hasattr(predictor, "predict_team") and is_team(env):
+        ours = fixed_env_count(env) is None
+        vec_env = make_team_env(env, n_envs=n_envs if ours else None)
+        player = TeamPlayer(predictor, vec_env, deterministic)
+    else:
+        vec_env, ours = _evaluation_env(env, n_envs, env_kwargs, backend)
+        player = OnePlayer(predictor, vec_env, deterministic)
     try:
-        return _run_episodes(predictor, vec_env, n_episodes, deterministic, seed, max_steps)
+        return _run_episodes(player, n_episodes, seed, max_steps)
     finally:
         if ours:
             vec_env.close()
@@ -216,56 +228,32 @@ def _evaluation_env(
     return make_vec_env(env, env_kwargs=env_kwargs), False
 
 
-def _run_episodes(
-    predictor: Predictor,
-    env: VecEnv,
-    n_episodes: int,
-    deterministic: bool,
-    seed: int,
-    max_steps: int,
-) -> EvaluationResult:
-    n_envs = env.n_envs
+def _run_episodes(player: Player, n_episodes: int, seed: int, max_steps: int) -> EvaluationResult:
+    n_envs = player.n_envs
     remaining = np.array([(n_episodes + i) // n_envs for i in range(n_envs)])
     returns: list[float] = []
+    agent_returns: list[npt.NDArray[np.float64]] = []
     lengths: list[int] = []
     running_return, running_length = np.zeros(n_envs), np.zeros(n_envs, np.int64)
-    obs = env.reset_all(np.random.SeedSequence(seed).generate_state(n_envs).tolist())
-    space = env.action_space
-    arguments = inspect.signature(predictor.predict).parameters
-    masking = env if isinstance(env, MaskingVecEnv) and "action_masks" in arguments else None
-    stateful = "state" in arguments
-    state, starts = None, np.ones(n_envs, np.bool_)
-    checked = False
+    running_agents = np.zeros((n_envs, len(player.agents)))
+    player.begin(np.random.SeedSequence(seed).generate_state(n_envs).tolist())
     while remaining.any():
-        given: dict[str, Any] = {}
-        masks = None if masking is None else masking.action_masks()
-        if masks is not None:
-            given["action_masks"] = masks
-        if stateful:
-            given |= {"state": state, "episode_start": starts}
-        actions = predictor.predict(obs, deterministic=deterministic, **given)
-        if stateful:
-            actions, state = actions
-        if isinstance(space, spaces.Box):
-            actions = np.clip(actions, space.low, space.high)
-        step = env.step_all(actions)
-        if not checked:
-            require_vec_step(step, env)
-            checked = True
-        obs = step["obs"]
-        running_return += step["rewards"]
+        rewards, agent_rewards, ended = player.step()
+        running_return += rewards
+        running_agents += agent_rewards
         running_length += 1
-        starts = step["terminated"] | step["truncated"]
-        for i in np.flatnonzero(starts):
+        for i in np.flatnonzero(ended):
             if remaining[i]:
                 remaining[i] -= 1
                 returns.append(float(running_return[i]))
+                agent_returns.append(running_agents[i].copy())
                 lengths.append(int(running_length[i]))
-            running_return[i], running_length[i] = 0.0, 0
+            running_return[i], running_agents[i], running_length[i] = 0.0, 0.0, 0
         if (running_length[remaining > 0] >= max_steps).any():
             raise EnvError(
                 f"an episode has not ended after {max_steps} env steps; bound it by the wrapper "
                 "gymnasium.wrappers.TimeLimit or max_episode_steps= of gymnasium.register, or "
                 "raise max_steps"
             )
-    return EvaluationResult(np.array(returns), np.array(lengths))
+    by_agent = dict(zip(player.agents, np.array(agent_returns).T, strict=True))
+    return EvaluationResult(np.array(returns), np.array(lengths), agent_returns=by_agent)

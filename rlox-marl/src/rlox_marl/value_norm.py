@@ -19,7 +19,10 @@ Deviations from that code:
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from rlox.nn import orthogonal
 from torch import Tensor, nn
 
 __all__ = ["PopArt", "ValueNorm"]
@@ -100,11 +103,14 @@ class PopArt(nn.Module):
     Args:
         features: number of inputs F.
         beta: how much of the averages an update keeps, in [0, 1).
+        generator: source of the weights, which are orthogonal; ``None`` uses torch's global one.
     """
 
-    def __init__(self, features: int, beta: float = 0.99999) -> None:
+    def __init__(
+        self, features: int, beta: float = 0.99999, *, generator: torch.Generator | None = None
+    ) -> None:
         super().__init__()
-        self.head = nn.Linear(features, 1)
+        self.head: Any = orthogonal(nn.Linear, features, 1, gain=1.0, generator=generator)
         self.norm = ValueNorm(beta)
 
     def forward(self, features: Tensor) -> Tensor:

@@ -35,10 +35,10 @@ from rlox.losses import PolicyGradient
 from rlox.networks.validate import refuse_network_options
 from rlox.nn import torch_threads
 from rlox.rollouts.actor_critic import PolicyMaker, fit_to_env
+from rlox.rollouts.building import NETWORK_OPTIONS, make_agent, require_objective
 from rlox.training.hooks import Hooks
 from torch import nn
 
-from rlox_onpolicy.agent import NETWORK_OPTIONS, make_agent, require_objective
 from rlox_onpolicy.configs import A2CConfig
 
 __all__ = ["A2C", "A2CMetrics"]

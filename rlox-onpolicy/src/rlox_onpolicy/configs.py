@@ -6,6 +6,16 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import JsonValue, model_validator
+from rlox.config.clipped import (
+    FRAME_STACK,
+    MEMORY_SIZE,
+    NETWORK,
+    NORMALIZE_OBSERVATIONS,
+    NORMALIZE_REWARDS,
+    RECURRENT,
+    ClippedSurrogateConfig,
+    refuse_memory_size_without_memory,
+)
 from rlox.config.common_fields import (
     BACKEND,
     DEVICE,
@@ -18,153 +28,22 @@ from rlox.config.common_fields import (
 from rlox.config.model import (
     Config,
     ScheduleValue,
-    changed,
     choice,
     coefficient,
     count,
     discount,
     flag,
-    option,
     positive,
     schedule,
 )
 
 __all__ = ["A2CConfig", "HybridPPOConfig", "PPOConfig"]
 
-SCHULMAN = "Schulman et al. 2017"
 MNIH = "Mnih et al. 2016"
-HUANG = "Huang et al. 2022, The 37 implementation details of PPO"
-NETWORK = choice(
-    "auto", help="how boxes become features: by their space, all flattened, or all as images",
-    source="rlox",
-)  # fmt: skip
-RECURRENT = choice("none", help="kind of the policy's memory", source=f"{HUANG}, LSTM details")
-MEMORY_SIZE = count(
-    64, unit="units", help="size of the memory, one each for policy and value", source="rlox"
-)
-NORMALIZE_OBSERVATIONS = flag(
-    False, help="normalise boxes of floats by running moments, clip to ±10",
-    source=f"{HUANG}, continuous details 6 and 7",
-)  # fmt: skip
-NORMALIZE_REWARDS = flag(
-    False, help="divide rewards by the deviation of discounted returns, clip to ±10",
-    source=f"{HUANG}, continuous details 8 and 9",
-)  # fmt: skip
-FRAME_STACK = count(
-    1, unit="env steps", help="number of last observations that are seen as one",
-    source=f"{HUANG}, Atari detail 8",
-)  # fmt: skip
 
 
-def refuse_memory_size_without_memory(config: Config) -> None:
-    """Refuse the size of a memory that there is not.
-
-    Raises:
-        ValueError: ``memory_size`` is given without ``recurrent``.
-    """
-    if getattr(config, "recurrent", "none") == "none" and changed(config, "memory_size"):
-        raise ValueError("memory_size needs recurrent='lstm' or 'gru', got recurrent='none'")
-
-
-class PPOConfig(Config):
+class PPOConfig(ClippedSurrogateConfig):
     """Options of PPO."""
-
-    schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
-        "learning_rate": (0.0, 1.0),
-        "clip_eps": (0.0, 1.0),
-        "ent_coef": (0.0, float("inf")),
-    }
-
-    seed: int | None = SEED
-    n_envs: int = count(
-        8, unit="envs", help="number of envs N stepped together", source=f"{SCHULMAN}, table 5"
-    )
-    n_steps: int = count(
-        128, unit="env steps per env", help="rollout length T", source=f"{SCHULMAN}, table 5"
-    )
-    n_epochs: int = count(
-        10, unit="epochs", help="passes over each rollout", source=f"{SCHULMAN}, table 3"
-    )
-    batch_size: int = count(
-        256, unit="rows",
-        help="minibatch size, at most the rollout's; an epoch's last has the remainder",
-        source=f"{SCHULMAN}, table 5",
-    )  # fmt: skip
-    learning_rate: ScheduleValue = schedule(
-        "linear(1e-3, 0)", help="Adam's step size", source=f"{HUANG}, detail 4"
-    )
-    adam_eps: float = positive(
-        1e-5, help="added to the root of Adam's second moment", source=f"{HUANG}, detail 3"
-    )
-    gamma: float = discount(0.99, help="discount factor γ", source=f"{SCHULMAN}, table 3")
-    gae_lambda: float = discount(0.95, help="trace decay λ of GAE", source=f"{SCHULMAN}, table 3")
-    clip_eps: ScheduleValue = schedule(
-        0.2, help="clip range ε of the probability ratio", source=f"{SCHULMAN}, table 1"
-    )
-    vf_coef: float = coefficient(
-        0.5, help="weight c_1 of the value loss", source=f"{HUANG}, detail 10"
-    )
-    ent_coef: ScheduleValue = schedule(
-        0.0, help="weight c_2 of the entropy bonus", unit="1/nats", source=f"{SCHULMAN}, table 3"
-    )
-    max_grad_norm: float = positive(
-        0.5, help="bound of the gradient's Euclidean norm", source=f"{HUANG}, detail 11"
-    )
-    normalize_advantages: bool = flag(
-        True, help="standardise advantages within each minibatch", source=f"{HUANG}, detail 7"
-    )
-    vf_clip_eps: float | None = positive(
-        None, help="range of the value clip, in units of the return; none: not clipped",
-        unit="return", source="openai/baselines ppo2; off, Andrychowicz et al. 2021",
-    )  # fmt: skip
-    dual_clip: float | None = option(
-        None, help="bound of the objective at negative advantages; none: not clipped",
-        unit="1", source="Ye et al. 2020, eq. 5, where it is 3", gt=1.0,
-    )  # fmt: skip
-    target_kl: float | None = positive(
-        None, help="stops the epochs when the approximate KL passes 1.5 times this; none: never",
-        unit="nats", source="openai/spinningup ppo",
-    )  # fmt: skip
-    hidden: int = count(
-        64, unit="units", help="width of the two hidden layers", source=f"{SCHULMAN}, sec. 6.1"
-    )
-    network: Literal["auto", "mlp", "cnn"] = NETWORK
-    recurrent: Literal["none", "lstm", "gru"] = RECURRENT
-    memory_size: int = MEMORY_SIZE
-    normalize_observations: bool = NORMALIZE_OBSERVATIONS
-    normalize_rewards: bool = NORMALIZE_REWARDS
-    frame_stack: int = FRAME_STACK
-    backend: str = BACKEND
-    env_backend: str = ENV_BACKEND
-    env_kwargs: dict[str, JsonValue] = ENV_KWARGS
-    vectorization: Literal["sync", "async"] = VECTORIZATION
-    device: str = DEVICE
-    torch_threads: int | None = TORCH_THREADS
-
-    @model_validator(mode="after")
-    def _check_options(self) -> PPOConfig:
-        refuse_memory_size_without_memory(self)
-        rollout = self.n_envs * self.n_steps
-        if "batch_size" not in self.model_fields_set and self.batch_size > rollout:
-            # past the model, which is frozen and would count the option as given
-            self.__dict__["batch_size"] = rollout
-        if self.batch_size > rollout:
-            raise ValueError(
-                f"batch_size {self.batch_size} exceeds the rollout's n_envs * n_steps = "
-                f"{self.n_envs} * {self.n_steps} = {rollout} rows; lower it or lengthen the rollout"
-            )
-        if self.recurrent != "none" and self.batch_size % self.n_steps:
-            raise ValueError(
-                f"batch_size {self.batch_size} is no multiple of n_steps {self.n_steps}; the "
-                "minibatches of a recurrent policy are whole sequences"
-            )
-        if self.normalize_advantages and 1 in (self.batch_size, rollout % self.batch_size):
-            raise ValueError(
-                f"batch_size {self.batch_size} makes a minibatch of one of the rollout's {rollout} "
-                "rows, whose advantage cannot be standardised; choose a divisor above 1 or turn "
-                "normalize_advantages off"
-            )
-        return self
 
 
 class HybridPPOConfig(PPOConfig):

@@ -24,14 +24,14 @@ from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
-from rlox.learners.rollouts import ChosenLearner, choose_learner
+from rlox.learners.rollouts import ChosenLearner, choose_learner, minimize_over_epochs
 from rlox.learners.tasks import Objective, RolloutTask
 from rlox.learners.terms import AddedLosses, Losses, make_metrics
 from rlox.logging import LoggerCallback
 from rlox.nn import torch_threads
+from rlox.rollouts.building import make_agent, require_objective
 from rlox.training.hooks import Hooks
 
-from rlox_onpolicy.agent import make_agent, require_objective
 from rlox_onpolicy.candle_rollouts import CandleRollouts
 from rlox_onpolicy.configs import HybridPPOConfig
 from rlox_onpolicy.ppo import (
@@ -39,7 +39,6 @@ from rlox_onpolicy.ppo import (
     SCHEDULED,
     PPOMetrics,
     clipped_surrogate,
-    minimize_over_epochs,
 )
 
 __all__ = ["HybridPPO", "HybridPPOMetrics"]

@@ -41,12 +41,12 @@ from rlox.logging import LoggerCallback
 from rlox.networks.validate import refuse_network_options
 from rlox.nn import torch_threads
 from rlox.rollouts.actor_critic import PolicyMaker
+from rlox.rollouts.building import NETWORK_OPTIONS, require_objective
 from rlox.training.hooks import Hooks
 from torch import nn
 
 from rlox_onpolicy.a2c import take_one_step
 from rlox_onpolicy.actors import connect_workers, fit_to_envs, make_actor_critic, start_actors
-from rlox_onpolicy.agent import NETWORK_OPTIONS, require_objective
 from rlox_onpolicy.impala_config import IMPALAConfig
 
 __all__ = ["IMPALA", "IMPALAMetrics"]

@@ -6,6 +6,14 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import model_validator
+from rlox.config.clipped import (
+    FRAME_STACK,
+    MEMORY_SIZE,
+    NETWORK,
+    NORMALIZE_OBSERVATIONS,
+    RECURRENT,
+    refuse_memory_size_without_memory,
+)
 from rlox.config.common_fields import (
     BACKEND,
     DEVICE,
@@ -24,15 +32,6 @@ from rlox.config.model import (
     option,
     positive,
     schedule,
-)
-
-from rlox_onpolicy.configs import (
-    FRAME_STACK,
-    MEMORY_SIZE,
-    NETWORK,
-    NORMALIZE_OBSERVATIONS,
-    RECURRENT,
-    refuse_memory_size_without_memory,
 )
 
 __all__ = ["IMPALAConfig"]

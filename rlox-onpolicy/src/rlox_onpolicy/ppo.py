@@ -22,26 +22,25 @@ from typing import Any, ClassVar, final
 import numpy.typing as npt
 import torch
 from rlox.algorithm import Algorithm
-from rlox.batches.rollout import RolloutBatch, estimate_advantages
+from rlox.batches.rollout import estimate_advantages
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
-from rlox.errors import ConfigError
-from rlox.learners.rollouts import ChosenLearner, choose_learner
+from rlox.learners.rollouts import ChosenLearner, choose_learner, minimize_over_epochs
 from rlox.learners.tasks import Objective, RolloutTask
-from rlox.learners.terms import AddedLosses, Losses, make_metrics, mean_terms
+from rlox.learners.terms import AddedLosses, Losses, make_metrics
 from rlox.logging import LoggerCallback
 from rlox.losses import ClippedSurrogate
 from rlox.networks.validate import refuse_network_options
 from rlox.nn import torch_threads
 from rlox.rollouts.actor_critic import PolicyMaker, fit_to_env
+from rlox.rollouts.building import NETWORK_OPTIONS, make_agent, require_objective
 from rlox.training.hooks import Hooks
 from torch import nn
 
-from rlox_onpolicy.agent import NETWORK_OPTIONS, make_agent, require_objective
 from rlox_onpolicy.configs import PPOConfig
 
-__all__ = ["PPO", "PPOMetrics", "clipped_surrogate", "minimize_over_epochs"]
+__all__ = ["PPO", "PPOMetrics", "clipped_surrogate"]
 
 LOSS_OPTIONS = (
     "clip_eps", "vf_coef", "ent_coef", "vf_clip_eps", "dual_clip", "normalize_advantages",
@@ -49,9 +48,6 @@ LOSS_OPTIONS = (
 """The options that are numbers of the clipped surrogate."""
 
 SCHEDULED = ("learning_rate", "clip_eps", "ent_coef")
-
-KL_TOLERANCE = 1.5
-"""Epochs end if the approximate KL passes so many times its target (openai/spinningup ppo)."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +158,7 @@ class PPO(Algorithm):
         """Collect T steps of N envs, estimate advantages, and minimise the surrogate for K epochs.
 
         A faster learner backend than torch replaces the first of the steps and the last, which is
-        :func:`minimize_over_epochs`.
+        :func:`rlox.learners.rollouts.minimize_over_epochs`.
         """
         cfg: PPOConfig = self.config
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
@@ -224,45 +220,3 @@ def clipped_surrogate(config: PPOConfig, rates: Mapping[str, float]) -> ClippedS
         dual_clip=config.dual_clip,
         normalize_advantages=config.normalize_advantages,
     )
-
-
-def minimize_over_epochs(
-    task: RolloutTask,
-    batch: RolloutBatch,
-    objective: Objective,
-    learning_rate: float,
-    hooks: Hooks,
-) -> dict[str, float]:
-    """Minimise the objective for K epochs with minibatches of M <= NT rows (algorithm 1).
-
-    Args:
-        task: policy, optimiser, and how many epochs and rows.
-        batch: the rollout.
-        objective: eq. 9.
-        learning_rate: Adam's.
-        hooks: called after every gradient step.
-
-    Returns:
-        Means of the loss's terms over the minibatches.
-    """
-    assert task.batch_size is not None
-    collected: list[Any] = []
-    for _ in range(task.n_epochs):
-        for minibatch in batch.sample_minibatches(task.batch_size, generator=task.generator):
-            loss, terms = objective.loss(task.policy, minibatch)
-            collected.append(terms)
-            if task.target_kl is not None and _kl(terms) > KL_TOLERANCE * task.target_kl:
-                return mean_terms(type(terms), collected)
-            loss = task.added_losses.add("policy", loss, task.policy, minibatch)
-            task.optimizer.step(loss, learning_rate)
-            hooks.train_batch(lambda terms=terms: mean_terms(type(terms), [terms]))  # type: ignore[misc]
-    return mean_terms(type(collected[0]), collected)
-
-
-def _kl(terms: Any) -> float:
-    if not hasattr(terms, "approx_kl"):
-        raise ConfigError(
-            f"target_kl needs an objective that reports approx_kl, got {type(terms).__name__}; "
-            "add it to the terms, or leave target_kl out"
-        )
-    return float(terms.approx_kl)

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from rlox.algorithms.grpo import GRPO
     from rlox.algorithms.hybrid_ppo import HybridPPO
     from rlox.algorithms.impala import IMPALA
+    from rlox.algorithms.ippo import IPPO
     from rlox.algorithms.iql import IQL
+    from rlox.algorithms.mappo import MAPPO
     from rlox.algorithms.online_dpo import OnlineDPO
     from rlox.algorithms.ppo import PPO
     from rlox.algorithms.sac import SAC
@@ -41,7 +43,9 @@ __all__ = [
     "FQE",
     "GRPO",
     "IMPALA",
+    "IPPO",
     "IQL",
+    "MAPPO",
     "PPO",
     "SAC",
     "TD3",

@@ -36,7 +36,7 @@ MOMENTS = "moments"
 
 @dataclass(frozen=True)
 class StepRows:
-    """T*N steps as :func:`rlox.networks.predict.evaluate_actions` takes them, step 0 first."""
+    """T*N steps as :func:`rlox.losses.evaluate_actions` takes them, step 0 first."""
 
     obs: Any
     actions: Tensor

@@ -1,5 +1,15 @@
 """Configs: pydantic models, their fields, files and schedules."""
 
+from rlox.config.clipped import (
+    FRAME_STACK,
+    MEMORY_SIZE,
+    NETWORK,
+    NORMALIZE_OBSERVATIONS,
+    NORMALIZE_REWARDS,
+    RECURRENT,
+    ClippedSurrogateConfig,
+    refuse_memory_size_without_memory,
+)
 from rlox.config.common_fields import (
     BACKEND,
     DEVICE,
@@ -32,10 +42,17 @@ __all__ = [
     "BACKEND",
     "DEVICE",
     "ENV_BACKEND",
+    "FRAME_STACK",
+    "MEMORY_SIZE",
+    "NETWORK",
+    "NORMALIZE_OBSERVATIONS",
+    "NORMALIZE_REWARDS",
+    "RECURRENT",
     "SEED",
     "TORCH_THREADS",
     "UNSET",
     "VECTORIZATION",
+    "ClippedSurrogateConfig",
     "Config",
     "Linear",
     "Piecewise",
@@ -53,6 +70,7 @@ __all__ = [
     "positive",
     "probability",
     "read_mapping",
+    "refuse_memory_size_without_memory",
     "resolve_config",
     "schedule",
     "to_yaml",

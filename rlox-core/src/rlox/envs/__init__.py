@@ -2,8 +2,10 @@
 
 from rlox.envs.gymnasium import GymVecEnv, Vectorization
 from rlox.envs.make import env_id_of, fixed_env_count, make_vec_env
+from rlox.envs.playing import OnePlayer, Player, TeamPlayer
 from rlox.envs.processes import ProcessVecEnv
 from rlox.envs.running import EpisodeStatistics, RunningEnvs
+from rlox.envs.teams import is_team, make_team_env, team_backend
 from rlox.envs.validate import require_vec_step
 from rlox.envs.workers import Arena, Supervisor, WorkerEvent, WorkerProcess, spare_file
 
@@ -11,15 +13,21 @@ __all__ = [
     "Arena",
     "EpisodeStatistics",
     "GymVecEnv",
+    "OnePlayer",
+    "Player",
     "ProcessVecEnv",
     "RunningEnvs",
     "Supervisor",
+    "TeamPlayer",
     "Vectorization",
     "WorkerEvent",
     "WorkerProcess",
     "env_id_of",
     "fixed_env_count",
+    "is_team",
+    "make_team_env",
     "make_vec_env",
     "require_vec_step",
     "spare_file",
+    "team_backend",
 ]

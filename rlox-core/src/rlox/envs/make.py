@@ -13,8 +13,9 @@ from gymnasium.vector import VectorEnv
 from rlox import registry
 from rlox.config.composition import Selection
 from rlox.envs.gymnasium import GymVecEnv, Vectorization
+from rlox.envs.teams import team_backend
 from rlox.errors import ConfigError, EnvError, RloxError, suggest
-from rlox.protocols import VecEnv
+from rlox.protocols import MultiAgentVecEnv, VecEnv
 from rlox.registry.entry import Registration
 
 __all__ = ["choose_backend", "env_id_of", "fixed_env_count", "make_vec_env"]
@@ -61,8 +62,10 @@ def fixed_env_count(env: Any) -> int | None:
         return 1
     if isinstance(env, VectorEnv):
         return int(env.num_envs)
-    if isinstance(env, VecEnv):
+    if isinstance(env, (VecEnv, MultiAgentVecEnv)):
         return env.n_envs
+    if hasattr(env, "possible_agents") and not isinstance(env, type):
+        return 1
     return None
 
 
@@ -96,6 +99,11 @@ def make_vec_env(
         UnknownNameError: the backend is not registered.
         PluginError: the backend is broken.
     """
+    if isinstance(env, MultiAgentVecEnv):
+        raise EnvError(
+            f"{type(env).__name__} has several agents, which is no env of one agent; train it with "
+            "'mappo' or 'ippo'"
+        )
     if env_kwargs and fixed_env_count(env) is not None:
         raise ConfigError(
             f"env_kwargs {sorted(env_kwargs)} cannot reach a {type(env).__name__} that is built "
@@ -166,6 +174,11 @@ def choose_backend(
         UnknownNameError: the backend is not registered.
     """
     found = registry.get_registry()
+    if team_backend(env_id, backend) is not None:
+        raise EnvError(
+            f"'{env_id}' is an env of several agents, which is no env of one agent; train it with "
+            "'mappo' or 'ippo'"
+        )
     if backend != "auto":
         named = found.get("rlox_env_backends", backend)
         env_ids = named.spec.env_ids

@@ -8,6 +8,7 @@ from rlox.learners.rollouts import (
     TorchLearner,
     choose_learner,
     make_torch_learner,
+    minimize_over_epochs,
 )
 from rlox.learners.tasks import Objective, RolloutTask, Unroller, Update
 from rlox.learners.terms import (
@@ -78,4 +79,5 @@ __all__ = [
     "make_metrics",
     "make_torch_learner",
     "mean_terms",
+    "minimize_over_epochs",
 ]

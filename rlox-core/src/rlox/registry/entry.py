@@ -107,6 +107,8 @@ class Registration:
             if model is not None:
                 kwargs["options"] = model()
         call, product = PARTS[self.hook]
+        if getattr(self.spec, "teams", False):
+            product = "rlox.protocols:MultiAgentVecEnv"
         try:
             inspect.signature(factory).bind(*args, **kwargs)
         except TypeError as error:

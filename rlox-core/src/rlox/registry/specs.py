@@ -88,6 +88,10 @@ class EnvBackendSpec:
             :class:`rlox.protocols.VecEnv`. If ``options`` is set, it also gets one instance of
             that model as the keyword ``options``.
         env_ids: the ids it can build.
+        env_prefixes: of a backend of envs of several agents, beginnings of further ids that it
+            can build.
+        teams: whether its envs are of several agents: ``factory`` then takes callables and envs
+            too if ``env_ids`` is empty, and returns a :class:`rlox.protocols.MultiAgentVecEnv`.
         priority: among the backends that have an id, ``backend="auto"`` takes the highest; the
             ``gymnasium`` backend, which tries every id, has 0.
         options: ``"module:Model"``, a subclass of :class:`rlox.Config` with the backend's own
@@ -106,11 +110,14 @@ class EnvBackendSpec:
     priority: int = 50
     options: str | None = None
     env_kwargs: tuple[str, ...] = ()
+    env_prefixes: tuple[str, ...] = ()
+    teams: bool = False
 
     def __post_init__(self) -> None:
         """Reject text if several names are expected."""
         _require_tuple(f"env_ids of '{self.name}'", self.env_ids)
         _require_tuple(f"env_kwargs of '{self.name}'", self.env_kwargs)
+        _require_tuple(f"env_prefixes of '{self.name}'", self.env_prefixes)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,13 @@ from rlox.rollouts.actors import (
     Taken,
     Weights,
 )
+from rlox.rollouts.building import NETWORK_OPTIONS, make_agent, require_objective
 from rlox.rollouts.collector import RolloutCollector
 from rlox.rollouts.memory import EnvMemory, MemoryActor
 from rlox.rollouts.writer import UnrollWriter
 
 __all__ = [
+    "NETWORK_OPTIONS",
     "Actor",
     "ActorCritic",
     "ActorPlan",
@@ -36,4 +38,6 @@ __all__ = [
     "UnrollWriter",
     "Weights",
     "fit_to_env",
+    "make_agent",
+    "require_objective",
 ]

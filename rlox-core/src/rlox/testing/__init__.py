@@ -59,6 +59,22 @@ from rlox.testing.offline import (
     check_offline_training,
 )
 from rlox.testing.restoring import check_checkpoint, check_resume
+from rlox.testing.team_envs import (
+    MULTI_AGENT_ENV_CHECKS,
+    check_multi_agent_env,
+    check_team_env_seeding,
+    check_team_rows,
+    check_team_state,
+)
+from rlox.testing.teams import (
+    MULTI_AGENT_CHECKS,
+    check_multi_agent_algorithm,
+    check_team_evaluation,
+    check_team_options,
+    check_team_resume,
+    check_team_seeding,
+    check_team_training,
+)
 from rlox.testing.training import check_callbacks, check_seeding, check_training
 
 __all__ = [
@@ -66,6 +82,8 @@ __all__ = [
     "ALGORITHM_CHECKS",
     "BUFFER_CHECKS",
     "ENV_BACKEND_CHECKS",
+    "MULTI_AGENT_CHECKS",
+    "MULTI_AGENT_ENV_CHECKS",
     "OFFLINE_CHECKS",
     "check_actor_backend",
     "check_actor_state",
@@ -88,6 +106,8 @@ __all__ = [
     "check_env_shapes",
     "check_env_state",
     "check_logger",
+    "check_multi_agent_algorithm",
+    "check_multi_agent_env",
     "check_offline_algorithm",
     "check_offline_options",
     "check_offline_predict",
@@ -98,6 +118,14 @@ __all__ = [
     "check_resume",
     "check_seeding",
     "check_spec",
+    "check_team_env_seeding",
+    "check_team_evaluation",
+    "check_team_options",
+    "check_team_resume",
+    "check_team_rows",
+    "check_team_seeding",
+    "check_team_state",
+    "check_team_training",
     "check_training",
     "check_unknown_option",
 ]

@@ -271,7 +271,7 @@ def load(
             f"checkpoint '{path}' holds the algorithm '{manifest.get('name')}', not '{cls.name}'"
         )
     if env is None and (cls.env_required or manifest.get("env_id") is not None):
-        env = _env_id(manifest, path)
+        env = arguments.get("env_fn") or _env_id(manifest, path)
     try:
         config = cls.config_class(**manifest["config"])
     except _MISFITS as error:

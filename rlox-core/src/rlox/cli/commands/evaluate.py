@@ -49,6 +49,7 @@ def eval_command(
     low, high = float(result.returns.min()), float(result.returns.max())
     length = float(result.lengths.mean())
     clock = algorithm.clock
+    agents = {name: float(found.mean()) for name, found in result.agent_returns.items()}
     if as_json:
         values = {
             "checkpoint": str(path),
@@ -63,6 +64,7 @@ def eval_command(
             "min": low,
             "max": high,
             "mean_length": length,
+            **({"agents": agents} if agents else {}),
         }
         typer.echo(json.dumps(values, indent=2))
         return
@@ -74,5 +76,6 @@ def eval_command(
             f"over {episodes} episodes",
             "min, max": f"{low:.1f}, {high:.1f}",
             "mean length": f"{length:.1f} env steps",
+            **{f"return of {name}": f"{mean:.1f}" for name, mean in agents.items()},
         }
     )

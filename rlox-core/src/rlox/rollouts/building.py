@@ -1,4 +1,4 @@
-"""Actor-critic and objective of the on-policy algorithms."""
+"""Actor-critics built from configs, and objectives of a user's own."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from rlox.algorithm import Algorithm
+from torch import nn
+
 from rlox.config.composition import selection
 from rlox.config.model import Config, changed
 from rlox.errors import ConfigError
 from rlox.learners.tasks import Objective
 from rlox.rollouts.actor_critic import ActorCritic, Collector, PolicyMaker
-from torch import nn
 
 __all__ = ["NETWORK_OPTIONS", "make_agent", "require_objective"]
 
@@ -21,7 +21,7 @@ NETWORK_OPTIONS = ("recurrent", "memory_size", "network", "hidden")
 
 
 def make_agent(
-    algorithm: Algorithm,
+    algorithm: Any,
     make_optimizer: partial[Any],
     policy: nn.Module | PolicyMaker | None,
     collector: Collector | None = None,
@@ -31,7 +31,8 @@ def make_agent(
     The algorithm gets its optimiser.
 
     Args:
-        algorithm: its base has been initialised; its config has the fields read below.
+        algorithm: a :class:`rlox.Algorithm` whose base has been initialised; its config has the
+            fields read below.
         make_optimizer: see :class:`rlox.nn.FlatOptimizer`.
         policy: see :class:`rlox.rollouts.actor_critic.ActorCritic`.
         collector: see :class:`rlox.rollouts.actor_critic.ActorCritic`.

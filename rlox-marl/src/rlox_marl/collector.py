@@ -1,0 +1,197 @@
+"""Rollouts of teams: N envs of several agents stepped with their policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from rlox.batches.rollout import RolloutBatch, Unroll
+from rlox.networks.predict import taking_masks
+from rlox.protocols import MultiAgentObs, MultiAgentStep
+from rlox.rollouts import UnrollWriter
+from rlox.spaces import ActionRows, ObservationRows
+
+from rlox_marl.advantages import estimate_team_advantages
+from rlox_marl.running import RunningTeams
+from rlox_marl.views import PolicyView
+
+__all__ = ["MultiAgentCollector"]
+
+
+class MultiAgentCollector:
+    """Steps envs of several agents and returns a batch for each policy.
+
+    A policy of A agents in N envs fills N * A columns, the agents of env 0 first.
+
+    Args:
+        envs: are stepped; they stay the caller's to close.
+        views: of the policies.
+        device: where the batches live.
+        team_reward: what an agent learns from; see :class:`rlox_marl.configs.MAPPOConfig`.
+        gamma: discount in [0, 1].
+        gae_lambda: trace decay λ in [0, 1].
+    """
+
+    def __init__(
+        self,
+        envs: RunningTeams,
+        views: tuple[PolicyView, ...],
+        *,
+        device: str | torch.device = "cpu",
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        gamma: float = 0.99,
+        gae_lambda: float = 0.95,
+    ) -> None:
+        self.envs = envs
+        self.env = envs.env
+        self.views = views
+        self.statistics = envs.statistics
+        self.device = torch.device(device)
+        self.gamma, self.gae_lambda = gamma, gae_lambda
+        self._team_reward = team_reward
+        self._rows = {view.name: ObservationRows(view.space) for view in views}
+        self._actions = {view.name: ActionRows(view.group.action_space) for view in views}
+
+    def collect(
+        self,
+        policies: Mapping[str, Any],
+        n_steps: int,
+        on_step: Callable[[int], None] | None = None,
+    ) -> dict[str, RolloutBatch]:
+        """Step every env ``n_steps`` times and estimate advantages; arguments as :meth:`unroll`.
+
+        Returns:
+            By policy, the steps in which its agents acted; without those that never did.
+        """
+        unrolls = self.unroll(policies, n_steps, on_step)
+        batches = {}
+        for name, (unroll, active) in unrolls.items():
+            batch = estimate_team_advantages(
+                unroll, active, policies[name], self.gamma, self.gae_lambda
+            )
+            if batch is not None:
+                batches[name] = batch
+        return batches
+
+    @torch.no_grad()
+    def unroll(
+        self,
+        policies: Mapping[str, Any],
+        n_steps: int,
+        on_step: Callable[[int], None] | None = None,
+    ) -> dict[str, tuple[Unroll, npt.NDArray[np.bool_]]]:
+        """Step every env ``n_steps`` times.
+
+        Args:
+            policies: by the views' names; each acts on the nested observations of its view.
+            n_steps: steps T per env.
+            on_step: called after each vector step with the number of env steps it took (N).
+
+        Returns:
+            By policy, T steps of its N * A columns, and which of them acted (T, N * A).
+
+        Raises:
+            ValueError: ``n_steps`` is not positive.
+            EnvError: an env returned what is not finite.
+            SpaceError: an env masks actions and the policy takes no masks.
+        """
+        if n_steps < 1:
+            raise ValueError(f"n_steps must be at least 1, got {n_steps}")
+        writers, active = {}, {}
+        for view in self.views:
+            columns = self.env.n_envs * len(view.columns)
+            writers[view.name] = UnrollWriter(self._rows[view.name], n_steps, columns, self.device)
+            active[view.name] = np.zeros((n_steps, columns), np.bool_)
+        for t in range(n_steps):
+            shown = self.envs.shown
+            for view in self.views:
+                active[view.name][t] = view.take(shown["active"])
+            step = self.envs.step(self._act(policies, writers, shown))
+            self._add(writers, step)
+            if on_step is not None:
+                on_step(self.env.n_envs)
+        shown = self.envs.shown
+        return {
+            view.name: (
+                writers[view.name].unroll(view.see(shown["obs"], shown["state"])),
+                active[view.name],
+            )
+            for view in self.views
+        }
+
+    def _act(
+        self,
+        policies: Mapping[str, Any],
+        writers: Mapping[str, UnrollWriter],
+        shown: MultiAgentObs,
+    ) -> dict[str, Any]:
+        """Return the actions by group, and keep what the policies saw and did."""
+        parts = []
+        for view in self.views:
+            writer, policy = writers[view.name], policies[view.name]
+            row = writer.observe(view.see(shown["obs"], shown["state"]))
+            if view.group.name in shown["masks"]:
+                act = taking_masks(policy.get_action_and_logprob)
+                masks = np.ascontiguousarray(view.take(shown["masks"]))
+                actions, log_probs = act(row, writer.mask(masks))
+            else:
+                actions, log_probs = policy.get_action_and_logprob(row)
+            taken = self._actions[view.name].to_env(writer.act(actions, log_probs))
+            parts.append((view, taken))
+        return gather_actions(parts, self.env.n_envs)
+
+    def _add(self, writers: Mapping[str, UnrollWriter], step: MultiAgentStep) -> None:
+        """Keep what the envs answered."""
+        everybody = np.concatenate(list(step["rewards"].values()), axis=1)
+        for view in self.views:
+            rewards = view.take(step["rewards"])
+            if self._team_reward != "own":
+                total = getattr(everybody, self._team_reward)(axis=1)
+                rewards = np.repeat(total, len(view.columns))
+            truncated = view.take(step["truncated"])
+            final = view.see(step["final_obs"], step["final_state"]) if truncated.any() else {}
+            writers[view.name].add(
+                {
+                    "obs": None,
+                    "rewards": rewards,
+                    "terminated": view.take(step["terminated"]),
+                    "truncated": truncated,
+                    "final_obs": final,
+                }
+            )
+
+
+def gather_actions(parts: list[tuple[PolicyView, Any]], n_envs: int) -> dict[str, Any]:
+    """Return (N, A, ...) actions by group from those of policies, (N * agents, ...) each.
+
+    Args:
+        parts: views and actions, nested as their space is.
+        n_envs: number of envs N.
+    """
+    found: dict[str, list[tuple[PolicyView, Any]]] = {}
+    for view, actions in parts:
+        found.setdefault(view.group.name, []).append((view, actions))
+    return {
+        name: _side_by_side([_per_env(actions, n_envs) for _, actions in some])
+        for name, some in found.items()  # views of one group are in the order of its columns
+    }
+
+
+def _per_env(actions: Any, n_envs: int) -> Any:
+    if isinstance(actions, dict):
+        return {key: _per_env(leaf, n_envs) for key, leaf in actions.items()}
+    if isinstance(actions, tuple):
+        return tuple(_per_env(leaf, n_envs) for leaf in actions)
+    return actions.reshape(n_envs, -1, *actions.shape[1:])
+
+
+def _side_by_side(parts: list[Any]) -> Any:
+    first = parts[0]
+    if isinstance(first, dict):
+        return {key: _side_by_side([part[key] for part in parts]) for key in first}
+    if isinstance(first, tuple):
+        return tuple(_side_by_side(list(leaves)) for leaves in zip(*parts, strict=True))
+    return first if len(parts) == 1 else np.concatenate(parts, axis=1)

@@ -1,0 +1,40 @@
+"""Env backends of several agents: PettingZoo, and copies in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rlox.errors import EnvError
+from rlox.protocols import MultiAgentVecEnv
+
+from rlox_marl.envs.pettingzoo import PettingZooVecEnv
+from rlox_marl.envs.simple_spread import SimpleSpreadVecEnv
+
+__all__ = ["VECTORIZED", "make_pettingzoo", "make_vectorized"]
+
+VECTORIZED: dict[str, Callable[..., MultiAgentVecEnv]] = {
+    "mpe2/simple_spread_v3": SimpleSpreadVecEnv
+}
+"""By id, envs whose copies are stepped all at once."""
+
+
+def make_pettingzoo(
+    env: Any, *, n_envs: int, env_kwargs: Mapping[str, Any] | None
+) -> PettingZooVecEnv:
+    """Build N PettingZoo envs; see :class:`PettingZooVecEnv`."""
+    return PettingZooVecEnv(env, n_envs, env_kwargs=env_kwargs)
+
+
+def make_vectorized(
+    env_id: str, *, n_envs: int, env_kwargs: Mapping[str, Any] | None
+) -> MultiAgentVecEnv:
+    """Build N envs that are stepped all at once.
+
+    Raises:
+        EnvError: the env takes other arguments.
+    """
+    try:
+        return VECTORIZED[env_id](n_envs, **(env_kwargs or {}))
+    except TypeError as error:
+        raise EnvError(f"env '{env_id}' cannot be built: {error}") from None

@@ -1,0 +1,136 @@
+"""Independent PPO for several agents (de Witt et al. 2020).
+
+MAPPO with local critics: V(o) of what the agent itself sees in the place of V(s); see
+:mod:`rlox_marl.mappo`. Deviations: MAPPO's; agents of equal spaces share a policy by default, as in
+the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy.typing as npt
+from rlox.algorithm import Algorithm
+from rlox.callbacks import Callback
+from rlox.config.model import UNSET, Config, Unset, resolve_config
+from rlox.config.schedules import Schedules
+from rlox.logging import LoggerCallback
+from rlox.nn import torch_threads
+from rlox.protocols import MultiAgentObs
+from rlox.rollouts import fit_to_env
+from rlox.training.hooks import Hooks
+
+from rlox_marl.configs import IPPOConfig
+from rlox_marl.mappo import (
+    MAPPOMetrics,
+    clipped_surrogate,
+    make_learning,
+    report,
+    scheduled,
+)
+
+__all__ = ["IPPO"]
+
+
+@final
+class IPPO(Algorithm):
+    """Independent PPO: as many learners as policies, whose critics see what their actors do.
+
+    Args:
+        env_id: of several agents: a PettingZoo id, a callable that makes a PettingZoo env, such an
+            env, or a :class:`rlox.protocols.MultiAgentVecEnv`; of one agent: what PPO takes.
+        n_agents: number of agents; ``None``: the env's.
+        n_envs: number of envs stepped together; an env that cannot be copied brings its own.
+        seed: fixes every random draw; ``None``: drawn from entropy.
+        env_fn: makes a PettingZoo env; it is taken in the place of ``env_id``.
+        policy: of several agents a callable, see :class:`rlox_marl.team.Team`; of one agent see
+            :class:`rlox.rollouts.actor_critic.ActorCritic`; ``None``: networks that fit the spaces.
+        logger: receives the metrics of every iteration.
+        callbacks: hooks into training.
+        config: a :class:`IPPOConfig`, a mapping, or the path of a YAML or JSON file.
+        schedules: callables ``env_steps -> value`` for ``learning_rate``, ``clip_eps``,
+            ``ent_coef`` or ``critic_learning_rate``; they win over the config and are not saved.
+        config_kwargs: options of :class:`IPPOConfig`, which win over ``config``.
+
+    Raises:
+        ConfigError: an option is unknown, out of range, or contradicts the env.
+        EnvError: the env cannot be built.
+        SpaceError: the env's spaces need a ``policy`` of your own.
+    """
+
+    name: ClassVar[str] = "ippo"
+    config_class: ClassVar[type[Config]] = IPPOConfig
+
+    def __init__(
+        self,
+        env_id: Any = None,
+        n_agents: int | Unset | None = UNSET,
+        n_envs: int | Unset = UNSET,
+        seed: int | Unset | None = UNSET,
+        *,
+        env_fn: Callable[[], Any] | None = None,
+        policy: Any = None,
+        logger: LoggerCallback | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
+        config: IPPOConfig | Mapping[str, Any] | str | Path | None = None,
+        schedules: Mapping[str, Callable[[int], float]] | None = None,
+        **config_kwargs: Any,
+    ) -> None:
+        resolved = resolve_config(
+            IPPOConfig, config, n_agents=n_agents, n_envs=n_envs, seed=seed, **config_kwargs
+        )
+        source = env_id if env_fn is None else env_fn
+        super().__init__(
+            source, config=fit_to_env(resolved, source), callbacks=callbacks, logger=logger
+        )
+        self.schedules = Schedules(self.config, scheduled(self.config), schedules)
+        self.learning = make_learning(self, policy)
+        self.collector = self.learning.collector
+
+    def iterate(self, hooks: Hooks) -> MAPPOMetrics:
+        """Collect T steps of N envs, and minimise each policy's surrogate for K epochs."""
+        rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
+        objective = clipped_surrogate(self.config, rates)
+        with torch_threads(self.config.torch_threads):
+            batch: Any = self.learning.collect(hooks)
+            hooks.rollout_end(batch)
+            terms = self.learning.update(batch, objective, rates, hooks)
+        return report(self.learning, terms, rates["learning_rate"])
+
+    def predict(
+        self,
+        obs: Any,
+        deterministic: bool = True,
+        agent_idx: int | npt.ArrayLike = 0,
+        *,
+        state: Any = UNSET,
+        episode_start: npt.ArrayLike | None = None,
+        action_masks: npt.ArrayLike | None = None,
+    ) -> Any:
+        """Return an action of one agent, or actions for a batch.
+
+        Args:
+            obs: one observation or a batch (B, *shape), as the env gives it to the agent.
+            deterministic: the mode of the action distribution rather than a sample.
+            agent_idx: which of the env's agents; or (B,) of them.
+            state: of one agent's memory; see ``ActorCritic.predict``.
+            episode_start: of one agent's memory; see there.
+            action_masks: see there.
+        """
+        memory = {"state": state, "episode_start": episode_start, "action_masks": action_masks}
+        return self.learning.predict(obs, deterministic, agent_idx, **memory)
+
+    def predict_team(self, obs: MultiAgentObs, deterministic: bool = True) -> dict[str, Any]:
+        """Return the actions of all agents of N envs, by group."""
+        actions: dict[str, Any] = self.learning.predict_team(obs, deterministic)
+        return actions
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return policies, optimisers and envs."""
+        return self.learning.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore policies, optimisers and envs."""
+        self.learning.load_state_dict(state)

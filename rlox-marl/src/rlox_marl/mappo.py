@@ -1,0 +1,241 @@
+"""Multi-agent PPO: decentralised actors, centralised critics (Yu et al. 2022, algorithm 1).
+
+Each iteration collects T steps of N envs of several agents. With o the observation of an agent, s
+what its critic sees, and A the generalised advantage estimates of V(s), the policy of a group of
+agents minimises, over all steps in which one of them acted,
+
+    -mean min(r A, clip(r, 1-ε, 1+ε) A) + c_1 mean (V(s) - G)² - c_2 mean H[π(·|o)],
+    r = π(a|o) / π_old(a|o).
+
+With one agent that is PPO on its env, done by PPO's own parts.
+
+Deviations from the paper and its code (marlbenchmark/on-policy), by default:
+    1. normalised values, Huber loss, value clip and the critic's own step size are options;
+    2. advantages are standardised within each minibatch of an epoch, as PPO does it, over steps in
+       which agents acted;
+    3. where an agent was truncated, the value of its true final observation is bootstrapped from;
+    4. a step lasts until the agent acts again; see :mod:`rlox_marl.advantages`;
+    5. tanh networks without normalised features, as PPO's;
+    6. one gradient norm bounds actor and critic together unless they have optimisers of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy.typing as npt
+from rlox.algorithm import Algorithm
+from rlox.callbacks import Callback
+from rlox.config.model import UNSET, Config, Unset, resolve_config
+from rlox.config.schedules import Schedules
+from rlox.envs import is_team
+from rlox.errors import ConfigError
+from rlox.logging import LoggerCallback
+from rlox.losses import ClippedSurrogate
+from rlox.nn import torch_threads
+from rlox.protocols import MultiAgentObs
+from rlox.rollouts import fit_to_env
+from rlox.training.hooks import Hooks
+
+from rlox_marl.configs import MAPPOConfig
+from rlox_marl.one_agent import OneAgent
+from rlox_marl.team import Team
+
+__all__ = ["MAPPO", "MAPPOMetrics", "clipped_surrogate", "make_learning", "report", "scheduled"]
+
+SCHEDULED = ("learning_rate", "clip_eps", "ent_coef")
+
+
+@dataclass(frozen=True)
+class MAPPOMetrics:
+    """What one iteration reports; losses are means over minibatches and policies."""
+
+    mean_reward: float
+    """Mean over the last 100 finished episodes of the mean over agents of their returns; NaN before
+    the first."""
+    mean_episode_length: float
+    """Mean length of the same episodes in env steps."""
+    episodes: float
+    """Number of episodes finished so far."""
+    policy_loss: float
+    value_loss: float
+    """Of normalised values, if values are normalised."""
+    entropy: float
+    """In nats."""
+    approx_kl: float
+    """Schulman's k3 estimate of KL(old policy, policy) in nats."""
+    clip_fraction: float
+    """Share of steps whose ratio lay outside the clip range."""
+    explained_variance: float
+    """1 - Var(returns - values) / Var(returns) of the rollout; NaN for constant returns."""
+    learning_rate: float
+    agents: Mapping[str, float] = field(default_factory=dict)
+    """Mean return of each agent over the same episodes, ``return/<agent>``."""
+
+
+@final
+class MAPPO(Algorithm):
+    """Multi-agent PPO with centralised critics and decentralised actors.
+
+    Args:
+        env_id: of several agents: a PettingZoo id, a callable that makes a PettingZoo env, such an
+            env, or a :class:`rlox.protocols.MultiAgentVecEnv`; of one agent: what PPO takes.
+        n_agents: number of agents; ``None``: the env's.
+        n_envs: number of envs stepped together; an env that cannot be copied brings its own.
+        seed: fixes every random draw; ``None``: drawn from entropy.
+        env_fn: makes a PettingZoo env; it is taken in the place of ``env_id``.
+        policy: of several agents a callable, see :class:`rlox_marl.team.Team`; of one agent see
+            :class:`rlox.rollouts.actor_critic.ActorCritic`; ``None``: networks that fit the spaces.
+        logger: receives the metrics of every iteration.
+        callbacks: hooks into training.
+        config: a :class:`MAPPOConfig`, a mapping, or the path of a YAML or JSON file.
+        schedules: callables ``env_steps -> value`` for ``learning_rate``, ``clip_eps``,
+            ``ent_coef`` or ``critic_learning_rate``; they win over the config and are not saved.
+        config_kwargs: options of :class:`MAPPOConfig`, which win over ``config``.
+
+    Raises:
+        ConfigError: an option is unknown, out of range, or contradicts the env.
+        EnvError: the env cannot be built.
+        SpaceError: the env's spaces need a ``policy`` of your own.
+    """
+
+    name: ClassVar[str] = "mappo"
+    config_class: ClassVar[type[Config]] = MAPPOConfig
+
+    def __init__(
+        self,
+        env_id: Any = None,
+        n_agents: int | Unset | None = UNSET,
+        n_envs: int | Unset = UNSET,
+        seed: int | Unset | None = UNSET,
+        *,
+        env_fn: Callable[[], Any] | None = None,
+        policy: Any = None,
+        logger: LoggerCallback | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
+        config: MAPPOConfig | Mapping[str, Any] | str | Path | None = None,
+        schedules: Mapping[str, Callable[[int], float]] | None = None,
+        **config_kwargs: Any,
+    ) -> None:
+        resolved = resolve_config(
+            MAPPOConfig, config, n_agents=n_agents, n_envs=n_envs, seed=seed, **config_kwargs
+        )
+        source = env_id if env_fn is None else env_fn
+        super().__init__(
+            source, config=fit_to_env(resolved, source), callbacks=callbacks, logger=logger
+        )
+        self.schedules = Schedules(self.config, scheduled(self.config), schedules)
+        self.learning = make_learning(self, policy)
+        self.collector = self.learning.collector
+
+    def iterate(self, hooks: Hooks) -> MAPPOMetrics:
+        """Collect T steps of N envs, and minimise each policy's surrogate for K epochs."""
+        rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
+        objective = clipped_surrogate(self.config, rates)
+        with torch_threads(self.config.torch_threads):
+            batch: Any = self.learning.collect(hooks)
+            hooks.rollout_end(batch)
+            terms = self.learning.update(batch, objective, rates, hooks)
+        return report(self.learning, terms, rates["learning_rate"])
+
+    def predict(
+        self,
+        obs: Any,
+        deterministic: bool = True,
+        agent_idx: int | npt.ArrayLike = 0,
+        *,
+        state: Any = UNSET,
+        episode_start: npt.ArrayLike | None = None,
+        action_masks: npt.ArrayLike | None = None,
+    ) -> Any:
+        """Return an action of one agent, or actions for a batch.
+
+        Args:
+            obs: one observation or a batch (B, *shape), as the env gives it to the agent.
+            deterministic: the mode of the action distribution rather than a sample.
+            agent_idx: which of the env's agents; or (B,) of them.
+            state: of one agent's memory; see ``ActorCritic.predict``.
+            episode_start: of one agent's memory; see there.
+            action_masks: see there.
+        """
+        memory = {"state": state, "episode_start": episode_start, "action_masks": action_masks}
+        return self.learning.predict(obs, deterministic, agent_idx, **memory)
+
+    def predict_team(self, obs: MultiAgentObs, deterministic: bool = True) -> dict[str, Any]:
+        """Return the actions of all agents of N envs, by group."""
+        actions: dict[str, Any] = self.learning.predict_team(obs, deterministic)
+        return actions
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return policies, optimisers and envs."""
+        return self.learning.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore policies, optimisers and envs."""
+        self.learning.load_state_dict(state)
+
+
+def make_learning(algorithm: Any, policy: Any) -> OneAgent | Team:
+    """Return how an algorithm learns: as a team, or as one agent.
+
+    Args:
+        algorithm: its base has been initialised; ``schedules`` too.
+        policy: the user's own, or ``None``.
+
+    Raises:
+        ConfigError: ``n_agents`` contradicts the env, or there is no env.
+    """
+    cfg, source = algorithm.config, algorithm.env_source
+    if source is None:
+        raise ConfigError("there is no env; pass its id or a callable as env_id, or env_fn=")
+    if is_team(source, backend=cfg.env_backend):
+        return Team(algorithm, policy)
+    if cfg.n_agents not in (None, 1):
+        raise ConfigError(
+            f"n_agents is {cfg.n_agents}, but the env has one agent; pass a PettingZoo env, or "
+            "leave n_agents out"
+        )
+    first = Schedules(cfg, scheduled(cfg)).at(0, 0)
+    return OneAgent(algorithm, policy, clipped_surrogate(cfg, first))
+
+
+def scheduled(config: MAPPOConfig) -> tuple[str, ...]:
+    """Return the options that may be schedules."""
+    own = () if config.critic_learning_rate is None else ("critic_learning_rate",)
+    return (*SCHEDULED, *own)
+
+
+def clipped_surrogate(config: MAPPOConfig, rates: Mapping[str, float]) -> ClippedSurrogate:
+    """Return PPO's objective with the scheduled numbers of now."""
+    return ClippedSurrogate(
+        clip_eps=rates["clip_eps"],
+        vf_coef=config.vf_coef,
+        ent_coef=rates["ent_coef"],
+        vf_clip_eps=config.vf_clip_eps,
+        dual_clip=config.dual_clip,
+        normalize_advantages=config.normalize_advantages,
+    )
+
+
+def report(learning: OneAgent | Team, terms: Mapping[str, float], rate: float) -> MAPPOMetrics:
+    """Return the metrics of an iteration.
+
+    Args:
+        learning: whose episodes are reported.
+        terms: means of the loss's terms.
+        rate: learning rate.
+    """
+    statistics = learning.collector.statistics
+    names = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
+    found = dict.fromkeys((*names, "explained_variance"), float("nan")) | dict(terms)
+    return MAPPOMetrics(
+        mean_reward=statistics.mean_return,
+        mean_episode_length=statistics.mean_length,
+        episodes=float(statistics.finished),
+        **found,
+        learning_rate=rate,
+        agents=learning.agent_metrics(),
+    )

@@ -1,0 +1,78 @@
+"""An actor and a critic, each with an optimiser of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from rlox.nn import FlatOptimizer
+from torch import Tensor, nn
+
+__all__ = ["ActorCriticOptimizer"]
+
+
+class ActorCriticOptimizer:
+    """Two optimisers that step together; see :class:`rlox.protocols.Optimizer`.
+
+    Args:
+        actor: all but the critic.
+        critic: shares no parameter with the actor.
+        make_optimizer: see :class:`rlox.nn.FlatOptimizer`.
+        max_grad_norm: bound of the norm of the gradient of each.
+    """
+
+    def __init__(
+        self,
+        actor: nn.Module,
+        critic: nn.Module,
+        make_optimizer: partial[Any],
+        *,
+        max_grad_norm: float,
+    ) -> None:
+        self._parts = {
+            "actor": FlatOptimizer(actor, make_optimizer, max_grad_norm=max_grad_norm),
+            "critic": FlatOptimizer(critic, make_optimizer, max_grad_norm=max_grad_norm),
+        }
+        self.critic_learning_rate: float | None = None
+        """The critic's step size of now; ``None``: the actor's."""
+        self._applied = True
+
+    def step(self, loss: Tensor, learning_rate: float) -> None:
+        """Take one step down the gradient of ``loss`` alone."""
+        self._applied = True
+        self.backward(loss)
+        self.apply(learning_rate)
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradient of ``loss`` to both parts' gradients; after a step they are 0 before."""
+        if self._applied:
+            for part in self._parts.values():
+                part.gradients.zero_()
+            self._applied = False
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def apply(self, learning_rate: float | None = None) -> None:
+        """Clip each part's gradient and take a step down it."""
+        critic_rate = self.critic_learning_rate
+        self._parts["actor"].apply(learning_rate)
+        self._parts["critic"].apply(learning_rate if critic_rate is None else critic_rate)
+        self._applied = True
+
+    def require_views(self) -> None:
+        """Raise a RuntimeError if steps would not reach the parameters."""
+        for part in self._parts.values():
+            part.require_views()
+
+    def is_finite(self) -> bool:
+        """Return whether all parameters are finite."""
+        return all(part.is_finite() for part in self._parts.values())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what both optimisers keep."""
+        return {name: part.state_dict() for name, part in self._parts.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        for name, part in self._parts.items():
+            part.load_state_dict(state[name])

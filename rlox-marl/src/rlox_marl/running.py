@@ -1,0 +1,90 @@
+"""Running envs of several agents with episode statistics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from rlox.protocols import MultiAgentObs, MultiAgentStep, MultiAgentVecEnv, StatefulVecEnv
+from rlox.seeding import SeedStreams
+
+from rlox_marl.envs.statistics import TeamStatistics
+
+__all__ = ["RunningTeams"]
+
+
+class RunningTeams:
+    """N envs of several agents, what they show, and the statistics of their episodes.
+
+    Args:
+        env: steps N envs together.
+        seed: fixes the envs' random streams.
+        owned: whether :meth:`close` closes ``env``.
+    """
+
+    def __init__(self, env: MultiAgentVecEnv, seed: int = 0, *, owned: bool = False) -> None:
+        self.env = env
+        self.statistics = TeamStatistics(env.groups, env.n_envs)
+        self._owned = owned
+        self._seeds = SeedStreams(seed).seeds("envs", env.n_envs)
+        self._shown: MultiAgentObs | None = None
+
+    @property
+    def shown(self) -> MultiAgentObs:
+        """What the envs show before the next step; the first look resets them."""
+        if self._shown is None:
+            self._shown = self.env.reset_all(self._seeds)
+        return self._shown
+
+    def step(self, actions: Mapping[str, Any]) -> MultiAgentStep:
+        """Step all envs with (N, A, ...) actions by group."""
+        step = self.env.step_all(actions)
+        shown = {key: step[key] for key in MultiAgentObs.__annotations__}  # type: ignore[literal-required]
+        self._shown = shown  # type: ignore[assignment]
+        rewards = {name: paid[None] for name, paid in step["rewards"].items()}
+        self.statistics.add(rewards, step["episode_ended"][None])
+        return step
+
+    def close(self) -> None:
+        """Free the resources of the envs that were made here."""
+        if self._owned:
+            self.env.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the statistics and, if the env exposes it, the env's state."""
+        started = self._shown is not None
+        stateful = started and isinstance(self.env, StatefulVecEnv)
+        return {
+            "started": started,
+            "statistics": self.statistics.state_dict(),
+            "env": self.env.state() if stateful else None,  # type: ignore[attr-defined]
+            "shown": _copied(self._shown) if stateful else None,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state; without that of as many envs, new episodes begin at the next look."""
+        as_many = self.statistics.fits(state["statistics"])
+        exact = state["env"] is not None and as_many and isinstance(self.env, StatefulVecEnv)
+        if exact:
+            self.env.set_state(dict(state["env"]))  # type: ignore[attr-defined]
+            self._shown = _copied(state["shown"])
+        elif state["started"]:
+            logging.getLogger("rlox").warning(
+                "%s has no state to go on from, so that new episodes begin",
+                type(self.env).__name__,
+            )
+            # the envs' streams start again, so take other seeds than the run began with
+            finished = int(state["statistics"]["team"]["finished"])
+            self._seeds = SeedStreams(self._seeds[0]).seeds(
+                f"envs after {finished} episodes", self.env.n_envs
+            )
+        self.statistics.load_state_dict(state["statistics"], keep_running=exact)
+
+
+def _copied(value: Any) -> Any:
+    """Return nested dicts of arrays with copies of the arrays."""
+    if isinstance(value, Mapping):
+        return {key: _copied(one) for key, one in value.items()}
+    return None if value is None else np.array(value)

@@ -1,0 +1,243 @@
+"""Learning of teams: one policy for each group, or each agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from rlox.batches.rollout import RolloutBatch
+from rlox.config.model import changed
+from rlox.envs import fixed_env_count, make_team_env
+from rlox.errors import BackendError, CheckpointError, ConfigError
+from rlox.learners import RolloutTask, minimize_over_epochs
+from rlox.losses import ClippedSurrogate
+from rlox.networks.validate_actors import require_actor, try_actor
+from rlox.nn import FlatOptimizer, find_device, load_module_state, module_state, torch_threads
+from rlox.protocols import MultiAgentObs, MultiAgentVecEnv
+from rlox.training.hooks import Hooks
+from torch import nn
+
+from rlox_marl.acting import TeamActor
+from rlox_marl.collector import MultiAgentCollector
+from rlox_marl.objectives import TeamSurrogate
+from rlox_marl.optimizers import ActorCriticOptimizer
+from rlox_marl.policies import TeamPolicy
+from rlox_marl.running import RunningTeams
+from rlox_marl.views import PolicyView, make_views
+
+__all__ = ["Team"]
+
+ONE_AGENT_OPTIONS = (
+    "recurrent", "memory_size", "normalize_observations", "normalize_rewards", "frame_stack",
+    "vectorization",
+)  # fmt: skip
+"""PPO's options that teams do not have."""
+
+
+class Team:
+    """Collects, learns and predicts for an env of several agents.
+
+    Args:
+        algorithm: its base has been initialised; it gets the optimisers, and frees the envs.
+        policy: from a view's nested observation space and the action space of an agent to a module
+            with the methods of :class:`rlox.protocols.OnPolicyActor`; ``None``:
+            :class:`rlox_marl.policies.TeamPolicy`.
+
+    Raises:
+        BackendError: the learner backend is not torch's.
+        ConfigError: an option is of one agent, or contradicts the env.
+        EnvError: the env cannot be built.
+    """
+
+    def __init__(self, algorithm: Any, policy: Callable[..., nn.Module] | None) -> None:
+        cfg = algorithm.config
+        for name in ONE_AGENT_OPTIONS:
+            if changed(cfg, name):
+                raise ConfigError(
+                    f"{name}={getattr(cfg, name)!r} is not supported for several agents; leave it "
+                    "out"
+                )
+        if cfg.backend not in ("auto", "torch"):
+            raise BackendError(
+                f"the learner backend '{cfg.backend}' cannot do this: policies of several agents "
+                "are torch's; backend='auto' takes one that can"
+            )
+        if isinstance(policy, nn.Module) or (policy is not None and not callable(policy)):
+            raise TypeError(
+                "policy must be a callable (observation_space, action_space) -> module for several "
+                f"agents, one module for each policy, got {type(policy).__name__}"
+            )
+        self._algorithm = algorithm
+        self.device = find_device(cfg.device)
+        source = algorithm.env_source
+        env = make_team_env(source, n_envs=cfg.n_envs, backend=cfg.env_backend)
+        envs = RunningTeams(
+            env, algorithm.streams.seeds("envs", 1)[0], owned=fixed_env_count(source) is None
+        )
+        algorithm.resources.callback(envs.close)
+        self._require_agents(env)
+        self.views = make_views(env, cfg.critic, cfg.share_parameters)
+        self.collector = MultiAgentCollector(
+            envs,
+            self.views,
+            device=self.device,
+            team_reward=cfg.team_reward,
+            gamma=cfg.gamma,
+            gae_lambda=cfg.gae_lambda,
+        )
+        self.policies: dict[str, Any] = {}
+        algorithm.optimizers = {}
+        for view in self.views:
+            self.policies[view.name] = made = self._make_policy(view, policy)
+            algorithm.optimizers[view.name] = self._make_optimizer(made)
+        self._actor = TeamActor(
+            self.views,
+            self.policies,
+            env.possible_agents,
+            algorithm.streams.torch("predict"),
+            self.device,
+        )
+
+    def _require_agents(self, env: MultiAgentVecEnv) -> None:
+        cfg, found = self._algorithm.config, len(env.possible_agents)
+        if cfg.n_agents not in (None, found):
+            raise ConfigError(
+                f"n_agents is {cfg.n_agents}, but the env has {found} agents "
+                f"({', '.join(env.possible_agents)}); leave n_agents out, or change the env"
+            )
+        self._algorithm.config = cfg.replace(n_agents=found)
+
+    def _make_policy(self, view: PolicyView, policy: Callable[..., nn.Module] | None) -> Any:
+        cfg = self._algorithm.config
+        generator = self._algorithm.streams.torch("policy")
+        made: Any
+        if policy is None:
+            made = TeamPolicy(
+                view,
+                hidden=cfg.hidden,
+                network=cfg.network,
+                normalize_values=cfg.normalize_values,
+                generator=generator,
+            )
+        else:
+            made = policy(view.space, view.group.action_space)
+            require_actor(made)
+            if getattr(made, "generator", ...) is None:
+                made.generator = generator
+            if cfg.normalize_values != "none" and getattr(made, "value_norm", None) is None:
+                raise ConfigError(
+                    f"normalize_values='{cfg.normalize_values}' needs a policy with value_norm, "
+                    f"which {type(made).__name__} has not; give it one, or leave the option out"
+                )
+        made.to(self.device)
+        if policy is not None:
+            try_actor(made, view.space, view.group.action_space, self.device)
+        return made
+
+    def _make_optimizer(self, policy: Any) -> FlatOptimizer | ActorCriticOptimizer:
+        cfg = self._algorithm.config
+        adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
+        if cfg.critic_learning_rate is None:
+            return FlatOptimizer(policy, adam, max_grad_norm=cfg.max_grad_norm)
+        if not isinstance(policy, TeamPolicy):
+            raise ConfigError(
+                "critic_learning_rate needs the default policies, whose actors and critics share "
+                f"no parameters, got {type(policy).__name__}; leave one of them out"
+            )
+        bound = cfg.max_grad_norm
+        return ActorCriticOptimizer(policy.actor, policy.critic, adam, max_grad_norm=bound)
+
+    def collect(self, hooks: Hooks) -> dict[str, RolloutBatch]:
+        """Return a rollout with advantages for each policy whose agents acted."""
+        n_steps = self._algorithm.config.n_steps
+        return self.collector.collect(self.policies, n_steps, hooks.env_step)
+
+    def update(
+        self,
+        batches: Mapping[str, RolloutBatch],
+        objective: ClippedSurrogate,
+        rates: Mapping[str, float],
+        hooks: Hooks,
+    ) -> dict[str, float]:
+        """Let each policy learn from its rollout, and return the means over policies of terms."""
+        cfg = self._algorithm.config
+        loss: Any = objective
+        if cfg.normalize_values != "none" or cfg.huber_delta is not None:
+            loss = TeamSurrogate(objective, cfg.huber_delta)
+        reports = []
+        for name, batch in batches.items():
+            optimizer = self._algorithm.optimizers[name]
+            if isinstance(optimizer, ActorCriticOptimizer):
+                optimizer.critic_learning_rate = rates["critic_learning_rate"]
+            size = _whole_minibatches(cfg.batch_size, len(batch.returns))
+            if size == 1 and cfg.normalize_advantages:
+                continue  # the advantage of one row alone says nothing
+            task = RolloutTask(
+                loss,
+                self.policies[name],
+                optimizer,
+                self.collector,
+                minimize_over_epochs,
+                self.device,
+                n_epochs=cfg.n_epochs,
+                batch_size=size,
+                target_kl=cfg.target_kl,
+                generator=self._algorithm.streams.torch("minibatches"),
+            )
+            terms = minimize_over_epochs(task, batch, loss, rates["learning_rate"], hooks)
+            reports.append({**terms, "explained_variance": batch.explained_variance()})
+        if not reports:
+            return {}
+        return {key: float(np.mean([one[key] for one in reports])) for key in reports[0]}
+
+    def agent_metrics(self) -> dict[str, float]:
+        """Return the mean return of each agent over the last episodes."""
+        returns = self.collector.statistics.agent_returns
+        return {f"return/{agent}": value for agent, value in returns.items()}
+
+    def predict(self, obs: Any, deterministic: bool, agent_idx: Any, **memory: Any) -> Any:
+        """Return an action of one agent, or actions for a batch; see :class:`TeamActor`."""
+        masks = memory.get("action_masks")
+        with torch_threads(self._algorithm.config.torch_threads):
+            return self._actor.predict(obs, deterministic, agent_idx, masks)
+
+    def predict_team(self, obs: MultiAgentObs, deterministic: bool = True) -> dict[str, Any]:
+        """Return the actions of all agents, by group."""
+        with torch_threads(self._algorithm.config.torch_threads):
+            return self._actor.predict_team(obs, deterministic)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return policies, optimisers and envs."""
+        optimizers = self._algorithm.optimizers
+        return {
+            "policies": {name: module_state(policy) for name, policy in self.policies.items()},
+            "optimizers": {name: one.state_dict() for name, one in optimizers.items()},
+            "envs": self.collector.envs.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore policies, optimisers and envs.
+
+        Raises:
+            CheckpointError: the policies are another team's.
+        """
+        if set(state["policies"]) != set(self.policies):
+            raise CheckpointError(
+                f"it holds the policies {', '.join(sorted(state['policies']))}, and the env's team "
+                f"has {', '.join(sorted(self.policies))}; pass the env that it was trained on"
+            )
+        for name, policy in self.policies.items():
+            load_module_state(policy, state["policies"][name])
+            self._algorithm.optimizers[name].load_state_dict(state["optimizers"][name])
+        self.collector.envs.load_state_dict(state["envs"])
+
+
+def _whole_minibatches(batch_size: int, n_rows: int) -> int:
+    """Return a minibatch size of at most ``batch_size`` that leaves no single row at the end."""
+    size = min(batch_size, n_rows)
+    while size > 2 and n_rows % size == 1:
+        size -= 1
+    return size

@@ -1,0 +1,168 @@
+"""Views: what a team's actors and critics see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from rlox.errors import ConfigError
+from rlox.protocols import AgentGroup, MultiAgentVecEnv
+from rlox.spaces import is_nested, map_leaves
+
+__all__ = ["PolicyView", "make_views"]
+
+Space = gymnasium.Space[Any]
+
+
+@dataclass(frozen=True)
+class PolicyView:
+    """One policy: the agents that it acts for, and its nested observation.
+
+    Leaf ``obs`` is an agent's observation, ``agent`` which of the policy's agents it is, and
+    ``critic`` what the critic sees beyond.
+    """
+
+    name: str
+    """The group's name, or the agent's."""
+    group: AgentGroup
+    """Where the agents are."""
+    columns: tuple[int, ...]
+    """Which of the group's columns they are."""
+    space: spaces.Dict
+    """Of the nested observation."""
+    critic: str
+    """Kind of the critic; see :class:`rlox_marl.configs.MAPPOConfig`."""
+    groups: tuple[AgentGroup, ...]
+    """All groups of the env."""
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Names of the agents, in the order of the columns."""
+        return tuple(self.group.agents[column] for column in self.columns)
+
+    @property
+    def actor_space(self) -> spaces.Dict:
+        """Of the leaves that the actor sees."""
+        return self._part("obs", "agent")
+
+    @property
+    def critic_space(self) -> spaces.Dict:
+        """Of the leaves that the critic sees."""
+        local = () if self.critic in ("state", "observations") else ("obs",)
+        return self._part(*local, "agent", "critic")
+
+    def _part(self, *keys: str) -> spaces.Dict:
+        return spaces.Dict({key: self.space[key] for key in keys if key in self.space.spaces})
+
+    def take(self, by_group: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Return the agents' rows (N * A, ...) of arrays (N, agents of the group, ...)."""
+        chosen = by_group[self.group.name][:, list(self.columns)]
+        return chosen.reshape(-1, *chosen.shape[2:])
+
+    def see(self, obs: Mapping[str, Any], state: npt.NDArray[Any] | None) -> dict[str, Any]:
+        """Return the leaves of N * A observations, the agents of env 0 first.
+
+        Args:
+            obs: by group, as in :class:`rlox.protocols.MultiAgentObs`.
+            state: (N, ...) of the envs.
+        """
+        columns = list(self.columns)
+        own = map_leaves(
+            lambda leaf: leaf[:, columns].reshape(-1, *leaf.shape[2:]), obs[self.group.name]
+        )
+        seen = {f"obs.{k}": v for k, v in own.items()} if isinstance(own, dict) else {"obs": own}
+        rows = len(next(iter(seen.values())))
+        n_envs = rows // len(columns)
+        if "agent" in self.space.spaces:
+            seen["agent"] = np.tile(np.arange(len(columns)), n_envs)
+        if self.critic in ("state", "agent_state"):
+            assert state is not None
+            seen["critic"] = np.repeat(state, len(columns), axis=0)
+        elif self.critic == "observations":
+            for name, leaf in self._everything(obs, n_envs).items():
+                seen[name] = np.repeat(leaf, len(columns), axis=0)
+        return {name: seen[name] for name in self.leaf_names}
+
+    @property
+    def leaf_names(self) -> list[str]:
+        """Names of the leaves, in the order of the space."""
+        from rlox.spaces import leaf_spaces
+
+        return list(leaf_spaces(self.space))
+
+    def _everything(self, obs: Mapping[str, Any], n_envs: int) -> dict[str, npt.NDArray[Any]]:
+        if isinstance(self.space["critic"], spaces.Box):
+            parts = [np.reshape(obs[group.name], (n_envs, -1)) for group in self.groups]
+            return {"critic": np.concatenate(parts, axis=1, dtype=np.float32)}
+        leaves = {}
+        for group in self.groups:
+            for column, agent in enumerate(group.agents):
+                found = obs[group.name]
+                named = found if isinstance(found, dict) else {"": found}
+                for name, leaf in named.items():
+                    end = f".{name}" if name else ""
+                    leaves[f"critic.{agent}{end}"] = leaf[:, column]
+        return leaves
+
+
+def make_views(env: MultiAgentVecEnv, critic: str, share: str) -> tuple[PolicyView, ...]:
+    """Return a view for each policy of a team.
+
+    Args:
+        env: its groups and its state.
+        critic: kind of the critic.
+        share: ``"group"`` for a policy per group of equal spaces, ``"agent"`` for one per agent.
+
+    Raises:
+        ConfigError: the critic needs a state and the env has none.
+    """
+    if critic == "auto":
+        critic = "observations" if env.state_space is None else "state"
+    if critic in ("state", "agent_state") and env.state_space is None:
+        raise ConfigError(
+            f"critic='{critic}' needs an env with a state, and {type(env).__name__} has none; take "
+            "critic='observations' or 'local'"
+        )
+    views = []
+    for group in env.groups:
+        columns = tuple(range(len(group.agents)))
+        parts = [columns] if share == "group" else [(column,) for column in columns]
+        for part in parts:
+            name = group.name if share == "group" else group.agents[part[0]]
+            space = _space(env, group, len(part), critic)
+            views.append(PolicyView(name, group, part, space, critic, tuple(env.groups)))
+    return tuple(views)
+
+
+def _space(env: MultiAgentVecEnv, group: AgentGroup, n_agents: int, critic: str) -> spaces.Dict:
+    leaves: dict[str, Space] = {"obs": group.observation_space}
+    if n_agents > 1:
+        leaves["agent"] = spaces.Discrete(n_agents)
+    if critic in ("state", "agent_state"):
+        assert env.state_space is not None
+        leaves["critic"] = env.state_space
+    elif critic == "observations":
+        leaves["critic"] = _all_observations(env.groups)
+    return spaces.Dict(leaves)
+
+
+def _all_observations(groups: tuple[AgentGroup, ...]) -> Space:
+    """Return the space of all observations: one vector if all are numbers, else one leaf each."""
+    if all(_is_numbers(group.observation_space) for group in groups):
+        size = sum(
+            len(group.agents) * int(np.prod(group.observation_space.shape or ()))
+            for group in groups
+        )
+        return spaces.Box(-np.inf, np.inf, (size,), np.float32)
+    return spaces.Dict(
+        {agent: group.observation_space for group in groups for agent in group.agents}
+    )
+
+
+def _is_numbers(space: Space) -> bool:
+    return not is_nested(space) and isinstance(space, spaces.Box) and space.dtype != np.uint8

@@ -1,0 +1,59 @@
+"""Teams on the command line: training by env id, checkpoints, evaluation."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import torch
+from rlox import cli
+
+TRAIN = (
+    "train", "mappo", "--env", "mpe2/simple_spread_v3", "--n-envs", "2", "--n-steps", "8",
+    "--batch-size", "16", "--n-epochs", "1", "--hidden", "4", "--eval-episodes", "2", "--quiet",
+)  # fmt: skip
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Return a function that calls the command line in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    threads = torch.get_num_threads()
+
+    def run(*arguments):
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["rlox", *arguments])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(exit_.value.code or 0), out, err
+
+    yield run
+    torch.set_num_threads(threads)
+
+
+def test_a_team_is_trained_evaluated_and_logged_by_its_id(run) -> None:
+    """The run folder has checkpoints and rows; ``rlox eval`` has each agent's return."""
+    code, _, err = run(*TRAIN, "--total-timesteps", "64", "--run-dir", "run")
+    assert code == 0, err
+    code, out, err = run("eval", "run", "--episodes", "2", "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["env"] == "mpe2/simple_spread_v3"
+    assert found["env_steps"] == 64
+    assert set(found["agents"]) == {"agent_0", "agent_1", "agent_2"}
+    assert sum(found["agents"].values()) / 3 == pytest.approx(found["mean"])
+
+
+def test_a_wrong_id_is_one_line(run) -> None:
+    """An id that no backend has, and a team for an algorithm of one agent, are one line each."""
+    wrong = [*TRAIN]
+    wrong[3] = "mpe2/simple_spread_v9"
+    code, _, err = run(*wrong, "--total-timesteps", "64")
+    assert code == 2
+    assert "there is mpe2/simple_spread_v3" in err
+    wrong[1], wrong[3] = "ppo", "mpe2/simple_spread_v3"
+    code, _, err = run(*wrong, "--total-timesteps", "64")
+    assert code == 2
+    assert "is an env of several agents" in err

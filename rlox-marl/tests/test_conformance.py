@@ -1,0 +1,61 @@
+"""The conformance suite on the algorithms and the env backends of this distribution."""
+
+from __future__ import annotations
+
+import pytest
+import rlox.testing
+from scripted_teams import Life, ScriptedParallel
+
+SMALL = {"n_envs": 2, "n_steps": 8, "batch_size": 8, "n_epochs": 1, "hidden": 8}
+SPREAD = "mpe2/simple_spread_v3"
+EPISODES = [
+    {"scout_0": Life(0, 3, "terminated"), "scout_1": Life(1, 5, "truncated"),
+     "tank": Life(0, 4, "both")},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["mappo", "ippo"])
+def test_one_agent_conforms(name) -> None:
+    """With one agent they pass the suite of algorithms of one agent, exact resume included."""
+    assert rlox.testing.check_algorithm(name, "CartPole-v1", **SMALL) == {}
+
+
+@pytest.mark.parametrize("name", ["mappo", "ippo"])
+def test_teams_conform(name) -> None:
+    """They pass the suite of algorithms of several agents."""
+    assert rlox.testing.check_multi_agent_algorithm(name, SPREAD, **SMALL) == {}
+
+
+def test_teams_of_agents_that_end_conform() -> None:
+    """Envs without a state pass all but the exact resume."""
+    reasons = rlox.testing.check_multi_agent_algorithm(
+        "mappo", lambda: ScriptedParallel(EPISODES), **SMALL
+    )
+    assert reasons == {"check_team_resume": "the env does not expose its state"}
+
+
+@pytest.mark.parametrize(
+    ("backend", "env_id", "reasons"),
+    [
+        ("vectorized", SPREAD, {}),
+        ("pettingzoo", SPREAD, {"check_team_state": "the env exposes no state"}),
+        ("pettingzoo", "mpe2/simple_tag_v3", {"check_team_state": "the env exposes no state"}),
+    ],
+)
+def test_env_backends_conform(backend, env_id, reasons) -> None:
+    """Their envs give rows of the right shapes and repeat themselves by seed."""
+    assert rlox.testing.check_multi_agent_env(backend, env_id) == reasons
+
+
+def test_a_wrong_counter_is_found(monkeypatch) -> None:
+    """The suite fails for an algorithm that counts agents as env steps."""
+    from rlox_marl.collector import MultiAgentCollector
+
+    collect = MultiAgentCollector.collect
+
+    def wrong(self, policies, n_steps, on_step=None):
+        return collect(self, policies, n_steps, lambda count: on_step(3 * count))
+
+    monkeypatch.setattr(MultiAgentCollector, "collect", wrong)
+    with pytest.raises(AssertionError, match="whatever the number of agents"):
+        rlox.testing.check_multi_agent_algorithm("mappo", SPREAD, **SMALL)

@@ -1,0 +1,305 @@
+"""MAPPO on teams, and on one agent, where it is PPO."""
+
+from __future__ import annotations
+
+import logging
+
+import gymnasium
+import numpy as np
+import pytest
+import rlox
+import torch
+from gymnasium import spaces
+from rlox.errors import BackendError, CheckpointError, ConfigError, EnvError, UnknownNameError
+from rlox.testing.probes import first_difference
+from rlox_marl.collector import MultiAgentCollector
+from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
+from rlox_marl.ippo import IPPO
+from rlox_marl.mappo import MAPPO
+from scripted_teams import AGENTS, Life, ScriptedParallel, ScriptedTurns, Turn
+
+SPREAD = "mpe2/simple_spread_v3"
+SMALL = {"n_envs": 4, "n_steps": 8, "batch_size": 32, "n_epochs": 2, "hidden": 8}
+PARALLEL = [
+    {"scout_0": Life(0, 3, "terminated"), "scout_1": Life(1, 5, "truncated"),
+     "tank": Life(0, 4, "both")},
+    {"scout_0": Life(0, 2, "truncated"), "tank": Life(0, 2, "truncated")},
+]  # fmt: skip
+TURNS = [
+    [Turn("scout_0", dict.fromkeys(AGENTS, 1.0), {}), Turn("tank", dict.fromkeys(AGENTS, 2.0), {}),
+     Turn("scout_1", dict.fromkeys(AGENTS, 3.0), {"scout_0": "terminated"}),
+     Turn("tank", dict.fromkeys(AGENTS, -1.0), {"tank": "terminated", "scout_1": "terminated"})],
+]  # fmt: skip
+
+
+def rows_of(metrics):
+    """Return metrics without the speed."""
+    return {name: value for name, value in metrics.items() if not name.endswith("_per_second")}
+
+
+@pytest.mark.parametrize("name", ["mappo", "ippo"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"share_parameters": "agent"},
+        {"team_reward": "mean"},
+        {"team_reward": "sum", "normalize_values": "value_norm", "huber_delta": 10.0},
+        {"normalize_values": "popart", "vf_clip_eps": 0.2, "critic_learning_rate": 1e-3},
+        {"huber_delta": 1.0, "dual_clip": 3.0, "target_kl": 0.1},
+    ],
+)
+def test_options_train_a_team(name, options) -> None:
+    """Every option changes what is learnt, and the training stays finite."""
+    with rlox.make(name, env=SPREAD, seed=1, **SMALL, **options) as algorithm:
+        metrics = algorithm.train(256)
+        assert algorithm.clock.env_steps == 256
+        for key, value in metrics.items():
+            assert np.isfinite(value), key
+        with rlox.make(name, env=SPREAD, seed=1, **SMALL) as plain:
+            plain.train(256)
+            assert bool(options) == (
+                first_difference(algorithm.state_dict(), plain.state_dict()) is not None
+            )
+
+
+@pytest.mark.parametrize("critic", ["state", "observations", "agent_state", "local"])
+@pytest.mark.parametrize("factory", ["parallel", "turns"])
+def test_agents_that_die_join_and_wait_are_trained(critic, factory) -> None:
+    """Groups of several spaces, deaths, late joiners, turns and masks need no special case."""
+    if factory == "turns" and critic in ("state", "agent_state"):
+        pytest.skip("the turn-based script has no state")
+    script, episodes = (
+        (ScriptedParallel, PARALLEL) if factory == "parallel" else (ScriptedTurns, TURNS)
+    )
+    with MAPPO(lambda: script(episodes), critic=critic, seed=3, **SMALL) as algorithm:
+        metrics = algorithm.train(64)
+        assert set(algorithm.learning.policies) == {"scout", "tank"}
+        assert all(np.isfinite(metrics[f"return/{agent}"]) for agent in AGENTS)
+        assert np.isfinite(metrics["policy_loss"])
+        result = algorithm.evaluate(n_episodes=4)
+        returns = [result.agent_returns[agent] for agent in AGENTS]
+        np.testing.assert_allclose(np.mean(returns, axis=0), result.returns)
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+def test_one_agent_is_ppo(backend, env_id) -> None:
+    """With one agent all parameters, moments and log rows are PPO's, with any learner."""
+    ppo = rlox.make("ppo", env=env_id, seed=5, backend=backend, **SMALL)
+    options = {k: v for k, v in ppo.config.to_dict().items() if k in type(ppo.config).model_fields}
+    mappo = MAPPO(env_id, n_agents=1, **options)
+    for _ in range(3):
+        assert first_difference(rows_of(ppo.train(1)), rows_of(mappo.train(1))) is None
+    assert first_difference(ppo.state_dict(), mappo.state_dict()) is None
+    assert ppo.learner.backend == mappo.learner.backend
+    obs = np.zeros(ppo.collector.env.observation_space.shape, np.float32)
+    assert np.array_equal(ppo.predict(obs), mappo.predict(obs, agent_idx=0))
+
+
+def test_the_defaults_are_the_documented_signatures() -> None:
+    """The options of the introduction have its defaults."""
+    config = MAPPO("CartPole-v1").config
+    assert config.n_agents is None
+    documented = {
+        "n_envs": 4, "seed": 42, "n_steps": 64, "n_epochs": 4, "batch_size": 128,
+        "learning_rate": 2.5e-4, "gamma": 0.99, "gae_lambda": 0.95, "clip_eps": 0.2,
+        "vf_coef": 0.5, "ent_coef": 0.01, "max_grad_norm": 0.5,
+    }  # fmt: skip
+    assert {name: getattr(config, name) for name in documented} == documented
+
+
+def test_the_first_ratio_is_one() -> None:
+    """The policy that learns first gives the actions the probabilities they were sampled with."""
+    for env in (SPREAD, lambda: ScriptedParallel(PARALLEL), lambda: ScriptedTurns(TURNS)):
+        options = {**SMALL, "n_epochs": 1, "batch_size": 32, "learning_rate": 0.0}
+        with MAPPO(env, **options) as algorithm:
+            metrics = algorithm.train(32)
+            assert abs(metrics["approx_kl"]) < 1e-6
+            assert metrics["clip_fraction"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"normalize_values": "popart"},
+        {"share_parameters": "agent", "critic_learning_rate": 1e-3},
+    ],
+)
+def test_a_resumed_training_is_exact_on_native_envs(tmp_path, options) -> None:
+    """N, save, load and N equal 2N: parameters, moments, envs and rows."""
+    straight = rlox.make("mappo", env=SPREAD, seed=2, **SMALL, **options)
+    straight.train(96)
+    straight.save(tmp_path / "half.rlox")
+    resumed = MAPPO.from_checkpoint(tmp_path / "half.rlox")
+    for _ in range(2):
+        assert first_difference(rows_of(straight.train(96)), rows_of(resumed.train(96))) is None
+    assert first_difference(straight.state_dict(), resumed.state_dict()) is None
+
+
+def test_the_same_seed_gives_the_same_bits() -> None:
+    """One seed fixes parameters and rows; acting in between changes nothing."""
+
+    def trained(seed, acts=False):
+        with rlox.make("mappo", env=SPREAD, seed=seed, **SMALL) as algorithm:
+            for _ in range(2):
+                algorithm.train(1)
+                if acts:
+                    algorithm.predict([0.0] * 18, deterministic=False)
+                    algorithm.evaluate(n_episodes=1, deterministic=False)
+            return algorithm.state_dict()
+
+    assert first_difference(trained(1), trained(1, acts=True)) is None
+    assert first_difference(trained(1), trained(2)) is not None
+
+
+def test_envs_without_a_state_begin_new_episodes_and_say_so(tmp_path, caplog) -> None:
+    """PettingZoo envs cannot be restored: the training goes on with new episodes."""
+    algorithm = MAPPO(env_fn=lambda: ScriptedParallel(PARALLEL), **SMALL)
+    algorithm.train(32)
+    algorithm.save(tmp_path / "one.rlox")
+    with pytest.raises(CheckpointError, match="pass it as env_id="):
+        MAPPO.from_checkpoint(tmp_path / "one.rlox")
+    with caplog.at_level(logging.WARNING, "rlox"):
+        again = MAPPO.from_checkpoint(
+            tmp_path / "one.rlox", env_fn=lambda: ScriptedParallel(PARALLEL)
+        )
+    assert "new episodes begin" in caplog.text
+    assert again.clock.env_steps == 32
+    assert np.isfinite(again.train(32)["policy_loss"])
+
+
+def test_predict_takes_agents_batches_and_masks() -> None:
+    """Actions are ints for one observation and arrays for batches, by agent, within masks."""
+    with rlox.make("mappo", env=SPREAD, share_parameters="agent", **SMALL) as algorithm:
+        algorithm.train(256)
+        rng = np.random.default_rng(0)
+        obs = rng.normal(size=(12, 18)).astype(np.float32)
+        who = np.arange(12) % 3
+        together = algorithm.predict(obs, agent_idx=who)
+        alone = [algorithm.predict(one, agent_idx=int(i)) for one, i in zip(obs, who, strict=True)]
+        assert together.tolist() == alone
+        assert type(alone[0]) is int
+        mask = np.eye(5, dtype=bool)[3]
+        assert algorithm.predict(obs[0], action_masks=mask) == 3
+        with pytest.raises(ValueError, match=r"agent_idx must lie in \[0, 2\], got 3; the agents"):
+            algorithm.predict(obs[0], agent_idx=3)
+        with pytest.raises(ValueError, match="agent_idx must be integers"):
+            algorithm.predict(obs[0], agent_idx="agent_0")
+
+
+def test_the_evaluation_loop_plays_teams() -> None:
+    """rlox.evaluate returns each agent's returns, their means, and the same for one seed."""
+    with rlox.make("ippo", env=SPREAD, **SMALL) as algorithm:
+        first = rlox.evaluate(algorithm, SPREAD, n_episodes=6, seed=3)
+        again = rlox.evaluate(algorithm, SPREAD, n_episodes=6, seed=3)
+    assert first.lengths.tolist() == [25] * 6
+    assert set(first.agent_returns) == {"agent_0", "agent_1", "agent_2"}
+    np.testing.assert_allclose(np.mean(list(first.agent_returns.values()), axis=0), first.returns)
+    np.testing.assert_array_equal(first.returns, again.returns)
+
+
+def test_native_and_pettingzoo_copies_train_alike() -> None:
+    """The same team learns the same in NumPy and through mpe2, whose numbers are equal."""
+    states = []
+    for backend in ("vectorized", "pettingzoo"):
+        with rlox.make("mappo", env=SPREAD, seed=7, env_backend=backend, **SMALL) as algorithm:
+            algorithm.train(64)
+            states.append(algorithm.state_dict()["policies"])
+    assert first_difference(*states) is None
+
+
+def test_an_own_policy_learns() -> None:
+    """A callable makes a policy for each view; its parameters move."""
+    from rlox.networks import ActorCriticPolicy
+    from rlox.nn import make_encoder
+
+    made = []
+
+    def make(observation_space, action_space):
+        assert set(observation_space.spaces) == {"obs", "agent", "critic"}
+        made.append(ActorCriticPolicy(make_encoder(observation_space), action_space, (8,)))
+        return made[-1]
+
+    with rlox.make("mappo", env=SPREAD, policy=make, n_envs=4, n_steps=8, batch_size=32) as one:
+        before = [p.detach().clone() for p in made[0].parameters()]
+        one.train(32)
+        assert any(not torch.equal(a, b) for a, b in zip(before, made[0].parameters(), strict=True))
+
+
+class _Continuous(gymnasium.Env):
+    observation_space = spaces.Box(-1, 1, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+
+
+WRONG = [
+    ({"n_agents": 2}, SPREAD, ConfigError, "n_agents is 2, but the env has 3 agents"),
+    ({"n_agents": 2}, "CartPole-v1", ConfigError, "n_agents is 2, but the env has one agent"),
+    ({"n_agents": 0}, SPREAD, ConfigError, "n_agents"),
+    ({"critic": "states"}, SPREAD, ConfigError, "critic: expected"),
+    ({"critic": "state"}, "CartPole-v1", ConfigError, "critic='state' needs an env of several"),
+    ({"critic": "state"}, lambda: ScriptedTurns(TURNS), ConfigError, "needs an env with a state"),
+    ({"critic": "agent_state"}, lambda: ScriptedTurns(TURNS), ConfigError, "with a state"),
+    ({"share_parameters": "agent", "n_agents": 1}, "CartPole-v1", ConfigError, "several agents"),
+    ({"team_reward": "mean"}, "CartPole-v1", ConfigError, "team_reward='mean' needs an env"),
+    ({"normalize_values": "popart"}, "CartPole-v1", ConfigError, "normalize_values='popart' needs"),
+    ({"normalize_values": "pop"}, SPREAD, ConfigError, "normalize_values: expected"),
+    ({"huber_delta": 1.0}, "CartPole-v1", ConfigError, "huber_delta=1.0 needs an env"),
+    ({"huber_delta": 0.0}, SPREAD, ConfigError, "huber_delta"),
+    ({"critic_learning_rate": 0.1}, "CartPole-v1", ConfigError, "critic_learning_rate=0.1 needs"),
+    ({"critic_learning_rate": 2.0}, SPREAD, ConfigError, r"values in \[0.0, 1.0\]"),
+    ({"team_rewards": "mean"}, SPREAD, ConfigError, "did you mean 'team_reward'"),
+    ({"backend": "native"}, SPREAD, BackendError, "the learner backend 'native' cannot do this"),
+    ({"recurrent": "gru"}, SPREAD, ConfigError, "recurrent='gru' is not supported for several"),
+    ({"frame_stack": 2}, SPREAD, ConfigError, "frame_stack=2 is not supported"),
+    ({"normalize_rewards": True}, SPREAD, ConfigError, "normalize_rewards=True is not supported"),
+    ({"vectorization": "async"}, SPREAD, ConfigError, "vectorization='async' is not supported"),
+    ({"policy": torch.nn.Linear(1, 1)}, SPREAD, TypeError, "policy must be a callable"),
+    ({"policy": lambda *_: torch.nn.Linear(1, 1)}, SPREAD, TypeError, "which lacks"),
+    ({"env_backend": "vectorised"}, SPREAD, UnknownNameError, "did you mean 'vectorized'"),
+    ({"env_backend": "gymnasium"}, SPREAD, EnvError, "simple_spread"),
+    ({}, None, ConfigError, "there is no env"),
+    ({}, "mpe2/simple_sprea_v3", EnvError, "no PettingZoo env is called"),
+    ({}, "sisl/multiwalker-v1", EnvError, "there is sisl/multiwalker-v9"),
+    ({"n_envs": 4}, SimpleSpreadVecEnv(2), EnvError, "n_envs is 4, but the vector env has 2 envs"),
+    ({"n_envs": 2}, ScriptedParallel(PARALLEL), EnvError, "one env cannot serve as n_envs = 2"),
+    ({}, 3, EnvError, "int"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "env", "error", "text"), WRONG)
+def test_wrong_calls_are_reported(options, env, error, text) -> None:
+    """What contradicts the env or itself is an error before any work."""
+    with pytest.raises(error, match=text):
+        MAPPO(env, **options)
+
+
+def test_other_wrong_calls_are_reported(tmp_path) -> None:
+    """Algorithms of one agent refuse teams, and policies of teams refuse other teams."""
+    with pytest.raises(EnvError, match="is an env of several agents"):
+        rlox.make("ppo", env=SPREAD)
+    with pytest.raises(EnvError, match="has several agents"):
+        rlox.make("ppo", env=SimpleSpreadVecEnv(2))
+    with pytest.raises(ConfigError, match="critic: expected"):
+        IPPO(SPREAD, critic="state")
+    algorithm = MAPPO(SPREAD, **SMALL)
+    with pytest.raises(ValueError, match="obs must have shape"):
+        algorithm.evaluate("CartPole-v1", n_episodes=1)
+    algorithm.train(32)
+    algorithm.save(tmp_path / "spread.rlox")
+    with pytest.raises(ConfigError, match="n_agents is 3, but the env has"):
+        MAPPO.from_checkpoint(tmp_path / "spread.rlox", "mpe2/simple_tag_v3")
+    with pytest.raises(CheckpointError, match="holds the algorithm 'mappo', not 'ippo'"):
+        IPPO.from_checkpoint(tmp_path / "spread.rlox")
+    with pytest.raises(CheckpointError, match="holds the policies agent"):
+        MAPPO.from_checkpoint(tmp_path / "spread.rlox", share_parameters="agent")
+
+
+def test_a_collector_refuses_no_steps() -> None:
+    """A rollout has at least one step."""
+    algorithm = MAPPO(PettingZooVecEnv(SPREAD, 1))
+    collector = algorithm.collector
+    assert isinstance(collector, MultiAgentCollector)
+    with pytest.raises(ValueError, match="n_steps must be at least 1, got 0"):
+        collector.collect(algorithm.learning.policies, 0)

@@ -1,0 +1,204 @@
+"""Rollouts of scripted teams against a slow oracle that follows one agent at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rlox.seeding import SeedStreams
+from rlox_marl.advantages import estimate_team_advantages
+from rlox_marl.collector import MultiAgentCollector
+from rlox_marl.envs import PettingZooVecEnv
+from rlox_marl.running import RunningTeams
+from rlox_marl.views import make_views
+from scripted_teams import (
+    AGENTS,
+    N_ACTIONS,
+    Life,
+    ScriptedParallel,
+    ScriptedTurns,
+    Turn,
+    parallel_oracle,
+    turns_oracle,
+)
+
+GAMMA, LAMBDA, STEPS = 0.9, 0.8, 11
+
+
+class Scripted(torch.nn.Module):
+    """Draws possible actions from a stream, and values what it sees by a fixed formula."""
+
+    def __init__(self, seed):
+        super().__init__()
+        self.rng = np.random.default_rng(seed)
+
+    def get_action_and_logprob(self, obs, action_masks=None):
+        actions = [self.rng.choice(np.flatnonzero(row)) for row in action_masks.numpy()]
+        return torch.tensor(actions), -torch.ones(len(actions))
+
+    def get_value(self, obs):
+        numbers = obs["obs.numbers"] if "obs.numbers" in obs else obs["obs"]
+        return value_of(numbers)
+
+
+def value_of(numbers):
+    """Return V of observations (B, 4)."""
+    return numbers @ torch.tensor([0.5, -0.25, 2.0, 1.0])
+
+
+def value(numbers):
+    """Return V of one observation."""
+    return float(value_of(torch.tensor([numbers], dtype=torch.float32))[0])
+
+
+def own_steps(rows, agent, team_reward):
+    """Return an agent's steps: when, observation, pay, how it ended, and what it saw then."""
+    steps, lasting = [], None
+    for t in range(STEPS):
+        before, after = rows[t], rows[t + 1]
+        if agent in before.active:
+            lasting = {"t": t, "obs": before.obs[agent], "paid": 0.0, "end": None, "last": None}
+            steps.append(lasting)
+        pays = [after.rewards.get(one, 0.0) for one in AGENTS]
+        pay = {"own": after.rewards.get(agent, 0.0), "mean": np.mean(pays), "sum": np.sum(pays)}
+        if lasting is not None:
+            lasting["paid"] += pay[team_reward]
+            if agent in after.terminated or agent in after.truncated:
+                lasting["end"] = "terminated" if agent in after.terminated else "truncated"
+                lasting["last"] = after.final_obs[agent]
+                lasting = None
+    if lasting is not None:
+        lasting["end"], lasting["last"] = "truncated", rows[STEPS].obs[agent]
+    return steps
+
+
+def oracle(rows, agent, team_reward):
+    """Return {t: (pay, advantage)} of an agent's steps."""
+    steps = own_steps(rows, agent, team_reward)
+    found, following = {}, None
+    for i in reversed(range(len(steps))):
+        step = steps[i]
+        if step["end"] is None:
+            successor, carried = value(steps[i + 1]["obs"]), following
+        else:
+            successor = 0.0 if step["end"] == "terminated" else value(step["last"])
+            carried = 0.0
+        delta = step["paid"] + GAMMA * successor - value(step["obs"])
+        following = delta + GAMMA * LAMBDA * carried
+        found[step["t"]] = step["paid"], following
+    return found
+
+
+@st.composite
+def lives(draw):
+    """Draw one episode of agents that join and end."""
+    episode = {}
+    for agent in AGENTS:
+        joins = 0 if agent == AGENTS[0] else draw(st.integers(0, 3))
+        ends = joins + draw(st.integers(1, 6))
+        episode[agent] = Life(
+            joins, ends, draw(st.sampled_from(["terminated", "truncated", "both"]))
+        )
+    return episode
+
+
+@st.composite
+def turns(draw):
+    """Draw one episode of turns."""
+    count = draw(st.integers(1, 8))
+    return [
+        Turn(
+            draw(st.sampled_from(AGENTS)),
+            {agent: float(draw(st.integers(-3, 3))) for agent in AGENTS},
+            {
+                agent: draw(st.sampled_from(["terminated", "truncated"]))
+                for agent in draw(st.sets(st.sampled_from(AGENTS), max_size=1))
+            },
+        )
+        for _ in range(count)
+    ]
+
+
+def check(make, slow, n_envs, share, team_reward, seed):
+    """Compare a rollout's batches with the oracle's, agent by agent."""
+    env = PettingZooVecEnv(make, n_envs)
+    views = make_views(env, "local", share)
+    envs = RunningTeams(env, seed)
+    collector = MultiAgentCollector(
+        envs, views, team_reward=team_reward, gamma=GAMMA, gae_lambda=LAMBDA
+    )
+    policies = {view.name: Scripted(seed + i) for i, view in enumerate(views)}
+    unrolls = collector.unroll(policies, STEPS)
+    actions = {}
+    for view in views:
+        unroll, _ = unrolls[view.name]
+        taken = unroll.actions.view(STEPS, n_envs, len(view.columns)).numpy()
+        for column, agent in enumerate(view.agents):
+            actions[agent] = taken[:, :, column]
+    for i in range(n_envs):
+        rows = slow([{agent: int(actions[agent][t, i]) for agent in AGENTS} for t in range(STEPS)])
+        for view in views:
+            unroll, active = unrolls[view.name]
+            batch = estimate_team_advantages(unroll, active, policies[view.name], GAMMA, LAMBDA)
+            place = np.full(active.shape, -1)
+            place[active] = np.arange(active.sum())
+            for column, agent in enumerate(view.agents):
+                where = place[:, i * len(view.columns) + column]
+                expected = oracle(rows, agent, team_reward)
+                assert set(np.flatnonzero(where >= 0).tolist()) == set(expected)
+                for t, (paid, advantage) in expected.items():
+                    assert batch.rewards[where[t]].item() == pytest.approx(paid, rel=1e-5, abs=1e-4)
+                    found = batch.advantages[where[t]].item()
+                    assert found == pytest.approx(advantage, rel=1e-4, abs=1e-2)
+    env.close()
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(lives(), min_size=1, max_size=3),
+    st.integers(1, 3),
+    st.sampled_from(["group", "agent"]),
+    st.sampled_from(["own", "mean", "sum"]),
+    st.integers(0, 99),
+)
+def test_batches_of_agents_that_die_and_join_are_the_oracles(
+    episodes, n_envs, share, team_reward, seed
+) -> None:
+    """Generated deaths, joins, truncations and masks, at any number of envs."""
+
+    def slow(actions):
+        return parallel_oracle(episodes, actions)
+
+    check(lambda: ScriptedParallel(episodes), slow, n_envs, share, team_reward, seed)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(turns(), min_size=1, max_size=3),
+    st.integers(1, 3),
+    st.sampled_from(["group", "agent"]),
+    st.sampled_from(["own", "mean", "sum"]),
+    st.integers(0, 99),
+)
+def test_batches_of_agents_that_wait_are_the_oracles(
+    episodes, n_envs, share, team_reward, seed
+) -> None:
+    """Generated turns: what an agent is paid while it waits belongs to its last action."""
+
+    def slow(actions):
+        return turns_oracle(episodes, actions)
+
+    check(lambda: ScriptedTurns(episodes), slow, n_envs, share, team_reward, seed)
+
+
+def test_a_rollout_of_agents_that_rest_throughout_has_no_batch() -> None:
+    """A policy whose agents never act learns nothing from the rollout."""
+    episodes = [{AGENTS[0]: Life(0, 40, "terminated")}]
+    env = PettingZooVecEnv(lambda: ScriptedParallel(episodes), 1)
+    views = make_views(env, "local", "agent")
+    collector = MultiAgentCollector(RunningTeams(env, SeedStreams(0).seed), views)
+    batches = collector.collect({view.name: Scripted(0) for view in views}, 5)
+    assert list(batches) == [AGENTS[0]]
+    assert N_ACTIONS["tank"] == 2
