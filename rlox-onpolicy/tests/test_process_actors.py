@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +112,28 @@ def test_spares_replace_an_actor_that_is_given_up() -> None:
         os.kill(impala.actors._started._actors[1].pid, signal.SIGKILL)
         with pytest.raises(WorkerLostError, match="fewer than min_workers = 1"):
             impala.train(32 * 4)
+
+
+def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+    """Neither a process nor a file in shared memory, with unrolls under way."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import rlox\n"
+        "impala = rlox.make('impala', env='CartPole-v1', seed=0, n_actors=1, queue_size=2,\n"
+        "                   actor_backend='process', n_steps=8)\n"
+        "impala.train(8)\n"
+        "print(impala.actors._started._actors[0].pid, flush=True)\n"
+        "impala.train(1_000_000_000)\n",
+        encoding="utf-8",
+    )
+    before = set(os.listdir("/dev/shm"))
+    training = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert training.stdout is not None
+    pid = int(training.stdout.readline())
+    training.send_signal(signal.SIGINT)
+    _, errors = training.communicate(timeout=60)
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert not Path(f"/proc/{pid}").exists()
+    assert set(os.listdir("/dev/shm")) <= before

@@ -1,4 +1,4 @@
-"""Addresses, certificates and tokens: what may be open, and what must be closed."""
+"""Addresses, certificates and tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spaces as JSON, and arrays of their leaves as raw bytes; nothing is unpickled."""
+"""Spaces as JSON, and their arrays as raw bytes; nothing is unpickled."""
 
 from __future__ import annotations
 

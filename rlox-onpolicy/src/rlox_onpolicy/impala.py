@@ -74,7 +74,7 @@ class IMPALAMetrics:
     entropy: float
     """In nats."""
     mean_abs_log_rho: float
-    """Mean |log π - log μ| in nats, of the policies that learn and that acted."""
+    """Mean absolute difference of log π and log μ, of the policies that learn and that acted."""
     clipped_fraction: float
     """Share of steps whose ratio π/μ exceeds ``rho_bar``."""
     lag_min: float

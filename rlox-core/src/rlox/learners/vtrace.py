@@ -36,7 +36,7 @@ class VTraceTerms:
     value_loss: Tensor
     entropy: Tensor
     mean_abs_log_rho: Tensor
-    """Mean |log π - log μ| in nats: how far the policy has moved since it acted."""
+    """Mean absolute difference of log π and log μ in nats: how far the policy has moved since."""
     clipped_fraction: Tensor
     """Share of steps whose ratio exceeds ρ̄ by more than rounding."""
 
