@@ -59,6 +59,9 @@ class Algorithm(ABC):
     step_unit: ClassVar[StepUnit] = "env_steps"
     """What the training is counted in."""
 
+    length_unit: ClassVar[str] = "env steps"
+    """What the lengths of episodes are counted in."""
+
     env_required: ClassVar[bool] = True
     """Whether an env is the constructor's first argument; where not, it is the keyword ``env``."""
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rlox.algorithms.online_dpo import OnlineDPO
     from rlox.algorithms.ppo import PPO
     from rlox.algorithms.sac import SAC
+    from rlox.algorithms.sft import SFT
     from rlox.algorithms.td3 import TD3
     from rlox.algorithms.td3_bc import TD3BC
 
@@ -41,6 +42,7 @@ __all__ = [
     "IQL",
     "PPO",
     "SAC",
+    "SFT",
     "TD3",
     "TD3BC",
     "BestOfN",
