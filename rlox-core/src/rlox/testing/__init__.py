@@ -41,6 +41,15 @@ from rlox.testing.env_backends import (
     check_env_shapes,
     check_env_state,
 )
+from rlox.testing.language import (
+    LANGUAGE_CHECKS,
+    check_language_algorithm,
+    check_language_evaluation,
+    check_language_options,
+    check_language_resume,
+    check_language_seeding,
+    check_language_training,
+)
 from rlox.testing.loggers import check_logger
 from rlox.testing.offline import (
     OFFLINE_CHECKS,
@@ -58,6 +67,7 @@ __all__ = [
     "ALGORITHM_CHECKS",
     "BUFFER_CHECKS",
     "ENV_BACKEND_CHECKS",
+    "LANGUAGE_CHECKS",
     "OFFLINE_CHECKS",
     "check_algorithm",
     "check_buffer",
@@ -75,6 +85,12 @@ __all__ = [
     "check_env_seeding",
     "check_env_shapes",
     "check_env_state",
+    "check_language_algorithm",
+    "check_language_evaluation",
+    "check_language_options",
+    "check_language_resume",
+    "check_language_seeding",
+    "check_language_training",
     "check_logger",
     "check_offline_algorithm",
     "check_offline_options",
