@@ -131,6 +131,8 @@ def _complete(
 
 
 def _model_of(checkpoint: Path, given: str | None) -> str:
+    if not checkpoint.exists():
+        raise ConfigError(f"'{checkpoint}' does not exist")
     found = given or parts_of_run(checkpoint).get("model")
     if found is None:
         raise ConfigError(

@@ -84,8 +84,8 @@ def _parse(what: str, pair: Any, device: torch.device, texts: Texts) -> Pair:
             f"{what} must be a rlox.DPOPair or a mapping with prompt, chosen and rejected, "
             f"got {type(pair).__name__}"
         )
-    rows = (token_row(f"{what} {name}", ids, device) for name, ids in parts.items())
-    return Pair(*rows)
+    rows = {name: token_row(f"{what} {name}", ids, device) for name, ids in parts.items()}
+    return Pair(rows["prompt"], rows["chosen"], rows["rejected"])
 
 
 def zip_pairs(
