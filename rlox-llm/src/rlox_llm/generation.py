@@ -1,4 +1,4 @@
-"""The contract of samplers, token in and token out, and the check of what they return."""
+"""Contract of samplers of completions, from token ids to token ids."""
 
 from __future__ import annotations
 

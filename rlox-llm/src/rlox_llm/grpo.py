@@ -40,7 +40,7 @@ from rlox_llm.language import LanguageAlgorithm
 from rlox_llm.models import CausalModel
 from rlox_llm.prompts import Prompt, parse_prompts
 from rlox_llm.rewards import RewardFn, RewardFunctions, group_advantages
-from rlox_llm.rollouts import GRPORollout, loss_of_part
+from rlox_llm.rollouts import GRPORollout, logps_in_parts, loss_of_part
 from rlox_llm.sampling import Completions, Sampling, warn_of_copies
 from rlox_llm.state import move_reference, require_own_weights
 
@@ -74,8 +74,7 @@ class GRPOMetrics:
     tokens: float
     """Tokens of completions learnt from so far."""
     optional: Mapping[str, float]
-    """``entropy`` per token in nats, with ``entropy_coef``; ``engine_ratio``, mean probability of a
-    completion by that of the engine that sampled it, if one did."""
+    """``entropy`` per token in nats, with ``entropy_coef``; ``engine_ratio``, see the rollout."""
 
 
 @final
@@ -229,16 +228,9 @@ class GRPO(LanguageAlgorithm):
         )
         return GRPORollout(done, rewards, advantages, mask, ref_logps, old_logps, engine_ratio)
 
-    @torch.no_grad()
     def _logps_without_gradient(self, model: CausalModel, done: Completions) -> Tensor:
-        with model.mode(training=False):
-            parts = [
-                model.logps(
-                    done.prompts[part], done.tokens[part], done.mask[part], self.config.temperature
-                )
-                for part in self.chunks(len(done.tokens))
-            ]
-        return torch.cat(parts)
+        parts = self.chunks(len(done.tokens))
+        return logps_in_parts(model, done, self.config.temperature, parts)
 
     def _update(self, rollout: GRPORollout) -> dict[str, float]:
         """Take one gradient step on a rollout; parts of it add up to the loss of all of it."""

@@ -11,20 +11,35 @@ agree to rounding; what they cost differs:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import rlox
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from rlox_llm.models import CausalModel
-
-__all__ = ["packed", "padded", "prefill", "shared_prefix"]
+__all__ = ["Forwards", "packed", "padded", "prefill", "shared_prefix"]
 
 
-def padded(model: CausalModel, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> Tensor:
+class Forwards(Protocol):
+    """What a forward pass needs of a :class:`rlox_llm.models.CausalModel`."""
+
+    module: nn.Module
+    bf16: bool
+    takes_cache: bool
+    keeps_logits: bool
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None, **options: Any) -> Any:
+        """Return what the module returns."""
+
+    def logits_of(self, output: Any, ids: Tensor, kept: int | None = None) -> Tensor:
+        """Return the logits of an output."""
+
+    def last_logits(self, output: Any, ids: Tensor, kept: int) -> Tensor:
+        """Return those of the last places."""
+
+
+def padded(model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> Tensor:
     """Return the logits by one row for each completion."""
     ids, rows_mask, starts = _join(prompts, tokens, mask)
     options: dict[str, Any] = {"use_cache": False} if model.takes_cache else {}
@@ -39,7 +54,7 @@ def padded(model: CausalModel, prompts: Sequence[Tensor], tokens: Tensor, mask: 
 
 
 def prefill(
-    model: CausalModel, prompts: Sequence[Tensor], index: Tensor
+    model: Forwards, prompts: Sequence[Tensor], index: Tensor
 ) -> tuple[Any, Tensor, Tensor]:
     """Run all of each prompt but its last token, and return what N completions attend to.
 
@@ -73,7 +88,7 @@ def prefill(
 
 
 def shared_prefix(
-    model: CausalModel, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor
+    model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor
 ) -> Tensor:
     """Return the logits by one pass over the prompts and one over the completions.
 
@@ -97,7 +112,7 @@ def shared_prefix(
     return model.logits_of(output, rows)
 
 
-def packed(model: CausalModel, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> Tensor:
+def packed(model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> Tensor:
     """Return the logits by rows that hold several completions with their prompts."""
     device = tokens.device
     rows = [torch.cat([p, t[m]]) for p, t, m in zip(prompts, tokens, mask, strict=True)]

@@ -1,4 +1,4 @@
-"""Prompts as rows of token ids with their columns, and their order in training."""
+"""Prompts as rows of token ids, and their order in training."""
 
 from __future__ import annotations
 

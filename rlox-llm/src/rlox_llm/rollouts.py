@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from rlox_llm.configs import GRPOConfig
 from rlox_llm.losses import PolicyTerms, grpo_loss
+from rlox_llm.models import CausalModel
 from rlox_llm.sampling import Completions
 
-__all__ = ["GRPORollout", "loss_of_part"]
+__all__ = ["GRPORollout", "logps_in_parts", "loss_of_part"]
 
 
 @dataclass(frozen=True)
@@ -89,3 +92,23 @@ def loss_of_part(
         num_completions=num_completions,
         engine_ratio=at(rollout.engine_ratio),
     )
+
+
+@torch.no_grad()
+def logps_in_parts(
+    model: CausalModel, done: Completions, temperature: float, parts: Sequence[slice]
+) -> Tensor:
+    """Return the log-probabilities (N, T) of completions, without gradient and dropout.
+
+    Args:
+        model: the policy or the reference.
+        done: N completions.
+        temperature: what logits are divided by.
+        parts: places of the completions of one forward pass each.
+    """
+    with model.mode(training=False):
+        found = [
+            model.logps(done.prompts[part], done.tokens[part], done.mask[part], temperature)
+            for part in parts
+        ]
+    return torch.cat(found)

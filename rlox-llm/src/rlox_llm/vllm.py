@@ -88,8 +88,8 @@ class VLLMServerGenerator:
     """Sampling by ``vllm serve`` over HTTP.
 
     The server is started with ``--logprobs-mode processed_logprobs`` and
-    ``VLLM_SERVER_DEV_MODE=1``. Weights travel through a folder that both see: the model is saved
-    there and the server told to read it.
+    ``VLLM_SERVER_DEV_MODE=1``. Weights travel through a folder that both see, which the server is
+    asked to read.
 
     Args:
         url: of the server, ``"http://localhost:8000"``.
