@@ -1,4 +1,4 @@
-"""Samplers in this process: rlox's, the model's own ``generate``, and that of transformers."""
+"""Samplers in this process: those of rlox, the model, and transformers."""
 
 from __future__ import annotations
 
