@@ -33,7 +33,7 @@ def make_task(seed: int = 0, n: int = 512) -> Task:
     """Return words of 3 to 6 letters; those of the test are not trained on."""
     rng = np.random.default_rng(seed)
     words: dict[tuple[int, ...], None] = {}
-    while len(words) < n + 128:
+    while len(words) < n + 384:
         word = rng.integers(len(LETTERS), size=rng.integers(LENGTHS[0], LENGTHS[1] + 1)) + 3
         words[tuple(int(w) for w in word)] = None
     rows = [[*word, ASKS] for word in words]
