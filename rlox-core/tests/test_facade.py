@@ -188,6 +188,7 @@ def test_unknown_algorithm_class_is_an_attribute_error() -> None:
         "OnlineDPO",
         "PPO",
         "SAC",
+        "SFT",
         "TD3",
         "TD3BC",
     ]
