@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import argparse
 import copy
+import json
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -66,7 +69,7 @@ def reward_of(ids: Any) -> float:
     return float(sum(ids) % 7)
 
 
-def rlox_grpo() -> Any:
+def rlox_grpo(folder: Path) -> Any:
     """Return a function that takes one gradient step."""
     from rlox_llm.grpo import GRPO
 
@@ -137,7 +140,7 @@ def trl_grpo(folder: Path) -> Any:
     return stepping(trainer)
 
 
-def rlox_dpo() -> Any:
+def rlox_dpo(folder: Path) -> Any:
     """Return a function that takes one gradient step."""
     from rlox_llm.dpo import DPO
 
@@ -189,13 +192,45 @@ def measure(contenders: dict[str, Any], rounds: int) -> dict[str, Any]:
     return {"wall": wall, "cpu": cpu}
 
 
+CONTENDERS = {
+    "rlox_grpo": rlox_grpo, "trl_grpo": trl_grpo, "rlox_dpo": rlox_dpo, "trl_dpo": trl_dpo,
+}  # fmt: skip
+
+
+def peak(name: str) -> dict[str, float]:
+    """Return the largest resident memory of this process after some steps, and what they added."""
+
+    def largest() -> float:
+        # ru_maxrss would be that of the process which started this one, if it was larger
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+        return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+    with tempfile.TemporaryDirectory() as folder:
+        step = CONTENDERS[name](Path(folder))
+        before = largest()
+        for _ in range(5):
+            step()
+        return {"peak": round(largest(), 1), "by_steps": round(largest() - before, 1)}
+
+
+def peak_elsewhere(name: str) -> Any:
+    """Return the peak of a process that does nothing else."""
+    command = [sys.executable, __file__, "--peak", name]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(result.stdout.splitlines()[-1])
+
+
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--peak", choices=CONTENDERS, help="print the peak memory of one, in MB")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    if arguments.peak:
+        print(json.dumps(peak(arguments.peak)))
+        return
     results: dict[str, Any] = {
         "machine": machine(["torch", "transformers", "trl", "rlox-llm"]),
         "work": {"model": "Llama, 4 layers, width 128, vocabulary 2048", "prompt": PROMPT,
@@ -205,7 +240,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         for name, ours, theirs in (("grpo", rlox_grpo, trl_grpo), ("dpo", rlox_dpo, trl_dpo)):
-            found = measure({"rlox": ours(), "trl": theirs(path)}, arguments.rounds)
+            found = measure({"rlox": ours(path), "trl": theirs(path)}, arguments.rounds)
             results[name] = {
                 clock: {
                     "median_seconds": {k: round(float(np.median(v)), 4) for k, v in times.items()},
@@ -214,6 +249,8 @@ def main() -> None:
                 for clock, times in found.items()
             }
             print(name, results[name], flush=True)
+    results["peak_mb"] = {name: peak_elsewhere(name) for name in CONTENDERS}
+    print(results["peak_mb"], flush=True)
     write("llm", results)
 
 

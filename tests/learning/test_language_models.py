@@ -136,13 +136,15 @@ def test_preferences_are_learnt() -> None:
                 found.append({"prompt": prompt, "chosen": words.answer(prompt), "rejected": wrong})
         return found
 
+    unseen = {tuple(prompt) for prompt in task.test}
+    more = [prompt for prompt in words.make_task(5, 4000).train if tuple(prompt) not in unseen]
     dpo = DPO(
         copy.deepcopy(start), copy.deepcopy(start), learning_rate=3e-4, batch_size=32,
-        dataset=pairs(task.train), torch_threads=1, precompute_ref_log_probs=True,
+        dataset=pairs(more), torch_threads=1, precompute_ref_log_probs=True,
     )  # fmt: skip
     held_out = pairs(task.test)
     first = dpo.evaluate(held_out)
-    dpo.train(120)
+    dpo.train(300)
 
     def prefer(rows: Any) -> list[int]:
         def right(row: Any) -> float:

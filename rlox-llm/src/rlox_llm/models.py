@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from rlox.errors import ConfigError
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from rlox_llm.layouts import packed, padded, shared_prefix
 
@@ -221,15 +222,19 @@ class CausalModel:
             logits = shared_prefix(self, prompts, tokens, mask)
         else:
             logits = padded(self, prompts, tokens, mask)
-        logits = logits / temperature
-        picked = logits.gather(2, tokens.masked_fill(~mask, 0)[:, :, None]).squeeze(2)
-        normalizer = logits.logsumexp(2)
+        logits = logits if temperature == 1 else logits / temperature
+        chosen = tokens.masked_fill(~mask, 0)
+        logps = -cross_entropy(logits.flatten(0, 1), chosen.flatten(), reduction="none")
         found = None
         if entropies:
-            probabilities = (logits - normalizer[:, :, None]).exp()
-            found = (normalizer - (probabilities * logits).sum(2)).masked_fill(~mask, 0.0)
-        best = mask & (picked.detach() >= logits.detach().amax(2)) if likeliest else None
-        return Scores((picked - normalizer).masked_fill(~mask, 0.0), found, best)
+            all_logps = logits.log_softmax(2)
+            found = -(all_logps.exp() * all_logps).sum(2).masked_fill(~mask, 0.0)
+        best = None
+        if likeliest:
+            picked = logits.detach().gather(2, chosen[:, :, None]).squeeze(2)
+            best = mask & (picked >= logits.detach().amax(2))
+        logps = logps.view_as(tokens).masked_fill(~mask, 0.0)
+        return Scores(logps, found, best)
 
 
 def _tuple(ids: Any) -> tuple[int, ...]:
