@@ -50,6 +50,7 @@ HOUSE_RULES = [
 ]
 CANDLE_PAGES = ("docs/how-to/collect-in-rust.md", "docs/reference/algorithms/hybrid_ppo.md")
 BENCHMARKS = [
+    "llm",
     "ppo_end_to_end",
     "ppo_scaling",
     "time_to_solve",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -80,3 +81,44 @@ def gpt2(seed: int = 0) -> nn.Module:
 def count_sevens(completions: list[Tensor], prompts: Tensor) -> list[float]:
     """Reward each 7 of a completion."""
     return [float((row[prompts.shape[1] :] == 7).sum()) for row in completions]
+
+
+LETTERS = "abcdefgh"
+TEMPLATE = (
+    "{% for m in messages %}{{ m.content }}{{ eos_token if m.role == 'assistant' else '=' }}"
+    "{% endfor %}"
+)
+"""A chat is the question, a sign and the answer."""
+
+
+def letter_tokenizer() -> Any:
+    """Return a tokenizer of single letters with a chat template, trained on nothing."""
+    import pytest
+
+    tokenizers = pytest.importorskip("tokenizers")
+    transformers = pytest.importorskip("transformers")
+    tokens = ["<pad>", "<eos>", "=", *LETTERS]
+    vocabulary = {token: i for i, token in enumerate(tokens)}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="<pad>"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
+    made.decoder = tokenizers.decoders.Fuse()
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="<pad>", eos_token="<eos>", chat_template=TEMPLATE
+    )
+
+
+def save_folder(folder: Path, seed: int = 0, **options: Any) -> Path:
+    """Write a Llama and its tokenizer into a folder, and return it."""
+    model = llama(seed, vocab_size=11, eos_token_id=1, pad_token_id=0, **options)
+    sharpened(model).save_pretrained(str(folder))
+    letter_tokenizer().save_pretrained(str(folder))
+    return folder
+
+
+def sharpened(model: Any, factor: float = 8.0) -> Any:
+    """Return a model whose tokens depend on what came before, unlike those of small weights."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 2 and "lora" not in name:
+                parameter.mul_(factor)
+    return model

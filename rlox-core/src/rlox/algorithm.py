@@ -66,6 +66,9 @@ class Algorithm(ABC):
     """Names of further cumulative counters, such as ``("prompts", "tokens")``: :attr:`clock` holds
     them, checkpoints save them and every row of metrics has them."""
 
+    length_unit: ClassVar[str] = "env steps"
+    """What the lengths of episodes are counted in."""
+
     env_required: ClassVar[bool] = True
     """Whether an env is the constructor's first argument; if not, it is the keyword ``env``."""
 

@@ -65,6 +65,7 @@ ALGORITHMS = (
     AlgorithmRow("online_dpo", "OnlineDPO", "llm", trainer=False),
     AlgorithmRow("ppo", "PPO", "onpolicy"),
     AlgorithmRow("sac", "SAC", "offpolicy"),
+    AlgorithmRow("sft", "SFT", "llm", trainer=False),
     AlgorithmRow("td3", "TD3", "offpolicy"),
     AlgorithmRow("td3_bc", "TD3BC", "offline", trainer=False),
 )

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from rlox_llm.language import LanguageAlgorithm
     from rlox_llm.losses import dpo_loss, grpo_loss, kl_per_token
     from rlox_llm.online_dpo import OnlineDPO
+    from rlox_llm.sft import SFT
 
 __version__ = "2.0.0.dev0"
 
 __all__ = [
     "DPO",
     "GRPO",
+    "SFT",
     "BestOfN",
     "LanguageAlgorithm",
     "OnlineDPO",
@@ -37,6 +39,7 @@ _MODULES = {
     "GRPO": "grpo",
     "LanguageAlgorithm": "language",
     "OnlineDPO": "online_dpo",
+    "SFT": "sft",
     "dpo_loss": "losses",
     "grpo_loss": "losses",
     "kl_per_token": "losses",

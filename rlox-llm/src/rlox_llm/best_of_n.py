@@ -7,19 +7,26 @@ policy").
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 import torch
 from rlox.seeding import SeedStreams
 from rlox.validation import require_integer
-from torch import Tensor, nn
+from torch import Tensor
 
+from rlox_llm.building import ModuleOrFolder, token_ids
 from rlox_llm.configs import SamplingConfig
+from rlox_llm.generation import Generator, complete
+from rlox_llm.generators import make_generator
+from rlox_llm.huggingface import load_model, load_tokenizer
 from rlox_llm.models import CausalModel
-from rlox_llm.prompts import parse_rows
+from rlox_llm.prompts import Prompt, parse_prompts
 from rlox_llm.rewards import RewardFn, RewardFunctions
-from rlox_llm.sampling import Completions, Sampling, sample
+from rlox_llm.sampling import Completions, Sampling
+from rlox_llm.tokens import Texts
 
 __all__ = ["BestOfN"]
 
@@ -29,10 +36,14 @@ class BestOfN:
     """Sample N completions of each prompt and return the best.
 
     Args:
-        model: maps token ids (B, L) to logits (B, L, V), or is a causal model of transformers.
+        model: maps token ids (B, L) to logits (B, L, V), or is a causal model of transformers, or
+            the folder of one.
         reward_fn: see :class:`rlox_llm.grpo.GRPO`.
         n: completions of each prompt.
         max_new_tokens: most tokens of a completion.
+        tokenizer: one of transformers, for texts and chats; ``None`` takes that of the model's
+            folder.
+        generator: who samples completions, in the place of ``sampler``.
         options: other options of :class:`rlox_llm.configs.SamplingConfig`, such as ``temperature``,
             ``eos_token_id`` and ``seed``.
 
@@ -43,20 +54,28 @@ class BestOfN:
 
     def __init__(
         self,
-        model: nn.Module,
-        reward_fn: RewardFn,
+        model: ModuleOrFolder,
+        reward_fn: RewardFn | Sequence[RewardFn],
         n: int = 4,
         max_new_tokens: int = 8,
+        *,
+        tokenizer: Any = None,
+        generator: Generator | None = None,
         **options: Any,
     ) -> None:
         config = SamplingConfig(max_new_tokens=max_new_tokens, **options)
         self.n = require_integer("n", n, at_least=1)
         self.config = config
-        self.policy = CausalModel(model, "model")
+        if isinstance(model, (str, Path)):
+            tokenizer = load_tokenizer(model) if tokenizer is None else tokenizer
+            model = load_model(model, config.device)
+        self.policy = CausalModel(model, "model", bf16=config.bf16)
         self.reward_fn = RewardFunctions(reward_fn)
         eos = config.eos_token_id
-        known = self.policy.eos if eos is None else (eos,) if isinstance(eos, int) else eos
-        self.sampling = Sampling.of(config, self.policy, known)
+        known = self.policy.eos if eos is None else token_ids(eos)
+        self.texts = Texts(tokenizer, known)
+        self.sampling = Sampling.of(config, known)
+        self.generator = generator or make_generator(config.sampler, self.policy)
         pads = [config.pad_token_id, self.policy.pad, *known, 0]
         self.pad = next(pad for pad in pads if pad is not None)
         self.streams = SeedStreams(config.seed or 0)
@@ -65,16 +84,27 @@ class BestOfN:
         """Return the best completion of each prompt; the first of several best.
 
         Args:
-            prompts: (B, P) token ids, or B rows of any lengths.
+            prompts: (B, P) token ids, B rows of any lengths, texts or chats; see
+                :func:`rlox_llm.prompts.parse_prompts`.
 
         Returns:
             (B, P + T) whole rows; shorter prompts are filled up on the left, shorter completions on
             the right.
         """
-        rows = parse_rows("prompts", prompts, self.policy.device)
-        done = sample(self.policy, rows, self.sampling, self.streams.torch("completions"), self.n)
-        rewards = self.reward_fn(done, self.pad).reshape(len(rows), self.n)
-        best = rewards.argmax(1) + np.arange(len(rows)) * self.n
-        index = torch.as_tensor(best, device=self.policy.device)
-        chosen = Completions(rows, done.tokens[index], done.mask[index], None, done.ended[index])
-        return chosen.padded(self.pad)
+        rows = parse_prompts(prompts, self.policy.device, self.texts)
+        return self.best(rows).padded(self.pad)
+
+    def best(self, prompts: Sequence[Prompt]) -> Completions:
+        """Return the best completion of each prompt with its log-probabilities.
+
+        Args:
+            prompts: see :func:`rlox_llm.prompts.parse_prompts`.
+        """
+        done = complete(
+            self.generator, self.policy, [prompt.ids for prompt in prompts], self.sampling,
+            self.streams.torch("completions"), self.n,
+        )  # fmt: skip
+        columns = [prompt.columns for prompt in prompts for _ in range(self.n)]
+        rewards = self.reward_fn(done, self.pad, columns, self.texts).reshape(-1, self.n)
+        best = rewards.argmax(1) + np.arange(len(prompts)) * self.n
+        return done.select(torch.as_tensor(best, device=self.policy.device))

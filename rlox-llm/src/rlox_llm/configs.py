@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import model_validator
 from rlox.config.common_fields import SEED
 from rlox.config.model import (
     Config,
@@ -16,7 +17,14 @@ from rlox.config.model import (
     probability,
 )
 
-__all__ = ["DPOConfig", "GRPOConfig", "LanguageConfig", "OnlineDPOConfig", "SamplingConfig"]
+__all__ = [
+    "DPOConfig",
+    "GRPOConfig",
+    "LanguageConfig",
+    "OnlineDPOConfig",
+    "SFTConfig",
+    "SamplingConfig",
+]
 
 TRL = "TRL 1.16"
 SHAO = "Shao et al. 2024"
@@ -47,6 +55,36 @@ class LanguageConfig(Config):
     dropout: bool = flag(
         False, help="whether dropout is active while learning", source="TRL's disable_dropout"
     )
+    layout: Literal["auto", "padded", "shared_prefix", "packed"] = choice(
+        "auto", source="rlox",
+        help="how rows go through a model of transformers while learning: each filled up, prompts "
+        "once for all their completions, or packed; auto: shared where prompts repeat",
+    )  # fmt: skip
+    bf16: bool = flag(
+        False, help="whether models compute in bfloat16; weights stay as they are", source=TRL
+    )
+    gradient_checkpointing: bool = flag(
+        False, help="whether a model of transformers computes its activations twice to save memory",
+        source="Chen et al. 2016",
+    )  # fmt: skip
+    lora_rank: int | None = count(
+        None, unit="ranks", source="Hu et al. 2021",
+        help="rank of a LoRA adapter that is trained in the place of the weights; none: no adapter",
+    )  # fmt: skip
+    lora_alpha: float | None = positive(
+        None, help="scale of the adapter, divided by its rank; none: twice the rank", source="peft"
+    )
+    lora_dropout: float = probability(
+        0.0, help="dropout of the adapter's inputs, with dropout on", source="peft"
+    )
+    lora_target_modules: str | tuple[str, ...] = option(
+        "all-linear", help="layers that the adapter is put on: names, or a pattern", unit="name",
+        source="peft",
+    )  # fmt: skip
+    device: str = option(
+        "cpu", help="torch device of models that are loaded from folders; others stay where they "
+        "are", unit="name", source="rlox", min_length=1,
+    )  # fmt: skip
     seed: int | None = SEED
     torch_threads: int | None = count(
         None, unit="threads", source="rlox",
@@ -63,10 +101,10 @@ class SamplingConfig(LanguageConfig):
     prompts_per_rollout: int = count(
         32, unit="prompts", help="prompts of one iteration, if there are more", source="rlox"
     )
-    sampler: Literal["auto", "rlox", "model"] = choice(
+    sampler: Literal["auto", "rlox", "model", "transformers"] = choice(
         "auto", source="rlox",
-        help="who samples: rlox, or the model's own generate; auto: a generate of the model's own, "
-        "and rlox for models of transformers",
+        help="who samples: rlox, the model's own generate, or that of transformers; auto: a "
+        "generate of the model's own, and rlox for models of transformers",
     )  # fmt: skip
     temperature: float = positive(
         1.0, help="what logits are divided by, sampling and learning", source=TRL
@@ -130,10 +168,55 @@ class GRPOConfig(SamplingConfig):
     use_bias_correction_kl: bool = flag(
         True, help="whether the importance ratio multiplies that estimate", source=TRL
     )
+    entropy_coef: float = coefficient(
+        0.0, help="weight of the mean entropy per token, which the loss is lowered by",
+        unit="1 / nats", source=TRL,
+    )  # fmt: skip
+    sync_ref_model: bool = flag(
+        False,
+        help="whether the reference follows the policy",
+        source=f"Gorbatovski et al. 2024; {TRL}",
+    )
+    ref_model_sync_steps: int = count(
+        512, unit="gradient steps", help="gradient steps from one move of it to the next",
+        source=TRL,
+    )  # fmt: skip
+    ref_model_mixup_alpha: float = probability(
+        0.6, help="weight of the policy in the reference at each move", source=TRL
+    )
+    engine_ratio_max: float = positive(
+        3.0, source=TRL,
+        help="probability of a completion by that of the engine that sampled it, beyond which it "
+        "is left out; without an engine it has no effect",
+    )  # fmt: skip
+    filter_flat_groups: bool = flag(
+        False, help="whether groups of equal rewards are left out of the forward and backward "
+        "pass, which changes no gradient and needs kl_coef=0", source="Yu et al. 2025",
+    )  # fmt: skip
     mask_truncated_completions: bool = flag(
         False, help="whether completions without EOS are left out of the loss",
         source="Yu et al. 2025",
     )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _check_options_that_go_together(self) -> GRPOConfig:
+        if self.kl_estimator == "k1" and self.kl_coef and not self.use_bias_correction_kl:
+            raise ValueError(
+                "the gradient of kl_estimator='k1' alone is 0 in expectation; leave "
+                "use_bias_correction_kl on, or take 'k2' or 'k3'"
+            )
+        if self.loss_type == "cispo" and self.epsilon_high is None:
+            raise ValueError(
+                "loss_type='cispo' needs epsilon_high, its largest ratio; 5.0 is common"
+            )
+        if self.sync_ref_model and not self.kl_coef:
+            raise ValueError("sync_ref_model moves a reference, and kl_coef=0 has none; set one")
+        if self.filter_flat_groups and (self.kl_coef or self.entropy_coef):
+            raise ValueError(
+                "filter_flat_groups leaves out completions that kl_coef and entropy_coef act on; "
+                "set both to 0"
+            )
+        return self
 
 
 class PreferenceConfig(LanguageConfig):
@@ -157,6 +240,16 @@ class DPOConfig(PreferenceConfig):
     """Options of DPO."""
 
     batch_size: int = count(16, unit="pairs", help="pairs of one gradient step", source="rlox")
+    precompute_ref_log_probs: bool = flag(
+        False, help="whether the reference runs once over the dataset, before training, and never "
+        "again", source=TRL,
+    )  # fmt: skip
+
+
+class SFTConfig(LanguageConfig):
+    """Options of supervised fine-tuning."""
+
+    batch_size: int = count(16, unit="rows", help="rows of one gradient step", source="rlox")
 
 
 class OnlineDPOConfig(PreferenceConfig, SamplingConfig):

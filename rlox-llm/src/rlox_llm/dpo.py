@@ -27,13 +27,20 @@ from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
 from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks, StopTraining
-from torch import Tensor, nn
+from torch import Tensor
 
+from rlox_llm.building import ModuleOrFolder
 from rlox_llm.configs import DPOConfig
-from rlox_llm.pairs import Pair, pairs_loss, parse_pairs, zip_pairs
+from rlox_llm.pairs import (
+    Pair,
+    pairs_loss,
+    parse_pairs,
+    with_reference_logps,
+    zip_pairs,
+)
 from rlox_llm.preference import PreferenceAlgorithm, require_preference_options
-from rlox_llm.prompts import parse_rows
-from rlox_llm.sampling import Sampling, sample
+from rlox_llm.prompts import parse_prompts
+from rlox_llm.sampling import Sampling
 
 __all__ = ["DPO", "DPOMetrics"]
 
@@ -66,12 +73,15 @@ class DPO(PreferenceAlgorithm):
 
     Args:
         model: the model to train, see :class:`rlox_llm.language.LanguageAlgorithm`.
-        ref_model: the reference, a frozen copy.
+        ref_model: the reference, a frozen copy; ``None`` if the model has an adapter or comes from
+            a folder.
         beta: how strongly the policy is held to the reference.
         learning_rate: Adam's step size.
         callbacks: hooks into training.
         logger: receives the metrics of every gradient step.
         dataset: pairs that ``train(n)`` takes, see :func:`rlox_llm.pairs.parse_pairs`.
+        tokenizer: one of transformers, for texts and chats; ``None`` takes that of the model's
+            folder.
         config: a :class:`DPOConfig`, a mapping, or the path of a YAML or JSON file.
         config_kwargs: options of :class:`DPOConfig`, which win over ``config``.
 
@@ -84,22 +94,26 @@ class DPO(PreferenceAlgorithm):
 
     def __init__(
         self,
-        model: nn.Module,
-        ref_model: nn.Module | None = None,
+        model: ModuleOrFolder,
+        ref_model: ModuleOrFolder | None = None,
         beta: float | Unset = UNSET,
         learning_rate: float | Unset = UNSET,
         callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
         *,
         dataset: Any = None,
+        tokenizer: Any = None,
         config: DPOConfig | Mapping[str, Any] | str | Path | None = None,
         **config_kwargs: Any,
     ) -> None:
         cfg = resolve_config(
             DPOConfig, config, beta=beta, learning_rate=learning_rate, **config_kwargs
         )
-        require_preference_options(self.name, cfg, ref_model)
-        super().__init__(model, ref_model, dataset, config=cfg, callbacks=callbacks, logger=logger)
+        require_preference_options(cfg)
+        super().__init__(
+            model, ref_model, dataset, config=cfg, callbacks=callbacks, logger=logger,
+            tokenizer=tokenizer, with_reference=True,
+        )  # fmt: skip
 
     @property
     def rows_at_once(self) -> int:
@@ -108,7 +122,11 @@ class DPO(PreferenceAlgorithm):
 
     def parse(self, rows: Any) -> list[Pair]:
         """Return preference pairs; see :func:`rlox_llm.pairs.parse_pairs`."""
-        return parse_pairs(rows, self.policy.device)
+        pairs = parse_pairs(rows, self.policy.device, self.texts)
+        if not self.config.precompute_ref_log_probs:
+            return pairs
+        assert self.reference is not None
+        return with_reference_logps(self.reference, pairs, self.config.batch_size)
 
     def compute_loss(
         self, prompt: Any, chosen: Any, rejected: Any
@@ -149,10 +167,8 @@ class DPO(PreferenceAlgorithm):
             max_new_tokens: most tokens of a completion.
         """
         sampling = Sampling(max_new_tokens, eos=self.eos, greedy=deterministic)
-        prompts = parse_rows("prompts", obs, self.policy.device)
-        return sample(self.policy, prompts, sampling, self.streams.torch("predict")).padded(
-            self.pad
-        )
+        prompts = parse_prompts(obs, self.policy.device, self.texts)
+        return self.completions(prompts, sampling, self.streams.torch("predict")).padded(self.pad)
 
     @torch.no_grad()
     def run_episodes(

@@ -11,7 +11,7 @@ Deviations from the paper, all of them TRL's defaults:
 
 1. the loss is averaged over the tokens of the batch (``loss_type="dapo"``), not per completion;
 2. the KL estimate is multiplied by the importance ratio, whose gradient makes it unbiased;
-3. the reference stays fixed.
+3. the reference stays fixed, unless ``sync_ref_model`` lets it follow.
 """
 
 from __future__ import annotations
@@ -30,16 +30,21 @@ from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
 from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks, StopTraining
-from torch import Tensor, nn
+from torch import Tensor
 
+from rlox_llm.building import ModuleOrFolder
 from rlox_llm.configs import GRPOConfig
+from rlox_llm.generation import Generator, complete, require_engine_options
+from rlox_llm.generators import ModelGenerator, make_generator
 from rlox_llm.language import LanguageAlgorithm
-from rlox_llm.losses import grpo_loss
-from rlox_llm.prompts import parse_rows
+from rlox_llm.models import CausalModel
+from rlox_llm.prompts import Prompt, parse_prompts
 from rlox_llm.rewards import RewardFn, RewardFunctions, group_advantages
-from rlox_llm.sampling import Completions, Sampling, sample, warn_of_copies
+from rlox_llm.rollouts import GRPORollout, logps_in_parts, loss_of_part
+from rlox_llm.sampling import Completions, Sampling, warn_of_copies
+from rlox_llm.state import move_reference, require_own_weights
 
-__all__ = ["GRPO", "GRPOMetrics", "GRPORollout"]
+__all__ = ["GRPO", "GRPOMetrics"]
 
 
 @dataclass(frozen=True)
@@ -68,23 +73,8 @@ class GRPOMetrics:
     """Completions learnt from so far."""
     tokens: float
     """Tokens of completions learnt from so far."""
-
-
-@dataclass(frozen=True)
-class GRPORollout:
-    """Completions of one iteration with what was made of them."""
-
-    completions: Completions
-    rewards: np.ndarray[Any, np.dtype[np.float64]]
-    """(N,)"""
-    advantages: Tensor
-    """(N,)"""
-    mask: Tensor
-    """(N, T) True at the tokens that the loss counts."""
-    ref_logps: Tensor | None
-    """(N, T)"""
-    old_logps: Tensor | None
-    """(N, T); ``None`` if one gradient step learns from all, so that every ratio is 1."""
+    optional: Mapping[str, float]
+    """``entropy`` per token in nats, with ``entropy_coef``; ``engine_ratio``, see the rollout."""
 
 
 @final
@@ -93,16 +83,21 @@ class GRPO(LanguageAlgorithm):
 
     Args:
         model: the model to train, see :class:`rlox_llm.language.LanguageAlgorithm`.
-        ref_model: the reference, a frozen copy; ``None`` if ``kl_coef`` is 0.
+        ref_model: the reference, a frozen copy; ``None`` if ``kl_coef`` is 0, or the model has an
+            adapter or comes from a folder.
         reward_fn: one function, or several, of N whole rows of token ids (prompt and completion)
-            and the prompts (N, P) they begin with; returns N rewards.
+            and the prompts (N, P) they begin with; returns N rewards. See
+            :class:`rlox_llm.rewards.RewardFunctions`.
         group_size: completions of each prompt.
         learning_rate: Adam's step size.
         kl_coef: weight of the KL to the reference.
         max_new_tokens: most tokens of a completion.
         callbacks: hooks into training.
         logger: receives the metrics of every iteration.
-        dataset: prompts that ``train(n)`` takes.
+        dataset: prompts that ``train(n)`` takes, see :func:`rlox_llm.prompts.parse_prompts`.
+        tokenizer: one of transformers, for texts and chats; ``None`` takes that of the model's
+            folder.
+        generator: who samples completions, in the place of ``sampler``.
         config: a :class:`GRPOConfig`, a mapping, or the path of a YAML or JSON file.
         config_kwargs: options of :class:`GRPOConfig`, which win over ``config``.
 
@@ -115,8 +110,8 @@ class GRPO(LanguageAlgorithm):
 
     def __init__(
         self,
-        model: nn.Module,
-        ref_model: nn.Module | None = None,
+        model: ModuleOrFolder,
+        ref_model: ModuleOrFolder | None = None,
         reward_fn: RewardFn | Sequence[RewardFn] | None = None,
         group_size: int | Unset = UNSET,
         learning_rate: float | Unset = UNSET,
@@ -126,6 +121,8 @@ class GRPO(LanguageAlgorithm):
         logger: LoggerCallback | None = None,
         *,
         dataset: Any = None,
+        tokenizer: Any = None,
+        generator: Generator | None = None,
         config: GRPOConfig | Mapping[str, Any] | str | Path | None = None,
         **config_kwargs: Any,
     ) -> None:
@@ -134,24 +131,22 @@ class GRPO(LanguageAlgorithm):
             kl_coef=kl_coef, max_new_tokens=max_new_tokens, **config_kwargs,
         )  # fmt: skip
         if reward_fn is None:
-            raise ConfigError("'grpo' needs reward_fn=..., a function of completions and prompts")
-        if cfg.kl_coef and ref_model is None:
             raise ConfigError(
-                f"kl_coef is {cfg.kl_coef}, which needs ref_model, a frozen copy of the model; "
-                "pass it, or kl_coef=0"
+                "'grpo' needs reward_fn=..., a function of completions and prompts; on the command "
+                "line --reward module:function"
             )
-        if cfg.kl_estimator == "k1" and cfg.kl_coef and not cfg.use_bias_correction_kl:
-            raise ConfigError(
-                "the gradient of kl_estimator='k1' alone is 0 in expectation; leave "
-                "use_bias_correction_kl on, or take 'k2' or 'k3'"
-            )
-        if cfg.loss_type == "cispo" and cfg.epsilon_high is None:
-            raise ConfigError(
-                "loss_type='cispo' needs epsilon_high, its largest ratio; 5.0 is common"
-            )
-        super().__init__(model, ref_model, dataset, config=cfg, callbacks=callbacks, logger=logger)
+        super().__init__(
+            model, ref_model, dataset, config=cfg, callbacks=callbacks, logger=logger,
+            tokenizer=tokenizer, with_reference=cfg.kl_coef > 0,
+            without_reference="kl_coef=0, which needs none",
+        )  # fmt: skip
         self.reward_fn = RewardFunctions(reward_fn, cfg.reward_weights)
-        self.sampling = Sampling.of(self.config, self.policy, self.eos)
+        self.sampling = Sampling.of(self.config, self.eos)
+        if cfg.sync_ref_model:
+            require_own_weights(self.reference)
+        self.generator = generator or make_generator(self.config.sampler, self.policy)
+        if not self.generator.in_process:
+            require_engine_options(self.config)
         self._checked = False
 
     @property
@@ -164,9 +159,9 @@ class GRPO(LanguageAlgorithm):
         """Gradient steps on one rollout."""
         return int(self.config.num_iterations)
 
-    def parse(self, rows: Any) -> list[Tensor]:
-        """Return prompts as rows of token ids; see :func:`rlox_llm.prompts.parse_rows`."""
-        return parse_rows("prompts", rows, self.policy.device)
+    def parse(self, rows: Any) -> list[Prompt]:
+        """Return prompts; see :func:`rlox_llm.prompts.parse_prompts`."""
+        return parse_prompts(rows, self.policy.device, self.texts)
 
     def train_step(self, prompts: Any) -> dict[str, float]:
         """Sample completions of all prompts, learn from them, and return the metrics."""
@@ -182,6 +177,7 @@ class GRPO(LanguageAlgorithm):
             try:
                 for _ in range(self.steps_per_iteration):
                     losses.append(self._update(rollout))
+                    self._move_reference()
                     hooks.train_batch(lambda: losses[-1])
             except StopTraining:
                 pass
@@ -191,79 +187,74 @@ class GRPO(LanguageAlgorithm):
         self.counts["tokens"] += int(done.lengths.sum())
         groups = rollout.rewards.reshape(-1, self.config.group_size)
         means = {name: float(np.mean([step[name] for step in losses])) for name in losses[0]}
+        optional = {name: means.pop(name) for name in ("entropy",) if name in means}
+        if rollout.engine_ratio is not None:
+            optional["engine_ratio"] = float(rollout.engine_ratio.mean())
         return GRPOMetrics(
             mean_reward=float(rollout.rewards.mean()),
             reward_std=float(rollout.rewards.std()),
             flat_groups=float((groups == groups[:, :1]).all(1).mean()),
             completion_length=float(done.lengths.double().mean()),
             truncated=float((~done.ended).double().mean()),
+            optional=optional,
             **means,
             **{name: float(count) for name, count in self.counts.items()},
         )
 
-    def _roll_out(self, prompts: Sequence[Tensor]) -> GRPORollout:
+    def _roll_out(self, prompts: Sequence[Prompt]) -> GRPORollout:
         cfg: GRPOConfig = self.config
-        stream = self.streams.torch("completions")
-        done = sample(self.policy, prompts, self.sampling, stream, cfg.group_size)
-        rewards = self.reward_fn(done, self.pad)
+        done = complete(
+            self.generator, self.policy, [prompt.ids for prompt in prompts], self.sampling,
+            self.streams.torch("completions"), cfg.group_size, version=self.clock.gradient_steps,
+        )  # fmt: skip
+        columns = [prompt.columns for prompt in prompts for _ in range(cfg.group_size)]
+        rewards = self.reward_fn(done, self.pad, columns, self.texts)
         if not self._checked and cfg.group_size > 1:
             self._checked = True
-            warn_of_copies(done, cfg.group_size, self.sampling)
+            warn_of_copies(done, cfg.group_size, own=isinstance(self.generator, ModelGenerator))
         mask = done.mask & done.ended[:, None] if cfg.mask_truncated_completions else done.mask
-        ref_logps = old_logps = None
-        with torch.no_grad():
-            if cfg.kl_coef:
-                assert self.reference is not None
-                with self.reference.mode(training=False):
-                    ref_logps = self._logps(self.reference, done)
-            if cfg.num_iterations > 1:
-                with self.policy.mode(training=False):
-                    old_logps = self._logps(self.policy, done)
+        ref_logps = old_logps = engine_ratio = None
+        if cfg.kl_coef:
+            assert self.reference is not None
+            ref_logps = self._logps_without_gradient(self.reference, done)
+        if cfg.num_iterations > 1 or not self.generator.in_process:
+            old_logps = self._logps_without_gradient(self.policy, done)
+        if not self.generator.in_process and old_logps is not None and done.logps is not None:
+            ratio = (old_logps - done.logps).sum(1).exp()
+            engine_ratio = ratio.masked_fill(ratio > cfg.engine_ratio_max, 0.0)
         advantages = torch.as_tensor(
             group_advantages(rewards, cfg.group_size, cfg.scale_rewards, cfg.leave_one_out),
             device=self.policy.device,
         )
-        return GRPORollout(done, rewards, advantages, mask, ref_logps, old_logps)
+        return GRPORollout(done, rewards, advantages, mask, ref_logps, old_logps, engine_ratio)
 
-    def _logps(self, model: Any, done: Completions) -> Tensor:
-        parts = [
-            model.logps(
-                done.prompts[part], done.tokens[part], done.mask[part], self.config.temperature
-            )
-            for part in self.chunks(len(done.tokens))
-        ]
-        return torch.cat(parts)
+    def _logps_without_gradient(self, model: CausalModel, done: Completions) -> Tensor:
+        parts = self.chunks(len(done.tokens))
+        return logps_in_parts(model, done, self.config.temperature, parts)
 
     def _update(self, rollout: GRPORollout) -> dict[str, float]:
         """Take one gradient step on a rollout; parts of it add up to the loss of all of it."""
         cfg: GRPOConfig = self.config
+        n_tokens = rollout.mask.sum().clamp(min=1)
+        n_rows = len(rollout.mask)
+        if cfg.filter_flat_groups:
+            rollout = rollout.select(rollout.advantages.nonzero()[:, 0])
         done, mask = rollout.completions, rollout.mask
-        n_tokens = mask.sum().clamp(min=1)
         optimizer = self.optimizers["model"]
         sums = dict.fromkeys(("loss", "kl", "clip_fraction"), 0.0)
         with self.learning():
             for part in self.chunks(len(done.tokens)):
-                logps = self.policy.logps(
-                    done.prompts[part], done.tokens[part], done.mask[part], cfg.temperature
+                scores = self.policy.score(
+                    done.prompts[part], done.tokens[part], done.mask[part], cfg.temperature,
+                    entropies=cfg.entropy_coef > 0,
+                )  # fmt: skip
+                loss, terms = loss_of_part(
+                    rollout, part, scores.logps, cfg, num_tokens=n_tokens, num_completions=n_rows
                 )
-                loss, terms = grpo_loss(
-                    logps,
-                    None if rollout.old_logps is None else rollout.old_logps[part],
-                    None if rollout.ref_logps is None else rollout.ref_logps[part],
-                    rollout.advantages[part],
-                    mask[part],
-                    loss_type=cfg.loss_type,
-                    importance_sampling_level=cfg.importance_sampling_level,
-                    epsilon=cfg.epsilon,
-                    epsilon_high=cfg.epsilon_high,
-                    delta=cfg.delta,
-                    beta=cfg.kl_coef,
-                    kl_estimator=cfg.kl_estimator,
-                    use_bias_correction_kl=cfg.use_bias_correction_kl,
-                    max_completion_length=cfg.max_new_tokens,
-                    num_tokens=n_tokens,
-                    num_completions=len(mask),
-                )
+                if scores.entropies is not None:
+                    entropy = (scores.entropies * mask[part]).sum() / n_tokens
+                    loss = loss - cfg.entropy_coef * entropy
+                    sums["entropy"] = sums.get("entropy", 0.0) + float(entropy.detach())
                 optimizer.backward(loss)
                 share = float(mask[part].sum() / n_tokens)
                 sums["loss"] += float(loss.detach())
@@ -271,6 +262,13 @@ class GRPO(LanguageAlgorithm):
                 sums["clip_fraction"] += share * float(terms.clip_fraction)
         optimizer.apply(cfg.learning_rate)
         return sums
+
+    def _move_reference(self) -> None:
+        cfg: GRPOConfig = self.config
+        step = self.clock.gradient_steps + 1
+        if cfg.sync_ref_model and step % cfg.ref_model_sync_steps == 0:
+            assert self.reference is not None
+            move_reference(self.reference, self.policy, cfg.ref_model_mixup_alpha)
 
     def predict(self, obs: Any, deterministic: bool = True) -> Tensor:
         """Return whole rows (N, P + T), one completion of each prompt.
@@ -280,9 +278,10 @@ class GRPO(LanguageAlgorithm):
             deterministic: take the likeliest tokens instead of sampling; a model's own
                 ``generate`` decides that itself.
         """
-        sampling = Sampling.of(self.config, self.policy, self.eos, deterministic)
-        stream = self.streams.torch("predict")
-        return sample(self.policy, self.parse(obs), sampling, stream).padded(self.pad)
+        return self.completions(
+            self.parse(obs), Sampling.of(self.config, self.eos, deterministic),
+            self.streams.torch("predict"),
+        ).padded(self.pad)  # fmt: skip
 
     def run_episodes(
         self,
@@ -295,6 +294,7 @@ class GRPO(LanguageAlgorithm):
     ) -> EvaluationResult:
         """Return the reward of one completion of each prompt, and its length in tokens."""
         prompts = self.evaluated_rows(env, n_episodes)
-        sampling = Sampling.of(self.config, self.policy, self.eos, deterministic)
-        done = sample(self.policy, prompts, sampling, self.evaluation_generator(seed))
-        return EvaluationResult(self.reward_fn(done, self.pad), done.lengths.cpu().numpy())
+        sampling = Sampling.of(self.config, self.eos, deterministic)
+        done = self.completions(prompts, sampling, self.evaluation_generator(seed))
+        rewards = self.reward_fn(done, self.pad, [each.columns for each in prompts], self.texts)
+        return EvaluationResult(rewards, done.lengths.cpu().numpy())

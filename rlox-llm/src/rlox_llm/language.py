@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from rlox.algorithm import Algorithm
@@ -19,15 +19,22 @@ from rlox.callbacks import Callback
 from rlox.errors import ConfigError
 from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
-from rlox.nn import FlatOptimizer, module_digest, require_digest
+from rlox.nn import FlatOptimizer
 from rlox.training.loop import run_iteration
 from rlox.validation import require_integer
-from torch import nn
 
+from rlox_llm.building import ModuleOrFolder, build_models
 from rlox_llm.configs import LanguageConfig
-from rlox_llm.models import CausalModel
-from rlox_llm.prompts import RowOrder
-from rlox_llm.state import load_trained_state, trained_state
+from rlox_llm.generation import complete
+from rlox_llm.generators import make_generator
+from rlox_llm.prompts import Prompt, RowOrder
+from rlox_llm.sampling import Completions, Sampling
+from rlox_llm.state import (
+    load_reference_state,
+    load_trained_state,
+    reference_state,
+    trained_state,
+)
 
 __all__ = ["LanguageAlgorithm"]
 
@@ -41,50 +48,56 @@ class LanguageAlgorithm(Algorithm):
     :meth:`run_episodes`.
 
     Args:
-        model: maps token ids (B, L) to logits (B, L, V), or is a causal model of transformers. Its
-            parameters are trained in place.
-        ref_model: the reference, which nothing trains; ``None`` if none is needed.
+        model: maps token ids (B, L) to logits (B, L, V), or is a causal model of transformers, or
+            the folder of one. Its parameters are trained in place; with ``lora_rank``, those of a
+            new adapter are.
+        ref_model: the reference, which nothing trains, as module or folder. ``None`` if none is
+            needed; or else a model with a LoRA adapter has it switched off, and one from a folder
+            is loaded a second time.
         dataset: rows that ``train(n)`` learns from.
         config: the resolved config.
         callbacks: hooks into training.
         logger: receives the metrics.
+        tokenizer: one of transformers, for texts and chats; ``None`` takes that of the model's
+            folder, if it has one.
+        with_reference: whether the algorithm needs a reference.
+        without_reference: the option that makes it needless, for the error.
 
     Raises:
-        ConfigError: nothing can be trained, or the reference is the model.
+        ConfigError: nothing can be trained, the reference is the model, or one is missing.
     """
 
     step_unit: ClassVar[str] = "gradient_steps"
     env_required: ClassVar[bool] = False
+    length_unit: ClassVar[str] = "tokens"
 
     def __init__(
         self,
-        model: nn.Module,
-        ref_model: nn.Module | None,
+        model: ModuleOrFolder,
+        ref_model: ModuleOrFolder | None,
         dataset: Any,
         *,
         config: LanguageConfig,
         callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
+        tokenizer: Any = None,
+        with_reference: bool = False,
+        without_reference: str = "",
     ) -> None:
-        self.policy = CausalModel(model, "model")
-        self.reference = None if ref_model is None else CausalModel(ref_model, "ref_model")
-        trainable = [p for p in model.parameters() if p.requires_grad]
-        if not trainable:
-            raise ConfigError("the model has no parameter with requires_grad; nothing would learn")
-        if ref_model is not None:
-            theirs = {id(p) for p in ref_model.parameters()}
-            if ref_model is model or any(id(p) in theirs for p in trainable):
-                raise ConfigError(
-                    "ref_model shares its parameters with model and would move with it; pass "
-                    "copy.deepcopy(model)"
-                )
         super().__init__(None, config=config, callbacks=callbacks, logger=logger)
         cfg: LanguageConfig = self.config
-        self.model = model
-        self.ref_model = ref_model
-        self.eos = self.policy.eos if cfg.eos_token_id is None else _tuple(cfg.eos_token_id)
+        built = build_models(
+            self.name, model, ref_model, tokenizer, cfg, self.streams,
+            with_reference=with_reference, without_reference=without_reference,
+        )  # fmt: skip
+        self.policy, self.reference = built.policy, built.reference
+        self.eos, self.texts = built.eos, built.texts
+        self.model = self.policy.module
+        self.ref_model = None if self.reference is None else self.reference.module
         adam = partial(torch.optim.Adam, fused=True)
-        self.optimizers = {"model": FlatOptimizer(model, adam, max_grad_norm=cfg.max_grad_norm)}
+        self.optimizers = {
+            "model": FlatOptimizer(self.model, adam, max_grad_norm=cfg.max_grad_norm)
+        }
         self.counts = dict.fromkeys(COUNTERS, 0)
         """Prompts, completions and their tokens learnt from so far."""
         self._given: Sequence[Any] | None = None
@@ -115,8 +128,9 @@ class LanguageAlgorithm(Algorithm):
         """
         if self.config.pad_token_id is not None:
             return int(self.config.pad_token_id)
-        if self.policy.pad is not None:
-            return self.policy.pad
+        for known in (self.policy.pad, getattr(self.texts.tokenizer, "pad_token_id", None)):
+            if known is not None:
+                return int(known)
         return self.eos[0] if self.eos else 0
 
     def train(
@@ -125,9 +139,9 @@ class LanguageAlgorithm(Algorithm):
         """Train and return the last iteration's metrics.
 
         Args:
-            prompts: rows to train on, ``n_epochs`` times each; they become the dataset. Or a
-                number of gradient steps over the constructor's dataset, rounded up to whole
-                iterations. ``None`` finishes the training that a checkpoint interrupted.
+            prompts: rows to train on, ``n_epochs`` times each; they become the dataset. Or a number
+                of gradient steps over the dataset, rounded up to whole iterations. ``None``
+                finishes the training that a checkpoint interrupted.
             n_epochs: how often each row is taken.
             n_gradient_steps: the number of gradient steps by name.
 
@@ -206,8 +220,7 @@ class LanguageAlgorithm(Algorithm):
 
         Args:
             env: rows; ``None`` takes the dataset's.
-            n_episodes: how many of them, from the first, and over again if they are fewer;
-                ``None`` takes each once.
+            n_episodes: how many, from the first, and over again; ``None`` takes each once.
             deterministic: take the likeliest tokens instead of sampling.
             seed: fixes the samples; ``None`` takes the run's.
             max_steps: not used: ``max_new_tokens`` bounds a completion.
@@ -229,13 +242,17 @@ class LanguageAlgorithm(Algorithm):
 
     def evaluation_generator(self, seed: int | None) -> torch.Generator:
         """Return a generator for an evaluation; the training draws nothing from it."""
-        generator = torch.Generator()
-        generator.manual_seed(
-            self.streams.seeds("evaluation", 1)[0]
-            if seed is None
-            else require_integer("seed", seed, at_least=0)
-        )
-        return generator
+        own = self.streams.seeds("evaluation", 1)[0]
+        given = own if seed is None else require_integer("seed", seed, at_least=0)
+        return torch.Generator().manual_seed(given)
+
+    def completions(
+        self, prompts: Sequence[Prompt], sampling: Sampling, stream: torch.Generator
+    ) -> Completions:
+        """Return one completion of each prompt by the present policy, sampled in this process."""
+        generator = make_generator(getattr(self.config, "sampler", "auto"), self.policy)
+        rows = [prompt.ids for prompt in prompts]
+        return complete(generator, self.policy, rows, sampling, stream)
 
     def learning(self) -> ExitStack:
         """Return a context with dropout as configured, drawn from the run's streams."""
@@ -247,15 +264,16 @@ class LanguageAlgorithm(Algorithm):
 
     def chunks(self, n: int) -> list[slice]:
         """Return the parts of ``n`` rows that are learnt from in one forward pass each."""
-        size = self.config.micro_batch_size or n
+        size = self.config.micro_batch_size or max(n, 1)
         return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
     def state_dict(self) -> dict[str, Any]:
         """Return what is trained, digests of what is frozen, and the place in the dataset."""
-        reference = None if self.ref_model is None else module_digest(self.ref_model)
         return {
             "model": trained_state(self.model),
-            "reference": reference,
+            "reference": reference_state(
+                self.reference, moves=getattr(self.config, "sync_ref_model", False)
+            ),
             "optimizers": {name: opt.state_dict() for name, opt in self.optimizers.items()},
             "counts": dict(self.counts),
             "order": None if self._order is None else self._order.state_dict(),
@@ -267,8 +285,7 @@ class LanguageAlgorithm(Algorithm):
         Raises:
             CheckpointError: model, reference or dataset are others.
         """
-        if state["reference"] is not None and self.ref_model is not None:
-            require_digest(self.ref_model, "ref_model", state["reference"])
+        load_reference_state(self.reference, state["reference"])
         if state["order"] is not None and self._order is not None:
             self._order.load_state_dict(state["order"])
         load_trained_state(self.model, "model", state["model"])
@@ -280,7 +297,3 @@ class LanguageAlgorithm(Algorithm):
         self._dataset = rows
         self._order = RowOrder(len(rows), self.rows_at_once)
         return self._order
-
-
-def _tuple(ids: int | tuple[int, ...]) -> tuple[int, ...]:
-    return (ids,) if isinstance(ids, int) else cast("tuple[int, ...]", tuple(ids))

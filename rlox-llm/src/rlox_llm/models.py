@@ -4,33 +4,60 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from rlox.errors import ConfigError
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
-__all__ = ["CausalModel"]
+from rlox_llm.layouts import packed, padded, shared_prefix
+
+__all__ = ["CausalModel", "Scores"]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a model says of the tokens of completions, 0 outside their mask."""
+
+    logps: Tensor
+    """(N, T) log-probabilities in nats."""
+    entropies: Tensor | None
+    """(N, T) entropies of the distributions that they were drawn from, if asked for."""
+    likeliest: Tensor | None = None
+    """(N, T) whether a token is as likely as any other at its place, if asked for."""
 
 
 class CausalModel:
     """A module with ``forward(input_ids) -> logits``, or one of transformers.
 
-    Rows are filled up on the right, where tokens of a causal model do not see the filling: neither
-    masks nor position ids are needed, and both kinds of model give the same numbers whatever else
-    is in the batch.
+    Rows are filled up on the right, where tokens of a causal model do not see the filling, and
+    position ids count from each row's first token: both kinds of model give the same numbers
+    whatever else is in the batch.
 
     Args:
         module: the model.
         name: what errors call it.
+        adapter_off: switch the module's LoRA adapter off whenever it runs.
+        bf16: run it in bfloat16; its log-probabilities are float32 all the same.
+        layout: how rows go through it, see :mod:`rlox_llm.layouts`.
 
     Raises:
         TypeError: it is no module.
-        ConfigError: it has no parameters.
+        ConfigError: it has no parameters, or is no model that the layout works with.
     """
 
-    def __init__(self, module: nn.Module, name: str) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        name: str,
+        *,
+        adapter_off: bool = False,
+        bf16: bool = False,
+        layout: str = "auto",
+    ) -> None:
         if not isinstance(module, nn.Module):
             raise TypeError(f"{name} must be a torch.nn.Module, got {type(module).__name__}")
         first = next(module.parameters(), None)
@@ -39,9 +66,15 @@ class CausalModel:
         self.module = module
         self.name = name
         self.device = first.device
-        names = inspect.signature(module.forward).parameters
+        self.adapter_off = adapter_off
+        self.bf16 = bf16
+        outer: Any = module
+        inner = outer.get_base_model() if hasattr(module, "get_base_model") else outer
+        names = inspect.signature(inner.forward).parameters
         self.takes_mask = "attention_mask" in names
+        self.takes_positions = "position_ids" in names
         self.takes_cache = {"past_key_values", "use_cache"} <= set(names)
+        self.keeps_logits = "logits_to_keep" in names
         config: Any = getattr(module, "config", None)
         self.context: int | None = getattr(config, "max_position_embeddings", None)
         generation: Any = getattr(module, "generation_config", None)
@@ -49,6 +82,13 @@ class CausalModel:
             getattr(config, "eos_token_id", None)
         )
         self.pad: int | None = getattr(config, "pad_token_id", None)
+        aware = self.takes_mask and self.takes_positions and self.takes_cache
+        if layout not in ("auto", "padded") and not aware:
+            raise ConfigError(
+                f"layout='{layout}' needs a causal model of transformers, got "
+                f"{type(module).__name__}; leave it at 'auto'"
+            )
+        self.layout = layout if aware or layout == "padded" else "padded"
 
     @property
     def generates(self) -> bool:
@@ -60,11 +100,33 @@ class CausalModel:
         """Switch dropout on or off in the block, and back after it."""
         before = {part: part.training for part in self.module.modules()}
         self.module.train(training)
+        for part in before:  # layers of transformers recompute in training alone
+            if getattr(part, "gradient_checkpointing", False):
+                part.training = True
         try:
             yield
         finally:
             for part, was in before.items():
                 part.training = was
+
+    def checkpoint_gradients(self) -> None:
+        """Keep the activations of no layer, and compute them again in the backward pass.
+
+        Raises:
+            ConfigError: it is no model of transformers.
+        """
+        module: Any = self.module
+        for name in ("activation_checkpointing_enable", "gradient_checkpointing_enable"):
+            enable = getattr(module, name, None)  # the first since transformers 5.23
+            if enable is not None:
+                enable(**{name.replace("enable", "kwargs"): {"use_reentrant": False}})
+                break
+        else:
+            raise ConfigError(
+                f"gradient_checkpointing needs a model of transformers, got "
+                f"{type(module).__name__}; checkpoint in its forward, and leave the option out"
+            )
+        self.layout = "padded"  # a cache would keep what is to be recomputed
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, **options: Any) -> Any:
         """Return what the module returns for token ids.
@@ -73,17 +135,29 @@ class CausalModel:
             ValueError: it cannot take one of the ids.
         """
         if self.takes_mask and mask is not None:
-            options["attention_mask"] = mask.long()
+            options["attention_mask"] = mask.long() if mask.dim() == 2 else mask
+        module: Any = self.module
+        adapter = module.disable_adapter() if self.adapter_off else nullcontext()
+        precision = torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
         try:
-            return self.module(ids, **options)
+            with adapter, precision:
+                return module(ids, **options)
         except IndexError as error:
             raise ValueError(
                 f"the {self.name} cannot take the token ids {int(ids.min())}..{int(ids.max())} of "
                 f"{ids.shape[1]} positions: {error}; are they outside its vocabulary?"
             ) from error
 
-    def logits_of(self, output: Any, ids: Tensor) -> Tensor:
-        """Return the logits (B, L, V) of the module's output for ``ids`` (B, L).
+    def logits_of(self, output: Any, ids: Tensor, kept: int | None = None) -> Tensor:
+        """Return the logits of the module's output for ``ids`` (B, L).
+
+        Args:
+            output: what :meth:`forward` returned.
+            ids: (B, L)
+            kept: how many of the last places it was asked for; ``None``: all.
+
+        Returns:
+            (B, ``kept``, V), in float32 if they are of less.
 
         Raises:
             TypeError: there are none.
@@ -95,7 +169,8 @@ class CausalModel:
                 f"forward of the {self.name} must return logits or an object with .logits, got "
                 f"{type(output).__name__}"
             )
-        if logits.dim() != 3 or logits.shape[:2] != ids.shape:
+        length = ids.shape[1] if kept is None else kept
+        if logits.dim() != 3 or logits.shape[:2] != (len(ids), length):
             raise ValueError(
                 f"forward of the {self.name} must return logits (B, L, V) for ids "
                 f"{tuple(ids.shape)}, got {tuple(logits.shape)}"
@@ -107,44 +182,59 @@ class CausalModel:
             )
         return logits if logits.dtype == torch.float64 else logits.float()
 
+    def last_logits(self, output: Any, ids: Tensor, kept: int) -> Tensor:
+        """Return the logits (B, ``kept``, V) of the last places; see :meth:`logits_of`."""
+        if self.keeps_logits:
+            return self.logits_of(output, ids, kept)
+        return self.logits_of(output, ids)[:, -kept:]
+
     def logps(
         self, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor, temperature: float = 1.0
     ) -> Tensor:
-        """Return the log-probabilities (B, T) of completions, 0 outside ``mask``.
+        """Return the log-probabilities (N, T) of completions; see :meth:`score`."""
+        return self.score(prompts, tokens, mask, temperature).logps
+
+    def score(
+        self,
+        prompts: Sequence[Tensor],
+        tokens: Tensor,
+        mask: Tensor,
+        temperature: float = 1.0,
+        *,
+        entropies: bool = False,
+        likeliest: bool = False,
+    ) -> Scores:
+        """Return the log-probabilities of completions.
 
         Args:
-            prompts: B rows of token ids (P_i,), none of them empty.
-            tokens: (B, T) their completions.
-            mask: (B, T) True at the tokens of the completions, which come first.
+            prompts: N rows of token ids (P_i,), none of them empty; completions of one prompt
+                share one tensor.
+            tokens: (N, T) their completions.
+            mask: (N, T) True at the tokens of the completions, which come first.
             temperature: what logits are divided by.
+            entropies: whether to compute them too.
+            likeliest: whether to say which tokens are the likeliest.
         """
-        ids, rows_mask, starts = join(prompts, tokens, mask)
-        options = {"use_cache": False} if self.takes_cache else {}
-        logits = self.logits_of(self.forward(ids, rows_mask, **options), ids)
-        places = starts[:, None] - 1 + torch.arange(tokens.shape[1], device=ids.device)
-        places = places.clamp(max=ids.shape[1] - 1)
-        rows = torch.arange(len(ids), device=ids.device)[:, None]
-        chosen = logits[rows, places] / temperature
-        picked = chosen.gather(2, tokens.masked_fill(~mask, 0)[:, :, None]).squeeze(2)
-        return (picked - chosen.logsumexp(2)).masked_fill(~mask, 0.0)
-
-
-def join(prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return rows of prompt and completion, filled up on the right.
-
-    Returns:
-        Token ids (B, L), the mask (B, L) of what is no filling, and the lengths (B,) of the
-        prompts.
-    """
-    starts = torch.tensor([len(prompt) for prompt in prompts], device=tokens.device)
-    lengths = starts + mask.sum(1)
-    width = int(lengths.max())
-    ids = torch.zeros(len(tokens), width, dtype=torch.long, device=tokens.device)
-    for row, prompt, completion, kept in zip(ids, prompts, tokens, mask, strict=True):
-        kept_tokens = completion[kept]
-        row[: len(prompt)] = prompt
-        row[len(prompt) : len(prompt) + len(kept_tokens)] = kept_tokens
-    return ids, torch.arange(width, device=tokens.device) < lengths[:, None], starts
+        once = len({id(prompt) for prompt in prompts})
+        if self.layout == "packed":
+            logits = packed(self, prompts, tokens, mask)
+        elif self.layout == "shared_prefix" or (self.layout == "auto" and once < len(prompts)):
+            logits = shared_prefix(self, prompts, tokens, mask)
+        else:
+            logits = padded(self, prompts, tokens, mask)
+        logits = logits if temperature == 1 else logits / temperature
+        chosen = tokens.masked_fill(~mask, 0)
+        logps = -cross_entropy(logits.flatten(0, 1), chosen.flatten(), reduction="none")
+        found = None
+        if entropies:
+            all_logps = logits.log_softmax(2)
+            found = -(all_logps.exp() * all_logps).sum(2).masked_fill(~mask, 0.0)
+        best = None
+        if likeliest:
+            picked = logits.detach().gather(2, chosen[:, :, None]).squeeze(2)
+            best = mask & (picked >= logits.detach().amax(2))
+        logps = logps.view_as(tokens).masked_fill(~mask, 0.0)
+        return Scores(logps, found, best)
 
 
 def _tuple(ids: Any) -> tuple[int, ...]:

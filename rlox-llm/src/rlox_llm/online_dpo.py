@@ -22,14 +22,17 @@ from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
 from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks, StopTraining
-from torch import Tensor, nn
+from torch import Tensor
 
+from rlox_llm.building import ModuleOrFolder
 from rlox_llm.configs import OnlineDPOConfig
+from rlox_llm.generation import Generator, complete
+from rlox_llm.generators import make_generator
 from rlox_llm.pairs import Pair
 from rlox_llm.preference import PreferenceAlgorithm, require_preference_options
-from rlox_llm.prompts import parse_rows
+from rlox_llm.prompts import Prompt, parse_prompts
 from rlox_llm.rewards import preferences
-from rlox_llm.sampling import Completions, Sampling, sample
+from rlox_llm.sampling import Completions, Sampling
 
 __all__ = ["OnlineDPO", "OnlineDPOMetrics"]
 
@@ -68,7 +71,8 @@ class OnlineDPO(PreferenceAlgorithm):
 
     Args:
         model: the model to train, see :class:`rlox_llm.language.LanguageAlgorithm`.
-        ref_model: the reference, a frozen copy.
+        ref_model: the reference, a frozen copy; ``None`` if the model has an adapter or comes from
+            a folder.
         preference_fn: gets one pair of whole rows of token ids per prompt, and answers 0 if the
             first is better, 1 if the second is.
         beta: how strongly the policy is held to the reference.
@@ -77,6 +81,9 @@ class OnlineDPO(PreferenceAlgorithm):
         callbacks: hooks into training.
         logger: receives the metrics of every iteration.
         dataset: prompts that ``train(n)`` takes.
+        tokenizer: one of transformers, for texts and chats; ``None`` takes that of the model's
+            folder.
+        generator: who samples completions, in the place of ``sampler``.
         config: an :class:`OnlineDPOConfig`, a mapping, or the path of a YAML or JSON file.
         config_kwargs: options of :class:`OnlineDPOConfig`, which win over ``config``.
 
@@ -89,8 +96,8 @@ class OnlineDPO(PreferenceAlgorithm):
 
     def __init__(
         self,
-        model: nn.Module,
-        ref_model: nn.Module | None = None,
+        model: ModuleOrFolder,
+        ref_model: ModuleOrFolder | None = None,
         preference_fn: PreferenceFn | None = None,
         beta: float | Unset = UNSET,
         learning_rate: float | Unset = UNSET,
@@ -99,6 +106,8 @@ class OnlineDPO(PreferenceAlgorithm):
         logger: LoggerCallback | None = None,
         *,
         dataset: Any = None,
+        tokenizer: Any = None,
+        generator: Generator | None = None,
         config: OnlineDPOConfig | Mapping[str, Any] | str | Path | None = None,
         **config_kwargs: Any,
     ) -> None:
@@ -108,22 +117,26 @@ class OnlineDPO(PreferenceAlgorithm):
         )  # fmt: skip
         if not callable(preference_fn):
             raise ConfigError(
-                f"'online_dpo' needs preference_fn=..., a function of pairs of rows, got "
-                f"{type(preference_fn).__name__}"
+                f"'online_dpo' needs preference_fn=..., a function of pairs of rows, on the "
+                f"command line --preference module:function; got {type(preference_fn).__name__}"
             )
-        require_preference_options(self.name, cfg, ref_model)
-        super().__init__(model, ref_model, dataset, config=cfg, callbacks=callbacks, logger=logger)
+        require_preference_options(cfg)
+        super().__init__(
+            model, ref_model, dataset, config=cfg, callbacks=callbacks, logger=logger,
+            tokenizer=tokenizer, with_reference=True,
+        )  # fmt: skip
         self.preference_fn = preference_fn
-        self.sampling = Sampling.of(self.config, self.policy, self.eos)
+        self.sampling = Sampling.of(self.config, self.eos)
+        self.generator = generator or make_generator(self.config.sampler, self.policy)
 
     @property
     def rows_at_once(self) -> int:
         """Prompts of one iteration."""
         return int(self.config.prompts_per_rollout)
 
-    def parse(self, rows: Any) -> list[Tensor]:
-        """Return prompts as rows of token ids; see :func:`rlox_llm.prompts.parse_rows`."""
-        return parse_rows("prompts", rows, self.policy.device)
+    def parse(self, rows: Any) -> list[Prompt]:
+        """Return prompts; see :func:`rlox_llm.prompts.parse_prompts`."""
+        return parse_prompts(rows, self.policy.device, self.texts)
 
     def train_step(self, prompts: Any) -> dict[str, float]:
         """Sample pairs, ask for preferences, take one gradient step, and return the metrics."""
@@ -133,12 +146,15 @@ class OnlineDPO(PreferenceAlgorithm):
         """Sample two completions of each prompt and take one gradient step."""
         prompts = self.next_rows()
         with torch_threads(self.config.torch_threads):
-            done = sample(self.policy, prompts, self.sampling, self.streams.torch("completions"), 2)
+            done = complete(
+                self.generator, self.policy, [prompt.ids for prompt in prompts], self.sampling,
+                self.streams.torch("completions"), 2, version=self.clock.gradient_steps,
+            )  # fmt: skip
             rows = done.rows(self.pad)[0]
             sampled = list(zip(rows[::2], rows[1::2], strict=True))
             better = preferences(self.preference_fn, sampled)
             pairs = [
-                Pair(prompt, _row(done, 2 * i + first), _row(done, 2 * i + 1 - first))
+                Pair(prompt.ids, _row(done, 2 * i + first), _row(done, 2 * i + 1 - first))
                 for i, (prompt, first) in enumerate(zip(prompts, better, strict=True))
             ]
             hooks.rollout_end(batch=pairs)
@@ -159,9 +175,9 @@ class OnlineDPO(PreferenceAlgorithm):
             obs: prompts.
             deterministic: take the likeliest tokens instead of sampling.
         """
-        sampling = Sampling.of(self.config, self.policy, self.eos, deterministic)
+        sampling = Sampling.of(self.config, self.eos, deterministic)
         stream = self.streams.torch("predict")
-        return sample(self.policy, self.parse(obs), sampling, stream).padded(self.pad)
+        return self.completions(self.parse(obs), sampling, stream).padded(self.pad)
 
     def run_episodes(
         self,
@@ -177,9 +193,11 @@ class OnlineDPO(PreferenceAlgorithm):
         prompts = self.evaluated_rows(env, n_episodes)
         generator = self.evaluation_generator(seed)
         by_model = []
+        sampling = Sampling.of(self.config, self.eos, deterministic)
+        rows = [prompt.ids for prompt in prompts]
         for model in (self.reference, self.policy):
-            sampling = Sampling.of(self.config, model, self.eos, deterministic)
-            by_model.append(sample(model, prompts, sampling, generator))
+            sampler = make_generator(self.config.sampler, model)
+            by_model.append(complete(sampler, model, rows, sampling, generator))
         theirs, ours = (done.rows(self.pad)[0] for done in by_model)
         wins = preferences(self.preference_fn, list(zip(theirs, ours, strict=True)))
         return EvaluationResult(np.array(wins, np.float64), by_model[1].lengths.cpu().numpy())

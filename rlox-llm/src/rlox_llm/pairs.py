@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from rlox.errors import DatasetError
 from rlox.preferences import DPOPair
 from torch import Tensor
 
 from rlox_llm.configs import PreferenceConfig
+from rlox_llm.files import read_rows
 from rlox_llm.losses import PreferenceTerms, dpo_loss
 from rlox_llm.models import CausalModel
 from rlox_llm.prompts import parse_rows, token_row
+from rlox_llm.tokens import Texts
 
-__all__ = ["Pair", "pairs_loss", "parse_pairs", "zip_pairs"]
+__all__ = [
+    "Pair",
+    "pairs_loss",
+    "parse_pairs",
+    "reference_logps",
+    "with_reference_logps",
+    "zip_pairs",
+]
 
 
 @dataclass(frozen=True)
@@ -28,23 +34,28 @@ class Pair:
     prompt: Tensor
     chosen: Tensor
     rejected: Tensor
+    ref_logps: tuple[float, float] | None = None
+    """Log-probabilities of the chosen and the rejected completion under the reference, if they were
+    computed before."""
 
 
-def parse_pairs(pairs: Any, device: torch.device) -> list[Pair]:
+def parse_pairs(pairs: Any, device: torch.device, texts: Texts) -> list[Pair]:
     """Return preference pairs.
 
     Args:
-        pairs: :class:`rlox.DPOPair` objects, mappings with the keys ``prompt``, ``chosen`` and
-            ``rejected``, or the path of a JSONL file of such mappings.
+        pairs: :class:`rlox.DPOPair` objects; mappings with the keys ``prompt``, ``chosen`` and
+            ``rejected``, each token ids, a text or a chat; or a path or dataset of such mappings,
+            see :func:`rlox_llm.files.read_rows`.
         device: where the token ids are to be.
+        texts: turns texts and chats into token ids.
 
     Raises:
+        ConfigError: there is text and no tokenizer.
         DatasetError: the file cannot be read.
         TypeError: something else was passed.
         ValueError: there is no pair, or one is empty.
     """
-    if isinstance(pairs, (str, Path)):
-        pairs = _read(Path(pairs))
+    pairs = read_rows(pairs)
     if not isinstance(pairs, Sequence):
         raise TypeError(
             f"pairs must be a list of rlox.DPOPair or the path of a JSONL file, got "
@@ -52,30 +63,29 @@ def parse_pairs(pairs: Any, device: torch.device) -> list[Pair]:
         )
     if not pairs:
         raise ValueError("pairs must hold at least one pair, got none")
-    found = []
-    for i, pair in enumerate(pairs):
-        if isinstance(pair, DPOPair):
-            parts = (pair.prompt_tokens, pair.chosen_tokens, pair.rejected_tokens)
-        elif isinstance(pair, Mapping) and {"prompt", "chosen", "rejected"} <= set(pair):
-            parts = (pair["prompt"], pair["chosen"], pair["rejected"])
-        else:
-            raise TypeError(
-                f"pairs[{i}] must be a rlox.DPOPair or a mapping with prompt, chosen and rejected, "
-                f"got {type(pair).__name__}"
-            )
-        names = (f"pairs[{i}] {name}" for name in ("prompt", "chosen", "rejected"))
-        found.append(
-            Pair(*(token_row(n, part, device) for n, part in zip(names, parts, strict=True)))
+    return [_parse(f"pairs[{i}]", pair, device, texts) for i, pair in enumerate(pairs)]
+
+
+def _parse(what: str, pair: Any, device: torch.device, texts: Texts) -> Pair:
+    if isinstance(pair, DPOPair):
+        parts = {
+            "prompt": pair.prompt_tokens,
+            "chosen": pair.chosen_tokens,
+            "rejected": pair.rejected_tokens,
+        }
+    elif isinstance(pair, Mapping) and {"prompt", "chosen", "rejected"} <= set(pair):
+        prompt = pair["prompt"]
+        parts = {"prompt": texts.prompt(f"{what} prompt", prompt)} | {
+            name: texts.completion(f"{what} {name}", prompt, pair[name])
+            for name in ("chosen", "rejected")
+        }
+    else:
+        raise TypeError(
+            f"{what} must be a rlox.DPOPair or a mapping with prompt, chosen and rejected, "
+            f"got {type(pair).__name__}"
         )
-    return found
-
-
-def _read(path: Path) -> list[Any]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines if line.strip()]
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"'{path}' is no JSONL file of preference pairs: {error}") from None
+    rows = {name: token_row(f"{what} {name}", ids, device) for name, ids in parts.items()}
+    return Pair(rows["prompt"], rows["chosen"], rows["rejected"])
 
 
 def zip_pairs(
@@ -115,15 +125,15 @@ def pairs_loss(
 
     Chosen and rejected completions go through each model in one pass.
     """
-    completions = [pair.chosen for pair in pairs] + [pair.rejected for pair in pairs]
-    prompts = [pair.prompt for pair in pairs] * 2
-    lengths = torch.tensor([len(row) for row in completions], device=policy.device)
-    tokens = torch.nn.utils.rnn.pad_sequence(completions, batch_first=True)
-    mask = torch.arange(tokens.shape[1], device=policy.device) < lengths[:, None]
+    prompts, tokens, mask = _rows(pairs, policy.device)
     chosen, rejected = policy.logps(prompts, tokens, mask).sum(1).chunk(2)
-    with torch.no_grad(), reference.mode(training=False):
-        ref_chosen, ref_rejected = reference.logps(prompts, tokens, mask).sum(1).chunk(2)
-    chosen_len, rejected_len = lengths.chunk(2)
+    known = [pair.ref_logps for pair in pairs]
+    if all(each is not None for each in known):
+        refs = torch.tensor(known, dtype=chosen.dtype, device=chosen.device)
+        ref_chosen, ref_rejected = refs[:, 0], refs[:, 1]
+    else:
+        ref_chosen, ref_rejected = reference_logps(reference, pairs)
+    chosen_len, rejected_len = mask.sum(1).chunk(2)
     return dpo_loss(
         chosen,
         rejected,
@@ -135,3 +145,37 @@ def pairs_loss(
         beta=config.beta,
         label_smoothing=config.label_smoothing,
     )
+
+
+def reference_logps(reference: CausalModel, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
+    """Return the log-probabilities (B,) of chosen and of rejected completions."""
+    with torch.no_grad(), reference.mode(training=False):
+        chosen, rejected = reference.logps(*_rows(pairs, reference.device)).sum(1).chunk(2)
+    return chosen, rejected
+
+
+def with_reference_logps(reference: CausalModel, pairs: Sequence[Pair], at_once: int) -> list[Pair]:
+    """Return pairs that hold their log-probabilities under the reference.
+
+    Args:
+        reference: runs once over all pairs.
+        pairs: of a dataset.
+        at_once: pairs of one forward pass.
+    """
+    found = []
+    for start in range(0, len(pairs), at_once):
+        part = pairs[start : start + at_once]
+        logps = torch.stack(reference_logps(reference, part), 1).tolist()
+        found += [
+            replace(pair, ref_logps=tuple(row)) for pair, row in zip(part, logps, strict=True)
+        ]
+    return found
+
+
+def _rows(pairs: Sequence[Pair], device: torch.device) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Return prompts, tokens (2 B, T) and mask, all chosen completions first."""
+    completions = [pair.chosen for pair in pairs] + [pair.rejected for pair in pairs]
+    lengths = torch.tensor([len(row) for row in completions], device=device)
+    tokens = torch.nn.utils.rnn.pad_sequence(completions, batch_first=True)
+    mask = torch.arange(tokens.shape[1], device=device) < lengths[:, None]
+    return [pair.prompt for pair in pairs] * 2, tokens, mask

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 
 from rlox.registry.hookspecs import hookimpl
-from rlox.registry.specs import AlgorithmSpec
+from rlox.registry.specs import AlgorithmSpec, CommandSpec
 
 
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
-    """Register GRPO, DPO and OnlineDPO."""
+    """Register GRPO, DPO, OnlineDPO and supervised fine-tuning."""
     yield AlgorithmSpec(
         name="grpo",
         summary="Group relative policy optimisation of a language model, by a reward function.",
@@ -16,7 +16,7 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         factory="rlox_llm.grpo:GRPO",
         paper="https://arxiv.org/abs/2402.03300",
         needs=("model", "reward_fn"),
-        takes=("ref_model", "dataset"),
+        takes=("ref_model", "dataset", "tokenizer"),
         env=False,
     )
     yield AlgorithmSpec(
@@ -25,8 +25,8 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         config="rlox_llm.configs:DPOConfig",
         factory="rlox_llm.dpo:DPO",
         paper="https://arxiv.org/abs/2305.18290",
-        needs=("model", "ref_model"),
-        takes=("dataset",),
+        needs=("model",),
+        takes=("ref_model", "dataset", "tokenizer"),
         env=False,
     )
     yield AlgorithmSpec(
@@ -35,7 +35,27 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         config="rlox_llm.configs:OnlineDPOConfig",
         factory="rlox_llm.online_dpo:OnlineDPO",
         paper="https://arxiv.org/abs/2402.04792",
-        needs=("model", "ref_model", "preference_fn"),
-        takes=("dataset",),
+        needs=("model", "preference_fn"),
+        takes=("ref_model", "dataset", "tokenizer"),
         env=False,
+    )
+    yield AlgorithmSpec(
+        name="sft",
+        summary="Supervised fine-tuning of a language model on prompts with completions.",
+        config="rlox_llm.configs:SFTConfig",
+        factory="rlox_llm.sft:SFT",
+        paper="https://arxiv.org/abs/2203.02155",
+        needs=("model",),
+        takes=("dataset", "tokenizer"),
+        env=False,
+    )
+
+
+@hookimpl
+def rlox_commands() -> Iterable[CommandSpec]:
+    """Register ``rlox llm``."""
+    yield CommandSpec(
+        name="llm",
+        summary="Export a trained language model, or let it complete prompts.",
+        factory="rlox_llm.commands:llm_app",
     )

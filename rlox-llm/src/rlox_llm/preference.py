@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from rlox.errors import ConfigError
-from torch import nn
 
 from rlox_llm.configs import PreferenceConfig
 from rlox_llm.language import LanguageAlgorithm
@@ -19,17 +17,12 @@ WHOLE_BATCH = ("aot",)
 """Losses of which parts of a batch do not add up."""
 
 
-def require_preference_options(name: str, config: PreferenceConfig, ref_model: Any) -> None:
+def require_preference_options(config: PreferenceConfig) -> None:
     """Refuse options that do not go together.
 
     Raises:
-        ConfigError: they do not, or there is no reference.
+        ConfigError: they do not.
     """
-    if not isinstance(ref_model, nn.Module):
-        raise ConfigError(
-            f"'{name}' needs ref_model=..., a frozen copy of the model, got "
-            f"{type(ref_model).__name__}"
-        )
     if config.loss_type == "exo_pair" and not config.label_smoothing:
         raise ConfigError("loss_type='exo_pair' needs label_smoothing above 0; 1e-3 is common")
     if config.loss_type in WHOLE_BATCH and config.micro_batch_size is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,52 @@ import torch
 from rlox.errors import CheckpointError
 from torch import Tensor
 
-__all__ = ["RowOrder", "parse_rows", "token_row"]
+from rlox_llm.files import read_rows
+from rlox_llm.tokens import Texts, is_chat
+
+__all__ = ["Prompt", "RowOrder", "parse_prompts", "parse_rows", "token_row"]
+
+
+@dataclass(frozen=True, eq=False)
+class Prompt:
+    """A prompt with what its dataset says of it."""
+
+    ids: Tensor
+    """(L,) token ids."""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """The columns of its row by name, for reward functions that ask for them."""
+
+
+def parse_prompts(rows: Any, device: torch.device, texts: Texts) -> list[Prompt]:
+    """Return prompts.
+
+    Args:
+        rows: what :func:`parse_rows` takes; texts or chats; mappings with a ``prompt``, which is
+            one of these, and further columns; a path or dataset of such mappings, see
+            :func:`rlox_llm.files.read_rows`.
+        device: where the token ids are to be.
+        texts: turns texts and chats into token ids.
+
+    Raises:
+        ConfigError: there is text and no tokenizer.
+        DatasetError: the file cannot be read.
+        TypeError: something else was passed.
+        ValueError: there is no prompt, or an empty one.
+    """
+    rows = read_rows(rows)
+    listed = isinstance(rows, Sequence) and not isinstance(rows, str) and len(rows) > 0
+    if listed and any(isinstance(row, (str, Mapping)) or is_chat(row) for row in rows):
+        found = []
+        for i, row in enumerate(rows):
+            columns = row if isinstance(row, Mapping) else {"prompt": row}
+            if "prompt" not in columns:
+                raise TypeError(
+                    f"prompts[{i}] must have a column 'prompt', got the columns {sorted(columns)}"
+                )
+            ids = texts.prompt(f"prompts[{i}]", columns["prompt"])
+            found.append(Prompt(token_row(f"prompts[{i}]", ids, device), dict(columns)))
+        return found
+    return [Prompt(row) for row in parse_rows("prompts", rows, device)]
 
 
 def parse_rows(what: str, rows: Any, device: torch.device) -> list[Tensor]:

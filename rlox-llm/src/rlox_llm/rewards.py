@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import rlox
-from rlox.errors import ConfigError
-from torch import Tensor
+import torch
+from rlox.errors import ConfigError, suggest
+from torch import Tensor, nn
 
 from rlox_llm.sampling import Completions
+from rlox_llm.tokens import Texts
 
-__all__ = ["RewardFunctions", "group_advantages", "preferences"]
+__all__ = ["ClassifierReward", "RewardFunctions", "group_advantages", "preferences"]
 
 RewardFn = Callable[..., Any]
 
@@ -23,11 +25,14 @@ class RewardFunctions:
     """One reward function, or several whose weighted rewards add up.
 
     A function is called with N whole rows of token ids, prompt and completion, and the prompts
-    (N, P) that they begin with. If it names an argument ``completion_ids``, it also gets the
-    completions alone.
+    (N, P) that they begin with. It also gets, one of each for a completion, what it names as an
+    argument: ``prompt_ids`` and ``completion_ids``, either alone and without filling; ``texts`` of
+    completions, ``row_texts`` of prompts with completions; and the columns of the dataset.
+    ``**kwargs`` stands for all columns.
 
     Args:
-        functions: one or several.
+        functions: one or several; a sequence classifier of transformers is one, whose only logit
+            is the reward.
         weights: one per function; ``None`` weighs all with 1.
 
     Raises:
@@ -38,12 +43,15 @@ class RewardFunctions:
     def __init__(
         self, functions: RewardFn | Sequence[RewardFn], weights: Sequence[float] | None = None
     ) -> None:
-        self.functions = [functions] if callable(functions) else list(functions or ())
-        if not self.functions:
+        given = [functions] if callable(functions) else list(functions or ())
+        if not given:
             raise ConfigError("reward_fn is missing; pass a function of completions and prompts")
-        for function in self.functions:
+        for function in given:
             if not callable(function):
                 raise TypeError(f"reward_fn must be callable, got {type(function).__name__}")
+        self.functions = [
+            ClassifierReward(each) if isinstance(each, nn.Module) else each for each in given
+        ]
         if weights is not None and len(weights) != len(self.functions):
             raise ConfigError(
                 f"reward_weights must hold {len(self.functions)} numbers, one for each reward_fn, "
@@ -51,25 +59,36 @@ class RewardFunctions:
             )
         self.weights = np.ones(len(self.functions)) if weights is None else np.array(weights)
 
-    def __call__(self, completions: Completions, pad: int) -> npt.NDArray[np.float64]:
+    def __call__(
+        self,
+        completions: Completions,
+        pad: int,
+        columns: Sequence[Mapping[str, Any]] = (),
+        texts: Texts | None = None,
+    ) -> npt.NDArray[np.float64]:
         """Return the rewards (N,) of completions.
 
         A function may return ``None`` for a row, which then counts nothing of it.
 
+        Args:
+            completions: N of them.
+            pad: fills shorter prompts up.
+            columns: N rows of the dataset, by column; empty: it has no columns.
+            texts: turns token ids into texts.
+
         Raises:
+            ConfigError: a function asks for texts or columns that are not there.
             TypeError: a function returns no numbers.
             ValueError: a function returns another number of rewards, one that is not finite, or
                 all of them none for one row.
         """
         rows, prompts = completions.rows(pad)
-        columns = []
+        ids = [row[mask] for row, mask in zip(completions.tokens, completions.mask, strict=True)]
+        found = []
         for function in self.functions:
-            extra = {}
-            if "completion_ids" in _names(function):
-                pairs = zip(completions.tokens, completions.mask, strict=True)
-                extra["completion_ids"] = [tokens[mask] for tokens, mask in pairs]
-            columns.append(_checked(function, function(rows, prompts, **extra), len(rows)))
-        table = np.stack(columns, 1)
+            extra = _asked_for(function, (completions.prompts, ids), columns, texts or Texts(None))
+            found.append(_checked(function, function(rows, prompts, **extra), len(rows)))
+        table = np.stack(found, 1)
         without = np.isnan(table).all(1)
         if without.any():
             raise ValueError(f"completion {int(without.argmax())} got no reward: None of every "
@@ -78,16 +97,110 @@ class RewardFunctions:
         return rewards
 
 
-def _names(function: RewardFn) -> Any:
+class ClassifierReward:
+    """A sequence classifier of transformers as a reward function: its only logit is the reward.
+
+    Args:
+        model: it takes the token ids of the model that is trained, unless there is a tokenizer.
+        tokenizer: its own, if it has other token ids; it then reads the texts of whole rows.
+
+    Raises:
+        ConfigError: it has another number of logits than one.
+    """
+
+    def __init__(self, model: nn.Module, tokenizer: Any = None) -> None:
+        config: Any = getattr(model, "config", None)
+        if getattr(config, "num_labels", None) != 1:
+            raise ConfigError(
+                "a model that rewards completions must be a sequence classifier with "
+                f"num_labels=1, got {type(model).__name__} with "
+                f"{getattr(config, 'num_labels', 'no')} labels"
+            )
+        self.model = model
+        self.tokenizer = tokenizer
+        self.__name__ = type(model).__name__
+
+    @torch.no_grad()
+    def __call__(
+        self,
+        completions: Sequence[Tensor],
+        prompts: Tensor,
+        prompt_ids: Sequence[Tensor],
+        completion_ids: Sequence[Tensor],
+        row_texts: Sequence[str] | None = None,
+    ) -> Tensor:
+        """Return the rewards (N,) of prompts with their completions."""
+        was = self.model.training
+        device = next(self.model.parameters()).device
+        if self.tokenizer is None:
+            rows = [torch.cat(pair) for pair in zip(prompt_ids, completion_ids, strict=True)]
+        else:
+            read = [self.tokenizer(text)["input_ids"] for text in row_texts or ()]
+            rows = [torch.tensor(ids) for ids in read]
+        self.model.eval()
+        try:  # one by one: how classifiers find the last token of a filled-up row differs
+            logits = [self.model(row[None].to(device)).logits.reshape(1) for row in rows]
+        finally:
+            self.model.train(was)
+        return torch.cat(logits).float()
+
+
+def _asked_for(
+    function: RewardFn,
+    parts: tuple[Sequence[Tensor], Sequence[Tensor]],
+    columns: Sequence[Mapping[str, Any]],
+    texts: Texts,
+) -> dict[str, Any]:
+    """Return what a function names as arguments beside rows and prompts.
+
+    Args:
+        function: the function.
+        parts: prompts and completions, without filling.
+        columns: of the dataset.
+        texts: turns token ids into texts.
+
+    Raises:
+        ConfigError: a name without a default is no column.
+    """
+    known = list(columns[0]) if columns else []
+    given: dict[str, Any] = {}
+    for parameter in list(_names(function).values())[2:]:
+        name = parameter.name
+        if parameter.kind is parameter.VAR_KEYWORD:
+            given |= {c: [row[c] for row in columns] for c in known if c not in given}
+        elif name in ("prompt_ids", "completion_ids"):
+            given[name] = list(parts[name == "completion_ids"])
+        elif name == "texts":
+            given[name] = [texts.text(row.tolist()) for row in parts[1]]
+        elif name == "row_texts" and texts.tokenizer is not None:
+            rows = zip(*parts, strict=True)
+            given[name] = [texts.text(torch.cat(row).tolist()) for row in rows]
+        elif name in known:
+            given[name] = [row[name] for row in columns]
+        elif (
+            parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL
+        ):
+            raise ConfigError(
+                f"reward_fn '{_name(function)}' asks for '{name}', which the dataset does not "
+                f"have; its columns are {', '.join(known) or 'none'}{suggest(name, known)}"
+            )
+    return given
+
+
+def _name(function: RewardFn) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _names(function: RewardFn) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(function).parameters
     except (TypeError, ValueError):
-        return ()
+        return {}
 
 
 def _checked(function: RewardFn, rewards: Any, n: int) -> npt.NDArray[np.float64]:
     """Return rewards as float64, NaN for ``None``."""
-    name = getattr(function, "__name__", type(function).__name__)
+    name = _name(function)
     if isinstance(rewards, Tensor):
         rewards = rewards.detach().cpu().numpy()
     if isinstance(rewards, (str, bytes)) or not hasattr(rewards, "__len__"):

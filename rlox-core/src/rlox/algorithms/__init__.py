@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rlox.algorithms.online_dpo import OnlineDPO
     from rlox.algorithms.ppo import PPO
     from rlox.algorithms.sac import SAC
+    from rlox.algorithms.sft import SFT
     from rlox.algorithms.td3 import TD3
     from rlox.algorithms.td3_bc import TD3BC
 
@@ -48,6 +49,7 @@ __all__ = [
     "MAPPO",
     "PPO",
     "SAC",
+    "SFT",
     "TD3",
     "TD3BC",
     "BestOfN",

@@ -48,6 +48,15 @@ from rlox.testing.env_backends import (
     check_env_shapes,
     check_env_state,
 )
+from rlox.testing.language import (
+    LANGUAGE_CHECKS,
+    check_language_algorithm,
+    check_language_evaluation,
+    check_language_options,
+    check_language_resume,
+    check_language_seeding,
+    check_language_training,
+)
 from rlox.testing.loggers import check_logger
 from rlox.testing.offline import (
     OFFLINE_CHECKS,
@@ -82,6 +91,7 @@ __all__ = [
     "ALGORITHM_CHECKS",
     "BUFFER_CHECKS",
     "ENV_BACKEND_CHECKS",
+    "LANGUAGE_CHECKS",
     "MULTI_AGENT_CHECKS",
     "MULTI_AGENT_ENV_CHECKS",
     "OFFLINE_CHECKS",
@@ -105,6 +115,12 @@ __all__ = [
     "check_env_seeding",
     "check_env_shapes",
     "check_env_state",
+    "check_language_algorithm",
+    "check_language_evaluation",
+    "check_language_options",
+    "check_language_resume",
+    "check_language_seeding",
+    "check_language_training",
     "check_logger",
     "check_multi_agent_algorithm",
     "check_multi_agent_env",

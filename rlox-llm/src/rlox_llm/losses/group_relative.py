@@ -71,6 +71,7 @@ def grpo_loss(
     sapo_temperature_pos: float = 1.0,
     sapo_temperature_neg: float = 1.05,
     vespo: VespoWeights | None = None,
+    engine_ratio: Tensor | None = None,
 ) -> tuple[Tensor, PolicyTerms]:
     """Return the loss of sampled completions and what it is made of.
 
@@ -99,6 +100,8 @@ def grpo_loss(
         sapo_temperature_pos: τ of sapo at positive advantages.
         sapo_temperature_neg: τ of sapo at other advantages.
         vespo: the weights of vespo; ``None`` takes the defaults.
+        engine_ratio: (B,) weights of the completions, without gradient: π_old by the probability
+            under the engine that sampled them; ``None`` weighs all with 1. Not for vespo.
 
     Returns:
         The scalar loss and its :class:`PolicyTerms`.
@@ -113,7 +116,7 @@ def grpo_loss(
         raise ValueError(f"logps must have shape (B, T), got {tuple(logps.shape)}")
     b, t = logps.shape
     require_shapes((b, t), {"old_logps": old_logps, "ref_logps": ref_logps, "mask": mask})
-    require_shapes((b,), {"advantages": advantages})
+    require_shapes((b,), {"advantages": advantages, "engine_ratio": engine_ratio})
     if beta and ref_logps is None:
         raise ValueError(f"beta is {beta}, which needs ref_logps; pass them, or beta=0")
     if beta and kl_estimator == "k1" and not use_bias_correction_kl:
@@ -143,6 +146,8 @@ def grpo_loss(
             losses = -4 / tau * torch.sigmoid(tau * (ratio - 1)) * adv
         else:
             losses = -(vespo or VespoWeights())(adv, log_ratios, weights) * adv * logps
+    if engine_ratio is not None:
+        losses = losses * engine_ratio.unsqueeze(1)
     kl = torch.zeros_like(logps)
     if beta and ref_logps is not None:
         kl = kl_per_token(logps, ref_logps, kl_estimator)

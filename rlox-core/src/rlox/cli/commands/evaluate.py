@@ -10,7 +10,8 @@ import typer
 
 from rlox import registry
 from rlox.cli.output import print_pairs
-from rlox.cli.runs.folder import find_checkpoint
+from rlox.cli.runs.folder import find_checkpoint, parts_of_run
+from rlox.cli.runs.parts import load_parts
 
 __all__ = ["eval_command"]
 
@@ -33,18 +34,39 @@ def eval_command(
     ] = None,
     episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1)] = 100,
     seed: Annotated[int, typer.Option(help="Seed of the envs.", min=0)] = 0,
+    reward: Annotated[
+        str | None,
+        typer.Option(
+            help="Function that rewards completions, given again.", metavar="MODULE:FUNCTION"
+        ),
+    ] = None,
+    preference: Annotated[
+        str | None,
+        typer.Option(
+            help="Function that picks the better completion, given again.",
+            metavar="MODULE:FUNCTION",
+        ),
+    ] = None,
     stochastic: Annotated[
         bool, typer.Option("--stochastic", help="Sample actions instead of taking the mode.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Run a checkpoint's policy without learning and print its returns."""
+    """Run a checkpoint's policy without learning and print its returns.
+
+    Models and datasets are those of the run folder that the checkpoint lies in.
+    """
     from rlox.training import checkpoint as checkpoints
 
     path = find_checkpoint(checkpoint, best=best)
     manifest = checkpoints.read(path)
     algorithm_class = registry.algorithm_class(str(manifest.get("name")))
-    algorithm = algorithm_class.from_checkpoint(path, env_id=env)
+    given = {"reward_fn": reward, "preference_fn": preference}
+    texts = {name: text for name, text in given.items() if text is not None}
+    if not registry.spec(algorithm_class.name).env:  # others act without what they learnt from
+        texts = {**parts_of_run(path), **texts}
+    parts = load_parts(texts)
+    algorithm = algorithm_class.from_checkpoint(path, env_id=env, **parts)
     result = algorithm.run_episodes(n_episodes=episodes, deterministic=not stochastic, seed=seed)
     low, high = float(result.returns.min()), float(result.returns.max())
     length = float(result.lengths.mean())
@@ -71,11 +93,11 @@ def eval_command(
     print_pairs(
         {
             "checkpoint": f"{path} ({algorithm.name}, {clock.steps:,} {clock.unit_text})",
-            "env": str(algorithm.env_source),
+            **({} if algorithm.env_source is None else {"env": str(algorithm.env_source)}),
             "return": f"{result.mean_return:.1f} ± {result.std_return:.1f} "
             f"over {episodes} episodes",
             "min, max": f"{low:.1f}, {high:.1f}",
-            "mean length": f"{length:.1f} env steps",
+            "mean length": f"{length:.1f} {algorithm.length_unit}",
             **{f"return of {name}": f"{mean:.1f}" for name, mean in agents.items()},
         }
     )

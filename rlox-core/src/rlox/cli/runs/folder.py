@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlox.cli.runs.parts import code_parts
+from rlox.cli.runs.parts import code_parts, is_code
 from rlox.errors import CheckpointError, ConfigError
 from rlox.training import checkpoint
 from rlox.training.atomic_files import remove_parts, write_atomically
@@ -34,6 +34,7 @@ __all__ = [
     "SavedState",
     "checkpoints_in",
     "find_checkpoint",
+    "parts_of_run",
     "require_unused",
     "resume_command_of",
     "step_unit_of",
@@ -232,6 +233,23 @@ def find_checkpoint(path: Path, *, best: bool = False) -> Path:
         reason = f"; {damaged[0]}" if damaged else ""
         raise CheckpointError(f"folder '{path}' holds no checkpoints/*.safetensors{reason}")
     return saved[0].path
+
+
+def parts_of_run(checkpoint: Path) -> dict[str, str]:
+    """Return the names of the parts that a checkpoint's algorithm was made with, without code.
+
+    They are in the record of the run folder that the checkpoint lies in; one that lies elsewhere
+    has none.
+    """
+    folder = RunFolder(checkpoint.absolute().parent.parent)
+    try:
+        record = folder.read()
+    except ConfigError:
+        return {}
+    options = record.get("options")
+    parts = options.get("parts") if isinstance(options, dict) else None
+    known = parts.items() if isinstance(parts, dict) else ()
+    return {str(k): str(v) for k, v in known if not is_code(str(k))}
 
 
 @dataclass(frozen=True)

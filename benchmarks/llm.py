@@ -1,0 +1,258 @@
+"""GRPO and DPO on the CPU next to TRL's trainers, at equal work and threads.
+
+The contenders take turns, so that what else the machine does meets both. Hardly a completion ends
+before its limit, as one token in two thousand is an EOS; both sample, score, and take one gradient
+step on each rollout, with a reference. Ratios are of wall time and of the process's CPU time, which
+other work on the machine hardly moves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from measure import machine, ratio_summary, write
+
+VOCABULARY, PAD, EOS = 2048, 0, 1
+PROMPT, COMPLETION, PROMPTS, GROUP = 24, 16, 8, 8
+PAIRS = 32
+
+
+def make_model() -> Any:
+    """Return a Llama of about two million parameters."""
+    import transformers
+
+    config = transformers.LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=128, intermediate_size=344, num_hidden_layers=4,
+        num_attention_heads=4, max_position_embeddings=128, eos_token_id=EOS, bos_token_id=None,
+        pad_token_id=PAD,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    return transformers.LlamaForCausalLM(config).eval()
+
+
+def make_tokenizer() -> Any:
+    """Return a tokenizer of one word a token."""
+    import tokenizers
+    import transformers
+
+    words = {f"w{i:04d}": i for i in range(VOCABULARY)}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0000"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="w0000", eos_token="w0001"
+    )
+
+
+def text(ids: Any) -> str:
+    """Return token ids as text."""
+    return " ".join(f"w{int(i):04d}" for i in ids)
+
+
+def rows(n: int, width: int) -> np.ndarray[Any, Any]:
+    """Return random token ids."""
+    return np.random.default_rng(0).integers(2, VOCABULARY, (n, width))
+
+
+def reward_of(ids: Any) -> float:
+    """Return a cheap reward that differs from completion to completion."""
+    return float(sum(ids) % 7)
+
+
+def rlox_grpo(folder: Path) -> Any:
+    """Return a function that takes one gradient step."""
+    from rlox_llm.grpo import GRPO
+
+    model = make_model()
+    grpo = GRPO(
+        model, copy.deepcopy(model), lambda rows, prompts, completion_ids: [
+            reward_of(ids.tolist()) for ids in completion_ids
+        ],
+        group_size=GROUP, kl_coef=0.04, max_new_tokens=COMPLETION, learning_rate=1e-5,
+        prompts_per_rollout=PROMPTS,
+    )  # fmt: skip
+    prompts = torch.from_numpy(rows(PROMPTS, PROMPT))
+    return lambda: grpo.train_step(prompts)
+
+
+def trl_arguments(folder: Path, n: int) -> dict[str, Any]:
+    """Return what both trainers of TRL are given."""
+    return {
+        "output_dir": str(folder), "use_cpu": True, "bf16": False, "report_to": "none",
+        "gradient_checkpointing": False, "per_device_train_batch_size": n, "save_strategy": "no",
+        "logging_steps": 10**6, "disable_tqdm": True, "learning_rate": 1e-5, "max_grad_norm": 1.0,
+    }  # fmt: skip
+
+
+def stepping(trainer: Any) -> Any:
+    """Return a function that takes one gradient step of a trainer, as its loop does."""
+    trainer.create_optimizer_and_scheduler(10**6)
+    trainer.current_gradient_accumulation_steps = 1
+    loader = iter(trainer.get_train_dataloader())
+
+    def step() -> None:
+        nonlocal loader
+        try:
+            batch = next(loader)
+        except StopIteration:
+            loader = iter(trainer.get_train_dataloader())
+            batch = next(loader)
+        trainer.training_step(trainer.model, batch, None)
+        trainer.accelerator.clip_grad_norm_(trainer.model.parameters(), 1.0)
+        trainer.optimizer.step()
+        trainer.lr_scheduler.step()
+        trainer.model.zero_grad()
+        trainer.state.global_step += 1
+
+    return step
+
+
+def trl_grpo(folder: Path) -> Any:
+    """Return a function that takes one gradient step."""
+    import datasets
+    import transformers
+    import trl
+
+    make_model().save_pretrained(folder / "model")
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder / "model")
+    arguments = trl.GRPOConfig(
+        **trl_arguments(folder, PROMPTS * GROUP), num_generations=GROUP, beta=0.04,
+        max_completion_length=COMPLETION, shuffle_dataset=False,
+    )  # fmt: skip
+    trainer = trl.GRPOTrainer(
+        model=model,
+        reward_funcs=lambda completion_ids, **_: [reward_of(ids) for ids in completion_ids],
+        args=arguments, processing_class=make_tokenizer(),
+        train_dataset=datasets.Dataset.from_list(
+            [{"prompt": text(row)} for row in rows(PROMPTS, PROMPT)]
+        ),
+    )  # fmt: skip
+    return stepping(trainer)
+
+
+def rlox_dpo(folder: Path) -> Any:
+    """Return a function that takes one gradient step."""
+    from rlox_llm.dpo import DPO
+
+    model = make_model()
+    found = rows(PAIRS, PROMPT + 2 * COMPLETION)
+    ends = np.full((PAIRS, 1), EOS)
+    dpo = DPO(
+        model, copy.deepcopy(model), learning_rate=1e-5, batch_size=PAIRS,
+        dataset=[
+            {"prompt": row[:PROMPT], "chosen": np.append(row[PROMPT:-COMPLETION], end),
+             "rejected": np.append(row[-COMPLETION:], end)}
+            for row, end in zip(found, ends, strict=True)
+        ],
+    )  # fmt: skip
+    return lambda: dpo.train(1)
+
+
+def trl_dpo(folder: Path) -> Any:
+    """Return a function that takes one gradient step."""
+    import datasets
+    import transformers
+    import trl
+
+    make_model().save_pretrained(folder / "model")
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder / "model")
+    found = rows(PAIRS, PROMPT + 2 * COMPLETION)
+    trainer = trl.DPOTrainer(
+        model=model, args=trl.DPOConfig(**trl_arguments(folder, PAIRS)),
+        processing_class=make_tokenizer(),
+        train_dataset=datasets.Dataset.from_list(
+            [{"prompt": text(row[:PROMPT]), "chosen": " " + text(row[PROMPT:-COMPLETION]),
+              "rejected": " " + text(row[-COMPLETION:])} for row in found]
+        ),
+    )  # fmt: skip
+    return stepping(trainer)
+
+
+def measure(contenders: dict[str, Any], rounds: int) -> dict[str, Any]:
+    """Return wall and CPU seconds of a step of each contender, in turn."""
+    wall: dict[str, list[float]] = {name: [] for name in contenders}
+    cpu: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(rounds + 1):
+        for name, step in contenders.items():
+            before = time.perf_counter(), time.process_time()
+            step()
+            if turn:  # the first warms up
+                wall[name].append(time.perf_counter() - before[0])
+                cpu[name].append(time.process_time() - before[1])
+    return {"wall": wall, "cpu": cpu}
+
+
+CONTENDERS = {
+    "rlox_grpo": rlox_grpo, "trl_grpo": trl_grpo, "rlox_dpo": rlox_dpo, "trl_dpo": trl_dpo,
+}  # fmt: skip
+
+
+def peak(name: str) -> dict[str, float]:
+    """Return the largest resident memory of this process after some steps, and what they added."""
+
+    def largest() -> float:
+        # ru_maxrss would be that of the process which started this one, if it was larger
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+        return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+    with tempfile.TemporaryDirectory() as folder:
+        step = CONTENDERS[name](Path(folder))
+        before = largest()
+        for _ in range(5):
+            step()
+        return {"peak": round(largest(), 1), "by_steps": round(largest() - before, 1)}
+
+
+def peak_elsewhere(name: str) -> Any:
+    """Return the peak of a process that does nothing else."""
+    command = [sys.executable, __file__, "--peak", name]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--peak", choices=CONTENDERS, help="print the peak memory of one, in MB")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    if arguments.peak:
+        print(json.dumps(peak(arguments.peak)))
+        return
+    results: dict[str, Any] = {
+        "machine": machine(["torch", "transformers", "trl", "rlox-llm"]),
+        "work": {"model": "Llama, 4 layers, width 128, vocabulary 2048", "prompt": PROMPT,
+                 "completion": COMPLETION, "prompts": PROMPTS, "group": GROUP, "pairs": PAIRS,
+                 "threads": 1, "rounds": arguments.rounds},
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        for name, ours, theirs in (("grpo", rlox_grpo, trl_grpo), ("dpo", rlox_dpo, trl_dpo)):
+            found = measure({"rlox": ours(path), "trl": theirs(path)}, arguments.rounds)
+            results[name] = {
+                clock: {
+                    "median_seconds": {k: round(float(np.median(v)), 4) for k, v in times.items()},
+                    "trl_over_rlox": ratio_summary(np.array(times["trl"]), np.array(times["rlox"])),
+                }
+                for clock, times in found.items()
+            }
+            print(name, results[name], flush=True)
+    results["peak_mb"] = {name: peak_elsewhere(name) for name in CONTENDERS}
+    print(results["peak_mb"], flush=True)
+    write("llm", results)
+
+
+if __name__ == "__main__":
+    main()

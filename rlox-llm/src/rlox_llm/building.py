@@ -1,0 +1,118 @@
+"""Policy, reference and tokenizer from modules, folders and adapters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlox.errors import ConfigError
+from rlox.seeding import SeedStreams
+from torch import nn
+
+from rlox_llm.configs import LanguageConfig
+from rlox_llm.huggingface import (
+    adapted,
+    is_adapted,
+    load_model,
+    load_tokenizer,
+    require_new_adapter,
+)
+from rlox_llm.models import CausalModel
+from rlox_llm.tokens import Texts
+
+__all__ = ["Models", "ModuleOrFolder", "build_models", "token_ids"]
+
+ModuleOrFolder = nn.Module | str | Path
+
+
+@dataclass(frozen=True)
+class Models:
+    """What an algorithm for language models works with."""
+
+    policy: CausalModel
+    reference: CausalModel | None
+    eos: tuple[int, ...]
+    """Tokens that end a completion."""
+    texts: Texts
+
+
+def build_models(
+    name: str,
+    model: ModuleOrFolder,
+    ref_model: ModuleOrFolder | None,
+    tokenizer: Any,
+    config: LanguageConfig,
+    streams: SeedStreams,
+    *,
+    with_reference: bool,
+    without_reference: str = "",
+) -> Models:
+    """Return the models of the algorithm ``name``.
+
+    Args:
+        name: what errors call the algorithm.
+        model: the model to train, or its folder.
+        ref_model: the reference; ``None`` takes, if one is needed, the model without its adapter,
+            or loads the folder a second time.
+        tokenizer: ``None`` takes that of the folder.
+        config: of the algorithm.
+        streams: the weights of a new adapter are drawn from them.
+        with_reference: whether a reference is needed.
+        without_reference: the option that makes it needless, for the error.
+
+    Raises:
+        ConfigError: nothing can be trained, the reference is the model, or one is missing.
+        TypeError: the model is no module.
+    """
+    folder = model if isinstance(model, (str, Path)) else None
+    if isinstance(model, (str, Path)):
+        tokenizer = load_tokenizer(model) if tokenizer is None else tokenizer
+        model = load_model(model, config.device)
+    if isinstance(tokenizer, (str, Path)):
+        tokenizer = load_tokenizer(tokenizer)
+    options: dict[str, Any] = {"bf16": config.bf16, "layout": config.layout}
+    policy = CausalModel(adapted(model, config, streams), "model", **options)
+    module = policy.module
+    if not any(p.requires_grad for p in module.parameters()):
+        raise ConfigError("the model has no parameter with requires_grad; nothing would learn")
+    reference = None
+    if ref_model is None and with_reference and is_adapted(module):
+        require_new_adapter(module)
+        reference = CausalModel(module, "ref_model", adapter_off=True, **options)
+    elif ref_model is not None or with_reference:
+        given = folder if ref_model is None else ref_model
+        found = _reference(name, given, config, without_reference)
+        _require_apart(module, found)
+        reference = CausalModel(found, "ref_model", **options)
+    if config.gradient_checkpointing:
+        policy.checkpoint_gradients()
+    eos = policy.eos if config.eos_token_id is None else token_ids(config.eos_token_id)
+    return Models(policy, reference, eos, Texts(tokenizer, eos))
+
+
+def _reference(
+    name: str, given: ModuleOrFolder | None, config: LanguageConfig, without: str
+) -> nn.Module:
+    if isinstance(given, (str, Path)):
+        return load_model(given, config.device).requires_grad_(False)
+    if not isinstance(given, nn.Module):
+        raise ConfigError(
+            f"'{name}' needs ref_model=..., a frozen copy of the model, as copy.deepcopy(model) "
+            f"is{f', or {without}' if without else ''}, got {type(given).__name__}"
+        )
+    return given
+
+
+def _require_apart(model: nn.Module, reference: nn.Module) -> None:
+    theirs = {id(p) for p in reference.parameters()}
+    if reference is model or any(id(p) in theirs for p in model.parameters() if p.requires_grad):
+        raise ConfigError(
+            "ref_model shares its parameters with model and would move with it; pass "
+            "copy.deepcopy(model)"
+        )
+
+
+def token_ids(ids: int | tuple[int, ...]) -> tuple[int, ...]:
+    """Return one or several token ids as a tuple."""
+    return (ids,) if isinstance(ids, int) else tuple(ids)

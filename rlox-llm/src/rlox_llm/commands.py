@@ -1,0 +1,141 @@
+"""The commands of ``rlox llm``: export, and completion of prompts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rlox.cli.output import print_pairs
+from rlox.cli.runs.folder import find_checkpoint, parts_of_run
+from rlox.cli.runs.parts import load_parts
+from rlox.errors import ConfigError
+
+__all__ = ["llm_app"]
+
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="Folder of the model that was trained; left out: what the run's record says.",
+        metavar="FOLDER",
+    ),
+]
+
+
+def llm_app() -> typer.Typer:
+    """Return the commands."""
+    app = typer.Typer(
+        add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
+        help="Export a trained language model, or let it complete prompts.", no_args_is_help=True,
+    )  # fmt: skip
+    app.command("export")(export_command)
+    app.command("generate")(generate_command)
+    return app
+
+
+def export_command(
+    run: Annotated[Path, typer.Argument(help="A run folder, or a checkpoint.")],
+    folder: Annotated[Path, typer.Argument(help="New or empty folder for the model.")],
+    model: Model = None,
+    best: Annotated[
+        bool,
+        typer.Option("--best", help="Of a run folder, take the best checkpoint by --eval-freq."),
+    ] = False,
+) -> None:
+    """Write a trained model and its tokenizer into a folder that transformers loads.
+
+    An adapter is merged into the weights.
+    """
+    from rlox_llm.exporting import export_model
+
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"folder '{folder}' exists and is not empty; name another")
+    checkpoint = find_checkpoint(run, best=best)
+    parameters = export_model(checkpoint, _model_of(checkpoint, model), folder)
+    print_pairs(
+        {"checkpoint": str(checkpoint), "parameters": f"{parameters:,}", "model": str(folder)}
+    )
+
+
+def generate_command(
+    model: Annotated[Path, typer.Argument(help="Folder of a model, a run folder or a checkpoint.")],
+    prompt: Annotated[
+        list[str] | None, typer.Option(help="A text to complete; repeatable.", metavar="TEXT")
+    ] = None,
+    dataset: Annotated[
+        Path | None,
+        typer.Option(help="JSONL or Parquet file with a column 'prompt'.", metavar="FILE"),
+    ] = None,
+    best_of: Annotated[
+        int, typer.Option(help="Sample N and print the best by --reward.", min=1, metavar="N")
+    ] = 1,
+    reward: Annotated[
+        str | None,
+        typer.Option(help="Function that rewards completions.", metavar="MODULE:FUNCTION"),
+    ] = None,
+    max_new_tokens: Annotated[
+        int, typer.Option(help="Most tokens of a completion.", min=1, metavar="N")
+    ] = 64,
+    temperature: Annotated[float, typer.Option(help="What logits are divided by.")] = 1.0,
+    top_p: Annotated[
+        float, typer.Option(help="Sample of the likeliest tokens of this probability.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(help="Fixes the samples.", min=0)] = 42,
+    base_model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            help="Of a checkpoint, the folder of the model that was trained.",
+            metavar="FOLDER",
+        ),
+    ] = None,
+) -> None:
+    """Print a completion of each prompt, or the best of several by a reward function."""
+    from rlox_llm.exporting import restore_model
+    from rlox_llm.files import read_rows
+    from rlox_llm.huggingface import load_model, load_tokenizer
+
+    if best_of > 1 and reward is None:
+        raise ConfigError("--best-of needs --reward, the function that says which is the best")
+    rows: list[Any] = list(prompt or [])
+    rows += read_rows(dataset) if dataset is not None else []
+    if not rows:
+        raise ConfigError("there is nothing to complete; pass --prompt or --dataset")
+    if (model / "config.json").is_file():
+        module, source = load_model(model), str(model)
+    else:
+        checkpoint = find_checkpoint(model)
+        source = _model_of(checkpoint, base_model)
+        module = restore_model(checkpoint, source)
+    _complete(
+        module, load_tokenizer(source), rows, best_of, reward,
+        max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, seed=seed,
+    )  # fmt: skip
+
+
+def _complete(
+    module: Any, tokenizer: Any, rows: list[Any], best_of: int, reward: str | None, **options: Any
+) -> None:
+    from rlox_llm.best_of_n import BestOfN
+    from rlox_llm.prompts import parse_prompts
+
+    def no_reward(completions: Any, prompts: Any) -> list[float]:
+        return [0.0] * len(completions)
+
+    found = no_reward if reward is None else load_parts({"reward_fn": reward})["reward_fn"]
+    sampler = BestOfN(module, found, best_of, tokenizer=tokenizer, **options)
+    done = sampler.best(parse_prompts(rows, sampler.policy.device, sampler.texts))
+    for tokens, mask in zip(done.tokens, done.mask, strict=True):
+        ids = tokens[mask].tolist()
+        typer.echo(sampler.texts.text(ids) if tokenizer is not None else " ".join(map(str, ids)))
+
+
+def _model_of(checkpoint: Path, given: str | None) -> str:
+    if not checkpoint.exists():
+        raise ConfigError(f"'{checkpoint}' does not exist")
+    found = given or parts_of_run(checkpoint).get("model")
+    if found is None:
+        raise ConfigError(
+            f"'{checkpoint}' lies in no run folder that names the model; pass its folder as --model"
+        )
+    return found

@@ -1,0 +1,272 @@
+"""Samplers in this process: those of rlox, the model, and transformers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from rlox.errors import ConfigError
+from torch import Tensor
+
+from rlox_llm.generation import Generator, Rollouts
+from rlox_llm.layouts import prefill
+from rlox_llm.models import CausalModel
+from rlox_llm.sampling import Sampling
+
+__all__ = ["ModelGenerator", "RloxGenerator", "TransformersGenerator", "make_generator"]
+
+
+def make_generator(sampler: str, model: CausalModel) -> Generator:
+    """Return the sampler that the option ``sampler`` names.
+
+    Raises:
+        ConfigError: the model has no ``generate`` of that kind.
+    """
+    if sampler == "model" and not model.generates:
+        raise ConfigError(
+            f"sampler='model' needs a generate(prompt_ids, max_new_tokens) of the "
+            f"{type(model.module).__name__}'s own; leave it at 'auto'"
+        )
+    if sampler == "transformers":
+        if not (model.takes_cache and hasattr(model.module, "generate")):
+            raise ConfigError(
+                f"sampler='transformers' needs a model of transformers, got "
+                f"{type(model.module).__name__}; leave it at 'auto'"
+            )
+        return TransformersGenerator(model)
+    if sampler != "rlox" and model.generates:
+        return ModelGenerator(model)
+    return RloxGenerator(model)
+
+
+class _InProcess:
+    """A sampler with the model that is trained, whose weights need no copy."""
+
+    in_process = True
+
+    def __init__(self, model: CausalModel) -> None:
+        self.model = model
+        self.version = 0
+
+    def sync(self, named_parameters: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Note which weights the model has."""
+        self.version = version
+
+    def _rollouts(
+        self, tokens: Tensor, lengths: Tensor, logps: Tensor | None, params: Sampling
+    ) -> Rollouts:
+        """Return rollouts of completions (N, T), cut off behind their first EOS."""
+        ends = torch.isin(tokens, _ids(params.eos, tokens.device))
+        after = (ends.long().cumsum(1) - ends.long() == 0).sum(1)
+        counts = torch.minimum(lengths, after).tolist()
+        rows = [row[:n] for row, n in zip(tokens.tolist(), counts, strict=True)]
+        logprobs = None
+        if logps is not None:
+            logprobs = [row[:n] for row, n in zip(logps.tolist(), counts, strict=True)]
+        reasons = ["stop" if row[-1] in params.eos else "length" for row in rows]
+        return Rollouts(rows, logprobs, reasons, params, self.version)
+
+
+class RloxGenerator(_InProcess):
+    """Sampling by rlox, with a random stream of its own on the CPU.
+
+    With a model of transformers each prompt goes through the model once for all its completions,
+    keys and values are kept, and completions that have ended are dropped from the batch. Another
+    model gets whole rows at each token, those of prompts of one length together.
+
+    Args:
+        model: samples.
+    """
+
+    @torch.no_grad()
+    def generate(self, prompts: Sequence[Sequence[int]], n: int, params: Sampling) -> Rollouts:
+        """Sample ``n`` completions of each prompt, dropout off."""
+        uniform = torch.Generator().manual_seed(params.seed)
+        rows = [torch.tensor(list(prompt), device=self.model.device) for prompt in prompts]
+        shape = (len(rows) * n, params.max_new_tokens)
+        draws = torch.rand(params.max_new_tokens, shape[0], 1, generator=uniform,
+                           dtype=torch.float64).to(self.model.device)  # fmt: skip
+        tokens = torch.zeros(shape, dtype=torch.long, device=self.model.device)
+        logps = torch.zeros(shape, device=self.model.device)
+        with self.model.mode(training=False):
+            if self.model.takes_cache and self.model.takes_mask and self.model.takes_positions:
+                lengths = _decode(self.model, rows, n, params, draws, tokens, logps)
+            else:
+                lengths = _decode_whole_rows(self.model, rows, n, params, draws, tokens, logps)
+        return self._rollouts(tokens, lengths, logps, params)
+
+
+def _decode(
+    model: CausalModel,
+    prompts: Sequence[Tensor],
+    n: int,
+    params: Sampling,
+    draws: Tensor,
+    tokens: Tensor,
+    logps: Tensor,
+) -> Tensor:
+    """Fill completions in, token by token with keys and values kept; return their lengths."""
+    device = tokens.device
+    index = torch.arange(len(prompts), device=device).repeat_interleave(n)
+    cache, seen, starts = prefill(model, prompts, index)
+    last = torch.stack([prompt[-1] for prompt in prompts])[index]
+    alive = torch.arange(len(index), device=device)
+    lengths = torch.full((len(index),), tokens.shape[1], device=device)
+    eos = _ids(params.eos, device)
+    for step in range(tokens.shape[1]):
+        seen = torch.cat([seen, seen.new_ones(len(seen), 1)], 1)
+        options: dict[str, Any] = {} if cache is None else {"past_key_values": cache}
+        output = model.forward(
+            last[:, None], seen, use_cache=True, position_ids=(starts + step)[:, None], **options
+        )
+        cache = output.past_key_values
+        scaled = model.logits_of(output, last[:, None])[:, -1] / params.temperature
+        last = params.draw(scaled, draws[step][alive])
+        tokens[alive, step] = last
+        logps[alive, step] = (scaled.gather(1, last[:, None])[:, 0] - scaled.logsumexp(1)).to(logps)
+        kept = (~torch.isin(last, eos)).nonzero()[:, 0]
+        if len(kept) < len(alive):
+            lengths[alive[torch.isin(last, eos)]] = step + 1
+            if not len(kept):
+                break
+            alive, last, seen, starts = alive[kept], last[kept], seen[kept], starts[kept]
+            cache.batch_select_indices(kept)
+    return lengths
+
+
+def _decode_whole_rows(
+    model: CausalModel,
+    prompts: Sequence[Tensor],
+    n: int,
+    params: Sampling,
+    draws: Tensor,
+    tokens: Tensor,
+    logps: Tensor,
+) -> Tensor:
+    """Fill completions in, with a pass over whole rows at each token; return their lengths."""
+    lengths = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
+    by_length: dict[int, list[int]] = {}
+    for i, prompt in enumerate(prompts):
+        by_length.setdefault(len(prompt), []).extend(range(i * n, i * n + n))
+    eos = _ids(params.eos, tokens.device)
+    for places in by_length.values():
+        alive = torch.tensor(places, device=tokens.device)
+        rows = torch.stack([prompts[place // n] for place in places])
+        for step in range(tokens.shape[1]):
+            logits = model.logits_of(model.forward(rows, torch.ones_like(rows)), rows)[:, -1]
+            scaled = logits / params.temperature
+            last = params.draw(scaled, draws[step][alive])
+            tokens[alive, step] = last
+            chosen = scaled.gather(1, last[:, None])[:, 0] - scaled.logsumexp(1)
+            logps[alive, step] = chosen.to(logps)
+            lengths[alive[torch.isin(last, eos)]] = step + 1
+            kept = (~torch.isin(last, eos)).nonzero()[:, 0]
+            if not len(kept):
+                break
+            rows, alive = torch.cat([rows, last[:, None]], 1)[kept], alive[kept]
+    return lengths
+
+
+class ModelGenerator(_InProcess):
+    """Sampling by a model's own ``generate(prompt_ids, max_new_tokens)``.
+
+    Of the sampling parameters only ``max_new_tokens`` and ``eos`` hold. It finds torch's global
+    generator seeded, and does not say its log-probabilities.
+
+    Args:
+        model: has that method.
+    """
+
+    @torch.no_grad()
+    def generate(self, prompts: Sequence[Sequence[int]], n: int, params: Sampling) -> Rollouts:
+        """Sample ``n`` completions of each prompt, those of one length together."""
+        device = self.model.device
+        tokens = torch.zeros(len(prompts) * n, params.max_new_tokens, dtype=torch.long,
+                             device=device)  # fmt: skip
+        lengths = torch.zeros(len(tokens), dtype=torch.long, device=device)
+        by_length: dict[int, list[int]] = {}
+        for i, prompt in enumerate(prompts):
+            by_length.setdefault(len(prompt), []).append(i)
+        with self.model.mode(training=False), _seeded(params.seed):
+            for indices in by_length.values():
+                ids = torch.tensor([list(prompts[i]) for i in indices], device=device)
+                new = self._own(ids.repeat_interleave(n, 0), params)
+                places = torch.tensor([i * n + k for i in indices for k in range(n)])
+                tokens[places.to(device), : new.shape[1]] = new
+                lengths[places.to(device)] = new.shape[1]
+        return self._rollouts(tokens, lengths, None, params)
+
+    def _own(self, ids: Tensor, params: Sampling) -> Tensor:
+        """Return the new tokens (N, T)."""
+        model, module = self.model, self.model.module
+        generate: Any = module.generate
+        n_tokens = params.max_new_tokens
+        if "max_new_tokens" in inspect.signature(generate).parameters:
+            rows = generate(ids, max_new_tokens=n_tokens)
+        else:
+            rows = generate(ids, n_tokens)
+        if not isinstance(rows, Tensor) or rows.dim() != 2 or len(rows) != len(ids):
+            found = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
+            raise ValueError(
+                f"generate of the {model.name} must return rows ({len(ids)}, prompt + new tokens), "
+                f"got {found}"
+            )
+        length = ids.shape[1]
+        if not torch.equal(rows[:, :length].to(ids), ids):
+            raise ValueError(
+                f"the rows that generate of the {model.name} returns must begin with the prompts"
+            )
+        if rows.shape[1] == length:
+            raise ValueError(f"generate of the {model.name} returned no new tokens")
+        return rows[:, length : length + n_tokens].long()
+
+
+class TransformersGenerator(_InProcess):
+    """Sampling by the ``generate`` of transformers, prompts filled up on the left.
+
+    Args:
+        model: one of transformers.
+    """
+
+    @torch.no_grad()
+    def generate(self, prompts: Sequence[Sequence[int]], n: int, params: Sampling) -> Rollouts:
+        """Sample ``n`` completions of each prompt, dropout off."""
+        model = self.model
+        pad = model.pad if model.pad is not None else (params.eos[0] if params.eos else 0)
+        width = max(len(prompt) for prompt in prompts)
+        ids = torch.full((len(prompts), width), pad, device=model.device)
+        mask = torch.zeros_like(ids)
+        for row, seen, prompt in zip(ids, mask, prompts, strict=True):
+            row[width - len(prompt) :] = torch.tensor(list(prompt), device=model.device)
+            seen[width - len(prompt) :] = 1
+        how: dict[str, Any] = {"do_sample": False}
+        if not params.greedy:
+            how = {"do_sample": True, "temperature": params.temperature, "top_k": params.top_k,
+                   "top_p": params.top_p, "min_p": params.min_p or None}  # fmt: skip
+        module: Any = model.module
+        with model.mode(training=False), _seeded(params.seed):
+            output = module.generate(
+                input_ids=ids.repeat_interleave(n, 0), attention_mask=mask.repeat_interleave(n, 0),
+                max_new_tokens=params.max_new_tokens, eos_token_id=list(params.eos) or None,
+                pad_token_id=pad, return_dict_in_generate=True, output_logits=True, **how,
+            )  # fmt: skip
+        tokens = output.sequences[:, width:]
+        logits = torch.stack(output.logits, 1).float() / params.temperature
+        logps = logits.log_softmax(2).gather(2, tokens[:, :, None]).squeeze(2)
+        lengths = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
+        return self._rollouts(tokens, lengths, logps, params)
+
+
+def _ids(ids: tuple[int, ...], device: torch.device) -> Tensor:
+    return torch.tensor(ids, dtype=torch.long, device=device)
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Let code that draws from torch's global generator draw what ``seed`` fixes."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield

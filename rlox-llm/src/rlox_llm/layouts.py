@@ -1,0 +1,156 @@
+"""Layouts of prompts and completions in a forward pass.
+
+Each function returns the logits (N, T, V) from which the T tokens of N completions were drawn. They
+agree to rounding; what they cost differs:
+
+    padded          N rows of P + T tokens, filled up on the right
+    shared_prefix   each prompt once, and N rows of T tokens that attend to its keys and values
+    packed          rows one after the other in as few long rows as hold them, without filling
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import rlox
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Forwards", "packed", "padded", "prefill", "shared_prefix"]
+
+
+class Forwards(Protocol):
+    """What a forward pass needs of a :class:`rlox_llm.models.CausalModel`."""
+
+    module: nn.Module
+    bf16: bool
+    takes_cache: bool
+    keeps_logits: bool
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None, **options: Any) -> Any:
+        """Return what the module returns."""
+
+    def logits_of(self, output: Any, ids: Tensor, kept: int | None = None) -> Tensor:
+        """Return the logits of an output."""
+
+    def last_logits(self, output: Any, ids: Tensor, kept: int) -> Tensor:
+        """Return those of the last places."""
+
+
+def padded(model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> Tensor:
+    """Return the logits by one row for each completion."""
+    ids, rows_mask, starts = _join(prompts, tokens, mask)
+    options: dict[str, Any] = {"use_cache": False} if model.takes_cache else {}
+    before = int(starts.min()) - 1
+    if model.keeps_logits:
+        options["logits_to_keep"] = ids.shape[1] - before
+    output = model.forward(ids, rows_mask, **options)
+    logits = model.last_logits(output, ids, ids.shape[1] - before)
+    places = (starts - 1 - before)[:, None] + torch.arange(tokens.shape[1], device=ids.device)
+    rows = torch.arange(len(ids), device=ids.device)[:, None]
+    return logits[rows, places.clamp(max=logits.shape[1] - 1)]
+
+
+def prefill(
+    model: Forwards, prompts: Sequence[Tensor], index: Tensor
+) -> tuple[Any, Tensor, Tensor]:
+    """Run all of each prompt but its last token, and return what N completions attend to.
+
+    Args:
+        model: one of transformers.
+        prompts: rows of token ids.
+        index: (N,) the prompt of each completion.
+
+    Returns:
+        The cache of N rows, ``None`` if all prompts have one token; the mask (N, P - 1) of its
+        places that hold a token; and the position (N,) of each prompt's last token.
+    """
+    width = max(len(prompt) for prompt in prompts) - 1
+    ids = torch.zeros(len(prompts), width, dtype=torch.long, device=index.device)
+    for row, prompt in zip(ids, prompts, strict=True):
+        row[: len(prompt) - 1] = prompt[:-1]
+    lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=index.device)
+    places = torch.arange(width, device=index.device)
+    seen = places < lengths[:, None]
+    if width == 0:
+        return None, seen[index], lengths[index]
+    kept = {"logits_to_keep": 1} if model.keeps_logits else {}
+    # a prefix without tokens has a place to attend to here, which nothing attends to later
+    output = model.forward(
+        ids, places < lengths.clamp(min=1)[:, None], use_cache=True,
+        position_ids=places.expand_as(ids), **kept,
+    )  # fmt: skip
+    cache = output.past_key_values
+    cache.batch_select_indices(index)
+    return cache, seen[index], lengths[index]
+
+
+def shared_prefix(
+    model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor
+) -> Tensor:
+    """Return the logits by one pass over the prompts and one over the completions.
+
+    Gradients flow through the keys and values of the prompts. All of a prompt but its last token is
+    the prefix; the last one begins the row of each completion, so that no logits are computed of
+    the prefix.
+    """
+    device = tokens.device
+    unique = {id(prompt): prompt for prompt in prompts}
+    place = {key: i for i, key in enumerate(unique)}
+    index = torch.tensor([place[id(prompt)] for prompt in prompts], device=device)
+    cache, seen, starts = prefill(model, list(unique.values()), index)
+    last = torch.stack([prompt[-1] for prompt in prompts])[:, None]
+    rows = torch.cat([last, tokens.masked_fill(~mask, 0)[:, :-1]], 1)
+    shown = torch.cat([seen, torch.ones_like(mask[:, :1]), mask[:, :-1]], 1)
+    options: dict[str, Any] = {"use_cache": False}
+    if cache is not None:
+        options = {"use_cache": True, "past_key_values": cache}
+    positions = starts[:, None] + torch.arange(rows.shape[1], device=device)
+    output = model.forward(rows, shown, position_ids=positions, **options)
+    return model.logits_of(output, rows)
+
+
+def packed(model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> Tensor:
+    """Return the logits by rows that hold several completions with their prompts."""
+    device = tokens.device
+    rows = [torch.cat([p, t[m]]) for p, t, m in zip(prompts, tokens, mask, strict=True)]
+    bins = rlox.pack_sequences([row.numpy(force=True) for row in rows], max(map(len, rows)))
+    ids = torch.from_numpy(bins.packed).to(device)
+    positions = torch.from_numpy(bins.positions).to(device)
+    width = ids.shape[1]
+    owner = torch.full(ids.shape, -1, dtype=torch.long, device=device)
+    where = torch.zeros(len(rows), 2, dtype=torch.long, device=device)
+    ends = np.zeros(len(ids), np.int64)
+    for r, i in zip(bins.rows.tolist(), bins.indices.tolist(), strict=True):
+        start, ends[r] = int(ends[r]), ends[r] + len(rows[i])
+        owner[r, start : int(ends[r])] = i
+        where[i] = torch.tensor([r, start + len(prompts[i]) - 1], device=device)
+    causal = torch.ones(width, width, dtype=torch.bool, device=device).tril()
+    sees = (owner[:, :, None] == owner[:, None, :]) & causal
+    dtype = torch.bfloat16 if model.bf16 else next(model.module.parameters()).dtype
+    blocked = torch.zeros(sees.shape, dtype=dtype, device=device)
+    blocked = blocked.masked_fill(~sees, torch.finfo(dtype).min)[:, None]
+    output = model.forward(ids, blocked, position_ids=positions, use_cache=False)
+    logits = model.logits_of(output, ids)
+    places = where[:, 1:] + torch.arange(tokens.shape[1], device=device)
+    return logits[where[:, :1], places.clamp(max=width - 1)]
+
+
+def _join(prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rows of prompt and completion, filled up on the right.
+
+    Returns:
+        Token ids (N, L), the mask (N, L) of what is no filling, and the lengths (N,) of the
+        prompts.
+    """
+    starts = torch.tensor([len(prompt) for prompt in prompts], device=tokens.device)
+    lengths = starts + mask.sum(1)
+    width = int(lengths.max())
+    ids = torch.zeros(len(tokens), width, dtype=torch.long, device=tokens.device)
+    for row, prompt, completion, kept in zip(ids, prompts, tokens, mask, strict=True):
+        kept_tokens = completion[kept]
+        row[: len(prompt)] = prompt
+        row[len(prompt) : len(prompt) + len(kept_tokens)] = kept_tokens
+    return ids, torch.arange(width, device=tokens.device) < lengths[:, None], starts

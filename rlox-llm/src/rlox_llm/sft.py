@@ -1,0 +1,195 @@
+"""Supervised fine-tuning: a language model learns completions of prompts by heart.
+
+Each gradient step minimises the negative log-likelihood -log π(y|x) of the completions y of its
+rows, averaged over their tokens; those of the prompts x do not count. It is the start of the other
+algorithms (Ouyang et al. 2022, "Training language models to follow instructions", sec. 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy as np
+import torch
+from rlox.callbacks import Callback
+from rlox.config.model import UNSET, Config, Unset, resolve_config
+from rlox.evaluation import MAX_STEPS, EvaluationResult
+from rlox.logging import LoggerCallback
+from rlox.nn import torch_threads
+from rlox.training.hooks import Hooks, StopTraining
+from torch import Tensor
+
+from rlox_llm.building import ModuleOrFolder
+from rlox_llm.configs import SFTConfig
+from rlox_llm.files import read_rows
+from rlox_llm.language import LanguageAlgorithm
+from rlox_llm.models import Scores
+from rlox_llm.prompts import parse_prompts, token_row
+from rlox_llm.sampling import Sampling
+
+__all__ = ["SFT", "Example", "SFTMetrics"]
+
+
+@dataclass(frozen=True)
+class SFTMetrics:
+    """What one gradient step reports."""
+
+    loss: float
+    """Mean negative log-likelihood of a token of the completions, in nats."""
+    token_accuracy: float
+    """Share of these tokens that are the likeliest at their place."""
+    prompts: float
+    """Prompts learnt from so far."""
+    completions: float
+    """Completions learnt from so far."""
+    tokens: float
+    """Tokens of completions learnt from so far."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A prompt and its completion, as token ids (L,) each."""
+
+    prompt: Tensor
+    completion: Tensor
+
+
+@final
+class SFT(LanguageAlgorithm):
+    """Supervised fine-tuning of a language model.
+
+    Args:
+        model: the model to train, see :class:`rlox_llm.language.LanguageAlgorithm`.
+        learning_rate: Adam's step size.
+        callbacks: hooks into training.
+        logger: receives the metrics of every gradient step.
+        dataset: rows that ``train(n)`` takes: mappings with a ``prompt`` and a ``completion``, each
+            token ids, a text or a chat; or the path of a JSONL or Parquet file of them.
+        tokenizer: one of transformers, for texts and chats; ``None`` takes that of the model's
+            folder.
+        config: an :class:`SFTConfig`, a mapping, or the path of a YAML or JSON file.
+        config_kwargs: options of :class:`SFTConfig`, which win over ``config``.
+
+    Raises:
+        ConfigError: an option is unknown or out of range.
+    """
+
+    name: ClassVar[str] = "sft"
+    config_class: ClassVar[type[Config]] = SFTConfig
+
+    def __init__(
+        self,
+        model: ModuleOrFolder,
+        learning_rate: float | Unset = UNSET,
+        callbacks: Iterable[Callback] | Callback | None = None,
+        logger: LoggerCallback | None = None,
+        *,
+        dataset: Any = None,
+        tokenizer: Any = None,
+        config: SFTConfig | Mapping[str, Any] | str | Path | None = None,
+        **config_kwargs: Any,
+    ) -> None:
+        cfg = resolve_config(SFTConfig, config, learning_rate=learning_rate, **config_kwargs)
+        super().__init__(
+            model, None, dataset, config=cfg, callbacks=callbacks, logger=logger,
+            tokenizer=tokenizer,
+        )  # fmt: skip
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows of one gradient step."""
+        return int(self.config.batch_size)
+
+    def parse(self, rows: Any) -> list[Example]:
+        """Return prompts with their completions.
+
+        Raises:
+            TypeError: a row has no prompt and completion.
+            ValueError: there is no row, or one is empty.
+        """
+        rows = read_rows(rows)
+        if not isinstance(rows, Sequence) or isinstance(rows, str) or not rows:
+            raise ValueError("rows must be a list with at least one prompt and completion")
+        found = []
+        for i, row in enumerate(rows):
+            if not isinstance(row, Mapping) or not {"prompt", "completion"} <= set(row):
+                raise TypeError(
+                    f"rows[{i}] must be a mapping with prompt and completion, got "
+                    f"{type(row).__name__}"
+                )
+            prompt = self.texts.prompt(f"rows[{i}] prompt", row["prompt"])
+            answer = self.texts.completion(f"rows[{i}]", row["prompt"], row["completion"])
+            device = self.policy.device
+            found.append(
+                Example(
+                    token_row(f"rows[{i}] prompt", prompt, device),
+                    token_row(f"rows[{i}] completion", answer, device),
+                )
+            )
+        return found
+
+    def train_step(self, rows: Any) -> dict[str, float]:
+        """Take one gradient step on rows and return the metrics."""
+        return self.step_on(self.parse(rows))
+
+    def iterate(self, hooks: Hooks) -> SFTMetrics:
+        """Take one gradient step."""
+        hooks.enter("learn")
+        rows = self.next_rows()
+        n_tokens = sum(len(row.completion) for row in rows)
+        loss, right = 0.0, 0
+        with torch_threads(self.config.torch_threads), self.learning():
+            for part in self.chunks(len(rows)):
+                scores = self._score(rows[part])
+                part_loss = -scores.logps.sum() / n_tokens
+                self.optimizers["model"].backward(part_loss)
+                loss += float(part_loss.detach())
+                assert scores.likeliest is not None
+                right += int(scores.likeliest.sum())
+            self.optimizers["model"].apply(self.config.learning_rate)
+        self.counts["prompts"] += len(rows)
+        self.counts["completions"] += len(rows)
+        self.counts["tokens"] += n_tokens
+        with suppress(StopTraining):
+            hooks.train_batch(lambda: {"loss": loss})
+        counts = {name: float(count) for name, count in self.counts.items()}
+        return SFTMetrics(loss=loss, token_accuracy=right / n_tokens, **counts)
+
+    def _score(self, rows: Sequence[Example]) -> Scores:
+        answers = [row.completion for row in rows]
+        lengths = torch.tensor([len(row) for row in answers], device=self.policy.device)
+        tokens = torch.nn.utils.rnn.pad_sequence(answers, batch_first=True)
+        mask = torch.arange(tokens.shape[1], device=self.policy.device) < lengths[:, None]
+        return self.policy.score([row.prompt for row in rows], tokens, mask, likeliest=True)
+
+    def predict(self, obs: Any, deterministic: bool = True, max_new_tokens: int = 8) -> Tensor:
+        """Return whole rows (N, P + T), one completion of each prompt.
+
+        Args:
+            obs: prompts.
+            deterministic: take the likeliest tokens instead of sampling.
+            max_new_tokens: most tokens of a completion.
+        """
+        sampling = Sampling(max_new_tokens, eos=self.eos, greedy=deterministic)
+        prompts = parse_prompts(obs, self.policy.device, self.texts)
+        return self.completions(prompts, sampling, self.streams.torch("predict")).padded(self.pad)
+
+    @torch.no_grad()
+    def run_episodes(
+        self,
+        env: Any = None,
+        *,
+        n_episodes: int | None = 10,
+        deterministic: bool = True,
+        seed: int | None = None,
+        max_steps: int = MAX_STEPS,
+    ) -> EvaluationResult:
+        """Return the mean log-likelihood of a token of each completion, in nats."""
+        rows = self.evaluated_rows(env, n_episodes)
+        with self.policy.mode(training=False):
+            found = [float(self._score([row]).logps.mean()) for row in rows]
+        return EvaluationResult(np.array(found), np.array([len(row.completion) for row in rows]))

@@ -1,0 +1,207 @@
+"""Sampling by vLLM, in this process or behind its HTTP server."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlox.errors import BackendError, ConfigError, MissingDependencyError
+from torch import Tensor
+
+from rlox_llm.generation import Rollouts
+from rlox_llm.huggingface import is_adapted
+from rlox_llm.sampling import Sampling
+
+__all__ = ["VLLMGenerator", "VLLMServerGenerator"]
+
+PROCESSED = "processed_logprobs"
+"""The log-probabilities that training compares with: those at the sampling temperature."""
+
+
+class VLLMGenerator:
+    """Sampling by an ``LLM`` of vLLM in this process; it copies the weights before each rollout.
+
+    Args:
+        llm: one made with ``logprobs_mode="processed_logprobs"``; or the folder of a model.
+        options: of ``vllm.LLM``, if ``llm`` is a folder.
+
+    Raises:
+        ConfigError: its log-probabilities are others.
+        MissingDependencyError: vLLM is not installed.
+    """
+
+    in_process = False
+
+    def __init__(self, llm: Any, **options: Any) -> None:
+        try:
+            self._vllm: Any = importlib.import_module("vllm")
+        except ModuleNotFoundError:
+            raise MissingDependencyError(
+                "VLLMGenerator needs vLLM, which no extra of rlox installs; run: pip install vllm"
+            ) from None
+        if isinstance(llm, (str, Path)):
+            llm = self._vllm.LLM(model=str(llm), **{"logprobs_mode": PROCESSED, **options})
+        mode = llm.llm_engine.vllm_config.model_config.logprobs_mode
+        if mode != PROCESSED:
+            raise ConfigError(
+                f"vLLM must return log-probabilities at the sampling temperature; make the LLM "
+                f"with logprobs_mode='{PROCESSED}', got '{mode}'"
+            )
+        self.llm = llm
+        self.version = -1
+
+    def sync(self, named_parameters: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Load the weights, unless it has those of that version.
+
+        Raises:
+            ConfigError: the model has an adapter of peft, whose names vLLM does not know.
+        """
+        if version == self.version:
+            return
+        pairs = [(name, parameter.detach()) for name, parameter in named_parameters]
+        _require_plain(name for name, _ in pairs)
+        self.llm.apply_model(lambda model: model.load_weights(pairs))
+        self.llm.reset_prefix_cache()
+        self.version = version
+
+    def generate(self, prompts: Sequence[Sequence[int]], n: int, params: Sampling) -> Rollouts:
+        """Sample ``n`` completions of each prompt."""
+        settings = self._vllm.SamplingParams(n=n, logprobs=0, detokenize=False, **_settings(params))
+        given = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
+        answers = self.llm.generate(given, settings, use_tqdm=False)
+        found = [each for answer in answers for each in answer.outputs]
+        logprobs = [
+            [step[token].logprob for token, step in zip(each.token_ids, each.logprobs, strict=True)]
+            for each in found
+        ]
+        reasons = [each.finish_reason for each in found]
+        return Rollouts([list(each.token_ids) for each in found], logprobs, reasons, params,
+                        self.version)  # fmt: skip
+
+
+class VLLMServerGenerator:
+    """Sampling by ``vllm serve`` over HTTP.
+
+    The server is started with ``--logprobs-mode processed_logprobs`` and
+    ``VLLM_SERVER_DEV_MODE=1``. Weights travel through a folder that both see, which the server is
+    asked to read.
+
+    Args:
+        url: of the server, ``"http://localhost:8000"``.
+        model: the module that is trained, with ``save_pretrained``.
+        folder: where weights are written.
+        name: the server's name of the model.
+        timeout: seconds to wait for an answer.
+
+    Raises:
+        ConfigError: the model cannot be saved, or has an adapter.
+    """
+
+    in_process = False
+
+    def __init__(
+        self, url: str, model: Any, folder: str | Path, *, name: str, timeout: float = 600.0
+    ) -> None:
+        if not hasattr(model, "save_pretrained") or is_adapted(model):
+            raise ConfigError(
+                f"VLLMServerGenerator needs a model of transformers without an adapter, got "
+                f"{type(model).__name__}"
+            )
+        self.url = url.rstrip("/")
+        self.model = model
+        self.folder = Path(folder)
+        self.name = name
+        self.timeout = timeout
+        self.version = -1
+
+    def sync(self, named_parameters: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Write the weights, and let the server read them, unless it has those of that version.
+
+        Raises:
+            BackendError: the server refuses.
+        """
+        if version == self.version:
+            return
+        self.model.save_pretrained(str(self.folder))
+        self._post("pause", {})
+        self._post(
+            "collective_rpc",
+            {"method": "reload_weights", "kwargs": {"weights_path": str(self.folder.absolute())}},
+        )
+        self._post("reset_prefix_cache", {})
+        self._post("resume", {})
+        self.version = version
+
+    def generate(self, prompts: Sequence[Sequence[int]], n: int, params: Sampling) -> Rollouts:
+        """Sample ``n`` completions of each prompt.
+
+        Raises:
+            BackendError: the server refuses, or answers without token ids.
+        """
+        answer = self._post(
+            "v1/completions",
+            {
+                "model": self.name,
+                "prompt": [list(prompt) for prompt in prompts],
+                "n": n,
+                "logprobs": 0,
+                "return_token_ids": True,
+                **_settings(params),
+            },
+        )
+        choices = sorted(answer.get("choices", ()), key=lambda choice: choice["index"])
+        if any(choice.get("token_ids") is None for choice in choices):
+            raise BackendError(
+                f"the server at {self.url} returns no token ids; vLLM does from 0.10.2 on"
+            )
+        return Rollouts(
+            [list(choice["token_ids"]) for choice in choices],
+            [list(choice["logprobs"]["token_logprobs"]) for choice in choices],
+            [choice["finish_reason"] for choice in choices],
+            params,
+            self.version,
+        )
+
+    def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if not self.url.startswith(("http://", "https://")):
+            raise ConfigError(f"the server's address must begin with http://, got '{self.url}'")
+        request = urllib.request.Request(  # noqa: S310
+            f"{self.url}/{path}",
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout) as response:  # noqa: S310
+                text = response.read()
+        except (urllib.error.URLError, OSError) as error:
+            raise BackendError(
+                f"the vLLM server at {self.url} failed at /{path}: {error}"
+            ) from None
+        found: dict[str, Any] = json.loads(text) if text.strip() else {}
+        return found
+
+
+def _settings(params: Sampling) -> dict[str, Any]:
+    """Return sampling parameters under vLLM's names."""
+    return {
+        "max_tokens": params.max_new_tokens,
+        "temperature": 0.0 if params.greedy else params.temperature,
+        "top_k": params.top_k or -1,
+        "top_p": params.top_p,
+        "min_p": params.min_p,
+        "stop_token_ids": list(params.eos),
+        "seed": params.seed,
+    }
+
+
+def _require_plain(names: Iterable[str]) -> None:
+    if any("lora_" in name for name in names):
+        raise ConfigError(
+            "vLLM takes the weights of a whole model, and this one has an adapter; sample with "
+            "sampler='rlox'"
+        )

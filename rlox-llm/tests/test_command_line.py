@@ -1,0 +1,194 @@
+"""Language models from the command line: training, resuming, evaluating, exporting."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from models import save_folder
+from rlox.cli import main
+
+transformers = pytest.importorskip("transformers")
+
+REWARDS = """
+import os, signal
+calls = 0
+def letters(completions, prompts, texts, answer=None):
+    global calls
+    calls += 1
+    if calls == int(os.environ.get("STOP_AT", "0")):
+        os.kill(os.getpid(), signal.SIGINT)
+    return [float(text.count("a")) for text in texts]
+def more(pairs):
+    return [int((b == 3).sum() > (a == 3).sum()) for a, b in pairs]
+"""
+
+
+@pytest.fixture(name="workplace")
+def fixture_workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a working directory with a model, a dataset and reward functions."""
+    save_folder(tmp_path / "model")
+    rows = [{"prompt": "ab=", "answer": "ba"}, {"prompt": "cde=", "answer": "edc"}]
+    rows = [{**row, "chosen": row["answer"], "rejected": "h", "completion": row["answer"]}
+            for row in rows]  # fmt: skip
+    lines = "\n".join(json.dumps(row) for row in rows)
+    (tmp_path / "rows.jsonl").write_text(lines + "\n")
+    (tmp_path / "letter_rewards.py").write_text(REWARDS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *(path for path in sys.path if path)])
+    monkeypatch.delitem(sys.modules, "letter_rewards", raising=False)
+    monkeypatch.delenv("STOP_AT", raising=False)
+    return tmp_path
+
+
+def rlox_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str
+) -> tuple[int, str, str]:
+    """Run ``rlox`` with arguments; return the exit code, stdout and stderr."""
+    monkeypatch.setattr(sys, "argv", ["rlox", *shlex.split(text)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    printed = capsys.readouterr()
+    return int(ended.value.code or 0), printed.out, printed.err
+
+
+GRPO_COMMAND = (
+    "train grpo --model model --dataset rows.jsonl --reward letter_rewards:letters "
+    "--learning-rate 0.01 --max-new-tokens 3 --total-timesteps 4 --eval-freq 2 --eval-episodes 2 "
+)
+
+
+def final_state(run: Path) -> dict[str, Any]:
+    """Return the tensors of a run's last checkpoint."""
+    from rlox.training import checkpoint
+
+    found: dict[str, Any] = checkpoint.read(run / "checkpoints/final.safetensors")["state"]
+    return found["algorithm"]["model"]["trained"]  # type: ignore[no-any-return]
+
+
+def log_rows(run: Path) -> list[dict[str, Any]]:
+    """Return the rows of a run's log without its clocks."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    timed = ("time", "gradient_steps_per_second", "seconds")
+    return [{k: v for k, v in row.items() if k not in timed} for row in rows]
+
+
+def test_an_interrupted_training_is_finished_as_if_nothing_had_happened(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hint gives ``--reward`` again; parameters and log rows are those of one training."""
+    code, out, err = rlox_command(monkeypatch, capsys, GRPO_COMMAND + "--run-dir whole")
+    assert code == 0, err
+    assert "evaluation return" in out
+    assert "evaluation at 2 gradient steps" in out
+    monkeypatch.setenv("STOP_AT", "2")
+    monkeypatch.delitem(sys.modules, "letter_rewards")
+    code, out, err = rlox_command(monkeypatch, capsys, GRPO_COMMAND + "--run-dir halves")
+    assert code == 128 + signal.SIGINT
+    hint = err[err.index("to finish: ") + len("to finish: ") :].splitlines()[0]
+    assert "--reward letter_rewards:letters" in hint
+    assert "letter_rewards" not in (workplace / "halves/run.json").read_text().replace(
+        json.loads((workplace / "halves/run.json").read_text())["command"], ""
+    )
+    monkeypatch.setenv("STOP_AT", "0")
+    code, _, err = rlox_command(monkeypatch, capsys, "resume halves")
+    assert code == 2
+    assert "'grpo' needs reward_fn=..., a function" in err
+    assert "--reward module:function" in err
+    code, _, err = rlox_command(monkeypatch, capsys, hint.removeprefix("rlox "))
+    assert code == 0, err
+    whole, halves = (final_state(workplace / name) for name in ("whole", "halves"))
+    assert whole.keys() == halves.keys()
+    for name, array in whole.items():
+        assert (array == halves[name]).all(), name
+    assert log_rows(workplace / "whole") == log_rows(workplace / "halves")
+
+
+def test_a_run_is_evaluated_and_exported(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is exported is what was trained, adapter and all, and completes prompts."""
+    command = GRPO_COMMAND + "--run-dir run --lora-rank 2"
+    code, _, err = rlox_command(monkeypatch, capsys, command)
+    assert code == 0, err
+    code, out, err = rlox_command(
+        monkeypatch, capsys, "eval run --reward letter_rewards:letters --episodes 3"
+    )
+    assert code == 0, err
+    assert "tokens" in out
+    assert "env" not in out.split()
+    code, out, err = rlox_command(
+        monkeypatch, capsys, "eval run --best --reward letter_rewards:letters --json --stochastic"
+    )
+    assert json.loads(out)["algorithm"] == "grpo"
+    code, out, err = rlox_command(monkeypatch, capsys, "llm export run exported")
+    assert code == 0, err
+    model = transformers.AutoModelForCausalLM.from_pretrained("exported")
+    tokenizer = transformers.AutoTokenizer.from_pretrained("exported")
+    assert tokenizer("ab=")["input_ids"] == [3, 4, 2]
+
+    import rlox
+    from rlox_llm.models import CausalModel
+
+    sys.path.insert(0, "")
+    import letter_rewards
+
+    trained = rlox.algorithms.GRPO.from_checkpoint(
+        "run/checkpoints/final.safetensors", model="model", reward_fn=letter_rewards.letters
+    )
+    ids, mask = torch.tensor([[3, 4, 2, 4, 3]]), torch.ones(1, 2, dtype=torch.bool)
+    with torch.no_grad(), trained.policy.mode(training=False):
+        expected = trained.policy.logps([ids[0, :3]], ids[:, 3:], mask)
+        found = CausalModel(model.eval(), "model").logps([ids[0, :3]], ids[:, 3:], mask)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    code, out, err = rlox_command(monkeypatch, capsys, "llm export run exported")
+    assert code == 2
+    assert "not empty" in err
+    for source in ("exported", "run", "model"):
+        code, out, err = rlox_command(
+            monkeypatch, capsys,
+            f"llm generate {source} --prompt ab= --dataset rows.jsonl --best-of 5 "
+            "--reward letter_rewards:letters --max-new-tokens 3",
+        )  # fmt: skip
+        assert code == 0, err
+        assert len(out.splitlines()) == 3
+        assert out.count("a") >= 1
+
+
+def test_commands_name_what_is_missing(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line and exit code 2."""
+    cases = {
+        "llm generate model": "there is nothing to complete",
+        "llm generate model --prompt ab= --best-of 2": "--best-of needs --reward",
+        "llm export nowhere folder": "does not exist",
+        "train grpo --model model": "missing option '--reward'",
+        "train grpo --model nowhere --reward letter_rewards:letters": "there is no folder",
+    }
+    for text, message in cases.items():
+        code, _, err = rlox_command(monkeypatch, capsys, text)
+        assert code == 2, text
+        assert message in err, err
+
+
+@pytest.mark.parametrize("name", ["dpo", "sft", "online_dpo"])
+def test_the_others_train_from_files(
+    name: str, workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the same folder and file."""
+    judged = "--preference letter_rewards:more" if name == "online_dpo" else ""
+    code, out, err = rlox_command(
+        monkeypatch, capsys,
+        f"train {name} --model model --dataset rows.jsonl --total-timesteps 2 --run-dir run "
+        f"--eval-episodes 2 {judged}",
+    )  # fmt: skip
+    assert code == 0, err
+    assert "gradient steps" in out
+    assert (workplace / "run/checkpoints/final.safetensors").is_file()

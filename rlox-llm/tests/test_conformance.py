@@ -1,0 +1,47 @@
+"""The algorithms pass the checks that core has for a third party's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from models import count_sevens, llama, tiny_lm
+from rlox.testing import LANGUAGE_CHECKS, check_language_training
+
+PROMPTS = torch.arange(30).reshape(10, 3) % 20
+
+
+def arguments_of(name: str, make_model: Callable[[], Any]) -> Mapping[str, Any]:
+    """Return small ones."""
+    common: dict[str, Any] = {"model": make_model(), "learning_rate": 0.01}
+    if name == "sft":
+        rows = [{"prompt": row, "completion": row.flip(0)} for row in PROMPTS]
+        return {**common, "dataset": rows, "batch_size": 4}
+    common["ref_model"] = make_model()
+    if name == "dpo":
+        pairs = [{"prompt": row, "chosen": row, "rejected": row.flip(0)} for row in PROMPTS]
+        return {**common, "dataset": pairs, "batch_size": 4, "precompute_ref_log_probs": True}
+    common |= {"dataset": PROMPTS, "prompts_per_rollout": 4, "sampler": "rlox"}
+    if name == "grpo":
+        return {**common, "reward_fn": count_sevens}
+    return {**common, "preference_fn": lambda pairs: [int((b == 7).any()) for _, b in pairs]}
+
+
+@pytest.mark.parametrize("make_model", [tiny_lm, llama])
+@pytest.mark.parametrize("name", ["grpo", "dpo", "online_dpo", "sft"])
+@pytest.mark.parametrize("check", LANGUAGE_CHECKS)
+def test_conformance(check: Callable[..., None], name: str, make_model: Any) -> None:
+    """With a module of one's own and a model of transformers."""
+    check(name, lambda: arguments_of(name, make_model))
+
+
+def test_several_steps_on_a_rollout_are_counted() -> None:
+    """A reference that moves and an entropy bonus do not hurt either."""
+    more = {
+        "num_iterations": 3, "sync_ref_model": True, "ref_model_sync_steps": 2, "entropy_coef": 0.1,
+    }  # fmt: skip
+    for check in LANGUAGE_CHECKS:
+        if check is not check_language_training:  # which stops in the middle of an iteration
+            check("grpo", lambda: {**arguments_of("grpo", tiny_lm), **more})

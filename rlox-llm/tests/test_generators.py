@@ -1,0 +1,293 @@
+"""Samplers outside the training: the protocol, a fake vLLM, and a fake server of it."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from models import count_sevens, llama, sharpened, tiny_lm
+from rlox.algorithms import GRPO, BestOfN, OnlineDPO
+from rlox.errors import BackendError, ConfigError, MissingDependencyError
+from rlox_llm.generation import Generator, Rollouts
+from rlox_llm.generators import RloxGenerator
+from rlox_llm.losses import grpo_loss
+from rlox_llm.models import CausalModel
+from rlox_llm.sampling import Sampling
+from rlox_llm.vllm import VLLMGenerator, VLLMServerGenerator
+
+PROMPTS = torch.arange(12).reshape(4, 3)
+
+
+class Engine:
+    """A sampler with a copy of the weights, whose log-probabilities are a little off."""
+
+    in_process = False
+
+    def __init__(self, model: Any, **defects: Any) -> None:
+        self.copy = copy.deepcopy(model)
+        self.inner = RloxGenerator(CausalModel(self.copy, "engine"))
+        self.defects = defects
+        self.versions: list[int] = []
+
+    def sync(self, named_parameters: Any, version: int) -> None:
+        self.versions.append(version)
+        if not self.defects.get("stale"):
+            own = dict(self.copy.named_parameters())
+            for name, parameter in named_parameters:
+                own[name].data.copy_(parameter.data)
+            self.inner.version = version
+
+    def generate(self, prompts: Any, n: int, params: Sampling) -> Rollouts:
+        done = self.inner.generate(prompts, n, params)
+        shift = self.defects.get("shift", 0.0)
+        logprobs: Any = [[value + shift for value in row] for row in done.logprobs or ()]
+        changed = {"logprobs": logprobs, **self.defects.get("changed", {})}
+        return dataclasses.replace(done, **changed)
+
+
+def grpo(**options: Any) -> GRPO:
+    """Return a GRPO that an engine samples for."""
+    model = tiny_lm()
+    engine = Engine(model, **options.pop("defects", {}))
+    return GRPO(model, None, count_sevens, kl_coef=0.0, generator=engine, **options)
+
+
+def test_an_engine_samples_with_the_weights_of_now() -> None:
+    """It learns as with rlox's own sampler; the ratio to the engine is logged."""
+    by_engine = grpo(learning_rate=0.05)
+    model = tiny_lm()
+    alone = GRPO(model, None, count_sevens, kl_coef=0.0, sampler="rlox", learning_rate=0.05)
+    assert isinstance(by_engine.generator, Generator)
+    for _ in range(3):
+        metrics, expected = by_engine.train_step(PROMPTS), alone.train_step(PROMPTS)
+        assert metrics["mean_reward"] == expected["mean_reward"]
+    assert metrics["engine_ratio"] == pytest.approx(1.0, abs=1e-4)
+    assert by_engine.generator.versions == [0, 1, 2]
+    for a, b in zip(by_engine.model.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+
+
+def test_completions_that_an_engine_finds_too_unlikely_are_left_out() -> None:
+    """Ratios weigh completions up to 3, as in TRL; beyond, their weight is 0."""
+    algorithm = grpo(defects={"shift": -0.05})
+    rollout = algorithm._roll_out(algorithm.parse(PROMPTS))
+    assert rollout.engine_ratio is not None
+    expected = np.exp(0.05 * rollout.completions.lengths.numpy())
+    np.testing.assert_allclose(rollout.engine_ratio.numpy(), expected, rtol=1e-4)
+    far = grpo(defects={"shift": -1.0})
+    assert far._roll_out(far.parse(PROMPTS)).engine_ratio.sum() == 0  # type: ignore[union-attr]
+
+
+def test_an_engines_ratio_weighs_the_loss_but_not_the_kl() -> None:
+    """By hand, for two completions of one token."""
+    logps = torch.tensor([[-1.0], [-2.0]], dtype=torch.float64)
+    ratio, advantages = torch.tensor([1.5, 0.0]).double(), torch.tensor([1.0, 2.0]).double()
+    loss, _ = grpo_loss(logps, None, logps - 0.1, advantages, torch.ones(2, 1), beta=0.2,
+                        engine_ratio=ratio)  # fmt: skip
+    kl = np.exp(-0.1) + 0.1 - 1
+    assert float(loss) == pytest.approx((-1.5 * 1 - 0 * 2) / 2 + 0.2 * kl)
+
+
+@pytest.mark.parametrize(
+    ("defects", "message"),
+    [
+        ({"stale": True}, "has the weights of gradient step 0, expected those of 1"),
+        ({"changed": {"params": Sampling(8, temperature=0.5)}}, "temperature=0.5, expected 1.0"),
+        ({"changed": {"params": Sampling(8, top_p=0.9)}}, "top_p=0.9, expected 1.0"),
+        ({"changed": {"token_ids": [[1]]}}, "must return 16 completions, got 1"),
+        ({"changed": {"token_ids": [[]] * 16}}, "completion 0 of the generator is empty"),
+        ({"changed": {"logprobs": [[0.0]] * 16}}, "has 8 tokens and 1 log-probabilities"),
+    ],
+)
+def test_an_engine_that_does_not_what_was_asked_is_refused(
+    defects: dict[str, Any], message: str
+) -> None:
+    """Before anything is learnt from it."""
+    algorithm = grpo(defects=defects)
+    if "stale" in defects:  # at the first step there is nothing to be behind of
+        algorithm.train_step(PROMPTS)
+    with pytest.raises(ValueError, match=message):
+        algorithm.train_step(PROMPTS)
+
+
+@pytest.mark.parametrize("option", [{"top_p": 0.9}, {"top_k": 3}, {"loss_type": "vespo"}])
+def test_options_that_do_not_go_with_an_engine_are_refused(option: dict[str, Any]) -> None:
+    """Its log-probabilities are of what is left of the vocabulary."""
+    with pytest.raises(ConfigError, match="engine"):
+        grpo(**option)
+
+
+def test_every_algorithm_takes_a_generator() -> None:
+    """Online DPO and best-of-N too."""
+    model = tiny_lm()
+    online = OnlineDPO(model, tiny_lm(1), lambda pairs: [0] * len(pairs), generator=Engine(model))
+    assert online.train_step(PROMPTS)["completions"] == 8
+    best = BestOfN(model, count_sevens, generator=Engine(model))
+    assert best.generate(PROMPTS).shape == (4, 11)
+
+
+class FakeLLM:
+    """vLLM's ``LLM`` as far as it is used, sampling with rlox."""
+
+    def __init__(self, model: Any, logprobs_mode: str = "processed_logprobs") -> None:
+        self.copy = copy.deepcopy(model)
+        config = types.SimpleNamespace(
+            model_config=types.SimpleNamespace(logprobs_mode=logprobs_mode)
+        )
+        self.llm_engine = types.SimpleNamespace(vllm_config=config)
+        self.loads = self.resets = 0
+
+    def load_weights(self, pairs: Any) -> None:
+        self.loads += 1
+        self.copy.load_state_dict(dict(pairs))
+
+    def apply_model(self, function: Any) -> Any:
+        return [function(self)]
+
+    def reset_prefix_cache(self) -> None:
+        self.resets += 1
+
+    def generate(self, prompts: Any, params: Any, use_tqdm: bool) -> list[Any]:
+        assert not use_tqdm
+        sampled = answers_of(self.copy, [p["prompt_token_ids"] for p in prompts], vars(params))
+        found = [
+            types.SimpleNamespace(
+                token_ids=tuple(tokens), finish_reason=reason,
+                logprobs=[{t: types.SimpleNamespace(logprob=x), -1: None}
+                          for t, x in zip(tokens, logprobs, strict=True)],
+            )
+            for tokens, logprobs, reason in sampled
+        ]  # fmt: skip
+        n = params.n
+        return [types.SimpleNamespace(outputs=found[i : i + n]) for i in range(0, len(found), n)]
+
+
+def answers_of(model: Any, prompts: Any, asked: Any) -> list[tuple[Any, Any, Any]]:
+    """Return tokens, log-probabilities and reasons of what was asked in vLLM's words."""
+    params = Sampling(
+        asked["max_tokens"], temperature=asked["temperature"], top_p=asked["top_p"],
+        eos=tuple(asked["stop_token_ids"]), seed=asked["seed"],
+    )  # fmt: skip
+    done = RloxGenerator(CausalModel(model, "engine")).generate(prompts, asked["n"], params)
+    return list(zip(done.token_ids, done.logprobs or (), done.finish_reason, strict=True))
+
+
+@pytest.fixture(name="fake_vllm")
+def fixture_fake_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a module ``vllm`` in the place of the real one."""
+    fake: Any = types.ModuleType("vllm")
+    fake.SamplingParams = types.SimpleNamespace
+    fake.LLM = lambda model, logprobs_mode: FakeLLM(llama(), logprobs_mode)
+    monkeypatch.setitem(sys.modules, "vllm", fake)
+
+
+@pytest.mark.usefixtures("fake_vllm")
+def test_vllm_gets_token_ids_and_weights() -> None:
+    """And its completions are learnt from as rlox's own."""
+    model, other = llama(), llama()
+    llm = FakeLLM(llama(3))
+    by_vllm = GRPO(model, None, count_sevens, kl_coef=0.0, generator=VLLMGenerator(llm))
+    alone = GRPO(other, None, count_sevens, kl_coef=0.0)
+    for _ in range(2):
+        metrics, expected = by_vllm.train_step(PROMPTS), alone.train_step(PROMPTS)
+        assert metrics["mean_reward"] == expected["mean_reward"]
+    assert (llm.loads, llm.resets) == (2, 2)
+    with pytest.raises(ConfigError, match="logprobs_mode='processed_logprobs', got 'raw_logprobs'"):
+        VLLMGenerator(FakeLLM(model, "raw_logprobs"))
+    assert isinstance(VLLMGenerator("folder"), Generator)
+    adapted = GRPO(
+        llama(), None, count_sevens, kl_coef=0.0, lora_rank=2, generator=VLLMGenerator(llm)
+    )
+    with pytest.raises(ConfigError, match="this one has an adapter"):
+        adapted.train_step(PROMPTS)
+
+
+def test_vllm_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it is not installed."""
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(
+        MissingDependencyError, match=r"VLLMGenerator needs vLLM, .*pip install vllm"
+    ):
+        VLLMGenerator("folder")
+
+
+@pytest.fixture(name="server")
+def fixture_server() -> Iterator[Any]:
+    """Run a server with the endpoints of ``vllm serve`` that are used."""
+    transformers = pytest.importorskip("transformers")
+    state: Any = types.SimpleNamespace(model=llama(3), calls=[], token_ids=True)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            state.calls.append(self.path)
+            answer: Any = {}
+            if self.path == "/collective_rpc":
+                assert body["method"] == "reload_weights"
+                path = body["kwargs"]["weights_path"]
+                state.model = transformers.AutoModelForCausalLM.from_pretrained(path)
+            elif self.path == "/v1/completions":
+                sampled = answers_of(state.model, body["prompt"], body)
+                answer["choices"] = [
+                    {"index": i, "finish_reason": reason, "logprobs": {"token_logprobs": logprobs},
+                     "token_ids": tokens if state.token_ids else None}
+                    for i, (tokens, logprobs, reason) in enumerate(sampled)
+                ]  # fmt: skip
+            elif self.path == "/fails/pause":
+                self.send_error(500)
+                return
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            pass
+
+    http = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=http.serve_forever, daemon=True)
+    thread.start()
+    state.url = f"http://127.0.0.1:{http.server_port}"
+    yield state
+    http.shutdown()
+    http.server_close()
+    thread.join()
+
+
+def test_a_server_gets_token_ids_and_a_folder_of_weights(server: Any, tmp_path: Path) -> None:
+    """And its completions are learnt from as rlox's own."""
+    model = sharpened(llama(), 2.0)
+    other = copy.deepcopy(model)
+    engine = VLLMServerGenerator(server.url, model, tmp_path / "weights", name="policy")
+    remote = GRPO(model, None, count_sevens, kl_coef=0.0, generator=engine)
+    alone = GRPO(other, None, count_sevens, kl_coef=0.0)
+    for _ in range(2):
+        metrics, expected = remote.train_step(PROMPTS), alone.train_step(PROMPTS)
+        assert metrics["mean_reward"] == expected["mean_reward"]
+    assert metrics["engine_ratio"] == pytest.approx(1.0, abs=1e-3)
+    update = ["/pause", "/collective_rpc", "/reset_prefix_cache", "/resume", "/v1/completions"]
+    assert server.calls == update * 2
+    server.token_ids = False
+    with pytest.raises(BackendError, match="returns no token ids"):
+        remote.train_step(PROMPTS)
+
+
+def test_a_server_that_fails_is_named(server: Any, tmp_path: Path) -> None:
+    """With what it was asked."""
+    engine = VLLMServerGenerator(f"{server.url}/fails", llama(), tmp_path, name="policy")
+    with pytest.raises(BackendError, match="failed at /pause: HTTP Error 500"):
+        engine.sync([], 0)
+    with pytest.raises(ConfigError, match="must begin with http://"):
+        VLLMServerGenerator("file:///x", llama(), tmp_path, name="policy").sync([], 0)
+    with pytest.raises(ConfigError, match="a model of transformers without an adapter"):
+        VLLMServerGenerator(server.url, tiny_lm(), tmp_path, name="policy")

@@ -1,0 +1,352 @@
+"""Models, tokenizers, adapters and datasets of Hugging Face, all made here."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rlox
+import torch
+from models import count_sevens, gpt2, letter_tokenizer, llama, save_folder, sharpened, tiny_lm
+from rlox.algorithms import DPO, GRPO, SFT, BestOfN, OnlineDPO
+from rlox.errors import CheckpointError, ConfigError, DatasetError
+from rlox_llm.files import read_rows
+from rlox_llm.generation import complete
+from rlox_llm.generators import make_generator
+from rlox_llm.models import CausalModel
+from rlox_llm.rewards import ClassifierReward
+from rlox_llm.sampling import Sampling
+from rlox_llm.tokens import Texts
+
+transformers = pytest.importorskip("transformers")
+ROWS = [{"prompt": "ab=", "answer": "ba"}, {"prompt": "cde=", "answer": "edc"}]
+CHAT = [{"role": "user", "content": "ab"}]
+
+
+def same_letters(completions: Any, prompts: Any, texts: Any, answer: Any) -> list[float]:
+    """Reward letters at their place."""
+    pairs = zip(texts, answer, strict=True)
+    return [sum(a == b for a, b in zip(t, right, strict=False)) for t, right in pairs]
+
+
+@pytest.fixture(name="folder")
+def fixture_folder(tmp_path: Path) -> Path:
+    """Return a folder with a Llama and a tokenizer."""
+    return save_folder(tmp_path / "model")
+
+
+def test_a_folder_is_a_model_a_tokenizer_and_a_reference(folder: Path) -> None:
+    """Texts are tokenized, and the reward function gets texts and columns."""
+    seen: dict[str, Any] = {}
+
+    def reward_fn(completions: Any, prompts: Any, texts: Any, answer: Any) -> list[float]:
+        seen.update(texts=texts, answer=answer, rows=completions)
+        return same_letters(completions, prompts, texts, answer)
+
+    grpo = GRPO(str(folder), None, reward_fn, group_size=3, dataset=ROWS, max_new_tokens=4)
+    metrics = grpo.train(2)
+    assert grpo.eos == (1,)
+    assert grpo.pad == 0
+    assert grpo.reference is not None
+    assert metrics["kl"] > 0
+    assert seen["answer"] == ["ba"] * 3 + ["edc"] * 3
+    assert all(isinstance(text, str) and "<" not in text for text in seen["texts"])
+    assert seen["rows"][0][:4].tolist() == [0, 3, 4, 2]
+    assert grpo.evaluate() >= 0
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet", "saved", "object"])
+def test_datasets_are_files_folders_and_objects(suffix: str, tmp_path: Path, folder: Path) -> None:
+    """JSONL, Parquet, what ``datasets`` saved, and its objects."""
+    datasets = pytest.importorskip("datasets")
+    given: Any = tmp_path / f"rows{suffix}"
+    made = datasets.Dataset.from_list(ROWS)
+    if suffix == ".jsonl":
+        given.write_text("\n".join(json.dumps(row) for row in ROWS) + "\n")
+    elif suffix == ".parquet":
+        made.to_parquet(str(given))
+    elif suffix == "saved":
+        made.save_to_disk(str(given))
+    else:
+        given = made
+    assert read_rows(given) == ROWS
+    grpo = GRPO(folder, None, same_letters, kl_coef=0.0, dataset=given)
+    assert [prompt.ids.tolist() for prompt in grpo.parse(given)] == [[3, 4, 2], [5, 6, 7, 2]]
+    assert grpo.train(1)["prompts"] == 2
+
+
+def test_chats_go_through_the_template(folder: Path) -> None:
+    """As prompts, and as completions of pairs and examples."""
+    grpo = GRPO(folder, None, count_sevens, kl_coef=0.0)
+    assert grpo.parse([CHAT])[0].ids.tolist() == [3, 4, 2]
+    answer = [{"role": "assistant", "content": "ba"}]
+    sft = SFT(folder, dataset=[{"prompt": CHAT, "completion": answer}])
+    example = sft.parse([{"prompt": CHAT, "completion": answer}])[0]
+    assert (example.prompt.tolist(), example.completion.tolist()) == ([3, 4, 2], [4, 3, 1])
+    text = sft.parse([{"prompt": "ab=", "completion": "ba"}])[0]
+    assert text.completion.tolist() == example.completion.tolist()
+
+
+def test_supervised_fine_tuning_learns_by_heart(folder: Path) -> None:
+    """Answers end with an EOS, and the likeliest completion is the answer."""
+    rows = [{"prompt": row["prompt"], "completion": row["answer"]} for row in ROWS]
+    sft = SFT(folder, learning_rate=0.01, dataset=rows)
+    first = sft.train(1)
+    last = sft.train(60)
+    assert last["loss"] < 0.05 < first["loss"]
+    assert last["token_accuracy"] == 1.0
+    assert sft.predict(["ab=", "cde="], max_new_tokens=4)[:, -4:].tolist() == [
+        [4, 3, 1, 0],
+        [7, 6, 5, 1],
+    ]
+    assert sft.evaluate() == pytest.approx(-last["loss"], abs=0.05)
+
+
+@pytest.mark.parametrize("kind", ["grpo", "dpo", "online_dpo", "sft"])
+def test_an_adapter_is_trained_saved_and_resumed(kind: str, folder: Path, tmp_path: Path) -> None:
+    """The base stays; N + save + N is 2 N; the reference is the model without the adapter."""
+
+    def make(path: Path | None = None) -> Any:
+        if kind == "dpo":
+            pairs = [{"prompt": "ab=", "chosen": "ba", "rejected": "ab"}]
+            arguments: dict[str, Any] = {"dataset": pairs}
+        elif kind == "sft":
+            arguments = {"dataset": [{"prompt": "ab=", "completion": "ba"}]}
+        elif kind == "grpo":
+            arguments = {"dataset": ROWS, "reward_fn": same_letters}
+        else:
+            arguments = {"dataset": ROWS, "preference_fn": lambda pairs: [0] * len(pairs)}
+        factory: Any = {"grpo": GRPO, "dpo": DPO, "online_dpo": OnlineDPO, "sft": SFT}[kind]
+        if path is not None:
+            return factory.from_checkpoint(path, model=str(folder), **arguments)
+        return factory(str(folder), lora_rank=2, learning_rate=0.05, **arguments)
+
+    whole, half = make(), make()
+    base = {k: v.clone() for k, v in whole.model.state_dict().items() if "lora" not in k}
+    whole.train(2)
+    whole.train(2)
+    half.train(2)
+    path = tmp_path / "half.safetensors"
+    half.save(path)
+    restored = make(path)
+    restored.train(2)
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(tensor, restored.model.state_dict()[name]), name
+        if name in base:
+            assert torch.equal(tensor, base[name])
+    saved = rlox.training.checkpoint.read(path)["state"]["algorithm"]["model"]["trained"]
+    assert saved
+    assert all("lora" in name for name in saved)
+    if whole.reference is not None:
+        assert whole.reference.adapter_off
+        rows, tokens = [torch.tensor([3, 4, 2])], torch.tensor([[4, 3]])
+        mask = torch.ones(1, 2, dtype=torch.bool)
+        plain = CausalModel(transformers.AutoModelForCausalLM.from_pretrained(folder), "model")
+        torch.testing.assert_close(
+            whole.reference.logps(rows, tokens, mask), plain.logps(rows, tokens, mask)
+        )
+        difference = whole.policy.logps(rows, tokens, mask) - plain.logps(rows, tokens, mask)
+        assert float(difference.detach().abs().max()) > 1e-4
+
+
+def test_another_base_than_the_adapters_is_refused(folder: Path, tmp_path: Path) -> None:
+    """Checkpoints hold the digest of frozen weights."""
+    grpo = GRPO(folder, None, count_sevens, lora_rank=2, dataset=ROWS)
+    grpo.train(1)
+    grpo.save(tmp_path / "saved")
+    other = save_folder(tmp_path / "other", seed=1)
+    with pytest.raises(CheckpointError, match="frozen part are not those"):
+        GRPO.from_checkpoint(tmp_path / "saved", model=other, reward_fn=count_sevens)
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
+def test_a_model_of_peft_is_its_own_reference_while_new() -> None:
+    """One that was trained needs another."""
+    peft = pytest.importorskip("peft")
+    settings = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
+    model = peft.get_peft_model(llama(), settings)
+    dpo = DPO(model, learning_rate=0.1)
+    prompts = torch.arange(12).reshape(4, 3)
+    assert dpo.train_step(prompts, prompts, prompts.flip(1))["loss"] == pytest.approx(np.log(2))
+    with pytest.raises(ConfigError, match="adapter has been trained"):
+        DPO(model)
+    with pytest.raises(ConfigError, match="has an adapter of peft; leave out lora_rank"):
+        DPO(model, lora_rank=2)
+
+
+@pytest.mark.parametrize("make_model", [llama, gpt2])
+@pytest.mark.parametrize("layout", ["shared_prefix", "packed"])
+def test_layouts_agree(make_model: Any, layout: str) -> None:
+    """Log-probabilities, entropies and gradients of ragged rows in any order."""
+    model = sharpened(make_model())
+    parts = [torch.tensor(row) for row in ([1, 2, 3], [4], [5, 6])]
+    prompts = [parts[i] for i in (0, 0, 1, 2, 1)]
+    drawn = torch.Generator().manual_seed(0)
+    tokens = torch.randint(0, 20, (5, 4), generator=drawn)
+    mask = torch.arange(4) < torch.tensor([4, 2, 3, 1, 4])[:, None]
+    weights = torch.randn(5, 4, generator=drawn)
+    found = []
+    for name in ("padded", layout):
+        causal = CausalModel(model, "model", layout=name)
+        with causal.mode(training=False):
+            scores = causal.score(prompts, tokens, mask, 0.7, entropies=True)
+        loss = (scores.logps * weights).sum() + scores.entropies.sum()
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        found.append((scores.logps.detach(), scores.entropies.detach(), gradients))
+    (logps, entropies, gradients), (others, other_entropies, other_gradients) = found
+    torch.testing.assert_close(logps, others, atol=2e-5, rtol=1e-5)
+    torch.testing.assert_close(entropies, other_entropies, atol=2e-5, rtol=1e-5)
+    for one, other in zip(gradients, other_gradients, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("make_model", [llama, gpt2])
+def test_prompts_sampled_together_are_those_sampled_alone(make_model: Any) -> None:
+    """Greedy completions of ragged prompts, which an EOS ends at different tokens."""
+    model = CausalModel(sharpened(make_model()), "model")
+    prompts = [torch.tensor(row) for row in ([1, 2, 3, 4, 5], [4], [5, 6, 7])]
+    params = Sampling(6, eos=(3, 11, 7), greedy=True)
+    stream = torch.Generator()
+    ours, theirs = (make_generator(name, model) for name in ("rlox", "transformers"))
+    together = complete(ours, model, prompts, params, stream, 2)
+    other = complete(theirs, model, prompts, params, stream, 2)
+    for i, prompt in enumerate(prompts):
+        alone = complete(ours, model, [prompt], params, stream)
+        expected = alone.tokens[0][alone.mask[0]].tolist()
+        for done in (together, other):
+            for row in (2 * i, 2 * i + 1):
+                assert done.tokens[row][done.mask[row]].tolist() == expected
+    assert together.logps is not None
+    assert other.logps is not None
+    torch.testing.assert_close(together.logps, other.logps, atol=2e-5, rtol=1e-5)
+
+
+def test_samples_of_transformers_learn_and_repeat() -> None:
+    """Its generate draws from the run's streams, and its log-probabilities are the model's."""
+    model = llama()
+
+    def trained() -> Any:
+        copied = copy.deepcopy(model)
+        grpo = GRPO(copied, None, count_sevens, kl_coef=0.0, sampler="transformers", top_k=7)
+        grpo.train([[1, 2, 3], [4]], n_epochs=2)
+        return grpo
+
+    first, again = trained(), trained()
+    for a, b in zip(first.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+    prompts = [torch.tensor([1, 2]), torch.tensor([3])]
+    done = complete(first.generator, first.policy, prompts, first.sampling, torch.Generator(), 3)
+    with torch.no_grad(), first.policy.mode(training=False):
+        logps = first.policy.logps(done.prompts, done.tokens, done.mask)
+    assert done.logps is not None
+    torch.testing.assert_close(done.logps, logps, atol=2e-5, rtol=0)
+
+
+def test_gradient_checkpointing_and_bfloat16_change_little() -> None:
+    """The same step but for rounding, with checkpointing exactly."""
+    prompts = torch.arange(12).reshape(4, 3)
+    base = sharpened(llama())
+
+    def step(**options: Any) -> tuple[Any, dict[str, float]]:
+        dpo = DPO(copy.deepcopy(base), copy.deepcopy(base), layout="padded", **options)
+        loss, metrics = dpo.compute_loss(prompts, prompts + 1, prompts.flip(1))
+        loss.backward()
+        return dpo.optimizers["model"].gradients.clone(), metrics
+
+    plain, _ = step()
+    checkpointed, _ = step(gradient_checkpointing=True)
+    torch.testing.assert_close(plain, checkpointed)
+    rounded, metrics = step(bf16=True)
+    assert np.isfinite(metrics["loss"])
+    assert float((plain - rounded).norm() / plain.norm()) < 0.1
+    assert float((plain - rounded).norm()) > 0
+    with pytest.raises(ConfigError, match="needs a model of transformers"):
+        DPO(tiny_lm(), tiny_lm(1), gradient_checkpointing=True)
+
+
+def test_a_sequence_classifier_rewards() -> None:
+    """Its only logit, of prompt and completion without filling; with its own tokenizer, of text."""
+    config = transformers.LlamaConfig(
+        vocab_size=20, hidden_size=16, intermediate_size=32, num_hidden_layers=1,
+        num_attention_heads=2, num_labels=1, pad_token_id=0,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        classifier = transformers.LlamaForSequenceClassification(config)
+    done = GRPO(
+        llama(), None, [classifier, count_sevens], kl_coef=0.0, reward_weights=(1.0, 0.5)
+    )._roll_out(GRPO(tiny_lm(), None, count_sevens, kl_coef=0.0).parse([[1, 2, 3], [4]]))
+    row = done.completions
+    whole = torch.cat([row.prompts[-1], row.tokens[-1][row.mask[-1]]])
+    sevens = float((row.tokens[-1][row.mask[-1]] == 7).sum())
+    expected = float(classifier.eval()(whole[None]).logits.detach()) + 0.5 * sevens
+    assert done.rewards[-1] == pytest.approx(expected, abs=1e-5)
+    with pytest.raises(ConfigError, match="num_labels=1, got LlamaForCausalLM"):
+        GRPO(llama(), None, llama(), kl_coef=0.0)
+    reading = ClassifierReward(classifier, letter_tokenizer())
+    texts = Texts(letter_tokenizer(), (1,))
+    ids = [torch.tensor([3, 4])]
+    given = reading(ids, torch.tensor([[3]]), ids, ids, [texts.text([3, 4, 2])])
+    assert float(given) == pytest.approx(
+        float(classifier(torch.tensor([[3, 4, 2]])).logits.detach()), abs=1e-6
+    )
+
+
+def test_best_of_n_completes_texts(folder: Path) -> None:
+    """From a folder, with the columns of the dataset."""
+    best = BestOfN(folder, same_letters, n=8, max_new_tokens=3)
+    rows = best.generate(ROWS)
+    assert rows.shape == (2, 7)
+    texts = [best.texts.text(row.tolist()) for row in rows]
+    assert texts[0].startswith("ab=")
+
+
+WRONG: list[tuple[str, Any, type[Exception], str]] = [
+    ("no folder", lambda f: GRPO("nowhere", None, count_sevens), ConfigError,
+     "there is no folder 'nowhere'"),
+    ("an empty folder", lambda f: GRPO(f.parent, None, count_sevens), ConfigError,
+     "holds no causal model"),
+    ("an unknown column",
+     lambda f: GRPO(f, None, lambda c, p, answr: 0, kl_coef=0.0).train_step(ROWS), ConfigError,
+     "asks for 'answr', which the dataset does not have; .*did you mean 'answer'"),
+    ("texts without a tokenizer",
+     lambda f: GRPO(llama(), None, lambda c, p, texts: 0, kl_coef=0.0).train_step([[1]]),
+     ConfigError, "texts of completions needs a tokenizer"),
+    ("a row without prompt", lambda f: GRPO(f, None, count_sevens).train_step([{"text": "a"}]),
+     TypeError, "must have a column 'prompt', got the columns"),
+    ("a file of another kind", lambda f: GRPO(f, None, count_sevens, dataset=f / "config.txt"),
+     DatasetError, "does not exist"),
+    ("an example without completion", lambda f: SFT(f).train_step([{"prompt": "a"}]), TypeError,
+     "must be a mapping with prompt and completion"),
+    ("no examples", lambda f: SFT(f).train_step([]), ValueError, "at least one"),
+    ("a chat after a text", lambda f: SFT(f).train_step([{"prompt": "a", "completion": CHAT}]),
+     ConfigError, "is a chat, so that its prompt must be one"),
+    ("layout of another model", lambda f: SFT(tiny_lm(), layout="packed"), ConfigError,
+     "layout='packed' needs a causal model of transformers"),
+    ("sampler of another model",
+     lambda f: GRPO(tiny_lm(), None, count_sevens, kl_coef=0.0, sampler="transformers"),
+     ConfigError, "sampler='transformers' needs a model of transformers"),
+    ("layers that are not there", lambda f: SFT(f, lora_rank=2, lora_target_modules=("x",)),
+     ConfigError, "no LoRA adapter fits the model"),
+    ("a reference to move that has no weights",
+     lambda f: GRPO(f, None, count_sevens, lora_rank=2, sync_ref_model=True), ConfigError,
+     "sync_ref_model moves a reference with weights of its own"),
+    ("flat groups with a reference", lambda f: GRPO(f, None, count_sevens, filter_flat_groups=True),
+     ConfigError, "set both to 0"),
+    ("no reference to move",
+     lambda f: GRPO(f, None, count_sevens, kl_coef=0.0, sync_ref_model=True), ConfigError,
+     "kl_coef=0 has none"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"), [case[1:] for case in WRONG], ids=[case[0] for case in WRONG]
+)
+def test_wrong_call(call: Any, kind: type[Exception], message: str, folder: Path) -> None:
+    """The text says what was expected."""
+    with pytest.raises(kind, match=message):
+        call(folder)

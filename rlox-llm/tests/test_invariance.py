@@ -1,0 +1,132 @@
+"""Changes of form that change no loss and no gradient, and options that change what they say."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from models import count_sevens, llama, sharpened, tiny_lm
+from rlox.algorithms import DPO, GRPO
+from rlox_llm.generation import Rollouts
+from torch import Tensor
+
+ROWS = [[1, 2, 3], [4], [5, 6], [7, 8, 9]]
+COMPLETIONS = {1: [[7, 3], [8, 8, 8]], 4: [[9], [7, 7]], 5: [[2, 2], [2, 2]], 7: [[7], [6, 5, 4]]}
+
+
+class Replay:
+    """A sampler that answers each prompt in its own fixed way."""
+
+    in_process = True
+
+    def sync(self, named_parameters: Any, version: int) -> None:
+        self.version = version
+
+    def generate(self, prompts: Any, n: int, params: Any) -> Rollouts:
+        rows = [row for prompt in prompts for row in COMPLETIONS[prompt[0]]]
+        return Rollouts(rows, None, ["length"] * len(rows), params, self.version)
+
+
+def step(prompts: Any, model: Any = None, **options: Any) -> tuple[dict[str, float], Tensor]:
+    """Return metrics and gradients of a step of GRPO."""
+    model = sharpened(llama()) if model is None else model
+    options = {"kl_coef": 0.1, **options}
+    grpo = GRPO(
+        model, sharpened(llama(1)) if options["kl_coef"] else None, count_sevens, group_size=2,
+        max_new_tokens=3, generator=Replay(), max_grad_norm=None, pad_token_id=19, **options,
+    )  # fmt: skip
+    optimizer = grpo.optimizers["model"]
+    kept: list[Tensor] = []
+    optimizer.apply = lambda rate: kept.append(optimizer.gradients.clone())  # type: ignore[method-assign]
+    return grpo.train_step(prompts), kept[0]
+
+
+def padded(side: str) -> dict[str, Tensor]:
+    """Return prompts as a tokenizer fills them up."""
+    ids, mask = torch.full((4, 5), 19), torch.zeros(4, 5, dtype=torch.long)
+    for i, row in enumerate(ROWS):
+        place = slice(5 - len(row), 5) if side == "left" else slice(0, len(row))
+        ids[i, place], mask[i, place] = torch.tensor(row), 1
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+@pytest.mark.parametrize(
+    ("prompts", "options"),
+    [
+        (padded("left"), {}),
+        (padded("right"), {}),
+        ([ROWS[i] for i in (2, 0, 3, 1)], {}),
+        (ROWS, {"micro_batch_size": 2}),
+        (ROWS, {"micro_batch_size": 3}),
+        (ROWS, {"layout": "packed"}),
+        (ROWS, {"layout": "padded"}),
+    ],
+    ids=["left", "right", "order", "4 × 2", "3 + 3 + 2", "packed", "padded"],
+)
+@pytest.mark.parametrize("loss_type", ["dapo", "grpo"])
+def test_form_changes_nothing(prompts: Any, options: dict[str, Any], loss_type: str) -> None:
+    """Padding on either side, order, accumulation and layout."""
+    metrics, gradients = step(ROWS, loss_type=loss_type)
+    others, other_gradients = step(prompts, loss_type=loss_type, **options)
+    for name in ("loss", "kl", "mean_reward", "flat_groups"):
+        assert others[name] == pytest.approx(metrics[name], abs=1e-6), name
+    torch.testing.assert_close(other_gradients, gradients, atol=1e-6, rtol=1e-5)
+
+
+def test_flat_groups_can_be_left_out_of_the_work() -> None:
+    """Loss and gradient stay; one group of four is flat, and all of them may be."""
+    metrics, gradients = step(ROWS, kl_coef=0.0)
+    others, other_gradients = step(ROWS, kl_coef=0.0, filter_flat_groups=True)
+    assert metrics["flat_groups"] == 0.25
+    assert others["loss"] == pytest.approx(metrics["loss"], abs=1e-7)
+    torch.testing.assert_close(other_gradients, gradients, atol=1e-7, rtol=1e-6)
+    with pytest.warns(RuntimeWarning, match="are the same"):
+        flat, nothing = step([ROWS[2]], kl_coef=0.0, filter_flat_groups=True)
+    assert flat["loss"] == 0
+    assert not nothing.any()
+
+
+def test_a_reference_follows_the_policy() -> None:
+    """Every so many gradient steps a part of the way; a checkpoint holds where it is."""
+    model, reference = tiny_lm(), tiny_lm(1)
+    grpo = GRPO(
+        model, reference, count_sevens, learning_rate=0.01, sampler="rlox", sync_ref_model=True,
+        ref_model_sync_steps=2, ref_model_mixup_alpha=0.25,
+    )  # fmt: skip
+    before = copy.deepcopy(reference.state_dict())
+    grpo.train_step(ROWS)
+    torch.testing.assert_close(reference.state_dict(), before)
+    grpo.train_step(ROWS)
+    after = reference.state_dict()
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(after[name], 0.75 * before[name] + 0.25 * value)
+
+
+def test_references_run_once_or_at_every_step() -> None:
+    """With the same numbers; the reference may then be anything."""
+    pairs = [{"prompt": row, "chosen": [7, 7], "rejected": [3]} for row in ROWS]
+    trained = []
+    for precompute in (False, True):
+        reference = sharpened(llama(1))
+        dpo = DPO(
+            sharpened(llama()), reference, dataset=pairs, batch_size=2, learning_rate=1e-3,
+            precompute_ref_log_probs=precompute,
+        )  # fmt: skip
+        if precompute:
+            reference.forward = None  # type: ignore[assignment,method-assign]
+        trained.append(dpo.train(4)["loss"])
+    assert trained[0] == pytest.approx(trained[1], abs=1e-5)
+
+
+def test_an_entropy_bonus_raises_the_entropy() -> None:
+    """And is logged."""
+    found = []
+    for coefficient in (1e-6, 1.0):
+        grpo = GRPO(
+            sharpened(llama(), 4.0), None, count_sevens, kl_coef=0.0, learning_rate=1e-2,
+            entropy_coef=coefficient,
+        )  # fmt: skip
+        found.append(grpo.train(ROWS, n_epochs=10)["entropy"])
+    assert found[1] > found[0] + 0.1
