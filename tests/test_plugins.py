@@ -116,7 +116,7 @@ def test_a_plugin_is_found_by_name(environment: Environment) -> None:
             "reinforce", env="Corridor-v0", logger="markdown", log_dir="run", n_envs=2, n_steps=8
         )
         algorithm.train(16)
-        env = type(algorithm.collector.env).__module__
+        env = type(algorithm.agent.collector.env).__module__
         print(json.dumps([type(algorithm).__module__, env, algorithm.clock.env_steps]))
     """
     assert environment.evaluate(code) == ["rlox_reinforce.reinforce", "rlox_reinforce.corridor", 16]
@@ -184,7 +184,7 @@ def test_a_broken_plugin_is_one_warning_and_nothing_else(with_broken: Environmen
         print(json.dumps([names, texts]))
     """
     names, texts = with_broken.evaluate(code)
-    assert names == ["a2c", "hybrid_ppo", "ppo", "reinforce"]
+    assert names == ["a2c", "hybrid_ppo", "impala", "ppo", "reinforce"]
     assert len(texts) == 1
     assert "rlox-broken" in texts[0]
     assert "a_library_that_was_uninstalled" in texts[0]
@@ -220,7 +220,12 @@ def test_list_shows_a_conflict(with_conflict: Environment) -> None:
     done = with_conflict.run(with_conflict.rlox, "list", "--json")
     assert done.returncode == 0, done.stderr
     listed = json.loads(done.stdout)
-    assert [entry["name"] for entry in listed["algorithms"]] == ["a2c", "hybrid_ppo", "ppo"]
+    assert [entry["name"] for entry in listed["algorithms"]] == [
+        "a2c",
+        "hybrid_ppo",
+        "impala",
+        "ppo",
+    ]
     (conflict,) = listed["conflicts"]
     for part in ("'reinforce'", "'rlox-reinforce'", "'rlox-conflict'"):
         assert part in conflict

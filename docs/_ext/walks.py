@@ -17,6 +17,7 @@ OURS = re.compile(r"/rlox-\w+/(src|python)/")
 BESIDE = {
     "rlox-core/src/rlox/config/schedules.py": "the scheduled numbers of now",
     "rlox-core/src/rlox/nn/devices.py": "the number of torch threads",
+    "rlox-core/src/rlox/training/progress.py": "the counts of steps",
     "rlox-core/src/rlox/spaces/nested.py": "dicts of observations, leaf by leaf",
 }
 """Files that serve every iteration alike, whatever is learnt: a reader need not open them."""

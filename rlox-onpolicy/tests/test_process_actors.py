@@ -49,7 +49,7 @@ def test_processes_train_as_threads_do(tmp_path: Path) -> None:
 
 
 class Breaks(gymnasium.Env):
-    """An env that breaks in its tenth step, as it is told."""
+    """An env that breaks in its tenth step, if it is asked to."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)

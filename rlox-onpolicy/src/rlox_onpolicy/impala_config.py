@@ -92,7 +92,7 @@ class IMPALAConfig(Config):
         source="rlox",
     )  # fmt: skip
     learning_rate: ScheduleValue = schedule(
-        "linear(5e-4, 0)",
+        5e-4,
         help="RMSprop's step size",
         source=f"rlox; 4.8e-4, annealed linearly to 0, in {SCALABLE_AGENT}",
     )

@@ -1,4 +1,4 @@
-"""Actors in this process: envs, a copy of the policy, and the fastest way to act with it."""
+"""Actors in this process."""
 
 from __future__ import annotations
 

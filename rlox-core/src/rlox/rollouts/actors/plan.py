@@ -1,4 +1,4 @@
-"""What actors are made of, and what they promise."""
+"""Plans of actors, and their protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actor pools: unrolls of several actors in an order that is fixed, or as they come."""
+"""Actor pools: unrolls in a fixed order, or as they come."""
 
 from __future__ import annotations
 

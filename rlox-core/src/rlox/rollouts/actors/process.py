@@ -1,4 +1,4 @@
-"""Actors in processes of their own: weights and unrolls go through shared memory."""
+"""Actors in processes of their own, over shared memory."""
 
 from __future__ import annotations
 

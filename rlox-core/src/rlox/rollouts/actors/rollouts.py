@@ -1,4 +1,4 @@
-"""Unrolls of several actors, as an algorithm takes them: with weights, statistics and hooks."""
+"""Unrolls of several actors for an algorithm."""
 
 from __future__ import annotations
 
