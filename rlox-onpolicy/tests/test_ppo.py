@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -443,9 +444,12 @@ def test_close_frees_the_envs_it_made_and_no_others() -> None:
     """Worker processes end; an env that the caller made stays usable."""
     ppo = make(vectorization="async", n_envs=2)
     ppo.train(32)
-    workers = ppo.collector.env._env.processes
+    pids = ppo.collector.env._processes.pids
+    assert len(pids) == 2
     ppo.close()
-    assert not any(worker.is_alive() for worker in workers)
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
     env = gymnasium.make("CartPole-v1")
     ppo = PPO(env, n_steps=32, batch_size=16)
     ppo.train(32)
