@@ -20,7 +20,7 @@ STD_OF_TRUNCATED = 0.87962566103423978
 def truncated_normal_(
     weight: Tensor, fan_in: int, scale: float, generator: torch.Generator
 ) -> None:
-    """Fill a weight with normal numbers within two deviations, of variance ``scale``² / fan-in."""
+    """Fill a weight with normal numbers within two deviations, of deviation ``scale`` / √fan-in."""
     if scale == 0:
         weight.zero_()
         return

@@ -28,7 +28,7 @@ __all__ = [
 
 
 def symlog(x: Tensor) -> Tensor:
-    """Return sign(x) ln(1 + |x|).
+    """Return sign(x) ln(1 + abs(x)).
 
     Source:
         Hafner et al. 2025, "Mastering diverse control tasks through world models", eq. 9.
@@ -37,7 +37,7 @@ def symlog(x: Tensor) -> Tensor:
 
 
 def symexp(x: Tensor) -> Tensor:
-    """Return sign(x) (exp|x| - 1), the inverse of :func:`symlog`."""
+    """Return sign(x) (exp(abs(x)) - 1), the inverse of :func:`symlog`."""
     return torch.sign(x) * torch.expm1(x.abs())
 
 

@@ -68,7 +68,7 @@ class TeamSurrogate:
 
 
 def huber(errors: Tensor, delta: float | None) -> Tensor:
-    """Return e² where |e| ≤ δ, else δ (2 |e| - δ).
+    """Return e² if abs(e) ≤ δ, else δ (2 abs(e) - δ).
 
     Args:
         errors: e.
