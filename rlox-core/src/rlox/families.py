@@ -61,6 +61,8 @@ ALGORITHMS = (
     AlgorithmRow("iql", "IQL", "offline", trainer=False),
     AlgorithmRow("online_dpo", "OnlineDPO", "llm", trainer=False),
     AlgorithmRow("ppo", "PPO", "onpolicy"),
+    AlgorithmRow("rl8_ppo", "RL8PPO", "rl8", trainer=False),
+    AlgorithmRow("rl8_recurrent_ppo", "RL8RecurrentPPO", "rl8", trainer=False),
     AlgorithmRow("sac", "SAC", "offpolicy"),
     AlgorithmRow("td3", "TD3", "offpolicy"),
     AlgorithmRow("td3_bc", "TD3BC", "offline", trainer=False),

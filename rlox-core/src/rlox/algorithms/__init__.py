@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from rlox.algorithms.iql import IQL
     from rlox.algorithms.online_dpo import OnlineDPO
     from rlox.algorithms.ppo import PPO
+    from rlox.algorithms.rl8_ppo import RL8PPO
+    from rlox.algorithms.rl8_recurrent_ppo import RL8RecurrentPPO
     from rlox.algorithms.sac import SAC
     from rlox.algorithms.td3 import TD3
     from rlox.algorithms.td3_bc import TD3BC
@@ -41,6 +43,7 @@ __all__ = [
     "GRPO",
     "IQL",
     "PPO",
+    "RL8PPO",
     "SAC",
     "TD3",
     "TD3BC",
@@ -49,6 +52,7 @@ __all__ = [
     "DreamerV3",
     "HybridPPO",
     "OnlineDPO",
+    "RL8RecurrentPPO",
 ]
 
 

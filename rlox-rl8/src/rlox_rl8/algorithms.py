@@ -1,0 +1,315 @@
+"""Feed-forward and recurrent PPO on batched envs, with their configs.
+
+Each iteration collects T steps of B envs and takes E passes of minibatches up
+
+    L = mean L_π + c_H mean H - c_V mean L_V
+
+of :func:`rlox_rl8.nn.functional.ppo_losses`, with generalised advantage estimates of rewards that
+are divided by the deviation of R_t = γ R_{t-1} + r_t over the horizon (Engstrom et al. 2020, sec. 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
+
+import torch
+from rlox.nn import ModuleOptimizer
+from tensordict import TensorDict
+
+from rlox_rl8.data import (
+    AlgorithmHparams,
+    AlgorithmState,
+    Device,
+    RecurrentAlgorithmHparams,
+    RecurrentAlgorithmState,
+    ScheduleKind,
+)
+from rlox_rl8.distributions import Distribution
+from rlox_rl8.engine import GenericAlgorithmBase
+from rlox_rl8.env import EnvFactory
+from rlox_rl8.models import Model, ModelFactory, RecurrentModel, RecurrentModelFactory
+from rlox_rl8.policies import Policy, RecurrentPolicy
+from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
+
+__all__ = [
+    "Algorithm",
+    "AlgorithmConfig",
+    "AlgorithmHparams",
+    "AlgorithmState",
+    "GenericAlgorithmBase",
+    "RecurrentAlgorithm",
+    "RecurrentAlgorithmConfig",
+    "RecurrentAlgorithmHparams",
+    "RecurrentAlgorithmState",
+]
+
+Schedule = list[tuple[int, float]]
+
+
+@dataclass
+class AlgorithmConfig:
+    """Arguments of :class:`Algorithm`; the numbers are documented with ``rl8_ppo``'s options."""
+
+    model: Model | None = None
+    model_cls: ModelFactory | None = None
+    model_config: dict[str, Any] | None = None
+    distribution_cls: type[Distribution] | None = None
+    horizon: int = 32
+    horizons_per_env_reset: int = 1
+    num_envs: int = 8192
+    optimizer_cls: type[torch.optim.Optimizer] = torch.optim.Adam
+    optimizer_config: dict[str, Any] | None = None
+    accumulate_grads: bool = False
+    enable_amp: bool = False
+    lr_schedule: Schedule | None = None
+    lr_schedule_kind: ScheduleKind = "step"
+    entropy_coeff: float = 0.0
+    entropy_coeff_schedule: Schedule | None = None
+    entropy_coeff_schedule_kind: ScheduleKind = "step"
+    gae_lambda: float = 0.95
+    gamma: float = 0.95
+    sgd_minibatch_size: int | None = None
+    num_sgd_iters: int = 4
+    shuffle_minibatches: bool = True
+    clip_param: float = 0.2
+    vf_clip_param: float = 5.0
+    dual_clip_param: float | None = None
+    vf_coeff: float = 1.0
+    target_kl_div: float | None = None
+    max_grad_norm: float = 5.0
+    normalize_advantages: bool = True
+    normalize_rewards: bool = True
+    device: Device = "auto"
+
+    def build(self, env_cls: EnvFactory) -> Algorithm:
+        """Return an algorithm for a class of envs, validated."""
+        algorithm = Algorithm(env_cls, config=self)
+        algorithm.validate()
+        return algorithm
+
+
+@dataclass
+class RecurrentAlgorithmConfig:
+    """Arguments of :class:`RecurrentAlgorithm`; see ``rl8_recurrent_ppo``'s options."""
+
+    model: RecurrentModel | None = None
+    model_cls: RecurrentModelFactory | None = None
+    model_config: dict[str, Any] | None = None
+    distribution_cls: type[Distribution] | None = None
+    horizon: int = 32
+    horizons_per_env_reset: int = 1
+    num_envs: int = 8192
+    seq_len: int = 4
+    seqs_per_state_reset: int = 8
+    optimizer_cls: type[torch.optim.Optimizer] = torch.optim.Adam
+    optimizer_config: dict[str, Any] | None = None
+    accumulate_grads: bool = False
+    enable_amp: bool = False
+    lr_schedule: Schedule | None = None
+    lr_schedule_kind: ScheduleKind = "step"
+    entropy_coeff: float = 0.0
+    entropy_coeff_schedule: Schedule | None = None
+    entropy_coeff_schedule_kind: ScheduleKind = "step"
+    gae_lambda: float = 0.95
+    gamma: float = 0.95
+    sgd_minibatch_size: int | None = None
+    num_sgd_iters: int = 4
+    shuffle_minibatches: bool = True
+    clip_param: float = 0.2
+    vf_clip_param: float = 5.0
+    dual_clip_param: float | None = None
+    vf_coeff: float = 1.0
+    target_kl_div: float | None = None
+    max_grad_norm: float = 5.0
+    normalize_advantages: bool = True
+    normalize_rewards: bool = True
+    device: Device = "auto"
+
+    def _build(self, env_cls: EnvFactory) -> RecurrentAlgorithm:
+        algorithm = RecurrentAlgorithm(env_cls, config=self)
+        algorithm.validate()
+        return algorithm
+
+
+class _Build:
+    """``build`` of a config, or of the class with its defaults."""
+
+    def __get__(self, config: Any, cls: type[RecurrentAlgorithmConfig]) -> Any:
+        return (cls() if config is None else config)._build
+
+
+RecurrentAlgorithmConfig.build = _Build()  # type: ignore[attr-defined]
+
+
+def _set_up(algorithm: Any, env_cls: Any, config: Any, policy_cls: Any, hparams_cls: Any) -> None:
+    """Make env, policy, optimiser and schedules of either kind."""
+    bounded = {}
+    for name in ("num_envs", "horizon"):
+        bound = getattr(env_cls, f"max_{name}", None)
+        value = getattr(config, name)
+        bounded[name] = value if bound is None else min(value, bound)
+    device = config.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(device)
+    names = {field.name for field in fields(hparams_cls)}
+    given = {f.name: getattr(config, f.name) for f in fields(config) if f.name in names}
+    given |= {**bounded, "device": device}
+    if config.sgd_minibatch_size is None:
+        steps = max(bounded["horizon"] // max(given.get("seq_len", 1), 1), 1)
+        given["sgd_minibatch_size"] = bounded["num_envs"] * steps
+    algorithm.hparams = hparams_cls(**given)
+    algorithm.hparams.validate()
+    env = algorithm.env = env_cls(bounded["num_envs"], bounded["horizon"], device=device)
+    for spec_name in ("observation_spec", "action_spec"):
+        _require_dimensions(getattr(env, spec_name), spec_name)
+    algorithm.policy = policy_cls(
+        env.observation_spec,
+        env.action_spec,
+        model=config.model,
+        model_cls=config.model_cls,
+        model_config=config.model_config,
+        distribution_cls=config.distribution_cls,
+        device=device,
+    )
+    options = {"lr": 1e-3} if config.optimizer_config is None else config.optimizer_config
+    algorithm.flat = ModuleOptimizer(
+        algorithm.policy.model,
+        partial(config.optimizer_cls, **options),
+        max_grad_norm=algorithm.hparams.max_grad_norm,
+    )
+    algorithm.optimizer = algorithm.flat.torch_optimizer
+    algorithm.lr_scheduler = LRScheduler(
+        algorithm.optimizer, schedule=config.lr_schedule, kind=config.lr_schedule_kind
+    )
+    algorithm.entropy_scheduler = EntropyScheduler(
+        config.entropy_coeff,
+        schedule=config.entropy_coeff_schedule,
+        kind=config.entropy_coeff_schedule_kind,
+    )
+    algorithm.grad_scaler = torch.amp.GradScaler(device.type, enabled=config.enable_amp)
+    algorithm._allocate()
+
+
+def _require_dimensions(spec: Any, name: str) -> None:
+    if hasattr(spec, "keys"):
+        for key in spec.keys():  # noqa: SIM118
+            _require_dimensions(spec[key], f"{name} '{key}'")
+    elif len(spec.shape) < 1:
+        raise ValueError(f"{name} must have at least one dimension, got shape ()")
+
+
+class Algorithm(GenericAlgorithmBase[AlgorithmHparams, AlgorithmState, Policy]):
+    """Feed-forward PPO.
+
+    Args:
+        env_cls: a class of :class:`rlox_rl8.Env`.
+        config: the rest; ``None`` takes the defaults.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+
+    def __init__(self, env_cls: EnvFactory, /, config: AlgorithmConfig | None = None) -> None:
+        self.state = AlgorithmState()
+        _set_up(self, env_cls, config or AlgorithmConfig(), Policy, AlgorithmHparams)
+
+    def _before_step(self, t: int) -> None:
+        pass
+
+    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> TensorDict:
+        return self.policy.sample(
+            self.buffer[:, : t + 1],
+            deterministic=deterministic,
+            return_actions=not last,
+            return_logp=not last,
+            return_values=True,
+        )
+
+    def _samples(self) -> TensorDict:
+        past = self.buffer[:, :-1]
+        views = self.policy.model.apply_view_requirements(past, kind="all")
+        kept = past.select("actions", "logp", "advantages", "returns").reshape(-1)
+        kept["views"] = views
+        return kept
+
+    def _forward(self, samples: TensorDict) -> TensorDict:
+        return self.policy.sample(
+            samples, kind="all", requires_grad=True, return_actions=False, return_values=True
+        )
+
+
+class RecurrentAlgorithm(
+    GenericAlgorithmBase[RecurrentAlgorithmHparams, RecurrentAlgorithmState, RecurrentPolicy]
+):
+    """Recurrent PPO: gradients go back ``seq_len`` steps, from the states met while collecting.
+
+    Args:
+        env_cls: a class of :class:`rlox_rl8.Env`.
+        config: the rest; ``None`` takes the defaults.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+
+    def __init__(
+        self, env_cls: EnvFactory, /, config: RecurrentAlgorithmConfig | None = None
+    ) -> None:
+        self.state = RecurrentAlgorithmState()
+        config = config or RecurrentAlgorithmConfig()
+        _set_up(self, env_cls, config, RecurrentPolicy, RecurrentAlgorithmHparams)
+        self._forget()
+
+    def _forget(self) -> None:
+        hparams = self.hparams
+        self.state.seqs = 0
+        self._states = self.policy.model.init_states(hparams.num_envs)
+        self._starts: list[TensorDict] = []
+        """States (B) at the start of each sequence of the buffer."""
+
+    def _before_step(self, t: int) -> None:
+        hparams = self.hparams
+        if t == 0:
+            self._starts = []
+        if t % hparams.seq_len:
+            return
+        every, done = hparams.seqs_per_state_reset, self.state.seqs
+        if done == 0 if every < 0 else done % every == 0:
+            self._states = self.policy.init_states(hparams.num_envs)
+        self._starts.append(self._states)
+        self.state.seqs += 1
+
+    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> TensorDict:
+        out, states = self.policy.sample(
+            self.buffer[:, t : t + 1],
+            self._states,
+            deterministic=deterministic,
+            return_actions=not last,
+            return_logp=not last,
+            return_values=True,
+        )
+        if not last:
+            self._states = states
+        return out
+
+    def _samples(self) -> TensorDict:
+        hparams = self.hparams
+        past = self.buffer[:, :-1].select("obs", "actions", "logp", "advantages", "returns")
+        rows = past.reshape(-1, hparams.seq_len)
+        starts: TensorDict = torch.stack(self._starts, 1).reshape(-1)
+        # one copy per sequence, found again by its number
+        rows["sequence"] = (
+            torch.arange(len(rows), device=hparams.device)[:, None].expand(-1, hparams.seq_len)
+        )
+        self._flat_starts = starts
+        return rows
+
+    def _forward(self, samples: TensorDict) -> TensorDict:
+        states = self._flat_starts[samples["sequence"][:, 0]]
+        out, _ = self.policy.sample(
+            samples, states, requires_grad=True, return_actions=False, return_values=True
+        )
+        return out
+
