@@ -57,6 +57,7 @@ BENCHMARKS = [
     "offline",
     "kernels",
     "replay",
+    "checkpoint_segments",
     "start_up",
     "multi_agent_envs",
 ]

@@ -20,10 +20,9 @@ from typing import Any
 
 import torch
 from measure import interleave, machine, ratio_summary, summary, write
-from rlox.batches.rollout import RolloutBatch
+from rlox.batches.rollout import RolloutBatch, estimate_advantages
 from rlox.cli.sweeps.processes import usable_cores
 from rlox.nn import torch_threads
-from rlox.rollouts.advantages import estimate_advantages
 from rlox.training.hooks import Hooks
 from rlox_onpolicy.ppo import PPO, clipped_surrogate
 from stable_baselines3 import PPO as SB3PPO

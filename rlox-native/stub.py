@@ -30,7 +30,7 @@ def definitions(body: list[ast.stmt]) -> dict[str, Node]:
 
 
 def reference() -> dict[str, Node]:
-    """Return the public functions and classes of the reference, by name."""
+    """Return the public functions and all classes of the reference, by name."""
     exported = ast.parse((REFERENCE / "__init__.py").read_text(encoding="utf-8"))
     names = {
         alias.name
@@ -41,7 +41,8 @@ def reference() -> dict[str, Node]:
     found: dict[str, Node] = {}
     for path in sorted(REFERENCE.rglob("*.py")):
         found |= definitions(ast.parse(path.read_text(encoding="utf-8")).body)
-    return {name: found[name] for name in names & set(found)}
+    bases = {name for name, node in found.items() if isinstance(node, ast.ClassDef)}
+    return {name: found[name] for name in (names | bases) & set(found)}
 
 
 def members(node: Node, twins: Mapping[str, Node]) -> dict[str, Node]:

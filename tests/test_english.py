@@ -7,8 +7,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 
 MODULES = sorted(path for path in ROOT.glob("rlox-*/src/**/*.py") if "_template" not in path.parts)
@@ -21,19 +19,6 @@ BANNED = re.compile(r"(?<!\")\b(tells?|told|telling|likewise|anew)\b(?!\()", re.
 
 HISTORY = ("CHANGELOG.md", "benchmarks/results/", "scores/", "tests/test_english.py")
 """Records of the past, which keep their words, and this list."""
-
-UNREVISED = (
-    "rlox-core/src/rlox/algorithm.py",
-    "rlox-core/src/rlox/learners/",
-    "rlox-core/src/rlox/losses.py",
-    "rlox-core/src/rlox/offline/",
-    "rlox-core/src/rlox/replay/",
-    "rlox-core/src/rlox/rollouts/",
-    "rlox-core/src/rlox/training/",
-    "rlox-offpolicy/",
-    "rlox-onpolicy/",
-)
-"""Paths that are not revised yet; a path leaves the list when it is clean."""
 
 
 def tracked() -> list[str]:
@@ -70,26 +55,10 @@ def banned_words(name: str) -> list[str]:
 def test_modules_begin_with_a_short_noun_phrase() -> None:
     """At most twelve words, which a stranger would search for."""
     faults = {str(path.relative_to(ROOT)): first_line_fault(path) for path in MODULES}
-    assert not {
-        name: fault
-        for name, fault in faults.items()
-        if fault is not None and not name.startswith(UNREVISED)
-    }
+    assert not {name: fault for name, fault in faults.items() if fault is not None}
 
 
 def test_prose_uses_the_fields_words() -> None:
     """Vague verbs hide what is raised, reported, detected or returned."""
-    found = [
-        line for name in tracked() if not name.startswith(UNREVISED) for line in banned_words(name)
-    ]
+    found = [line for name in tracked() for line in banned_words(name)]
     assert not found, "\n".join(found)
-
-
-@pytest.mark.parametrize("prefix", UNREVISED)
-def test_unrevised_paths_still_have_faults(prefix: str) -> None:
-    """The list of exceptions shrinks as files are revised."""
-    modules = [path for path in MODULES if str(path.relative_to(ROOT)).startswith(prefix)]
-    names = [name for name in tracked() if name.startswith(prefix)]
-    assert any(map(first_line_fault, modules)) or any(map(banned_words, names)), (
-        f"{prefix} is clean or gone; take it off UNREVISED"
-    )

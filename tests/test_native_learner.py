@@ -14,14 +14,13 @@ import numpy as np
 import pytest
 import torch
 from rlox import Algorithm, cli
-from rlox.batches.rollout import RolloutBatch
+from rlox.batches.rollout import RolloutBatch, estimate_advantages
 from rlox.callbacks import Callback
 from rlox.errors import BackendError
-from rlox.learners.policy_objectives import ClippedSurrogate, PolicyGradient
 from rlox.learners.rollouts import ChosenLearner, choose_learner
 from rlox.learners.tasks import RolloutTask
+from rlox.losses import ClippedSurrogate, PolicyGradient
 from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy
-from rlox.rollouts.advantages import estimate_advantages
 from rlox.training.hooks import Hooks
 from rlox_native.learner import OBJECTIVES
 from rlox_onpolicy.a2c import A2C

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rlox.batches.rollout import RolloutBatch
+from rlox.batches.rollout import RolloutBatch, estimate_advantages
 from rlox.callbacks import Callback
 from rlox.networks.actor_critics import DiscretePolicy
-from rlox.rollouts.advantages import estimate_advantages
 from rlox.seeding import SeedStreams
 from rlox.training.hooks import Hooks
 from rlox_native import ActorCriticLearner, VecEnv, compute_gae_time_major

@@ -11,8 +11,7 @@ import pytest
 import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.errors import BackendError
-from rlox.learners.added import AddedLosses
-from rlox.learners.terms import QTerms
+from rlox.learners.terms import AddedLosses, QTerms
 from rlox.learners.transitions import Learn, ReplayTask, Step, StepResult, choose_replay_learner
 from rlox.learners.value_objectives import QLearning, SoftActorCritic
 from rlox.networks import DiscreteQNetwork, polyak_update
@@ -96,8 +95,8 @@ def test_a_strangers_algorithm_with_a_known_objective_learns_in_rust() -> None:
         found[backend] = mine.optimizer.parameters, results[-1]
         assert mine.learner.backend == {"auto": "native"}.get(backend, backend)
     (native, last), (in_torch, expected) = found["auto"], found["torch"]
-    torch.testing.assert_close(native, in_torch, atol=2e-5, rtol=1e-3)
-    torch.testing.assert_close(last.errors, expected.errors, atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(native, in_torch, atol=2e-6, rtol=2e-5)
+    torch.testing.assert_close(last.errors, expected.errors, atol=2e-6, rtol=2e-5)
 
 
 @pytest.mark.parametrize(

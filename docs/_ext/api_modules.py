@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[2]
 FLOORS = (
     ("errors", "families", "kernels", "validation"),
     ("preferences", "reference"),
-    ("config", "logging", "seeding", "spaces"),
     ("registry",),
+    ("config", "logging", "seeding", "spaces"),
     ("batches", "nn"),
     ("protocols",),
     ("envs", "losses", "networks", "preprocessing"),

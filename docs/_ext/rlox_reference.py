@@ -61,6 +61,7 @@ def write_reference() -> None:
 
     fragments = {
         "configs": "\n".join(config_section(name) for name in list_algorithms()),
+        "plugin-options": plugin_options(),
         "registered": "\n".join(registered_section(*kind) for kind in KINDS.items()),
         "algorithms": table(("name", "class"), algorithm_classes()),
         "code-map": table(("floor", "where", "what"), code_map()),
@@ -122,10 +123,31 @@ def config_section(name: str) -> str:
 
 def config_table(name: str) -> str:
     """Return the table of an algorithm's options."""
-    from rlox.cli.flags import default_text, documentation
     from rlox.registry.table import config_class
 
-    config = config_class(name)
+    return options_table(config_class(name))
+
+
+def plugin_options() -> str:
+    """Return the tables of the options that installed buffers and env backends have."""
+    from rlox.registry.table import get_registry
+
+    tables = []
+    for selector, hook in (("buffer", "rlox_buffers"), ("env_backend", "rlox_env_backends")):
+        for found in get_registry().usable(hook):
+            model = found.options_model()
+            if model is not None:
+                tables.append(
+                    f"### `{selector}={found.spec.name}`\n\n{found.spec.summary} From "
+                    f"`{found.distribution}`.\n\n{options_table(model)}"
+                )
+    return "\n".join(tables)
+
+
+def options_table(config: Any) -> str:
+    """Return the table of the options of a config class."""
+    from rlox.cli.flags import default_text, documentation
+
     rows = []
     for option, field in config.model_fields.items():
         meaning, unit, source = documentation(field)

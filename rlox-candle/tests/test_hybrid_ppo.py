@@ -82,7 +82,7 @@ def test_a_resumed_training_ends_where_the_uninterrupted_one_does(
         whole.train(1_024)
         expected = whole.optimizer.parameters.clone()
     with HybridPPO(env_id, seed=0, learning_rate=whole.config.learning_rate, **SMALL) as half:
-        half.clock.target_env_steps = 1_024
+        half.clock.target = 1_024
         _iterations(half, 4)
         half.save(path)
     with HybridPPO.from_checkpoint(path) as resumed:

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.spaces.action_rows`: rows that a policy acts with, and the env's actions."""
+"""Tests of :mod:`rlox.spaces.rows`: rows that a policy acts with, and the env's actions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from rlox.errors import SpaceError
-from rlox.spaces.action_rows import ActionRows
+from rlox.spaces.rows import ActionRows
 
 BOX = spaces.Box(np.float32([-1, -2]), np.float32([1, 2]))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rlox import testing
+from rlox import reference, testing
 from rlox.errors import ConfigError
 from rlox.replay.buffers import BufferOptions
 
@@ -112,6 +112,22 @@ class Indifferent(Uniform):
         pass
 
 
+class LeavesOutTheOldest(reference.ReplayBuffer):
+    """Reports too few rows as changed."""
+
+    def __init__(self, options: BufferOptions) -> None:
+        super().__init__(
+            options.capacity, options.obs_shape, options.act_shape, obs_dtype=options.obs_dtype,
+            act_dtype=options.act_dtype, n_envs=options.n_envs, n_step=options.n_step,
+            gamma=options.gamma, seed=options.seed,
+        )  # fmt: skip
+
+    def changed_rows(self, since: int) -> tuple[int, int, list[tuple[int, int]]]:
+        """Leave out the first row of each range."""
+        mark, count, ranges = super().changed_rows(since)
+        return mark, count, [(start + 1, stop) for start, stop in ranges]
+
+
 @pytest.mark.parametrize("name", ["uniform", "prioritized"])
 def test_our_buffers_conform(name: str) -> None:
     """All checks apply, but that of priorities where there are none."""
@@ -122,7 +138,8 @@ def test_our_buffers_conform(name: str) -> None:
 def test_a_buffer_of_ones_own_conforms() -> None:
     """Its factory may refuse several steps, and its class is the factory."""
     skipped = testing.check_buffer(Uniform)
-    assert set(skipped) == {"check_buffer_n_step", "check_buffer_priorities"}
+    unused = {"check_buffer_n_step", "check_buffer_segments", "check_buffer_priorities"}
+    assert set(skipped) == unused
 
 
 @pytest.mark.parametrize(
@@ -136,6 +153,7 @@ def test_a_buffer_of_ones_own_conforms() -> None:
         (WrongSums, "n_step", "3 steps from obs"),
         (Unseeded, "seeding", "must fix the draws"),
         (Forgetful, "state", "must go on exactly"),
+        (LeavesOutTheOldest, "segments", "left out a changed row"),
         (Indifferent, "priorities", "most of a batch must be of the highest priority"),
     ],
 )

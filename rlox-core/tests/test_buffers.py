@@ -12,10 +12,11 @@ from rlox import kernels
 from rlox.errors import ConfigError, UnknownNameError
 from rlox.protocols import PrioritizedBuffer, ReplayBuffer, StatefulBuffer
 from rlox.replay.buffers import BufferOptions, GoalOptions, make_buffer
+from rlox.replay.options import HindsightOptions, PrioritizedOptions
 
 OPTIONS = BufferOptions(
     capacity=10, obs_shape=(2, 3), obs_dtype="uint8", act_shape=(1,), act_dtype="int64",
-    n_envs=2, n_step=3, gamma=0.5, priority_alpha=0.25, seed=7,
+    n_envs=2, n_step=3, gamma=0.5, seed=7,
 )  # fmt: skip
 
 
@@ -30,7 +31,8 @@ def fill(buffer: ReplayBuffer) -> None:
 @pytest.mark.parametrize("name", ["uniform", "prioritized"])
 def test_a_name_makes_a_buffer_of_the_options(name: str) -> None:
     """Shapes, types, steps and discount are those asked for, and all protocols are kept."""
-    buffer = make_buffer(name, OPTIONS)
+    own = PrioritizedOptions(priority_alpha=0.25) if name == "prioritized" else None
+    buffer = make_buffer(name, OPTIONS, own)
     assert isinstance(buffer, ReplayBuffer)
     assert isinstance(buffer, StatefulBuffer)
     assert isinstance(buffer, PrioritizedBuffer) == (name == "prioritized")
@@ -121,11 +123,11 @@ def test_goals_make_a_hindsight_buffer() -> None:
     """Where they lie, what they are worth and how they are chosen comes from the options."""
     goals = GoalOptions(
         size=1, achieved=2, desired=0, compute_reward=lambda a, d, info: 10 * a[:, 0] + d[:, 0],
-        compute_terminated=lambda a, d, info: a[:, 0] == d[:, 0], n_sampled_goal=10**9,
-        goal_selection_strategy="final",
+        compute_terminated=lambda a, d, info: a[:, 0] == d[:, 0],
     )  # fmt: skip
     options = dataclasses.replace(OPTIONS, obs_shape=(3,), n_step=1, goals=goals)
-    buffer = make_buffer("her", options)
+    own = HindsightOptions(n_sampled_goal=10**9, goal_selection_strategy="final")
+    buffer = make_buffer("her", options, own)
     assert isinstance(buffer, StatefulBuffer)
     for step in range(2):
         obs = np.array([[9, 0, step], [9, 0, step + 5]], np.uint8)

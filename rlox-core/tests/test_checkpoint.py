@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rlox.errors import CheckpointError
 from rlox.training import checkpoint
-from rlox.training.checkpoint import _digest, _pack, _unpack, read, steps_of
+from rlox.training.checkpoint import _digest, read, steps_of
+from rlox.training.state_tree import pack, unpack
 
 NUMPY_1 = np.__version__.startswith("1.")
 
@@ -86,7 +87,7 @@ def test_another_seed_goes_on_with_other_draws(counting: ModuleType, tmp_path: P
 def test_interrupted_training_is_finished(counting: ModuleType, tmp_path: Path) -> None:
     """The target is part of the checkpoint."""
     algorithm = trained(counting)
-    algorithm.clock.target_env_steps = 40
+    algorithm.clock.target = 40
     algorithm.save(tmp_path / "c.rlox")
     restored = counting.CountingAlgorithm.from_checkpoint(tmp_path / "c.rlox")
     restored.train()
@@ -180,8 +181,8 @@ def test_unpackable_state_leaves_the_old_file(
 def round_trip(state: Any) -> Any:
     """Pack, write as bytes, read back and unpack."""
     tensors: dict[str, Any] = {}
-    text = json.dumps(_pack(state, "", tensors))
-    return _unpack(json.loads(text), safetensors.numpy.load(safetensors.numpy.save(tensors)))
+    text = json.dumps(pack(state, "", tensors))
+    return unpack(json.loads(text), safetensors.numpy.load(safetensors.numpy.save(tensors)))
 
 
 def assert_same(a: Any, b: Any) -> None:
@@ -260,7 +261,7 @@ def test_nested_state_round_trip(state: dict[str, Any]) -> None:
 def test_state_that_would_not_come_back_is_refused(state: Any, message: str) -> None:
     """What cannot be read back as it was is not written."""
     with pytest.raises(TypeError) as caught:
-        _pack(state, "", {})
+        pack(state, "", {})
     assert str(caught.value) == message
 
 
@@ -367,20 +368,20 @@ def test_hostile_manifest_is_refused(tmp_path: Path, text: str) -> None:
 def test_newer_format_asks_for_an_upgrade(tmp_path: Path) -> None:
     """A file from the future is distinguished from a damaged one."""
     path = write(tmp_path / "c.rlox", {"format_version": 10**30, "state": {}})
-    with pytest.raises(CheckpointError, match=r"has format version 10+, this rlox reads up to 2"):
+    with pytest.raises(CheckpointError, match=r"has format version 10+, this rlox reads up to 3"):
         read(path)
 
 
 def test_older_format_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each migration makes the manifest one version newer."""
-    monkeypatch.setattr(checkpoint, "FORMAT_VERSION", 3)
+    monkeypatch.setattr(checkpoint, "FORMAT_VERSION", 4)
     monkeypatch.setattr(
         checkpoint,
         "MIGRATIONS",
-        {v: lambda m: {**m, "format_version": m["format_version"] + 1} for v in (1, 2)},
+        {v: lambda m: {**m, "format_version": m["format_version"] + 1} for v in (1, 2, 3)},
     )
     path = write(tmp_path / "c.rlox", {"format_version": 1, "state": {"a": 1}})
-    assert read(path) == {"format_version": 3, "state": {"a": 1}}
+    assert read(path) == {"format_version": 4, "state": {"a": 1}}
 
 
 def test_checkpoint_of_the_first_format_loads(counting: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.envs.episodes`."""
+"""Tests of :mod:`rlox.envs.running`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from rlox.envs.episodes import EpisodeStatistics
+from rlox.envs.running import EpisodeStatistics
 
 
 def test_no_episode_has_no_mean() -> None:

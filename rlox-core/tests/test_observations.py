@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.spaces.observation_rows`: what is kept, and what users may pass."""
+"""Tests of :mod:`rlox.spaces.rows`: what is kept, and what users may pass."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from rlox.errors import SpaceError
-from rlox.spaces.observation_rows import ObservationRows
+from rlox.spaces.rows import ObservationRows
 
 SPACE = spaces.Dict(
     {"camera": spaces.Box(0, 255, (4, 4, 3), np.uint8), "goal": spaces.Tuple([spaces.Discrete(3)])}

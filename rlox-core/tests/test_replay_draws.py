@@ -15,7 +15,7 @@ from rlox.seeding import SeedStreams
 
 OPTIONS = BufferOptions(
     capacity=10, obs_shape=(2,), obs_dtype="float32", act_shape=(1,), act_dtype="int64",
-    n_envs=1, n_step=1, gamma=0.5, priority_alpha=0.5, seed=0,
+    n_envs=1, n_step=1, gamma=0.5, seed=0,
 )  # fmt: skip
 
 

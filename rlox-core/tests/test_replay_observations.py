@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rlox.errors import SpaceError
 from rlox.replay.observation_codec import ReplayObservations
 from rlox.spaces.nested import map_leaves, split
-from rlox.spaces.observation_rows import ObservationRows
+from rlox.spaces.rows import ObservationRows
 
 LEAVES = [
     spaces.Box(-np.inf, np.inf, (3,), np.float32),

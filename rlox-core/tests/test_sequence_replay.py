@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rlox.protocols import SequenceBuffer
+from rlox.protocols import SegmentedBuffer, SequenceBuffer
 from rlox.reference.replay.streams import SequenceReplayBuffer
 
 FIELDS = {"number": ((), np.int64), "env": ((), np.int64), "memory": ((2,), np.float32)}
@@ -33,6 +33,7 @@ def push(buffer: SequenceReplayBuffer, counts: list[int], envs: list[int]) -> No
 def test_it_is_a_sequence_buffer() -> None:
     """The contract that world models are written against."""
     assert isinstance(make(), SequenceBuffer)
+    assert isinstance(make(), SegmentedBuffer)
 
 
 @settings(deadline=None, max_examples=50)
@@ -134,6 +135,34 @@ def test_a_restored_buffer_goes_on_as_the_saved_one() -> None:
         one, two = buffer.sample(5, 3), other.sample(5, 3)
         for name in one:
             np.testing.assert_array_equal(one[name], two[name])
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+def test_changed_slots_are_those_of_pushes_and_updates(n_envs: int) -> None:
+    """A copy that takes over only what changed is the state, at any time."""
+    rng = np.random.default_rng(0)
+    buffer, counts = make(900, n_envs=n_envs), [0] * n_envs
+    copy: dict[str, Any] = {}
+    mark = 0
+    for k in range(40):
+        for _ in range(int(rng.integers(40))):
+            envs = np.flatnonzero(rng.random(n_envs) < 0.8).tolist()
+            push(buffer, counts, envs)
+        if k > 5:
+            drawn = buffer.sample(2, 3)
+            buffer.update(drawn["indices"], {"memory": rng.random((2, 4, 2))})
+        mark, filled, ranges = buffer.changed_rows(mark)
+        for name in ("row number", "row env", "row memory"):
+            whole = np.zeros_like(buffer.rows(0, filled)[name])
+            old = copy.get(name, whole[:0])
+            whole[: len(old)] = old[: len(whole)]
+            for start, stop in ranges:
+                whole[start:stop] = buffer.rows(start, stop)[name]
+            copy[name] = whole
+            np.testing.assert_array_equal(whole, buffer.state()[name])
+    assert buffer.changed_rows(mark)[2] == []
+    with pytest.raises(ValueError, match="slots must lie in"):
+        buffer.rows(0, 10_000)
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_written_states_are_those_of_the_batch() -> None:
     latent = type(algo.actor._latent)(marks, stoch)
     algo.experience.write_back(batch.indices, latent)
     buffer: Any = algo.experience.buffer
-    slots = batch.indices % buffer.ring
+    slots = batch.indices % buffer.capacity  # of one env
     # a row drawn twice holds the last one
     np.testing.assert_array_equal(buffer._fields["stoch"][slots], 2)
     unique, places = np.unique(slots.reshape(-1)[::-1], return_index=True)

@@ -284,7 +284,7 @@ def test_a_config_object_leaves_the_number_of_envs_to_a_vector_env() -> None:
 
 
 def test_another_exploration_may_follow_a_checkpoint(tmp_path: Path) -> None:
-    """Its noise starts at 0, as there is none to go on with; likewise that of other envs."""
+    """Its noise starts at 0, as there is none to go on with; that of other envs does too."""
     trained = TD3("Pendulum-v1", **SMALL)
     trained.train(16)
     trained.save(tmp_path / "saved.rlox")

@@ -337,7 +337,7 @@ def test_resuming_without_the_buffer_fills_it_anew(tmp_path: Path) -> None:
 
 
 def test_targets_of_several_steps_end_where_a_resumed_run_begins_anew(tmp_path: Path) -> None:
-    """Gymnasium envs cannot tell their state: no target reaches from before into a new episode."""
+    """Gymnasium envs do not expose their state: no target reaches into a new episode."""
     options: dict[str, Any] = {"n_step": 3, "gamma": 0.5, "save_replay_buffer": True}
     dqn = make(Scripted, **options, steps_per_iteration=8)
     dqn.train(8)

@@ -180,7 +180,7 @@ def test_strategy_and_count_reach_the_buffer() -> None:
 
 
 def test_resuming_with_the_buffer_cuts_the_episodes_under_way(tmp_path: Path) -> None:
-    """Gymnasium envs begin anew, so that no goal may come from what follows."""
+    """Gymnasium envs begin new episodes, so that no goal may come from what follows."""
     dqn = DQN(BitFlip, n_envs=2, save_replay_buffer=True, **{**SMALL, "steps_per_iteration": 6})
     dqn.train(6)
     before = dqn.replay.buffer.state()

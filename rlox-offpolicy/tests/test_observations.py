@@ -78,9 +78,8 @@ def make(algorithm: Any, space: Any, **options: Any) -> Any:
 
 def nets(algorithm: Any) -> list[torch.Tensor]:
     """Return the flat parameters of everything that learns."""
-    owner = getattr(algorithm, "actor_critic", algorithm)
-    names = ("optimizer", "policy_optimizer", "critic_optimizer")
-    return [getattr(owner, name).parameters for name in names if hasattr(owner, name)]
+    optimizers = algorithm.optimizers
+    return [optimizers[n].parameters for n in ("network", "policy", "critic") if n in optimizers]
 
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)

@@ -232,7 +232,7 @@ def test_a_buffer_of_single_transitions_will_do(seeded: bool) -> None:
         assert not isinstance(run.replay.buffer, ReplayBuffer)
         run.train(32)
         assert len(run.replay.buffer) == 32
-    first, second = (run.critic_optimizer.parameters for run in runs)
+    first, second = (run.optimizers["critic"].parameters for run in runs)
     assert torch.equal(first, second)
     assert isinstance(rlox.ReplayBuffer(4, 3, 1), ReplayBufferProtocol)
 

@@ -42,7 +42,7 @@ class Shaped(nn.Module):
 
 @pytest.mark.parametrize("shape", [(), (2,), (2, 3)])
 def test_actions_may_have_the_shape_of_their_space(shape: tuple[int, ...]) -> None:
-    """As well as be rows of rlox.spaces.action_rows."""
+    """As well as be rows of rlox.spaces.rows."""
 
     def make() -> Any:
         env = gymnasium.make("Pendulum-v1")

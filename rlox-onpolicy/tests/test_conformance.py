@@ -50,7 +50,7 @@ def test_ppo_with_a_memory_conforms(kind: str) -> None:
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
 def test_gymnasium_backend_conforms(env_id: str) -> None:
-    """The gymnasium backend keeps the contract, but its envs cannot tell their state."""
+    """The gymnasium backend keeps the contract, but its envs do not expose their state."""
     skipped = rlox.testing.check_env_backend("gymnasium", env_id)
     assert list(skipped) == ["check_env_state"]
 

@@ -11,7 +11,7 @@ import rlox.testing
 import torch
 from gymnasium import spaces
 from rlox.errors import EnvError, SpaceError
-from rlox.networks.predict import evaluate_actions
+from rlox.losses import evaluate_actions
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.ppo import PPO
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from rlox.errors import BackendError, CheckpointError, ConfigError
-from rlox.learners.policy_objectives import ClippedSurrogate, PolicyGradient
+from rlox.losses import ClippedSurrogate, PolicyGradient
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.ppo import PPO
 from torch import Tensor

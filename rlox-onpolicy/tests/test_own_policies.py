@@ -197,7 +197,7 @@ HUGE = np.finfo(np.float32).max
 def test_policies_for_any_space_pass(
     observation_space: Any, action_space: Any, recurrent: Any
 ) -> None:
-    """Rows are those of rlox.spaces.action_rows and of the default policies."""
+    """Rows are those of rlox.spaces.rows and of the default policies."""
 
     def make(*of: Any) -> nn.Module:
         return make_policy(*of, recurrent=recurrent, memory_size=4)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from rlox.callbacks import Callback, EvalCallback
 from rlox.errors import CheckpointError, ConfigError, EnvError, SpaceError
-from rlox.learners.policy_objectives import ClippedSurrogate
+from rlox.losses import ClippedSurrogate
 from rlox.networks.actor_critics import DiscretePolicy
 from rlox.protocols import OnPolicyActor
 from rlox.training.hooks import Hooks
@@ -205,7 +205,7 @@ def test_batch_size_left_out_fits_a_small_rollout(recurrent: str, tmp_path: Path
 
 
 def test_a_single_env_keeps_the_rows_of_a_rollout() -> None:
-    """Unless told otherwise, one env takes as many steps as eight would together."""
+    """By default one env takes as many steps as eight would together."""
     ppo = PPO(gymnasium.make("CartPole-v1"))
     assert (ppo.config.n_envs, ppo.config.n_steps) == (1, 1024)
 

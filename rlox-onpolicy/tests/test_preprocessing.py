@@ -172,5 +172,5 @@ def test_checkpoint_keeps_what_is_normalized(tmp_path: Path, option: str, saved:
         PPO.from_checkpoint(tmp_path / "ppo.safetensors", **{option: not saved})
     assert str(caught.value).endswith(
         f"does not fit: it was saved with {option}={saved}, got {option}={not saved}; leave the "
-        "option as it was, or train anew to change it"
+        "option as it was, or start a new training to change it"
     )

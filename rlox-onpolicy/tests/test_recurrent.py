@@ -12,7 +12,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from rlox.errors import ConfigError
-from rlox.networks.predict import evaluate_actions
+from rlox.losses import evaluate_actions
 from rlox.protocols import RecurrentActor
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.ppo import PPO
@@ -162,7 +162,7 @@ def test_memories_are_empty_where_episodes_begin_and_whole_where_they_are_cut(
     [(PPO, {"learning_rate": 5e-3, "n_epochs": 6}), (A2C, {"learning_rate": 5e-3})],
 )
 def test_what_must_be_remembered_is_learnt(kind: str, algorithm: Any, options: Any) -> None:
-    """A policy without a memory cannot tell the numbers apart once they are gone."""
+    """A policy without a memory cannot distinguish the numbers once they are gone."""
     sizes = {"n_envs": 8, "n_steps": 16, "hidden": 32, "gamma": 0.5, "ent_coef": 0.01}
     sizes |= {"batch_size": 64} if algorithm is PPO else {}
     with algorithm(Recall, recurrent=kind, memory_size=32, **{**sizes, **options}) as learner:

@@ -1,4 +1,4 @@
-"""The base that every algorithm, ours or a third party's, derives from exactly once.
+"""Base class of all algorithms.
 
 An algorithm supplies :meth:`Algorithm.iterate` (one collect-and-learn round), a policy to act with
 and its state; training, evaluation, saving and restoring are here, once for all. No algorithm
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 import numpy.typing as npt
 
 from rlox.callbacks import Callback, CallbackList
+from rlox.config.composition import selection
 from rlox.config.model import Config
 from rlox.errors import EnvError
 from rlox.evaluation import MAX_STEPS, EvaluationResult, evaluate
@@ -27,7 +28,8 @@ from rlox.seeding import SeedStreams, draw_seed
 from rlox.training import checkpoint
 from rlox.training.hooks import Hooks
 from rlox.training.loop import run
-from rlox.training.progress import Clock, StepUnit
+from rlox.training.progress import Progress
+from rlox.training.segment_files import remove_checkpoint
 from rlox.training.trainable import NamedLosses, NoLosses
 
 if TYPE_CHECKING:
@@ -44,8 +46,9 @@ class Algorithm(ABC):
     """One learning algorithm with its env, its config and its progress.
 
     Args:
-        env: what the user passed as env; none where the algorithm needs none and none was given.
-        config: the resolved config; its ``seed`` (none: from entropy) fixes every random draw.
+        env: what the user passed as env; ``None`` if there is none.
+        config: the resolved config; its ``seed`` fixes every random draw, and ``None`` draws
+            one from entropy.
         callbacks: hooks into training.
         logger: receives the metrics.
     """
@@ -56,11 +59,15 @@ class Algorithm(ABC):
     config_class: ClassVar[type[Config]]
     """Class of :attr:`config`."""
 
-    step_unit: ClassVar[StepUnit] = "env_steps"
-    """What the training is counted in."""
+    step_unit: ClassVar[str] = "env_steps"
+    """What the training is counted in: the name of a counter of :attr:`clock`."""
+
+    counters: ClassVar[tuple[str, ...]] = ()
+    """Names of further cumulative counters, such as ``("prompts", "tokens")``: :attr:`clock` holds
+    them, checkpoints save them and every row of metrics has them."""
 
     env_required: ClassVar[bool] = True
-    """Whether an env is the constructor's first argument; where not, it is the keyword ``env``."""
+    """Whether an env is the constructor's first argument; if not, it is the keyword ``env``."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -90,7 +97,7 @@ class Algorithm(ABC):
         """What :meth:`close` frees, and a constructor that fails; algorithms add their envs."""
         self._closed = False
         self.learner: ChosenLearner | ChosenReplayLearner | None = None
-        """What takes the gradient steps, where the algorithm has a choice of learner backends."""
+        """Takes the gradient steps, if the algorithm has a choice of learner backends."""
         self.optimizers: dict[str, FlatOptimizer] = {}
         """What moves the parameters, by the names of what learns; :meth:`train` checks that they
         do reach the parameters and that these stay finite."""
@@ -99,7 +106,7 @@ class Algorithm(ABC):
         names."""
         self.own_objective: Any = None
         """A user's own objective, of an algorithm that takes one; ``None``: the algorithm's."""
-        self.clock = Clock(self.step_unit)
+        self.clock = Progress(self.step_unit, counters=dict.fromkeys(self.counters, 0))
         self.streams = SeedStreams(seed)
 
     @abstractmethod
@@ -107,7 +114,7 @@ class Algorithm(ABC):
         """Collect once, learn once, and return a frozen dataclass of float metrics.
 
         Args:
-            hooks: to be told of every vector step and every optimiser step; they advance the clock
+            hooks: called after every vector step and every optimiser step; they advance the clock
                 and call the callbacks. Their ``StopTraining`` drops the iteration; one that catches
                 it returns the metrics of what was done.
         """
@@ -137,11 +144,11 @@ class Algorithm(ABC):
 
         Args:
             total_timesteps: steps (:attr:`step_unit`) to train for, on top of those already done;
-                env steps are rounded up to whole iterations. None: finish the training that a
+                env steps are rounded up to whole iterations. ``None`` finishes the training that a
                 checkpoint interrupted.
 
         Returns:
-            The last iteration's metrics; where an env is stepped, ``mean_reward`` is the mean
+            The last iteration's metrics; if an env is stepped, ``mean_reward`` is the mean
             return of the last 100 finished episodes (NaN before the first).
 
         Raises:
@@ -199,7 +206,26 @@ class Algorithm(ABC):
             deterministic=deterministic,
             seed=self.streams.seeds("evaluation", 1)[0] if seed is None else seed,
             max_steps=max_steps,
+            **self.env_arguments(env),
         )
+
+    def env_arguments(self, env: Any = None) -> dict[str, Any]:
+        """Return how to make further envs like those of the training.
+
+        Args:
+            env: what to make; ``None``: what the algorithm was made with. Another env than that is
+                made as it is, without the training's arguments.
+
+        Returns:
+            ``env_kwargs`` and ``backend`` for :func:`rlox.evaluation.evaluate`.
+        """
+        same = env is None or env is self.env_source
+        if not (same or (isinstance(env, str) and env == self.env_source)):
+            return {}
+        arguments: dict[str, Any] = {"env_kwargs": getattr(self.config, "env_kwargs", None)}
+        if "env_backend" in type(self.config).selected:
+            arguments["backend"] = selection(self.config, "env_backend")
+        return arguments
 
     def close(self) -> None:
         """Free what the algorithm made: its envs and their processes, and the logger's files.
@@ -227,6 +253,11 @@ class Algorithm(ABC):
         """Write a checkpoint; see :func:`rlox.training.checkpoint.save`."""
         checkpoint.save(self, path)
 
+    @staticmethod
+    def remove_checkpoint(path: str | Path) -> None:
+        """Delete a checkpoint and the segments that no other checkpoint beside it needs."""
+        remove_checkpoint(Path(path))
+
     @classmethod
     def from_checkpoint(
         cls: type[AlgorithmT], path: str | Path, env_id: Any = None, **arguments: Any
@@ -235,11 +266,11 @@ class Algorithm(ABC):
 
         Args:
             path: the checkpoint.
-            env_id: anything the constructor takes as env; none: the id in the checkpoint, if the
-                algorithm needs an env or was made with one.
+            env_id: anything the constructor takes as env; ``None`` takes the id in the
+                checkpoint, if the algorithm needs an env or was made with one.
             arguments: the constructor's other arguments, such as ``policy=``, ``callbacks=`` and
                 ``logger=``, and options to change. With another ``seed=`` all random streams
-                begin anew; envs that the checkpoint has the state of go on with theirs.
+                start again; envs that the checkpoint has the state of go on with theirs.
 
         Raises:
             CheckpointError: the file is damaged, foreign, of another algorithm or another env.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from rlox.callbacks import Callback
+from rlox.config.composition import plugin_fields
 from rlox.config.model import Config
 from rlox.errors import ConfigError
 from rlox.logging import LoggerCallback, LoggerList
@@ -23,6 +24,8 @@ from rlox.registry.table import (
 )
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
     from rlox.algorithm import Algorithm
 
 __all__ = ["explain", "make", "make_callbacks", "make_logger"]
@@ -93,13 +96,20 @@ def explain(name: str) -> str:
         f"needs: {', '.join(found.needs)}",
         "options:",
     ]
-    for field_name, field in config_class(name).model_fields.items():
-        extra = cast("dict[str, Any]", field.json_schema_extra or {})
-        lines.append(
-            f"  {field_name} = {field.default} [{extra.get('unit', '1')}] {field.description} "
-            f"({extra.get('source', '-')})"
-        )
+    fields = config_class(name).model_fields
+    lines += [_option_line(option, field) for option, field in fields.items()]
+    for selector, plugin, own in plugin_fields(config_class(name)):
+        lines.append(f"options with {selector}='{plugin.spec.name}' ({plugin.distribution}):")
+        lines += [_option_line(option, field) for option, field in own.items()]
     return "\n".join(lines)
+
+
+def _option_line(name: str, field: FieldInfo) -> str:
+    extra = cast("dict[str, Any]", field.json_schema_extra or {})
+    return (
+        f"  {name} = {field.default} [{extra.get('unit', '1')}] {field.description} "
+        f"({extra.get('source', '-')})"
+    )
 
 
 def make_callbacks(

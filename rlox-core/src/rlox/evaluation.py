@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from rlox.config.composition import Selection
 from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.envs.validate import require_vec_step
 from rlox.errors import EnvError
@@ -130,6 +132,8 @@ def evaluate(
     seed: int = 0,
     max_envs: int = 16,
     max_steps: int = MAX_STEPS,
+    env_kwargs: Mapping[str, Any] | None = None,
+    backend: str | Selection = "auto",
 ) -> EvaluationResult:
     """Run whole episodes and return their returns.
 
@@ -145,8 +149,11 @@ def evaluate(
         seed: seed of the envs' first reset.
         max_envs: upper bound of the copies.
         max_steps: env steps after which an episode is taken to have no end.
+        env_kwargs: arguments of the envs, as those that ``predictor`` was trained in had.
+        backend: see :func:`rlox.envs.make.make_vec_env`.
 
     Raises:
+        ConfigError: ``env_kwargs`` are given for an env that is built already.
         TypeError: ``n_episodes``, ``seed`` or ``max_steps`` is no integer.
         ValueError: ``n_episodes`` or ``max_steps`` is not positive, or ``seed`` is negative.
         EnvError: an episode does not end; or the env is the very instance that ``predictor``
@@ -157,7 +164,7 @@ def evaluate(
     seed = require_integer("seed", seed, at_least=0)
     max_steps = require_integer("max_steps", max_steps, at_least=1)
     require_other_env(predictor, env)
-    vec_env, ours = _evaluation_env(env, min(n_episodes, max_envs))
+    vec_env, ours = _evaluation_env(env, min(n_episodes, max_envs), env_kwargs, backend)
     try:
         return _run_episodes(predictor, vec_env, n_episodes, deterministic, seed, max_steps)
     finally:
@@ -197,13 +204,16 @@ def _can_be_made_again(env: Any) -> bool:
     return recorded and not _normalizes(env)
 
 
-def _evaluation_env(env: Any, n_envs: int) -> tuple[VecEnv, bool]:
-    if _can_be_made_again(env):
+def _evaluation_env(
+    env: Any, n_envs: int, env_kwargs: Mapping[str, Any] | None, backend: str | Selection
+) -> tuple[VecEnv, bool]:
+    if not env_kwargs and _can_be_made_again(env):
         spec = env.spec
         return make_vec_env(lambda: gymnasium.make(spec), n_envs=n_envs), True
     if fixed_env_count(env) is None:
-        return make_vec_env(env, n_envs=n_envs), True
-    return make_vec_env(env), False
+        made = make_vec_env(env, n_envs=n_envs, backend=backend, env_kwargs=env_kwargs)
+        return made, True
+    return make_vec_env(env, env_kwargs=env_kwargs), False
 
 
 def _run_episodes(

@@ -79,16 +79,19 @@ def rlox_buffers() -> Iterable[BufferSpec]:
         "her",
         "Draws all alike, most with goals that their episodes reached later.",
         "rlox.replay.buffers:her_buffer",
+        "rlox.replay.options:HindsightOptions",
     )
     yield BufferSpec(
         "mmap",
         "Draws all alike; keeps the older transitions in a file (rlox-native).",
         "rlox.replay.buffers:mmap_buffer",
+        "rlox.replay.options:MmapOptions",
     )
     yield BufferSpec(
         "prioritized",
         "Draws in proportion to the last absolute TD errors.",
         "rlox.replay.buffers:prioritized_buffer",
+        "rlox.replay.options:PrioritizedOptions",
     )
     yield BufferSpec("uniform", "Draws all alike.", "rlox.replay.buffers:uniform_buffer")
 

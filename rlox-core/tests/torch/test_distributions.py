@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rlox.nn import ActionHead
 from rlox.nn.distributions import Categorical
-from rlox.spaces.action_rows import ActionRows
+from rlox.spaces.rows import ActionRows
 from torch import distributions as td
 
 BOX = spaces.Box(-1, 1, (2,))

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from rlox.errors import SpaceError
 from rlox.nn import ConvolutionalEncoder, OneHotEncoder, VectorEncoder, make_encoder
 from rlox.spaces.nested import map_leaves
-from rlox.spaces.observation_rows import ObservationRows
+from rlox.spaces.rows import ObservationRows
 
 
 def image(*shape: int, dtype: Any = np.uint8) -> spaces.Box:

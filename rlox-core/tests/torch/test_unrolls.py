@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 import torch
 from rlox import kernels
-from rlox.batches.rollout import Unroll
+from rlox.batches.rollout import Unroll, add_values, estimate_advantages
 from rlox.envs.make import make_vec_env
 from rlox.envs.running import RunningEnvs
 from rlox.errors import EnvError
 from rlox.networks.actor_critics import DiscretePolicy, make_policy
-from rlox.rollouts.advantages import add_values, estimate_advantages
 from rlox.rollouts.collector import RolloutCollector
 
 T, N = 40, 3

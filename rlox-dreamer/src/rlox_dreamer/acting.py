@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from rlox.protocols import VecEnv
 from rlox.spaces.nested import map_leaves
-from rlox.spaces.observation_rows import ObservationRows
+from rlox.spaces.rows import ObservationRows
 from torch import Tensor
 
 from rlox_dreamer.losses import draw_one_hot

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from rlox.algorithm import Algorithm
+from rlox.config.composition import selection
 from rlox.config.model import Config, resolve_config
 from rlox.envs.make import fixed_env_count
 from rlox.envs.running import RunningEnvs
@@ -18,7 +19,7 @@ from rlox.errors import ConfigError
 from rlox.protocols import VecEnv
 from rlox.reference.replay.streams import SequenceReplayBuffer
 from rlox.replay.updates_due import UpdatesDue
-from rlox.spaces.observation_rows import ObservationRows
+from rlox.spaces.rows import ObservationRows
 
 from rlox_dreamer.configs import DreamerV3Config
 from rlox_dreamer.experience import Experience
@@ -82,8 +83,9 @@ def make_experience(algorithm: Algorithm) -> Experience:
         algorithm.env_source,
         cfg.n_envs,
         streams.seeds("envs", 1)[0],
-        backend=cfg.env_backend,
+        backend=selection(cfg, "env_backend"),
         vectorization=cfg.vectorization,
+        env_kwargs=cfg.env_kwargs,
     )
     algorithm.resources.callback(envs.close)
     actions = ActionCodec(envs.env.action_space)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import model_validator
+from pydantic import JsonValue, model_validator
 from rlox.config.common_fields import (
     BACKEND,
     DEVICE,
     ENV_BACKEND,
+    ENV_KWARGS,
     SEED,
     TORCH_THREADS,
     VECTORIZATION,
@@ -206,6 +207,7 @@ class DreamerV3Config(Config):
     )
     backend: str = BACKEND
     env_backend: str = ENV_BACKEND
+    env_kwargs: dict[str, JsonValue] = ENV_KWARGS
     vectorization: Literal["sync", "async"] = VECTORIZATION
     device: str = DEVICE
     torch_threads: int | None = TORCH_THREADS

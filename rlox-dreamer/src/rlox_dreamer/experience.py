@@ -14,9 +14,10 @@ from rlox.errors import CheckpointError, EnvError, SpaceError
 from rlox.protocols import MaskingVecEnv, SequenceBuffer
 from rlox.replay.updates_due import UpdatesDue
 from rlox.spaces.nested import map_leaves
-from rlox.spaces.observation_rows import ObservationRows, require_finite
+from rlox.spaces.rows import ObservationRows, require_finite
 from rlox.training.hooks import Hooks, StopTraining
-from rlox.training.progress import Clock
+from rlox.training.progress import Progress
+from rlox.training.segments import SavedBuffer
 from torch import Tensor
 
 from rlox_dreamer.rssm import Latent
@@ -50,7 +51,7 @@ class Experience:
         self,
         envs: RunningEnvs,
         buffer: SequenceBuffer,
-        clock: Clock,
+        clock: Progress,
         *,
         updates: UpdatesDue,
         batch_size: int,
@@ -75,7 +76,7 @@ class Experience:
         self._batch_size, self._length = batch_size, length
         self._learning_starts = learning_starts
         self._vector_steps = -(-steps_per_iteration // self.env.n_envs)
-        self._saves_buffer = saves_buffer
+        self._saved = SavedBuffer(buffer) if saves_buffer else None
         self._rows = ObservationRows(self.env.observation_space)
         self._all = np.arange(self.env.n_envs)
         self._stored = 0
@@ -249,8 +250,8 @@ class Experience:
             "reward": self._reward.copy(),
             "buffer": None,
         }
-        if self._saves_buffer:
-            state["buffer"] = self.buffer.state()
+        if self._saved is not None:
+            state["buffer"] = self._saved.state()
             state["stored"], state["due"] = self._stored, self.updates.pending
         return state
 

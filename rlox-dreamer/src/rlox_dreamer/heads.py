@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from rlox.errors import SpaceError
-from rlox.spaces.action_rows import ActionRows
+from rlox.spaces.rows import ActionRows
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -107,7 +107,7 @@ class ActionCodec:
         self._center, self._half_range = (low + high) / 2, (high - low) / 2
 
     def to_rows(self, actions: Tensor) -> Tensor:
-        """Return action rows, see :mod:`rlox.spaces.action_rows`, of actions (B, A)."""
+        """Return action rows, see :mod:`rlox.spaces.rows`, of actions (B, A)."""
         actions = actions.detach().cpu()
         if not self.sizes:
             return self._center + self._half_range * actions.clamp(-1, 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rlox.spaces.observation_rows import ObservationRows
+from rlox.spaces.rows import ObservationRows
 from torch import Tensor
 
 __all__ = ["OBS", "Acted", "SequenceBatch", "row_fields"]

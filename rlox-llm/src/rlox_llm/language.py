@@ -21,7 +21,6 @@ from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
 from rlox.nn import FlatOptimizer, module_digest, require_digest
 from rlox.training.loop import run_iteration
-from rlox.training.progress import StepUnit
 from rlox.validation import require_integer
 from torch import nn
 
@@ -54,7 +53,7 @@ class LanguageAlgorithm(Algorithm):
         ConfigError: nothing can be trained, or the reference is the model.
     """
 
-    step_unit: ClassVar[StepUnit] = "gradient_steps"
+    step_unit: ClassVar[str] = "gradient_steps"
     env_required: ClassVar[bool] = False
 
     def __init__(

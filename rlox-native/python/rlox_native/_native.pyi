@@ -592,6 +592,35 @@ class MmapReplayBuffer:
             RuntimeError: as there, or the buffer is closed.
         """
 
+    def changed_rows(self, since: int) -> tuple[int, int, list[tuple[int, int]]]:
+        """Return which slots have changed, as :meth:`ReplayBuffer.changed_rows` does."""
+
+    def rows(self, start: int, stop: int) -> dict[str, NDArray[Any]]:
+        """Return rows of a :meth:`state`, as :meth:`ReplayBuffer.rows` does.
+
+        Raises:
+            ValueError: such slots are not filled.
+            OSError: the file cannot be read, or a transition in it is damaged.
+        """
+
+    def rest(self) -> dict[str, NDArray[Any]]:
+        """Return the part of a :meth:`state` that is not one row per slot."""
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return a copy of all that decides how the buffer goes on, in memory.
+
+        Its keys are those of :meth:`ReplayBuffer.state`.
+        """
+
+    def set_state(self, state: dict[str, NDArray[Any]]) -> None:
+        """Go on exactly from a :meth:`state`, also that of a :class:`ReplayBuffer`.
+
+        Raises:
+            ValueError: as :meth:`ReplayBuffer.set_state`, or the buffer was made with ``keep``: its
+                file is what it goes on from. The buffer stays as it was.
+            OSError: there is no room in the file; some transitions are stored.
+        """
+
     def flush(self) -> None:
         """Make durable what is stored, and the random stream; without ``keep``, do nothing.
 
@@ -700,6 +729,12 @@ class _Ring:
         out: _Arrays | None = None,
     ) -> _Arrays:
         """Draw transitions with replacement, as the buffer's class says."""
+    def changed_rows(self, since: int) -> tuple[int, int, list[tuple[int, int]]]:
+        """Return which slots may have changed since an older call."""
+    def rows(self, start: int, stop: int) -> _Arrays:
+        """Return a copy of the part of :meth:`state` that is one row per slot."""
+    def rest(self) -> _Arrays:
+        """Return a copy of the part of :meth:`state` that is not one row per slot."""
     def state(self) -> _Arrays:
         """Return a copy of all that decides how the buffer goes on."""
     def set_state(self, state: _Arrays) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from rlox.rollouts.advantages import add_values
+from rlox.batches.rollout import add_values
 from rlox.rollouts.collector import RolloutCollector
 from torch import Tensor
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 from rlox.errors import BackendError
-from rlox.learners.policy_objectives import ClippedSurrogate, PolicyGradient
 from rlox.learners.rollouts import TorchLearner
+from rlox.losses import ClippedSurrogate, PolicyGradient
 from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy
 from rlox.nn import TanhMLP
 

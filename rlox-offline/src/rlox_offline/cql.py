@@ -41,7 +41,6 @@ import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
-from rlox.errors import ConfigError
 from rlox.learners.terms import PolicyTerms, QTerms
 from rlox.learners.transitions import (
     ChosenReplayLearner,
@@ -61,6 +60,7 @@ from torch import Tensor
 
 from rlox_offline.configs import CQLConfig
 from rlox_offline.datasets import open_dataset
+from rlox_offline.datasets.returns import with_returns
 from rlox_offline.losses import cql_penalty, critic_loss
 from rlox_offline.networks import LogScale
 
@@ -149,7 +149,8 @@ class CQL(OfflineAlgorithm):
         )
         cfg: CQLConfig = self.config
         if cfg.calibrated and self.dataset is not None:
-            self.minibatches = _with_returns(self.dataset, cfg)
+            rewards = (cfg.gamma, cfg.reward_scale, cfg.reward_shift)
+            self.minibatches = with_returns(self.dataset, *rewards)
         sizes: Any = (cfg.obs_dim, cfg.act_dim, cfg.hidden)
         generator = self.streams.torch("networks")
         self.policy = SquashedGaussianPolicy(*sizes, generator=generator).to(self.device)
@@ -168,8 +169,7 @@ class CQL(OfflineAlgorithm):
             name: FlatOptimizer(self.networks[name], adam)
             for name in ("policy", "critics", "alpha", "multiplier")
         }
-        entropy = cfg.target_entropy
-        entropy = -float(sizes[1]) if entropy is None else entropy
+        entropy = -float(sizes[1]) if cfg.target_entropy is None else cfg.target_entropy
         self.objective = ConservativeQ(
             target_entropy=entropy if cfg.auto_entropy else None,
             penalty_weight=cfg.cql_alpha,
@@ -294,13 +294,3 @@ class CQL(OfflineAlgorithm):
         q_values = self.critics(obs, actions.view(3 * n * size, act_dim)).view(-1, 3 * n, size)
         values = q_values[:, :n], q_values[:, n:]
         return cql_penalty(*values, log_probs, data_q, act_dim, batch.returns_to_go)
-
-
-def _with_returns(dataset: Any, cfg: CQLConfig) -> OfflineDataset:
-    if not hasattr(dataset, "with_returns"):
-        raise ConfigError(
-            "calibrated=True needs a dataset with a method with_returns, as "
-            f"rlox_offline.datasets.Dataset has it, got {type(dataset).__name__}"
-        )
-    view: OfflineDataset = dataset.with_returns(cfg.gamma, cfg.reward_scale, cfg.reward_shift)
-    return view

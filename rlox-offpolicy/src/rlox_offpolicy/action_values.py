@@ -1,4 +1,4 @@
-"""What DQN's network says of an action: its value, or the distribution of its return.
+"""Action values of DQN's network: numbers, or distributions of returns.
 
 A network's outputs are (B, A), or (B, A, n) with n numbers for the distribution of each action.
 """
@@ -34,7 +34,7 @@ class ActionValues(Protocol):
     """Reads a network's outputs, and judges them."""
 
     n_atoms: int | None
-    """Numbers n for each action; none: one, without that dimension."""
+    """Numbers n for each action; ``None`` is one, without that dimension."""
 
     def values(self, outputs: Tensor) -> Tensor:
         """Return the expected returns that outputs (..., n) stand for."""

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 from rlox.algorithm import Algorithm
+from rlox.config.composition import selection
 from rlox.config.model import UNSET, Config, resolve_config
 from rlox.envs.make import fixed_env_count
 from rlox.envs.running import RunningEnvs
@@ -29,6 +30,7 @@ __all__ = [
     "make_exploration",
     "make_learner",
     "make_replay",
+    "optimizer_parts",
     "require_box",
     "require_discrete",
     "resolve",
@@ -54,7 +56,7 @@ def resolve(
         cls: the algorithm's config class.
         config: see :func:`rlox.config.model.resolve_config`.
         env: what the user passed as env.
-        networks: what the user passed as each of the networks; none: the default one.
+        networks: what the user passed as each of the networks; ``None`` is the default one.
         parts: arguments that are a registered name, which is an option, or an object.
         options: options that win over ``config``.
 
@@ -72,7 +74,7 @@ def resolve(
 
 
 def _fit_to_env(config: ConfigT, env: Any) -> ConfigT:
-    """Return the config with the number of envs that ``env`` is, where it cannot be copied."""
+    """Return the config with the number of envs that ``env`` is, if it cannot be copied."""
     count = fixed_env_count(env)
     if count is None or "n_envs" in config.model_fields_set:
         return config
@@ -105,12 +107,14 @@ def make_replay(algorithm: Algorithm, buffer: Any = None) -> ReplayLoop:
         algorithm.env_source,
         cfg.n_envs,
         streams.seeds("envs", 1)[0],
-        backend=cfg.env_backend,
+        backend=selection(cfg, "env_backend"),
         vectorization=cfg.vectorization,
+        env_kwargs=cfg.env_kwargs,
     )
     resources.callback(envs.close)
     options = _buffer_options(algorithm, envs.env, with_goals=buffer is None)
-    made: Any = make_buffer(cfg.buffer if buffer is None else buffer, options)
+    named = selection(cfg, "buffer")
+    made: Any = make_buffer(named.name if buffer is None else buffer, options, named.options)
     if buffer is None and hasattr(made, "close"):
         resources.callback(made.close)
     return ReplayLoop(
@@ -140,8 +144,7 @@ def _buffer_options(algorithm: Algorithm, env: VecEnv, *, with_goals: bool) -> B
         goals = find_goals(
             algorithm.env_source,
             env.observation_space,
-            n_sampled_goal=cfg.n_sampled_goal,
-            goal_selection_strategy=cfg.goal_selection_strategy,
+            env_kwargs=cfg.env_kwargs,
             resources=algorithm.resources,
         )
     return BufferOptions(
@@ -153,11 +156,8 @@ def _buffer_options(algorithm: Algorithm, env: VecEnv, *, with_goals: bool) -> B
         n_envs=env.n_envs,
         n_step=cfg.n_step,
         gamma=cfg.gamma,
-        priority_alpha=cfg.priority_alpha,
         seed=streams.seeds("replay", 1)[0],
         goals=goals,
-        hot_capacity=cfg.hot_capacity,
-        folder=cfg.buffer_folder,
     )
 
 
@@ -193,16 +193,21 @@ def make_learner(
     return choose_replay_learner(algorithm.config.backend, task)
 
 
+def optimizer_parts(optimizers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return optimisers under the names that objectives and checkpoints have for them."""
+    return {f"{name}_optimizer": optimizer for name, optimizer in optimizers.items()}
+
+
 def make_exploration(algorithm: Algorithm, exploration: Any = None) -> ExplorationStrategy:
     """Return the noise on an algorithm's continuous actions.
 
     Args:
         algorithm: its config has the fields read below.
         exploration: an object with the methods of :class:`rlox.protocols.ExplorationStrategy`;
-            none: the one that the config names.
+            ``None`` makes the one that the config names.
 
     Raises:
-        ConfigError: the object has not the methods it needs.
+        ConfigError: the object lacks a method.
     """
     if exploration is not None:
         if not isinstance(exploration, ExplorationStrategy):

@@ -8,7 +8,7 @@ Deviations from the paper:
        units without batch normalisation or weight decay, actions into the first layer;
     2. before ``learning_starts`` actions are uniform;
     3. optional: Gaussian noise, prioritized replay, targets of several steps;
-    4. a value is bootstrapped from the true final observation where an episode was truncated.
+    4. a value is bootstrapped from the true final observation if an episode was truncated.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ import numpy.typing as npt
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
-from rlox.learners.added import AddedLosses, Losses
+from rlox.learners.terms import AddedLosses, Losses
 from rlox.learners.transitions import ChosenReplayLearner
 from rlox.learners.value_objectives import TwinDelayed
 from rlox.logging import LoggerCallback
+from rlox.nn import load_parts_state, parts_state
 from rlox.training.hooks import Hooks
 from torch import nn
 
@@ -43,17 +44,17 @@ class DDPG(Algorithm):
     Args:
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
-        seed: fixes every random draw; none: drawn from entropy.
+        seed: fixes every random draw; ``None`` draws one from entropy.
         policy: see :class:`rlox_offpolicy.td3.TD3`.
-        critic: likewise; values (1, B) of one critic.
-        buffer: likewise.
-        exploration: likewise.
+        critic: see there; values (1, B) of one critic.
+        buffer: see there.
+        exploration: see there.
         logger: receives the metrics of every iteration.
         callbacks: hooks into training.
         config: a :class:`DDPGConfig`, a mapping, or the path of a YAML or JSON file.
         schedules: see :class:`rlox_offpolicy.td3.TD3`.
         added_losses: functions ``(module, batch) -> scalar`` by part, ``"critic"`` or ``"policy"``,
-            that are added to the part's loss; see :mod:`rlox.learners.added`.
+            that are added to the part's loss; see :mod:`rlox.learners.terms`.
         config_kwargs: options of :class:`DDPGConfig`, which win over ``config``.
 
     Raises:
@@ -114,12 +115,12 @@ class DDPG(Algorithm):
 
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return μ(s) for one observation, or for a batch; see ``Algorithm``."""
-        return self.actor_critic.predict(obs)
+        return self.replay.predict(self.actor_critic.mode, obs)
 
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimisers, noise, envs and buffer."""
-        return self.actor_critic.state_dict()
+        return parts_state(self.actor_critic.parts)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore networks, optimisers, noise, envs and buffer."""
-        self.actor_critic.load_state_dict(state)
+        load_parts_state(self.actor_critic.parts, state)

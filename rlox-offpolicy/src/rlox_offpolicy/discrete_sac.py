@@ -16,7 +16,7 @@ Deviations from the paper:
     2. the target critics move by τ each gradient step, where the paper copies every 8000;
     3. before ``learning_starts`` actions are uniform (the author's code);
     4. optional: prioritized replay, targets of several steps;
-    5. a value is bootstrapped from the true final observation where an episode was truncated.
+    5. a value is bootstrapped from the true final observation if an episode was truncated.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
-from rlox.learners.added import AddedLosses, Losses
+from rlox.learners.terms import AddedLosses, Losses, mean_terms
 from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
 from rlox.learners.value_objectives import DiscreteSoftActorCritic
 from rlox.logging import LoggerCallback
@@ -50,11 +50,17 @@ from rlox.nn.distributions import Categorical
 from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 
-from rlox_offpolicy.building import make_learner, make_replay, require_discrete, resolve
+from rlox_offpolicy.building import (
+    make_learner,
+    make_replay,
+    optimizer_parts,
+    require_discrete,
+    resolve,
+)
 from rlox_offpolicy.configs import DiscreteSACConfig
-from rlox_offpolicy.metrics import SACMetrics
+from rlox_offpolicy.metrics import SACMetrics, all_metrics
 from rlox_offpolicy.own_networks import B, on_device, require_outputs
-from rlox_offpolicy.sac import SACTerms, Temperature, iterate_sac
+from rlox_offpolicy.sac import SACTerms, Temperature
 from rlox_offpolicy.targets import expected_soft_values, td_targets
 
 __all__ = ["DiscreteSAC"]
@@ -67,11 +73,11 @@ class DiscreteSAC(Algorithm):
     Args:
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
-        seed: fixes every random draw; none: drawn from entropy.
-        policy: a ``torch.nn.Module`` from observations (B, *shape) to logits (B, A). None: one that
-            fits the env's spaces.
+        seed: fixes every random draw; ``None`` draws one from entropy.
+        policy: a ``torch.nn.Module`` from observations (B, *shape) to logits (B, A). ``None``
+            makes one that fits the env's spaces.
         critic: a ``torch.nn.Module`` from observations (B, *shape) to action values (K, B, A) of K
-            critics. None: two that fit.
+            critics. ``None`` makes two that fit.
         buffer: a registered name, or an object with the methods of
             :class:`rlox.protocols.ReplayBuffer`.
         logger: receives the metrics of every iteration.
@@ -80,7 +86,7 @@ class DiscreteSAC(Algorithm):
         schedules: callables ``env_steps -> value`` for ``learning_rate`` or ``priority_beta``; they
             win over the config and are not saved in checkpoints.
         added_losses: functions ``(module, batch) -> scalar`` by part, ``"critic"`` or ``"policy"``,
-            that are added to the part's loss; see :mod:`rlox.learners.added`.
+            that are added to the part's loss; see :mod:`rlox.learners.terms`.
         config_kwargs: options of :class:`DiscreteSACConfig`, which win over ``config``.
 
     Raises:
@@ -139,13 +145,10 @@ class DiscreteSAC(Algorithm):
             target_entropy=self.target_entropy if cfg.auto_entropy else None, tau=cfg.tau
         )
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
-        self.policy_optimizer = FlatOptimizer(self.policy, adam)
-        self.critic_optimizer = FlatOptimizer(self.critic, adam)
-        self.alpha_optimizer = FlatOptimizer(self.temperature, adam)
         self.optimizers = {
-            "policy": self.policy_optimizer,
-            "critic": self.critic_optimizer,
-            "alpha": self.alpha_optimizer,
+            "policy": FlatOptimizer(self.policy, adam),
+            "critic": FlatOptimizer(self.critic, adam),
+            "alpha": FlatOptimizer(self.temperature, adam),
         }
         self.added_losses = AddedLosses(added_losses, self.optimizers)
         self._parts = {
@@ -153,9 +156,7 @@ class DiscreteSAC(Algorithm):
             "critic": self.critic,
             "target": self.target,
             "temperature": self.temperature,
-            "policy_optimizer": self.policy_optimizer,
-            "critic_optimizer": self.critic_optimizer,
-            "alpha_optimizer": self.alpha_optimizer,
+            **optimizer_parts(self.optimizers),
             "agent": self.replay,
         }
         steps = {Learn.ALL: Step(self._learn, SACTerms)}
@@ -163,7 +164,24 @@ class DiscreteSAC(Algorithm):
 
     def iterate(self, hooks: Hooks) -> SACMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
-        return iterate_sac(self, hooks)
+        replay, collected = self.replay, list[SACTerms]()
+        with replay.iteration():
+            self._learn_due(hooks, collected)  # what an interrupted iteration left
+            for _ in range(replay.vector_steps_left):
+                replay.step(self._act, hooks)
+                self._learn_due(hooks, collected)
+                if hooks.stopped:
+                    break
+        return SACMetrics(**all_metrics(self, mean_terms(SACTerms, collected)))
+
+    def _learn_due(self, hooks: Hooks, collected: list[SACTerms]) -> None:
+        """Take the gradient steps that are due."""
+        for learning_rate in self.replay.updates_due(hooks, self.schedules):
+            batch = self.replay.draw()
+            learnt = self.learner.step(Learn.ALL, batch, learning_rate)
+            self.replay.update_priorities(batch.indices, learnt.errors)
+            collected.append(learnt.terms)
+            hooks.train_batch(lambda: mean_terms(SACTerms, collected[-1:]))
 
     def _learn(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         alpha = self.temperature.value()
@@ -177,7 +195,7 @@ class DiscreteSAC(Algorithm):
         errors = q - targets
         q_loss = 0.5 * (batch.weights * errors.square()).mean(-1).sum()
         q_loss = self.added_losses.add("critic", q_loss, self.critic, batch)
-        self.critic_optimizer.step(q_loss, learning_rate)
+        self.optimizers["critic"].step(q_loss, learning_rate)
 
         log_probs = self.policy(batch.obs).log_softmax(-1)
         probs = log_probs.exp()
@@ -185,12 +203,12 @@ class DiscreteSAC(Algorithm):
             values = self.critic(batch.obs).amin(0)
         policy_loss = (probs * (alpha * log_probs - values)).sum(-1).mean()
         policy_loss = self.added_losses.add("policy", policy_loss, self.policy, batch)
-        self.policy_optimizer.step(policy_loss, learning_rate)
+        self.optimizers["policy"].step(policy_loss, learning_rate)
 
         entropy = -(probs * log_probs).detach().sum(-1).mean()
         if self.objective.target_entropy is not None:
             alpha_loss = self.temperature.log_alpha * (entropy - self.objective.target_entropy)
-            self.alpha_optimizer.step(alpha_loss, learning_rate)
+            self.optimizers["alpha"].step(alpha_loss, learning_rate)
 
         polyak_update(self.critic, self.target, self.objective.tau)
         terms = SACTerms(

@@ -16,7 +16,7 @@ Deviations from the paper:
        several steps, Σ γⁱ r_i + γᵏ max Q' (Sutton 1988), noisy networks (Fortunato et al. 2018)
        and, in the place of Q, the distribution of returns whose mean it is: C51 (Bellemare et al.
        2017) or QR-DQN (Dabney et al. 2018);
-    4. a value is bootstrapped from the true final observation where an episode was truncated.
+    4. a value is bootstrapped from the true final observation if an episode was truncated.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
 from rlox.errors import ConfigError
-from rlox.learners.added import AddedLosses, Losses
-from rlox.learners.terms import QTerms, mean_terms
+from rlox.learners.terms import AddedLosses, Losses, QTerms, mean_terms
 from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
 from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
@@ -46,11 +45,9 @@ from rlox.nn import (
     FlatOptimizer,
     NoisyLinear,
     draw_noise,
-    flush_denormals,
     load_parts_state,
     parts_state,
     silence,
-    torch_threads,
 )
 from rlox.training.hooks import Hooks
 from torch import Tensor, nn
@@ -73,10 +70,10 @@ class DQN(Algorithm):
     Args:
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
-        seed: fixes every random draw; none: drawn from entropy.
+        seed: fixes every random draw; ``None`` draws one from entropy.
         network: a ``torch.nn.Module`` from observations (B, *shape) to action values (B, A), or to
             (B, A, n) logits of atoms or quantiles with ``distributional``; with ``noisy``, it has
-            layers :class:`rlox.nn.NoisyLinear`. None: one that fits the env's spaces.
+            layers :class:`rlox.nn.NoisyLinear`. ``None`` makes one that fits the env's spaces.
         buffer: a registered name, or an object with the methods of
             :class:`rlox.protocols.ReplayBuffer`.
         prioritized: the introduction's word for ``buffer="prioritized"``.
@@ -86,7 +83,7 @@ class DQN(Algorithm):
         schedules: callables ``env_steps -> value`` for ``learning_rate``, ``epsilon`` or
             ``priority_beta``; they win over the config and are not saved in checkpoints.
         added_losses: functions ``(module, batch) -> scalar`` by part, ``"network"``, that are added
-            to the part's loss; see :mod:`rlox.learners.added`.
+            to the part's loss; see :mod:`rlox.learners.terms`.
         config_kwargs: options of :class:`DQNConfig`, which win over ``config``.
 
     Raises:
@@ -172,7 +169,7 @@ class DQN(Algorithm):
     def iterate(self, hooks: Hooks) -> DQNMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
         replay, collected = self.replay, list[QTerms]()
-        with torch_threads(self.config.torch_threads), flush_denormals(), replay.counted_episodes():
+        with replay.iteration():
             self._learn_due(hooks, collected)  # what an interrupted iteration left
             for _ in range(replay.vector_steps_left):
                 replay.step(self._act, hooks)
@@ -197,7 +194,7 @@ class DQN(Algorithm):
             hooks.train_batch(lambda: mean_terms(QTerms, collected[-1:]))
 
     def _outputs(self, network: Any, obs: Tensor, stream: str = "noise") -> Tensor:
-        """Return a network's outputs, with noise of its own where it has noise."""
+        """Return a network's outputs, with new noise if it has any."""
         if self.config.noisy:
             draw_noise(network, self.streams.torch(stream))
         return network(obs)  # type: ignore[no-any-return]
@@ -236,7 +233,7 @@ class DQN(Algorithm):
 
         Args:
             obs: one observation or a batch (B, *shape).
-            deterministic: the action of the highest value, without noise; else with noise, where
+            deterministic: the action of the highest value, without noise; else with noise, if
                 the network has it, and with the present probability ε a uniform one.
         """
         if deterministic:

@@ -1,4 +1,4 @@
-"""What off-policy algorithms do to their actions in order to explore.
+"""Exploration: noise on the actions of off-policy algorithms.
 
 Anything with the methods of :class:`rlox.protocols.ExplorationStrategy` will do. Actions are as
 replay buffers keep them (:mod:`rlox.replay`): counted from 0, or in [-1, 1], to which what

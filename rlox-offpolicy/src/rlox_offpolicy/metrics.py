@@ -1,4 +1,4 @@
-"""What one iteration of each algorithm reports; NaN where there was no gradient step."""
+"""Metrics of one iteration; NaN if there was no gradient step."""
 
 from __future__ import annotations
 
@@ -66,12 +66,9 @@ def all_metrics(algorithm: Any, *terms: Mapping[str, float]) -> dict[str, Any]:
         algorithm: has a ``replay``, ``schedules``, ``added_losses`` and a ``clock``.
         terms: means of what the gradient steps reported.
     """
-    statistics = algorithm.replay.collector.statistics
     now = (algorithm.clock.env_steps, algorithm.clock.target_env_steps)
     return {
-        "mean_reward": statistics.mean_return,
-        "mean_episode_length": statistics.mean_length,
-        "episodes": float(statistics.finished),
+        **algorithm.replay.collector.statistics.metrics(),
         "learning_rate": algorithm.schedules.value("learning_rate", *now),
         "added": algorithm.added_losses.means(),
         **{name: value for means in terms for name, value in means.items()},

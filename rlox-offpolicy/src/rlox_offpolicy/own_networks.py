@@ -1,7 +1,8 @@
-"""The networks that users bring, tried before any work is done with them."""
+"""Validation of user-supplied networks, with a dry run before training."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,12 @@ from rlox.errors import ConfigError
 from rlox.networks.validate import B, example_observations, try_network
 from rlox.replay.loop import ReplayLoop
 from rlox.spaces.nested import map_leaves
-from torch import nn
+from torch import Tensor, nn
 
-__all__ = ["B", "find_method", "on_device", "require_outputs"]
+__all__ = ["B", "on_device", "require_outputs", "require_stochastic", "stochastic_actions"]
+
+STOCHASTIC = ("get_action_and_logprob", "sample")
+"""Methods that return actions and their log-probabilities; the first that a policy has is taken."""
 
 
 def on_device(network: Any, name: str, device: torch.device) -> Any:
@@ -54,8 +58,8 @@ def require_outputs(
         network: from observations (B, *shape).
         replay: whose envs it is for.
         name: what the caller called it.
-        shapes: of the output, or of several outputs; none: any size.
-        method: what is called; none: the network itself.
+        shapes: of the output, or of several outputs; ``None`` stands for any size.
+        method: the method to call; ``None`` calls the network itself.
         actions: whether it takes actions (B, act_dim) too.
 
     Raises:
@@ -71,3 +75,30 @@ def require_outputs(
     called = name if method is None else f"{name}.{method}"
     function = getattr(network, method or "__call__")
     try_network(network, called, lambda: function(*tensors), asked, *shapes)
+
+
+def stochastic_actions(
+    policy: Any, name: str, generator: torch.Generator
+) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return the method of a policy that draws actions.
+
+    Args:
+        policy: its attribute ``generator`` is set if it has one that is ``None``.
+        name: what the caller called it.
+        generator: the run's source of actions.
+
+    Raises:
+        ConfigError: it has no such method, or none for its mode.
+    """
+    draw = find_method(policy, name, *STOCHASTIC)
+    find_method(policy, name, "deterministic")
+    if getattr(policy, "generator", ...) is None:
+        policy.generator = generator
+    return getattr(policy, draw)  # type: ignore[no-any-return]
+
+
+def require_stochastic(policy: nn.Module, replay: ReplayLoop, name: str, act_dim: int) -> None:
+    """Try a stochastic policy that the caller brought; see :func:`require_outputs`."""
+    draw = find_method(policy, name, *STOCHASTIC)
+    require_outputs(policy, replay, name, (B, act_dim), (B,), method=draw)
+    require_outputs(policy, replay, name, (B, act_dim), method="deterministic")

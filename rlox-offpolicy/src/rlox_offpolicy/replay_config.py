@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import JsonValue, model_validator
 from rlox.config.common_fields import (
     BACKEND,
     DEVICE,
     ENV_BACKEND,
+    ENV_KWARGS,
     SEED,
     TORCH_THREADS,
     VECTORIZATION,
@@ -18,19 +19,16 @@ from rlox.config.model import (
     Config,
     ScheduleValue,
     changed,
-    choice,
     count,
     discount,
     flag,
     option,
     positive,
-    probability,
     schedule,
 )
 
 __all__ = ["ReplayConfig"]
 
-ANDRYCHOWICZ = "Andrychowicz et al. 2017"
 HAARNOJA = "Haarnoja et al. 2018b"
 LILLICRAP = "Lillicrap et al. 2016"
 MNIH = "Mnih et al. 2015"
@@ -51,34 +49,15 @@ class ReplayConfig(Config):
         1, unit="envs", help="number of envs N stepped together", source="common practice"
     )
     buffer: str = option(
-        "uniform", help="replay buffer by registered name", unit="name", source="rlox", min_length=1
-    )
+        "uniform", help="replay buffer by registered name", unit="name", source="rlox",
+        min_length=1, selects="rlox_buffers",
+    )  # fmt: skip
     buffer_size: int = count(
         1_000_000, unit="transitions", help="capacity of the replay buffer", source=MNIH
     )
-    priority_alpha: float = probability(
-        0.6, help="exponent α of the priorities of a prioritized buffer",
-        source=f"{SCHAUL}, table 3",
-    )  # fmt: skip
     priority_beta: ScheduleValue = schedule(
         "linear(0.4, 1.0)", help="exponent β of the weights of a prioritized buffer",
         source=f"{SCHAUL}, table 3",
-    )  # fmt: skip
-    n_sampled_goal: int = count(
-        4, unit="transitions", source=f"{ANDRYCHOWICZ}, sec. 4.5",
-        help="transitions that buffer='her' gives another goal, for each that keeps its own",
-    )  # fmt: skip
-    goal_selection_strategy: Literal["future", "final", "episode"] = choice(
-        "future", help="which goal that its episode reached a transition of buffer='her' gets",
-        source=f"{ANDRYCHOWICZ}, sec. 4.5",
-    )  # fmt: skip
-    hot_capacity: int = count(
-        100_000, unit="transitions", help="transitions of buffer='mmap' that lie in memory",
-        source="rlox",
-    )  # fmt: skip
-    buffer_folder: str | None = option(
-        None, help="where buffer='mmap' has its file; none: the folder of temporary files",
-        unit="path", source="rlox",
     )  # fmt: skip
     learning_starts: int = count(
         1_000, ge=0, unit="env steps", source="softlearning",
@@ -115,6 +94,7 @@ class ReplayConfig(Config):
     )
     backend: str = BACKEND
     env_backend: str = ENV_BACKEND
+    env_kwargs: dict[str, JsonValue] = ENV_KWARGS
     vectorization: Literal["sync", "async"] = VECTORIZATION
     device: str = DEVICE
     torch_threads: int | None = TORCH_THREADS
@@ -130,12 +110,10 @@ class ReplayConfig(Config):
                 f"learning_starts {self.learning_starts} exceeds buffer_size {self.buffer_size}: "
                 "the first transitions would be lost unseen; lower it or enlarge the buffer"
             )
-        owners = {"priority_alpha": "prioritized", "priority_beta": "prioritized"}
-        owners |= {"n_sampled_goal": "her", "goal_selection_strategy": "her"}
-        owners |= {"hot_capacity": "mmap", "buffer_folder": "mmap"}
-        for name, owner in owners.items():
-            if self.buffer in {"uniform", *owners.values()} - {owner} and changed(self, name):
-                raise ValueError(f"{name} needs buffer='{owner}', got buffer='{self.buffer}'")
+        if self.buffer in ("uniform", "her", "mmap") and changed(self, "priority_beta"):
+            raise ValueError(
+                f"priority_beta needs buffer='prioritized', got buffer='{self.buffer}'"
+            )
         if self.buffer in ("her", "mmap") and self.n_step > 1:
             raise ValueError(
                 f"buffer='{self.buffer}' has transitions of one step, got n_step={self.n_step}; "

@@ -14,7 +14,7 @@ Deviations from the paper:
     2. before ``learning_starts`` actions are uniform (the authors' softlearning);
     3. optional: exploration noise on top of the policy's own, prioritized replay, targets of
        several steps;
-    4. a value is bootstrapped from the true final observation where an episode was truncated.
+    4. a value is bootstrapped from the true final observation if an episode was truncated.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
-from rlox.learners.added import AddedLosses, Losses
-from rlox.learners.terms import mean_terms
+from rlox.learners.terms import AddedLosses, Losses, mean_terms
 from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
 from rlox.learners.value_objectives import SoftActorCritic
 from rlox.logging import LoggerCallback
@@ -44,11 +43,9 @@ from rlox.networks.defaults import make_critics, make_squashed_gaussian
 from rlox.networks.predict import drawing_from
 from rlox.nn import (
     FlatOptimizer,
-    flush_denormals,
     frozen,
     load_parts_state,
     parts_state,
-    torch_threads,
 )
 from rlox.training.hooks import Hooks
 from torch import Tensor, nn
@@ -57,12 +54,19 @@ from rlox_offpolicy.building import (
     make_exploration,
     make_learner,
     make_replay,
+    optimizer_parts,
     require_box,
     resolve,
 )
 from rlox_offpolicy.configs import SACConfig
 from rlox_offpolicy.metrics import SACMetrics, all_metrics
-from rlox_offpolicy.own_networks import B, find_method, on_device, require_outputs
+from rlox_offpolicy.own_networks import (
+    B,
+    on_device,
+    require_outputs,
+    require_stochastic,
+    stochastic_actions,
+)
 from rlox_offpolicy.targets import soft_values, td_targets
 
 __all__ = ["SAC", "SACTerms"]
@@ -100,37 +104,6 @@ class Temperature(nn.Module):
         return self.log_alpha.detach().exp()
 
 
-def iterate_sac(algorithm: Any, hooks: Hooks) -> SACMetrics:
-    """Do an iteration of SAC, continuous or discrete: step the envs and learn what is due.
-
-    Args:
-        algorithm: which of them.
-        hooks: told of every step.
-    """
-    replay, collected = algorithm.replay, list[SACTerms]()
-
-    def learn() -> None:
-        for learning_rate in replay.updates_due(hooks, algorithm.schedules):
-            batch = replay.draw()
-            learnt = algorithm.learner.step(Learn.ALL, batch, learning_rate)
-            replay.update_priorities(batch.indices, learnt.errors)
-            collected.append(learnt.terms)
-            hooks.train_batch(lambda: mean_terms(SACTerms, collected[-1:]))
-
-    with (
-        torch_threads(algorithm.config.torch_threads),
-        flush_denormals(),
-        replay.counted_episodes(),
-    ):
-        learn()  # what an interrupted iteration left
-        for _ in range(replay.vector_steps_left):
-            replay.step(algorithm._act, hooks)
-            learn()
-            if hooks.stopped:
-                break
-    return SACMetrics(**all_metrics(algorithm, mean_terms(SACTerms, collected)))
-
-
 @final
 class SAC(Algorithm):
     """Soft actor-critic for continuous actions.
@@ -138,30 +111,29 @@ class SAC(Algorithm):
     Args:
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
-        seed: fixes every random draw; none: drawn from entropy.
+        seed: fixes every random draw; ``None`` draws one from entropy.
         policy: a ``torch.nn.Module`` with the methods of :class:`rlox.protocols.StochasticActor`;
-            if it has an attribute ``generator`` that is none, it gets the run's random stream.
-            None: one that fits the env's spaces.
+            if it has an attribute ``generator`` that is ``None``, it gets the run's random stream.
+            ``None`` makes one that fits the env's spaces.
         critic: a ``torch.nn.Module`` from observations (B, *shape) and actions (B, act_dim) to
-            values (K, B) of K critics. None: two MLPs.
+            values (K, B) of K critics. ``None`` makes two MLPs.
         buffer: a registered name, or an object with the methods of
             :class:`rlox.protocols.ReplayBuffer`.
-        exploration: noise on top of the policy's own, see :mod:`rlox_offpolicy.exploration`; none:
-            what the config says.
+        exploration: noise on top of the policy's own, see :mod:`rlox_offpolicy.exploration`;
+            ``None`` takes what the config says.
         logger: receives the metrics of every iteration.
         callbacks: hooks into training.
         config: a :class:`SACConfig`, a mapping, or the path of a YAML or JSON file.
         schedules: callables ``env_steps -> value`` for ``learning_rate`` or ``priority_beta``; they
             win over the config and are not saved in checkpoints.
         added_losses: functions ``(module, batch) -> scalar`` by part, ``"critic"`` or ``"policy"``,
-            that are added to the part's loss; see :mod:`rlox.learners.added`.
+            that are added to the part's loss; see :mod:`rlox.learners.terms`.
         config_kwargs: options of :class:`SACConfig`, which win over ``config``.
 
     Raises:
         ConfigError: an option is unknown or out of range.
         EnvError: the env cannot be built.
-        SpaceError: the actions are no bounded box, or the observations have no
-            encoder.
+        SpaceError: the actions are no bounded box, or the observations have no encoder.
     """
 
     name: ClassVar[str] = "sac"
@@ -202,17 +174,11 @@ class SAC(Algorithm):
         sizes: Any = {"hidden": cfg.hidden, "generator": stream}
         own = policy or make_squashed_gaussian(space, act_dim, **sizes)
         self.policy: Any = on_device(own, "policy", device)
-        if getattr(self.policy, "generator", ...) is None:
-            setattr(self.policy, "generator", stream)  # noqa: B010
         own = critic or make_critics(space, act_dim, n_critics=2, **sizes)
         self.critic: Any = on_device(own, "critic", device)
-        draw = find_method(self.policy, "policy", "get_action_and_logprob", "sample")
-        mode = find_method(self.policy, "policy", "deterministic")
-        self._draw = getattr(self.policy, draw)
+        self._draw = stochastic_actions(self.policy, "policy", stream)
         if policy is not None:
-            shape = (B, act_dim)
-            require_outputs(policy, self.replay, "policy", shape, (B,), method=draw)
-            require_outputs(policy, self.replay, "policy", shape, method=mode)
+            require_stochastic(policy, self.replay, "policy", act_dim)
         if critic is not None:
             require_outputs(critic, self.replay, "critic", (None, B), actions=True)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
@@ -222,13 +188,10 @@ class SAC(Algorithm):
             target_entropy=self.target_entropy if cfg.auto_entropy else None, tau=cfg.tau
         )
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
-        self.policy_optimizer = FlatOptimizer(self.policy, adam)
-        self.critic_optimizer = FlatOptimizer(self.critic, adam)
-        self.alpha_optimizer = FlatOptimizer(self.temperature, adam)
         self.optimizers = {
-            "policy": self.policy_optimizer,
-            "critic": self.critic_optimizer,
-            "alpha": self.alpha_optimizer,
+            "policy": FlatOptimizer(self.policy, adam),
+            "critic": FlatOptimizer(self.critic, adam),
+            "alpha": FlatOptimizer(self.temperature, adam),
         }
         self.added_losses = AddedLosses(added_losses, self.optimizers)
         self._parts = {
@@ -236,9 +199,7 @@ class SAC(Algorithm):
             "critic": self.critic,
             "target": self.target,
             "temperature": self.temperature,
-            "policy_optimizer": self.policy_optimizer,
-            "critic_optimizer": self.critic_optimizer,
-            "alpha_optimizer": self.alpha_optimizer,
+            **optimizer_parts(self.optimizers),
             "exploration": self.exploration,
             "agent": self.replay,
         }
@@ -247,7 +208,24 @@ class SAC(Algorithm):
 
     def iterate(self, hooks: Hooks) -> SACMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
-        return iterate_sac(self, hooks)
+        replay, collected = self.replay, list[SACTerms]()
+        with replay.iteration():
+            self._learn_due(hooks, collected)  # what an interrupted iteration left
+            for _ in range(replay.vector_steps_left):
+                replay.step(self._act, hooks)
+                self._learn_due(hooks, collected)
+                if hooks.stopped:
+                    break
+        return SACMetrics(**all_metrics(self, mean_terms(SACTerms, collected)))
+
+    def _learn_due(self, hooks: Hooks, collected: list[SACTerms]) -> None:
+        """Take the gradient steps that are due."""
+        for learning_rate in self.replay.updates_due(hooks, self.schedules):
+            batch = self.replay.draw()
+            learnt = self.learner.step(Learn.ALL, batch, learning_rate)
+            self.replay.update_priorities(batch.indices, learnt.errors)
+            collected.append(learnt.terms)
+            hooks.train_batch(lambda: mean_terms(SACTerms, collected[-1:]))
 
     def _act(self, obs: Tensor) -> npt.NDArray[Any]:
         starts = self.replay.collector.episode_start
@@ -265,19 +243,19 @@ class SAC(Algorithm):
         errors = q - targets
         q_loss = 0.5 * (batch.weights * errors.square()).mean(-1).sum()
         q_loss = self.added_losses.add("critic", q_loss, self.critic, batch)
-        self.critic_optimizer.step(q_loss, learning_rate)
+        self.optimizers["critic"].step(q_loss, learning_rate)
 
         actions, log_probs = self._draw(batch.obs)
         with frozen(self.critic):
             values = self.critic(batch.obs, actions).amin(0)
         policy_loss = (alpha * log_probs - values).mean()
         policy_loss = self.added_losses.add("policy", policy_loss, self.policy, batch)
-        self.policy_optimizer.step(policy_loss, learning_rate)
+        self.optimizers["policy"].step(policy_loss, learning_rate)
 
         entropy = -log_probs.detach().mean()
         if self.objective.target_entropy is not None:
             alpha_loss = self.temperature.log_alpha * (entropy - self.objective.target_entropy)
-            self.alpha_optimizer.step(alpha_loss, learning_rate)
+            self.optimizers["alpha"].step(alpha_loss, learning_rate)
 
         polyak_update(self.critic, self.target, self.objective.tau)
         terms = SACTerms(
@@ -290,7 +268,7 @@ class SAC(Algorithm):
         return StepResult(terms, errors.detach())
 
     def _sample(self, obs: Tensor) -> npt.NDArray[Any]:
-        return self._draw(obs)[0].cpu().numpy()  # type: ignore[no-any-return]
+        return self._draw(obs)[0].cpu().numpy()
 
     def _mode(self, obs: Tensor) -> npt.NDArray[Any]:
         return self.policy.deterministic(obs).cpu().numpy()  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ DDPG (Lillicrap et al. 2016) is the same with one critic, d = 1 and no ε.
 Deviations from the paper:
     1. a' is clipped to the action space (the authors' code);
     2. optional: Ornstein-Uhlenbeck noise, prioritized replay, targets of several steps;
-    3. a value is bootstrapped from the true final observation where an episode was truncated.
+    3. a value is bootstrapped from the true final observation if an episode was truncated.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
-from rlox.learners.added import AddedLosses, Losses
-from rlox.learners.terms import PolicyTerms, QTerms, mean_terms
+from rlox.learners.terms import AddedLosses, Losses, PolicyTerms, QTerms, mean_terms
 from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
 from rlox.learners.value_objectives import TwinDelayed
 from rlox.logging import LoggerCallback
@@ -41,12 +40,10 @@ from rlox.networks import polyak_update
 from rlox.networks.defaults import make_critics, make_deterministic_policy
 from rlox.nn import (
     FlatOptimizer,
-    flush_denormals,
     frozen,
     load_parts_state,
     parts_state,
     standard_normal,
-    torch_threads,
 )
 from rlox.training.hooks import Hooks
 from torch import Tensor, nn
@@ -55,6 +52,7 @@ from rlox_offpolicy.building import (
     make_exploration,
     make_learner,
     make_replay,
+    optimizer_parts,
     require_box,
     resolve,
 )
@@ -73,10 +71,10 @@ class DeterministicActorCritic:
         algorithm: whose env, config, clock and streams are used; its base has been initialised.
         policy: see :class:`TD3`.
         critic: see :class:`TD3`.
-        buffer: see :class:`TD3`; an object or none.
-        exploration: see :class:`TD3`; an object or none.
+        buffer: see :class:`TD3`; an object or ``None``.
+        exploration: see :class:`TD3`; an object or ``None``.
         schedules: see :class:`TD3`.
-        n_critics: number K of critics, where they are made here.
+        n_critics: number K of critics that are made here.
         policy_delay: gradient steps d of the critics for one of the policy.
         objective: what is learnt.
         added_losses: see :class:`TD3`.
@@ -105,8 +103,7 @@ class DeterministicActorCritic:
         self.exploration = make_exploration(algorithm, exploration)
         space = self.replay.env.observation_space
         act_dim = require_box(self.replay, algorithm.name.upper())
-        stream = algorithm.streams.torch("policy")
-        sizes: Any = {"hidden": cfg.hidden, "generator": stream}
+        sizes: Any = {"hidden": cfg.hidden, "generator": algorithm.streams.torch("policy")}
         own = policy or make_deterministic_policy(space, act_dim, **sizes)
         self.policy: Any = on_device(own, "policy", self.replay.device)
         own = critic or make_critics(space, act_dim, n_critics=n_critics, **sizes)
@@ -121,19 +118,19 @@ class DeterministicActorCritic:
         self._mu = getattr(self.policy, "deterministic", self.policy)
         self._target_mu = getattr(self.policy_target, "deterministic", self.policy_target)
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
-        self.policy_optimizer = FlatOptimizer(self.policy, adam)
-        self.critic_optimizer = FlatOptimizer(self.critic, adam)
-        algorithm.optimizers = {"policy": self.policy_optimizer, "critic": self.critic_optimizer}
-        self.added_losses = AddedLosses(added_losses, algorithm.optimizers)
+        self.optimizers = algorithm.optimizers = {
+            "policy": FlatOptimizer(self.policy, adam),
+            "critic": FlatOptimizer(self.critic, adam),
+        }
+        self.added_losses = AddedLosses(added_losses, self.optimizers)
         algorithm.added_losses = self.added_losses
         self._noise = algorithm.streams.torch("target noise")
-        self._parts = {
+        self.parts = {
             "policy": self.policy,
             "critic": self.critic,
             "policy_target": self.policy_target,
             "critic_target": self.critic_target,
-            "policy_optimizer": self.policy_optimizer,
-            "critic_optimizer": self.critic_optimizer,
+            **optimizer_parts(self.optimizers),
             "exploration": self.exploration,
             "agent": self.replay,
         }
@@ -142,7 +139,7 @@ class DeterministicActorCritic:
             Learn.POLICY: Step(self.learn_policy, PolicyTerms),
         }
         streams = {"target noise": self._noise}
-        self.learner = make_learner(algorithm, self.replay, objective, self._parts, steps, streams)
+        self.learner = make_learner(algorithm, self.replay, objective, self.parts, steps, streams)
 
     def iterate(self, hooks: Hooks) -> TD3Metrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
@@ -159,7 +156,7 @@ class DeterministicActorCritic:
                     policy_terms.append(learnt.terms)
                 hooks.train_batch(lambda: mean_terms(QTerms, q_terms[-1:]))
 
-        with torch_threads(self.config.torch_threads), flush_denormals(), replay.counted_episodes():
+        with replay.iteration():
             learn()  # what an interrupted iteration left
             for _ in range(replay.vector_steps_left):
                 replay.step(self._act, hooks)
@@ -169,12 +166,13 @@ class DeterministicActorCritic:
         terms = mean_terms(QTerms, q_terms), mean_terms(PolicyTerms, policy_terms)
         return TD3Metrics(**all_metrics(self, *terms))
 
-    def _mode(self, obs: Tensor) -> npt.NDArray[Any]:
+    def mode(self, obs: Tensor) -> npt.NDArray[Any]:
+        """Return the actions of observations, without noise."""
         return self._mu(obs).cpu().numpy()  # type: ignore[no-any-return]
 
     def _act(self, obs: Tensor) -> npt.NDArray[Any]:
         starts = self.replay.collector.episode_start
-        return self.exploration.explore(self._mode(obs), starts, self.clock.env_steps)
+        return self.exploration.explore(self.mode(obs), starts, self.clock.env_steps)
 
     def learn_values(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take a gradient step of the critics."""
@@ -189,7 +187,7 @@ class DeterministicActorCritic:
         errors = q - targets
         q_loss = (batch.weights * errors.square()).mean(-1).sum()
         q_loss = self.added_losses.add("critic", q_loss, self.critic, batch)
-        self.critic_optimizer.step(q_loss, learning_rate)
+        self.optimizers["critic"].step(q_loss, learning_rate)
         terms = QTerms(q_loss=q_loss.detach(), q_value=q.detach().mean())
         return StepResult(terms, errors.detach())
 
@@ -199,22 +197,10 @@ class DeterministicActorCritic:
             values = self.critic(batch.obs, self._mu(batch.obs))[0]
         policy_loss = -values.mean()
         policy_loss = self.added_losses.add("policy", policy_loss, self.policy, batch)
-        self.policy_optimizer.step(policy_loss, learning_rate)
+        self.optimizers["policy"].step(policy_loss, learning_rate)
         polyak_update(self.policy, self.policy_target, self.objective.tau)
         polyak_update(self.critic, self.critic_target, self.objective.tau)
         return StepResult(PolicyTerms(policy_loss=policy_loss.detach()))
-
-    def predict(self, obs: npt.ArrayLike) -> Any:
-        """Return an action for one observation, or actions for a batch, without noise."""
-        return self.replay.predict(self._mode, obs)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return networks, optimisers, noise, envs and buffer."""
-        return parts_state(self._parts)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore networks, optimisers, noise, envs and buffer."""
-        load_parts_state(self._parts, state)
 
 
 @final
@@ -224,11 +210,11 @@ class TD3(Algorithm):
     Args:
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
-        seed: fixes every random draw; none: drawn from entropy.
-        policy: a ``torch.nn.Module`` as :class:`rlox.protocols.DeterministicActor`. None: one that
-            fits the env's spaces.
+        seed: fixes every random draw; ``None`` draws one from entropy.
+        policy: a ``torch.nn.Module`` as :class:`rlox.protocols.DeterministicActor`. ``None``
+            makes one that fits the env's spaces.
         critic: a ``torch.nn.Module`` from observations (B, *shape) and actions (B, act_dim) to
-            values (K, B) of K critics. None: two MLPs.
+            values (K, B) of K critics. ``None`` makes two MLPs.
         buffer: a registered name, or an object with the methods of
             :class:`rlox.protocols.ReplayBuffer`.
         exploration: ``"gaussian"``, ``"ornstein-uhlenbeck"``, ``"none"``, or an object with the
@@ -239,14 +225,13 @@ class TD3(Algorithm):
         schedules: callables ``env_steps -> value`` for ``learning_rate`` or ``priority_beta``; they
             win over the config and are not saved in checkpoints.
         added_losses: functions ``(module, batch) -> scalar`` by part, ``"critic"`` or ``"policy"``,
-            that are added to the part's loss; see :mod:`rlox.learners.added`.
+            that are added to the part's loss; see :mod:`rlox.learners.terms`.
         config_kwargs: options of :class:`TD3Config`, which win over ``config``.
 
     Raises:
         ConfigError: an option is unknown or out of range.
         EnvError: the env cannot be built.
-        SpaceError: the actions are no bounded box, or the observations have no
-            encoder.
+        SpaceError: the actions are no bounded box, or the observations have no encoder.
     """
 
     name: ClassVar[str] = "td3"
@@ -304,12 +289,12 @@ class TD3(Algorithm):
 
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return μ(s) for one observation, or for a batch; see ``Algorithm``."""
-        return self.actor_critic.predict(obs)
+        return self.replay.predict(self.actor_critic.mode, obs)
 
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimisers, noise, envs and buffer."""
-        return self.actor_critic.state_dict()
+        return parts_state(self.actor_critic.parts)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore networks, optimisers, noise, envs and buffer."""
-        self.actor_critic.load_state_dict(state)
+        load_parts_state(self.actor_critic.parts, state)

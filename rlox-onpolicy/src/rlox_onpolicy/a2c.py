@@ -9,7 +9,7 @@ Deviations from the paper:
     2. advantages are GAE's, which for λ = 1 are the paper's n-step ones;
     3. the gradient's norm is clipped;
     4. policy and value function share no parameters;
-    5. where an episode was truncated, the value of its true final observation is bootstrapped from.
+    5. if an episode was truncated, the value of its true final observation is bootstrapped from.
 """
 
 from __future__ import annotations
@@ -23,24 +23,22 @@ from typing import Any, ClassVar, final
 import numpy.typing as npt
 import torch
 from rlox.algorithm import Algorithm
-from rlox.batches.rollout import RolloutBatch
+from rlox.batches.rollout import RolloutBatch, estimate_advantages
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
-from rlox.learners.added import AddedLosses, Losses
-from rlox.learners.policy_objectives import PolicyGradient
 from rlox.learners.rollouts import ChosenLearner, choose_learner
 from rlox.learners.tasks import Objective, RolloutTask
-from rlox.learners.terms import mean_terms
+from rlox.learners.terms import AddedLosses, Losses, make_metrics, mean_terms
 from rlox.logging import LoggerCallback
+from rlox.losses import PolicyGradient
 from rlox.networks.validate import refuse_network_options
 from rlox.nn import torch_threads
 from rlox.rollouts.actor_critic import PolicyMaker, fit_to_env
-from rlox.rollouts.advantages import estimate_advantages
 from rlox.training.hooks import Hooks
 from torch import nn
 
-from rlox_onpolicy.agent import NETWORK_OPTIONS, make_agent, make_metrics, require_objective
+from rlox_onpolicy.agent import NETWORK_OPTIONS, make_agent, require_objective
 from rlox_onpolicy.configs import A2CConfig
 
 __all__ = ["A2C", "A2CMetrics"]
@@ -79,7 +77,7 @@ class A2C(Algorithm):
     Args:
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
-        seed: fixes every random draw; none: drawn from entropy.
+        seed: fixes every random draw; ``None`` draws one from entropy.
         policy: see :class:`rlox.rollouts.actor_critic.ActorCritic`.
         logger: receives the metrics of every iteration.
         callbacks: hooks into training.
@@ -89,7 +87,7 @@ class A2C(Algorithm):
         objective: minimised in place of the policy gradient's loss; see
             :class:`rlox.learners.tasks.Objective`. It brings all numbers of its loss.
         added_losses: ``{"policy": function}`` with functions ``(policy, batch) -> scalar`` that are
-            added to the loss; see :mod:`rlox.learners.added`.
+            added to the loss; see :mod:`rlox.learners.terms`.
         config_kwargs: options of :class:`A2CConfig`, which win over ``config``.
 
     Raises:
@@ -156,7 +154,14 @@ class A2C(Algorithm):
             batch = estimate_advantages(unroll, self.policy, cfg.gamma, cfg.gae_lambda)
             hooks.rollout_end(batch)
             terms = self.learner.update(batch, objective, learning_rate, hooks)
-            return make_metrics(A2CMetrics, self, batch, terms, learning_rate=learning_rate)
+            return make_metrics(
+                A2CMetrics,
+                terms,
+                self.added_losses,
+                **self.collector.statistics.metrics(),
+                explained_variance=batch.explained_variance(),
+                learning_rate=learning_rate,
+            )
 
     def _objective(self, rates: Mapping[str, float]) -> Objective:
         """Return what is minimised now."""

@@ -1,23 +1,20 @@
-"""Actor-critic, objective and metrics of the on-policy algorithms."""
+"""Actor-critic and objective of the on-policy algorithms."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from rlox.algorithm import Algorithm
-from rlox.batches.rollout import RolloutBatch
+from rlox.config.composition import selection
 from rlox.config.model import Config, changed
 from rlox.errors import ConfigError
 from rlox.learners.tasks import Objective
 from rlox.rollouts.actor_critic import ActorCritic, Collector, PolicyMaker
 from torch import nn
 
-__all__ = ["NETWORK_OPTIONS", "make_agent", "make_metrics", "require_objective"]
-
-MetricsT = TypeVar("MetricsT")
+__all__ = ["NETWORK_OPTIONS", "make_agent", "require_objective"]
 
 NETWORK_OPTIONS = ("recurrent", "memory_size", "network", "hidden")
 """The options of the default networks."""
@@ -57,8 +54,9 @@ def make_agent(
         n_envs=cfg.n_envs,
         gamma=cfg.gamma,
         gae_lambda=cfg.gae_lambda,
-        env_backend=cfg.env_backend,
+        env_backend=selection(cfg, "env_backend"),
         vectorization=cfg.vectorization,
+        env_kwargs=cfg.env_kwargs,
         device=cfg.device,
         threads=cfg.torch_threads,
     )
@@ -103,38 +101,3 @@ def require_objective(
                 f"{name} is a number of the algorithm's own objective, and objective= brings all "
                 "of its own; leave it out, and set it in the objective"
             )
-
-
-def make_metrics(
-    kind: type[MetricsT],
-    algorithm: Any,
-    batch: RolloutBatch,
-    terms: Mapping[str, float],
-    **more: float,
-) -> MetricsT:
-    """Return the metrics of an iteration.
-
-    Args:
-        kind: dataclass of the metrics; those that an objective does not report are NaN, and what
-            it reports beyond them is among ``added``.
-        algorithm: whose episodes and added losses are reported.
-        batch: what was learned from.
-        terms: means of the loss's terms.
-        more: further metrics.
-    """
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    statistics = algorithm.collector.statistics
-    known = {
-        "mean_reward": statistics.mean_return,
-        "mean_episode_length": statistics.mean_length,
-        "episodes": float(statistics.finished),
-        "explained_variance": batch.explained_variance(),
-        **{name: value for name, value in terms.items() if name in names},
-        **more,
-    }
-    added = {name: value for name, value in terms.items() if name not in names}
-    return kind(
-        **{name: float("nan") for name in names}
-        | known
-        | {"added": added | algorithm.added_losses.means()}
-    )

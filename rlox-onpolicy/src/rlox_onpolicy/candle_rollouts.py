@@ -11,8 +11,8 @@ import rlox
 import torch
 from gymnasium import spaces
 from rlox.batches.rollout import RolloutBatch
-from rlox.envs.episodes import EpisodeStatistics
 from rlox.envs.make import make_vec_env
+from rlox.envs.running import EpisodeStatistics
 from rlox.errors import EnvError
 from rlox.preprocessing import Preprocessor
 from rlox.seeding import SeedStreams
@@ -35,7 +35,7 @@ class CandleRollouts:
         gae_lambda: trace decay λ in [0, 1].
         overlap: collect the next rollout while the last is learned from; it is then acted with
             the weights of one sync before.
-        device: where the batches live.
+        device: device of the batches.
 
     Raises:
         EnvError: ``env_id`` is no id of a native env.
@@ -58,7 +58,7 @@ class CandleRollouts:
             raise EnvError(
                 f"env must be the id of a native env, got {type(env_id).__name__}; PPO takes others"
             )
-        self._make = rlox.CandleCollector  # before any work: tells whether it is installed
+        self._make = rlox.CandleCollector  # before any work: raises if it is not installed
         self.env = make_vec_env(env_id, n_envs=n_envs, backend="native")
         self.observation_space = self.env.observation_space
         self.preprocessor: Preprocessor | None = None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import JsonValue, model_validator
 from rlox.config.common_fields import (
     BACKEND,
     DEVICE,
     ENV_BACKEND,
+    ENV_KWARGS,
     SEED,
     TORCH_THREADS,
     VECTORIZATION,
@@ -130,6 +131,7 @@ class PPOConfig(Config):
     frame_stack: int = FRAME_STACK
     backend: str = BACKEND
     env_backend: str = ENV_BACKEND
+    env_kwargs: dict[str, JsonValue] = ENV_KWARGS
     vectorization: Literal["sync", "async"] = VECTORIZATION
     device: str = DEVICE
     torch_threads: int | None = TORCH_THREADS
@@ -190,6 +192,11 @@ class HybridPPOConfig(PPOConfig):
                     f"{name} must be {value}, got {getattr(self, name)}: the thread that collects "
                     "preprocesses nothing; take PPO for that"
                 )
+        if self.env_kwargs:
+            raise ValueError(
+                f"env_kwargs must be {{}}, got {self.env_kwargs}: native envs take none; take PPO, "
+                "whose gymnasium envs do"
+            )
         return self
 
 
@@ -244,6 +251,7 @@ class A2CConfig(Config):
     frame_stack: int = FRAME_STACK
     backend: str = BACKEND
     env_backend: str = ENV_BACKEND
+    env_kwargs: dict[str, JsonValue] = ENV_KWARGS
     vectorization: Literal["sync", "async"] = VECTORIZATION
     device: str = DEVICE
     torch_threads: int | None = TORCH_THREADS

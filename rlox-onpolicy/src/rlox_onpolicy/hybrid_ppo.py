@@ -1,4 +1,4 @@
-"""PPO whose rollouts are collected in Rust, by candle, and learned from in PyTorch.
+"""PPO with rollouts collected in Rust by candle.
 
 The algorithm is that of :mod:`rlox_onpolicy.ppo`; what differs is who collects. By default the
 thread that collects rests while torch learns, and every batch is of the newest weights. With
@@ -24,14 +24,14 @@ from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
-from rlox.learners.added import AddedLosses, Losses
 from rlox.learners.rollouts import ChosenLearner, choose_learner
 from rlox.learners.tasks import Objective, RolloutTask
+from rlox.learners.terms import AddedLosses, Losses, make_metrics
 from rlox.logging import LoggerCallback
 from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks
 
-from rlox_onpolicy.agent import make_agent, make_metrics, require_objective
+from rlox_onpolicy.agent import make_agent, require_objective
 from rlox_onpolicy.candle_rollouts import CandleRollouts
 from rlox_onpolicy.configs import HybridPPOConfig
 from rlox_onpolicy.ppo import (
@@ -60,7 +60,7 @@ class HybridPPO(Algorithm):
     Args:
         env_id: id of a native env.
         n_envs: number of envs stepped together.
-        seed: fixes every random draw; none: drawn from entropy.
+        seed: fixes every random draw; ``None`` draws one from entropy.
         hidden: width of the hidden layers.
         logger: receives the metrics of every iteration.
         callbacks: hooks into training; ``on_step`` comes when a rollout has arrived.
@@ -152,9 +152,10 @@ class HybridPPO(Algorithm):
             self._learning += time.perf_counter() - collected
         return make_metrics(
             HybridPPOMetrics,
-            self,
-            batch,
             terms,
+            self.added_losses,
+            **self.collector.statistics.metrics(),
+            explained_variance=batch.explained_variance(),
             learning_rate=learning_rate,
             weights_staleness=float(self.collector.weights_staleness),
         )

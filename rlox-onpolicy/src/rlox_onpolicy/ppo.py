@@ -1,4 +1,4 @@
-"""Proximal policy optimisation with the clipped surrogate (Schulman et al. 2017, algorithm 1).
+"""Proximal policy optimisation, PPO (Schulman et al. 2017, algorithm 1).
 
 Each iteration collects T steps of N envs, estimates advantages (eq. 11 and 12, the truncated form
 of GAE) and takes several epochs of minibatch steps on eq. 9.
@@ -7,7 +7,7 @@ Deviations from the paper, all from common implementations (Huang et al. 2022):
     1. advantages are standardised within each minibatch;
     2. the gradient's norm is clipped;
     3. policy and value function share no parameters;
-    4. where an episode was truncated, the value of its true final observation is bootstrapped from;
+    4. if an episode was truncated, the value of its true final observation is bootstrapped from;
     5. optional: value clip, dual clip (Ye et al. 2020), stop at a target KL.
 """
 
@@ -22,25 +22,23 @@ from typing import Any, ClassVar, final
 import numpy.typing as npt
 import torch
 from rlox.algorithm import Algorithm
-from rlox.batches.rollout import RolloutBatch
+from rlox.batches.rollout import RolloutBatch, estimate_advantages
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
 from rlox.errors import ConfigError
-from rlox.learners.added import AddedLosses, Losses
-from rlox.learners.policy_objectives import ClippedSurrogate
 from rlox.learners.rollouts import ChosenLearner, choose_learner
 from rlox.learners.tasks import Objective, RolloutTask
-from rlox.learners.terms import mean_terms
+from rlox.learners.terms import AddedLosses, Losses, make_metrics, mean_terms
 from rlox.logging import LoggerCallback
+from rlox.losses import ClippedSurrogate
 from rlox.networks.validate import refuse_network_options
 from rlox.nn import torch_threads
 from rlox.rollouts.actor_critic import PolicyMaker, fit_to_env
-from rlox.rollouts.advantages import estimate_advantages
 from rlox.training.hooks import Hooks
 from torch import nn
 
-from rlox_onpolicy.agent import NETWORK_OPTIONS, make_agent, make_metrics, require_objective
+from rlox_onpolicy.agent import NETWORK_OPTIONS, make_agent, require_objective
 from rlox_onpolicy.configs import PPOConfig
 
 __all__ = ["PPO", "PPOMetrics", "clipped_surrogate", "minimize_over_epochs"]
@@ -88,9 +86,9 @@ class PPO(Algorithm):
     Args:
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         n_envs: number of envs stepped together; an env that cannot be copied brings its own.
-        seed: fixes every random draw; none: drawn from entropy.
-        policy: see :class:`rlox.rollouts.actor_critic.ActorCritic`; ``None``: networks that fit
-            the spaces.
+        seed: fixes every random draw; ``None`` draws one from entropy.
+        policy: see :class:`rlox.rollouts.actor_critic.ActorCritic`; ``None`` makes networks that
+            fit the spaces.
         logger: receives the metrics of every iteration.
         callbacks: hooks into training.
         config: a :class:`PPOConfig`, a mapping, or the path of a YAML or JSON file.
@@ -99,7 +97,7 @@ class PPO(Algorithm):
         objective: minimised in place of the clipped surrogate; see
             :class:`rlox.learners.tasks.Objective`. It brings all numbers of its loss.
         added_losses: ``{"policy": function}`` with functions ``(policy, minibatch) -> scalar`` that
-            are added to the loss; see :mod:`rlox.learners.added`.
+            are added to the loss; see :mod:`rlox.learners.terms`.
         config_kwargs: options of :class:`PPOConfig`, which win over ``config``.
 
     Raises:
@@ -174,7 +172,14 @@ class PPO(Algorithm):
             batch = estimate_advantages(unroll, self.policy, cfg.gamma, cfg.gae_lambda)
             hooks.rollout_end(batch)
             terms = self.learner.update(batch, objective, learning_rate, hooks)
-            return make_metrics(PPOMetrics, self, batch, terms, learning_rate=learning_rate)
+            return make_metrics(
+                PPOMetrics,
+                terms,
+                self.added_losses,
+                **self.collector.statistics.metrics(),
+                explained_variance=batch.explained_variance(),
+                learning_rate=learning_rate,
+            )
 
     def _objective(self, rates: Mapping[str, float]) -> Objective:
         """Return what is minimised now."""

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from rlox.analysis.statistics import IntervalEstimate, bootstrap_iqm
 from rlox.errors import RunError, suggest
-from rlox.training.progress import StepUnit
 
 __all__ = [
     "Curve",
@@ -47,7 +46,7 @@ class Curve:
     """(P,) increasing, in steps or seconds."""
     y: Floats
     """(P,) finite."""
-    unit: StepUnit = "env_steps"
+    unit: str = "env_steps"
     """What the run's steps are."""
 
 
@@ -132,9 +131,7 @@ def read_curve(run: Path, metric: str = "mean_reward", x: XAxis = "steps") -> Cu
         raise RunError(f"the metric '{metric}' of run '{run}' has no value yet")
     steps = np.array(sorted(points), np.float64)
     values = np.array([points[step] for step in sorted(points)], np.float64)
-    unit: StepUnit = "env_steps"
-    if any("gradient_steps_per_second" in row for row in rows):
-        unit = "gradient_steps"
+    unit = _unit(rows)
     if x == "seconds":
         return Curve(run, _seconds_at(steps, rows, run, unit), values, unit)
     return Curve(run, steps, values, unit)
@@ -225,13 +222,17 @@ def _names(rows: Iterable[Mapping[str, Any]], kind: str) -> set[str]:
     return {key for row in rows if row["kind"] == kind for key in row} - {"kind", "step"}
 
 
+def _unit(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return what the steps of a run are, from the speed that its rows have."""
+    named = (name for row in rows for name in row if name.endswith("_per_second"))
+    return next(named, "env_steps_per_second").removesuffix("_per_second")
+
+
 def _finite(value: Any) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
 
 
-def _seconds_at(
-    steps: Floats, rows: Iterable[Mapping[str, Any]], run: Path, unit: StepUnit
-) -> Floats:
+def _seconds_at(steps: Floats, rows: Iterable[Mapping[str, Any]], run: Path, unit: str) -> Floats:
     """Return when the run was at ``steps``, from the speed that each iteration logged."""
     name = f"{unit}_per_second"
     speeds = {

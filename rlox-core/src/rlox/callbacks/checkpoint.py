@@ -14,19 +14,20 @@ __all__ = ["CheckpointCallback"]
 
 
 class CheckpointCallback(Callback):
-    """Save ``step-<env steps>.safetensors`` after every multiple of a number of env steps.
+    """Save ``step-<steps>.safetensors`` after every multiple of a number of steps.
 
-    At the end of the iteration that reaches or passes it: no rollout is under way then, so that
+    Steps are in the training's unit, :attr:`rlox.Algorithm.step_unit`. It saves at the
+    end of the iteration that reaches or passes the multiple: no rollout is under way then, so that
     the resumed training equals the uninterrupted one. In a loop of your own, which has no
     iterations that it knows of, ``on_step(step=…, algo=…)`` saves, with the ``save(path)`` of
     whatever ``algo`` is; without ``step``, each call counts as one.
 
     Args:
-        save_freq: env steps between checkpoints.
+        save_freq: steps between checkpoints.
         save_path: folder; made if missing.
         verbose: print each file's path.
-        keep_last: number of checkpoints to keep; older ones of this training are deleted. None:
-            all.
+        keep_last: number of checkpoints to keep; older ones of this training are deleted, with
+            the segments of replay buffers that no other checkpoint needs. ``None`` keeps all.
 
     Raises:
         ValueError: ``save_freq`` or ``keep_last`` is not positive.
@@ -49,15 +50,15 @@ class CheckpointCallback(Callback):
         self.verbose = verbose
         self.keep_last = keep_last
         self.saved_steps: list[int] = []
-        """Env steps of the checkpoints that were saved and kept, in the order of saving."""
+        """Steps of the checkpoints that were saved and kept, in the order of saving."""
         self._due = Multiples("save_freq", save_freq)
 
     def path(self, step: int) -> Path:
-        """Return where the checkpoint of env step ``step`` is saved."""
+        """Return the path of the checkpoint of a step."""
         return self.save_path / f"step-{step}.safetensors"
 
     def on_training_start(self, **kwargs: Any) -> None:
-        """Count from the algorithm's present env step; a new one has saved nothing yet."""
+        """Count from the algorithm's present step; a new one has saved nothing yet."""
         step = kwargs.get("step", 0)
         self._due.count_from(step)
         if step == 0:  # what was saved is of another algorithm
@@ -89,16 +90,21 @@ class CheckpointCallback(Callback):
         self.saved_steps = kept
         self.save_path.mkdir(parents=True, exist_ok=True)
         algo.save(str(self.path(step)))
+        remove = getattr(algo, "remove_checkpoint", _unlink)
         for old in set(steps) - set(kept):
-            self.path(old).unlink(missing_ok=True)
+            remove(self.path(old))
         if self.verbose:
             print(f"saved {self.path(step)}")
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the env steps of the checkpoints, which decide what is deleted next."""
+        """Return the steps of the checkpoints, which decide what is deleted next."""
         return {"saved_steps": list(self.saved_steps)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the env steps of the checkpoints."""
+        """Restore the steps of the checkpoints."""
         # numbers only: what a foreign file says must not name files to delete elsewhere
         self.saved_steps = [int(step) for step in state["saved_steps"]]
+
+
+def _unlink(path: Path) -> None:
+    path.unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,17 @@ Env = gymnasium.Env[Any, Any]
 DEFAULT_FPS = 30
 
 
-def make_renderable(source: Any) -> Env:
+def make_renderable(source: Any, env_kwargs: Mapping[str, Any] | None = None) -> Env:
     """Make an env whose ``render`` returns RGB arrays.
 
     Args:
         source: an id, an env with an id, or a callable; one that takes ``render_mode`` is given it.
+        env_kwargs: further arguments of an env that is made here.
 
     Raises:
         EnvError: the env cannot be made, or has another render mode.
     """
-    env = _make(source)
+    env = _make(source, {**(env_kwargs or {}), "render_mode": "rgb_array"})
     if env.render_mode != "rgb_array":
         env.close()
         raise EnvError(
@@ -54,7 +55,7 @@ def rendered(env: Env) -> Frame:
     raise EnvError(f"{env} must render uint8 arrays (height, width, 3), got {got}")
 
 
-def _make(source: Any) -> Env:
+def _make(source: Any, arguments: dict[str, Any]) -> Env:
     if isinstance(source, gymnasium.Env) and source.spec is not None:
         source = source.spec
     elif not isinstance(source, str) and fixed_env_count(source) is not None:
@@ -64,8 +65,10 @@ def _make(source: Any) -> Env:
         )
     try:
         if not callable(source):
-            return gymnasium.make(source, render_mode="rgb_array")
-        made: Any = source(render_mode="rgb_array") if _takes_render_mode(source) else source()
+            return gymnasium.make(source, **arguments)
+        if not _takes_render_mode(source):
+            del arguments["render_mode"]
+        made: Any = source(**arguments)
     except Exception as error:
         raise EnvError(f"an env of {source!r} to be filmed cannot be made: {error}") from error
     if not isinstance(made, gymnasium.Env):

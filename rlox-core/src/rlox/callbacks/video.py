@@ -75,7 +75,8 @@ class VideoCallback(Callback):
         from rlox.callbacks.filming import make_renderable, rendered
 
         self._due.count_from(kwargs["step"])
-        env = make_renderable(self._source(kwargs["algo"]))
+        algo = kwargs["algo"]
+        env = make_renderable(self._source(algo), self._env_kwargs(algo))
         try:
             env.reset(seed=self.seed)
             rendered(env)
@@ -96,7 +97,7 @@ class VideoCallback(Callback):
         from rlox.callbacks.filming import Filmed, make_renderable
         from rlox.evaluation import evaluate
 
-        source = self._source(algo)
+        source, env_kwargs = self._source(algo), self._env_kwargs(algo)
         self.video_dir.mkdir(parents=True, exist_ok=True)
         paths = [
             self.video_dir / f"step-{algo.clock.steps}-episode-{i}.{self.format}"
@@ -104,7 +105,7 @@ class VideoCallback(Callback):
         ]
         evaluate(
             algo,
-            lambda: Filmed(make_renderable(source), paths, self.format, self.fps),
+            lambda: Filmed(make_renderable(source, env_kwargs), paths, self.format, self.fps),
             n_episodes=self.n_episodes,
             deterministic=self.deterministic,
             seed=self.seed,
@@ -114,3 +115,7 @@ class VideoCallback(Callback):
 
     def _source(self, algo: Any) -> Any:
         return algo.env_source if self.env is None else self.env
+
+    def _env_kwargs(self, algo: Any) -> Any:
+        arguments = getattr(algo, "env_arguments", None)
+        return arguments(self.env).get("env_kwargs") if callable(arguments) else None

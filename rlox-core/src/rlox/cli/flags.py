@@ -16,10 +16,11 @@ import typer
 import yaml
 from pydantic.fields import FieldInfo
 
+from rlox.config.composition import plugin_fields
 from rlox.config.model import Config
 from rlox.config.schedules import Linear, Piecewise
 
-__all__ = ["default_text", "documentation", "flags_of", "given_options"]
+__all__ = ["all_fields", "default_text", "documentation", "flags_of", "given_options"]
 
 METAVARS: dict[Any, str] = {
     int: "INTEGER",
@@ -34,10 +35,13 @@ METAVARS: dict[Any, str] = {
 
 
 def flags_of(config: type[Config]) -> Iterator[inspect.Parameter]:
-    """Return a keyword parameter that typer makes a flag of, for every field of ``config``."""
-    for name, field in config.model_fields.items():
+    """Return a keyword parameter that typer makes a flag of, for every field of ``config``.
+
+    Those of the plugins that it can select come last, and their help begins with the selection.
+    """
+    for name, (field, owner) in all_fields(config).items():
         flag = f"--{name.replace('_', '-')}"
-        help_ = _help(field)
+        help_ = f"With {owner}: {_help(field)}" if owner else _help(field)
         if field.annotation is bool:
             switch = typer.Option(f"{flag}/--no-{flag[2:]}", help=help_, show_default=False)
             annotation: Any = Annotated[bool | None, switch]
@@ -53,11 +57,27 @@ def flags_of(config: type[Config]) -> Iterator[inspect.Parameter]:
 
 def given_options(config: type[Config], flags: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options given as flags, ready for ``config`` to validate."""
+    fields = all_fields(config)
     return {
-        name: _value(config.model_fields[name], value)
-        for name, value in flags.items()
-        if value is not None
+        name: _value(fields[name][0], value) for name, value in flags.items() if value is not None
     }
+
+
+def all_fields(config: type[Config]) -> dict[str, tuple[FieldInfo, str]]:
+    """Return the options of a config class and of the plugins that it can select, by name.
+
+    Returns:
+        For each, its field, and the selections that have it (``"buffer her"``), empty for options
+        of the class itself.
+    """
+    found = {name: (field, "") for name, field in config.model_fields.items()}
+    for selector, registration, fields in plugin_fields(config):
+        flag = f"--{selector.replace('_', '-')} {registration.spec.name}"
+        for name, field in fields.items():
+            first, owner = found.get(name, (field, ""))
+            if name not in found or owner:
+                found[name] = first, f"{owner} or {flag}" if owner else flag
+    return found
 
 
 def _value(field: FieldInfo, value: Any) -> Any:

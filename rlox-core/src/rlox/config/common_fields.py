@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from rlox.config.model import choice, count, option
 
-__all__ = ["BACKEND", "DEVICE", "ENV_BACKEND", "SEED", "TORCH_THREADS", "VECTORIZATION"]
+__all__ = [
+    "BACKEND",
+    "DEVICE",
+    "ENV_BACKEND",
+    "ENV_KWARGS",
+    "SEED",
+    "TORCH_THREADS",
+    "VECTORIZATION",
+]
 
 SEED = count(
     42, ge=0, unit="1", help="fixes every random draw; None draws one from entropy", source="rlox"
@@ -16,9 +24,15 @@ SEED = count(
 
 ENV_BACKEND = option(
     "auto", help="env backend for ids; auto takes the fastest that has the id",
-    unit="name", source="rlox", min_length=1,
+    unit="name", source="rlox", min_length=1, selects="rlox_env_backends",
 )  # fmt: skip
 """``str``"""
+
+ENV_KWARGS = option(
+    {}, help="arguments of the env; also of the env that evaluations make of the same id",
+    unit="name: value", source="gymnasium.make",
+)  # fmt: skip
+"""``dict[str, JsonValue]``"""
 
 VECTORIZATION = choice(
     "sync", help="gymnasium envs in this process or each in its own", source="gymnasium"

@@ -1,7 +1,8 @@
 """Configs: one flat, frozen, strict pydantic model per algorithm.
 
-Every field is made by one of the helpers below, which demand bounds, a sentence, a unit and a
-source; the CLI's flags, the documentation's tables and the JSON schema are generated from them.
+Every field is made by a helper of :mod:`rlox.config.fields`, which demands bounds, a sentence, a
+unit and a source; the CLI's flags, the documentation's tables and the JSON schema are generated
+from them.
 """
 
 from __future__ import annotations
@@ -11,17 +12,28 @@ import typing
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from pydantic import (
     BaseModel,
     ConfigDict,
-    Field,
     ValidationError,
     ValidationInfo,
     field_validator,
 )
 
+from rlox.config.composition import composed_class, without_foreign_defaults
+from rlox.config.fields import (
+    choice,
+    coefficient,
+    count,
+    discount,
+    flag,
+    option,
+    positive,
+    probability,
+    schedule,
+)
 from rlox.config.files import read_mapping, to_yaml
 from rlox.config.schedules import Linear, Piecewise, ScheduleValue
 from rlox.errors import ConfigError, suggest
@@ -56,67 +68,6 @@ class Unset(Enum):
 
 UNSET = Unset.UNSET
 """Default of an argument that the config decides when the caller says nothing."""
-
-
-LARGEST = {"envs": 1 << 16, "units": 1 << 13, "env steps per env": 10**6, "threads": 1 << 10}
-"""By unit, sizes beyond which a number is a slip, reported before it exhausts the machine: memory,
-or threads, for lack of which OpenMP ends the process."""
-
-
-def option(default: Any, *, help: str, unit: str, source: str, **bounds: Any) -> Any:  # noqa: A002
-    """Return a config field with its documentation.
-
-    Args:
-        default: value when none is given.
-        help: one sentence, what the field does.
-        unit: ``"env steps"``, ``"gradient steps"``, ``"nats"``, ``"1"`` (dimensionless), ...
-        source: where the default or the idea comes from.
-        bounds: pydantic constraints (``ge``, ``gt``, ``le``, ``lt``, ...).
-    """
-    return Field(
-        default, description=help, json_schema_extra={"unit": unit, "source": source}, **bounds
-    )
-
-
-def count(default: int | None, *, help: str, unit: str, source: str, ge: int = 1) -> Any:  # noqa: A002
-    """Return an integer field that is at least ``ge``, and no larger than machines are."""
-    bounds = {"le": LARGEST[unit]} if unit in LARGEST else {}
-    return option(default, help=help, unit=unit, source=source, ge=ge, **bounds)
-
-
-def coefficient(default: float | None, *, help: str, unit: str = "1", source: str) -> Any:  # noqa: A002
-    """Return a non-negative weight."""
-    return option(default, help=help, unit=unit, source=source, ge=0.0)
-
-
-def positive(default: float | None, *, help: str, unit: str = "1", source: str) -> Any:  # noqa: A002
-    """Return a strictly positive number."""
-    return option(default, help=help, unit=unit, source=source, gt=0.0)
-
-
-def probability(default: float, *, help: str, source: str) -> Any:  # noqa: A002
-    """Return a number in [0, 1]."""
-    return option(default, help=help, unit="1", source=source, ge=0.0, le=1.0)
-
-
-def discount(default: float, *, help: str, source: str) -> Any:  # noqa: A002
-    """Return a discount factor or trace decay in [0, 1]."""
-    return option(default, help=help, unit="1", source=source, ge=0.0, le=1.0)
-
-
-def flag(default: bool, *, help: str, source: str) -> Any:  # noqa: A002
-    """Return an on/off switch."""
-    return option(default, help=help, unit="on/off", source=source)
-
-
-def choice(default: str, *, help: str, source: str) -> Any:  # noqa: A002
-    """Return a choice among the literals of the field's annotation."""
-    return option(default, help=help, unit="choice", source=source)
-
-
-def schedule(default: Any, *, help: str, unit: str = "1", source: str) -> Any:  # noqa: A002
-    """Return a field that takes a number or a schedule over env steps."""
-    return option(default, help=help, unit=unit, source=source)
 
 
 def _lines(error: ValidationError, cls: type[Config]) -> list[str]:
@@ -161,6 +112,20 @@ class Config(BaseModel):
     schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {}
     """Closed bounds of the values that a schedule field may take."""
 
+    selected: ClassVar[Mapping[str, type[Config]]] = {}
+    """By selecting field, the models of plugins' options that a composed class has the fields of;
+    see :mod:`rlox.config.composition`."""
+
+    composed_of: ClassVar[type[Config] | None] = None
+    """The algorithm's class that a composed class extends."""
+
+    selected_names: ClassVar[Mapping[str, str]] = {}
+    """By selecting field, the plugins that a composed class is for."""
+
+    def __new__(cls: type[ConfigT], **values: Any) -> ConfigT:  # Python 3.10 has no Self
+        """Return a config of ``cls``, or of a subclass with the options of selected plugins."""
+        return super().__new__(composed_class(cls, values))
+
     def __init__(self, **values: Any) -> None:
         """Validate ``values``.
 
@@ -168,7 +133,7 @@ class Config(BaseModel):
             ConfigError: an option is unknown or out of range; the text names all of them.
         """
         try:
-            super().__init__(**values)
+            super().__init__(**without_foreign_defaults(type(self), values))
         except ValidationError as error:
             raise ConfigError("; ".join(_lines(error, type(self)))) from None
 
@@ -202,7 +167,11 @@ class Config(BaseModel):
         Raises:
             ConfigError: a change is unknown or out of range.
         """
-        return type(self)(**{**self.given(), **changes})
+        cls = self.composed_of or type(self)
+        return cast("ConfigT", cls(**{**self.given(), **changes}))
+
+    def __reduce__(self) -> Any:
+        return _restore, (self.composed_of or type(self), self.given())
 
     def given(self) -> dict[str, Any]:
         """Return the options that were given; the others have their defaults."""
@@ -228,6 +197,10 @@ class Config(BaseModel):
             ConfigError: the file is missing, is not a mapping, or holds a wrong option.
         """
         return cls(**read_mapping(path))
+
+
+def _restore(cls: type[Config], given: Mapping[str, Any]) -> Config:
+    return cls(**given)
 
 
 def changed(config: Config, name: str) -> bool:

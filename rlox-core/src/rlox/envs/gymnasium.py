@@ -21,12 +21,13 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
+from rlox.envs.arguments import make_env
 from rlox.envs.validate import CheckedEnv
 from rlox.errors import EnvError
 from rlox.protocols import VecEnvStep
 from rlox.spaces.masks import MASK_KEY, ActionMasks, without_mask
 from rlox.spaces.nested import is_nested, join, leaf_spaces, map_leaves, split
-from rlox.spaces.observation_rows import ObservationRows
+from rlox.spaces.rows import ObservationRows
 
 __all__ = ["GymVecEnv", "Vectorization", "make_vec_env"]
 
@@ -226,7 +227,7 @@ def _vectorize(
         )
 
     def build() -> gymnasium.Env[Any, Any]:
-        made = gymnasium.make(env, **env_kwargs) if isinstance(env, str) else env(**env_kwargs)
+        made = make_env(env, env_kwargs)
         if not isinstance(made, gymnasium.Env):
             raise EnvError(
                 f"the env callable must return a gymnasium.Env, got {type(made).__name__}"

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, cast
 
 import gymnasium
 from gymnasium.vector import VectorEnv
 
 from rlox import registry
+from rlox.config.composition import Selection
 from rlox.envs.gymnasium import GymVecEnv, Vectorization
-from rlox.errors import ConfigError, EnvError, suggest
+from rlox.errors import ConfigError, EnvError, RloxError, suggest
 from rlox.protocols import VecEnv
 from rlox.registry.entry import Registration
 
-__all__ = ["env_id_of", "fixed_env_count", "make_vec_env"]
+__all__ = ["choose_backend", "env_id_of", "fixed_env_count", "make_vec_env"]
 
 MAX_ENVS = 1 << 16
 """Copies of an env beyond which a number is a slip, or an attempt to exhaust the memory."""
@@ -68,7 +70,7 @@ def make_vec_env(
     env: Any,
     *,
     n_envs: int | None = None,
-    backend: str = "auto",
+    backend: str | Selection = "auto",
     vectorization: Vectorization = "sync",
     env_kwargs: Mapping[str, Any] | None = None,
 ) -> VecEnv:
@@ -78,16 +80,24 @@ def make_vec_env(
         env: a gymnasium id, a callable that makes a gymnasium env, a gymnasium env, a gymnasium
             vector env, or a :class:`~rlox.protocols.VecEnv` (returned as it is).
         n_envs: number of copies N; ``None`` uses 1, or as many as a vector env has.
-        backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
+        backend: env backend for ids, with its own options if it has some; ``"auto"`` takes the
+            fastest that has the id.
         vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
-        env_kwargs: arguments of ``gymnasium.make``; envs with arguments are gymnasium's.
+        env_kwargs: arguments of ``gymnasium.make``, of the callable or of the backend; ``"auto"``
+            takes a backend that knows them.
 
     Raises:
-        ConfigError: ``vectorization`` is given for a backend that is not gymnasium's.
+        ConfigError: ``vectorization`` is given for a backend that is not gymnasium's, or
+            ``env_kwargs`` for an env that is built already.
         EnvError: the env cannot be built.
         UnknownNameError: the backend is not registered.
         PluginError: the backend is broken.
     """
+    if env_kwargs and fixed_env_count(env) is not None:
+        raise ConfigError(
+            f"env_kwargs {sorted(env_kwargs)} cannot reach a {type(env).__name__} that is built "
+            "already; pass its id or a callable as env, or env_kwargs={}"
+        )
     if isinstance(env, VecEnv):
         if n_envs not in (None, env.n_envs):
             raise EnvError(f"n_envs is {n_envs}, but the vector env has {env.n_envs} envs")
@@ -97,14 +107,15 @@ def make_vec_env(
             f"n_envs must be at most {MAX_ENVS}, got {n_envs}; for more, pass a vector env of your "
             "own"
         )
+    selected = backend if isinstance(backend, Selection) else Selection(backend)
     if not isinstance(env, str):
-        if backend not in ("auto", "gymnasium"):
+        if selected.name not in ("auto", "gymnasium"):
             raise EnvError(
-                f"the env backend '{backend}' takes ids, got {type(env).__name__}; "
+                f"the env backend '{selected.name}' takes ids, got {type(env).__name__}; "
                 "leave the backend at 'auto'"
             )
         return GymVecEnv(env, n_envs, vectorization=vectorization, env_kwargs=env_kwargs)
-    chosen = _choose_backend(env, backend, bool(env_kwargs) or vectorization == "async")
+    chosen, _ = choose_backend(env, selected.name, vectorization, env_kwargs)
     if chosen.spec.name == "gymnasium":
         return GymVecEnv(env, n_envs, vectorization=vectorization, env_kwargs=env_kwargs)
     if vectorization != "sync":
@@ -113,10 +124,39 @@ def make_vec_env(
             f"env_backend='{chosen.spec.name}', which steps its envs as it does; leave one of them "
             "out"
         )
-    return cast("VecEnv", chosen.build(env, n_envs=n_envs or 1, env_kwargs=env_kwargs))
+    own = {} if selected.options is None else {"options": selected.options}
+    build = partial(chosen.build, env, n_envs=n_envs or 1, env_kwargs=env_kwargs, **own)
+    if not env_kwargs:
+        return cast("VecEnv", build())
+    try:
+        return cast("VecEnv", build())
+    except RloxError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise EnvError(
+            f"the env backend '{chosen.spec.name}' cannot build '{env}' with the env_kwargs "
+            f"{dict(env_kwargs)}: {error}"
+        ) from error
 
 
-def _choose_backend(env_id: str, backend: str, gymnasium_only: bool) -> Registration:
+def choose_backend(
+    env_id: str,
+    backend: str = "auto",
+    vectorization: Vectorization = "sync",
+    env_kwargs: Mapping[str, Any] | None = None,
+) -> tuple[Registration, str]:
+    """Return the env backend that builds an id, and why it is that one.
+
+    Args:
+        env_id: a gymnasium id.
+        backend: a registered name, or ``"auto"``.
+        vectorization: ``"async"`` envs are gymnasium's.
+        env_kwargs: arguments of the envs.
+
+    Raises:
+        EnvError: the named backend does not have the id.
+        UnknownNameError: the backend is not registered.
+    """
     found = registry.get_registry()
     if backend != "auto":
         named = found.get("rlox_env_backends", backend)
@@ -126,7 +166,18 @@ def _choose_backend(env_id: str, backend: str, gymnasium_only: bool) -> Registra
                 f"the env backend '{backend}' has no '{env_id}'{suggest(env_id, env_ids)}; "
                 f"it has {', '.join(env_ids)}; backend='auto' takes gymnasium's"
             )
-        return named
+        return named, "it is named"
     backends = found.by_priority("rlox_env_backends")
-    has_it = [b for b in backends if env_id in b.spec.env_ids and not gymnasium_only]
-    return has_it[0] if has_it else next(b for b in backends if b.spec.name == "gymnasium")
+    passed_over = []
+    for each in backends:
+        if env_id not in each.spec.env_ids:
+            continue
+        unknown = sorted(set(env_kwargs or {}) - set(each.spec.env_kwargs))
+        if vectorization == "async":
+            passed_over.append(f"'{each.spec.name}' has no vectorization='async'")
+        elif unknown:
+            passed_over.append(f"'{each.spec.name}' takes no env_kwargs {unknown}")
+        else:
+            return each, "; ".join(["it is the fastest that has the id", *passed_over])
+    takes_all = next(b for b in backends if b.spec.name == "gymnasium")
+    return takes_all, "; ".join(passed_over) or "no other has the id"

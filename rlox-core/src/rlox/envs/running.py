@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from rlox.envs.episodes import EpisodeStatistics
+from rlox.config.composition import Selection
 from rlox.envs.gymnasium import Vectorization
 from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.envs.validate import require_vec_step
 from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
 from rlox.seeding import SeedStreams
 from rlox.spaces.nested import map_leaves
-from rlox.spaces.observation_rows import require_finite
+from rlox.spaces.rows import require_finite
 
-__all__ = ["RunningEnvs"]
+__all__ = ["EpisodeStatistics", "RunningEnvs"]
 
 
 class RunningEnvs:
@@ -43,7 +45,7 @@ class RunningEnvs:
         n_envs: int | None = None,
         seed: int = 0,
         *,
-        backend: str = "auto",
+        backend: str | Selection = "auto",
         vectorization: Vectorization = "sync",
         env_kwargs: Mapping[str, Any] | None = None,
     ) -> RunningEnvs:
@@ -55,7 +57,7 @@ class RunningEnvs:
             seed: fixes the envs' random streams.
             backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
             vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
-            env_kwargs: arguments of ``gymnasium.make``.
+            env_kwargs: arguments of ``gymnasium.make`` or of the env backend.
 
         Raises:
             EnvError: the env cannot be built.
@@ -134,3 +136,83 @@ class RunningEnvs:
             )
         self.statistics.load_state_dict(state["statistics"], keep_running=exact)
         return exact
+
+
+class EpisodeStatistics:
+    """Returns and lengths of the last finished episodes of N envs.
+
+    Args:
+        n_envs: number of envs N.
+        window: number of episodes that the means cover.
+    """
+
+    def __init__(self, n_envs: int, window: int = 100) -> None:
+        self._running_return = np.zeros(n_envs)
+        self._running_length = np.zeros(n_envs, dtype=np.int64)
+        self._returns: deque[float] = deque(maxlen=window)
+        self._lengths: deque[int] = deque(maxlen=window)
+        self.finished = 0
+        """Number of episodes finished so far."""
+
+    def add(self, rewards: npt.NDArray[Any], ended: npt.NDArray[np.bool_]) -> None:
+        """Add T vector steps.
+
+        Args:
+            rewards: (T, N).
+            ended: (T, N) whether an episode ended with the step.
+        """
+        if not len(rewards):
+            return
+        totals = self._running_return + np.cumsum(rewards, 0, dtype=np.float64)
+        counted = np.zeros_like(self._running_return)
+        begin = -self._running_length
+        for t, i in np.argwhere(ended):
+            self._returns.append(float(totals[t, i] - counted[i]))
+            self._lengths.append(int(t + 1 - begin[i]))
+            counted[i], begin[i] = totals[t, i], t + 1
+        self.finished += int(ended.sum())
+        self._running_return = totals[-1] - counted
+        self._running_length = len(rewards) - begin
+
+    @property
+    def mean_return(self) -> float:
+        """Mean undiscounted return of the window's episodes; NaN before the first."""
+        return float(np.mean(self._returns)) if self._returns else float("nan")
+
+    @property
+    def mean_length(self) -> float:
+        """Mean length of the window's episodes in env steps; NaN before the first."""
+        return float(np.mean(self._lengths)) if self._lengths else float("nan")
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics that algorithms with episodes have in common."""
+        return {
+            "mean_reward": self.mean_return,
+            "mean_episode_length": self.mean_length,
+            "episodes": float(self.finished),
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the running sums and the window."""
+        return {
+            "running_return": self._running_return.copy(),
+            "running_length": self._running_length.copy(),
+            "returns": np.array(self._returns, dtype=np.float64),
+            "lengths": np.array(self._lengths, dtype=np.int64),
+            "finished": self.finished,
+        }
+
+    def fits(self, state: Mapping[str, Any]) -> bool:
+        """Whether a state is that of the statistics of as many envs."""
+        return len(state["running_return"]) == len(self._running_return)
+
+    def load_state_dict(self, state: Mapping[str, Any], *, keep_running: bool) -> None:
+        """Restore the window, and the running sums when the envs go on where they were."""
+        if keep_running:
+            self._running_return = np.array(state["running_return"], dtype=np.float64)
+            self._running_length = np.array(state["running_length"], dtype=np.int64)
+        self._returns.clear()
+        self._returns.extend(np.asarray(state["returns"], np.float64).tolist())
+        self._lengths.clear()
+        self._lengths.extend(np.asarray(state["lengths"], np.int64).tolist())
+        self.finished = int(state["finished"])

@@ -1,9 +1,7 @@
 """Learner backends: tasks, objectives, the choice of a backend, torch and torch.compile."""
 
-from rlox.learners.added import AddedLoss, AddedLosses, Losses
 from rlox.learners.choose import find_learner
 from rlox.learners.compiled import make_compiled_learner
-from rlox.learners.policy_objectives import ClippedSurrogate, PolicyGradient, PolicyGradientTerms
 from rlox.learners.rollouts import (
     ChosenLearner,
     Learner,
@@ -12,7 +10,15 @@ from rlox.learners.rollouts import (
     make_torch_learner,
 )
 from rlox.learners.tasks import Objective, RolloutTask, Unroller, Update
-from rlox.learners.terms import PolicyTerms, QTerms, mean_terms
+from rlox.learners.terms import (
+    AddedLoss,
+    AddedLosses,
+    Losses,
+    PolicyTerms,
+    QTerms,
+    make_metrics,
+    mean_terms,
+)
 from rlox.learners.transitions import (
     ChosenReplayLearner,
     Learn,
@@ -40,7 +46,6 @@ __all__ = [
     "CategoricalQLearning",
     "ChosenLearner",
     "ChosenReplayLearner",
-    "ClippedSurrogate",
     "ConservativeQ",
     "DiscreteSoftActorCritic",
     "ImplicitQ",
@@ -48,8 +53,6 @@ __all__ = [
     "Learner",
     "Losses",
     "Objective",
-    "PolicyGradient",
-    "PolicyGradientTerms",
     "PolicyTerms",
     "QLearning",
     "QTerms",
@@ -69,6 +72,7 @@ __all__ = [
     "choose_replay_learner",
     "find_learner",
     "make_compiled_learner",
+    "make_metrics",
     "make_torch_learner",
     "mean_terms",
 ]

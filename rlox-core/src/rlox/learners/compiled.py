@@ -40,7 +40,7 @@ def make_compiled_learner(task: RolloutTask | ReplayTask) -> TorchLearner | Torc
             raise BackendError(f"it knows no added losses ({', '.join(task.added_losses.names)})")
         for part in task.parts.values():
             if isinstance(part, FlatOptimizer):
-                # torch would compile its optimisers' own code too, anew for every learning rate
+                # torch would compile its optimisers' own code too, again for every learning rate
                 setattr(part, "step", _uncompiled(part.step))  # noqa: B010
         steps = {
             kind: replace(step, learn=_compiled(step.learn, task.device))

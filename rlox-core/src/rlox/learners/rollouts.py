@@ -1,4 +1,4 @@
-"""Learner backends of on-policy algorithms: acting in the envs, and the update from a rollout.
+"""Learner backends of on-policy algorithms: rollouts and the updates from them.
 
 The ``torch`` backend acts with the policy's own code, minimises the objective by autograd, and can
 do every task. Other backends, such as ``native``, do the objectives that they know, faster.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rlox.batches.rollout import RolloutBatch, RolloutMinibatch, Unroll
-from rlox.learners.added import AddedLosses
+from rlox.learners.terms import AddedLosses
 from rlox.protocols import VecEnv
 from rlox.training.hooks import Hooks
 
@@ -71,17 +71,17 @@ class RolloutTask:
     update: Update
     """The update in torch. It takes gradient steps as the fields below say."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    """Where the policy and the batches are."""
+    """Device of the policy and the batches."""
     n_epochs: int = 1
     """Passes over the rollout."""
     batch_size: int | None = None
-    """Rows of a minibatch; ``None``: the rollout as it is, in one piece."""
+    """Rows of a minibatch; ``None`` takes the whole rollout."""
     target_kl: float | None = None
-    """Ends the epochs if the term ``approx_kl`` passes 1.5 times this; ``None``: never."""
+    """Ends the epochs if the term ``approx_kl`` passes 1.5 times this; ``None`` never does."""
     generator: torch.Generator | None = None
     """Source of the order of rows."""
     actions: np.random.Generator | None = None
-    """Source of actions for a backend that draws them itself; ``None``: the policy draws them."""
+    """Source of actions for a backend that draws them itself; with ``None`` the policy does."""
     added_losses: AddedLosses = field(default_factory=lambda: AddedLosses(None, ()))
     """Losses of the user's own, which the part ``"policy"`` minimises too."""
 

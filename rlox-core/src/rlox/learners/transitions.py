@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from rlox.learners.added import AddedLosses
 from rlox.learners.choose import find_learner
+from rlox.learners.terms import AddedLosses
 
 __all__ = [
     "ChosenReplayLearner",
@@ -69,7 +69,7 @@ class ReplayTask:
     """A frozen dataclass of every number that the steps depend on, such as
     :class:`rlox.learners.value_objectives.SoftActorCritic`."""
     device: torch.device
-    """Where the networks and the batches are."""
+    """Device of the networks and the batches."""
     parts: Mapping[str, Any]
     """The networks and optimisers, by the names that the objective documents."""
     steps: Mapping[Any, Step]

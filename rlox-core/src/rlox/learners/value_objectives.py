@@ -88,7 +88,7 @@ class SoftActorCritic:
 
     target_entropy: float | None
     """Entropy H̄ in nats, of actions in [-1, 1], that the temperature keeps; ``None`` keeps the
-    temperature as it is (sec. 5)."""
+    temperature fixed (sec. 5)."""
     tau: float = 0.005
     """Share of the critics in each update of their targets (table 1)."""
 
@@ -102,7 +102,7 @@ class DiscreteSoftActorCritic:
     """
 
     target_entropy: float | None
-    """Entropy H̄ in nats that the temperature keeps; ``None`` keeps the temperature as it is."""
+    """Entropy H̄ in nats that the temperature keeps; ``None`` keeps the temperature fixed."""
     tau: float = 0.005
     """Share of the critics in each update of their targets."""
 
@@ -121,7 +121,7 @@ class TwinDelayed:
     """
 
     target_noise: float = 0.2
-    """Deviation σ of the noise on the targets' actions, which lie in [-1, 1]; 0: none (sec.
+    """Deviation σ of the noise on the targets' actions, which lie in [-1, 1]; 0 adds no noise (sec.
     5.3)."""
     noise_clip: float = 0.5
     """Bound c of that noise."""
@@ -173,12 +173,12 @@ class ConservativeQ:
     """
 
     target_entropy: float | None
-    """Entropy in nats that the temperature keeps; ``None`` keeps the temperature as it is."""
+    """Entropy in nats that the temperature keeps; ``None`` keeps the temperature fixed."""
     penalty_weight: float = 5.0
     """Weight α_c of the penalty, or its factor beside the multiplier."""
     penalty_target: float | None = None
     """Penalty T beyond which the multiplier rises (eq. 30), in units of the return; ``None`` keeps
-    the multiplier as it is."""
+    the multiplier fixed."""
     n_random_actions: int = 10
     """Actions of each of three kinds that the penalty's sum is estimated with."""
     mode_targets: bool = False

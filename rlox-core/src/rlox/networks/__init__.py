@@ -21,7 +21,6 @@ from rlox.networks.policies import DeterministicPolicy, GaussianPolicy, Squashed
 from rlox.networks.predict import (
     act,
     drawing_from,
-    evaluate_actions,
     predict,
     predict_with_memory,
     taking_masks,
@@ -57,7 +56,6 @@ __all__ = [
     "ValueNetwork",
     "act",
     "drawing_from",
-    "evaluate_actions",
     "example_observations",
     "make_critics",
     "make_deterministic_policy",

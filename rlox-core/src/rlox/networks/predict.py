@@ -14,18 +14,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from rlox.batches.rollout import RolloutBatch, RolloutMinibatch
 from rlox.errors import SpaceError
 from rlox.protocols import OnPolicyActor, RecurrentActor
-from rlox.spaces.action_rows import ActionRows
 from rlox.spaces.masks import MASK_KEY
 from rlox.spaces.nested import map_leaves
-from rlox.spaces.observation_rows import ObservationRows
+from rlox.spaces.rows import ActionRows, ObservationRows
 
 __all__ = [
     "act",
     "drawing_from",
-    "evaluate_actions",
     "predict",
     "predict_with_memory",
     "taking_masks",
@@ -84,7 +81,7 @@ def predict(
             ``"action_mask"`` of a dict is taken for the masks.
         deterministic: the mode of the action distribution rather than a sample.
         action_masks: of one action (mask_size,) or of a batch (B, mask_size), 1 if a choice is
-            possible, see :mod:`rlox.spaces.action_rows`; ``None`` masks nothing.
+            possible, see :mod:`rlox.spaces.rows`; ``None`` masks nothing.
         preprocess: from the batch as it is kept to what the policy sees; ``None`` changes nothing.
         generator: source of the samples for policies that draw from their attribute ``generator``,
             so that acting disturbs no training; ``None`` uses the policy's own.
@@ -153,32 +150,6 @@ def predict_with_memory(
     distribution, _, after = policy.step(given.obs, before, given.masks)
     rows = distribution.mode() if deterministic else distribution.sample(generator)[0]
     return given.actions(rows), after.cpu().numpy()
-
-
-def evaluate_actions(
-    policy: OnPolicyActor | RecurrentActor, batch: RolloutBatch | RolloutMinibatch
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return log-probabilities and entropies of a batch's actions, and values, each (B,).
-
-    In one pass through the policy if it has a method ``evaluate_actions``; the memory of one
-    that has any is replayed from the beginning of the rollout.
-    """
-    masks = () if batch.action_masks is None else (batch.action_masks,)
-    if isinstance(policy, RecurrentActor):
-        assert batch.initial_state is not None
-        assert batch.episode_starts is not None
-        return policy.evaluate_actions(
-            batch.obs,
-            batch.actions,
-            *masks,
-            state=batch.initial_state,
-            episode_starts=batch.episode_starts,
-        )
-    together = getattr(policy, "evaluate_actions", None)
-    if together is not None:
-        return together(batch.obs, batch.actions, *masks)  # type: ignore[no-any-return]
-    log_probs, entropy = policy.get_logprob_and_entropy(batch.obs, batch.actions, *masks)
-    return log_probs, entropy, policy.get_value(batch.obs)
 
 
 def taking_masks(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,7 +21,7 @@ from torch.nn.parameter import is_lazy
 from rlox.config.model import Config, changed
 from rlox.errors import ConfigError
 from rlox.spaces.nested import is_nested, leaf_spaces, map_leaves, split
-from rlox.spaces.observation_rows import ObservationRows
+from rlox.spaces.rows import ObservationRows
 
 __all__ = ["B", "Shape", "example_observations", "refuse_network_options", "try_network"]
 

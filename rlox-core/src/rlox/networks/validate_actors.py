@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from rlox.networks.validate import B, Shape, example_observations, try_network
 from rlox.protocols import RecurrentActor
-from rlox.spaces.action_rows import ActionRows
 from rlox.spaces.nested import map_leaves
+from rlox.spaces.rows import ActionRows
 
 __all__ = ["require_actor", "try_actor"]
 

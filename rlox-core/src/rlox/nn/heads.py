@@ -10,7 +10,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlox.nn.distributions import Categorical, DiagonalGaussian, Distribution, Joint
-from rlox.spaces.action_rows import ActionLeaf, ActionRows
+from rlox.spaces.rows import ActionLeaf, ActionRows
 
 __all__ = ["ActionHead"]
 

@@ -1,1 +1,1 @@
-"""Learning from a dataset instead of an env; the algorithms are in ``rlox-offline``."""
+"""Learning from datasets: the base of the algorithms in ``rlox-offline``."""

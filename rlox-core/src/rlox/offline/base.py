@@ -1,4 +1,4 @@
-"""The base of the algorithms that learn from a dataset.
+"""Base class of the algorithms that learn from a dataset.
 
 The training is counted in gradient steps: ``train(n)`` takes n of them, and ``step`` and the
 frequencies of callbacks and loggers are in gradient steps too.
@@ -36,7 +36,6 @@ from rlox.offline.dataset import (
     spaces_of,
 )
 from rlox.training.hooks import Hooks
-from rlox.training.progress import StepUnit
 
 __all__ = ["OfflineAlgorithm", "OfflineDataset"]
 
@@ -49,13 +48,13 @@ class OfflineAlgorithm(Algorithm):
     one that is to be registered or restored passes ``config`` on.
 
     Args:
-        dataset: what to learn from; none: the algorithm can act but not learn, as one restored for
-            evaluation does, and the config must hold ``obs_dim`` and ``act_dim``.
-        batch_size: transitions in a minibatch; none: the config's.
+        dataset: what to learn from. With ``None`` the algorithm can act but not learn, as one
+            restored for evaluation does, and the config must hold ``obs_dim`` and ``act_dim``.
+        batch_size: transitions in a minibatch; ``None`` takes the config's.
         callbacks: hooks into training.
         logger: receives the metrics.
-        config: the resolved config; none: the defaults.
-        env: what :meth:`evaluate` runs in and may tell the actions' bounds; anything that
+        config: the resolved config; ``None`` takes the defaults.
+        env: what :meth:`evaluate` runs in, and a source of the actions' bounds; anything that
             :func:`rlox.make` takes as env.
         continuous: whether actions are vectors of numbers rather than one of several.
 
@@ -66,14 +65,14 @@ class OfflineAlgorithm(Algorithm):
         SpaceError: the env's observations or actions are not the dataset's.
     """
 
-    step_unit: ClassVar[StepUnit] = "gradient_steps"
+    step_unit: ClassVar[str] = "gradient_steps"
     env_required: ClassVar[bool] = False
     name: ClassVar[str] = "offline"
     config_class: ClassVar[type[Config]] = OfflineConfig
 
     metrics_class: ClassVar[type[Any] | None] = None
-    """Frozen dataclass of floats with a field for every metric of :meth:`_update`; none: one is
-    made of those that come."""
+    """Frozen dataclass of floats with a field for every metric of :meth:`_update`; ``None`` makes
+    one of those that it returns."""
 
     networks: dict[str, nn.Module]
     """All networks by name; checkpoints hold them."""
@@ -105,7 +104,7 @@ class OfflineAlgorithm(Algorithm):
             config = OfflineConfig()
             config = config if batch_size is None else config.replace(batch_size=batch_size)
         rows = None if dataset is None else check_rows(dataset, continuous)
-        env_obs, env_actions = (None, None) if env is None else spaces_of(env)
+        env_obs, env_actions = (None, None) if env is None else spaces_of(env, config.env_kwargs)
         n_actions = getattr(dataset, "n_actions", None) or getattr(env_actions, "n", None)
         config = _with_sizes(config, rows, n_actions)
         super().__init__(env, config=config, callbacks=callbacks, logger=logger)
@@ -147,7 +146,7 @@ class OfflineAlgorithm(Algorithm):
 
         Returns:
             Scalar tensors, detached, or floats by the names of :attr:`metrics_class`, or by other
-            identifiers where that is none; a metric that this step does not have is left out.
+            identifiers if that is ``None``; a metric that this step does not have is left out.
         """
 
     def train(
@@ -156,14 +155,14 @@ class OfflineAlgorithm(Algorithm):
         """Train and return the last iteration's metrics.
 
         Args:
-            total_timesteps: gradient steps to take, on top of those already done; none: finish the
-                training that a checkpoint interrupted.
+            total_timesteps: gradient steps to take, on top of those already done; ``None``
+                finishes the training that a checkpoint interrupted.
             n_gradient_steps: the same under the name of what is counted.
 
         Raises:
             ConfigError: there is no dataset.
             TypeError: both arguments are given.
-            ValueError: the number is not positive, or none with nothing to finish.
+            ValueError: the number is not positive, or ``None`` with nothing to finish.
         """
         if self.dataset is None:
             raise ConfigError(f"'{self.name}' was made without a dataset; pass one as dataset=")
@@ -185,14 +184,15 @@ class OfflineAlgorithm(Algorithm):
     ) -> EvaluationResult:
         """Run episodes without learning; see :func:`rlox.evaluation.evaluate`.
 
-        The result knows the dataset's ``random_return`` and ``expert_return`` where it has them.
+        The result has the dataset's ``random_return`` and ``expert_return``, if it has them.
 
         Raises:
             EnvError: there is no env to run them in.
             SpaceError: the env's observations or actions are not the dataset's.
         """
         if env is not None:
-            check_env(*spaces_of(env), self.observation_space, self.action_space)
+            env_kwargs = self.env_arguments(env).get("env_kwargs")
+            check_env(*spaces_of(env, env_kwargs), self.observation_space, self.action_space)
         result = super().run_episodes(
             env,
             n_episodes=n_episodes,

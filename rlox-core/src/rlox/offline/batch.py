@@ -1,4 +1,4 @@
-"""A dataset's samples as the networks of an offline algorithm see them."""
+"""Minibatches of datasets in the units of the networks."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class OfflineBatch:
     next_obs: Tensor
     """(B, obs_dim) float32."""
     terminated: Tensor
-    """(B,) float32: 1 where the task ended and no value lies beyond, else 0."""
+    """(B,) float32: 1 if the task ended and no value lies beyond, else 0."""
     returns_to_go: Tensor | None = None
-    """(B,) float32, in the units of the targets; none where the samples have none."""
+    """(B,) float32, in the units of the targets; ``None`` if the samples have none."""
 
     def transitions(
         self, gamma: float, reward_scale: float = 1.0, reward_shift: float = 0.0

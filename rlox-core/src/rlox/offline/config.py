@@ -1,8 +1,10 @@
-"""The options that every offline algorithm has."""
+"""Config options of every offline algorithm."""
 
 from __future__ import annotations
 
-from rlox.config.common_fields import DEVICE, SEED, TORCH_THREADS
+from pydantic import JsonValue
+
+from rlox.config.common_fields import DEVICE, ENV_KWARGS, SEED, TORCH_THREADS
 from rlox.config.model import Config, count, positive
 
 __all__ = ["OfflineConfig"]
@@ -12,16 +14,19 @@ class OfflineConfig(Config):
     """Base of the configs of offline algorithms."""
 
     obs_dim: int | None = count(
-        None, unit="numbers", help="size of an observation; none: the dataset's", source="rlox"
+        None,
+        unit="numbers",
+        help="size of an observation; `None` takes the dataset's",
+        source="rlox",
     )
     act_dim: int | None = count(
         None, unit="numbers", source="rlox",
-        help="size of an action, or the number of discrete actions; none: the dataset's",
+        help="size of an action, or the number of discrete actions; `None` takes the dataset's",
     )  # fmt: skip
     act_high: float | None = positive(
         None, unit="action", source="sfujim/TD3_BC",
-        help="actions lie in [-act_high, act_high]; none: the dataset's bounds, else the env's, "
-        "else 1",
+        help="actions lie in [-act_high, act_high]; `None` takes the dataset's bounds, else "
+        "the env's, else 1",
     )  # fmt: skip
     batch_size: int = count(
         256, unit="rows", help="transitions in a minibatch", source="Fujimoto and Gu 2021, table 3"
@@ -31,5 +36,6 @@ class OfflineConfig(Config):
         help="gradient steps over which metrics are averaged and after which they are logged",
     )  # fmt: skip
     seed: int | None = SEED
+    env_kwargs: dict[str, JsonValue] = ENV_KWARGS
     device: str = DEVICE
     torch_threads: int | None = TORCH_THREADS

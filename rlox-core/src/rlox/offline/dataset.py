@@ -1,4 +1,4 @@
-"""What an offline algorithm needs of a dataset, and whether one has it; imports no torch."""
+"""Protocol of datasets, and their validation; imports no torch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHAPES = {
 }
 
 CHECKED_ROWS = 4096
-"""Rows that are looked at before a training begins."""
+"""Rows that are checked before a training begins."""
 
 TOLERANCE = 1e-4
 """By how much of their range recorded actions may pass their bounds, from rounding."""
@@ -42,12 +42,12 @@ TOLERANCE = 1e-4
 class OfflineDataset(Protocol):
     """Recorded transitions; bring your own, or take :class:`rlox.OfflineDatasetBuffer`.
 
-    Where it has the attributes ``obs_mean`` and ``obs_std``, each of shape (obs_dim,), they say how
+    If it has the attributes ``obs_mean`` and ``obs_std``, each of shape (obs_dim,), they say how
     the observations it gives have been normalised, and an algorithm acts on an env's observations
     accordingly. ``act_low`` and ``act_high`` (act_dim,) are the bounds of continuous actions,
     ``n_actions`` is the number of discrete ones.
 
-    Where it has the method ``with_returns(gamma, reward_scale, reward_shift)``, that returns a
+    If it has the method ``with_returns(gamma, reward_scale, reward_shift)``, that returns a
     dataset whose samples also hold ``returns_to_go`` (B,): the discounted returns that the episodes
     reached from each transition on, of rewards times ``reward_scale`` plus ``reward_shift``.
     """
@@ -57,7 +57,7 @@ class OfflineDataset(Protocol):
 
         Returns:
             ``obs`` and ``next_obs`` (B, obs_dim), ``actions`` (B, act_dim) or (B,), ``rewards``
-            (B,) and ``terminated`` (B,), which is false where an episode was merely cut.
+            (B,) and ``terminated`` (B,), which is false if the episode was merely cut.
         """
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class OfflineDataset(Protocol):
 
 
 def check_rows(dataset: OfflineDataset, continuous: bool) -> Mapping[str, npt.NDArray[Any]]:
-    """Return rows of a dataset after looking whether an algorithm can learn from them.
+    """Return rows of a dataset that an algorithm can learn from.
 
     Args:
         dataset: what to look at.
@@ -176,9 +176,11 @@ def check_actions(actions: npt.NDArray[Any], space: spaces.Box | spaces.Discrete
         )
 
 
-def spaces_of(env: Any) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
+def spaces_of(
+    env: Any, env_kwargs: Mapping[str, Any] | None = None
+) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
     """Return the spaces of observations and actions of one env of whatever a user passes as env."""
-    vec_env = make_vec_env(env)
+    vec_env = make_vec_env(env, env_kwargs=env_kwargs)
     if fixed_env_count(env) is None:
         vec_env.close()
     return vec_env.observation_space, vec_env.action_space

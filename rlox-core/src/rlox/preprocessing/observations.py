@@ -15,7 +15,7 @@ from rlox.preprocessing.frames import FrameStack
 from rlox.preprocessing.moments import CLIP, EPSILON, Moments
 from rlox.protocols import VecEnvStep
 from rlox.spaces.nested import is_nested, leaf_spaces, map_leaves
-from rlox.spaces.observation_rows import ObservationRows, require_finite
+from rlox.spaces.rows import ObservationRows, require_finite
 
 __all__ = ["Preprocessor"]
 

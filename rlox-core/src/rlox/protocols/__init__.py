@@ -13,6 +13,7 @@ from rlox.protocols.buffers import (
     PrioritizedBuffer,
     ReplayBuffer,
     ReplayBufferProtocol,
+    SegmentedBuffer,
     SequenceBuffer,
     StatefulBuffer,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "RecurrentActor",
     "ReplayBuffer",
     "ReplayBufferProtocol",
+    "SegmentedBuffer",
     "SequenceBuffer",
     "StatefulBuffer",
     "StatefulVecEnv",

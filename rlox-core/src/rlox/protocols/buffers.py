@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "PrioritizedBuffer",
     "ReplayBuffer",
     "ReplayBufferProtocol",
+    "SegmentedBuffer",
     "SequenceBuffer",
     "StatefulBuffer",
 ]
@@ -97,10 +95,52 @@ class PrioritizedBuffer(Protocol):
 
 @runtime_checkable
 class StatefulBuffer(Protocol):
-    """A replay buffer that can be saved in a checkpoint."""
+    """A replay buffer that can be saved in a checkpoint.
+
+    One that grows large is a :class:`SegmentedBuffer` too.
+    """
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return a copy of all that decides how the buffer goes on."""
+
+    def set_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
+        """Go on exactly from a :meth:`state`."""
+
+
+@runtime_checkable
+class SegmentedBuffer(Protocol):
+    """A buffer of which a checkpoint writes only the rows that changed.
+
+    Its rows are in numbered slots: a ring's by position; a buffer of several streams numbers them
+    as it likes, and slots that hold nothing may have any contents. Its :meth:`state` is
+    ``{**rest(), **rows(0, n)}`` with all n slots.
+    """
+
+    def changed_rows(self, since: int) -> tuple[int, int, Sequence[tuple[int, int]]]:
+        """Return which rows may have changed since an older call.
+
+        Args:
+            since: the mark that the older call returned; 0 stands for the beginning, from which on
+                all rows have changed.
+
+        Returns:
+            A mark of this moment, which is positive if there are rows; the number of slots; and
+            ranges of slots, (start, stop) each, that have every row that was written, overwritten
+            or updated since. After :meth:`set_state` all have changed.
+        """
+
+    def rows(self, start: int, stop: int) -> dict[str, npt.NDArray[Any]]:
+        """Return a copy of the rows in the slots from ``start`` to ``stop``, as (n, ...) arrays.
+
+        Raises:
+            ValueError: there are no such slots.
+        """
+
+    def rest(self) -> dict[str, Any]:
+        """Return a copy of the part of the state that is not in rows, which every save writes."""
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return a copy of everything that decides how the buffer goes on."""
 
     def set_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
         """Go on exactly from a :meth:`state`."""

@@ -84,13 +84,18 @@ class EnvBackendSpec:
         name: registered name (``"native"``).
         summary: one sentence.
         factory: ``"module:function"``; ``function(env_id, *, n_envs, env_kwargs)`` returns a
-            :class:`rlox.protocols.VecEnv`.
+            :class:`rlox.protocols.VecEnv`. If ``options`` is set, it also gets one instance of
+            that model as the keyword ``options``.
         env_ids: the ids it can build.
         priority: among the backends that have an id, ``backend="auto"`` takes the highest; the
             ``gymnasium`` backend, which tries every id, has 0.
+        options: ``"module:Model"``, a subclass of :class:`rlox.Config` with the backend's own
+            options, which are accepted beside the algorithm's; ``None``: it has none.
+        env_kwargs: the arguments of envs that it knows; ``backend="auto"`` passes it over for
+            others.
 
     Raises:
-        TypeError: ``env_ids`` is text.
+        TypeError: ``env_ids`` or ``env_kwargs`` is text.
     """
 
     name: str
@@ -98,10 +103,13 @@ class EnvBackendSpec:
     factory: str
     env_ids: tuple[str, ...] = ()
     priority: int = 50
+    options: str | None = None
+    env_kwargs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Reject text if several ids are expected."""
+        """Reject text if several names are expected."""
         _require_tuple(f"env_ids of '{self.name}'", self.env_ids)
+        _require_tuple(f"env_kwargs of '{self.name}'", self.env_kwargs)
 
 
 @dataclass(frozen=True)
@@ -111,14 +119,18 @@ class BufferSpec:
     Args:
         name: registered name (``"uniform"``).
         summary: one sentence.
-        factory: ``"module:function"``; ``function(options)`` gets a
+        factory: ``"module:function"``; ``function(asked)`` gets a
             :class:`rlox.replay.buffers.BufferOptions` and returns a
-            :class:`rlox.protocols.ReplayBuffer`.
+            :class:`rlox.protocols.ReplayBuffer`. If ``options`` is set, it also gets one instance
+            of that model as the keyword ``options``.
+        options: ``"module:Model"``, a subclass of :class:`rlox.Config` with the buffer's own
+            options, which are accepted beside the algorithm's; ``None``: it has none.
     """
 
     name: str
     summary: str
     factory: str
+    options: str | None = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from rlox.errors import (
     ConfigError,
@@ -28,9 +28,6 @@ __all__ = [
     "list_algorithms",
     "spec",
 ]
-
-if TYPE_CHECKING:
-    from rlox.config.model import Config
 
 
 class Registry:
@@ -153,14 +150,14 @@ def find_algorithm(name: str) -> Registration:
         raise
 
 
-def config_class(name: str) -> type[Config]:
-    """Return the config class of an installed algorithm.
+def config_class(name: str) -> type[Any]:
+    """Return the config class of an installed algorithm, a subclass of :class:`rlox.Config`.
 
     Raises:
         MissingDependencyError: a library that it needs is not installed.
         PluginError: it cannot be imported, or is no :class:`rlox.Config`.
     """
-    return cast("type[Config]", find_algorithm(name).load("config", base="rlox:Config"))
+    return cast("type[Any]", find_algorithm(name).load("config", base="rlox:Config"))
 
 
 def algorithm_class(name: str) -> type[Any]:

@@ -1,4 +1,4 @@
-"""How off-policy algorithms keep actions: discrete ones counted from 0, continuous ones in [-1, 1].
+"""Actions in replay buffers: discrete from 0, continuous in [-1, 1].
 
 Networks, noise and replay buffers use one scale, whatever the env's bounds are.
 """
@@ -44,7 +44,7 @@ class DiscreteActions:
         return actions + self._start
 
     def to_rows(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return actions (N,) as :mod:`rlox.spaces.action_rows` has them."""
+        """Return actions (N,) as :mod:`rlox.spaces.rows` has them."""
         return actions
 
 
@@ -81,7 +81,7 @@ class BoxActions:
         return clipped
 
     def to_rows(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return actions (N, act_dim) as :mod:`rlox.spaces.action_rows` has them."""
+        """Return actions (N, act_dim) as :mod:`rlox.spaces.rows` has them."""
         return self.to_env(actions)
 
 

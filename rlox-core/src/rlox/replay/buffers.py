@@ -1,4 +1,4 @@
-"""Replay buffers by name, and what every one of them is built from."""
+"""Replay buffers by name, and the options they are built from."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rlox import kernels
 from rlox.errors import ConfigError
 from rlox.protocols import ReplayBuffer, ReplayBufferProtocol
 from rlox.registry.table import get_registry
+from rlox.replay.options import HindsightOptions, MmapOptions, PrioritizedOptions
 from rlox.spaces.nested import channels_first
 
 __all__ = [
@@ -47,17 +48,14 @@ class GoalOptions:
     """Returns rewards (M,)."""
     compute_terminated: Callable[..., Any] | None = None
     """Returns whether the task has ended, (M,); none: goals change nothing about that."""
-    n_sampled_goal: int = 4
-    """Transitions that get another goal for each that keeps its own."""
-    goal_selection_strategy: str = "future"
-    """``"future"``, ``"final"`` or ``"episode"``."""
 
 
 @dataclass(frozen=True)
 class BufferOptions:
     """What an algorithm asks of a replay buffer.
 
-    A factory takes from it what it has a use for, and refuses an ``n_step`` that it cannot do.
+    A factory takes from it what it has a use for, and refuses an ``n_step`` that it cannot do. What
+    only one kind of buffer knows is in that buffer's own options; see :class:`rlox.BufferSpec`.
     """
 
     capacity: int
@@ -78,124 +76,109 @@ class BufferOptions:
     1, batches must have ``discounts``."""
     gamma: float
     """Discount γ of a step."""
-    priority_alpha: float
-    """Exponent α of priorities."""
     seed: int
     """Fixes the buffer's draws."""
     goals: GoalOptions | None = None
     """Of an env with goals, whose observations are flat then."""
-    hot_capacity: int = 100_000
-    """Transitions in memory of a buffer that keeps the others in a file."""
-    folder: str | None = None
-    """Where such a buffer has its file; none: the system's folder for temporary files."""
+
+    @property
+    def rows(self) -> dict[str, Any]:
+        """Arguments that every buffer of rlox takes: dtypes of the rows, and the seed."""
+        return {"obs_dtype": self.obs_dtype, "act_dtype": self.act_dtype, "seed": self.seed}
+
+    @property
+    def steps(self) -> dict[str, Any]:
+        """Further arguments, of buffers whose transitions may span steps.
+
+        Frames are stored once, of images, whose channels may be a stack of them.
+        """
+        images = self.obs_dtype == "uint8" and channels_first(self.obs_shape)
+        spans = {"n_envs": self.n_envs, "n_step": self.n_step, "gamma": self.gamma}
+        return spans | ({"share_frames": True} if images else {})
 
 
-def _frame_options(options: BufferOptions) -> dict[str, bool]:
-    """Return the option to store frames once, for images, whose channels may be a stack of them."""
-    images = options.obs_dtype == "uint8" and channels_first(options.obs_shape)
-    return {"share_frames": True} if images else {}
-
-
-def uniform_buffer(options: BufferOptions) -> ReplayBuffer:
+def uniform_buffer(asked: BufferOptions) -> ReplayBuffer:
     """Return a ``rlox.ReplayBuffer``."""
     made = kernels.backend().ReplayBuffer(
-        options.capacity,
-        options.obs_shape,
-        options.act_shape,
-        obs_dtype=options.obs_dtype,
-        act_dtype=options.act_dtype,
-        n_envs=options.n_envs,
-        n_step=options.n_step,
-        gamma=options.gamma,
-        seed=options.seed,
-        **_frame_options(options),
+        asked.capacity, asked.obs_shape, asked.act_shape, **asked.rows, **asked.steps
     )
     return cast("ReplayBuffer", made)
 
 
-def prioritized_buffer(options: BufferOptions) -> ReplayBuffer:
+def prioritized_buffer(asked: BufferOptions, *, options: PrioritizedOptions) -> ReplayBuffer:
     """Return a ``rlox.PrioritizedReplayBuffer``."""
     made = kernels.backend().PrioritizedReplayBuffer(
-        options.capacity,
-        options.obs_shape,
-        options.act_shape,
+        asked.capacity,
+        asked.obs_shape,
+        asked.act_shape,
         options.priority_alpha,
-        obs_dtype=options.obs_dtype,
-        act_dtype=options.act_dtype,
-        n_envs=options.n_envs,
-        n_step=options.n_step,
-        gamma=options.gamma,
-        seed=options.seed,
-        **_frame_options(options),
+        **asked.rows,
+        **asked.steps,
     )
     return cast("ReplayBuffer", made)
 
 
-def her_buffer(options: BufferOptions) -> ReplayBuffer:
+def her_buffer(asked: BufferOptions, *, options: HindsightOptions) -> ReplayBuffer:
     """Return a ``rlox.HerReplayBuffer``.
 
     Raises:
         ConfigError: the env has no goals, or transitions are to span several steps.
     """
-    goals = options.goals
+    goals = asked.goals
     if goals is None:
         raise ConfigError(
             "buffer 'her' needs an env with goals: observations that are a Dict of observation, "
             "achieved_goal and desired_goal, and a method compute_reward"
         )
-    if options.n_step != 1:
+    if asked.n_step != 1:
         raise ConfigError(
-            f"buffer 'her' gives transitions of one step other goals, got n_step={options.n_step}; "
+            f"buffer 'her' gives transitions of one step other goals, got n_step={asked.n_step}; "
             "set n_step=1"
         )
     made = kernels.backend().HerReplayBuffer(
-        options.capacity,
-        options.obs_shape[0],
-        options.act_shape,
+        asked.capacity,
+        asked.obs_shape[0],
+        asked.act_shape,
         goals.size,
         goals.compute_reward,
         compute_terminated=goals.compute_terminated,
-        n_sampled_goal=goals.n_sampled_goal,
-        goal_selection_strategy=goals.goal_selection_strategy,
+        n_sampled_goal=options.n_sampled_goal,
+        goal_selection_strategy=options.goal_selection_strategy,
         achieved_goal=goals.achieved,
         desired_goal=goals.desired,
-        obs_dtype=options.obs_dtype,
-        act_dtype=options.act_dtype,
-        n_envs=options.n_envs,
-        seed=options.seed,
+        n_envs=asked.n_envs,
+        **asked.rows,
     )
     return cast("ReplayBuffer", made)
 
 
-def mmap_buffer(options: BufferOptions) -> ReplayBuffer:
+def mmap_buffer(asked: BufferOptions, *, options: MmapOptions) -> ReplayBuffer:
     """Return a ``rlox.MmapReplayBuffer`` over a new file, which goes when the buffer is closed.
 
     Raises:
         ConfigError: transitions are to span several steps, or the folder cannot be written to.
     """
-    if options.n_step != 1:
+    if asked.n_step != 1:
         raise ConfigError(
-            f"buffer 'mmap' keeps transitions of one step, got n_step={options.n_step}; set "
-            "n_step=1"
+            f"buffer 'mmap' keeps transitions of one step, got n_step={asked.n_step}; set n_step=1"
         )
     import rlox
 
     try:
-        descriptor, path = tempfile.mkstemp(prefix="replay-", suffix=".rlox", dir=options.folder)
+        folder = options.buffer_folder
+        descriptor, path = tempfile.mkstemp(prefix="replay-", suffix=".rlox", dir=folder)
     except OSError as error:
         raise ConfigError(
-            f"buffer 'mmap' needs a folder to write to, got {options.folder!r}: {error}"
+            f"buffer 'mmap' needs a folder to write to, got {folder!r}: {error}"
         ) from None
     os.close(descriptor)
     made = rlox.MmapReplayBuffer(
-        min(options.hot_capacity, options.capacity),
-        options.capacity,
-        options.obs_shape,
-        options.act_shape,
+        min(options.hot_capacity, asked.capacity),
+        asked.capacity,
+        asked.obs_shape,
+        asked.act_shape,
         path,
-        obs_dtype=options.obs_dtype,
-        act_dtype=options.act_dtype,
-        seed=options.seed,
+        **asked.rows,
     )
     return cast("ReplayBuffer", made)
 
@@ -217,12 +200,16 @@ def cut_episodes(state: dict[str, Any], n_envs: int) -> dict[str, Any]:
     return {**state, "truncated": truncated}
 
 
-def make_buffer(buffer: Any, options: BufferOptions) -> ReplayBuffer | ReplayBufferProtocol:
+def make_buffer(
+    buffer: Any, asked: BufferOptions, options: Any = None
+) -> ReplayBuffer | ReplayBufferProtocol:
     """Return a replay buffer.
 
     Args:
         buffer: a registered name, or a buffer, which is returned as it is.
-        options: what the buffer must hold, where it is made here.
+        asked: what the buffer must hold, if it is made here.
+        options: an instance of the model of its own options, if it is made here; ``None``: their
+            defaults.
 
     Raises:
         UnknownNameError: no buffer is registered under the name.
@@ -233,12 +220,12 @@ def make_buffer(buffer: Any, options: BufferOptions) -> ReplayBuffer | ReplayBuf
     """
     if isinstance(buffer, str):
         name = buffer
-        buffer = get_registry().get("rlox_buffers", name).build(options)
-        n_step = getattr(buffer, "n_step", options.n_step)
-        if n_step != options.n_step:
+        buffer = get_registry().get("rlox_buffers", name).build(asked, options=options)
+        n_step = getattr(buffer, "n_step", asked.n_step)
+        if n_step != asked.n_step:
             raise ConfigError(
                 f"buffer '{name}' made a {type(buffer).__name__} with n_step={n_step}, and "
-                f"n_step={options.n_step} was asked for; set n_step={n_step} or take "
+                f"n_step={asked.n_step} was asked for; set n_step={n_step} or take "
                 "buffer='uniform'"
             )
     needed = ("push_batch or push", "sample", "__len__")
@@ -249,18 +236,18 @@ def make_buffer(buffer: Any, options: BufferOptions) -> ReplayBuffer | ReplayBuf
             f"__len__, got {type(buffer).__name__} without {', '.join(missing)}"
         )
     looks_ahead = hasattr(buffer, "truncate_episodes") or getattr(buffer, "n_step", 1) > 1
-    made_for = getattr(buffer, "n_envs", options.n_envs)
-    if looks_ahead and made_for != options.n_envs:
+    made_for = getattr(buffer, "n_envs", asked.n_envs)
+    if looks_ahead and made_for != asked.n_envs:
         raise ConfigError(
             f"{type(buffer).__name__} was made with n_envs={made_for} and gets the steps of "
-            f"{options.n_envs} envs, which it would take for those of others; make it with "
-            f"n_envs={options.n_envs}"
+            f"{asked.n_envs} envs, which it would take for those of others; make it with "
+            f"n_envs={asked.n_envs}"
         )
-    gamma = getattr(buffer, "gamma", options.gamma)
-    if getattr(buffer, "n_step", 1) > 1 and gamma != options.gamma:
+    gamma = getattr(buffer, "gamma", asked.gamma)
+    if getattr(buffer, "n_step", 1) > 1 and gamma != asked.gamma:
         raise ConfigError(
             f"{type(buffer).__name__} discounts its steps by gamma={gamma}, and gamma="
-            f"{options.gamma} was asked for; make both the same"
+            f"{asked.gamma} was asked for; make both the same"
         )
     return cast("ReplayBuffer", buffer)
 

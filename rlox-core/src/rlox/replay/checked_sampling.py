@@ -1,7 +1,7 @@
-"""What is drawn from replay buffers, of which the first batch is checked.
+"""Validation of the first batch that a replay buffer returns.
 
 A batch of other shapes would be broadcast against the networks' outputs, and learning be destroyed
-without an error. All batches of a buffer are made by the same code, so that one tells.
+without an error. One batch is enough, as the same code makes all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Sample = Callable[[int], Mapping[str, Any]]
 
 
 def sampler(buffer: Any, options: BufferOptions, streams: SeedStreams) -> Sample:
-    """Return ``sample`` of a buffer, by seeds of the run where it has ``push`` alone and takes one.
+    """Return ``sample`` of a buffer, by seeds of the run if it has ``push`` alone and takes one.
 
     The first call raises what :func:`require_transitions` does. Numbers of other types are
     converted, discrete actions if they are whole (else a ValueError), and single actions (B,) are
@@ -114,7 +114,7 @@ def require_transitions(
             raise ConfigError(f"{asked}, got {type(got).__name__}")
         single = key == "actions" and got.shape == rows and shape == (*rows, 1)
         other = got.dtype != dtype
-        # networks tell images by their bytes
+        # networks recognise images by their dtype
         numbers = got.dtype.kind in "biuf" and dtype != "uint8"
         if (got.shape != shape and not single) or (other and not numbers):
             raise ConfigError(f"{asked}, got {got.shape} of {got.dtype}")

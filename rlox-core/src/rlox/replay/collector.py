@@ -1,4 +1,4 @@
-"""Collect transitions: step N envs and store what happens in a replay buffer."""
+"""Collection of transitions: N envs stepped into a replay buffer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlox.errors import EnvError, SpaceError
 from rlox.protocols import MaskingVecEnv, ReplayBuffer, ReplayBufferProtocol
 from rlox.replay.buffers import pusher
 from rlox.replay.observation_codec import ReplayObservations
-from rlox.spaces.observation_rows import require_finite
+from rlox.spaces.rows import require_finite
 
 __all__ = ["ReplayCollector"]
 
@@ -24,7 +24,7 @@ class ReplayCollector:
     Args:
         session: the envs.
         buffer: where transitions go.
-        observations: how it keeps them; none: as they fit the envs' space.
+        observations: how it keeps them; ``None`` derives it from the envs' space.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ReplayCollector:
             self._rewards, self._ended = [], []
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the session's state and where its episodes stand; the buffer is not in it."""
+        """Return the state of the envs and their episodes, without the buffer."""
         self.count_episodes()
         return {**self._session.state_dict(), "episode_start": self.episode_start.copy()}
 

@@ -1,4 +1,4 @@
-"""Envs that ask for goals: where the goals are, and what reaching one is worth.
+"""Goals of envs: their place in observations, and their rewards.
 
 Their observations are a ``Dict`` of ``observation``, ``achieved_goal`` and ``desired_goal``, and
 they have a method ``compute_reward``, as gymnasium-robotics has it.
@@ -6,6 +6,7 @@ they have a method ``compute_reward``, as gymnasium-robotics has it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -29,28 +30,26 @@ def find_goals(
     source: Any,
     space: gymnasium.Space[Any],
     *,
-    n_sampled_goal: int,
-    goal_selection_strategy: str,
+    env_kwargs: Mapping[str, Any],
     resources: ExitStack,
 ) -> GoalOptions:
     """Return the goals of an env.
 
     Its ``compute_reward`` is called with goals (M, size) and an empty dict, once for many
-    transitions; ``compute_terminated``, where it has one, with one goal (size,) at a time, as few
+    transitions; ``compute_terminated``, if it has one, with one goal (size,) at a time, as few
     envs' takes more.
 
     Args:
         source: what the user passed as env. Of an id or a callable one env more is made, to ask.
         space: of one env's observation.
-        n_sampled_goal: transitions that get another goal for each that keeps its own.
-        goal_selection_strategy: ``"future"``, ``"final"`` or ``"episode"``.
+        env_kwargs: arguments of the env that is made here.
         resources: closes the env that is made here.
 
     Raises:
         ConfigError: the env has no goals, or not as vectors of floats.
     """
     rows, size = ReplayObservations(space), _goal_size(space)
-    env = _one_env(source, resources)
+    env = _one_env(source, env_kwargs, resources)
     compute_terminated = None
     if env.has_wrapper_attr("compute_terminated"):
         compute_terminated = _one_by_one(env.get_wrapper_attr("compute_terminated"))
@@ -60,8 +59,6 @@ def find_goals(
         desired=rows.part("desired_goal").start,
         compute_reward=_reward_function(env, size),
         compute_terminated=compute_terminated,
-        n_sampled_goal=n_sampled_goal,
-        goal_selection_strategy=goal_selection_strategy,
     )
 
 
@@ -99,11 +96,17 @@ def _reward_function(env: gymnasium.Env[Any, Any], size: int) -> Any:
     return compute_reward
 
 
-def _one_env(source: Any, resources: ExitStack) -> gymnasium.Env[Any, Any]:
+def _one_env(
+    source: Any, env_kwargs: Mapping[str, Any], resources: ExitStack
+) -> gymnasium.Env[Any, Any]:
     if isinstance(source, gymnasium.Env):
         return source
     if isinstance(source, str) or callable(source):
-        made = gymnasium.make(source) if isinstance(source, str) else source()
+        made = (
+            gymnasium.make(source, **env_kwargs)
+            if isinstance(source, str)
+            else source(**env_kwargs)
+        )
         resources.callback(made.close)
         return made
     envs = getattr(source, "envs", None)

@@ -15,7 +15,7 @@ from rlox.config.schedules import Schedules
 from rlox.envs.running import RunningEnvs
 from rlox.errors import CheckpointError, ConfigError
 from rlox.networks.predict import act
-from rlox.nn import find_device, torch_threads
+from rlox.nn import find_device, flush_denormals, torch_threads
 from rlox.protocols import PrioritizedBuffer, StatefulBuffer
 from rlox.replay.action_codec import BoxActions, DiscreteActions, make_actions
 from rlox.replay.buffers import BufferOptions, cut_episodes
@@ -26,7 +26,8 @@ from rlox.replay.updates_due import UpdatesDue
 from rlox.seeding import SeedStreams
 from rlox.spaces.nested import map_leaves
 from rlox.training.hooks import Hooks, StopTraining
-from rlox.training.progress import Clock
+from rlox.training.progress import Progress
+from rlox.training.segments import SavedBuffer
 
 __all__ = ["Choose", "ReplayLoop"]
 
@@ -69,7 +70,7 @@ class ReplayLoop:
         buffer: Any,
         options: BufferOptions,
         streams: SeedStreams,
-        clock: Clock,
+        clock: Progress,
         *,
         updates: UpdatesDue,
         batch_size: int = 256,
@@ -93,9 +94,9 @@ class ReplayLoop:
         if save_replay_buffer and not isinstance(buffer, StatefulBuffer):
             raise ConfigError(
                 f"save_replay_buffer needs a buffer with state and set_state, "
-                f"{type(buffer).__name__} has not both; turn it off"
+                f"{type(buffer).__name__} lacks one of them; turn it off"
             )
-        self._saves_buffer = save_replay_buffer
+        self._saved = SavedBuffer(buffer) if save_replay_buffer else None
         self._gamma = options.gamma
         self._streams = streams
         self._clock = clock
@@ -109,12 +110,16 @@ class ReplayLoop:
         return self._vector_steps - self._clock.env_steps // self.env.n_envs % self._vector_steps
 
     @contextmanager
-    def counted_episodes(self) -> Iterator[None]:
-        """Count the episodes of a block's steps at its end, even if it raises: they go on."""
-        try:
-            yield
-        finally:
-            self.collector.count_episodes()
+    def iteration(self) -> Iterator[None]:
+        """Run the steps and updates of one iteration: with this loop's torch threads, no denormals.
+
+        Episodes are counted at the end of the block, even if it raises: they go on.
+        """
+        with torch_threads(self.threads), flush_denormals():
+            try:
+                yield
+            finally:
+                self.collector.count_episodes()
 
     @torch.no_grad()
     def step(self, choose: Choose, hooks: Hooks) -> None:
@@ -196,10 +201,10 @@ class ReplayLoop:
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the collector and, where it is to be saved, the buffer."""
+        """Return the collector and, if it is to be saved, the buffer."""
         state: dict[str, Any] = {"collector": self.collector.state_dict(), "buffer": None}
-        if self._saves_buffer:
-            state["buffer"] = self.buffer.state()
+        if self._saved is not None:
+            state["buffer"] = self._saved.state()
             state["stored"], state["due"] = self._stored, self.updates.pending
         return state
 

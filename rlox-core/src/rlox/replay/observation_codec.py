@@ -1,8 +1,8 @@
-"""How off-policy algorithms keep observations: as rows of one array, whatever their space is.
+"""Observations in replay buffers: rows of one array for any space.
 
 A replay buffer holds one array of observations. Those of a space that is not nested are its rows as
 they are. The leaves of a ``Dict`` or a ``Tuple`` lie one behind the other in a row: of their dtype
-where they share one, else of bytes, so that images stay uint8 and numbers keep every bit.
+if they share one, else of bytes, so that images stay uint8 and numbers keep every bit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlox.spaces.nested import is_nested, map_leaves
-from rlox.spaces.observation_rows import ObservationRows
+from rlox.spaces.rows import ObservationRows
 
 __all__ = ["ReplayObservations"]
 

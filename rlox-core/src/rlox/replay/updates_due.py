@@ -1,4 +1,4 @@
-"""Replay ratio: how many updates are due after each env step, in integers."""
+"""Replay ratio: updates due after each env step, in integers."""
 
 from __future__ import annotations
 

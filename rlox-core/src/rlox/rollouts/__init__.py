@@ -1,7 +1,6 @@
-"""Rollouts: collecting them and estimating advantages."""
+"""Rollouts: collecting them with a policy, and the actor-critic that acts."""
 
 from rlox.rollouts.actor_critic import ActorCritic, Collector, PolicyMaker, fit_to_env
-from rlox.rollouts.advantages import add_values, estimate_advantages
 from rlox.rollouts.collector import RolloutCollector
 from rlox.rollouts.memory import EnvMemory, MemoryActor
 from rlox.rollouts.writer import UnrollWriter
@@ -14,7 +13,5 @@ __all__ = [
     "PolicyMaker",
     "RolloutCollector",
     "UnrollWriter",
-    "add_values",
-    "estimate_advantages",
     "fit_to_env",
 ]

@@ -1,4 +1,4 @@
-"""What on-policy algorithms share: a policy, the envs it acts in, and its optimiser."""
+"""On-policy actor-critics: a policy, its envs and its optimiser."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import numpy.typing as npt
 from torch import nn
 
 from rlox.batches.rollout import RolloutBatch
+from rlox.config.composition import Selection
 from rlox.config.model import UNSET, Config
-from rlox.envs.episodes import EpisodeStatistics
 from rlox.envs.gymnasium import Vectorization
 from rlox.envs.make import fixed_env_count
+from rlox.envs.running import EpisodeStatistics
 from rlox.networks.actor_critics import make_policy
 from rlox.networks.predict import predict, predict_with_memory
 from rlox.networks.validate_actors import require_actor, try_actor
@@ -74,7 +75,8 @@ class ActorCritic:
         policy: a ``torch.nn.Module`` with the methods of :class:`rlox.protocols.OnPolicyActor` or
             of :class:`rlox.protocols.RecurrentActor`, or a callable that makes one from the
             observation space and the action space of one env; if it has an attribute ``generator``
-            that is none, it gets the run's stream to draw from. None: networks that fit the spaces.
+            that is ``None``, it gets the run's stream to draw from.
+            ``None`` makes networks that fit.
         collector: steps the envs; ``None``: a
             :class:`rlox.rollouts.collector.RolloutCollector` of ``env``.
         hidden: width of the default policies' two hidden layers.
@@ -90,8 +92,9 @@ class ActorCritic:
         gae_lambda: trace decay λ in [0, 1].
         env_backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
         vectorization: for gymnasium envs, ``"sync"`` or ``"async"``.
+        env_kwargs: arguments of ``gymnasium.make`` or of the env backend.
         device: torch device of policy and batches.
-        threads: torch threads while acting; none: leave torch's setting.
+        threads: torch threads while acting; ``None`` leaves torch's setting.
 
     Raises:
         ConfigError: there is no such device, or ``policy`` fails on observations of the env or
@@ -120,8 +123,9 @@ class ActorCritic:
         n_envs: int | None = None,
         gamma: float = 0.99,
         gae_lambda: float = 0.95,
-        env_backend: str = "auto",
+        env_backend: str | Selection = "auto",
         vectorization: Vectorization = "sync",
+        env_kwargs: Mapping[str, Any] | None = None,
         device: str = "cpu",
         threads: int | None = 1,
     ) -> None:
@@ -139,11 +143,12 @@ class ActorCritic:
             gae_lambda=gae_lambda,
             backend=env_backend,
             vectorization=vectorization,
+            env_kwargs=env_kwargs,
             normalize_observations=normalize_observations,
             normalize_rewards=normalize_rewards,
             frame_stack=frame_stack,
         )
-        with ExitStack() as made:  # the envs are closed where the rest fails
+        with ExitStack() as made:  # the envs are closed if the rest fails
             made.callback(self.collector.close)
             own = policy is not None
             if policy is None:
@@ -197,8 +202,8 @@ class ActorCritic:
                 method returned with the last actions, none at the beginning. If it is left out,
                 each observation is an episode's first.
             episode_start: bool or (B,) bools, whether an episode begins with the observation, of
-                which nothing is remembered; none: nowhere.
-            action_masks: (mask_size,) or (B, mask_size), see :mod:`rlox.spaces.action_rows`;
+                which nothing is remembered; ``None`` forgets nothing.
+            action_masks: (mask_size,) or (B, mask_size), see :mod:`rlox.spaces.rows`;
                 ``None``: nothing is masked.
 
         Returns:
@@ -252,7 +257,7 @@ class ActorCritic:
 
 
 def fit_to_env(config: ConfigT, env: Any) -> ConfigT:
-    """Return the config with the number of envs that ``env`` is, where it cannot be copied.
+    """Return the config with the number of envs that ``env`` is, if it cannot be copied.
 
     Unless the caller chose ``n_steps``, rollouts keep their number of rows.
 

@@ -1,4 +1,4 @@
-"""Rollout collection: N envs stepped with a policy, and what a learner needs of it."""
+"""Rollout collection: N envs stepped with a policy."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from rlox.batches.rollout import RolloutBatch, Unroll
+from rlox.batches.rollout import RolloutBatch, Unroll, estimate_advantages
+from rlox.config.composition import Selection
 from rlox.envs.gymnasium import Vectorization
 from rlox.envs.running import RunningEnvs
 from rlox.errors import CheckpointError, EnvError
 from rlox.networks.predict import taking_masks
 from rlox.preprocessing import Preprocessor, RewardScaler
 from rlox.protocols import MaskingVecEnv, OnPolicyActor, RecurrentActor, VecEnvStep
-from rlox.rollouts.advantages import estimate_advantages
 from rlox.rollouts.memory import EnvMemory, MemoryActor
 from rlox.rollouts.writer import UnrollWriter
-from rlox.spaces.action_rows import ActionRows
-from rlox.spaces.observation_rows import ObservationRows
+from rlox.spaces.rows import ActionRows, ObservationRows
 
 __all__ = ["RolloutCollector"]
 
@@ -31,7 +30,7 @@ class RolloutCollector:
     """Steps N envs with a policy and returns batches with advantages.
 
     Episodes run on from one :meth:`collect` to the next. Actions outside a box's bounds are clipped
-    for the env and stored as sampled. Where the env masks actions, the policy gets the masks. A
+    for the env and stored as sampled. If the env masks actions, the policy gets the masks. A
     policy with a memory remembers from one rollout to the next, and forgets where episodes end.
 
     Args:
@@ -40,12 +39,12 @@ class RolloutCollector:
             ``backend``, ``vectorization`` and ``env_kwargs`` are of envs made here.
         n_envs: number of envs N; ``None``: 1, or as many as a vector env has.
         seed: fixes the envs' random streams.
-        device: where the batches live.
+        device: device of the batches.
         gamma: discount in [0, 1].
         gae_lambda: trace decay λ in [0, 1].
         backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
         vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
-        env_kwargs: arguments of ``gymnasium.make``.
+        env_kwargs: arguments of ``gymnasium.make`` or of the env backend.
         normalize_observations: see :class:`rlox.preprocessing.Preprocessor`.
         normalize_rewards: see :class:`rlox.preprocessing.RewardScaler`; advantages are estimated
             from the scaled rewards, statistics and batches keep the env's.
@@ -66,7 +65,7 @@ class RolloutCollector:
         device: str | torch.device = "cpu",
         gamma: float = 0.99,
         gae_lambda: float = 0.95,
-        backend: str = "auto",
+        backend: str | Selection = "auto",
         vectorization: Vectorization = "sync",
         env_kwargs: Mapping[str, Any] | None = None,
         normalize_observations: bool = False,
@@ -167,7 +166,7 @@ class RolloutCollector:
                 if on_step is not None:
                     on_step(self.env.n_envs)
         finally:
-            # episodes go on even where a callback ends the rollout
+            # episodes go on even if a callback ends the rollout
             self.statistics.add(steps.rewards, steps.ended)
         unroll = steps.unroll(obs)
         return unroll if memory is None else memory.complete(unroll)
@@ -226,5 +225,5 @@ def _require_same(option: str, saved: bool, present: bool) -> None:
     if saved != present:
         raise CheckpointError(
             f"it was saved with {option}={saved}, got {option}={present}; leave the option as it "
-            "was, or train anew to change it"
+            "was, or start a new training to change it"
         )

@@ -1,4 +1,4 @@
-"""Acting with a recurrent policy: its memory from step to step and from rollout to rollout."""
+"""Recurrent policies in rollouts: their memory from step to step."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from rlox.batches.rollout import Unroll
 from rlox.errors import EnvError
 from rlox.protocols import VecEnvStep
 from rlox.spaces.nested import map_leaves
-from rlox.spaces.observation_rows import ObservationRows, require_finite
+from rlox.spaces.rows import ObservationRows, require_finite
 
 __all__ = ["UnrollWriter"]
 
@@ -26,7 +26,7 @@ class UnrollWriter:
         rows: the observations' arrays.
         n_steps: T.
         n_envs: N.
-        device: where the policy acts.
+        device: device of the policy.
     """
 
     def __init__(

@@ -1,9 +1,8 @@
 """Spaces: nested spaces, rows of observations and actions, action masks."""
 
-from rlox.spaces.action_rows import ActionLeaf, ActionRows
 from rlox.spaces.masks import MASK_KEY, ActionMasks, without_mask
 from rlox.spaces.nested import channels_first, is_nested, join, leaf_spaces, map_leaves, split
-from rlox.spaces.observation_rows import ObservationRows, require_finite
+from rlox.spaces.rows import ActionLeaf, ActionRows, ObservationRows, require_finite
 
 __all__ = [
     "MASK_KEY",

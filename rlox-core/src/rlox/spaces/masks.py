@@ -20,7 +20,7 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
 from rlox.errors import EnvError
-from rlox.spaces.action_rows import ActionRows
+from rlox.spaces.rows import ActionRows
 
 __all__ = ["MASK_KEY", "ActionMasks", "without_mask"]
 

@@ -25,6 +25,7 @@ from rlox.testing.buffers import (
     check_buffer_n_step,
     check_buffer_priorities,
     check_buffer_seeding,
+    check_buffer_segments,
     check_buffer_state,
 )
 from rlox.testing.declarations import (
@@ -65,6 +66,7 @@ __all__ = [
     "check_buffer_n_step",
     "check_buffer_priorities",
     "check_buffer_seeding",
+    "check_buffer_segments",
     "check_buffer_state",
     "check_callbacks",
     "check_checkpoint",

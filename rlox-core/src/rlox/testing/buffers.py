@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlox.errors import ConfigError
-from rlox.protocols import PrioritizedBuffer, StatefulBuffer
+from rlox.protocols import PrioritizedBuffer, SegmentedBuffer, StatefulBuffer
 from rlox.replay.buffers import BufferOptions, make_buffer, pusher
 from rlox.replay.checked_sampling import require_transitions, sampler
 from rlox.seeding import SeedStreams
@@ -29,6 +29,7 @@ __all__ = [
     "check_buffer_n_step",
     "check_buffer_priorities",
     "check_buffer_seeding",
+    "check_buffer_segments",
     "check_buffer_state",
 ]
 
@@ -38,7 +39,7 @@ VECTOR_STEPS, N_ENVS, EPISODE = 20, 3, 6
 BATCH_SIZE = 40
 OPTIONS = BufferOptions(
     capacity=100, obs_shape=(3,), obs_dtype="float32", act_shape=(2,), act_dtype="float32",
-    n_envs=N_ENVS, n_step=1, gamma=0.5, priority_alpha=0.5, seed=0,
+    n_envs=N_ENVS, n_step=1, gamma=0.5, seed=0,
 )  # fmt: skip
 KINDS = {
     "vectors": OPTIONS,
@@ -211,6 +212,43 @@ def check_buffer_state(buffer: str | Factory) -> str | None:
 
 
 @check
+def check_buffer_segments(buffer: str | Factory) -> str | None:
+    """Check that a buffer says which rows changed, and that its rows make up its state."""
+    options = KINDS["more than fits"]
+    made, other = _make(buffer, options), _make(buffer, options)
+    if not isinstance(made, SegmentedBuffer):
+        return "the buffer is not saved in segments (rlox.protocols.SegmentedBuffer)"
+    push = pusher(made)
+    mark, kept, overwritten = 0, _rows(made, 0), 0
+    for step in _steps(options):
+        push(*vars(step).values())
+        mark, count, changed = made.changed_rows(mark)
+        slots = {slot for start, stop in changed for slot in range(start, stop)}
+        now = _rows(made, count)
+        difference = first_difference(
+            {slot: row for slot, row in kept.items() if slot not in slots},
+            {slot: row for slot, row in now.items() if slot not in slots},
+        )
+        require(difference is None, f"changed_rows() left out a changed row: {difference}")
+        overwritten, kept = overwritten + len(slots), now
+    most = VECTOR_STEPS * options.capacity
+    require(overwritten < most, "changed_rows() must leave out rows that have not changed")
+    whole = {**made.rest(), **made.rows(0, count)}
+    difference = first_difference(made.state(), whole)
+    require(difference is None, f"state() must be rest() and all rows(), got {difference}")
+    mark = other.changed_rows(0)[0]
+    other.set_state(whole)
+    _, count, changed = other.changed_rows(mark)
+    covered = sum(stop - start for start, stop in changed)
+    require(covered == count, f"set_state() changes all {count} rows, changed_rows() has {covered}")
+    return None
+
+
+def _rows(buffer: SegmentedBuffer, count: int) -> dict[int, Any]:
+    return {slot: buffer.rows(slot, slot + 1) for slot in range(count)}
+
+
+@check
 def check_buffer_priorities(buffer: str | Factory) -> str | None:
     """Check that a transition with nearly all of the priority is nearly all that is drawn."""
     made = _make(buffer, OPTIONS)
@@ -238,6 +276,7 @@ BUFFER_CHECKS = (
     check_buffer_n_step,
     check_buffer_seeding,
     check_buffer_state,
+    check_buffer_segments,
     check_buffer_priorities,
 )
 """All checks of a replay buffer, in the order in which :func:`check_buffer` runs them."""

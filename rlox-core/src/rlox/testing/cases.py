@@ -36,7 +36,7 @@ class Case:
     @property
     def config(self) -> Config:
         """The config that the arguments resolve to."""
-        cls = config_class(self.name)
+        cls: type[Config] = config_class(self.name)
         options = {k: v for k, v in self.arguments.items() if k in cls.model_fields}
         return resolve_config(cls, self.arguments.get("config"), **options)
 

@@ -1,8 +1,17 @@
-"""Training: the loop, its hooks, progress, and what it needs of an algorithm."""
+"""Training loop, hooks, progress and checkpoints."""
 
 from rlox.training.hooks import Hooks, StopTraining
 from rlox.training.loop import run, run_iteration
-from rlox.training.progress import Clock, StepUnit
+from rlox.training.progress import Progress
+from rlox.training.segments import SavedBuffer
 from rlox.training.trainable import Trainable
 
-__all__ = ["Clock", "Hooks", "StepUnit", "StopTraining", "Trainable", "run", "run_iteration"]
+__all__ = [
+    "Hooks",
+    "Progress",
+    "SavedBuffer",
+    "StopTraining",
+    "Trainable",
+    "run",
+    "run_iteration",
+]

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Atomic files: there whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,25 +7,40 @@ import os
 import threading
 from pathlib import Path
 
-__all__ = ["remove_parts", "write_atomically"]
+__all__ = ["remove_parts", "sync_folder", "target_of", "write_atomically"]
 
 _PART = ".{name}.{process}.{thread}.tmp"
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def target_of(path: Path) -> Path:
+    """Return the path, or if it is a link the file that it leads to."""
+    return path.resolve() if path.is_symlink() else path
+
+
+def sync_folder(folder: Path) -> None:
+    """Make durable which files a folder has, and under which names."""
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
     """Write a file beside its target, sync it and rename it; folders are made as needed.
 
     A reader sees the old content or the new one, also while several threads or processes write.
 
     Args:
-        path: where it is a link, the file that it leads to is written.
+        path: if it is a link, the file that it leads to is written.
         data: the whole content.
+        sync: make the name durable too; without, :func:`sync_folder` does so for many files.
 
     Raises:
         OSError: the file cannot be written, or what is there is no regular file; what is there is
             intact, and the error names it.
     """
-    target = path.resolve() if path.is_symlink() else path
+    target = target_of(path)
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, "expected a file, got a folder", str(path))
     if target.exists() and not target.is_file():
@@ -45,11 +60,8 @@ def write_atomically(path: Path, data: bytes) -> None:
             # a full disk names no file
             raise type(error)(error.errno, error.strerror, str(path)) from error
         raise
-    directory = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    if sync:
+        sync_folder(target.parent)
 
 
 def remove_parts(folder: Path) -> None:

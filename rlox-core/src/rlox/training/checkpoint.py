@@ -1,13 +1,16 @@
-"""The one checkpoint writer and reader.
+"""Checkpoints: writer and reader.
 
 A checkpoint is one safetensors file: the arrays are its tensors, and its metadata holds a JSON
 manifest with the format version, the versions of the distributions, the algorithm's name, its
 config, its env id and the tree of its state, in which each array is replaced by its tensor's name.
-A digest beside the manifest tells a damaged file. Nothing in it is code: reading one unpickles,
-imports and evaluates nothing, and what it asks to be built is no larger than what it holds.
+The rows of a large buffer are in segment files in the folder ``segments`` beside it, and the
+manifest has their digests. A digest beside the manifest detects a damaged file. Nothing in it is
+code: reading one unpickles, imports and evaluates nothing, and it builds nothing larger than what
+the files hold.
 
 A file is written beside its target, synced and renamed, so that a crash leaves the old checkpoint
-or the new one, never half of one.
+or the new one, never half of one. Segments are durable before the checkpoint that refers to them,
+and are removed after the last one that does.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,73 +31,66 @@ from rlox.config.model import Config
 from rlox.envs.make import env_id_of
 from rlox.errors import CheckpointError, ConfigError
 from rlox.training.atomic_files import write_atomically
+from rlox.training.progress import unit_of
+from rlox.training.segment_files import Arrays, SegmentFolder, remove_unused, segments_of
+from rlox.training.segments import SavedBuffer, segment_reader, writing_segments
+from rlox.training.state_tree import pack, unpack
 from rlox.training.trainable import Trainable
 from rlox.training.versions import installed_versions
 
 __all__ = ["FORMAT_VERSION", "load", "read", "save", "steps_of"]
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
     # version 2 added the digest, beside the manifest
     1: lambda manifest: {**manifest, "format_version": 2},
+    # version 3 may have segments, which no older state has
+    2: lambda manifest: {**manifest, "format_version": 3},
 }
 """From each older format version, the function that makes its manifest one version newer."""
 
-Arrays = dict[str, np.ndarray[Any, Any]]
-
-TENSOR_KEY = "$tensor"
-
 TrainableT = TypeVar("TrainableT", bound="Trainable")
-
-
-def _pack(value: Any, path: str, tensors: dict[str, np.ndarray[Any, Any]]) -> Any:
-    """Return ``value`` as JSON-able values; arrays move to ``tensors`` under their path."""
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind not in "biuf" or value.dtype.itemsize > 8:
-            raise TypeError(f"state at '{path}' must be of a real dtype, got {value.dtype}")
-        name = path if path not in tensors else f"{path}#{len(tensors)}"  # "a.b" and "a" -> "b"
-        tensors[name] = np.asarray(value, order="C")
-        return {TENSOR_KEY: name}
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, Mapping):
-        if TENSOR_KEY in value or not all(isinstance(k, str) for k in value):
-            raise TypeError(f"the keys of the state at '{path}' must be text, not '{TENSOR_KEY}'")
-        return {k: _pack(v, f"{path}.{k}" if path else k, tensors) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_pack(v, f"{path}.{i}", tensors) for i, v in enumerate(value)]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise TypeError(f"state at '{path}' must be an array or a plain value, got {type(value)}")
-
-
-def _unpack(value: Any, tensors: Mapping[str, np.ndarray[Any, Any]]) -> Any:
-    if isinstance(value, dict):
-        if set(value) == {TENSOR_KEY}:
-            return tensors[value[TENSOR_KEY]]
-        return {k: _unpack(v, tensors) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_unpack(v, tensors) for v in value]
-    return value
 
 
 def save(algorithm: Trainable, path: str | Path) -> None:
     """Write a checkpoint of ``algorithm`` to ``path``; folders are made as needed.
 
-    Where ``path`` is a link, the file that it leads to is written.
+    If ``path`` is a link, the file that it leads to is written. Segments of large buffers go to the
+    folder ``segments`` beside it, which the checkpoints of one folder share; those that only an
+    older checkpoint at ``path`` referred to are removed.
 
     Raises:
         OSError: the file cannot be written, or what is there is no regular file; an older
             checkpoint at ``path`` is intact.
     """
-    tensors: dict[str, np.ndarray[Any, Any]] = {}
-    state = {
-        "clock": algorithm.clock.state_dict(),
-        "streams": algorithm.streams.state_dict(),
-        "callbacks": algorithm.callbacks.state_dict(),
-        "algorithm": algorithm.state_dict(),
-    }
+    path = Path(path)
+    folder = SegmentFolder(path)
+    before = segments_of(path)
+    with writing_segments():
+        state = {
+            "clock": algorithm.clock.state_dict(),
+            "streams": algorithm.streams.state_dict(),
+            "callbacks": algorithm.callbacks.state_dict(),
+            "algorithm": algorithm.state_dict(),
+        }
+    with folder.locked() if _has_segments(state) else nullcontext():
+        _write(algorithm, state, path, folder)
+    remove_unused(folder, before - segments_of(path))
+
+
+def _has_segments(state: Any) -> bool:
+    if isinstance(state, Mapping):
+        return any(map(_has_segments, state.values()))
+    return isinstance(state, SavedBuffer)
+
+
+def _write(
+    algorithm: Trainable, state: Mapping[str, Any], path: Path, folder: SegmentFolder
+) -> None:
+    """Write the segments, then the file that refers to them."""
+    tensors: Arrays = {}
+    tree = pack(state, "", tensors, lambda buffer, name: buffer.write(folder, name))
     manifest = {
         "format_version": FORMAT_VERSION,
         "versions": installed_versions(),
@@ -101,12 +98,12 @@ def save(algorithm: Trainable, path: str | Path) -> None:
         "config": algorithm.config.to_dict(),
         "env_id": env_id_of(algorithm.env_source),
         **_own_code(algorithm),
-        "state": _pack(state, "", tensors),
+        "state": tree,
     }
     text = json.dumps(manifest)
     metadata = {"rlox": text, "digest": _digest(text, tensors)}
     data = safetensors_bytes(tensors, metadata=metadata)
-    write_atomically(Path(path), data)
+    write_atomically(path, data)
 
 
 def _own_code(algorithm: Trainable) -> dict[str, Any]:
@@ -150,7 +147,7 @@ def read(path: str | Path) -> dict[str, Any]:
 def steps_of(path: str | Path) -> int:
     """Return after how many steps a checkpoint was saved, without reading its arrays.
 
-    They are gradient steps where the training was counted in those, else env steps.
+    They are in the training's unit, :attr:`rlox.training.Progress.unit`.
 
     Raises:
         CheckpointError: as :func:`read`.
@@ -158,9 +155,9 @@ def steps_of(path: str | Path) -> int:
     manifest, _ = _read(Path(path), with_arrays=False)
     try:
         clock = manifest["state"]["clock"]
-        return int(clock["gradient_steps" if "target_gradient_steps" in clock else "env_steps"])
+        return int(clock[unit_of(clock)])
     except _MISFITS as error:
-        raise CheckpointError(f"checkpoint '{path}' tells no steps: {error!r}") from None
+        raise CheckpointError(f"checkpoint '{path}' has no count of steps: {error!r}") from None
 
 
 def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:
@@ -192,7 +189,7 @@ def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:
             manifest = MIGRATIONS[version](manifest)
             version = manifest["format_version"]
         if with_arrays:
-            manifest["state"] = _unpack(manifest["state"], tensors)
+            manifest["state"] = unpack(manifest["state"], tensors, segment_reader(path))
     except CheckpointError:
         raise
     except (SafetensorError, KeyError, TypeError, ValueError, RecursionError, OSError) as error:
@@ -201,7 +198,7 @@ def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:
 
 
 def _digest(manifest: str, tensors: Arrays) -> str:
-    """Return the SHA-256 of a file's contents; it tells damage, not who wrote the file."""
+    """Return the SHA-256 of a file's contents; it detects damage, not another author."""
     digest = hashlib.sha256(manifest.encode())
     for name in sorted(tensors):
         array = np.ascontiguousarray(tensors[name])
@@ -231,7 +228,7 @@ ALWAYS_BUILT = 256
 
 
 def _require_sizes(config: Config, values: int, path: str | Path) -> None:
-    """Refuse a config with larger envs and layers than a file of ``values`` numbers can tell of.
+    """Refuse a config with larger envs and layers than a file of ``values`` numbers supports.
 
     A checkpoint holds at least one number per env, or per number of an observation, and a square of
     weights per layer, so an honest one passes; one that asks for a huge network or a million envs

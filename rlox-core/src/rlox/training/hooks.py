@@ -12,6 +12,7 @@ from typing import Any
 from rlox.callbacks import Phase
 from rlox.logging import Table
 from rlox.training.trainable import Trainable
+from rlox.validation import require_integer
 
 __all__ = ["Hooks", "StopTraining"]
 
@@ -34,6 +35,7 @@ class Hooks:
         """Whether a callback wants to know of every vector step."""
         self.train_batch_listened = algorithm.callbacks.listens("on_train_batch")
         """Whether a callback wants to know of every optimiser step."""
+        self._rollout_listened = algorithm.callbacks.listens("on_rollout_end")
         self.stopped = False
         """Whether a callback has returned False from ``on_step``."""
         self._phase_listened = algorithm.callbacks.listens("on_phase")
@@ -52,7 +54,8 @@ class Hooks:
 
     def rollout_end(self, batch: Any = None) -> None:
         """Report a collected rollout; the learning from it begins."""
-        self.call("on_rollout_end", batch=batch)
+        if self._rollout_listened:
+            self.call("on_rollout_end", batch=batch)
         self.enter("learn")
 
     def train_batch(self, metrics: Callable[[], Mapping[str, float]]) -> None:
@@ -66,6 +69,27 @@ class Hooks:
         if self.train_batch_listened:
             self.call("on_train_batch", gradient_step=clock.gradient_steps, metrics=dict(metrics()))
         if clock.unit == "gradient_steps":
+            self._step()
+
+    def count(self, name: str, count: int) -> None:
+        """Report progress in a further counter of the algorithm, such as tokens.
+
+        Args:
+            name: one of :attr:`rlox.Algorithm.counters`.
+            count: what is added.
+
+        Raises:
+            ValueError: the algorithm declares no such counter, or ``count`` is negative.
+            StopTraining: the training is counted in it and a callback returned False.
+        """
+        clock = self._algorithm.clock
+        if name not in clock.counters:
+            raise ValueError(
+                f"the counters of '{self._algorithm.name}' are {sorted(clock.counters)}, got "
+                f"'{name}'; declare it in the class's counters"
+            )
+        clock.counters[name] += require_integer(name, count, at_least=0)
+        if clock.unit == name:
             self._step()
 
     def table(self, name: str, table: Table) -> None:

@@ -1,13 +1,13 @@
 """The training loop: iterate, call the callbacks, log, stop.
 
 Steps are counted in the unit of the algorithm, env steps or gradient steps
-(:attr:`rlox.training.progress.Clock.unit`).
+(:attr:`rlox.training.progress.Progress.unit`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
@@ -22,7 +22,8 @@ __all__ = ["run", "run_iteration"]
 def run(algorithm: Trainable, total_timesteps: int | None) -> dict[str, float]:
     """Train ``algorithm``; see :meth:`rlox.Algorithm.train`."""
     clock = algorithm.clock
-    argument = "total_timesteps" if clock.unit == "env_steps" else "n_gradient_steps"
+    gradient_steps = clock.unit == "gradient_steps"
+    argument = "n_gradient_steps" if gradient_steps else "total_timesteps"
     if total_timesteps is None:
         if not clock.remaining:
             raise ValueError(f"there is no interrupted training to finish; pass {argument}")
@@ -73,7 +74,7 @@ def _timed_iteration(algorithm: Trainable, hooks: Hooks) -> dict[str, float]:
             f"iterate() of the algorithm '{algorithm.name}' must return a frozen dataclass "
             f"of its metrics, got {type(iteration).__name__}"
         )
-    metrics = _row(iteration)
+    metrics = _row([*asdict(iteration).items(), ("counters", clock.counters)])
     seconds = time.perf_counter() - started
     metrics[f"{clock.unit}_per_second"] = (clock.steps - steps_before) / seconds
     return metrics
@@ -86,17 +87,19 @@ def _report(algorithm: Trainable, hooks: Hooks, metrics: dict[str, float]) -> bo
     return bool(hooks.call("on_iteration_end", metrics=metrics)) and not hooks.stopped
 
 
-def _row(iteration: Any) -> dict[str, Any]:
-    """Return the fields of an iteration's metrics, with those that are mappings spread out.
+def _row(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an iteration's metrics and counters, with those that are mappings spread out.
 
     Raises:
         ConfigError: two metrics have one name.
     """
     row: dict[str, Any] = {}
-    for name, value in asdict(iteration).items():
+    for name, value in fields:
         found = value if isinstance(value, Mapping) else {name: value}
         for twice in row.keys() & found.keys():
-            raise ConfigError(f"two metrics are called '{twice}'; rename the added loss or term")
+            raise ConfigError(
+                f"two metrics are called '{twice}'; rename the added loss, term or counter"
+            )
         row.update(found)
     return row
 

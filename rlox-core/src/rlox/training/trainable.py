@@ -10,7 +10,7 @@ from rlox.config.model import Config
 from rlox.errors import CheckpointError
 from rlox.logging import LoggerCallback
 from rlox.seeding import SeedStreams
-from rlox.training.progress import Clock
+from rlox.training.progress import Progress
 
 if TYPE_CHECKING:
     from rlox.protocols import Optimizer
@@ -21,7 +21,7 @@ __all__ = ["NamedLosses", "NoLosses", "Trainable"]
 class NamedLosses(Protocol):
     """The losses that a user added, as checkpoints know them: by name.
 
-    :class:`rlox.learners.added.AddedLosses` is one.
+    :class:`rlox.learners.terms.AddedLosses` is one.
     """
 
     @property
@@ -61,12 +61,12 @@ class Trainable(Protocol):
     env_required: ClassVar[bool]
     config: Any
     env_source: Any
-    clock: Clock
+    clock: Progress
     streams: SeedStreams
     callbacks: CallbackList
     logger: LoggerCallback | None
     own_objective: Any
-    """A user's own in place of the algorithm's; ``None``: the algorithm's."""
+    """A user's own in place of the algorithm's; ``None`` keeps that."""
 
     @property
     def optimizers(self) -> Mapping[str, Optimizer]:

@@ -1,4 +1,4 @@
-"""Which versions a run or checkpoint was made with."""
+"""Installed versions, as runs and checkpoints record them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["installed_versions"]
 
 
 def installed_versions() -> dict[str, str]:
-    """Return the versions of Python, of every rlox distribution, and of what results hang on."""
+    """Return the versions of Python, of every rlox distribution, and of what results depend on."""
     return dict(_read())
 
 

@@ -11,10 +11,9 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from rlox.protocols import AgentGroup
-from rlox.spaces.action_rows import ActionRows
 from rlox.spaces.masks import without_mask
 from rlox.spaces.nested import map_leaves
-from rlox.spaces.observation_rows import ObservationRows
+from rlox.spaces.rows import ActionRows, ObservationRows
 
 __all__ = ["GroupRows", "group_agents"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rlox.envs.episodes import EpisodeStatistics
+from rlox.envs.running import EpisodeStatistics
 from rlox.protocols import AgentGroup
 
 __all__ = ["TeamStatistics"]

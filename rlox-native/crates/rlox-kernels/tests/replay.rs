@@ -341,6 +341,23 @@ proptest! {
                 prop_assert_eq!(&arrays.row(slot, obs_len, has_next_obs[slot]), expected);
             }
 
+            // Any slots alone give the same rows, and the newest are those that changed.
+            let (start, stop) = (queue.len() / 3, queue.len().div_ceil(2));
+            let mut some = Arrays::new(stop - start, obs_len);
+            let mut has_next = vec![false; stop - start];
+            ring.export_rows(start..stop, &mut some.batch(true), &mut has_next).unwrap();
+            for (k, slot) in (start..stop).enumerate() {
+                let expected = arrays.row(slot, obs_len, has_next_obs[slot]);
+                prop_assert_eq!(some.row(k, obs_len, has_next[k]), expected);
+            }
+            let since = ring.written().saturating_sub(2);
+            let changed: Vec<usize> = ring.changed(since).into_iter().flatten().collect();
+            let newest = (0..queue.len().min(2)).map(|age| {
+                (ring.position() + capacity - 1 - age) % capacity
+            });
+            prop_assert!(newest.clone().all(|slot| changed.contains(&slot)));
+            prop_assert!(changed.len() <= queue.len().min(2).max(ring.layout().n_step.n_envs));
+
             // What is drawn lies in the queue.
             let mut arrays = Arrays::new(5, obs_len);
             buffer.sample(Some(seed), &mut arrays.batch(known), &mut ()).unwrap();

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import rlox
-from rlox.errors import DatasetError
+from rlox.errors import ConfigError, DatasetError
 from rlox.offline.dataset import OfflineDataset
 
 from rlox_offline.datasets.columns import Columns
@@ -21,6 +21,7 @@ __all__ = [
     "first_gap",
     "outcomes",
     "require_succession",
+    "with_returns",
 ]
 
 Array = npt.NDArray[Any]
@@ -30,6 +31,27 @@ BLOCK_ROWS = 2**16
 
 OUTCOME = np.dtype([("rewards", np.float32), ("terminated", np.bool_), ("truncated", np.bool_)])
 """What returns are computed from."""
+
+
+def with_returns(dataset: Any, gamma: float, scale: float, shift: float) -> OfflineDataset:
+    """Return a dataset whose samples hold returns, as Cal-QL needs them.
+
+    Args:
+        dataset: has a method ``with_returns``.
+        gamma: discount of the returns.
+        scale: multiplies rewards.
+        shift: is added to the scaled rewards.
+
+    Raises:
+        ConfigError: it has no such method.
+    """
+    if not hasattr(dataset, "with_returns"):
+        raise ConfigError(
+            "calibrated=True needs a dataset with a method with_returns, as "
+            f"rlox_offline.datasets.Dataset has it, got {type(dataset).__name__}"
+        )
+    view: OfflineDataset = dataset.with_returns(gamma, scale, shift)
+    return view
 
 
 class DatasetWithReturns:

@@ -28,8 +28,8 @@ import torch
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import Config, resolve_config
-from rlox.learners.policy_objectives import PolicyGradient
 from rlox.logging import LoggerCallback
+from rlox.losses import PolicyGradient
 from rlox.nn import torch_threads
 from rlox.rollouts.actor_critic import ActorCritic
 from rlox.training.hooks import Hooks

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from rlox import api, registry
-from rlox.cli.flags import default_text, documentation
+from rlox.cli.flags import all_fields, default_text, documentation
 from rlox.cli.output import console, print_pairs, print_table
+from rlox.envs.make import choose_backend
 from rlox.errors import ConfigError
 
 __all__ = ["explain_command"]
@@ -34,17 +35,21 @@ def explain_command(
         raise ConfigError("--config says how to train on an env; pass --env too")
     spec = registry.spec(algorithm)
     registration = registry.get_registry().get("rlox_algorithms", algorithm)
-    fields = registry.config_class(algorithm).model_fields
+    fields = all_fields(registry.config_class(algorithm))
     print_pairs(
         {
             spec.name: spec.summary,
             "paper": spec.paper or "-",
             "distribution": registration.distribution,
             "needs": ", ".join(spec.needs),
-            **({} if env is None else {"learner": _learner(algorithm, env, config)}),
+            **({} if env is None else _choices(algorithm, env, config)),
         }
     )
-    options = {name: (default_text(field), *documentation(field)) for name, field in fields.items()}
+    options = {
+        name: (default_text(field), f"with {owner}: " * bool(owner) + meaning, unit, source)
+        for name, (field, owner) in fields.items()
+        for meaning, unit, source in [documentation(field)]
+    }
     if console().width >= WIDE:
         print_table(
             ("option", "default", "unit", "meaning", "source"),
@@ -65,7 +70,13 @@ def explain_command(
         )
 
 
-def _learner(algorithm: str, env: str, config: Path | None) -> str:
-    """Return the learner backend that a training on ``env`` takes, and the reason."""
+def _choices(algorithm: str, env: str, config: Path | None) -> dict[str, str]:
+    """Return the backends that a training on ``env`` takes, and the reasons."""
     with api.make(algorithm, env, config=config) as made:
-        return "there is no choice" if made.learner is None else str(made.learner)
+        learner = "there is no choice" if made.learner is None else str(made.learner)
+        cfg = made.config
+        if not hasattr(cfg, "env_backend"):
+            return {"learner": learner}
+        kwargs = getattr(cfg, "env_kwargs", None)
+        chosen, reason = choose_backend(env, cfg.env_backend, cfg.vectorization, kwargs)
+    return {"env backend": f"{chosen.spec.name}: {reason}", "learner": learner}

@@ -17,6 +17,7 @@ from rlox.cli.runs.parts import code_parts
 from rlox.errors import CheckpointError, ConfigError
 from rlox.training import checkpoint
 from rlox.training.atomic_files import remove_parts, write_atomically
+from rlox.training.segment_files import remove_orphans
 from rlox.training.versions import installed_versions
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = [
     "find_checkpoint",
     "require_unused",
     "resume_command_of",
+    "step_unit_of",
 ]
 
 
@@ -87,6 +89,7 @@ class RunFolder:
                     "end or stop it"
                 ) from None
             remove_parts(self.checkpoints)
+            remove_orphans(self.checkpoints)
             try:
                 yield
             finally:
@@ -101,6 +104,7 @@ class RunFolder:
             env=options.env,
             seed=algorithm.streams.seed,
             total_timesteps=options.total_timesteps,
+            step_unit=algorithm.clock.unit,
             **algorithm.clock.progress(),
             evaluation=None,
             started=_now(),
@@ -140,7 +144,7 @@ class RunFolder:
         for path in self.checkpoints.glob("*.safetensors"):
             if path not in kept and path.stem != "best":
                 path.rename(f"{path}.superseded")
-        unit = "gradient_steps" if "gradient_steps" in self._record else "env_steps"
+        unit = step_unit_of(self._record)
         done = {unit: saved.steps}
         resumed = [*self._record.get("resumed", []), {**done, "time": _now()}]
         self.record(status="running", ended=None, resumed=resumed, **done)
@@ -160,6 +164,13 @@ class RunFolder:
         text = json.dumps(self._record, indent=2) + "\n"
         # a sweep that is stopped writes beside the thread that trains
         write_atomically(self.path / "run.json", text.encode())
+
+
+def step_unit_of(record: Mapping[str, Any]) -> str:
+    """Return what the training of a ``run.json`` is counted in."""
+    # records that are older than the key were of one of two units
+    older = "gradient_steps" if "gradient_steps" in record else "env_steps"
+    return str(record.get("step_unit", older))
 
 
 def require_unused(path: Path) -> None:
@@ -228,7 +239,7 @@ class SavedState:
     """A checkpoint of a run folder."""
 
     steps: int
-    """Env steps, or gradient steps if the training is counted in those."""
+    """In the training's unit."""
     path: Path
 
 

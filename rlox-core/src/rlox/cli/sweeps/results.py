@@ -12,6 +12,7 @@ from typing import Any
 from rlox.analysis.learning_curves import aggregate, default_metric, group_runs
 from rlox.analysis.statistics import bootstrap_iqm
 from rlox.cli.output import print_pairs, print_table
+from rlox.cli.runs.folder import step_unit_of
 from rlox.cli.sweeps.folder import Member, Sweep
 from rlox.errors import RunError
 
@@ -52,7 +53,7 @@ def _row(record: Mapping[str, Any]) -> tuple[str, str, str, str]:
     return (
         record.get("status", "not begun"),
         f"{mean:.1f} ± {std:.1f}" if math.isfinite(mean) else "-",
-        f"{record.get('gradient_steps', record.get('env_steps', 0)):,}",
+        f"{record.get(step_unit_of(record), 0):,}",
         "-" if seconds is None else f"{seconds:.1f} s",
     )
 

@@ -18,7 +18,7 @@ from signal import raise_signal
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from rlox import api, registry
-from rlox.cli.flags import given_options
+from rlox.cli.flags import all_fields, given_options
 from rlox.cli.output import print_progress
 from rlox.cli.runs.callbacks import Interruption
 from rlox.cli.runs.folder import RunFolder, require_unused, resume_command_of
@@ -119,7 +119,7 @@ def _with_settings(config: Config, settings: Mapping[str, str]) -> Config:
     """
     if "seed" in settings:
         raise ConfigError("--sweep cannot set the seed; --seeds does")
-    known = {name: v for name, v in settings.items() if name in type(config).model_fields}
+    known = {name: v for name, v in settings.items() if name in all_fields(type(config))}
     return config.replace(**{**settings, **given_options(type(config), known)})
 
 

@@ -24,16 +24,15 @@ from rlox.reference.replay.parsing import (
     parse_dtype,
     parse_shape,
     stream,
-    stream_words,
 )
-from rlox.reference.replay.ring import Ring
+from rlox.reference.replay.ring import Ring, SavedRing
 
 __all__ = ["HerReplayBuffer"]
 
 STRATEGIES = ("future", "final", "episode")
 
 
-class HerReplayBuffer:
+class HerReplayBuffer(SavedRing):
     """The last ``capacity`` transitions of episodes with goals, drawn with goals reached later.
 
     An observation is a vector of which some numbers are the goal that the policy is to reach and
@@ -251,10 +250,6 @@ class HerReplayBuffer:
         if self._strategy == "future":
             first = 0
         return at(first + math.floor(pick * (last + 1 - first)))
-
-    def state(self) -> dict[str, Array]:
-        """Return a copy of all that decides how the buffer goes on, as a uniform buffer does."""
-        return self._ring.state() | {"rng": stream_words(self._rng)}
 
     def set_state(self, state: dict[str, Array]) -> None:
         """Go on exactly from a :meth:`state`, also that of a :class:`ReplayBuffer`.

@@ -261,6 +261,15 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         """
         self._beta = _check_exponent("beta", beta)
 
+    def rest(self) -> dict[str, Array]:
+        """Return a copy of the part of :meth:`state` that every save writes, such as priorities."""
+        return super().rest() | {
+            "priorities": self._scaled[: self._ring.len].copy(),
+            "max_priority": np.array([self._max_priority]),
+            "alpha": np.array([self._alpha]),
+            "beta": np.array([self._beta]),
+        }
+
     def state(self) -> dict[str, Array]:
         """Return a copy of all that decides how the buffer goes on.
 
@@ -268,12 +277,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             What :meth:`ReplayBuffer.state` returns, ``priorities`` ``(len,)`` float64, which are
             p^α; ``max_priority``, ``alpha`` and ``beta`` ``(1,)`` float64.
         """
-        return super().state() | {
-            "priorities": self._scaled[: self._ring.len].copy(),
-            "max_priority": np.array([self._max_priority]),
-            "alpha": np.array([self._alpha]),
-            "beta": np.array([self._beta]),
-        }
+        return super().state()
 
     def set_state(self, state: dict[str, Array]) -> None:
         """Go on exactly from a :meth:`state` of a buffer with the same α.

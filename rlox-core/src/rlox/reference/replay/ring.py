@@ -8,7 +8,13 @@ import numpy as np
 
 from rlox.reference.arrays import write
 from rlox.reference.replay.n_step import NStep
-from rlox.reference.replay.parsing import UNKNOWN_NEXT_OBS, Array, PartialBatch, many_rows
+from rlox.reference.replay.parsing import (
+    UNKNOWN_NEXT_OBS,
+    Array,
+    PartialBatch,
+    many_rows,
+    stream_words,
+)
 
 
 class Ring:
@@ -34,7 +40,7 @@ class Ring:
             "truncated": np.zeros(capacity, np.bool_),
         }
         self.has_next_obs = np.zeros(capacity, np.bool_)
-        self.len = self.position = 0
+        self.len = self.position = self.written = 0
 
     @property
     def nbytes(self) -> int:
@@ -49,6 +55,7 @@ class Ring:
             for name, field in self.fields.items():
                 field[slot] = rows[name][k] if name in rows else 0
             self.has_next_obs[slot] = "next_obs" in rows
+            self.written += 1
             self.position = (slot + 1) % self.capacity
             self.len = min(self.len + 1, self.capacity)
             slots.append(slot)
@@ -88,17 +95,35 @@ class Ring:
         del batch["next_obs"]
         return PartialBatch(batch)
 
-    def state(self) -> dict[str, Array]:
-        """Return copies of all arrays, the slot that is written next, and the number of envs."""
-        stored = {name: field[: self.len].copy() for name, field in self.fields.items()}
-        return stored | {
-            "has_next_obs": self.has_next_obs[: self.len].copy(),
+    def changed_rows(self, since: int) -> tuple[int, int, list[tuple[int, int]]]:
+        """Return the transitions written in all, the slots filled, and those changed since.
+
+        The newest step of every env counts as changed: it may have been truncated.
+        """
+        n = min(max(self.written - since, self.steps.n_envs), self.len)
+        begin = self.position - n
+        runs = [(max(begin, 0), self.position), (begin + self.capacity, self.capacity)]
+        return self.written, self.len, [(a, b) for a, b in runs if a < b]
+
+    def rows(self, start: int, stop: int) -> dict[str, Array]:
+        """Return copies of the arrays' rows in some slots."""
+        if not 0 <= start <= stop <= self.len:
+            raise ValueError(f"slots must lie in [0, {self.len}], got {start} to {stop}")
+        arrays = self.fields | {"has_next_obs": self.has_next_obs}
+        return {name: array[start:stop].copy() for name, array in arrays.items()}
+
+    def rest(self) -> dict[str, Array]:
+        """Return the slot that is written next, and the number of envs."""
+        return {
             "position": np.array([self.position], np.uint64),
             "n_envs": np.array([self.steps.n_envs], np.uint64),
         }
 
     def set_state(self, state: dict[str, Array]) -> None:
-        """Hold what :meth:`state` gave; what no ring can be in is refused and changes nothing."""
+        """Hold what :meth:`rows` and :meth:`rest` returned.
+
+        What no ring can be in is refused and changes nothing.
+        """
         # checkpoints that are older than the key have none
         n_envs = int(state["n_envs"][0]) if "n_envs" in state else self.steps.n_envs
         if n_envs != self.steps.n_envs:
@@ -118,3 +143,49 @@ class Ring:
         self.store(rows)
         self.has_next_obs[:n] = state["has_next_obs"]
         self.position = position
+
+
+class SavedRing:
+    """The state of a buffer over a ring, as a whole and by its rows."""
+
+    _ring: Ring
+    _rng: np.random.Generator
+
+    def changed_rows(self, since: int) -> tuple[int, int, list[tuple[int, int]]]:
+        """Return which slots may have changed since an older call.
+
+        Args:
+            since: the mark that the older call returned, at least 0; 0 stands for all slots.
+
+        Returns:
+            A mark of this moment, the number of filled slots, and ranges (start, stop) of slots.
+        """
+        return self._ring.changed_rows(since)
+
+    def rows(self, start: int, stop: int) -> dict[str, Array]:
+        """Return a copy of the part of :meth:`state` that is one row per slot.
+
+        Args:
+            start: the first slot.
+            stop: the slot after the last one, at most the number of filled slots.
+
+        Raises:
+            ValueError: such slots are not filled.
+        """
+        return self._ring.rows(start, stop)
+
+    def rest(self) -> dict[str, Array]:
+        """Return a copy of the part of :meth:`state` that is not one row per slot."""
+        return self._ring.rest() | {"rng": stream_words(self._rng)}
+
+    def state(self) -> dict[str, Array]:
+        """Return a copy of all that decides how the buffer goes on.
+
+        Returns:
+            The arrays of a batch with all transitions in the order of their slots, zeros where a
+            ``next_obs`` is unknown; ``has_next_obs`` ``(len,)`` bool; ``position`` ``(1,)`` uint64,
+            the slot that is written next; ``n_envs`` ``(1,)`` uint64; ``rng`` ``(6,)`` uint64, the
+            PCG64 state and increment, high words first, whether half a word is left over, and that
+            half.
+        """
+        return self.rows(0, self._ring.len) | self.rest()

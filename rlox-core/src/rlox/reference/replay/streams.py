@@ -1,7 +1,7 @@
 """A replay buffer of streams: sequences of rows, one stream per env.
 
-Row number k of a stream goes to slot k mod the stream's share of the capacity. Random numbers are
-those of NumPy's ``Generator``.
+Row number k of stream i of N goes to slot (k mod the streams' share of the capacity) N + i, so that
+what is stored lies at the beginning. Random numbers are those of NumPy's ``Generator``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from rlox.reference.arrays import size as parse_size
 from rlox.reference.replay.parsing import Array, stream, stream_words
 
 __all__ = ["SequenceReplayBuffer"]
+
+BLOCK = 64
+"""Slots whose changes are noted together."""
 
 
 class SequenceReplayBuffer:
@@ -64,6 +67,8 @@ class SequenceReplayBuffer:
             name: np.zeros((self.n_envs * self.ring, *shape), dtype)
             for name, (shape, dtype) in fields.items()
         }
+        self._changes = 0
+        self._changed = np.zeros(-(-self.capacity // BLOCK), np.int64)
         self._totals = np.zeros(self.n_envs, np.int64)
         self._queued = np.zeros(self.n_envs, np.int64)
         self._queue: deque[tuple[int, int]] = deque()
@@ -105,12 +110,21 @@ class SequenceReplayBuffer:
             expected = (len(streams), *self._fields[name].shape[1:])
             if array.shape != expected:
                 raise ValueError(f"{name} must have shape {expected}, got {array.shape}")
-        slots = streams * self.ring + self._totals[streams] % self.ring
+        slots = self._slots(streams, self._totals[streams])
         for name, array in arrays.items():
             self._fields[name][slots] = array
+        self._note(slots)
         self._totals[streams] += 1
         if self.online_length is not None:
             self._enqueue(streams, self.online_length)
+
+    def _slots(self, streams: Array, numbers: Array) -> Array:
+        slots: Array = numbers % self.ring * self.n_envs + streams
+        return slots
+
+    def _note(self, slots: Array) -> None:
+        self._changes += 1
+        self._changed[slots // BLOCK] = self._changes
 
     def _require_names(self, given: Mapping[str, Any], names: Sequence[str]) -> None:
         missing = [name for name in names if name not in given]
@@ -157,7 +171,7 @@ class SequenceReplayBuffer:
         streams = np.concatenate([np.array([i for i, _ in online], np.int64), streams])
         first = np.concatenate([np.array([k for _, k in online], np.int64), first])
         numbers = first[:, None] + np.arange(length + 1)
-        slots = streams[:, None] * self.ring + numbers % self.ring
+        slots = self._slots(streams[:, None], numbers)
         batch = {name: field[slots] for name, field in self._fields.items()}
         batch["indices"] = numbers * self.n_envs + streams[:, None]
         return batch
@@ -183,7 +197,8 @@ class SequenceReplayBuffer:
         rows = np.asarray(indices, np.int64)
         streams, numbers = rows % self.n_envs, rows // self.n_envs
         kept = (numbers >= self._totals[streams] - self.ring) & (numbers < self._totals[streams])
-        slots = (streams * self.ring + numbers % self.ring)[kept]
+        slots = self._slots(streams, numbers)[kept]
+        self._note(slots)
         for name, values in fields.items():
             if name not in self.declared:
                 raise ValueError(f"declared fields are {list(self.declared)}, got '{name}'")
@@ -192,20 +207,51 @@ class SequenceReplayBuffer:
                 raise ValueError(f"{name} must have shape {expected}, got {array.shape}")
             self._fields[name][slots] = array[kept]
 
-    def state(self) -> dict[str, Any]:
-        """Return a copy of everything that decides later samples."""
-        used = int(np.minimum(self._totals, self.ring).max())
-        rows = {
-            f"row {name}": field.reshape(self.n_envs, self.ring, *field.shape[1:])[:, :used].copy()
-            for name, field in self._fields.items()
-        }
+    def changed_rows(self, since: int) -> tuple[int, int, list[tuple[int, int]]]:
+        """Return which slots may have changed since an older call.
+
+        Args:
+            since: the mark that the older call returned; 0 stands for all slots.
+
+        Returns:
+            A mark of this moment, the number of filled slots, and ranges (start, stop) of slots.
+        """
+        filled = self._filled
+        blocks = np.flatnonzero(self._changed[: -(-filled // BLOCK)] > since)
+        if not len(blocks):
+            return self._changes, filled, []
+        breaks = np.flatnonzero(np.diff(blocks) > 1)
+        starts = blocks[np.concatenate([[0], breaks + 1])] * BLOCK
+        stops = np.minimum((blocks[np.concatenate([breaks, [-1]])] + 1) * BLOCK, filled)
+        return self._changes, filled, list(zip(starts.tolist(), stops.tolist(), strict=True))
+
+    @property
+    def _filled(self) -> int:
+        """Slots from the beginning that hold all rows."""
+        return int(np.minimum(self._totals, self.ring).max()) * self.n_envs
+
+    def rows(self, start: int, stop: int) -> dict[str, Array]:
+        """Return a copy of the fields in the slots from ``start`` to ``stop``.
+
+        Raises:
+            ValueError: such slots are not filled.
+        """
+        if not 0 <= start <= stop <= self._filled:
+            raise ValueError(f"slots must lie in [0, {self._filled}], got {start} to {stop}")
+        return {f"row {name}": field[start:stop].copy() for name, field in self._fields.items()}
+
+    def rest(self) -> dict[str, Any]:
+        """Return a copy of the part of :meth:`state` that is not one row per slot."""
         return {
-            **rows,
             "totals": self._totals.copy(),
             "queued": self._queued.copy(),
             "queue": np.array(self._queue, np.int64).reshape(-1, 2),
             "rng": stream_words(self._rng),
         }
+
+    def state(self) -> dict[str, Any]:
+        """Return a copy of everything that decides later samples."""
+        return self.rows(0, self._filled) | self.rest()
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state` returned.
@@ -215,18 +261,19 @@ class SequenceReplayBuffer:
         """
         names = {f"row {name}": name for name in self._fields}
         self._require_names(state, (*names, "totals", "queued", "queue", "rng"))
-        totals = np.array(state["totals"], np.int64)
-        if totals.shape != (self.n_envs,) or (totals < 0).any():
-            raise ValueError(f"totals must have shape ({self.n_envs},), got {totals.shape}")
-        used = int(np.minimum(totals, self.ring).max())
+        totals, queued = (np.array(state[key], np.int64) for key in ("totals", "queued"))
+        for key, counts in (("totals", totals), ("queued", queued)):
+            if counts.shape != (self.n_envs,) or (counts < 0).any():
+                raise ValueError(f"{key} must hold {self.n_envs} counts, got {counts!r}")
+        filled = int(np.minimum(totals, self.ring).max()) * self.n_envs
         for key, name in names.items():
-            expected = (self.n_envs, used, *self._fields[name].shape[1:])
+            expected = (filled, *self._fields[name].shape[1:])
             if np.shape(state[key]) != expected:
                 raise ValueError(f"{key} must have shape {expected}, got {np.shape(state[key])}")
         rng = stream(state["rng"])
         for key, name in names.items():
-            field = self._fields[name]
-            field.reshape(self.n_envs, self.ring, *field.shape[1:])[:, :used] = state[key]
-        self._totals, self._rng = totals, rng
-        self._queued = np.array(state["queued"], np.int64)
-        self._queue = deque((int(i), int(k)) for i, k in np.asarray(state["queue"]))
+            self._fields[name][:filled] = state[key]
+        self._totals, self._queued, self._rng = totals, queued, rng
+        self._queue = deque((int(i), int(k)) for i, k in np.asarray(state["queue"]).reshape(-1, 2))
+        self._changes += 1
+        self._changed[:] = self._changes

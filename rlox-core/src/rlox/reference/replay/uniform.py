@@ -23,15 +23,14 @@ from rlox.reference.replay.parsing import (
     parse_dtype,
     parse_shape,
     stream,
-    stream_words,
 )
-from rlox.reference.replay.ring import Ring
+from rlox.reference.replay.ring import Ring, SavedRing
 from rlox.reference.replay.sequences import follow
 
 __all__ = ["ReplayBuffer"]
 
 
-class ReplayBuffer:
+class ReplayBuffer(SavedRing):
     """The last ``capacity`` transitions, drawn from uniformly with replacement.
 
     Args:
@@ -270,18 +269,6 @@ class ReplayBuffer:
         """Return n slots drawn as :meth:`sample` does, and the fields of all slots."""
         rng = self._rng if seed is None else np.random.default_rng(seed)
         return rng.integers(self._ring.len, size=n), self._ring.fields
-
-    def state(self) -> dict[str, Array]:
-        """Return a copy of all that decides how the buffer goes on.
-
-        Returns:
-            The arrays of a batch with all transitions in the order of their slots, zeros where a
-            ``next_obs`` is unknown; ``has_next_obs`` ``(len,)`` bool; ``position`` ``(1,)`` uint64,
-            the slot that is written next; ``n_envs`` ``(1,)`` uint64; ``rng`` ``(6,)`` uint64, the
-            PCG64 state and increment, high words first, whether half a word is left over, and that
-            half.
-        """
-        return self._ring.state() | {"rng": stream_words(self._rng)}
 
     def set_state(self, state: dict[str, Array]) -> None:
         """Go on exactly from a :meth:`state`.

@@ -35,7 +35,7 @@ pub(crate) struct HerReplayBuffer {
     description: String,
 }
 
-buffer_methods!(HerReplayBuffer, HindsightReplay, [()], [ring state] {
+buffer_methods!(HerReplayBuffer, HindsightReplay, [()], [ring rows state] {
     #[new]
     #[pyo3(
         signature = (capacity, obs_dim, act_dim, goal_dim, compute_reward=None, **options),

@@ -6,6 +6,7 @@
 /// - `steps`: transitions of several steps, and sequences;
 /// - `push`: storing transitions whose next observations may be missing;
 /// - `sample`: drawing transitions alone;
+/// - `rows`: what has changed of a ring, and the rows of some slots;
 /// - `state`: save and resume of a buffer that has nothing besides ring and stream.
 ///
 /// What `$plain` holds goes behind the arguments of the kernels' methods: a buffer that is generic over its
@@ -164,6 +165,44 @@ macro_rules! buffer_methods {
                     lock(&self.buffer).restore(&rows, &has_next_obs, position, stream, &())
                 })
                 .map_err(raise)
+            }
+
+            /// Return the part of `state()` that is not one row per slot.
+            fn rest<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+                let (position, stream) = py.detach(|| {
+                    let buffer = lock(&self.buffer);
+                    (buffer.ring().position(), buffer.stream().clone())
+                });
+                super::state::rest(py, &self.fields, position, &stream)
+            }
+        });
+    };
+    ($class:ident, $replay:ident, $plain:tt, [rows $($group:ident)*] { $($body:tt)* }) => {
+        buffer_methods!($class, $replay, $plain, [$($group)*] { $($body)*
+            /// Return a mark of this moment, how many slots are filled, and which of them may have
+            /// changed since an older mark; 0 stands for all.
+            fn changed_rows(
+                &self,
+                py: Python<'_>,
+                since: u64,
+            ) -> (u64, usize, Vec<(usize, usize)>) {
+                py.detach(|| {
+                    let buffer = lock(&self.buffer);
+                    let ring = buffer.ring();
+                    super::state::changed_rows(ring.written(), ring.len(), ring.changed(since))
+                })
+            }
+
+            /// Return a copy of the part of `state()` that is one row per slot, of some slots.
+            fn rows<'py>(
+                &self,
+                py: Python<'py>,
+                start: usize,
+                stop: usize,
+            ) -> PyResult<Bound<'py, PyDict>> {
+                super::state::rows(py, &self.fields, (start, stop), |batch, has_next_obs| {
+                    lock(&self.buffer).ring().export_rows(start..stop, batch, has_next_obs)
+                })
             }
         });
     };

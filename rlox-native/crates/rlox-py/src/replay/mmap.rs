@@ -7,10 +7,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_kernels::replay::{Batch, Layout, TieredReplay};
 
+use super::batch::parse_dict;
 use super::fields::{Fields, Rows, raise_for_one};
 use super::methods::buffer_methods;
 use super::options::{ONE_STEP, Options};
 use super::sampling::sample;
+use super::state::{KEYS, OPTIONAL, Saved, changed_rows, rest, rows};
 use crate::convert::parse_size;
 use crate::errors::raise;
 use crate::locks::lock;
@@ -81,6 +83,53 @@ buffer_methods!(MmapReplayBuffer, TieredReplay, [], [push sample] {
     #[getter]
     fn nbytes(&self) -> PyResult<usize> {
         self.hot.memory_bytes().map_err(raise)
+    }
+
+    /// Return a mark of this moment, how many slots are filled, and which of them have changed since
+    /// an older mark; 0 stands for all.
+    fn changed_rows(&self, py: Python<'_>, since: u64) -> (u64, usize, Vec<(usize, usize)>) {
+        py.detach(|| {
+            let buffer = lock(&self.buffer);
+            changed_rows(buffer.written(), buffer.len(), buffer.changed(since))
+        })
+    }
+
+    /// Return a copy of the part of `state()` that is one row per slot, of some slots.
+    fn rows<'py>(
+        &self,
+        py: Python<'py>,
+        start: usize,
+        stop: usize,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        rows(py, &self.fields, (start, stop), |batch, has_next_obs| {
+            lock(&self.buffer).export_rows(start..stop, batch, has_next_obs)
+        })
+    }
+
+    /// Return the part of `state()` that is not one row per slot.
+    fn rest<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (position, stream) = py.detach(|| {
+            let buffer = lock(&self.buffer);
+            (buffer.position(), buffer.stream().clone())
+        });
+        rest(py, &self.fields, position, &stream)
+    }
+
+    /// Return a copy of all that decides how the buffer goes on, as a dict of arrays.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let n = py.detach(|| lock(&self.buffer).len());
+        let state = self.rows(py, 0, n)?;
+        state.update(self.rest(py)?.as_mapping())?;
+        Ok(state)
+    }
+
+    /// Go on exactly from a `state()`; what is no state is refused and changes nothing.
+    fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
+        let state = parse_dict(state, "state", KEYS, Some(OPTIONAL))?;
+        let Saved { rows, has_next_obs, position, stream } = Saved::parse(state, &self.fields)?;
+        let rows = rows.transitions()?;
+        py.detach(|| lock(&self.buffer).restore(&rows, &has_next_obs, position, stream))
+            .map_err(raise)
     }
 
     /// Make durable what is stored, where the file is to be kept.

@@ -7,6 +7,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use rlox_kernels::KernelError;
 use rlox_kernels::replay::{Batch, Importance, PrioritizedReplay, PriorityState};
 
 use super::arrays::{Cells, caller_array, read_rows, vector, zeros};
@@ -16,7 +17,7 @@ use super::methods::buffer_methods;
 use super::options::{N_STEP, Options};
 use super::sampling::{sample_into, sample_new};
 use super::sequences::{Request, sample_sequences};
-use super::state::{KEYS, OPTIONAL, Saved, export, single};
+use super::state::{KEYS, OPTIONAL, Saved, export, rest, single};
 use crate::convert::{as_real_array, parse_real, parse_seed, parse_size, real};
 use crate::errors::raise;
 use crate::locks::lock;
@@ -36,7 +37,7 @@ pub(crate) struct PrioritizedReplayBuffer {
     alpha: f64,
 }
 
-buffer_methods!(PrioritizedReplayBuffer, PrioritizedReplay, [None], [ring steps] {
+buffer_methods!(PrioritizedReplayBuffer, PrioritizedReplay, [None], [ring steps rows] {
     #[new]
     #[pyo3(
         signature = (capacity, obs_dim, act_dim, alpha=0.6, beta=0.4, **options),
@@ -187,19 +188,21 @@ buffer_methods!(PrioritizedReplayBuffer, PrioritizedReplay, [None], [ring steps]
         py.detach(|| lock(&self.buffer).beta())
     }
 
+    /// Return the part of `state()` that is not one row per slot, and the priorities.
+    fn rest<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (position, stream, priorities) = py.detach(|| {
+            let buffer = lock(&self.buffer);
+            (buffer.ring().position(), buffer.stream().clone(), Priorities::of(&buffer))
+        });
+        let rest = rest(py, &self.fields, position, &stream)?;
+        self.add_priorities(&rest, &priorities.map_err(raise)?)?;
+        Ok(rest)
+    }
+
     /// Return a copy of all that decides how the buffer goes on, as a dict of arrays.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (state, (scaled, max_priority, beta)) =
-            export(py, &self.fields, &self.buffer, |buffer| {
-                let mut scaled = vec![0.0; buffer.ring().len()];
-                let exported = buffer.export_priorities(&mut scaled);
-                exported.map(|()| (scaled, buffer.max_priority(), buffer.beta()))
-            })
-            .and_then(|(state, priorities)| Ok((state, priorities.map_err(raise)?)))?;
-        state.set_item("priorities", vector(py, &scaled))?;
-        state.set_item("max_priority", vector(py, &[max_priority]))?;
-        state.set_item("alpha", vector(py, &[self.alpha]))?;
-        state.set_item("beta", vector(py, &[beta]))?;
+        let (state, priorities) = export(py, &self.fields, &self.buffer, Priorities::of)?;
+        self.add_priorities(&state, &priorities.map_err(raise)?)?;
         Ok(state)
     }
 
@@ -232,3 +235,28 @@ buffer_methods!(PrioritizedReplayBuffer, PrioritizedReplay, [None], [ring steps]
         self.fields.describe("PrioritizedReplayBuffer", &options)
     }
 });
+
+/// What a state has besides ring and stream.
+struct Priorities {
+    scaled: Vec<f64>,
+    largest: f64,
+    beta: f64,
+}
+
+impl Priorities {
+    fn of(buffer: &PrioritizedReplay) -> Result<Self, KernelError> {
+        let mut scaled = vec![0.0; buffer.ring().len()];
+        buffer.export_priorities(&mut scaled)?;
+        Ok(Self { scaled, largest: buffer.max_priority(), beta: buffer.beta() })
+    }
+}
+
+impl PrioritizedReplayBuffer {
+    fn add_priorities(&self, state: &Bound<'_, PyDict>, priorities: &Priorities) -> PyResult<()> {
+        let py = state.py();
+        state.set_item("priorities", vector(py, &priorities.scaled))?;
+        state.set_item("max_priority", vector(py, &[priorities.largest]))?;
+        state.set_item("alpha", vector(py, &[self.alpha]))?;
+        state.set_item("beta", vector(py, &[priorities.beta]))
+    }
+}

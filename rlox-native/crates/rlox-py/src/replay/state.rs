@@ -1,12 +1,14 @@
 //! Saved states: everything that decides how a buffer goes on, as a dict of arrays.
 
+use std::ops::Range;
 use std::sync::Mutex;
 
 use numpy::{PyArrayMethods, PyUntypedArray};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_kernels::replay::{Draw, Replay, Stream};
+use rlox_kernels::KernelError;
+use rlox_kernels::replay::{Batch, Draw, Replay, Stream};
 
 use super::arrays::{Expected, read, vector, zeros};
 use super::batch::{BatchArrays, item};
@@ -33,6 +35,55 @@ const N_ENVS: &str = "n_envs";
 
 /// That entry, and its words in a message.
 pub(super) const OPTIONAL: (&str, &str) = (N_ENVS, N_ENVS);
+
+/// Slots that changed: where each run of them begins, and where it ends.
+type Slots = Vec<(usize, usize)>;
+
+/// How many transitions have been written, how many slots are filled, and which have changed.
+pub(super) fn changed_rows(
+    written: u64,
+    stored: usize,
+    changed: [Range<usize>; 2],
+) -> (u64, usize, Slots) {
+    let runs = changed.into_iter().filter(|run| !run.is_empty());
+    (written, stored, runs.map(|run| (run.start, run.end)).collect())
+}
+
+/// The part of a state that is one row per slot, of the slots from `start` to `stop`.
+pub(super) fn rows<'py>(
+    py: Python<'py>,
+    fields: &Fields,
+    (start, stop): (usize, usize),
+    export: impl Fn(&mut Batch<'_>, &mut [bool]) -> Result<(), KernelError> + Sync,
+) -> PyResult<Bound<'py, PyDict>> {
+    let Some(n) = stop.checked_sub(start) else {
+        let text = format!("stop must be at least start = {start}, got {stop}");
+        return Err(PyValueError::new_err(text));
+    };
+    let mut arrays = BatchArrays::new(py, fields, &[n])?;
+    let has_next_obs = zeros::<bool>(py, &[n])?;
+    let mut has_next = has_next_obs.try_readwrite()?;
+    let has_next = has_next.as_slice_mut()?;
+    let mut batch = arrays.batch()?;
+    py.detach(|| export(&mut batch, has_next)).map_err(raise)?;
+    let rows = arrays.into_dict(py, true)?;
+    rows.set_item("has_next_obs", &has_next_obs)?;
+    Ok(rows)
+}
+
+/// The part of a state that is not one row per slot, of any buffer.
+pub(super) fn rest<'py>(
+    py: Python<'py>,
+    fields: &Fields,
+    position: usize,
+    stream: &Stream,
+) -> PyResult<Bound<'py, PyDict>> {
+    let rest = PyDict::new(py);
+    rest.set_item("position", vector(py, &[position as u64]))?;
+    rest.set_item(N_ENVS, vector(py, &[fields.n_envs() as u64]))?;
+    rest.set_item("rng", vector(py, &stream.to_words()))?;
+    Ok(rest)
+}
 
 /// The state of `buffer`, and what `more` takes from it at the same moment.
 pub(super) fn export<'py, D: Draw, R: Send>(

@@ -26,7 +26,7 @@ pub(crate) struct ReplayBuffer {
     fields: Fields,
 }
 
-buffer_methods!(ReplayBuffer, UniformReplay, [()], [ring steps push sample state] {
+buffer_methods!(ReplayBuffer, UniformReplay, [()], [ring steps push sample rows state] {
     #[new]
     #[pyo3(
         signature = (capacity, obs_dim, act_dim, **options),

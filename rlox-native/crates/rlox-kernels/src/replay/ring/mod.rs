@@ -3,7 +3,7 @@
 pub(super) mod frames;
 pub(super) mod gather;
 mod n_step;
-mod saved;
+pub(super) mod saved;
 pub(super) mod sequences;
 
 use crate::error::{KernelError, Result, StateError, check_len};
@@ -39,6 +39,8 @@ pub struct Ring {
     position: usize,
     /// How many of the stored transitions have no next observation.
     n_without_next: usize,
+    /// How many transitions have been written in all.
+    written: u64,
 }
 
 impl Ring {
@@ -47,7 +49,16 @@ impl Ring {
         let parts = Parts::new(&layout)?;
         let bytes = Pages::new(parts.stride * layout.capacity, "capacity", layout.capacity)?;
         let frames = Frames::new(&layout);
-        Ok(Self { layout, parts, bytes, frames, len: 0, position: 0, n_without_next: 0 })
+        Ok(Self {
+            layout,
+            parts,
+            bytes,
+            frames,
+            len: 0,
+            position: 0,
+            n_without_next: 0,
+            written: 0,
+        })
     }
 
     /// What the buffer holds.
@@ -149,6 +160,7 @@ impl Ring {
     /// Makes room in the slot at `position` and moves on.
     fn claim_slot(&mut self) -> usize {
         let slot = self.position;
+        self.written += 1;
         if self.len < self.layout.capacity {
             self.len += 1;
         } else {
@@ -214,6 +226,12 @@ impl Ring {
         }
     }
 
+    /// Forgets all transitions.
+    pub(super) fn empty(&mut self) {
+        (self.len, self.position, self.n_without_next) = (0, 0, 0);
+        self.clear_frames();
+    }
+
     /// How many transitions have been stored after the one in `slot`.
     pub(super) fn newer(&self, slot: usize) -> usize {
         if slot < self.position {
@@ -274,8 +292,7 @@ impl Ring {
         has_next_obs: &[bool],
         position: usize,
     ) {
-        (self.len, self.position, self.n_without_next) = (0, 0, 0);
-        self.clear_frames();
+        self.empty();
         self.write(rows);
         let flags = self.parts.payload() - 1;
         for (slot, _) in has_next_obs.iter().enumerate().filter(|(_, known)| !**known) {

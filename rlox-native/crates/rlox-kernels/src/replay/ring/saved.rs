@@ -1,4 +1,6 @@
-//! A ring as a whole: saved, and restored.
+//! A ring as a whole or in parts: saved, and restored.
+
+use std::ops::Range;
 
 use super::Ring;
 use crate::error::{KernelError, Result, check_len};
@@ -12,19 +14,48 @@ impl Ring {
     /// [`KernelError::Shape`] where `out` has another length than the buffer,
     /// [`KernelError::DType`] where it has another type.
     pub fn export(&self, out: &mut Batch<'_>, has_next_obs: &mut [bool]) -> Result<()> {
-        check_len("rewards", out.rewards.len(), "the buffer", self.len())?;
-        check_len("has_next_obs", has_next_obs.len(), "the buffer", self.len())?;
+        self.export_rows(0..self.len(), out, has_next_obs)
+    }
+
+    /// Copies the transitions in some slots, as [`Ring::export`] does those of all.
+    ///
+    /// # Errors
+    /// As there, and [`KernelError::Shape`] where a slot holds no transition.
+    pub fn export_rows(
+        &self,
+        slots: Range<usize>,
+        out: &mut Batch<'_>,
+        has_next_obs: &mut [bool],
+    ) -> Result<()> {
+        let slots = slots.start.min(self.len())..slots.end.min(self.len());
+        let n = slots.len();
+        check_len("rewards", out.rewards.len(), "the slots", n)?;
+        check_len("has_next_obs", has_next_obs.len(), "the slots", n)?;
         let next_obs = out.next_obs.take();
-        self.check_out(out, self.len())?;
+        self.check_out(out, n)?;
         if let Some(next_obs) = &next_obs {
-            self.layout().obs.check("next_obs", next_obs.as_values(), "the buffer", self.len())?;
+            self.layout().obs.check("next_obs", next_obs.as_values(), "the slots", n)?;
         }
         out.next_obs = next_obs;
-        self.gather(0..self.len(), out);
-        for (slot, has_next_obs) in has_next_obs.iter_mut().enumerate() {
+        self.gather(slots.clone(), out);
+        for (slot, has_next_obs) in slots.zip(has_next_obs) {
             *has_next_obs = self.has_next_obs(slot);
         }
         Ok(())
+    }
+
+    /// How many transitions have been written in all, those of restored states included.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// The slots that may have changed since so many transitions had been written.
+    #[must_use]
+    pub fn changed(&self, since: u64) -> [Range<usize>; 2] {
+        // The newest step of every env may have been truncated since.
+        let newest = self.layout().n_step.n_envs;
+        changed(self.written, since, newest, self.len(), self.layout().capacity, self.position())
     }
 
     /// Checks that [`Ring::import`] can take these, and makes room for their frames.
@@ -52,4 +83,22 @@ impl Ring {
         }
         self.reserve_frames(n)
     }
+}
+
+/// The slots of the transitions after the first `since` of `written` ones, and of at least the `newest`
+/// ones, in a ring of which `len` slots are filled and whose next one is at `position`.
+pub(in crate::replay) fn changed(
+    written: u64,
+    since: u64,
+    newest: usize,
+    len: usize,
+    capacity: usize,
+    position: usize,
+) -> [Range<usize>; 2] {
+    let new = usize::try_from(written.saturating_sub(since)).unwrap_or(len);
+    let n = new.max(newest).min(len);
+    if n <= position {
+        return [position - n..position, 0..0];
+    }
+    [0..position, capacity - (n - position)..capacity]
 }

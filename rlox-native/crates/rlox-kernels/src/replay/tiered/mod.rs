@@ -4,6 +4,7 @@ mod file;
 mod system;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::path::Path;
 
 use self::file::{ColdFile, Commit};
@@ -12,8 +13,9 @@ use super::buffer::reserve;
 use super::layout::{Layout, Parts};
 use super::ring::Ring;
 use super::ring::gather::{copy_column, copy_records};
+use super::ring::saved::changed;
 use super::stream::Stream;
-use crate::error::{KernelError, Result, StateError};
+use crate::error::{KernelError, Result, StateError, check_len};
 
 /// How many transitions go to the file at once where there are as many.
 const TOGETHER: u64 = 256;
@@ -38,6 +40,8 @@ pub struct TieredReplay {
     written: u64,
     /// How many transitions had been pushed at the last commit.
     committed: u64,
+    /// How many transitions had been written when the count began again, with a restored state.
+    written_before: u64,
     /// The numbers of the stored transitions without a next observation.
     without_next: VecDeque<u64>,
     stream: Stream,
@@ -87,6 +91,7 @@ impl TieredReplay {
             base: 0,
             written: 0,
             committed: 0,
+            written_before: 0,
             without_next: VecDeque::new(),
             stream,
             slots: Vec::new(),
@@ -279,6 +284,109 @@ impl TieredReplay {
             self.hot.payload(((number - base) % hot) as usize)
         });
         copy_records(self.parts, records, out, copy_column);
+        Ok(())
+    }
+}
+
+/// Saving and restoring, of a buffer whose file is not to be kept.
+impl TieredReplay {
+    /// The slot that the next transition goes to, in a ring of all transitions.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "less than the capacity")]
+    pub fn position(&self) -> usize {
+        (self.count % self.layout.capacity as u64) as usize
+    }
+
+    /// The buffer's own random stream.
+    #[must_use]
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// How many transitions have been written in all, those of restored states included.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.written_before + self.count
+    }
+
+    /// The slots that have changed since so many transitions had been written.
+    #[must_use]
+    pub fn changed(&self, since: u64) -> [Range<usize>; 2] {
+        let capacity = self.layout.capacity;
+        changed(self.written(), since, 0, self.len(), capacity, self.position())
+    }
+
+    /// Copies the transitions in some slots, and whether each has its next observation.
+    ///
+    /// # Errors
+    /// As [`TieredReplay::sample`]; [`KernelError::Shape`] where a slot holds no transition.
+    pub fn export_rows(
+        &mut self,
+        slots: Range<usize>,
+        out: &mut Batch<'_>,
+        has_next_obs: &mut [bool],
+    ) -> Result<()> {
+        let slots = slots.start.min(self.len())..slots.end.min(self.len());
+        check_len("rewards", out.rewards.len(), "the slots", slots.len())?;
+        check_len("has_next_obs", has_next_obs.len(), "the slots", slots.len())?;
+        reserve(&mut self.slots, slots.len())?;
+        self.slots.extend(slots.clone());
+        self.gather(out)?;
+        for (slot, has_next_obs) in slots.zip(has_next_obs) {
+            let number = number(slot, self.count, self.layout.capacity as u64);
+            *has_next_obs = self.without_next.binary_search(&number).is_err();
+        }
+        Ok(())
+    }
+
+    /// Goes on exactly from what [`TieredReplay::export_rows`] gave of all slots, and from the position and
+    /// the stream of that time.
+    ///
+    /// # Errors
+    /// What is wrong with the state, [`StateError::Closed`]: the buffer is as it was then.
+    /// [`KernelError::Io`]: the buffer holds some of the transitions.
+    pub fn restore(
+        &mut self,
+        rows: &Transitions<'_>,
+        has_next_obs: &[bool],
+        position: usize,
+        stream: Stream,
+    ) -> Result<()> {
+        let n = self.hot.check(rows)?;
+        check_len("has_next_obs", has_next_obs.len(), "rewards", n)?;
+        let capacity = self.layout.capacity;
+        let corrupt = |name, reason| Err(KernelError::Corrupt { name, reason });
+        if n > capacity {
+            return corrupt("rewards", "there are more transitions than the capacity");
+        }
+        if position >= capacity || (n < capacity && position != n) {
+            return corrupt(
+                "position",
+                "the next slot follows the last one, or lies in a full ring",
+            );
+        }
+        if open(&mut self.cold)?.keeps() {
+            return corrupt("state", "a buffer with keep goes on from its own file");
+        }
+        self.hot.empty();
+        let first = if n == capacity { position } else { 0 };
+        self.written_before += self.count;
+        self.count = first as u64;
+        (self.base, self.written, self.committed) = (self.count, self.count, self.count);
+        self.without_next.clear();
+        for half in [first..n, 0..first] {
+            let mut start = half.start;
+            while start < half.end {
+                let known = has_next_obs[start];
+                let alike = has_next_obs[start..half.end].iter().take_while(|&&has| has == known);
+                let end = start + alike.count();
+                let mut some = rows.part(start..end, &self.layout);
+                some.next_obs = some.next_obs.filter(|_| known);
+                self.push(&some)?;
+                start = end;
+            }
+        }
+        self.stream = stream;
         Ok(())
     }
 }

@@ -1,0 +1,76 @@
+"""Files that one iteration of an algorithm passes, traced while it runs."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+OURS = re.compile(r"/rlox-\w+/(src|python)/")
+
+BESIDE = {
+    "rlox-core/src/rlox/config/schedules.py": "the scheduled numbers of now",
+    "rlox-core/src/rlox/nn/devices.py": "the number of torch threads",
+    "rlox-core/src/rlox/spaces/nested.py": "dicts of observations, leaf by leaf",
+}
+"""Files that serve every iteration alike, whatever is learnt: a reader need not open them."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Files of rlox that a piece of work passes."""
+
+    files: tuple[str, ...]
+    """Paths from the repository's root, in the order they are entered first."""
+    calls: tuple[tuple[str, str], ...]
+    """Pairs of files of which the first calls the second, in the order they come first."""
+
+    @property
+    def returns(self) -> int:
+        """Calls into a file that was entered before; a reader goes back for each."""
+        return len(self.calls) - (len(self.files) - 1)
+
+
+def trace(work: Callable[[], Any]) -> Walk:
+    """Return the files of rlox whose functions run in ``work``, in this thread.
+
+    Comprehensions and lambdas count for the file they are written in.
+    """
+    here = str(ROOT)
+    names: dict[str, str] = {}
+    files: dict[str, None] = {}
+    calls: dict[tuple[str, str], None] = {}
+
+    def name_of(frame: FrameType) -> str:
+        path = frame.f_code.co_filename
+        if path not in names:
+            ours = path.startswith(here) and bool(OURS.match(path.removeprefix(here)))
+            names[path] = path.removeprefix(here + "/") if ours else ""
+        return names[path]
+
+    def caller_of(frame: FrameType) -> str:
+        above = frame.f_back
+        while above is not None and not name_of(above):
+            above = above.f_back
+        return name_of(above) if above is not None else ""
+
+    def on_event(frame: FrameType, event: str, _: object) -> None:
+        if event != "call" or not (name := name_of(frame)):
+            return
+        files[name] = None
+        caller = caller_of(frame)
+        if caller and caller != name:
+            calls[caller, name] = None
+
+    sys.setprofile(on_event)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return Walk(tuple(files), tuple(calls))

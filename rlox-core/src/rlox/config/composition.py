@@ -1,0 +1,207 @@
+"""Config classes composed of an algorithm's options and plugins' own.
+
+A field made with ``selects="rlox_buffers"`` holds the registered name of a plugin of that hook. If
+the plugin's spec names a model of its own options, the config is of a subclass of the algorithm's
+config class with these fields too, made once and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from pydantic import create_model, model_validator
+from pydantic.fields import FieldInfo
+
+from rlox.errors import ConfigError, RloxError
+from rlox.registry.entry import Registration
+from rlox.registry.table import get_registry
+
+__all__ = [
+    "Selection",
+    "composed_class",
+    "plugin_fields",
+    "selection",
+    "selectors",
+    "without_foreign_defaults",
+]
+
+ClassT = TypeVar("ClassT", bound=type[Any])
+
+RESERVED = frozenset({"callbacks", "config", "env", "env_id", "log_dir", "logger", "name"})
+"""Arguments of :func:`rlox.make`, which no option can be passed beside."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A plugin that a config selects, with its own options."""
+
+    name: str
+    """Its registered name."""
+    options: Any = None
+    """An instance of the plugin's model; ``None``: it has no options of its own."""
+
+
+_SELECTORS: dict[type[Any], dict[str, str]] = {}
+
+
+def selectors(cls: type[Any]) -> dict[str, str]:
+    """Return the fields of a config class that select a plugin, and the hooks of the plugins."""
+    if cls in _SELECTORS:
+        return _SELECTORS[cls]
+    found = {}
+    for name, field in cls.model_fields.items():
+        extra = field.json_schema_extra
+        if isinstance(extra, dict) and "selects" in extra:
+            found[name] = str(extra["selects"])
+    return _SELECTORS.setdefault(cls, found)
+
+
+def composed_class(cls: ClassT, values: Mapping[str, Any]) -> ClassT:
+    """Return the class of a config: ``cls``, or a subclass with the options of selected plugins.
+
+    Args:
+        cls: an algorithm's config class, or what this function returned.
+        values: options by name.
+
+    Raises:
+        PluginError: a plugin's model cannot be imported or is no :class:`rlox.Config`, or one of
+            its options has the name of another.
+        PluginConflictError: two distributions claim the name of a selected plugin.
+    """
+    if cls.selected:
+        return cls
+    chosen = []
+    for field, hook in selectors(cls).items():
+        name = values.get(field, cls.model_fields[field].default)
+        registration = _registered(hook, name)
+        if registration is not None:
+            model = registration.options_model()
+            if model is not None and model.model_fields:
+                chosen.append((field, registration, model))
+    return cast("ClassT", _compose(cls, tuple(chosen))) if chosen else cls
+
+
+def selection(config: Any, field: str) -> Selection:
+    """Return the plugin that a field of a config selects, with its options in one object.
+
+    Args:
+        config: a resolved config.
+        field: name of the selector, such as ``"buffer"``.
+    """
+    model = type(config).selected.get(field)
+    if model is None:
+        return Selection(getattr(config, field))
+    given = {k: getattr(config, k) for k in model.model_fields if k in config.model_fields_set}
+    return Selection(getattr(config, field), model(**given))
+
+
+def plugin_fields(cls: type[Any]) -> Iterator[tuple[str, Registration, dict[str, FieldInfo]]]:
+    """Yield the options of every usable plugin that a field of ``cls`` can select.
+
+    Yields:
+        The selecting field, the plugin and its options; plugins whose model fails are left out.
+    """
+    for field, hook in selectors(cls).items():
+        for registration in get_registry().usable(hook):
+            with suppress(RloxError):
+                model = registration.options_model()
+                if model is not None:
+                    yield field, registration, model.model_fields
+
+
+def without_foreign_defaults(cls: type[Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Return options without those of plugins that are not selected and have their defaults.
+
+    Args:
+        cls: a config class.
+        values: options by name.
+
+    Raises:
+        ConfigError: an option of a plugin that is not selected was changed.
+        UnknownNameError: an option is of nobody, and the plugin that may have it is not registered.
+    """
+    unknown = values.keys() - cls.model_fields.keys()
+    if not unknown:
+        return values
+    owners: dict[str, list[tuple[str, str, FieldInfo]]] = {}
+    for field, registration, fields in plugin_fields(cls):
+        for name in unknown & fields.keys():
+            owners.setdefault(name, []).append((field, registration.spec.name, fields[name]))
+    for name, found in owners.items():
+        defaults = [info.get_default(call_default_factory=True) for _, _, info in found]
+        if not any(str(values[name]) == str(default) for default in defaults):
+            field = found[0][0]
+            names = " or ".join(f"'{plugin}'" for _, plugin, _ in found)
+            got = values.get(field, cls.model_fields[field].default)
+            raise ConfigError(f"{name} needs {field}={names}, got {field}={got!r}")
+    if unknown - owners.keys():
+        for field, hook in selectors(cls).items():
+            name = values.get(field)
+            if isinstance(name, str) and name != cls.model_fields[field].default:
+                get_registry().get(hook, name)
+    return {name: value for name, value in values.items() if name not in owners}
+
+
+def _registered(hook: str, name: object) -> Registration | None:
+    """Return what is registered under a name; ``None``: whoever builds it says that nothing is."""
+    if not isinstance(name, str) or name not in get_registry().names(hook):
+        return None
+    return get_registry().get(hook, name)
+
+
+_COMPOSED: dict[tuple[Any, ...], type[Any]] = {}
+
+
+def _compose(cls: type[Any], chosen: tuple[tuple[str, Registration, type[Any]], ...]) -> type[Any]:
+    names = tuple((field, registration.spec.name) for field, registration, _ in chosen)
+    key = (cls, names, tuple(model for _, _, model in chosen))
+    if key in _COMPOSED:
+        return _COMPOSED[key]
+    fields: dict[str, Any] = {}
+    owner = dict.fromkeys(cls.model_fields, f"an option of {cls.__name__}")
+    owner |= dict.fromkeys(RESERVED, "an argument of rlox.make")
+    for _, registration, model in chosen:
+        for name, info in model.model_fields.items():
+            if name in owner:
+                raise registration.broken(
+                    f"its option '{name}' is already {owner[name]}; it must have another name"
+                )
+            owner[name] = f"an option of {registration.described}"
+            fields[name] = (info.annotation, info)
+    models = {field: model for field, _, model in chosen}
+    validator = cast("Any", model_validator(mode="before")(_validate_parts))
+    made: Any = create_model(
+        cls.__name__,
+        __base__=cls,
+        __module__=cls.__module__,
+        __doc__=cls.__doc__,
+        __validators__={"_validate_parts": validator},
+        **fields,
+    )
+    made.selected = models
+    made.composed_of = cls
+    made.selected_names = dict(names)
+    return _COMPOSED.setdefault(key, made)
+
+
+def _validate_parts(cls: type[Any], values: Any) -> Any:
+    """Let the plugins' own models validate, and convert, their options."""
+    if not isinstance(values, Mapping):
+        return values
+    checked = dict(values)
+    for field, model in cls.selected.items():
+        name = cls.selected_names[field]
+        if values.get(field, name) != name:
+            raise ConfigError(
+                f"this config was made for {field}='{name}'; use replace() to change it"
+            )
+        given = {name: values[name] for name in model.model_fields if name in values}
+        try:
+            part = model(**given)
+        except ConfigError as error:
+            raise ConfigError(f"{field}='{name}': {error}") from None
+        checked |= {name: getattr(part, name) for name in given}
+    return checked

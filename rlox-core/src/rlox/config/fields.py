@@ -1,0 +1,90 @@
+"""Makers of config fields with bounds, unit and source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+__all__ = [
+    "choice",
+    "coefficient",
+    "count",
+    "discount",
+    "flag",
+    "option",
+    "positive",
+    "probability",
+    "schedule",
+]
+
+LARGEST = {"envs": 1 << 16, "units": 1 << 13, "env steps per env": 10**6, "threads": 1 << 10}
+"""By unit, sizes beyond which a number is a slip, reported before it exhausts the machine: memory,
+or threads, for lack of which OpenMP ends the process."""
+
+
+def option(
+    default: Any,
+    *,
+    help: str,  # noqa: A002
+    unit: str,
+    source: str,
+    selects: str | None = None,
+    **bounds: Any,
+) -> Any:
+    """Return a config field with its documentation.
+
+    Args:
+        default: value when none is given.
+        help: one sentence, what the field does.
+        unit: ``"env steps"``, ``"gradient steps"``, ``"nats"``, ``"1"`` (dimensionless), ...
+        source: where the default or the idea comes from.
+        selects: the hook, such as ``"rlox_buffers"``, of the plugin that the field names and whose
+            own options the config then has too.
+        bounds: pydantic constraints (``ge``, ``gt``, ``le``, ``lt``, ...).
+    """
+    extra: dict[str, Any] = {"unit": unit, "source": source}
+    if selects is not None:
+        extra["selects"] = selects
+    return Field(default, description=help, json_schema_extra=extra, **bounds)
+
+
+def count(default: int | None, *, help: str, unit: str, source: str, ge: int = 1) -> Any:  # noqa: A002
+    """Return an integer field that is at least ``ge``, and no larger than machines are."""
+    bounds: dict[str, Any] = {"le": LARGEST[unit]} if unit in LARGEST else {}
+    return option(default, help=help, unit=unit, source=source, ge=ge, **bounds)
+
+
+def coefficient(default: float | None, *, help: str, unit: str = "1", source: str) -> Any:  # noqa: A002
+    """Return a non-negative weight."""
+    return option(default, help=help, unit=unit, source=source, ge=0.0)
+
+
+def positive(default: float | None, *, help: str, unit: str = "1", source: str) -> Any:  # noqa: A002
+    """Return a strictly positive number."""
+    return option(default, help=help, unit=unit, source=source, gt=0.0)
+
+
+def probability(default: float, *, help: str, source: str) -> Any:  # noqa: A002
+    """Return a number in [0, 1]."""
+    return option(default, help=help, unit="1", source=source, ge=0.0, le=1.0)
+
+
+def discount(default: float, *, help: str, source: str) -> Any:  # noqa: A002
+    """Return a discount factor or trace decay in [0, 1]."""
+    return option(default, help=help, unit="1", source=source, ge=0.0, le=1.0)
+
+
+def flag(default: bool, *, help: str, source: str) -> Any:  # noqa: A002
+    """Return an on/off switch."""
+    return option(default, help=help, unit="on/off", source=source)
+
+
+def choice(default: str, *, help: str, source: str) -> Any:  # noqa: A002
+    """Return a choice among the literals of the field's annotation."""
+    return option(default, help=help, unit="choice", source=source)
+
+
+def schedule(default: Any, *, help: str, unit: str = "1", source: str) -> Any:  # noqa: A002
+    """Return a field that takes a number or a schedule over env steps."""
+    return option(default, help=help, unit=unit, source=source)

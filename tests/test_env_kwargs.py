@@ -1,0 +1,159 @@
+"""The option ``env_kwargs``: in training, evaluation, videos, checkpoints, files and flags."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import rlox
+from rlox import cli
+from rlox.callbacks import EvalCallback
+from rlox.envs.make import choose_backend, make_vec_env
+from rlox.errors import ConfigError, EnvError
+from rlox.protocols import VecEnv
+
+GRAVITY = {"g": 0.0}
+SMALL: dict[str, dict[str, Any]] = {
+    "ppo": {"n_envs": 2, "n_steps": 8, "batch_size": 8, "n_epochs": 1, "hidden": 8},
+    "a2c": {"n_envs": 2, "n_steps": 8, "hidden": 8},
+    "sac": {"buffer_size": 100, "learning_starts": 8, "batch_size": 4, "hidden": 8},
+}
+
+
+def gravities(env: Any) -> list[float]:
+    """Return the gravity of each of the envs of a gymnasium vector env of rlox."""
+    return [float(one.unwrapped.g) for one in env._env.envs]
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[list[float]]:
+    """Return the gravities of the vector envs that evaluations make, as they come."""
+    found = []
+
+    def make(*args: Any, **kwargs: Any) -> VecEnv:
+        made = make_vec_env(*args, **kwargs)
+        found.append(gravities(made) if hasattr(made, "_env") else [10.0] * made.n_envs)
+        return made
+
+    monkeypatch.setattr("rlox.evaluation.make_vec_env", make)
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_training_evaluation_and_checkpoint_have_them(
+    name: str, seen: list[list[float]], tmp_path: Path
+) -> None:
+    """An id is made with them again; another env that is passed is made as it is."""
+    evaluations = EvalCallback(eval_freq=16, n_eval_episodes=1, verbose=False)
+    options = {**SMALL[name], "env_kwargs": GRAVITY, "callbacks": [evaluations]}
+    with rlox.make(name, "Pendulum-v1", **options) as algorithm:
+        part = algorithm.replay if name == "sac" else algorithm.collector
+        assert set(gravities(part.env)) == {0.0}
+        algorithm.train(32)
+        assert seen
+        assert {g for row in seen for g in row} == {0.0}
+        algorithm.save(tmp_path / "a.rlox")
+    del seen[:]
+    with type(algorithm).from_checkpoint(tmp_path / "a.rlox") as restored:
+        assert restored.config.env_kwargs == GRAVITY
+        restored.evaluate(n_episodes=1)
+        restored.evaluate("Pendulum-v1", n_episodes=1)
+        restored.evaluate(lambda: gymnasium.make("Pendulum-v1", g=3.0), n_episodes=1)
+        assert seen == [[0.0], [0.0], [3.0]]
+
+
+def test_flags_and_the_run_folder_have_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: list[list[float]]
+) -> None:
+    """``rlox train`` takes a YAML mapping, and ``rlox eval`` of the run makes the same env."""
+    run = tmp_path / "run"
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL["ppo"].items()]
+    flags += ["--env-kwargs={g: 0.0}", f"--run-dir={run}", "--total-timesteps=16", "--quiet"]
+    for arguments in (
+        ["train", "ppo", "--env", "Pendulum-v1", *flags],
+        ["eval", str(run), "--episodes", "1"],
+    ):
+        monkeypatch.setattr("sys.argv", ["rlox", *arguments])
+        with pytest.raises(SystemExit) as done:
+            cli.main()
+        assert not done.value.code
+    assert seen[-1] == [0.0]
+    assert "g: 0.0" in (run / "config.yaml").read_text()
+
+
+def test_offline_evaluations_have_them(seen: list[list[float]]) -> None:
+    """The env of an offline algorithm is for evaluation alone."""
+    from rlox_offline.datasets import Dataset
+
+    rng = np.random.default_rng(0)
+    rows = {"obs": rng.normal(size=(40, 3)), "next_obs": rng.normal(size=(40, 3))}
+    rows |= {"actions": rng.uniform(-2, 2, (40, 1)), "rewards": rng.normal(size=40)}
+    rows |= {"terminated": np.zeros(40, np.bool_), "truncated": np.zeros(40, np.bool_)}
+    dataset = Dataset({k: v.astype("f4") if v.dtype == "f8" else v for k, v in rows.items()})
+    with rlox.make(
+        "bc", env="Pendulum-v1", dataset=dataset, env_kwargs=GRAVITY, hidden=8
+    ) as algorithm:
+        algorithm.evaluate(n_episodes=1)
+    assert seen == [[0.0]]
+
+
+def test_auto_passes_over_a_backend_that_does_not_know_them() -> None:
+    """And says why."""
+    chosen, reason = choose_backend("Pendulum-v1", env_kwargs=GRAVITY)
+    assert chosen.spec.name == "gymnasium"
+    assert reason == "'native' takes no env_kwargs ['g']"
+    chosen, reason = choose_backend("Pendulum-v1")
+    assert chosen.spec.name == "native"
+    assert reason == "it is the fastest that has the id"
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "kind", "message"),
+    [
+        (
+            "Pendulum-v1",
+            {"env_kwargs": {"gravity": 5.0}},
+            EnvError,
+            "env 'Pendulum-v1' cannot be built with the env_kwargs {'gravity': 5.0}: .* (it takes "
+            "render_mode, g)",
+        ),
+        (
+            "CartPole-v1",
+            {"env_kwargs": {"sutton_barto": True}},
+            EnvError,
+            "did you mean 'sutton_barto_reward'?",
+        ),
+        (
+            "Pendulum-v1",
+            {"env_kwargs": GRAVITY, "env_backend": "native"},
+            EnvError,
+            "the env backend 'native' cannot build 'Pendulum-v1' with the env_kwargs {'g': 0.0}: "
+            "native envs take no env_kwargs",
+        ),
+        ("Pendulum-v1", {"env_kwargs": {"g": print}}, ConfigError, "env_kwargs: expected .*JSON"),
+        ("Pendulum-v1", {"env_kwargs": 3}, ConfigError, "env_kwargs: expected"),
+    ],
+)
+def test_bad_arguments_are_named(
+    env: str, options: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    """With the names of those that the env takes."""
+    pattern = re.escape(message).replace(r"\.\*", ".*")
+    with pytest.raises(kind, match=pattern):
+        rlox.make("ppo", env, **SMALL["ppo"], **options)
+
+
+def test_an_env_that_is_built_cannot_take_them() -> None:
+    """An option is never ignored; a callable gets them as keywords."""
+    env = gymnasium.make("Pendulum-v1")
+    with pytest.raises(ConfigError, match=r"env_kwargs \['g'\] cannot reach a TimeLimit that is"):
+        rlox.make("ppo", env, env_kwargs=GRAVITY)
+    with rlox.make(
+        "a2c", lambda g: gymnasium.make("Pendulum-v1", g=g), env_kwargs=GRAVITY, **SMALL["a2c"]
+    ) as algorithm:
+        assert gravities(algorithm.collector.env) == [0.0, 0.0]
+    env.close()
