@@ -1,6 +1,6 @@
 """Swing a pole up and hold it: 64 carts in one tensor, trained by ``rlox.rl8``.
 
-    python examples/rl8_cartpole.py
+python examples/rl8_cartpole.py
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ class CartPole(Env):
 
     max_horizon = 128
 
-    def __init__(self, num_envs: int, /, horizon: int | None = None, *, device: Any = "cpu") -> None:
+    def __init__(
+        self, num_envs: int, /, horizon: int | None = None, *, device: Any = "cpu"
+    ) -> None:
         super().__init__(num_envs, horizon, device=device)
         self.observation_spec = Unbounded(shape=torch.Size([5]), device=device)
         self.action_spec = Categorical(3, shape=torch.Size([1]), device=device)

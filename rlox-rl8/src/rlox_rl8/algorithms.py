@@ -4,8 +4,8 @@ Each iteration collects T steps of B envs and takes E passes of minibatches up
 
     L = mean L_π + c_H mean H - c_V mean L_V
 
-of :func:`rlox_rl8.nn.functional.ppo_losses`, with generalised advantage estimates of rewards that
-are divided by the deviation of R_t = γ R_{t-1} + r_t over the horizon (Engstrom et al. 2020, sec. 3).
+of :func:`rlox_rl8.nn.functional.ppo_losses`, with generalised advantage estimates of rewards
+divided by the deviation of R_t = γ R_{t-1} + r_t over the horizon (Engstrom et al. 2020, sec. 3).
 """
 
 from __future__ import annotations
@@ -300,8 +300,8 @@ class RecurrentAlgorithm(
         rows = past.reshape(-1, hparams.seq_len)
         starts: TensorDict = torch.stack(self._starts, 1).reshape(-1)
         # one copy per sequence, found again by its number
-        rows["sequence"] = (
-            torch.arange(len(rows), device=hparams.device)[:, None].expand(-1, hparams.seq_len)
+        rows["sequence"] = torch.arange(len(rows), device=hparams.device)[:, None].expand(
+            -1, hparams.seq_len
         )
         self._flat_starts = starts
         return rows
@@ -312,4 +312,3 @@ class RecurrentAlgorithm(
             samples, states, requires_grad=True, return_actions=False, return_values=True
         )
         return out
-

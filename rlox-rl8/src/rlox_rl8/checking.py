@@ -25,7 +25,7 @@ def require(value: Any, spec: TensorSpec, n: int, name: str, device: torch.devic
     """
     if isinstance(spec, Composite):
         for key in spec.keys():  # noqa: SIM118
-            if key not in value.keys():
+            if key not in value.keys():  # noqa: SIM118  # rows come first
                 raise ValueError(f"{name} must return '{key}', got {sorted(value.keys())}")
             require(value[key], spec[key], n, f"{name} '{key}'", device)
         return

@@ -50,9 +50,7 @@ class RL8PPOConfig(Config):
     target_kl_div: float | None = positive(
         None, help="learning stops above 1.5 times this divergence", unit="nats", source=RL8
     )
-    max_grad_norm: float = positive(
-        5.0, help="bound of the gradient's Euclidean norm", source=RL8
-    )
+    max_grad_norm: float = positive(5.0, help="bound of the gradient's Euclidean norm", source=RL8)
     normalize_advantages: bool = flag(
         True, help="give advantages mean 0 and deviation 1", source=RL8
     )

@@ -15,6 +15,7 @@ from tensordict import TensorDict
 from torch import Tensor
 from torchrl.data import Composite, Unbounded
 
+from rlox_rl8.checking import require
 from rlox_rl8.data import (
     AlgorithmHparams,
     AlgorithmState,
@@ -22,7 +23,6 @@ from rlox_rl8.data import (
     MemoryStats,
     StepStats,
 )
-from rlox_rl8.checking import require
 from rlox_rl8.env import Env
 from rlox_rl8.memory import memory_stats
 from rlox_rl8.nn.functional import PPOLosses, generalized_advantage_estimate, ppo_losses
@@ -352,4 +352,3 @@ def _summary(x: Tensor) -> list[Tensor]:
 
 def _finite(x: float) -> bool:
     return x - x == 0
-

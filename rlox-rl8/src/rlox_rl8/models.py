@@ -73,9 +73,7 @@ class Model(GenericModelBase):
         """Return features of N rows for views of N rows."""
 
     @staticmethod
-    def default_model_cls(
-        observation_spec: TensorSpec, action_spec: TensorSpec, /
-    ) -> type[Model]:
+    def default_model_cls(observation_spec: TensorSpec, action_spec: TensorSpec, /) -> type[Model]:
         """Return the default class for an env's specs.
 
         Raises:
@@ -91,9 +89,7 @@ class RecurrentModel(GenericModelBase):
     state_spec: Composite
 
     @abstractmethod
-    def forward(
-        self, batch: TensorDict, states: TensorDict, /
-    ) -> tuple[TensorDict, TensorDict]:
+    def forward(self, batch: TensorDict, states: TensorDict, /) -> tuple[TensorDict, TensorDict]:
         """Return features of B·T rows and the states (B) after T steps of a batch (B, T)."""
 
     def init_states(self, n: int, /) -> TensorDict:
@@ -246,9 +242,7 @@ class _LSTM(RecurrentModel):
         self.vf = nn.Linear(hidden_size, 1)
         self._latents: Tensor | None = None
 
-    def forward(
-        self, batch: TensorDict, states: TensorDict, /
-    ) -> tuple[TensorDict, TensorDict]:
+    def forward(self, batch: TensorDict, states: TensorDict, /) -> tuple[TensorDict, TensorDict]:
         """Return features (B·T) and the states (B) after them."""
         h, c = (states[k].movedim(0, 1).contiguous() for k in ("hidden_states", "cell_states"))
         latents, (h, c) = self.lstm(batch["obs"], (h, c))

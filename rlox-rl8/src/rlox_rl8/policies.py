@@ -194,4 +194,3 @@ class RecurrentPolicy(GenericPolicyBase):
         if inplace and batch.batch_size == out.batch_size:
             out = batch.update(out)
         return out, after
-

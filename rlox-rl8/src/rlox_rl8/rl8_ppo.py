@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 import numpy.typing as npt
-from rlox.algorithm import Algorithm, AlgorithmConfig
+from rlox.algorithm import Algorithm as RloxAlgorithm
 from rlox.callbacks import Callback
 from rlox.config.model import Config, resolve_config
 from rlox.evaluation import MAX_STEPS, EvaluationResult
@@ -31,7 +31,7 @@ from rlox.logging import LoggerCallback
 from rlox.training.hooks import Hooks
 
 from rlox_rl8 import running
-from rlox_rl8.algorithms import Algorithm
+from rlox_rl8.algorithms import Algorithm, AlgorithmConfig
 from rlox_rl8.building import agent_config
 from rlox_rl8.configs import RL8PPOConfig
 
@@ -53,7 +53,7 @@ class RL8PPOMetrics:
 
 
 @final
-class RL8PPO(Algorithm):
+class RL8PPO(RloxAlgorithm):
     """PPO on batched envs.
 
     Args:

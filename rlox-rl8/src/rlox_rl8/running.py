@@ -41,7 +41,7 @@ def find_env(env: Any) -> Any:
             found = getattr(importlib.import_module(module), name)
         except (ModuleNotFoundError, AttributeError) as error:
             raise ConfigError(f"env '{env}' cannot be imported: {error}") from None
-    if inspect.isclass(found) and not issubclass(found, Env) or not callable(found):
+    if (inspect.isclass(found) and not issubclass(found, Env)) or not callable(found):
         raise ConfigError(f"env must be a class of rlox.rl8.Env, got {found!r}")
     return found
 
@@ -118,7 +118,7 @@ def _like(states: TensorDict, saved: Mapping[str, Any]) -> TensorDict:
 def evaluate(
     agent: Any, env_cls: Any, *, n_episodes: int, deterministic: bool, seed: int
 ) -> EvaluationResult:
-    """Run ``n_episodes`` envs for the steps between two resets, or one horizon if there is one reset.
+    """Run ``n_episodes`` envs from one reset to the next, or one horizon if there is no next.
 
     Args:
         agent: whose policy acts.

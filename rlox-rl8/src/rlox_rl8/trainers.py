@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -82,7 +81,9 @@ class _TrainerBase:
                 f"{algorithm.state.horizons} were collected"
             )
         if every < 0 and env_config is not None and algorithm.state.horizons:
-            raise ValueError("env_config has no effect, as the env is not reset again; leave it out")
+            raise ValueError(
+                "env_config has no effect, as the env is not reset again; leave it out"
+            )
         algorithm.on_env_step = lambda count: None
         found = [
             algorithm.collect(env_config=env_config, deterministic=deterministic)
@@ -118,7 +119,9 @@ class _TrainerBase:
         if not stop_conditions and max_steps is None:
             raise ValueError("nothing ends this training; pass stop_conditions or max_steps")
         every = self.algorithm.horizons_per_env_reset
-        if steps_per_eval is not None and (steps_per_eval < 1 or every > 0 and steps_per_eval % every):
+        if steps_per_eval is not None and (
+            steps_per_eval < 1 or (every > 0 and steps_per_eval % every)
+        ):
             raise ValueError(
                 f"steps_per_eval must be a multiple of horizons_per_env_reset {every}, got "
                 f"{steps_per_eval}"
@@ -129,8 +132,8 @@ class _TrainerBase:
             stats |= self.step(env_config=env_config)
             steps += 1
             if steps_per_eval is not None and steps % steps_per_eval == 0:
-                stats |= self.eval(env_config=eval_env_config)
-            if any([condition(stats) for condition in stop_conditions or ()]):
+                stats |= {**self.eval(env_config=eval_env_config), **self.state}
+            if any([condition(stats) for condition in stop_conditions or ()]):  # noqa: C419
                 break
         return stats
 

@@ -71,9 +71,7 @@ class ViewRequirement:
         ValueError: ``shift`` is negative, or ``method`` is unknown.
     """
 
-    def __init__(
-        self, *, shift: int = 0, method: ViewMethod = "padded_rolling_window"
-    ) -> None:
+    def __init__(self, *, shift: int = 0, method: ViewMethod = "padded_rolling_window") -> None:
         if shift < 0:
             raise ValueError(f"shift must be at least 0, got {shift}")
         if method not in ("padded_rolling_window", "rolling_window"):

@@ -105,7 +105,9 @@ def ppo_losses(
     """
     log_ratio = logp - old_logp
     ratio = log_ratio.exp()
-    surrogate = torch.min(advantages * ratio, advantages * ratio.clamp(1 - clip_param, 1 + clip_param))
+    surrogate = torch.min(
+        advantages * ratio, advantages * ratio.clamp(1 - clip_param, 1 + clip_param)
+    )
     if dual_clip_param is not None:
         bounded = torch.max(surrogate, dual_clip_param * advantages)
         surrogate = torch.where(advantages < 0, bounded, surrogate)
@@ -134,15 +136,29 @@ def mask_from_lengths(x: Tensor, lengths: Tensor, /) -> Tensor:
     return torch.arange(x.shape[1], device=x.device) < lengths.reshape(-1, 1)
 
 
-def masked_avg(x: Tensor, /, *, mask: Tensor, dim: int = 1, keepdim: bool = False) -> Tensor:
-    """Return the mean over ``dim`` of the entries whose mask (of ``x``'s shape) is true."""
+def masked_avg(
+    x: Tensor, /, *, mask: Tensor | None = None, dim: int = 1, keepdim: bool = False
+) -> Tensor:
+    """Return the mean of ``x`` (B, T, ...) over ``dim`` where ``mask`` (B, T) is true."""
+    if mask is None:
+        return x.mean(dim, keepdim=keepdim)
+    mask = _wide(mask, x)
     kept = torch.where(mask, x, 0).sum(dim, keepdim=keepdim)
     return kept / mask.sum(dim, keepdim=keepdim).clamp(min=1)
 
 
-def masked_max(x: Tensor, /, *, mask: Tensor, dim: int = 1, keepdim: bool = False) -> Tensor:
-    """Return the greatest entry over ``dim`` whose mask (of ``x``'s shape) is true."""
-    return x.masked_fill(~mask, torch.finfo(x.dtype).min).amax(dim, keepdim=keepdim)
+def masked_max(
+    x: Tensor, /, *, mask: Tensor | None = None, dim: int = 1, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return the greatest entries of ``x`` (B, T, ...) where ``mask`` is true, and their places."""
+    if mask is not None:
+        x = x.masked_fill(~_wide(mask, x), torch.finfo(x.dtype).min)
+    found = x.max(dim, keepdim=keepdim)
+    return found.values, found.indices
+
+
+def _wide(mask: Tensor, x: Tensor) -> Tensor:
+    return mask.reshape(*mask.shape, *[1] * (x.dim() - mask.dim()))
 
 
 def masked_log_softmax(x: Tensor, /, *, mask: Tensor, dim: int = -1) -> Tensor:
