@@ -10,14 +10,13 @@ divided by the deviation of R_t = γ R_{t-1} + r_t over the horizon (Engstrom et
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
-from rlox.nn import ModuleOptimizer
 from tensordict import TensorDict
 
+from rlox_rl8.building import set_up
 from rlox_rl8.data import (
     AlgorithmHparams,
     AlgorithmState,
@@ -31,7 +30,6 @@ from rlox_rl8.engine import GenericAlgorithmBase
 from rlox_rl8.env import EnvFactory
 from rlox_rl8.models import Model, ModelFactory, RecurrentModel, RecurrentModelFactory
 from rlox_rl8.policies import Policy, RecurrentPolicy
-from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
 
 __all__ = [
     "Algorithm",
@@ -127,78 +125,25 @@ class RecurrentAlgorithmConfig:
     normalize_rewards: bool = True
     device: Device = "auto"
 
-    def _build(self, env_cls: EnvFactory) -> RecurrentAlgorithm:
-        algorithm = RecurrentAlgorithm(env_cls, config=self)
-        algorithm.validate()
-        return algorithm
+    if TYPE_CHECKING:
+
+        def build(self, env_cls: EnvFactory) -> RecurrentAlgorithm:
+            """Return an algorithm for a class of envs, validated; on the class, with defaults."""
 
 
 class _Build:
     """``build`` of a config, or of the class with its defaults."""
 
     def __get__(self, config: Any, cls: type[RecurrentAlgorithmConfig]) -> Any:
-        return (cls() if config is None else config)._build
+        def build(env_cls: EnvFactory) -> RecurrentAlgorithm:
+            algorithm = RecurrentAlgorithm(env_cls, config=cls() if config is None else config)
+            algorithm.validate()
+            return algorithm
+
+        return build
 
 
-RecurrentAlgorithmConfig.build = _Build()  # type: ignore[attr-defined]
-
-
-def _set_up(algorithm: Any, env_cls: Any, config: Any, policy_cls: Any, hparams_cls: Any) -> None:
-    """Make env, policy, optimiser and schedules of either kind."""
-    bounded = {}
-    for name in ("num_envs", "horizon"):
-        bound = getattr(env_cls, f"max_{name}", None)
-        value = getattr(config, name)
-        bounded[name] = value if bound is None else min(value, bound)
-    device = config.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(device)
-    names = {field.name for field in fields(hparams_cls)}
-    given = {f.name: getattr(config, f.name) for f in fields(config) if f.name in names}
-    given |= {**bounded, "device": device}
-    if config.sgd_minibatch_size is None:
-        steps = max(bounded["horizon"] // max(given.get("seq_len", 1), 1), 1)
-        given["sgd_minibatch_size"] = bounded["num_envs"] * steps
-    algorithm.hparams = hparams_cls(**given)
-    algorithm.hparams.validate()
-    env = algorithm.env = env_cls(bounded["num_envs"], bounded["horizon"], device=device)
-    for spec_name in ("observation_spec", "action_spec"):
-        _require_dimensions(getattr(env, spec_name), spec_name)
-    algorithm.policy = policy_cls(
-        env.observation_spec,
-        env.action_spec,
-        model=config.model,
-        model_cls=config.model_cls,
-        model_config=config.model_config,
-        distribution_cls=config.distribution_cls,
-        device=device,
-    )
-    options = {"lr": 1e-3} if config.optimizer_config is None else config.optimizer_config
-    algorithm.flat = ModuleOptimizer(
-        algorithm.policy.model,
-        partial(config.optimizer_cls, **options),
-        max_grad_norm=algorithm.hparams.max_grad_norm,
-    )
-    algorithm.optimizer = algorithm.flat.torch_optimizer
-    algorithm.lr_scheduler = LRScheduler(
-        algorithm.optimizer, schedule=config.lr_schedule, kind=config.lr_schedule_kind
-    )
-    algorithm.entropy_scheduler = EntropyScheduler(
-        config.entropy_coeff,
-        schedule=config.entropy_coeff_schedule,
-        kind=config.entropy_coeff_schedule_kind,
-    )
-    algorithm.grad_scaler = torch.amp.GradScaler(device.type, enabled=config.enable_amp)
-    algorithm._allocate()
-
-
-def _require_dimensions(spec: Any, name: str) -> None:
-    if hasattr(spec, "keys"):
-        for key in spec.keys():  # noqa: SIM118
-            _require_dimensions(spec[key], f"{name} '{key}'")
-    elif len(spec.shape) < 1:
-        raise ValueError(f"{name} must have at least one dimension, got shape ()")
+RecurrentAlgorithmConfig.build = _Build()  # type: ignore[method-assign, assignment]
 
 
 class Algorithm(GenericAlgorithmBase[AlgorithmHparams, AlgorithmState, Policy]):
@@ -214,7 +159,7 @@ class Algorithm(GenericAlgorithmBase[AlgorithmHparams, AlgorithmState, Policy]):
 
     def __init__(self, env_cls: EnvFactory, /, config: AlgorithmConfig | None = None) -> None:
         self.state = AlgorithmState()
-        _set_up(self, env_cls, config or AlgorithmConfig(), Policy, AlgorithmHparams)
+        set_up(self, env_cls, config or AlgorithmConfig(), Policy, AlgorithmHparams)
 
     def _before_step(self, t: int) -> None:
         pass
@@ -259,7 +204,7 @@ class RecurrentAlgorithm(
     ) -> None:
         self.state = RecurrentAlgorithmState()
         config = config or RecurrentAlgorithmConfig()
-        _set_up(self, env_cls, config, RecurrentPolicy, RecurrentAlgorithmHparams)
+        set_up(self, env_cls, config, RecurrentPolicy, RecurrentAlgorithmHparams)
         self._forget()
 
     def _forget(self) -> None:

@@ -76,11 +76,11 @@ class TorchDistributionWrapper(Distribution):
 
     def logp(self, samples: Tensor, /) -> Tensor:
         """Return log-probabilities (N, 1)."""
-        return self.dist.log_prob(samples).sum(-1, keepdim=True)  # type: ignore[no-untyped-call]
+        return self.dist.log_prob(samples).sum(-1, keepdim=True)
 
     def entropy(self) -> Tensor:
         """Return entropies (N, 1) in nats."""
-        return self.dist.entropy().sum(-1, keepdim=True)  # type: ignore[no-untyped-call]
+        return self.dist.entropy().sum(-1, keepdim=True)
 
 
 class Categorical(TorchDistributionWrapper):
@@ -88,9 +88,7 @@ class Categorical(TorchDistributionWrapper):
 
     def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
         super().__init__(features, model)
-        self.dist = torch.distributions.Categorical(  # type: ignore[no-untyped-call]
-            logits=features["logits"], validate_args=False
-        )
+        self.dist = torch.distributions.Categorical(logits=features["logits"], validate_args=False)
 
 
 class Normal(TorchDistributionWrapper):
@@ -98,7 +96,7 @@ class Normal(TorchDistributionWrapper):
 
     def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
         super().__init__(features, model)
-        self.dist = torch.distributions.Normal(  # type: ignore[no-untyped-call]
+        self.dist = torch.distributions.Normal(
             features["mean"], features["log_std"].exp(), validate_args=False
         )
 
@@ -122,7 +120,7 @@ class SquashedNormal(Normal):
         """Return log-probabilities (N, 1)."""
         eps = torch.finfo(samples.dtype).eps
         raw = samples.clamp(-1 + eps, 1 - eps).atanh()
-        logp: Tensor = self.dist.log_prob(raw).clamp(-100, 100)  # type: ignore[no-untyped-call]
+        logp: Tensor = self.dist.log_prob(raw).clamp(-100, 100)
         return (logp.sum(-1, keepdim=True)) - (1 - samples**2 + eps).log().sum(-1, keepdim=True)
 
     def entropy(self) -> Tensor:

@@ -28,6 +28,7 @@ from rlox_rl8.memory import memory_stats
 from rlox_rl8.nn.functional import PPOLosses, generalized_advantage_estimate, ppo_losses
 from rlox_rl8.policies import GenericPolicyBase
 from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
+from rlox_rl8.statistics import collected, deviation
 
 __all__ = ["GenericAlgorithmBase"]
 
@@ -62,8 +63,8 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
 
     def _allocate(self) -> None:
         one = Unbounded(torch.Size([1]), device=self.hparams.device)
-        names = ("rewards", "logp", "values", "advantages", "returns")
-        names += ("reversed_discounted_returns",) * self.hparams.normalize_rewards
+        names = ["rewards", "logp", "values", "advantages", "returns"]
+        names += ["reversed_discounted_returns"] * self.hparams.normalize_rewards
         self.buffer_spec = Composite(
             obs=self.env.observation_spec,
             actions=self.env.action_spec,
@@ -170,27 +171,14 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
 
     def _statistics(self, resets: bool) -> CollectStats:
         """Set the reward scale and return statistics, with one transfer from the device."""
-        hparams, store = self.hparams, self._storage
-        rewards = store["rewards"][:-1]
-        found = [*_summary(rewards.sum(0)), *_summary(rewards)]
-        found.append(store["obs"].sum() if isinstance(store["obs"], Tensor) else found[0])
-        if hparams.normalize_rewards:
-            found.append(_std(store["reversed_discounted_returns"][1:]))
-        numbers = torch.stack([x.float() for x in found]).tolist()
-        if not all(map(_finite, numbers[:9])):
+        name = type(self.env).__name__
+        try:
+            stats, scale = collected(self._storage, self.hparams, resets, name)
+        except ValueError:
             self._whole = False
-            raise ValueError(
-                f"{type(self.env).__name__}.step returned observations or rewards that are not "
-                "finite; correct the env"
-            )
-        self.state.reward_scale = numbers[9] if hparams.normalize_rewards else 1.0
-        stats: Any = {
-            "env/resets": hparams.num_envs if resets else 0,
-            "env/steps": hparams.num_envs * hparams.horizon,
-        }
-        for i, key in enumerate(f"{a}/{b}" for a in ("returns", "rewards") for b in SUMMARY):
-            stats[key] = numbers[i]
-        return stats  # type: ignore[no-any-return]
+            raise
+        self.state.reward_scale = scale
+        return stats
 
     def step(self) -> StepStats:
         """Learn from the buffer.
@@ -217,7 +205,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         )
         store["returns"][:-1] = advantages + store["values"][:-1]
         if hparams.normalize_advantages:
-            advantages = (advantages - advantages.mean()) / (_std(advantages) + 1e-8)
+            advantages = (advantages - advantages.mean()) / (deviation(advantages) + 1e-8)
         store["advantages"][:-1] = advantages
         samples = self._samples()
         totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=hparams.device))
@@ -261,7 +249,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
                 order = torch.arange(len(samples), device=hparams.device)
                 if hparams.shuffle_minibatches:
                     order = torch.randperm(len(samples), device=hparams.device)
-                yield from (samples[rows] for rows in order.split(size))
+                yield from (samples[rows] for rows in torch.split(order, size))
 
     def _backward(self, minibatch: TensorDict, accumulated: int) -> dict[str, Tensor]:
         """Add the gradient of a minibatch and return its terms, or stop before at a high KL."""
@@ -336,19 +324,3 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
 
     def _forget(self) -> None:
         """Drop what :meth:`validate` left."""
-
-
-SUMMARY = ("min", "max", "mean", "std")
-
-
-def _std(x: Tensor) -> Tensor:
-    """Return the unbiased deviation; 0 of a lone number."""
-    return x.std() if x.numel() > 1 else torch.zeros((), device=x.device)
-
-
-def _summary(x: Tensor) -> list[Tensor]:
-    return [x.min(), x.max(), x.mean(), _std(x)]
-
-
-def _finite(x: float) -> bool:
-    return x - x == 0

@@ -30,8 +30,8 @@ class Env(ABC):
     """B copies of an env in one object; all of them are reset together.
 
     A subclass sets :attr:`observation_spec` and :attr:`action_spec` in its constructor, both
-    without the dimension of copies. It may have ``state_dict()`` and ``load_state_dict(state)`` of arrays;
-    checkpoints then go on in the middle of its horizon.
+    without the dimension of copies. It may have ``state_dict()`` and ``load_state_dict(state)``
+    of arrays; checkpoints then go on in the middle of its horizon.
 
     Args:
         num_envs: copies B.

@@ -91,7 +91,8 @@ def load_state(agent: Any, state: Mapping[str, Any]) -> None:
 
 
 def _array(x: torch.Tensor) -> np.ndarray[Any, Any]:
-    return x.detach().cpu().numpy().copy()
+    array: np.ndarray[Any, Any] = x.detach().cpu().numpy().copy()
+    return array
 
 
 def _leaves(data: TensorDict) -> dict[str, Any]:

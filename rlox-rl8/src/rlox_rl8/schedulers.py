@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -89,10 +89,11 @@ def make_scheduler(
     Raises:
         ValueError: ``kind`` is unknown.
     """
-    kinds = {"step": StepScheduler, "interp": InterpScheduler}
+    kinds: dict[str, Any] = {"step": StepScheduler, "interp": InterpScheduler}
     if kind not in kinds:
         raise ValueError(f"a schedule's kind must be 'interp' or 'step', got {kind!r}")
-    return ConstantScheduler(constant) if schedule is None else kinds[kind](schedule)
+    made: Scheduler = ConstantScheduler(constant) if schedule is None else kinds[kind](schedule)
+    return made
 
 
 class EntropyScheduler:

@@ -192,7 +192,7 @@ class TrainConfig:
         """Return the trainer."""
         if self.recurrent:
             config = RecurrentAlgorithmConfig(**self.algorithm_config)
-            recurrent: RecurrentAlgorithm = config.build(self.env_cls)  # type: ignore[attr-defined]
+            recurrent: RecurrentAlgorithm = config.build(self.env_cls)
             return RecurrentTrainer(recurrent)
         algorithm: Algorithm = AlgorithmConfig(**self.algorithm_config).build(self.env_cls)
         return Trainer(algorithm)
