@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, TypeVar
 
@@ -25,7 +25,8 @@ from rlox_rl8.data import (
 )
 from rlox_rl8.env import Env
 from rlox_rl8.memory import memory_stats
-from rlox_rl8.nn.functional import PPOLosses, generalized_advantage_estimate, ppo_losses
+from rlox_rl8.minibatches import losses_of, minibatches
+from rlox_rl8.nn.functional import PPOLosses, generalized_advantage_estimate
 from rlox_rl8.policies import GenericPolicyBase
 from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
 from rlox_rl8.statistics import collected, deviation
@@ -35,6 +36,8 @@ __all__ = ["GenericAlgorithmBase"]
 HparamsT = TypeVar("HparamsT", bound=AlgorithmHparams)
 StateT = TypeVar("StateT", bound=AlgorithmState)
 PolicyT = TypeVar("PolicyT", bound=GenericPolicyBase)
+
+TERMS = ("losses/entropy", "losses/policy", "losses/vf", "losses/total", "monitors/kl_div")
 
 MICRO_BATCH = 8192
 """Rows of one forward and backward pass: their activations stay in the processor's caches."""
@@ -211,7 +214,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=hparams.device))
         accumulated = hparams.num_minibatches if hparams.accumulate_grads else 1
         taken = 0
-        for i, minibatch in enumerate(self._minibatches(samples)):
+        for i, minibatch in enumerate(minibatches(samples, hparams)):
             terms = self._backward(minibatch, accumulated)
             for key, value in terms.items():
                 totals[key] = totals[key] + value
@@ -229,27 +232,14 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             "coefficients/entropy": self.entropy_scheduler.coeff,
             "coefficients/vf": hparams.vf_coeff,
         }
-        keys = ("losses/entropy", "losses/policy", "losses/vf", "losses/total", "monitors/kl_div")
-        numbers = torch.stack([totals[key] for key in keys]).tolist()
-        stats |= {key: number / count for key, number in zip(keys, numbers, strict=True)}
+        numbers = torch.stack([totals[key] for key in TERMS]).tolist()
+        stats |= {key: number / count for key, number in zip(TERMS, numbers, strict=True)}
         self.state.buffered = False
         self.state.transitions += hparams.num_envs * hparams.horizon
         self.entropy_scheduler.step(self.state.transitions)
         self.lr_scheduler.step(self.state.transitions)
         stats["profiling/step_ms"] = 1e3 * (time.perf_counter() - started)
         return stats  # type: ignore[no-any-return]
-
-    def _minibatches(self, samples: TensorDict) -> Iterator[TensorDict]:
-        hparams = self.hparams
-        for _ in range(hparams.num_sgd_iters):
-            if hparams.num_minibatches == 1:  # its order has no effect
-                yield samples
-            else:
-                size = hparams.sgd_minibatch_size
-                order = torch.arange(len(samples), device=hparams.device)
-                if hparams.shuffle_minibatches:
-                    order = torch.randperm(len(samples), device=hparams.device)
-                yield from (samples[rows] for rows in torch.split(order, size))
 
     def _backward(self, minibatch: TensorDict, accumulated: int) -> dict[str, Tensor]:
         """Add the gradient of a minibatch and return its terms, or stop before at a high KL."""
@@ -262,13 +252,14 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         for part in minibatch.split(size) if size < rows else (minibatch,):
             weight = len(part) / (rows * accumulated)
             losses = self._losses(part)
-            terms = {
-                "losses/entropy": losses.entropy * weight,
-                "losses/policy": losses.policy * weight,
-                "losses/vf": losses.vf * weight,
-                "losses/total": losses.total.detach() * weight,
-                "monitors/kl_div": losses.kl_div * weight,
-            }
+            shares = (
+                losses.entropy,
+                losses.policy,
+                losses.vf,
+                losses.total.detach(),
+                losses.kl_div,
+            )
+            terms = {key: x * weight for key, x in zip(TERMS, shares, strict=True)}
             for key, value in terms.items():
                 totals[key] = totals[key] + value if key in totals else value
             if hparams.target_kl_div is not None and losses.kl_div > 1.5 * hparams.target_kl_div:
@@ -280,23 +271,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     def _losses(self, samples: TensorDict) -> PPOLosses:
         hparams, coeff = self.hparams, self.entropy_scheduler.coeff
         with torch.autocast(hparams.device_type, enabled=hparams.enable_amp):
-            out = self._forward(samples)
-            policy = self.policy
-            dist = policy.distribution_cls(out["features"], policy.model)
-            flat = samples.flatten(0, 1) if samples.batch_dims > 1 else samples
-            return ppo_losses(
-                dist.logp(flat["actions"]),
-                out["values"],
-                dist.entropy() if coeff else None,
-                flat["logp"],
-                flat["advantages"],
-                flat["returns"],
-                clip_param=hparams.clip_param,
-                vf_clip_param=hparams.vf_clip_param,
-                vf_coeff=hparams.vf_coeff,
-                entropy_coeff=coeff,
-                dual_clip_param=hparams.dual_clip_param,
-            )
+            return losses_of(self.policy, samples, self._forward(samples), hparams, coeff)
 
     def validate(self) -> None:
         """Check shapes and values of one reset, one sample and one step, and reset counters.
@@ -304,22 +279,20 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         Raises:
             ValueError: the env's or the model's output does not fit the specs.
         """
-        n, device = self.hparams.num_envs, self.hparams.device
         with self.random(), torch.no_grad():
-            obs = self.env.reset(config=None)
-            require(obs, self.env.observation_spec, n, f"{type(self.env).__name__}.reset", device)
-            self._storage["obs"][0] = obs
+            n, env, device = self.hparams.num_envs, self.env, self.hparams.device
+            first = self.env.reset(config=None)
+            require(first, env.observation_spec, n, f"{type(env).__name__}.reset", device)
+            self._storage["obs"][0] = first
             self._before_step(0)
             sampled = self._act(0, False)
-            for key in ("logp", "values"):
-                spec = self.buffer_spec[key]
-                require(sampled[key], spec, n, f"{type(self.policy).__name__}.sample {key}", device)
-            name = f"{type(self.policy).__name__}.sample actions"
-            require(sampled["actions"], self.env.action_spec, n, name, device)
-            out = self.env.step(sampled["actions"])
-            name = f"{type(self.env).__name__}.step"
-            require(out["obs"], self.env.observation_spec, n, f"{name} obs", device)
-            require(out["rewards"], self.buffer_spec["rewards"], n, f"{name} rewards", device)
+            name = f"{type(self.policy).__name__}.sample"
+            for key in ("actions", "logp", "values"):
+                require(sampled[key], self.buffer_spec[key], n, f"{name} {key}", device)
+            out = env.step(sampled["actions"])
+            for key in ("obs", "rewards"):
+                name = f"{type(env).__name__}.step {key}"
+                require(out[key], self.buffer_spec[key], n, name, device)
         self._forget()
 
     def _forget(self) -> None:
