@@ -353,3 +353,68 @@ def test_learns_to_hold_a_position() -> None:
     before = algorithm.evaluate(n_episodes=256, seed=1).mean_return
     algorithm.train(25 * 256 * 16)
     assert algorithm.evaluate(n_episodes=256, seed=1).mean_return > before + 40
+
+
+def test_configs_agree() -> None:
+    """Rlox's options have the names and defaults of rl8's numbers."""
+    from rlox_rl8.configs import RL8PPOConfig, RL8RecurrentPPOConfig
+
+    for ours, theirs in (
+        (RL8PPOConfig, AlgorithmConfig),
+        (RL8RecurrentPPOConfig, RecurrentAlgorithmConfig),
+    ):
+        named = {"n_envs": "num_envs"}
+        defaults = vars(theirs())
+        found = ours().to_dict()
+        for name in found.keys() - {"seed", "learning_rate"}:
+            assert found[name] == defaults[named.get(name, name)], name
+        left = defaults.keys() - {named.get(name, name) for name in found}
+        assert left == {
+            "model", "model_cls", "model_config", "distribution_cls", "optimizer_cls",
+            "optimizer_config", "lr_schedule", "entropy_coeff_schedule",
+        }  # fmt: skip
+
+
+def test_the_command_line_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an env as module:Class; the run folder has a final checkpoint."""
+    from rlox.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        "sys.argv",
+        ["rlox", "train", "rl8_ppo", "--env", "rlox_rl8.env:DiscreteDummyEnv", "--n-envs", "8",
+         "--horizon", "8", "--total-timesteps", "128", "--run-dir", "run", "--quiet"],
+    )  # fmt: skip
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert not end.value.code
+    assert list((tmp_path / "run").rglob("final*"))
+
+
+def test_cart_pole_example_learns() -> None:
+    """The mean return of 64 steps rises above -20, that of a random policy being about -50."""
+    import importlib.util
+
+    path = Path(__file__).parents[2] / "examples" / "rl8_cartpole.py"
+    spec = importlib.util.spec_from_file_location("rl8_cartpole", path)
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    assert example.main(steps=10) > -20
+
+
+def test_stopped_collecting_begins_with_a_reset() -> None:
+    """A callback that stops a horizon leaves no half of it to learn from."""
+    from rlox.callbacks import Callback
+
+    class Stop(Callback):
+        def on_step(self, **kwargs: Any) -> bool:
+            return kwargs["step"] < 24
+
+    algorithm = rlox.make(
+        "rl8_ppo", env=DiscreteDummyEnv, n_envs=8, horizon=8, seed=0, callbacks=Stop()
+    )
+    algorithm.train(64)
+    assert algorithm.clock.env_steps == 24
+    assert algorithm.agent.collect()["env/resets"] == 8

@@ -1,4 +1,4 @@
-"""Env, policy, optimiser and schedules of an agent, and its config from rlox's."""
+"""Construction of an agent, and its config from that of rlox."""
 
 from __future__ import annotations
 

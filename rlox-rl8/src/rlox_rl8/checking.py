@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torchrl.data import Composite, TensorSpec
 
-__all__ = ["require"]
+__all__ = ["require", "validate"]
 
 
 def require(value: Any, spec: TensorSpec, n: int, name: str, device: torch.device) -> None:
@@ -40,3 +41,32 @@ def require(value: Any, spec: TensorSpec, n: int, name: str, device: torch.devic
         raise ValueError(f"{name} must be on {device}, got {value.device}")
     if value.is_floating_point() and not value.isfinite().all():
         raise ValueError(f"{name} must be finite, got NaN or infinity")
+
+
+def validate(
+    algorithm: Any, storage: Any, before_step: Callable[[int], None], act: Callable[..., Any]
+) -> None:
+    """Check one reset, one sample and one step of an algorithm against its specs.
+
+    Args:
+        algorithm: whose env and policy are checked.
+        storage: where the policy looks for observations.
+        before_step: prepares a step.
+        act: returns the policy's outputs.
+
+    Raises:
+        ValueError: something does not fit.
+    """
+    n, device = algorithm.hparams.num_envs, algorithm.hparams.device
+    env, specs = algorithm.env, algorithm.buffer_spec
+    first = env.reset(config=None)
+    require(first, env.observation_spec, n, f"{type(env).__name__}.reset", device)
+    storage["obs"][0] = first
+    before_step(0)
+    sampled = act(0, False)
+    name = f"{type(algorithm.policy).__name__}.sample"
+    for key in ("actions", "logp", "values"):
+        require(sampled[key], specs[key], n, f"{name} {key}", device)
+    out = env.step(sampled["actions"])
+    for key in ("obs", "rewards"):
+        require(out[key], specs[key], n, f"{type(env).__name__}.step {key}", device)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -15,7 +15,7 @@ from tensordict import TensorDict
 from torch import Tensor
 from torchrl.data import Composite, Unbounded
 
-from rlox_rl8.checking import require
+from rlox_rl8.checking import validate
 from rlox_rl8.data import (
     AlgorithmHparams,
     AlgorithmState,
@@ -78,10 +78,21 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         self.buffer = self._storage.apply(lambda x: x.transpose(0, 1), batch_size=[n, steps])
         self.random: Callable[[], AbstractContextManager[None]] = nullcontext
         """Installs the run's random stream; the global one is drawn from unless this is set."""
-        self.on_env_step: Callable[[int], None] = lambda count: None
-        self.on_train_batch: Callable[[Mapping[str, float]], None] = lambda metrics: None
+        self._on_env_step: Callable[[int], None] | None = None
+        self._on_train_batch: Callable[[Any], None] | None = None
         self._whole = True
         """Whether the last horizon was collected to its end."""
+
+    @contextmanager
+    def reporting(
+        self, env_step: Callable[[int], None], train_batch: Callable[[Any], None]
+    ) -> Iterator[None]:
+        """Report steps of envs and of the optimiser to a training's hooks in the block."""
+        self._on_env_step, self._on_train_batch = env_step, train_batch
+        try:
+            yield
+        finally:
+            self._on_env_step = self._on_train_batch = None
 
     @property
     def horizons_per_env_reset(self) -> int:
@@ -163,7 +174,8 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             store["rewards"][t] = out["rewards"]
             if scaling:
                 carried[t + 1] = hparams.gamma * carried[t] + out["rewards"]
-            self.on_env_step(hparams.num_envs)
+            if self._on_env_step is not None:
+                self._on_env_step(hparams.num_envs)
         store["values"][-1] = self._act(hparams.horizon, deterministic, last=True)["values"]
         self._whole = True
         stats = self._statistics(resets)
@@ -226,7 +238,8 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
                 if scaler is not None:
                     scaler.update()
                 taken += 1
-                self.on_train_batch({})
+                if self._on_train_batch is not None:
+                    self._on_train_batch(dict)
         count = taken + ("stopped" in totals)
         stats: Any = {
             "coefficients/entropy": self.entropy_scheduler.coeff,
@@ -280,19 +293,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             ValueError: the env's or the model's output does not fit the specs.
         """
         with self.random(), torch.no_grad():
-            n, env, device = self.hparams.num_envs, self.env, self.hparams.device
-            first = self.env.reset(config=None)
-            require(first, env.observation_spec, n, f"{type(env).__name__}.reset", device)
-            self._storage["obs"][0] = first
-            self._before_step(0)
-            sampled = self._act(0, False)
-            name = f"{type(self.policy).__name__}.sample"
-            for key in ("actions", "logp", "values"):
-                require(sampled[key], self.buffer_spec[key], n, f"{name} {key}", device)
-            out = env.step(sampled["actions"])
-            for key in ("obs", "rewards"):
-                name = f"{type(env).__name__}.step {key}"
-                require(out[key], self.buffer_spec[key], n, name, device)
+            validate(self, self._storage, self._before_step, self._act)
         self._forget()
 
     def _forget(self) -> None:

@@ -103,11 +103,10 @@ class RL8PPO(RloxAlgorithm):
     def iterate(self, hooks: Hooks) -> RL8PPOMetrics:
         """Collect one horizon, then learn from it."""
         agent = self.agent
-        agent.on_env_step = hooks.env_step
-        agent.on_train_batch = lambda metrics: hooks.train_batch(lambda: metrics)
-        collected = agent.collect(env_config=self.env_config)
-        hooks.rollout_end(agent.buffer)
-        learnt = agent.step()
+        with agent.reporting(hooks.env_step, hooks.train_batch):
+            collected = agent.collect(env_config=self.env_config)
+            hooks.rollout_end(agent.buffer)
+            learnt = agent.step()
         self.last_stats = {**collected, **learnt}  # type: ignore[dict-item]
         return RL8PPOMetrics(
             mean_reward=collected["returns/mean"],

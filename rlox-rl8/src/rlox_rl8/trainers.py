@@ -84,7 +84,6 @@ class _TrainerBase:
             raise ValueError(
                 "env_config has no effect, as the env is not reset again; leave it out"
             )
-        algorithm.on_env_step = lambda count: None
         found = [
             algorithm.collect(env_config=env_config, deterministic=deterministic)
             for _ in range(max(1, every))
