@@ -160,13 +160,14 @@ class Algorithm(GenericAlgorithmBase[AlgorithmHparams, AlgorithmState, Policy]):
     def __init__(self, env_cls: EnvFactory, /, config: AlgorithmConfig | None = None) -> None:
         self.state = AlgorithmState()
         set_up(self, env_cls, config or AlgorithmConfig(), Policy, AlgorithmHparams)
+        self._observed = self.buffer.select("obs")  # slices of one entry
 
     def _before_step(self, t: int) -> None:
         pass
 
     def _act(self, t: int, deterministic: bool, *, last: bool = False) -> TensorDict:
         return self.policy.sample(
-            self.buffer[:, : t + 1],
+            self._observed[:, : t + 1],
             deterministic=deterministic,
             return_actions=not last,
             return_logp=not last,
@@ -205,6 +206,7 @@ class RecurrentAlgorithm(
         self.state = RecurrentAlgorithmState()
         config = config or RecurrentAlgorithmConfig()
         set_up(self, env_cls, config, RecurrentPolicy, RecurrentAlgorithmHparams)
+        self._observed = self.buffer.select("obs")
         self._forget()
 
     def _forget(self) -> None:
@@ -228,7 +230,7 @@ class RecurrentAlgorithm(
 
     def _act(self, t: int, deterministic: bool, *, last: bool = False) -> TensorDict:
         out, states = self.policy.sample(
-            self.buffer[:, t : t + 1],
+            self._observed[:, t : t + 1],
             self._states,
             deterministic=deterministic,
             return_actions=not last,
