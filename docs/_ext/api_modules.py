@@ -29,7 +29,14 @@ FLOORS = (
 )
 """The packages and modules of core, lowest first; each imports from lower floors only."""
 
-PATHS = ("rlox.collectors", "rlox.distributed", "rlox.gym_vec_env", "rlox.llm", "rlox.policies")
+PATHS = (
+    "rlox.collectors",
+    "rlox.distributed",
+    "rlox.gym_vec_env",
+    "rlox.llm",
+    "rlox.policies",
+    "rlox.rl8",
+)
 """Documented paths that hand on names; the pages are their homes'."""
 
 FACADES = ("rlox", "rlox_llm", "rlox.algorithms", *(row.facade for row in ALGORITHMS), *PATHS)

@@ -107,7 +107,7 @@ def test_help_and_list_name_the_command(run: Callable[..., Result]) -> None:
     """A plugin's command is found like rlox's own."""
     assert "dataset" in run("--help").out
     listed = json.loads(run("list", "--json").out)
-    assert [entry["name"] for entry in listed["commands"]] == ["dataset"]
+    assert "dataset" in [entry["name"] for entry in listed["commands"]]
     assert "record" in run("dataset", "--help").out
 
 

@@ -64,6 +64,8 @@ ALGORITHMS = (
     AlgorithmRow("mappo", "MAPPO", "marl"),
     AlgorithmRow("online_dpo", "OnlineDPO", "llm", trainer=False),
     AlgorithmRow("ppo", "PPO", "onpolicy"),
+    AlgorithmRow("rl8_ppo", "RL8PPO", "rl8", trainer=False),
+    AlgorithmRow("rl8_recurrent_ppo", "RL8RecurrentPPO", "rl8", trainer=False),
     AlgorithmRow("sac", "SAC", "offpolicy"),
     AlgorithmRow("sft", "SFT", "llm", trainer=False),
     AlgorithmRow("td3", "TD3", "offpolicy"),

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from rlox.algorithms.mappo import MAPPO
     from rlox.algorithms.online_dpo import OnlineDPO
     from rlox.algorithms.ppo import PPO
+    from rlox.algorithms.rl8_ppo import RL8PPO
+    from rlox.algorithms.rl8_recurrent_ppo import RL8RecurrentPPO
     from rlox.algorithms.sac import SAC
     from rlox.algorithms.sft import SFT
     from rlox.algorithms.td3 import TD3
@@ -48,6 +50,7 @@ __all__ = [
     "IQL",
     "MAPPO",
     "PPO",
+    "RL8PPO",
     "SAC",
     "SFT",
     "TD3",
@@ -57,6 +60,7 @@ __all__ = [
     "DreamerV3",
     "HybridPPO",
     "OnlineDPO",
+    "RL8RecurrentPPO",
 ]
 
 

@@ -74,17 +74,16 @@ def _add_command(app: typer.Typer, name: str) -> None:
 def train_function(name: str) -> Callable[..., None]:
     """Return a function whose signature has a flag for every option of the algorithm ``name``.
 
-    A field that has the name of one of the run's own flags gets none; ``--config`` can set it.
+    A field that has the name of one of the run's own flags, or of a part that the algorithm takes,
+    gets none; ``--config`` can set it.
 
     Raises:
         RloxError: the algorithm is unknown, not installed, claimed twice or broken.
     """
     config_class = registry.config_class(name)
-    flags = [
-        parameter for parameter in flags_of(config_class) if parameter.name not in RUN_PARAMETERS
-    ]
-
     spec = registry.spec(name)
+    taken = {*RUN_PARAMETERS, *spec.needs, *spec.takes}
+    flags = [parameter for parameter in flags_of(config_class) if parameter.name not in taken]
     run_parameters = list(RUN_PARAMETERS.values())
     if spec.env:  # to train in, or to evaluate in
         run_parameters[0] = run_parameters[0].replace(default=inspect.Parameter.empty)

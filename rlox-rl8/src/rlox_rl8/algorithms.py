@@ -1,0 +1,261 @@
+"""Feed-forward and recurrent PPO on batched envs, with their configs.
+
+Each iteration collects T steps of B envs and takes E passes of minibatches up
+
+    L = mean L_π + c_H mean H - c_V mean L_V
+
+of :func:`rlox_rl8.nn.functional.ppo_losses`, with generalised advantage estimates of rewards
+divided by the deviation of R_t = γ R_{t-1} + r_t over the horizon (Engstrom et al. 2020, sec. 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from tensordict import TensorDict
+
+from rlox_rl8.building import set_up
+from rlox_rl8.data import (
+    AlgorithmHparams,
+    AlgorithmState,
+    Device,
+    RecurrentAlgorithmHparams,
+    RecurrentAlgorithmState,
+    ScheduleKind,
+)
+from rlox_rl8.distributions import Distribution
+from rlox_rl8.engine import GenericAlgorithmBase
+from rlox_rl8.env import EnvFactory
+from rlox_rl8.models import Model, ModelFactory, RecurrentModel, RecurrentModelFactory
+from rlox_rl8.policies import Policy, RecurrentPolicy
+
+__all__ = [
+    "Algorithm",
+    "AlgorithmConfig",
+    "AlgorithmHparams",
+    "AlgorithmState",
+    "GenericAlgorithmBase",
+    "RecurrentAlgorithm",
+    "RecurrentAlgorithmConfig",
+    "RecurrentAlgorithmHparams",
+    "RecurrentAlgorithmState",
+]
+
+Schedule = list[tuple[int, float]]
+
+
+@dataclass
+class AlgorithmConfig:
+    """Arguments of :class:`Algorithm`; the numbers are documented with ``rl8_ppo``'s options."""
+
+    model: Model | None = None
+    model_cls: ModelFactory | None = None
+    model_config: dict[str, Any] | None = None
+    distribution_cls: type[Distribution] | None = None
+    horizon: int = 32
+    horizons_per_env_reset: int = 1
+    num_envs: int = 8192
+    optimizer_cls: type[torch.optim.Optimizer] = torch.optim.Adam
+    optimizer_config: dict[str, Any] | None = None
+    accumulate_grads: bool = False
+    enable_amp: bool = False
+    lr_schedule: Schedule | None = None
+    lr_schedule_kind: ScheduleKind = "step"
+    entropy_coeff: float = 0.0
+    entropy_coeff_schedule: Schedule | None = None
+    entropy_coeff_schedule_kind: ScheduleKind = "step"
+    gae_lambda: float = 0.95
+    gamma: float = 0.95
+    sgd_minibatch_size: int | None = None
+    num_sgd_iters: int = 4
+    shuffle_minibatches: bool = True
+    clip_param: float = 0.2
+    vf_clip_param: float = 5.0
+    dual_clip_param: float | None = None
+    vf_coeff: float = 1.0
+    target_kl_div: float | None = None
+    max_grad_norm: float = 5.0
+    normalize_advantages: bool = True
+    normalize_rewards: bool = True
+    device: Device = "auto"
+
+    def build(self, env_cls: EnvFactory) -> Algorithm:
+        """Return an algorithm for a class of envs, validated."""
+        algorithm = Algorithm(env_cls, config=self)
+        algorithm.validate()
+        return algorithm
+
+
+@dataclass
+class RecurrentAlgorithmConfig:
+    """Arguments of :class:`RecurrentAlgorithm`; see ``rl8_recurrent_ppo``'s options."""
+
+    model: RecurrentModel | None = None
+    model_cls: RecurrentModelFactory | None = None
+    model_config: dict[str, Any] | None = None
+    distribution_cls: type[Distribution] | None = None
+    horizon: int = 32
+    horizons_per_env_reset: int = 1
+    num_envs: int = 8192
+    seq_len: int = 4
+    seqs_per_state_reset: int = 8
+    optimizer_cls: type[torch.optim.Optimizer] = torch.optim.Adam
+    optimizer_config: dict[str, Any] | None = None
+    accumulate_grads: bool = False
+    enable_amp: bool = False
+    lr_schedule: Schedule | None = None
+    lr_schedule_kind: ScheduleKind = "step"
+    entropy_coeff: float = 0.0
+    entropy_coeff_schedule: Schedule | None = None
+    entropy_coeff_schedule_kind: ScheduleKind = "step"
+    gae_lambda: float = 0.95
+    gamma: float = 0.95
+    sgd_minibatch_size: int | None = None
+    num_sgd_iters: int = 4
+    shuffle_minibatches: bool = True
+    clip_param: float = 0.2
+    vf_clip_param: float = 5.0
+    dual_clip_param: float | None = None
+    vf_coeff: float = 1.0
+    target_kl_div: float | None = None
+    max_grad_norm: float = 5.0
+    normalize_advantages: bool = True
+    normalize_rewards: bool = True
+    device: Device = "auto"
+
+    if TYPE_CHECKING:
+
+        def build(self, env_cls: EnvFactory) -> RecurrentAlgorithm:
+            """Return an algorithm for a class of envs, validated; on the class, with defaults."""
+
+
+class _Build:
+    """``build`` of a config, or of the class with its defaults."""
+
+    def __get__(self, config: Any, cls: type[RecurrentAlgorithmConfig]) -> Any:
+        def build(env_cls: EnvFactory) -> RecurrentAlgorithm:
+            algorithm = RecurrentAlgorithm(env_cls, config=cls() if config is None else config)
+            algorithm.validate()
+            return algorithm
+
+        return build
+
+
+RecurrentAlgorithmConfig.build = _Build()  # type: ignore[method-assign, assignment]
+
+
+class Algorithm(GenericAlgorithmBase[AlgorithmHparams, AlgorithmState, Policy]):
+    """Feed-forward PPO.
+
+    Args:
+        env_cls: a class of :class:`rlox_rl8.Env`.
+        config: the rest; ``None`` takes the defaults.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+
+    def __init__(self, env_cls: EnvFactory, /, config: AlgorithmConfig | None = None) -> None:
+        self.state = AlgorithmState()
+        set_up(self, env_cls, config or AlgorithmConfig(), Policy, AlgorithmHparams)
+        self._observed = self.buffer.select("obs")  # slices of one entry
+
+    def _before_step(self, t: int) -> None:
+        pass
+
+    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> TensorDict:
+        return self.policy.sample(
+            self._observed[:, : t + 1],
+            deterministic=deterministic,
+            return_actions=not last,
+            return_logp=not last,
+            return_values=True,
+        )
+
+    def _samples(self) -> TensorDict:
+        past = self.buffer[:, :-1]
+        views = self.policy.model.apply_view_requirements(past, kind="all")
+        kept = past.select("actions", "logp", "advantages", "returns").reshape(-1)
+        kept["views"] = views
+        return kept
+
+    def _forward(self, samples: TensorDict) -> TensorDict:
+        return self.policy.sample(
+            samples, kind="all", requires_grad=True, return_actions=False, return_values=True
+        )
+
+
+class RecurrentAlgorithm(
+    GenericAlgorithmBase[RecurrentAlgorithmHparams, RecurrentAlgorithmState, RecurrentPolicy]
+):
+    """Recurrent PPO: gradients go back ``seq_len`` steps, from the states met while collecting.
+
+    Args:
+        env_cls: a class of :class:`rlox_rl8.Env`.
+        config: the rest; ``None`` takes the defaults.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+
+    def __init__(
+        self, env_cls: EnvFactory, /, config: RecurrentAlgorithmConfig | None = None
+    ) -> None:
+        self.state = RecurrentAlgorithmState()
+        config = config or RecurrentAlgorithmConfig()
+        set_up(self, env_cls, config, RecurrentPolicy, RecurrentAlgorithmHparams)
+        self._observed = self.buffer.select("obs")
+        self._forget()
+
+    def _forget(self) -> None:
+        hparams = self.hparams
+        self.state.seqs = 0
+        self._states = self.policy.model.init_states(hparams.num_envs)
+        self._starts: list[TensorDict] = []
+        """States (B) at the start of each sequence of the buffer."""
+
+    def _before_step(self, t: int) -> None:
+        hparams = self.hparams
+        if t == 0:
+            self._starts = []
+        if t % hparams.seq_len:
+            return
+        every, done = hparams.seqs_per_state_reset, self.state.seqs
+        if done == 0 if every < 0 else done % every == 0:
+            self._states = self.policy.init_states(hparams.num_envs)
+        self._starts.append(self._states)
+        self.state.seqs += 1
+
+    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> TensorDict:
+        out, states = self.policy.sample(
+            self._observed[:, t : t + 1],
+            self._states,
+            deterministic=deterministic,
+            return_actions=not last,
+            return_logp=not last,
+            return_values=True,
+        )
+        if not last:
+            self._states = states
+        return out
+
+    def _samples(self) -> TensorDict:
+        hparams = self.hparams
+        past = self.buffer[:, :-1].select("obs", "actions", "logp", "advantages", "returns")
+        rows = past.reshape(-1, hparams.seq_len)
+        starts: TensorDict = torch.stack(self._starts, 1).reshape(-1)
+        # one copy per sequence, found again by its number
+        rows["sequence"] = torch.arange(len(rows), device=hparams.device)[:, None].expand(
+            -1, hparams.seq_len
+        )
+        self._flat_starts = starts
+        return rows
+
+    def _forward(self, samples: TensorDict) -> TensorDict:
+        states = self._flat_starts[samples["sequence"][:, 0]]
+        out, _ = self.policy.sample(
+            samples, states, requires_grad=True, return_actions=False, return_values=True
+        )
+        return out

@@ -1,0 +1,100 @@
+"""Construction of an agent, and its config from that of rlox."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from rlox.config.model import Config
+from rlox.errors import ConfigError
+from rlox.nn import ModuleOptimizer
+
+from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
+
+__all__ = ["agent_config", "set_up"]
+
+ConfigT = TypeVar("ConfigT")
+
+
+def agent_config(cls: type[ConfigT], config: Config, parts: Mapping[str, Any] | None) -> ConfigT:
+    """Return an agent's config with the numbers of ``config``.
+
+    Args:
+        cls: :class:`rlox_rl8.AlgorithmConfig` or the recurrent one.
+        config: rlox's.
+        parts: what is no number.
+
+    Raises:
+        ConfigError: a part is unknown, or is an option.
+    """
+    numbers = config.to_dict()
+    del numbers["seed"]
+    numbers["num_envs"] = numbers.pop("n_envs")
+    rate = numbers.pop("learning_rate")
+    given = dict(parts or {})
+    known = set(cls.__dataclass_fields__) - set(numbers)  # type: ignore[attr-defined]
+    for name in given.keys() - known:
+        raise ConfigError(f"part '{name}' is unknown; expected one of {', '.join(sorted(known))}")
+    options = {"lr": rate, **(given.pop("optimizer_config", None) or {})}
+    return cls(**numbers, **given, optimizer_config=options)  # type: ignore[call-arg]
+
+
+def set_up(algorithm: Any, env_cls: Any, config: Any, policy_cls: Any, hparams_cls: Any) -> None:
+    """Make env, policy, optimiser and schedules of either kind."""
+    bounded = {}
+    for name in ("num_envs", "horizon"):
+        bound = getattr(env_cls, f"max_{name}", None)
+        value = getattr(config, name)
+        bounded[name] = value if bound is None else min(value, bound)
+    device = config.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(device)
+    names = {field.name for field in fields(hparams_cls)}
+    given = {f.name: getattr(config, f.name) for f in fields(config) if f.name in names}
+    given |= {**bounded, "device": device}
+    if config.sgd_minibatch_size is None:
+        steps = max(bounded["horizon"] // max(given.get("seq_len", 1), 1), 1)
+        given["sgd_minibatch_size"] = bounded["num_envs"] * steps
+    algorithm.hparams = hparams_cls(**given)
+    algorithm.hparams.validate()
+    env = algorithm.env = env_cls(bounded["num_envs"], bounded["horizon"], device=device)
+    for spec_name in ("observation_spec", "action_spec"):
+        _require_dimensions(getattr(env, spec_name), spec_name)
+    algorithm.policy = policy_cls(
+        env.observation_spec,
+        env.action_spec,
+        model=config.model,
+        model_cls=config.model_cls,
+        model_config=config.model_config,
+        distribution_cls=config.distribution_cls,
+        device=device,
+    )
+    options = {"lr": 1e-3} if config.optimizer_config is None else config.optimizer_config
+    algorithm.flat = ModuleOptimizer(
+        algorithm.policy.model,
+        partial(config.optimizer_cls, **options),
+        max_grad_norm=algorithm.hparams.max_grad_norm,
+    )
+    algorithm.optimizer = algorithm.flat.torch_optimizer
+    algorithm.lr_scheduler = LRScheduler(
+        algorithm.optimizer, schedule=config.lr_schedule, kind=config.lr_schedule_kind
+    )
+    algorithm.entropy_scheduler = EntropyScheduler(
+        config.entropy_coeff,
+        schedule=config.entropy_coeff_schedule,
+        kind=config.entropy_coeff_schedule_kind,
+    )
+    algorithm.grad_scaler = torch.amp.GradScaler(device.type, enabled=config.enable_amp)
+    algorithm._allocate()
+
+
+def _require_dimensions(spec: Any, name: str) -> None:
+    if hasattr(spec, "keys"):
+        for key in spec.keys():  # noqa: SIM118
+            _require_dimensions(spec[key], f"{name} '{key}'")
+    elif len(spec.shape) < 1:
+        raise ValueError(f"{name} must have at least one dimension, got shape ()")

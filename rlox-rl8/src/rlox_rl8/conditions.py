@@ -1,0 +1,108 @@
+"""Conditions on statistics that stop a training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+__all__ = [
+    "And",
+    "Condition",
+    "HitsLowerBound",
+    "HitsUpperBound",
+    "Plateaus",
+    "StopsDecreasing",
+    "StopsIncreasing",
+]
+
+Condition = Callable[[Mapping[str, Any]], bool]
+"""Returns from one step's statistics whether to stop."""
+
+
+class And:
+    """All of several conditions; each sees every step.
+
+    Args:
+        conditions: at least one.
+    """
+
+    def __init__(self, conditions: Sequence[Condition], /) -> None:
+        self.conditions = conditions
+
+    def __call__(self, stats: Mapping[str, Any], /) -> bool:
+        """Return whether all hold."""
+        return all([condition(stats) for condition in self.conditions])  # noqa: C419  # each counts
+
+
+class HitsLowerBound:
+    """A statistic is at most a bound."""
+
+    def __init__(self, key: str, lower_bound: float, /) -> None:
+        self.key, self.lower_bound = key, lower_bound
+
+    def __call__(self, stats: Mapping[str, Any], /) -> bool:
+        """Return whether the bound is reached."""
+        return bool(stats[self.key] <= self.lower_bound)
+
+
+class HitsUpperBound:
+    """A statistic is at least a bound."""
+
+    def __init__(self, key: str, upper_bound: float, /) -> None:
+        self.key, self.upper_bound = key, upper_bound
+
+    def __call__(self, stats: Mapping[str, Any], /) -> bool:
+        """Return whether the bound is reached."""
+        return bool(stats[self.key] >= self.upper_bound)
+
+
+class Plateaus:
+    """A statistic stays within a relative tolerance of its last value, ``patience`` times running.
+
+    Args:
+        key: of the statistic.
+        patience: steps in a row.
+        rtol: relative tolerance.
+    """
+
+    def __init__(self, key: str, /, *, patience: int = 5, rtol: float = 1e-3) -> None:
+        self.key, self.patience, self.rtol = key, patience, rtol
+        self.losses = 0
+        self.old: float | None = None
+
+    def __call__(self, stats: Mapping[str, Any], /) -> bool:
+        """Return whether patience has run out."""
+        new, old = float(stats[self.key]), self.old
+        near = old is not None and abs(new - old) <= self.rtol * abs(old)
+        self.losses = self.losses + 1 if near else 0
+        self.old = new
+        return self.losses >= self.patience
+
+
+class StopsDecreasing:
+    """A statistic has not fallen below its least value for ``patience`` steps.
+
+    Args:
+        key: of the statistic.
+        patience: steps in a row.
+    """
+
+    sign = 1.0
+
+    def __init__(self, key: str, /, *, patience: int = 5) -> None:
+        self.key, self.patience = key, patience
+        self.losses = 0
+        self.best = float("inf")
+
+    def __call__(self, stats: Mapping[str, Any], /) -> bool:
+        """Return whether patience has run out."""
+        new = self.sign * float(stats[self.key])
+        self.losses = 0 if new < self.best else self.losses + 1
+        self.best = min(self.best, new)
+        return self.losses >= self.patience
+
+
+class StopsIncreasing(StopsDecreasing):
+    """A statistic has not risen above its greatest value for ``patience`` steps."""
+
+    sign = -1.0

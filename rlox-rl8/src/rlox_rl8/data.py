@@ -1,0 +1,212 @@
+"""Keys, statistics, hyperparameters and counters of the algorithms."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypedDict
+
+import torch
+
+__all__ = [
+    "AlgorithmHparams",
+    "AlgorithmState",
+    "CollectStats",
+    "Device",
+    "MemoryStats",
+    "RecurrentAlgorithmHparams",
+    "RecurrentAlgorithmState",
+    "ScheduleKind",
+    "StepStats",
+]
+
+Device = str | torch.device
+"""A torch device or its name."""
+
+ScheduleKind = Literal["interp", "step"]
+"""Interpolate between the points of a schedule, or jump and hold."""
+
+CollectStats = TypedDict(
+    "CollectStats",
+    {
+        "env/resets": int,
+        "env/steps": int,
+        "profiling/collect_ms": float,
+        "returns/min": float,
+        "returns/max": float,
+        "returns/mean": float,
+        "returns/std": float,
+        "rewards/min": float,
+        "rewards/max": float,
+        "rewards/mean": float,
+        "rewards/std": float,
+    },
+)
+"""Statistics of one ``collect()``: undiscounted sums of rewards in this horizon per env, and
+rewards."""
+
+StepStats = TypedDict(
+    "StepStats",
+    {
+        "coefficients/entropy": float,
+        "coefficients/vf": float,
+        "losses/entropy": float,
+        "losses/policy": float,
+        "losses/vf": float,
+        "losses/total": float,
+        "monitors/kl_div": float,
+        "profiling/step_ms": float,
+    },
+)
+"""Statistics of one ``step()``: means over its optimiser steps."""
+
+MemoryStats = TypedDict(
+    "MemoryStats", {"memory/free": float, "memory/total": float, "memory/percent": float}
+)
+"""Memory of the device in bytes, and the percentage in use."""
+
+
+@dataclass(frozen=True)
+class AlgorithmHparams:
+    """Numbers that stay constant throughout training; see :class:`rlox_rl8.AlgorithmConfig`."""
+
+    accumulate_grads: bool
+    clip_param: float
+    device: torch.device
+    dual_clip_param: float | None
+    enable_amp: bool
+    gae_lambda: float
+    gamma: float
+    horizon: int
+    horizons_per_env_reset: int
+    max_grad_norm: float
+    normalize_advantages: bool
+    normalize_rewards: bool
+    num_envs: int
+    num_sgd_iters: int
+    sgd_minibatch_size: int
+    shuffle_minibatches: bool
+    target_kl_div: float | None
+    vf_clip_param: float
+    vf_coeff: float
+
+    @property
+    def device_type(self) -> str:
+        """Kind of the device, ``"cpu"`` or ``"cuda"``."""
+        return self.device.type
+
+    @property
+    def num_samples(self) -> int:
+        """Samples, or sequences, of one buffer."""
+        return self.num_envs * self.horizon
+
+    @property
+    def num_minibatches(self) -> int:
+        """Minibatches of one pass over the buffer."""
+        return self.num_samples // self.sgd_minibatch_size
+
+    def as_params(self) -> dict[str, Any]:
+        """Return all fields as a dict for loggers."""
+        return {k: str(v) if k == "device" else v for k, v in asdict(self).items()}
+
+    def validate(self) -> None:
+        """Check ranges and combinations.
+
+        Raises:
+            ValueError: one is out of range, or two exclude each other.
+        """
+        for name in ("max_grad_norm", "num_sgd_iters", "vf_clip_param", "vf_coeff", "num_envs",
+                     "horizon", "sgd_minibatch_size"):  # fmt: skip
+            _require(getattr(self, name) > 0, name, "be positive", getattr(self, name))
+        _require(0 < self.clip_param < 1, "clip_param", "lie in (0, 1)", self.clip_param)
+        for name in ("gae_lambda", "gamma"):
+            _require(0 < getattr(self, name) <= 1, name, "lie in (0, 1]", getattr(self, name))
+        if self.dual_clip_param is not None:
+            _require(self.dual_clip_param > 1, "dual_clip_param", "exceed 1", self.dual_clip_param)
+        _require(
+            self.horizons_per_env_reset != 0,
+            "horizons_per_env_reset",
+            "be positive, or negative to reset once",
+            0,
+        )
+        if self.enable_amp and self.device_type == "cpu":
+            raise ValueError("enable_amp needs a GPU, got device 'cpu'; leave it out")
+        if self.target_kl_div is not None:
+            _require(self.target_kl_div > 0, "target_kl_div", "be positive", self.target_kl_div)
+            for name in ("accumulate_grads", "enable_amp"):
+                if getattr(self, name):
+                    raise ValueError(f"target_kl_div and {name} exclude each other; leave one out")
+        self._validate_minibatches()
+
+    def _validate_minibatches(self) -> None:
+        if self.num_samples % self.sgd_minibatch_size:
+            raise ValueError(
+                f"sgd_minibatch_size must divide the buffer's {self.num_samples} "
+                f"{self.unit}, got {self.sgd_minibatch_size}"
+            )
+        if self.accumulate_grads and self.num_minibatches < 2:
+            raise ValueError(
+                "accumulate_grads needs several minibatches, got one; lower sgd_minibatch_size"
+            )
+
+    @property
+    def unit(self) -> str:
+        """What minibatches are counted in."""
+        return "transitions"
+
+
+@dataclass(frozen=True)
+class RecurrentAlgorithmHparams(AlgorithmHparams):
+    """The same with sequences; see :class:`rlox_rl8.RecurrentAlgorithmConfig`."""
+
+    seq_len: int
+    seqs_per_state_reset: int
+
+    @property
+    def num_samples(self) -> int:
+        """Sequences of one buffer."""
+        return self.num_envs * (self.horizon // self.seq_len)
+
+    @property
+    def unit(self) -> str:
+        """What minibatches are counted in."""
+        return "sequences"
+
+    def _validate_minibatches(self) -> None:
+        _require(self.seq_len > 0, "seq_len", "be positive", self.seq_len)
+        if self.horizon % self.seq_len:
+            raise ValueError(f"seq_len must divide horizon {self.horizon}, got {self.seq_len}")
+        every = self.seqs_per_state_reset
+        _require(every != 0, "seqs_per_state_reset", "be positive, or negative for never", every)
+        if every > 0 and (self.horizon * self.horizons_per_env_reset) % (self.seq_len * every):
+            raise ValueError(
+                "seq_len * seqs_per_state_reset must divide horizon * horizons_per_env_reset, got "
+                f"{self.seq_len} * {every} and {self.horizon} * {self.horizons_per_env_reset}"
+            )
+        super()._validate_minibatches()
+
+
+def _require(holds: bool, name: str, expected: str, got: object) -> None:
+    if not holds:
+        raise ValueError(f"{name} must {expected}, got {got}")
+
+
+@dataclass
+class AlgorithmState:
+    """Counters of one algorithm."""
+
+    buffered: bool = False
+    """Whether the buffer holds transitions to learn from."""
+    horizons: int = 0
+    """Completed ``collect()`` calls."""
+    reward_scale: float = 1.0
+    """Standard deviation of the reversed discounted returns of the last ``collect()``."""
+    transitions: int = 0
+    """Env steps learnt from; schedules run over them."""
+
+
+@dataclass
+class RecurrentAlgorithmState(AlgorithmState):
+    """The same, with sequences."""
+
+    seqs: int = 0
+    """Sequences collected so far."""

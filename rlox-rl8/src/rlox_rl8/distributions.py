@@ -1,0 +1,128 @@
+"""Action distributions over a model's features."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from tensordict import TensorDict
+from torch import Tensor, nn
+from torchrl.data import Categorical as CategoricalSpec
+from torchrl.data import TensorSpec
+from torchrl.data import Unbounded as UnboundedSpec
+
+__all__ = ["Categorical", "Distribution", "Normal", "SquashedNormal", "TorchDistributionWrapper"]
+
+
+class Distribution(ABC):
+    """A distribution of actions.
+
+    Args:
+        features: what the model returned, a TensorDict of N rows.
+        model: the model, if the distribution needs it.
+    """
+
+    def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
+        self.features = features
+        self.model = model
+
+    @staticmethod
+    def default_dist_cls(action_spec: TensorSpec, /) -> type[Distribution]:
+        """Return the class for a spec of actions.
+
+        Raises:
+            TypeError: there is none; pass ``distribution_cls=``.
+        """
+        if isinstance(action_spec, CategoricalSpec):
+            return Categorical
+        if isinstance(action_spec, UnboundedSpec):
+            return Normal
+        raise TypeError(
+            f"actions of {type(action_spec).__name__} have no default distribution; "
+            "pass distribution_cls="
+        )
+
+    @abstractmethod
+    def deterministic_sample(self) -> Any:
+        """Return the mode."""
+
+    @abstractmethod
+    def sample(self) -> Any:
+        """Return a sample."""
+
+    @abstractmethod
+    def logp(self, samples: Any, /) -> Tensor:
+        """Return log-probabilities (N, 1)."""
+
+    @abstractmethod
+    def entropy(self) -> Tensor:
+        """Return entropies (N, 1) in nats."""
+
+
+class TorchDistributionWrapper(Distribution):
+    """A distribution of torch, summed over the last dimension of actions."""
+
+    dist: torch.distributions.Distribution
+
+    def deterministic_sample(self) -> Tensor:
+        """Return the mode."""
+        mode: Tensor = self.dist.mode
+        return mode
+
+    def sample(self) -> Tensor:
+        """Return a sample."""
+        return self.dist.sample()
+
+    def logp(self, samples: Tensor, /) -> Tensor:
+        """Return log-probabilities (N, 1)."""
+        return self.dist.log_prob(samples).sum(-1, keepdim=True)
+
+    def entropy(self) -> Tensor:
+        """Return entropies (N, 1) in nats."""
+        return self.dist.entropy().sum(-1, keepdim=True)
+
+
+class Categorical(TorchDistributionWrapper):
+    """Discrete actions from ``logits`` (N, A, n)."""
+
+    def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
+        super().__init__(features, model)
+        self.dist = torch.distributions.Categorical(logits=features["logits"], validate_args=False)
+
+
+class Normal(TorchDistributionWrapper):
+    """Continuous actions from ``mean`` and ``log_std``, both (N, A)."""
+
+    def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
+        super().__init__(features, model)
+        self.dist = torch.distributions.Normal(
+            features["mean"], features["log_std"].exp(), validate_args=False
+        )
+
+
+class SquashedNormal(Normal):
+    """Actions a = tanh(u) in (-1, 1) with u from a normal distribution.
+
+    log p(a) = log N(atanh a) - Σ log(1 - a² + ε), where ε is the dtype's epsilon and log N is
+    clipped to [-100, 100]. Its entropy is unknown: leave the entropy's weight at 0.
+    """
+
+    def deterministic_sample(self) -> Tensor:
+        """Return the squashed mode."""
+        return super().deterministic_sample().tanh()
+
+    def sample(self) -> Tensor:
+        """Return a squashed sample."""
+        return super().sample().tanh()
+
+    def logp(self, samples: Tensor, /) -> Tensor:
+        """Return log-probabilities (N, 1)."""
+        eps = torch.finfo(samples.dtype).eps
+        raw = samples.clamp(-1 + eps, 1 - eps).atanh()
+        logp: Tensor = self.dist.log_prob(raw).clamp(-100, 100)
+        return (logp.sum(-1, keepdim=True)) - (1 - samples**2 + eps).log().sum(-1, keepdim=True)
+
+    def entropy(self) -> Tensor:
+        """Raise, for it has no closed form."""
+        raise NotImplementedError("SquashedNormal has no entropy; leave entropy_coeff at 0")

@@ -1,0 +1,300 @@
+"""Collecting and learning, shared by the feed-forward and the recurrent algorithm."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Generic, TypeVar
+
+import torch
+from rlox.nn import ModuleOptimizer
+from tensordict import TensorDict
+from torch import Tensor
+from torchrl.data import Composite, Unbounded
+
+from rlox_rl8.checking import validate
+from rlox_rl8.data import (
+    AlgorithmHparams,
+    AlgorithmState,
+    CollectStats,
+    MemoryStats,
+    StepStats,
+)
+from rlox_rl8.env import Env
+from rlox_rl8.memory import memory_stats
+from rlox_rl8.minibatches import losses_of, minibatches
+from rlox_rl8.nn.functional import PPOLosses, generalized_advantage_estimate
+from rlox_rl8.policies import GenericPolicyBase
+from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
+from rlox_rl8.statistics import collected, deviation
+
+__all__ = ["GenericAlgorithmBase"]
+
+HparamsT = TypeVar("HparamsT", bound=AlgorithmHparams)
+StateT = TypeVar("StateT", bound=AlgorithmState)
+PolicyT = TypeVar("PolicyT", bound=GenericPolicyBase)
+
+TERMS = ("losses/entropy", "losses/policy", "losses/vf", "losses/total", "monitors/kl_div")
+
+MICRO_BATCH = 8192
+"""Rows of one forward and backward pass: their activations stay in the processor's caches."""
+
+
+class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
+    """PPO over one storage (T + 1, B) on the env's device, which lives as long as this.
+
+    A subclass supplies what differs between feed-forward and recurrent policies.
+    """
+
+    env: Env
+    hparams: HparamsT
+    state: StateT
+    policy: PolicyT
+    optimizer: torch.optim.Optimizer
+    flat: ModuleOptimizer
+    """What takes the steps of :attr:`optimizer`: gradients clipped, then unscaled."""
+    entropy_scheduler: EntropyScheduler
+    lr_scheduler: LRScheduler
+    grad_scaler: torch.amp.GradScaler
+    buffer: TensorDict
+    """(B, T + 1) views of the storage; row T of ``obs`` is the last observation."""
+    buffer_spec: Composite
+    """Of one transition of one env."""
+
+    def _allocate(self) -> None:
+        one = Unbounded(torch.Size([1]), device=self.hparams.device)
+        names = ["rewards", "logp", "values", "advantages", "returns"]
+        names += ["reversed_discounted_returns"] * self.hparams.normalize_rewards
+        self.buffer_spec = Composite(
+            obs=self.env.observation_spec,
+            actions=self.env.action_spec,
+            **{name: one.clone() for name in names},
+        )
+        n, steps = self.hparams.num_envs, self.hparams.horizon + 1
+        self._storage: TensorDict = self.buffer_spec.expand(steps, n).zero()
+        self.buffer = self._storage.apply(lambda x: x.transpose(0, 1), batch_size=[n, steps])
+        self.random: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Installs the run's random stream; the global one is drawn from unless this is set."""
+        self._on_env_step: Callable[[int], None] | None = None
+        self._on_train_batch: Callable[[Any], None] | None = None
+        self._whole = True
+        """Whether the last horizon was collected to its end."""
+
+    @contextmanager
+    def reporting(
+        self, env_step: Callable[[int], None], train_batch: Callable[[Any], None]
+    ) -> Iterator[None]:
+        """Report steps of envs and of the optimiser to a training's hooks in the block."""
+        self._on_env_step, self._on_train_batch = env_step, train_batch
+        try:
+            yield
+        finally:
+            self._on_env_step = self._on_train_batch = None
+
+    @property
+    def horizons_per_env_reset(self) -> int:
+        """Calls of :meth:`collect` between resets; negative resets once."""
+        return self.hparams.horizons_per_env_reset
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Names of classes and hyperparameters, for loggers."""
+        policy = self.policy
+        return {
+            "env_cls": type(self.env).__name__,
+            "model_cls": type(policy.model).__name__,
+            "distribution_cls": policy.distribution_cls.__name__,
+            "optimizer_cls": type(self.optimizer).__name__,
+            "entropy_coeff": self.entropy_scheduler.coeff,
+            **self.hparams.as_params(),
+        }
+
+    @abstractmethod
+    def _before_step(self, t: int) -> None:
+        """Prepare step ``t`` of a horizon."""
+
+    @abstractmethod
+    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> TensorDict:
+        """Return actions, logp and values at step ``t``; only values at the ``last``."""
+
+    @abstractmethod
+    def _samples(self) -> TensorDict:
+        """Return what is learnt from, one row per unit of minibatches."""
+
+    @abstractmethod
+    def _forward(self, samples: TensorDict) -> TensorDict:
+        """Return features and values of samples, with their graph."""
+
+    def memory_stats(self) -> MemoryStats:
+        """Return the memory of the device."""
+        return memory_stats(self.hparams.device)
+
+    def _resets_now(self) -> bool:
+        every, done = self.hparams.horizons_per_env_reset, self.state.horizons
+        return not self._whole or (done == 0 if every < 0 else done % every == 0)
+
+    def collect(
+        self, *, env_config: dict[str, Any] | None = None, deterministic: bool = False
+    ) -> CollectStats:
+        """Collect one horizon into :attr:`buffer`, for :meth:`step` to learn from.
+
+        Args:
+            env_config: of the env's reset, if one is due.
+            deterministic: act with the mode of the policy.
+
+        Raises:
+            ValueError: observations or rewards are not finite, or of a wrong shape.
+        """
+        with self.random(), torch.no_grad():
+            return self._collect(env_config, deterministic)
+
+    def _collect(self, env_config: dict[str, Any] | None, deterministic: bool) -> CollectStats:
+        started = time.perf_counter()
+        hparams, store = self.hparams, self._storage
+        scaling, resets = hparams.normalize_rewards, self._resets_now()
+        if resets:
+            store["obs"][0] = self.env.reset(config=env_config)
+        else:
+            store["obs"][0] = store["obs"][-1]
+        if scaling:
+            carried = store["reversed_discounted_returns"]
+            carried[0] = 0.0 if resets else carried[-1]
+        self._whole = False
+        self.state.buffered = False
+        for t in range(hparams.horizon):
+            self._before_step(t)
+            sampled = self._act(t, deterministic)
+            out = self.env.step(sampled["actions"])
+            for key in ("actions", "logp", "values"):
+                store[key][t] = sampled[key]
+            store["obs"][t + 1] = out["obs"]
+            store["rewards"][t] = out["rewards"]
+            if scaling:
+                carried[t + 1] = hparams.gamma * carried[t] + out["rewards"]
+            if self._on_env_step is not None:
+                self._on_env_step(hparams.num_envs)
+        store["values"][-1] = self._act(hparams.horizon, deterministic, last=True)["values"]
+        self._whole = True
+        stats = self._statistics(resets)
+        self.state.horizons += 1
+        self.state.buffered = True
+        stats["profiling/collect_ms"] = 1e3 * (time.perf_counter() - started)
+        return stats
+
+    def _statistics(self, resets: bool) -> CollectStats:
+        """Set the reward scale and return statistics, with one transfer from the device."""
+        name = type(self.env).__name__
+        try:
+            stats, scale = collected(self._storage, self.hparams, resets, name)
+        except ValueError:
+            self._whole = False
+            raise
+        self.state.reward_scale = scale
+        return stats
+
+    def step(self) -> StepStats:
+        """Learn from the buffer.
+
+        Raises:
+            RuntimeError: nothing was collected since the last step.
+        """
+        if not self.state.buffered:
+            raise RuntimeError(
+                f"{type(self).__name__} is not buffered. Call `collect` once prior to `step`."
+            )
+        with self.random():
+            return self._step()
+
+    def _step(self) -> StepStats:
+        started = time.perf_counter()
+        hparams, store = self.hparams, self._storage
+        advantages = generalized_advantage_estimate(
+            store["rewards"][:-1],
+            store["values"],
+            gamma=hparams.gamma,
+            gae_lambda=hparams.gae_lambda,
+            reward_scale=self.state.reward_scale,
+        )
+        store["returns"][:-1] = advantages + store["values"][:-1]
+        if hparams.normalize_advantages:
+            advantages = (advantages - advantages.mean()) / (deviation(advantages) + 1e-8)
+        store["advantages"][:-1] = advantages
+        samples = self._samples()
+        totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=hparams.device))
+        accumulated = hparams.num_minibatches if hparams.accumulate_grads else 1
+        taken = 0
+        for i, minibatch in enumerate(minibatches(samples, hparams)):
+            terms = self._backward(minibatch, accumulated)
+            for key, value in terms.items():
+                totals[key] = totals[key] + value
+            if terms.get("stopped") is not None:
+                break
+            if (i + 1) % accumulated == 0:
+                scaler = self.grad_scaler if hparams.enable_amp else None
+                self.flat.apply(scaler=scaler)
+                if scaler is not None:
+                    scaler.update()
+                taken += 1
+                if self._on_train_batch is not None:
+                    self._on_train_batch(dict)
+        count = taken + ("stopped" in totals)
+        stats: Any = {
+            "coefficients/entropy": self.entropy_scheduler.coeff,
+            "coefficients/vf": hparams.vf_coeff,
+        }
+        numbers = torch.stack([totals[key] for key in TERMS]).tolist()
+        stats |= {key: number / count for key, number in zip(TERMS, numbers, strict=True)}
+        self.state.buffered = False
+        self.state.transitions += hparams.num_envs * hparams.horizon
+        self.entropy_scheduler.step(self.state.transitions)
+        self.lr_scheduler.step(self.state.transitions)
+        stats["profiling/step_ms"] = 1e3 * (time.perf_counter() - started)
+        return stats  # type: ignore[no-any-return]
+
+    def _backward(self, minibatch: TensorDict, accumulated: int) -> dict[str, Tensor]:
+        """Add the gradient of a minibatch and return its terms, or stop before at a high KL."""
+        hparams = self.hparams
+        rows = len(minibatch)
+        per_row = minibatch["logp"].numel() // rows
+        # the divergence of the whole minibatch decides whether there is a gradient at all
+        size = rows if hparams.target_kl_div is not None else max(MICRO_BATCH // per_row, 1)
+        totals: dict[str, Tensor] = {}
+        for part in minibatch.split(size) if size < rows else (minibatch,):
+            weight = len(part) / (rows * accumulated)
+            losses = self._losses(part)
+            shares = (
+                losses.entropy,
+                losses.policy,
+                losses.vf,
+                losses.total.detach(),
+                losses.kl_div,
+            )
+            terms = {key: x * weight for key, x in zip(TERMS, shares, strict=True)}
+            for key, value in terms.items():
+                totals[key] = totals[key] + value if key in totals else value
+            if hparams.target_kl_div is not None and losses.kl_div > 1.5 * hparams.target_kl_div:
+                return {**totals, "stopped": losses.kl_div}
+            loss = losses.total * weight
+            self.flat.backward(self.grad_scaler.scale(loss) if hparams.enable_amp else loss)
+        return totals
+
+    def _losses(self, samples: TensorDict) -> PPOLosses:
+        hparams, coeff = self.hparams, self.entropy_scheduler.coeff
+        with torch.autocast(hparams.device_type, enabled=hparams.enable_amp):
+            return losses_of(self.policy, samples, self._forward(samples), hparams, coeff)
+
+    def validate(self) -> None:
+        """Check shapes and values of one reset, one sample and one step, and reset counters.
+
+        Raises:
+            ValueError: the env's or the model's output does not fit the specs.
+        """
+        with self.random(), torch.no_grad():
+            validate(self, self._storage, self._before_step, self._act)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop what :meth:`validate` left."""

@@ -1,0 +1,26 @@
+"""Free memory of a device."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from rlox_rl8.data import MemoryStats
+
+__all__ = ["memory_stats"]
+
+
+def memory_stats(device: torch.device) -> MemoryStats:
+    """Return free and total bytes of the device, and the percentage in use."""
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+    else:
+        page = os.sysconf("SC_PAGE_SIZE")
+        free = os.sysconf("SC_AVPHYS_PAGES") * page
+        total = os.sysconf("SC_PHYS_PAGES") * page
+    return {
+        "memory/free": free,
+        "memory/total": total,
+        "memory/percent": 100 * (total - free) / total,
+    }

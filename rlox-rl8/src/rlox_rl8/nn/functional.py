@@ -1,0 +1,166 @@
+"""Advantages, losses and masks as pure functions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+__all__ = [
+    "PPOLosses",
+    "binary_mask_to_float_mask",
+    "float_mask_to_binary_mask",
+    "generalized_advantage_estimate",
+    "mask_from_lengths",
+    "masked_avg",
+    "masked_log_softmax",
+    "masked_max",
+    "ppo_losses",
+]
+
+
+def generalized_advantage_estimate(
+    rewards: Tensor, values: Tensor, *, gamma: float, gae_lambda: float, reward_scale: float = 1.0
+) -> Tensor:
+    """Return advantages of T steps of envs without an end.
+
+        δ_t = r_t / (s + 1e-8) + γ V_{t+1} - V_t,  A_t = δ_t + γ λ A_{t+1},  A_T = 0
+
+    Args:
+        rewards: (T, ...) time-major, left as they are.
+        values: (T + 1, ...).
+        gamma: γ.
+        gae_lambda: λ.
+        reward_scale: s; 1 takes rewards as they are.
+
+    Returns:
+        (T, ...) A_t.
+
+    Source:
+        Schulman et al. 2016, "High-dimensional continuous control using generalized advantage
+        estimation", eq. 16.
+    """
+    scaled = rewards if reward_scale == 1.0 else rewards / (reward_scale + 1e-8)
+    deltas = scaled + gamma * values[1:] - values[:-1]
+    out = torch.empty_like(deltas)
+    running = torch.zeros_like(deltas[0])
+    for t in range(len(deltas) - 1, -1, -1):
+        running = deltas[t] + gamma * gae_lambda * running
+        out[t] = running
+    return out
+
+
+class PPOLosses(NamedTuple):
+    """Means over one batch."""
+
+    entropy: Tensor
+    policy: Tensor
+    """The surrogate that is maximised."""
+    vf: Tensor
+    total: Tensor
+    kl_div: Tensor
+    """mean (r - 1) - log r, without gradient."""
+
+
+def ppo_losses(
+    logp: Tensor,
+    values: Tensor,
+    entropy: Tensor | None,
+    old_logp: Tensor,
+    advantages: Tensor,
+    returns: Tensor,
+    *,
+    clip_param: float,
+    vf_clip_param: float,
+    vf_coeff: float,
+    entropy_coeff: float = 0.0,
+    dual_clip_param: float | None = None,
+) -> PPOLosses:
+    """Return the loss of PPO whose value loss, not the value's change, is bounded.
+
+        L_π = mean min(A r, A clip(r, 1 - c, 1 + c)), and max(·, d A) where A < 0
+        L_V = mean min(smooth_l1(V, G), v)
+        total = c_V L_V - L_π - c_H mean H
+
+    Above v the value loss has no gradient.
+
+    Args:
+        logp: (N, 1) log π(a|s).
+        values: (N, 1) V(s).
+        entropy: (N, 1), or ``None`` if its weight is 0.
+        old_logp: (N, 1) of the policy that acted.
+        advantages: (N, 1) A.
+        returns: (N, 1) G.
+        clip_param: c.
+        vf_clip_param: v.
+        vf_coeff: c_V.
+        entropy_coeff: c_H.
+        dual_clip_param: d; ``None`` leaves that bound out.
+
+    Source:
+        Schulman et al. 2017, "Proximal policy optimization algorithms", eq. 7; Ye et al. 2020,
+        "Mastering complex control in MOBA games with deep reinforcement learning", eq. 4.
+    """
+    log_ratio = logp - old_logp
+    ratio = log_ratio.exp()
+    surrogate = torch.min(
+        advantages * ratio, advantages * ratio.clamp(1 - clip_param, 1 + clip_param)
+    )
+    if dual_clip_param is not None:
+        bounded = torch.max(surrogate, dual_clip_param * advantages)
+        surrogate = torch.where(advantages < 0, bounded, surrogate)
+    policy = surrogate.mean()
+    vf = F.smooth_l1_loss(values, returns, reduction="none").clamp(0, vf_clip_param).mean()
+    total = vf_coeff * vf - policy
+    mean_entropy = torch.zeros_like(vf) if entropy is None else entropy.mean()
+    if entropy is not None:
+        total = total - entropy_coeff * mean_entropy
+    kl_div = ((ratio - 1) - log_ratio).mean()
+    return PPOLosses(mean_entropy.detach(), policy.detach(), vf.detach(), total, kl_div.detach())
+
+
+def binary_mask_to_float_mask(mask: Tensor, /) -> Tensor:
+    """Return 0 where ``mask`` is true and -∞ where it is false."""
+    return torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask.bool(), float("-inf"))
+
+
+def float_mask_to_binary_mask(mask: Tensor, /) -> Tensor:
+    """Return true where ``mask`` is 0."""
+    return mask == 0
+
+
+def mask_from_lengths(x: Tensor, lengths: Tensor, /) -> Tensor:
+    """Return (B, T), true before each row's length; ``x`` is (B, T, ...)."""
+    return torch.arange(x.shape[1], device=x.device) < lengths.reshape(-1, 1)
+
+
+def masked_avg(
+    x: Tensor, /, *, mask: Tensor | None = None, dim: int = 1, keepdim: bool = False
+) -> Tensor:
+    """Return the mean of ``x`` (B, T, ...) over ``dim`` where ``mask`` (B, T) is true."""
+    if mask is None:
+        return x.mean(dim, keepdim=keepdim)
+    mask = _wide(mask, x)
+    kept = torch.where(mask, x, 0).sum(dim, keepdim=keepdim)
+    return kept / mask.sum(dim, keepdim=keepdim).clamp(min=1)
+
+
+def masked_max(
+    x: Tensor, /, *, mask: Tensor | None = None, dim: int = 1, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return the greatest entries of ``x`` (B, T, ...) where ``mask`` is true, and their places."""
+    if mask is not None:
+        x = x.masked_fill(~_wide(mask, x), torch.finfo(x.dtype).min)
+    found = x.max(dim, keepdim=keepdim)
+    return found.values, found.indices
+
+
+def _wide(mask: Tensor, x: Tensor) -> Tensor:
+    return mask.reshape(*mask.shape, *[1] * (x.dim() - mask.dim()))
+
+
+def masked_log_softmax(x: Tensor, /, *, mask: Tensor, dim: int = -1) -> Tensor:
+    """Return log-softmax over the entries whose mask is true; others get the dtype's minimum."""
+    return x.masked_fill(~mask, torch.finfo(x.dtype).min).log_softmax(dim)

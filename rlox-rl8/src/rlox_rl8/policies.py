@@ -1,0 +1,196 @@
+"""Policies: a model with a distribution of actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from tensordict import TensorDict
+from torchrl.data import Composite, TensorSpec
+
+from rlox_rl8.data import Device
+from rlox_rl8.distributions import Distribution
+from rlox_rl8.models import Model, RecurrentModel
+from rlox_rl8.views import ViewKind
+
+__all__ = ["GenericPolicyBase", "Policy", "RecurrentPolicy"]
+
+
+class GenericPolicyBase:
+    """Parent of both kinds.
+
+    Args:
+        observation_spec: of one env.
+        action_spec: of one env.
+        model: a model, or ``None`` to make one.
+        model_cls: makes it; ``None`` takes the default for the specs.
+        model_config: its options.
+        distribution_cls: of actions; ``None`` takes the default for the spec.
+        device: of the model.
+
+    Raises:
+        ValueError: both ``model`` and ``model_cls`` are given.
+        TypeError: the specs have no defaults.
+    """
+
+    default: Any
+
+    def __init__(
+        self,
+        observation_spec: TensorSpec,
+        action_spec: TensorSpec,
+        /,
+        *,
+        model: Any = None,
+        model_cls: Any = None,
+        model_config: dict[str, Any] | None = None,
+        distribution_cls: type[Distribution] | None = None,
+        device: Device = "cpu",
+    ) -> None:
+        if model is not None and model_cls is not None:
+            raise ValueError("model and model_cls exclude each other; pass one of them")
+        if model is None:
+            if model_cls is None:
+                model_cls = self.default.default_model_cls(observation_spec, action_spec)
+            model = model_cls(observation_spec, action_spec, **(model_config or {}))
+        self.observation_spec, self.action_spec = observation_spec, action_spec
+        self.model = model.to(device)
+        self.distribution_cls = distribution_cls or Distribution.default_dist_cls(action_spec)
+        self.device = torch.device(device)
+
+    @contextmanager
+    def _mode(self, requires_grad: bool) -> Iterator[None]:
+        """Run the model as in evaluation, and leave its mode as it was, after errors too."""
+        training = self.model.training
+        self.model.eval()
+        for module in self.model.modules():
+            # cuDNN has no gradient in evaluation
+            if requires_grad and isinstance(module, torch.nn.RNNBase) and not module.dropout:
+                module.train()
+        try:
+            with torch.set_grad_enabled(requires_grad):
+                yield
+        finally:
+            self.model.train(training)
+
+    def _outputs(
+        self,
+        features: TensorDict,
+        deterministic: bool,
+        return_actions: bool,
+        return_logp: bool,
+        return_values: bool,
+    ) -> TensorDict:
+        out = TensorDict({"features": features}, batch_size=features.batch_size)
+        if return_actions or return_logp:
+            dist = self.distribution_cls(features, self.model)
+            actions = dist.deterministic_sample() if deterministic else dist.sample()
+            if return_actions:
+                out["actions"] = actions
+            if return_logp:
+                out["logp"] = dist.logp(actions)
+        if return_values:
+            out["values"] = self.model.value_function()
+        return out
+
+    def to(self, device: Device, /) -> Any:
+        """Move the model and return this policy."""
+        self.device = torch.device(device)
+        self.model = self.model.to(device)
+        return self
+
+
+class Policy(GenericPolicyBase):
+    """A feed-forward policy; see :class:`GenericPolicyBase`."""
+
+    model: Model
+    default = Model
+
+    def sample(
+        self,
+        batch: TensorDict,
+        /,
+        *,
+        kind: ViewKind = "last",
+        deterministic: bool = False,
+        inplace: bool = False,
+        requires_grad: bool = False,
+        return_actions: bool = True,
+        return_logp: bool = False,
+        return_values: bool = False,
+        return_views: bool = False,
+    ) -> TensorDict:
+        """Return features and what is asked for.
+
+        Args:
+            batch: (B, T) with observations; or with ``views`` made before.
+            kind: rows for the last step, (B), or for all steps, (B·T).
+            deterministic: take the mode of the distribution.
+            inplace: write the outputs into ``batch`` if it has as many rows.
+            requires_grad: keep the graph.
+            return_actions: whether ``actions`` are drawn.
+            return_logp: whether ``logp`` (., 1) of them is there.
+            return_values: whether ``values`` (., 1) are there.
+            return_views: whether the model's ``views`` are there.
+        """
+        with self._mode(requires_grad):
+            made = "views" in batch.keys()  # noqa: SIM118  # a TensorDict iterates over rows
+            views = batch["views"] if made else self.model.apply_view_requirements(batch, kind=kind)
+            out = self._outputs(
+                self.model(views), deterministic, return_actions, return_logp, return_values
+            )
+        if return_views:
+            out["views"] = views
+        return batch.update(out) if inplace and batch.batch_size == out.batch_size else out
+
+
+class RecurrentPolicy(GenericPolicyBase):
+    """A recurrent policy; see :class:`GenericPolicyBase`."""
+
+    model: RecurrentModel
+    default = RecurrentModel
+
+    @property
+    def state_spec(self) -> Composite:
+        """Spec of one env's states."""
+        return self.model.state_spec
+
+    def init_states(self, n: int, /) -> TensorDict:
+        """Return the states that n sequences start from."""
+        return self.model.init_states(n)
+
+    def sample(
+        self,
+        batch: TensorDict,
+        states: TensorDict | None = None,
+        /,
+        *,
+        deterministic: bool = False,
+        inplace: bool = False,
+        requires_grad: bool = False,
+        return_actions: bool = True,
+        return_logp: bool = False,
+        return_values: bool = False,
+    ) -> tuple[TensorDict, TensorDict]:
+        """Return features and what is asked for (B·T), and the states (B) after the last step.
+
+        Args:
+            batch: (B, T) with observations.
+            states: (B) before the first step; ``None`` takes initial ones.
+            deterministic: take the mode of the distribution.
+            inplace: write the outputs into ``batch`` if it has as many rows.
+            requires_grad: keep the graph.
+            return_actions: whether ``actions`` are drawn.
+            return_logp: whether ``logp`` is there.
+            return_values: whether ``values`` are there.
+        """
+        with self._mode(requires_grad):
+            if states is None:
+                states = self.init_states(batch.shape[0])
+            features, after = self.model(batch, states)
+            out = self._outputs(features, deterministic, return_actions, return_logp, return_values)
+        if inplace and batch.batch_size == out.batch_size:
+            out = batch.update(out)
+        return out, after

@@ -1,0 +1,172 @@
+"""A batched env's algorithm in rlox: envs by name, state, evaluation, actions."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+from rlox.errors import CheckpointError, ConfigError
+from rlox.evaluation import EvaluationResult
+from rlox.validation import require_integer
+from tensordict import TensorDict
+
+from rlox_rl8.env import Env
+
+__all__ = ["evaluate", "find_env", "load_state", "predict", "state_of"]
+
+
+def find_env(env: Any) -> Any:
+    """Return a class of envs, given itself or as ``"module:Class"``.
+
+    Raises:
+        ConfigError: it is no class of batched envs.
+    """
+    found = env
+    if isinstance(env, str):
+        module, _, name = env.partition(":")
+        if not name:
+            raise ConfigError(
+                f"env must be a class of rlox.rl8.Env or 'module:Class', got '{env}'; 'ppo' trains "
+                "on gymnasium's ids"
+            )
+        if "" not in sys.path:
+            sys.path.insert(0, "")
+        try:
+            found = getattr(importlib.import_module(module), name)
+        except (ModuleNotFoundError, AttributeError) as error:
+            raise ConfigError(f"env '{env}' cannot be imported: {error}") from None
+    if (inspect.isclass(found) and not issubclass(found, Env)) or not callable(found):
+        raise ConfigError(f"env must be a class of rlox.rl8.Env, got {found!r}")
+    return found
+
+
+def state_of(agent: Any) -> dict[str, Any]:
+    """Return what training changes, as arrays and plain values."""
+    env = agent.env
+    return {
+        "model": {k: _array(v) for k, v in agent.policy.model.state_dict().items()},
+        "optimizer": agent.flat.state_dict(),
+        "rates": [float(group["lr"]) for group in agent.optimizer.param_groups],
+        "entropy_coeff": agent.entropy_scheduler.coeff,
+        "scaler": dict(agent.grad_scaler.state_dict()),
+        "counters": asdict(agent.state),
+        "whole": agent._whole,
+        "storage": _leaves(agent._storage),
+        "states": _leaves(agent._states) if hasattr(agent, "_states") else {},
+        "starts": [_leaves(s) for s in getattr(agent, "_starts", ())],
+        "env": env.state_dict() if hasattr(env, "state_dict") else None,
+    }
+
+
+def load_state(agent: Any, state: Mapping[str, Any]) -> None:
+    """Restore what :func:`state_of` returned; an env without a state begins with a reset.
+
+    Raises:
+        CheckpointError: the state is of another model or env.
+    """
+    model = {k: torch.from_numpy(np.array(v)) for k, v in state["model"].items()}
+    agent.policy.model.load_state_dict(model)
+    agent.flat.load_state_dict(state["optimizer"])
+    for group, rate in zip(agent.optimizer.param_groups, state["rates"], strict=True):
+        group["lr"] = rate
+    agent.entropy_scheduler.coeff = state["entropy_coeff"]
+    agent.grad_scaler.load_state_dict(dict(state["scaler"]))
+    for name, value in state["counters"].items():
+        setattr(agent.state, name, value)
+    _copy(state["storage"], agent._storage)
+    if state["states"]:
+        agent._states = _like(agent._states, state["states"])
+        agent._starts = [_like(agent._states, s) for s in state["starts"]]
+    agent._whole = bool(state["whole"])
+    if state["env"] is not None and hasattr(agent.env, "load_state_dict"):
+        agent.env.load_state_dict(state["env"])
+    else:
+        agent._whole = False
+
+
+def _array(x: torch.Tensor) -> np.ndarray[Any, Any]:
+    array: np.ndarray[Any, Any] = x.detach().cpu().numpy().copy()
+    return array
+
+
+def _leaves(data: TensorDict) -> dict[str, Any]:
+    return {k: _array(v) for k, v in data.flatten_keys("/").items()}
+
+
+def _copy(saved: Mapping[str, Any], into: TensorDict) -> None:
+    for key, value in saved.items():
+        target = into[tuple(key.split("/"))]
+        found = torch.from_numpy(np.array(value))
+        if found.shape != target.shape:
+            raise CheckpointError(
+                f"'{key}' has shape {tuple(found.shape)}, expected {tuple(target.shape)}"
+            )
+        target.copy_(found)
+
+
+def _like(states: TensorDict, saved: Mapping[str, Any]) -> TensorDict:
+    out: TensorDict = states.clone()
+    _copy(saved, out)
+    return out
+
+
+def evaluate(
+    agent: Any, env_cls: Any, *, n_episodes: int, deterministic: bool, seed: int
+) -> EvaluationResult:
+    """Run ``n_episodes`` envs from one reset to the next, or one horizon if there is no next.
+
+    Args:
+        agent: whose policy acts.
+        env_cls: of the envs.
+        n_episodes: envs, of which each is one episode.
+        deterministic: act with the mode.
+        seed: of the env's and the policy's draws.
+    """
+    n = require_integer("n_episodes", n_episodes, at_least=1)
+    hparams = agent.hparams
+    steps = hparams.horizon * max(1, hparams.horizons_per_env_reset)
+    returns = torch.zeros(n)
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(seed)
+        env = env_cls(n, steps, device=hparams.device)
+        obs = [env.reset(config=None)]
+        window = 1 + max(
+            (v.shift for v in getattr(agent.policy.model, "view_requirements", {}).values()),
+            default=0,
+        )
+        states = None
+        for t in range(steps):
+            batch = TensorDict({"obs": torch.stack(obs[-window:], 1)}, [n, len(obs[-window:])])
+            if hasattr(agent, "_states"):
+                every = hparams.seq_len * hparams.seqs_per_state_reset
+                if every > 0 and t % every == 0:
+                    states = None
+                out, states = agent.policy.sample(batch, states, deterministic=deterministic)
+            else:
+                out = agent.policy.sample(batch, deterministic=deterministic)
+            stepped = env.step(out["actions"])
+            obs = [*obs[-window:], stepped["obs"]]
+            returns += stepped["rewards"].reshape(n).cpu()
+    return EvaluationResult(returns.double().numpy(), np.full(n, steps, np.int64))
+
+
+def predict(agent: Any, obs: Any, deterministic: bool, streams: Any) -> Any:
+    """Return actions for observations of one tensor, without history or states."""
+    spec = agent.env.observation_spec
+    if hasattr(spec, "keys"):
+        raise ConfigError("predict takes plain observations; call policy.sample for nested ones")
+    x = torch.as_tensor(np.asarray(obs), dtype=spec.dtype, device=agent.hparams.device)
+    lone = x.dim() == len(spec.shape)
+    x = x[None] if lone else x
+    batch = TensorDict({"obs": x[:, None]}, [len(x), 1])
+    with streams.as_global("predict"):
+        out = agent.policy.sample(batch, deterministic=deterministic)
+    found = out[0] if isinstance(out, tuple) else out
+    actions = found["actions"].cpu().numpy()
+    return actions[0] if lone else actions

@@ -1,0 +1,157 @@
+"""Schedules of coefficients over env steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from rlox_rl8.data import ScheduleKind
+
+__all__ = [
+    "ConstantScheduler",
+    "EntropyScheduler",
+    "InterpScheduler",
+    "LRScheduler",
+    "Scheduler",
+    "StepScheduler",
+]
+
+
+class Scheduler(Protocol):
+    """A value over a count."""
+
+    def step(self, count: int, /) -> float:
+        """Return the value at ``count``."""
+
+
+class ConstantScheduler:
+    """The same value always."""
+
+    def __init__(self, value: float, /) -> None:
+        self.value = value
+
+    def step(self, count: int, /) -> float:
+        """Return the value."""
+        return self.value
+
+
+class StepScheduler:
+    """The value of the last point at or before the count.
+
+    Args:
+        schedule: points (count, value); the first count is 0 and counts rise.
+
+    Raises:
+        ValueError: the points are empty, unordered or begin elsewhere.
+    """
+
+    def __init__(self, schedule: Sequence[tuple[int, float]], /) -> None:
+        self.counts, self.values = _points(schedule)
+
+    def step(self, count: int, /) -> float:
+        """Return the value of the last point reached."""
+        return self.values[int(np.searchsorted(self.counts, count, side="right")) - 1]
+
+
+class InterpScheduler:
+    """Linear interpolation between points, and the last value after them.
+
+    Args:
+        schedule: see :class:`StepScheduler`.
+
+    Raises:
+        ValueError: see :class:`StepScheduler`.
+    """
+
+    def __init__(self, schedule: Sequence[tuple[int, float]], /) -> None:
+        self.counts, self.values = _points(schedule)
+
+    def step(self, count: int, /) -> float:
+        """Return the value interpolated at ``count``."""
+        return float(np.interp(count, self.counts, self.values))
+
+
+def _points(schedule: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:
+    counts, values = [int(c) for c, _ in schedule], [float(v) for _, v in schedule]
+    if not counts or counts[0] != 0 or counts != sorted(set(counts)):
+        raise ValueError(f"a schedule must start at 0 and its counts must rise, got {schedule}")
+    return counts, values
+
+
+def make_scheduler(
+    constant: float, schedule: Sequence[tuple[int, float]] | None, kind: ScheduleKind
+) -> Scheduler:
+    """Return a scheduler; without points it is constant.
+
+    Raises:
+        ValueError: ``kind`` is unknown.
+    """
+    kinds: dict[str, Any] = {"step": StepScheduler, "interp": InterpScheduler}
+    if kind not in kinds:
+        raise ValueError(f"a schedule's kind must be 'interp' or 'step', got {kind!r}")
+    made: Scheduler = ConstantScheduler(constant) if schedule is None else kinds[kind](schedule)
+    return made
+
+
+class EntropyScheduler:
+    """The weight of the entropy over env steps.
+
+    Args:
+        coeff: the weight without a schedule.
+        schedule: points (env steps, weight) or ``None``.
+        kind: see :data:`rlox_rl8.data.ScheduleKind`.
+    """
+
+    def __init__(
+        self,
+        coeff: float,
+        /,
+        *,
+        schedule: Sequence[tuple[int, float]] | None = None,
+        kind: ScheduleKind = "step",
+    ) -> None:
+        self.scheduler = make_scheduler(coeff, schedule, kind)
+        self.coeff = self.scheduler.step(0)
+
+    def step(self, count: int, /) -> float:
+        """Set and return the weight at ``count`` env steps."""
+        self.coeff = self.scheduler.step(count)
+        return self.coeff
+
+
+class LRScheduler:
+    """Writes the learning rate into an optimiser's groups over env steps.
+
+    Args:
+        optimizer: whose groups are written; without a schedule none is.
+        schedule: points (env steps, learning rate) or ``None``.
+        kind: see :data:`rlox_rl8.data.ScheduleKind`.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        /,
+        *,
+        schedule: Sequence[tuple[int, float]] | None = None,
+        kind: ScheduleKind = "step",
+    ) -> None:
+        self.optimizer = optimizer
+        self.scheduled = schedule is not None
+        self.scheduler = make_scheduler(float(optimizer.param_groups[0]["lr"]), schedule, kind)
+        self.step(0)
+
+    @property
+    def coeff(self) -> float:
+        """The learning rate of the first group."""
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    def step(self, count: int, /) -> float:
+        """Write and return the learning rate at ``count`` env steps."""
+        if self.scheduled:
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.scheduler.step(count)
+        return self.coeff

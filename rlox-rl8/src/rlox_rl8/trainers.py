@@ -1,0 +1,219 @@
+"""Trainers that run an algorithm until conditions hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from rlox.config.model import read_mapping
+from rlox.errors import ConfigError
+from rlox.logging import LoggerCallback
+from rlox.training.loop import run_iteration
+
+from rlox_rl8.algorithms import (
+    Algorithm,
+    AlgorithmConfig,
+    RecurrentAlgorithm,
+    RecurrentAlgorithmConfig,
+)
+from rlox_rl8.conditions import Condition
+from rlox_rl8.rl8_ppo import RL8PPO
+from rlox_rl8.rl8_recurrent_ppo import RL8RecurrentPPO
+
+__all__ = ["RecurrentTrainer", "TrainConfig", "Trainer"]
+
+REDUCTIONS = {"min": min, "max": max}
+
+
+class _TrainerBase:
+    kind: Any
+
+    def __init__(self, algorithm: Any, /, *, logger: LoggerCallback | None = None) -> None:
+        hparams = algorithm.hparams
+        self.algorithm = algorithm
+        self.logger = logger
+        self.training = self.kind(
+            type(algorithm.env), agent=algorithm, seed=0, n_envs=hparams.num_envs
+        )
+        self.state: dict[str, int] = {
+            "algorithm/collects": 0,
+            "algorithm/steps": 0,
+            "env/steps": 0,
+        }
+        """Counters of calls and of env steps."""
+
+    def step(self, *, env_config: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Collect and learn once through rlox's loop, log, and return all statistics.
+
+        Args:
+            env_config: of the env's reset, if one is due.
+        """
+        memory = self.algorithm.memory_stats()
+        self.training.env_config = env_config
+        run_iteration(self.training)
+        stats = {**memory, **self.training.last_stats}
+        self.state["algorithm/collects"] += 1
+        self.state["algorithm/steps"] += 1
+        self.state["env/steps"] += int(stats["env/steps"])
+        stats |= self.state
+        self._log(stats)
+        return stats
+
+    def eval(
+        self, *, env_config: dict[str, Any] | None = None, deterministic: bool = True
+    ) -> dict[str, Any]:
+        """Collect from one reset to the next without learning, and return ``eval/`` statistics.
+
+        Args:
+            env_config: of the env's reset.
+            deterministic: act with the mode of the policy.
+
+        Raises:
+            RuntimeError: the env is in the middle of its horizons.
+        """
+        algorithm, every = self.algorithm, self.algorithm.horizons_per_env_reset
+        if every > 0 and algorithm.state.horizons % every:
+            raise RuntimeError(
+                f"{type(self).__name__}.eval is for resets of the env, every {every} horizons; "
+                f"{algorithm.state.horizons} were collected"
+            )
+        if every < 0 and env_config is not None and algorithm.state.horizons:
+            raise ValueError(
+                "env_config has no effect, as the env is not reset again; leave it out"
+            )
+        found = [
+            algorithm.collect(env_config=env_config, deterministic=deterministic)
+            for _ in range(max(1, every))
+        ]
+        algorithm.state.buffered = False
+        self.state["algorithm/collects"] += len(found)
+        stats = {f"eval/{key}": _reduce(key, [f[key] for f in found]) for key in found[0]}
+        self._log(stats)
+        return stats
+
+    def run(
+        self,
+        *,
+        env_config: dict[str, Any] | None = None,
+        eval_env_config: dict[str, Any] | None = None,
+        steps_per_eval: int | None = None,
+        stop_conditions: Sequence[Condition] | None = None,
+        max_steps: int | None = None,
+    ) -> dict[str, Any]:
+        """Train until a condition holds, and return the last statistics.
+
+        Args:
+            env_config: of resets while training.
+            eval_env_config: of resets while evaluating.
+            steps_per_eval: steps between evaluations; ``None`` evaluates never.
+            stop_conditions: each sees every step's statistics, with the last evaluation's.
+            max_steps: most steps; ``None`` has no bound.
+
+        Raises:
+            ValueError: nothing would end it, or evaluations do not fall on resets.
+        """
+        if not stop_conditions and max_steps is None:
+            raise ValueError("nothing ends this training; pass stop_conditions or max_steps")
+        every = self.algorithm.horizons_per_env_reset
+        if steps_per_eval is not None and (
+            steps_per_eval < 1 or (every > 0 and steps_per_eval % every)
+        ):
+            raise ValueError(
+                f"steps_per_eval must be a multiple of horizons_per_env_reset {every}, got "
+                f"{steps_per_eval}"
+            )
+        stats: dict[str, Any] = {}
+        steps = 0
+        while max_steps is None or steps < max_steps:
+            stats |= self.step(env_config=env_config)
+            steps += 1
+            if steps_per_eval is not None and steps % steps_per_eval == 0:
+                stats |= {**self.eval(env_config=eval_env_config), **self.state}
+            if any([condition(stats) for condition in stop_conditions or ()]):  # noqa: C419
+                break
+        return stats
+
+    def _log(self, stats: Mapping[str, Any]) -> None:
+        if self.logger is not None:
+            self.logger.on_train_step(self.state["env/steps"], dict(stats))
+
+
+def _reduce(key: str, values: Sequence[float]) -> float:
+    """Return one number of several horizons: deviations by their root mean square."""
+    suffix = key.rpartition("/")[2]
+    if suffix in REDUCTIONS:
+        return float(REDUCTIONS[suffix](values))
+    if suffix == "mean":
+        return sum(values) / len(values)
+    if suffix == "std":
+        return float((sum(v * v for v in values) / len(values)) ** 0.5)
+    return sum(values)
+
+
+class Trainer(_TrainerBase):
+    """Trains a feed-forward algorithm.
+
+    Args:
+        algorithm: from :meth:`rlox_rl8.AlgorithmConfig.build`.
+        logger: receives all statistics, by env steps.
+    """
+
+    kind = RL8PPO
+
+
+class RecurrentTrainer(_TrainerBase):
+    """Trains a recurrent algorithm; see :class:`Trainer`."""
+
+    kind = RL8RecurrentPPO
+
+
+CLASSES = ("model_cls", "distribution_cls", "optimizer_cls")
+
+
+@dataclass
+class TrainConfig:
+    """A trainer's parts, as a file has them.
+
+    Args:
+        env_cls: a class of envs.
+        algorithm_config: arguments of the algorithm's config.
+        recurrent: whether the algorithm is.
+    """
+
+    env_cls: Any
+    algorithm_config: dict[str, Any] = field(default_factory=dict)
+    recurrent: bool = False
+
+    def build(self) -> Trainer | RecurrentTrainer:
+        """Return the trainer."""
+        if self.recurrent:
+            config = RecurrentAlgorithmConfig(**self.algorithm_config)
+            recurrent: RecurrentAlgorithm = config.build(self.env_cls)
+            return RecurrentTrainer(recurrent)
+        algorithm: Algorithm = AlgorithmConfig(**self.algorithm_config).build(self.env_cls)
+        return Trainer(algorithm)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> TrainConfig:
+        """Read a YAML or JSON file; classes are dotted names, which are imported.
+
+        Raises:
+            ConfigError: the file or a name is wrong.
+        """
+        found = dict(read_mapping(Path(path)))
+        config = dict(found.get("algorithm_config") or {})
+        config |= {key: _import(config[key]) for key in CLASSES if config.get(key)}
+        if "env_cls" not in found:
+            raise ConfigError(f"'{path}' must name env_cls")
+        return cls(_import(found["env_cls"]), config, bool(found.get("recurrent", False)))
+
+
+def _import(name: str) -> Any:
+    module, _, attribute = name.rpartition(".")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ValueError, ModuleNotFoundError, AttributeError) as error:
+        raise ConfigError(f"'{name}' cannot be imported: {error}") from None
