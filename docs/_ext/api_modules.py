@@ -39,7 +39,14 @@ PATHS = (
 )
 """Documented paths that hand on names; the pages are their homes'."""
 
-FACADES = ("rlox", "rlox_llm", "rlox.algorithms", *(row.facade for row in ALGORITHMS), *PATHS)
+FACADES = (
+    "rlox",
+    "rlox_llm",
+    "rlox_rl8",
+    "rlox.algorithms",
+    *(row.facade for row in ALGORITHMS),
+    *PATHS,
+)
 """Modules that hand on what other modules define; ``reference/api/rlox.md`` lists their names."""
 
 INTERNAL = ("cli", "families", "plugin", "vector_env")

@@ -21,6 +21,7 @@ from typing import Any
 
 from pydantic import BaseModel
 from rlox.families import ALGORITHMS
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util import logging
@@ -40,11 +41,23 @@ RUST_CLASSES = {
 """The classes that the top hands on from Rust, with their homes."""
 
 
+SHARED_NAMES = {
+    "Algorithm": {"rlox": "rlox.algorithm.Algorithm", "rlox_rl8": "rlox_rl8.algorithms.Algorithm"},
+    "Distribution": {
+        "rlox": "rlox.nn.Distribution",
+        "rlox_rl8": "rlox_rl8.distributions.Distribution",
+    },
+}
+"""Classes that two packages call alike, by package."""
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the generator with Sphinx."""
     app.connect("config-inited", lambda *_: write_reference())
     app.connect("autodoc-process-docstring", _adapt_docstring, priority=100)
     app.connect("autodoc-process-signature", _shorten_model_signature)
+    app.connect("autodoc-skip-member", _skip_keys)
+    app.connect("doctree-read", _qualify_names)
     app.connect("missing-reference", _resolve_facade)
     app.connect("env-check-consistency", lambda app, env: _check_coverage(env))
     return {"parallel_read_safe": True}
@@ -365,6 +378,20 @@ def _shorten_model_signature(
         for name, field in obj.model_fields.items()
     ]
     return f"(*, {', '.join(fields)})", ""
+
+
+def _skip_keys(_app: Sphinx, _what: str, name: str, *_: Any) -> bool | None:
+    """Leave out the keys of a ``TypedDict`` that are no attributes, such as ``"env/steps"``."""
+    return None if name.isidentifier() else True
+
+
+def _qualify_names(_app: Sphinx, doctree: Any) -> None:
+    """Point the short names of annotations that two packages share to that of their package."""
+    for node in doctree.findall(addnodes.pending_xref):
+        homes = SHARED_NAMES.get(node.get("reftarget", ""))
+        if homes is not None and node.get("refdomain") == "py":
+            package = str(node.get("py:module") or "").partition(".")[0]
+            node["reftarget"] = homes.get(package, homes["rlox"])
 
 
 def _resolve_facade(app: Sphinx, env: Any, node: Any, contnode: Any) -> Any:

@@ -12,7 +12,14 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
-OURS = re.compile(r"/rlox-\w+/(src|python)/")
+PACKAGES = {
+    path.name: path.relative_to(ROOT).as_posix()
+    for kind in ("src", "python")
+    for path in ROOT.glob(f"rlox-*/{kind}/rlox*")
+}
+"""Folders of rlox's packages in the repository, by name; they may be installed elsewhere."""
+
+OURS = re.compile(r".*/(?:src|python|site-packages)/(rlox\w*)/(.+)")
 
 BESIDE = {
     "rlox-core/src/rlox/config/schedules.py": "the scheduled numbers of now",
@@ -43,7 +50,6 @@ def trace(work: Callable[[], Any]) -> Walk:
 
     Comprehensions and lambdas count for the file they are written in.
     """
-    here = str(ROOT)
     names: dict[str, str] = {}
     files: dict[str, None] = {}
     calls: dict[tuple[str, str], None] = {}
@@ -51,8 +57,9 @@ def trace(work: Callable[[], Any]) -> Walk:
     def name_of(frame: FrameType) -> str:
         path = frame.f_code.co_filename
         if path not in names:
-            ours = path.startswith(here) and bool(OURS.match(path.removeprefix(here)))
-            names[path] = path.removeprefix(here + "/") if ours else ""
+            found = OURS.fullmatch(path)
+            folder = PACKAGES.get(found[1]) if found else None
+            names[path] = f"{folder}/{found[2]}" if found and folder else ""
         return names[path]
 
     def caller_of(frame: FrameType) -> str:

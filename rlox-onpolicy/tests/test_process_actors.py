@@ -118,7 +118,9 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     """Neither a process nor a file in shared memory, with unrolls under way."""
     script = tmp_path / "train.py"
     script.write_text(
+        "import signal\n"
         "import rlox\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's '&' ignores it\n"
         "impala = rlox.make('impala', env='CartPole-v1', seed=0, n_actors=1, queue_size=2,\n"
         "                   actor_backend='process', n_steps=8)\n"
         "impala.train(8)\n"
@@ -133,7 +135,10 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     assert training.stdout is not None
     pid = int(training.stdout.readline())
     training.send_signal(signal.SIGINT)
-    _, errors = training.communicate(timeout=60)
+    try:
+        _, errors = training.communicate(timeout=60)
+    finally:
+        training.kill()
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert not Path(f"/proc/{pid}").exists()
     assert set(os.listdir("/dev/shm")) <= before

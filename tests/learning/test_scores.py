@@ -35,7 +35,14 @@ TASKS: list[Any] = [
         "examples/impala-cartpole.yaml",
         id="impala-CartPole-v1",
     ),
-    pytest.param("impala", "Acrobot-v1", 500_000, -100.0, None, id="impala-Acrobot-v1"),
+    pytest.param(
+        "impala",
+        "Acrobot-v1",
+        500_000,
+        -100.0,
+        "examples/impala-acrobot.yaml",
+        id="impala-Acrobot-v1",
+    ),
     pytest.param(
         "dqn", "CartPole-v1", 50_000, 475.0, "examples/dqn-cartpole.yaml", id="dqn-CartPole-v1"
     ),

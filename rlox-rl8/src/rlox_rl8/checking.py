@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torchrl.data import Composite, TensorSpec
+
+from rlox_rl8.specs import Composite, TensorSpec
 
 __all__ = ["require", "validate"]
 

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from tensordict import TensorDict
 from torch import Tensor, nn
-from torchrl.data import Categorical as CategoricalSpec
-from torchrl.data import TensorSpec
-from torchrl.data import Unbounded as UnboundedSpec
+
+from rlox_rl8.specs import Categorical as CategoricalSpec
+from rlox_rl8.specs import TensorSpec
+from rlox_rl8.specs import Unbounded as UnboundedSpec
 
 __all__ = ["Categorical", "Distribution", "Normal", "SquashedNormal", "TorchDistributionWrapper"]
 

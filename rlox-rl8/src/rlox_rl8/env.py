@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import torch
 from tensordict import TensorDict
 from torch import Tensor
-from torchrl.data import Categorical, TensorSpec, Unbounded
 
 from rlox_rl8.data import Device
+from rlox_rl8.specs import Categorical, TensorSpec, Unbounded
 
 __all__ = [
     "ContinuousDummyEnv",

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import torch
 from tensordict import TensorDict
 from torch import Tensor, nn
-from torchrl.data import Categorical, Composite, TensorSpec, Unbounded
 
 from rlox_rl8.nn.modules import MLP
+from rlox_rl8.specs import Categorical, Composite, TensorSpec, Unbounded
 from rlox_rl8.views import ViewKind, ViewRequirement
 
 __all__ = [

@@ -1,0 +1,28 @@
+"""Tensor specs of torchrl, imported without a change of the process."""
+
+from __future__ import annotations
+
+import multiprocessing
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["Categorical", "Composite", "TensorSpec", "Unbounded"]
+
+
+@contextmanager
+def _same_start_method() -> Iterator[None]:
+    """Keep multiprocessing's start method, which torchrl makes ``"spawn"`` for the whole process.
+
+    A user's own processes, such as those of gymnasium's ``AsyncVectorEnv``, would be started so.
+    """
+    before = multiprocessing.get_start_method(allow_none=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="failed to set start method")
+        yield
+    if multiprocessing.get_start_method(allow_none=True) != before:
+        multiprocessing.set_start_method(before, force=True)
+
+
+with _same_start_method():
+    from torchrl.data import Categorical, Composite, TensorSpec, Unbounded
