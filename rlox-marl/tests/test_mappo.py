@@ -303,3 +303,12 @@ def test_a_collector_refuses_no_steps() -> None:
     assert isinstance(collector, MultiAgentCollector)
     with pytest.raises(ValueError, match="n_steps must be at least 1, got 0"):
         collector.collect(algorithm.learning.policies, 0)
+
+
+def test_minibatches_may_hold_the_rows_of_all_agents() -> None:
+    """A team's rollout has a row for each agent; that of one agent bounds the minibatch."""
+    options = {"n_envs": 2, "n_steps": 5, "batch_size": 30, "n_epochs": 1}
+    with rlox.make("mappo", env="mpe2/simple_spread_v3", **options) as team:
+        team.train(10)
+    with pytest.raises(ConfigError, match="batch_size 30 exceeds the rollout's"):
+        rlox.make("mappo", env="CartPole-v1", **options)

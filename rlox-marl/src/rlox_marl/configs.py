@@ -64,6 +64,11 @@ class MAPPOConfig(ClippedSurrogateConfig):
         help="the critic's step size, which then has an optimiser of its own; None: learning_rate",
     )  # fmt: skip
 
+    @property
+    def rows_depend_on_env(self) -> bool:
+        """Whether there may be several agents, each of which has a row for each of its steps."""
+        return self.n_agents != 1
+
     @model_validator(mode="after")
     def _check_teams(self) -> MAPPOConfig:
         if self.share_parameters == "agent" and self.n_agents == 1:

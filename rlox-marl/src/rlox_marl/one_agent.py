@@ -38,6 +38,7 @@ class OneAgent:
 
     def __init__(self, algorithm: Any, policy: Any, objective: ClippedSurrogate) -> None:
         cfg = algorithm.config
+        cfg.replace(n_agents=1)  # raises if a minibatch does not fit the rollout of one agent
         for name in TEAM_OPTIONS:
             if changed(cfg, name):
                 raise ConfigError(

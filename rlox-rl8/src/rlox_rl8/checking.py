@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from rlox_rl8.specs import Composite, TensorSpec
+from rlox_rl8._specs import Composite, TensorSpec
 
 __all__ = ["require", "validate"]
 

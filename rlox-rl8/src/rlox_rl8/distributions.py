@@ -9,9 +9,9 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor, nn
 
-from rlox_rl8.specs import Categorical as CategoricalSpec
-from rlox_rl8.specs import TensorSpec
-from rlox_rl8.specs import Unbounded as UnboundedSpec
+from rlox_rl8._specs import Categorical as CategoricalSpec
+from rlox_rl8._specs import TensorSpec
+from rlox_rl8._specs import Unbounded as UnboundedSpec
 
 __all__ = ["Categorical", "Distribution", "Normal", "SquashedNormal", "TorchDistributionWrapper"]
 

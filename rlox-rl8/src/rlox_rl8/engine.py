@@ -14,6 +14,7 @@ from rlox.nn import ModuleOptimizer
 from tensordict import TensorDict
 from torch import Tensor
 
+from rlox_rl8._specs import Composite, Unbounded
 from rlox_rl8.checking import validate
 from rlox_rl8.data import (
     AlgorithmHparams,
@@ -28,7 +29,6 @@ from rlox_rl8.minibatches import losses_of, minibatches
 from rlox_rl8.nn.functional import PPOLosses, generalized_advantage_estimate
 from rlox_rl8.policies import GenericPolicyBase
 from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
-from rlox_rl8.specs import Composite, Unbounded
 from rlox_rl8.statistics import collected, deviation
 
 __all__ = ["GenericAlgorithmBase"]

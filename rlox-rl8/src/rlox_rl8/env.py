@@ -10,8 +10,8 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
+from rlox_rl8._specs import Categorical, TensorSpec, Unbounded
 from rlox_rl8.data import Device
-from rlox_rl8.specs import Categorical, TensorSpec, Unbounded
 
 __all__ = [
     "ContinuousDummyEnv",

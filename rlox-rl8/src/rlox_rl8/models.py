@@ -10,8 +10,8 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor, nn
 
+from rlox_rl8._specs import Categorical, Composite, TensorSpec, Unbounded
 from rlox_rl8.nn.modules import MLP
-from rlox_rl8.specs import Categorical, Composite, TensorSpec, Unbounded
 from rlox_rl8.views import ViewKind, ViewRequirement
 
 __all__ = [

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from tensordict import TensorDict
 
+from rlox_rl8._specs import Composite, TensorSpec
 from rlox_rl8.data import Device
 from rlox_rl8.distributions import Distribution
 from rlox_rl8.models import Model, RecurrentModel
-from rlox_rl8.specs import Composite, TensorSpec
 from rlox_rl8.views import ViewKind
 
 __all__ = ["GenericPolicyBase", "Policy", "RecurrentPolicy"]

@@ -146,6 +146,11 @@ class ClippedSurrogateConfig(Config):
     device: str = DEVICE
     torch_threads: int | None = TORCH_THREADS
 
+    @property
+    def rows_depend_on_env(self) -> bool:
+        """Whether a rollout may have another number of rows than ``n_envs * n_steps``."""
+        return False
+
     @model_validator(mode="after")
     def _check_options(self) -> ClippedSurrogateConfig:
         refuse_memory_size_without_memory(self)
@@ -153,6 +158,8 @@ class ClippedSurrogateConfig(Config):
         if "batch_size" not in self.model_fields_set and self.batch_size > rollout:
             # past the model, which is frozen and would count the option as given
             self.__dict__["batch_size"] = rollout
+        if self.rows_depend_on_env:
+            return self
         if self.batch_size > rollout:
             raise ValueError(
                 f"batch_size {self.batch_size} exceeds the rollout's n_envs * n_steps = "
