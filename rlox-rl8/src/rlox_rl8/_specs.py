@@ -7,8 +7,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Categorical", "Composite", "TensorSpec", "Unbounded"]
-
 
 @contextmanager
 def _same_start_method() -> Iterator[None]:
@@ -25,4 +23,7 @@ def _same_start_method() -> Iterator[None]:
 
 
 with _same_start_method():
-    from torchrl.data import Categorical, Composite, TensorSpec, Unbounded
+    from torchrl.data import Categorical as Categorical
+    from torchrl.data import Composite as Composite
+    from torchrl.data import TensorSpec as TensorSpec
+    from torchrl.data import Unbounded as Unbounded
