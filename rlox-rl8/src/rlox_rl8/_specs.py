@@ -1,5 +1,7 @@
 """Tensor specs of torchrl, imported without a change of the process."""
 
+# ruff: noqa: PLC0414  # the form in which type checkers take names as handed on
+
 from __future__ import annotations
 
 import multiprocessing
