@@ -22,9 +22,11 @@ import torch
 from measure import interleave, machine, ratio_summary, summary, write
 from rlox.batches.rollout import RolloutBatch, estimate_advantages
 from rlox.cli.sweeps.processes import usable_cores
+from rlox.losses import ClippedSurrogate
 from rlox.nn import torch_threads
+from rlox.rollouts import make_objective
 from rlox.training.hooks import Hooks
-from rlox_onpolicy.ppo import PPO, clipped_surrogate
+from rlox_onpolicy.ppo import PPO
 from stable_baselines3 import PPO as SB3PPO
 from stable_baselines3.common.env_util import make_vec_env
 
@@ -187,7 +189,7 @@ def native_share_of_peak(repeats: int = 50) -> dict[str, float]:
         return estimate_advantages(unroll, ppo.policy, ppo.config.gamma, ppo.config.gae_lambda)
 
     batch = collect()
-    objective = clipped_surrogate(ppo.config, {"clip_eps": 0.2, "ent_coef": 0.01})
+    objective = make_objective(ClippedSurrogate, ppo.config, {"clip_eps": 0.2, "ent_coef": 0.01})
     square = torch.rand(1024, 1024)
     milliseconds = {
         name: 1e3 * min(runs)
@@ -223,7 +225,7 @@ def where_time_goes(repeats: int = 50) -> dict[str, float]:
     minibatch = next(batch.sample_minibatches(256))
     env, actions = ppo.collector.env, batch.actions[:8].numpy()
     gradient_steps = SETTINGS["n_epochs"] * 1024 // SETTINGS["batch_size"]
-    objective = clipped_surrogate(ppo.config, {"clip_eps": 0.2, "ent_coef": 0.01})
+    objective = make_objective(ClippedSurrogate, ppo.config, {"clip_eps": 0.2, "ent_coef": 0.01})
 
     def milliseconds(run: Callable[[], Any]) -> float:
         runs = []

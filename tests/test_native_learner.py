@@ -17,7 +17,7 @@ from rlox import Algorithm, cli
 from rlox.batches.rollout import RolloutBatch, estimate_advantages
 from rlox.callbacks import Callback
 from rlox.errors import BackendError
-from rlox.learners.rollouts import ChosenLearner, choose_learner, minimize_over_epochs
+from rlox.learners.rollouts import ChosenLearner, choose_learner
 from rlox.learners.tasks import RolloutTask
 from rlox.losses import ClippedSurrogate, PolicyGradient
 from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy
@@ -26,7 +26,7 @@ from rlox.training.hooks import Hooks
 from rlox_native.learner import OBJECTIVES
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.configs import PPOConfig
-from rlox_onpolicy.ppo import PPO
+from rlox_onpolicy.ppo import PPO, minimize_over_epochs
 from torch import nn
 
 ENVS = {"CartPole-v1": (4, 2), "Pendulum-v1": (3, 1)}

@@ -17,15 +17,15 @@ from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
 from rlox.logging import LoggerCallback
+from rlox.losses import ClippedSurrogate
 from rlox.nn import torch_threads
 from rlox.protocols import MultiAgentObs
-from rlox.rollouts import fit_to_env
+from rlox.rollouts import fit_to_env, make_objective
 from rlox.training.hooks import Hooks
 
 from rlox_marl.configs import IPPOConfig
 from rlox_marl.mappo import (
     MAPPOMetrics,
-    clipped_surrogate,
     make_learning,
     report,
     scheduled,
@@ -92,7 +92,7 @@ class IPPO(Algorithm):
     def iterate(self, hooks: Hooks) -> MAPPOMetrics:
         """Collect T steps of N envs, and minimise each policy's surrogate for K epochs."""
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
-        objective = clipped_surrogate(self.config, rates)
+        objective = make_objective(ClippedSurrogate, self.config, rates)
         with torch_threads(self.config.torch_threads):
             batch: Any = self.learning.collect(hooks)
             hooks.rollout_end(batch)

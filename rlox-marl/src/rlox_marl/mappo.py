@@ -28,23 +28,32 @@ from typing import Any, ClassVar, final
 
 import numpy.typing as npt
 from rlox.algorithm import Algorithm
+from rlox.batches import RolloutBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
 from rlox.envs import is_team
 from rlox.errors import ConfigError
+from rlox.learners import Objective, RolloutTask, mean_terms, passes_target_kl
 from rlox.logging import LoggerCallback
 from rlox.losses import ClippedSurrogate
 from rlox.nn import torch_threads
 from rlox.protocols import MultiAgentObs
-from rlox.rollouts import fit_to_env
+from rlox.rollouts import fit_to_env, make_objective
 from rlox.training.hooks import Hooks
 
 from rlox_marl.configs import MAPPOConfig
 from rlox_marl.one_agent import OneAgent
 from rlox_marl.team import Team
 
-__all__ = ["MAPPO", "MAPPOMetrics", "clipped_surrogate", "make_learning", "report", "scheduled"]
+__all__ = [
+    "MAPPO",
+    "MAPPOMetrics",
+    "make_learning",
+    "minimize_over_epochs",
+    "report",
+    "scheduled",
+]
 
 SCHEDULED = ("learning_rate", "clip_eps", "ent_coef")
 
@@ -134,7 +143,7 @@ class MAPPO(Algorithm):
     def iterate(self, hooks: Hooks) -> MAPPOMetrics:
         """Collect T steps of N envs, and minimise each policy's surrogate for K epochs."""
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
-        objective = clipped_surrogate(self.config, rates)
+        objective = make_objective(ClippedSurrogate, self.config, rates)
         with torch_threads(self.config.torch_threads):
             batch: Any = self.learning.collect(hooks)
             hooks.rollout_end(batch)
@@ -192,14 +201,14 @@ def make_learning(algorithm: Any, policy: Any) -> OneAgent | Team:
     if source is None:
         raise ConfigError("there is no env; pass its id or a callable as env_id, or env_fn=")
     if is_team(source, backend=cfg.env_backend):
-        return Team(algorithm, policy)
+        return Team(algorithm, policy, minimize_over_epochs)
     if cfg.n_agents not in (None, 1):
         raise ConfigError(
             f"n_agents is {cfg.n_agents}, but the env has one agent; pass a PettingZoo env, or "
             "leave n_agents out"
         )
-    first = Schedules(cfg, scheduled(cfg)).at(0, 0)
-    return OneAgent(algorithm, policy, clipped_surrogate(cfg, first))
+    first = make_objective(ClippedSurrogate, cfg, Schedules(cfg, scheduled(cfg)).at(0, 0))
+    return OneAgent(algorithm, policy, first, minimize_over_epochs)
 
 
 def scheduled(config: MAPPOConfig) -> tuple[str, ...]:
@@ -208,16 +217,37 @@ def scheduled(config: MAPPOConfig) -> tuple[str, ...]:
     return (*SCHEDULED, *own)
 
 
-def clipped_surrogate(config: MAPPOConfig, rates: Mapping[str, float]) -> ClippedSurrogate:
-    """Return PPO's objective with the scheduled numbers of now."""
-    return ClippedSurrogate(
-        clip_eps=rates["clip_eps"],
-        vf_coef=config.vf_coef,
-        ent_coef=rates["ent_coef"],
-        vf_clip_eps=config.vf_clip_eps,
-        dual_clip=config.dual_clip,
-        normalize_advantages=config.normalize_advantages,
-    )
+def minimize_over_epochs(
+    task: RolloutTask,
+    batch: RolloutBatch,
+    objective: Objective,
+    learning_rate: float,
+    hooks: Hooks,
+) -> dict[str, float]:
+    """Minimise the objective for K epochs of minibatches (algorithm 1).
+
+    Args:
+        task: one policy, its optimiser, and how many epochs and rows.
+        batch: the steps in which its agents acted.
+        objective: PPO's, or with the values' options.
+        learning_rate: Adam's.
+        hooks: called after every gradient step.
+
+    Returns:
+        Means of the loss's terms over the minibatches.
+    """
+    assert task.batch_size is not None
+    collected: list[Any] = []
+    for _ in range(task.n_epochs):
+        for minibatch in batch.sample_minibatches(task.batch_size, generator=task.generator):
+            loss, terms = objective.loss(task.policy, minibatch)
+            collected.append(terms)
+            if passes_target_kl(terms, task.target_kl):
+                return mean_terms(type(terms), collected)
+            loss = task.added_losses.add("policy", loss, task.policy, minibatch)
+            task.optimizer.step(loss, learning_rate)
+            hooks.train_batch(lambda terms=terms: mean_terms(type(terms), [terms]))  # type: ignore[misc]
+    return mean_terms(type(collected[0]), collected)
 
 
 def report(learning: OneAgent | Team, terms: Mapping[str, float], rate: float) -> MAPPOMetrics:

@@ -11,7 +11,7 @@ from rlox.batches import estimate_advantages
 from rlox.batches.rollout import RolloutBatch
 from rlox.config.model import changed
 from rlox.errors import ConfigError
-from rlox.learners import RolloutTask, choose_learner, minimize_over_epochs
+from rlox.learners import RolloutTask, Update, choose_learner
 from rlox.losses import ClippedSurrogate
 from rlox.rollouts import make_agent
 from rlox.training.hooks import Hooks
@@ -31,12 +31,15 @@ class OneAgent:
         algorithm: its base has been initialised.
         policy: see :class:`rlox.rollouts.actor_critic.ActorCritic`.
         objective: with the numbers of the first iteration.
+        update: from a rollout, in torch.
 
     Raises:
         ConfigError: an option needs several agents.
     """
 
-    def __init__(self, algorithm: Any, policy: Any, objective: ClippedSurrogate) -> None:
+    def __init__(
+        self, algorithm: Any, policy: Any, objective: ClippedSurrogate, update: Update
+    ) -> None:
         cfg = algorithm.config
         cfg.replace(n_agents=1)  # raises if a minibatch does not fit the rollout of one agent
         for name in TEAM_OPTIONS:
@@ -60,7 +63,7 @@ class OneAgent:
             self.agent.policy,
             self.agent.optimizer,
             self.collector,
-            minimize_over_epochs,
+            update,
             self.agent.device,
             n_epochs=cfg.n_epochs,
             batch_size=cfg.batch_size,

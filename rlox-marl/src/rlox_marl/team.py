@@ -12,7 +12,7 @@ from rlox.batches.rollout import RolloutBatch
 from rlox.config.model import changed
 from rlox.envs import fixed_env_count, make_team_env
 from rlox.errors import BackendError, CheckpointError, ConfigError
-from rlox.learners import RolloutTask, minimize_over_epochs
+from rlox.learners import RolloutTask, Update
 from rlox.losses import ClippedSurrogate
 from rlox.networks.validate_actors import require_actor, try_actor
 from rlox.nn import FlatOptimizer, find_device, load_module_state, module_state, torch_threads
@@ -45,6 +45,7 @@ class Team:
         policy: from a view's nested observation space and the action space of an agent to a module
             with the methods of :class:`rlox.protocols.OnPolicyActor`; ``None``:
             :class:`rlox_marl.policies.TeamPolicy`.
+        update: of one policy from its rollout.
 
     Raises:
         BackendError: the learner backend is not torch's.
@@ -52,7 +53,9 @@ class Team:
         EnvError: the env cannot be built.
     """
 
-    def __init__(self, algorithm: Any, policy: Callable[..., nn.Module] | None) -> None:
+    def __init__(
+        self, algorithm: Any, policy: Callable[..., nn.Module] | None, update: Update
+    ) -> None:
         cfg = algorithm.config
         for name in ONE_AGENT_OPTIONS:
             if changed(cfg, name):
@@ -70,7 +73,7 @@ class Team:
                 "policy must be a callable (observation_space, action_space) -> module for several "
                 f"agents, one module for each policy, got {type(policy).__name__}"
             )
-        self._algorithm = algorithm
+        self._algorithm, self._update = algorithm, update
         self.device = find_device(cfg.device)
         source = algorithm.env_source
         env = make_team_env(source, n_envs=cfg.n_envs, backend=cfg.env_backend)
@@ -180,14 +183,14 @@ class Team:
                 self.policies[name],
                 optimizer,
                 self.collector,
-                minimize_over_epochs,
+                self._update,
                 self.device,
                 n_epochs=cfg.n_epochs,
                 batch_size=size,
                 target_kl=cfg.target_kl,
                 generator=self._algorithm.streams.torch("minibatches"),
             )
-            terms = minimize_over_epochs(task, batch, loss, rates["learning_rate"], hooks)
+            terms = self._update(task, batch, loss, rates["learning_rate"], hooks)
             reports.append({**terms, "explained_variance": batch.explained_variance()})
         if not reports:
             return {}

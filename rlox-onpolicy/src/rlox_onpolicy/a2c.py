@@ -15,7 +15,7 @@ Deviations from the paper:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -35,7 +35,12 @@ from rlox.losses import PolicyGradient
 from rlox.networks.validate import refuse_network_options
 from rlox.nn import torch_threads
 from rlox.rollouts.actor_critic import PolicyMaker, fit_to_env
-from rlox.rollouts.building import NETWORK_OPTIONS, make_agent, require_objective
+from rlox.rollouts.building import (
+    NETWORK_OPTIONS,
+    make_agent,
+    make_objective,
+    require_objective,
+)
 from rlox.training.hooks import Hooks
 from torch import nn
 
@@ -43,7 +48,7 @@ from rlox_onpolicy.configs import A2CConfig
 
 __all__ = ["A2C", "A2CMetrics"]
 
-LOSS_OPTIONS = ("vf_coef", "ent_coef", "normalize_advantages")
+LOSS_OPTIONS = tuple(field.name for field in fields(PolicyGradient))
 """The options that are numbers of the policy gradient."""
 
 SCHEDULED = ("learning_rate", "ent_coef")
@@ -132,8 +137,9 @@ class A2C(Algorithm):
         self.optimizer = self.agent.optimizer
         self.added_losses = AddedLosses(added_losses, self.optimizers)
         self.own_objective = objective
+        self._gradient = make_objective(PolicyGradient, cfg, Schedules(cfg, SCHEDULED).at(0, 0))
         task = RolloutTask(
-            self._objective(Schedules(cfg, SCHEDULED).at(0, 0)),
+            objective or self._gradient,
             self.policy,
             self.optimizer,
             self.collector,
@@ -167,8 +173,7 @@ class A2C(Algorithm):
         """Return what is minimised now."""
         if self.own_objective is not None:
             return self.own_objective
-        cfg: A2CConfig = self.config
-        return PolicyGradient(cfg.vf_coef, rates["ent_coef"], cfg.normalize_advantages)
+        return replace(self._gradient, ent_coef=rates["ent_coef"])
 
     def predict(
         self,

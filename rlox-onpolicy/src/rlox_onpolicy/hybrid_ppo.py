@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -24,12 +24,13 @@ from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
-from rlox.learners.rollouts import ChosenLearner, choose_learner, minimize_over_epochs
+from rlox.learners.rollouts import ChosenLearner, choose_learner
 from rlox.learners.tasks import Objective, RolloutTask
 from rlox.learners.terms import AddedLosses, Losses, make_metrics
 from rlox.logging import LoggerCallback
+from rlox.losses import ClippedSurrogate
 from rlox.nn import torch_threads
-from rlox.rollouts.building import make_agent, require_objective
+from rlox.rollouts.building import make_agent, make_objective, require_objective
 from rlox.training.hooks import Hooks
 
 from rlox_onpolicy.candle_rollouts import CandleRollouts
@@ -38,7 +39,7 @@ from rlox_onpolicy.ppo import (
     LOSS_OPTIONS,
     SCHEDULED,
     PPOMetrics,
-    clipped_surrogate,
+    minimize_over_epochs,
 )
 
 __all__ = ["HybridPPO", "HybridPPOMetrics"]
@@ -119,8 +120,9 @@ class HybridPPO(Algorithm):
         self.policy, self.optimizer = self.agent.policy, self.agent.optimizer
         self.added_losses = AddedLosses(added_losses, self.optimizers)
         self.own_objective = objective
+        self._surrogate = make_objective(ClippedSurrogate, cfg, Schedules(cfg, SCHEDULED).at(0, 0))
         task = RolloutTask(
-            objective or clipped_surrogate(cfg, Schedules(cfg, SCHEDULED).at(0, 0)),
+            objective or self._surrogate,
             self.policy,
             self.optimizer,
             self.collector,
@@ -139,7 +141,9 @@ class HybridPPO(Algorithm):
         """Receive T steps of N envs with advantages, and minimise the surrogate for K epochs."""
         cfg: HybridPPOConfig = self.config
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
-        objective = self.own_objective or clipped_surrogate(cfg, rates)
+        objective = self.own_objective or replace(
+            self._surrogate, clip_eps=rates["clip_eps"], ent_coef=rates["ent_coef"]
+        )
         learning_rate = rates["learning_rate"]
         with torch_threads(cfg.torch_threads):
             started = time.perf_counter()

@@ -14,7 +14,7 @@ Deviations from the paper, all from common implementations (Huang et al. 2022):
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -22,29 +22,38 @@ from typing import Any, ClassVar, final
 import numpy.typing as npt
 import torch
 from rlox.algorithm import Algorithm
-from rlox.batches.rollout import estimate_advantages
+from rlox.batches.rollout import RolloutBatch, estimate_advantages
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
-from rlox.learners.rollouts import ChosenLearner, choose_learner, minimize_over_epochs
+from rlox.learners.rollouts import ChosenLearner, choose_learner
 from rlox.learners.tasks import Objective, RolloutTask
-from rlox.learners.terms import AddedLosses, Losses, make_metrics
+from rlox.learners.terms import (
+    AddedLosses,
+    Losses,
+    make_metrics,
+    mean_terms,
+    passes_target_kl,
+)
 from rlox.logging import LoggerCallback
 from rlox.losses import ClippedSurrogate
 from rlox.networks.validate import refuse_network_options
 from rlox.nn import torch_threads
 from rlox.rollouts.actor_critic import PolicyMaker, fit_to_env
-from rlox.rollouts.building import NETWORK_OPTIONS, make_agent, require_objective
+from rlox.rollouts.building import (
+    NETWORK_OPTIONS,
+    make_agent,
+    make_objective,
+    require_objective,
+)
 from rlox.training.hooks import Hooks
 from torch import nn
 
 from rlox_onpolicy.configs import PPOConfig
 
-__all__ = ["PPO", "PPOMetrics", "clipped_surrogate"]
+__all__ = ["PPO", "PPOMetrics", "minimize_over_epochs"]
 
-LOSS_OPTIONS = (
-    "clip_eps", "vf_coef", "ent_coef", "vf_clip_eps", "dual_clip", "normalize_advantages",
-)  # fmt: skip
+LOSS_OPTIONS = tuple(field.name for field in fields(ClippedSurrogate))
 """The options that are numbers of the clipped surrogate."""
 
 SCHEDULED = ("learning_rate", "clip_eps", "ent_coef")
@@ -138,8 +147,9 @@ class PPO(Algorithm):
         self.optimizer = self.agent.optimizer
         self.added_losses = AddedLosses(added_losses, self.optimizers)
         self.own_objective = objective
+        self._surrogate = make_objective(ClippedSurrogate, cfg, Schedules(cfg, SCHEDULED).at(0, 0))
         task = RolloutTask(
-            self._objective(Schedules(cfg, SCHEDULED).at(0, 0)),
+            objective or self._surrogate,
             self.policy,
             self.optimizer,
             self.collector,
@@ -158,7 +168,7 @@ class PPO(Algorithm):
         """Collect T steps of N envs, estimate advantages, and minimise the surrogate for K epochs.
 
         A faster learner backend than torch replaces the first of the steps and the last, which is
-        :func:`rlox.learners.rollouts.minimize_over_epochs`.
+        :func:`minimize_over_epochs`.
         """
         cfg: PPOConfig = self.config
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
@@ -181,7 +191,7 @@ class PPO(Algorithm):
         """Return what is minimised now."""
         if self.own_objective is not None:
             return self.own_objective
-        return clipped_surrogate(self.config, rates)
+        return replace(self._surrogate, clip_eps=rates["clip_eps"], ent_coef=rates["ent_coef"])
 
     def predict(
         self,
@@ -210,13 +220,34 @@ class PPO(Algorithm):
         self.agent.load_state_dict(state)
 
 
-def clipped_surrogate(config: PPOConfig, rates: Mapping[str, float]) -> ClippedSurrogate:
-    """Return the objective of eq. 9 with the scheduled numbers of now."""
-    return ClippedSurrogate(
-        clip_eps=rates["clip_eps"],
-        vf_coef=config.vf_coef,
-        ent_coef=rates["ent_coef"],
-        vf_clip_eps=config.vf_clip_eps,
-        dual_clip=config.dual_clip,
-        normalize_advantages=config.normalize_advantages,
-    )
+def minimize_over_epochs(
+    task: RolloutTask,
+    batch: RolloutBatch,
+    objective: Objective,
+    learning_rate: float,
+    hooks: Hooks,
+) -> dict[str, float]:
+    """Minimise the objective for K epochs with minibatches of M <= NT rows (algorithm 1).
+
+    Args:
+        task: policy, optimiser, and how many epochs and rows.
+        batch: the rollout.
+        objective: eq. 9.
+        learning_rate: Adam's.
+        hooks: called after every gradient step.
+
+    Returns:
+        Means of the loss's terms over the minibatches.
+    """
+    assert task.batch_size is not None
+    collected: list[Any] = []
+    for _ in range(task.n_epochs):
+        for minibatch in batch.sample_minibatches(task.batch_size, generator=task.generator):
+            loss, terms = objective.loss(task.policy, minibatch)
+            collected.append(terms)
+            if passes_target_kl(terms, task.target_kl):
+                return mean_terms(type(terms), collected)
+            loss = task.added_losses.add("policy", loss, task.policy, minibatch)
+            task.optimizer.step(loss, learning_rate)
+            hooks.train_batch(lambda terms=terms: mean_terms(type(terms), [terms]))  # type: ignore[misc]
+    return mean_terms(type(collected[0]), collected)

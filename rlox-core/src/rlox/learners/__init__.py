@@ -8,7 +8,6 @@ from rlox.learners.rollouts import (
     TorchLearner,
     choose_learner,
     make_torch_learner,
-    minimize_over_epochs,
 )
 from rlox.learners.tasks import Objective, RolloutTask, Unroller, Update
 from rlox.learners.terms import (
@@ -19,6 +18,7 @@ from rlox.learners.terms import (
     QTerms,
     make_metrics,
     mean_terms,
+    passes_target_kl,
 )
 from rlox.learners.transitions import (
     ChosenReplayLearner,
@@ -79,5 +79,5 @@ __all__ = [
     "make_metrics",
     "make_torch_learner",
     "mean_terms",
-    "minimize_over_epochs",
+    "passes_target_kl",
 ]

@@ -7,13 +7,11 @@ do every task. Other backends, such as ``native``, do the objectives that they k
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from rlox.batches.rollout import RolloutBatch, Unroll
-from rlox.errors import ConfigError
 from rlox.learners.choose import find_learner
 from rlox.learners.tasks import Objective, RolloutTask
-from rlox.learners.terms import mean_terms
 from rlox.learners.transitions import ReplayTask, TorchReplayLearner
 from rlox.training.hooks import Hooks
 
@@ -23,7 +21,6 @@ __all__ = [
     "TorchLearner",
     "choose_learner",
     "make_torch_learner",
-    "minimize_over_epochs",
 ]
 
 
@@ -128,49 +125,3 @@ class TorchLearner:
     ) -> dict[str, float]:
         """Take the algorithm's own gradient steps; see :class:`Learner`."""
         return self._task.update(self._task, batch, objective, learning_rate, hooks)
-
-
-KL_TOLERANCE = 1.5
-"""Epochs end if the approximate KL passes so many times its target (openai/spinningup ppo)."""
-
-
-def minimize_over_epochs(
-    task: RolloutTask,
-    batch: RolloutBatch,
-    objective: Objective,
-    learning_rate: float,
-    hooks: Hooks,
-) -> dict[str, float]:
-    """Minimise the objective for K epochs with minibatches of M <= NT rows (algorithm 1).
-
-    Args:
-        task: policy, optimiser, and how many epochs and rows.
-        batch: the rollout.
-        objective: eq. 9.
-        learning_rate: Adam's.
-        hooks: called after every gradient step.
-
-    Returns:
-        Means of the loss's terms over the minibatches.
-    """
-    assert task.batch_size is not None
-    collected: list[Any] = []
-    for _ in range(task.n_epochs):
-        for minibatch in batch.sample_minibatches(task.batch_size, generator=task.generator):
-            loss, terms = objective.loss(task.policy, minibatch)
-            collected.append(terms)
-            if task.target_kl is not None and _kl(terms) > KL_TOLERANCE * task.target_kl:
-                return mean_terms(type(terms), collected)
-            loss = task.added_losses.add("policy", loss, task.policy, minibatch)
-            task.optimizer.step(loss, learning_rate)
-            hooks.train_batch(lambda terms=terms: mean_terms(type(terms), [terms]))  # type: ignore[misc]
-    return mean_terms(type(collected[0]), collected)
-
-
-def _kl(terms: Any) -> float:
-    if not hasattr(terms, "approx_kl"):
-        raise ConfigError(
-            f"target_kl needs an objective that reports approx_kl, got {type(terms).__name__}; "
-            "add it to the terms, or leave target_kl out"
-        )
-    return float(terms.approx_kl)

@@ -20,6 +20,7 @@ __all__ = [
     "QTerms",
     "make_metrics",
     "mean_terms",
+    "passes_target_kl",
 ]
 
 MetricsT = TypeVar("MetricsT")
@@ -156,6 +157,26 @@ def mean_terms(kind: type[Any], terms: Sequence[Any]) -> dict[str, float]:
         return dict.fromkeys(names, float("nan"))
     means = torch.stack([torch.stack(list(vars(t).values())) for t in terms]).mean(0)
     return dict(zip(names, np.asarray(means.cpu(), np.float64).tolist(), strict=True))
+
+
+KL_TOLERANCE = 1.5
+"""Epochs end if the approximate KL passes so many times its target (openai/spinningup ppo)."""
+
+
+def passes_target_kl(terms: Any, target_kl: float | None) -> bool:
+    """Return whether the approximate KL is past 1.5 times ``target_kl``, if one is given.
+
+    Raises:
+        ConfigError: the terms have no ``approx_kl``.
+    """
+    if target_kl is None:
+        return False
+    if not hasattr(terms, "approx_kl"):
+        raise ConfigError(
+            f"target_kl needs an objective that reports approx_kl, got {type(terms).__name__}; "
+            "add it to the terms, or leave target_kl out"
+        )
+    return float(terms.approx_kl) > KL_TOLERANCE * target_kl
 
 
 def make_metrics(

@@ -13,7 +13,7 @@ from rlox.rollouts.actors import (
     Taken,
     Weights,
 )
-from rlox.rollouts.building import NETWORK_OPTIONS, make_agent, require_objective
+from rlox.rollouts.building import NETWORK_OPTIONS, make_agent, make_objective, require_objective
 from rlox.rollouts.collector import RolloutCollector
 from rlox.rollouts.memory import EnvMemory, MemoryActor
 from rlox.rollouts.writer import UnrollWriter
@@ -39,5 +39,6 @@ __all__ = [
     "Weights",
     "fit_to_env",
     "make_agent",
+    "make_objective",
     "require_objective",
 ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
@@ -14,7 +15,9 @@ from rlox.errors import ConfigError
 from rlox.learners.tasks import Objective
 from rlox.rollouts.actor_critic import ActorCritic, Collector, PolicyMaker
 
-__all__ = ["NETWORK_OPTIONS", "make_agent", "require_objective"]
+__all__ = ["NETWORK_OPTIONS", "make_agent", "make_objective", "require_objective"]
+
+ObjectiveT = TypeVar("ObjectiveT")
 
 NETWORK_OPTIONS = ("recurrent", "memory_size", "network", "hidden")
 """The options of the default networks."""
@@ -64,6 +67,20 @@ def make_agent(
     algorithm.resources.callback(agent.close)
     algorithm.optimizers = {"policy": agent.optimizer}
     return agent
+
+
+def make_objective(
+    kind: type[ObjectiveT], config: Config, rates: Mapping[str, float]
+) -> ObjectiveT:
+    """Return an objective with the numbers of now.
+
+    Args:
+        kind: a dataclass whose fields are options of the config.
+        config: the algorithm's.
+        rates: values of the options that may be schedules, which win over the config.
+    """
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: rates.get(name, getattr(config, name)) for name in names})
 
 
 def require_objective(
