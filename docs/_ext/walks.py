@@ -37,7 +37,7 @@ class Walk:
     files: tuple[str, ...]
     """Paths from the repository's root, in the order they are entered first."""
     calls: tuple[tuple[str, str], ...]
-    """Pairs of files of which the first calls the second, in the order they come first."""
+    """Pairs (caller, callee) of files, in the order of their first calls."""
 
     @property
     def returns(self) -> int:

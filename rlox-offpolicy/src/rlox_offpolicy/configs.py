@@ -73,7 +73,7 @@ class DQNConfig(ReplayConfig):
         2.3e-3, help="Adam's step size", source=f"{ZOO}, CartPole"
     )
     max_grad_norm: float | None = positive(
-        10.0, help="bound of the gradient's Euclidean norm; none: not clipped",
+        10.0, help="bound of the gradient's Euclidean norm; None: not clipped",
         source="openai/baselines deepq",
     )  # fmt: skip
     target_update_interval: int = count(
@@ -85,7 +85,7 @@ class DQNConfig(ReplayConfig):
         source=f"{MNIH}, algorithm 1",
     )  # fmt: skip
     epsilon: ScheduleValue | None = schedule(
-        None, help=f"probability ε of a uniform action; none: {EPSILON}, or 0 with noisy",
+        None, help=f"probability ε of a uniform action; None: {EPSILON}, or 0 with noisy",
         source=f"{ZOO}, CartPole",
     )  # fmt: skip
     loss: Literal["huber", "mse"] = choice(
@@ -173,7 +173,7 @@ class SACConfig(ReplayConfig):
         True, help="learn the temperature for the target entropy", source=f"{HAARNOJA}, sec. 5"
     )
     target_entropy: float | None = option(
-        None, help="entropy of actions in [-1, 1] to keep; none: minus their dimensions",
+        None, help="entropy of actions in [-1, 1] to keep; None: minus their dimensions",
         unit="nats", source=f"{HAARNOJA}, table 1",
     )  # fmt: skip
     exploration: Noise = choice(
@@ -218,7 +218,7 @@ class DiscreteSACConfig(ReplayConfig):
         source=f"{CHRISTODOULOU}, eq. 11",
     )  # fmt: skip
     target_entropy: float | None = coefficient(
-        None, help="entropy to keep; none: 0.98 of log A, the most there is", unit="nats",
+        None, help="entropy to keep; None: 0.98 of log A, the most there is", unit="nats",
         source="the author's code",
     )  # fmt: skip
 

@@ -25,7 +25,7 @@ def agent_config(cls: type[ConfigT], config: Config, parts: Mapping[str, Any] | 
     Args:
         cls: :class:`rlox_rl8.AlgorithmConfig` or the recurrent one.
         config: rlox's.
-        parts: what is no number.
+        parts: arguments other than numbers.
 
     Raises:
         ConfigError: a part is unknown, or is an option.

@@ -17,7 +17,6 @@ Deviations from the paper:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -35,21 +34,7 @@ from rlox_rl8.algorithms import Algorithm, AlgorithmConfig
 from rlox_rl8.building import agent_config
 from rlox_rl8.configs import RL8PPOConfig
 
-__all__ = ["RL8PPO", "RL8PPOMetrics"]
-
-
-@dataclass(frozen=True)
-class RL8PPOMetrics:
-    """One iteration's report."""
-
-    mean_reward: float
-    """Mean sum of a horizon's rewards over the envs."""
-    policy_loss: float
-    value_loss: float
-    entropy: float
-    """In nats; 0 if its weight is."""
-    approx_kl: float
-    """In nats."""
+__all__ = ["RL8PPO"]
 
 
 @final
@@ -100,21 +85,10 @@ class RL8PPO(RloxAlgorithm):
         """Statistics of the last iteration under the names of :class:`rlox_rl8.Trainer`."""
         self.optimizers = {"policy": agent.flat}  # type: ignore[dict-item]
 
-    def iterate(self, hooks: Hooks) -> RL8PPOMetrics:
+    def iterate(self, hooks: Hooks) -> running.RL8Metrics:
         """Collect one horizon, then learn from it."""
-        agent = self.agent
-        with agent.reporting(hooks.env_step, hooks.train_batch):
-            collected = agent.collect(env_config=self.env_config)
-            hooks.rollout_end(agent.buffer)
-            learnt = agent.step()
-        self.last_stats = {**collected, **learnt}  # type: ignore[dict-item]
-        return RL8PPOMetrics(
-            mean_reward=collected["returns/mean"],
-            policy_loss=-learnt["losses/policy"],
-            value_loss=learnt["losses/vf"],
-            entropy=learnt["losses/entropy"],
-            approx_kl=learnt["monitors/kl_div"],
-        )
+        metrics, self.last_stats = running.iterate(self.agent, self.env_config, hooks)
+        return metrics
 
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return actions for observations, each the first of its horizon; see ``Algorithm``."""

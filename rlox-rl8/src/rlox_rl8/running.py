@@ -6,19 +6,61 @@ import importlib
 import inspect
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from rlox.errors import CheckpointError, ConfigError
 from rlox.evaluation import EvaluationResult
+from rlox.training.hooks import Hooks
 from rlox.validation import require_integer
 from tensordict import TensorDict
 
 from rlox_rl8.env import Env
 
-__all__ = ["evaluate", "find_env", "load_state", "predict", "state_of"]
+__all__ = ["RL8Metrics", "evaluate", "find_env", "iterate", "load_state", "predict", "state_of"]
+
+
+@dataclass(frozen=True)
+class RL8Metrics:
+    """One iteration's report."""
+
+    mean_reward: float
+    """Mean sum of a horizon's rewards over the envs."""
+    policy_loss: float
+    value_loss: float
+    entropy: float
+    """In nats; 0 if its weight is."""
+    approx_kl: float
+    """In nats."""
+
+
+def iterate(
+    agent: Any, env_config: dict[str, Any] | None, hooks: Hooks
+) -> tuple[RL8Metrics, dict[str, float]]:
+    """Collect one horizon, then learn from it.
+
+    Args:
+        agent: an :class:`rlox_rl8.Algorithm` or an :class:`rlox_rl8.RecurrentAlgorithm`.
+        env_config: passed to the env at its next reset.
+        hooks: of the training.
+
+    Returns:
+        The metrics, and the statistics under the names of :class:`rlox_rl8.Trainer`.
+    """
+    with agent.reporting(hooks.env_step, hooks.train_batch):
+        collected = agent.collect(env_config=env_config)
+        hooks.rollout_end(agent.buffer)
+        learnt = agent.step()
+    metrics = RL8Metrics(
+        mean_reward=collected["returns/mean"],
+        policy_loss=-learnt["losses/policy"],
+        value_loss=learnt["losses/vf"],
+        entropy=learnt["losses/entropy"],
+        approx_kl=learnt["monitors/kl_div"],
+    )
+    return metrics, {**collected, **learnt}
 
 
 def find_env(env: Any) -> Any:

@@ -119,15 +119,15 @@ class ClippedSurrogateConfig(Config):
         True, help="standardise advantages within each minibatch", source=f"{HUANG}, detail 7"
     )
     vf_clip_eps: float | None = positive(
-        None, help="range of the value clip, in units of the return; none: not clipped",
+        None, help="range of the value clip, in units of the return; None: not clipped",
         unit="return", source="openai/baselines ppo2; off, Andrychowicz et al. 2021",
     )  # fmt: skip
     dual_clip: float | None = option(
-        None, help="bound of the objective at negative advantages; none: not clipped",
+        None, help="bound of the objective at negative advantages; None: not clipped",
         unit="1", source="Ye et al. 2020, eq. 5, where it is 3", gt=1.0,
     )  # fmt: skip
     target_kl: float | None = positive(
-        None, help="stops the epochs when the approximate KL passes 1.5 times this; none: never",
+        None, help="stops the epochs when the approximate KL passes 1.5 times this; None: never",
         unit="nats", source="openai/spinningup ppo",
     )  # fmt: skip
     hidden: int = count(

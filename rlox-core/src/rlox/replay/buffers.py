@@ -47,7 +47,7 @@ class GoalOptions:
     compute_reward: Callable[..., Any]
     """Returns rewards (M,)."""
     compute_terminated: Callable[..., Any] | None = None
-    """Returns whether the task has ended, (M,); none: goals change nothing about that."""
+    """Returns whether the task has ended, (M,); ``None``: goals change nothing about that."""
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,6 @@ class MmapOptions(Config):
         100_000, unit="transitions", help="transitions that lie in memory", source="rlox"
     )
     buffer_folder: str | None = option(
-        None, help="where the file is; none: the folder of temporary files", unit="path",
+        None, help="where the file is; None: the folder of temporary files", unit="path",
         source="rlox",
     )  # fmt: skip
