@@ -11,7 +11,13 @@ from types import ModuleType
 
 import cloudpickle
 import pytest
+from hypothesis import HealthCheck, settings
 from rlox import kernels, reference, registry
+
+settings.register_profile(
+    "untimed", settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+)
+settings.load_profile("untimed")  # a busy machine is no failure
 
 FOLDER = Path(__file__).parent
 

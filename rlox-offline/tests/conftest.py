@@ -3,4 +3,11 @@
 import sys
 from pathlib import Path
 
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "untimed", settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+)
+settings.load_profile("untimed")  # a busy machine is no failure
+
 sys.path.insert(0, str(Path(__file__).parent))

@@ -73,7 +73,9 @@ def _build(given: Any) -> Space:
     if dtype.kind not in "biuf":
         raise ValueError(f"the dtype {dtype} is no number's")
     if "discrete" in given:
-        return spaces.Discrete(int(given["discrete"]), start=int(given["start"]), dtype=dtype)
+        space = spaces.Discrete(int(given["discrete"]), start=int(given["start"]))
+        space.dtype = dtype  # no argument before gymnasium 1.2
+        return space
     if "multi_discrete" in given:
         start = np.array(given["start"])
         return spaces.MultiDiscrete(np.array(given["multi_discrete"]), dtype=dtype, start=start)
