@@ -162,6 +162,16 @@ class Algorithm(GenericAlgorithmBase[AlgorithmHparams, AlgorithmState, Policy]):
         set_up(self, env_cls, config or AlgorithmConfig(), Policy, AlgorithmHparams)
         self._observed = self.buffer.select("obs")  # slices of one entry
 
+    def _require_ends(self) -> None:
+        views = self.policy.model.view_requirements
+        past = [key for key, view in views.items() if view.shift]
+        if past:
+            raise ValueError(
+                f"the model's view of {past[0]!r} has shift {views[past[0]].shift}, and its "
+                "windows would reach from one episode into the next; use envs whose episodes do "
+                "not end, or stack observations in the env"
+            )
+
     def _before_step(self, t: int) -> None:
         pass
 
@@ -215,6 +225,12 @@ class RecurrentAlgorithm(
         self._states = self.policy.model.init_states(hparams.num_envs)
         self._starts: list[TensorDict] = []
         """States (B) at the start of each sequence of the buffer."""
+
+    def _require_ends(self) -> None:
+        raise ValueError(
+            "states of a recurrent policy would pass from one episode into the next; use envs "
+            "whose episodes do not end, or 'ppo' with recurrent='lstm'"
+        )
 
     def _before_step(self, t: int) -> None:
         hparams = self.hparams

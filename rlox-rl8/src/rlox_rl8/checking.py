@@ -60,7 +60,8 @@ def validate(
     """
     n, device = algorithm.hparams.num_envs, algorithm.hparams.device
     env, specs = algorithm.env, algorithm.buffer_spec
-    first = env.reset(config=None)
+    spec = env.observation_spec
+    first = spec.expand(n, *spec.shape).zero() if env.fits_specs else env.reset(config=None)
     require(first, env.observation_spec, n, f"{type(env).__name__}.reset", device)
     storage["obs"][0] = first
     before_step(0)
@@ -68,6 +69,16 @@ def validate(
     name = f"{type(algorithm.policy).__name__}.sample"
     for key in ("actions", "logp", "values"):
         require(sampled[key], specs[key], n, f"{name} {key}", device)
+    if env.fits_specs:
+        return
     out = env.step(sampled["actions"])
-    for key in ("obs", "rewards"):
-        require(out[key], specs[key], n, f"{type(env).__name__}.step {key}", device)
+    names = ["obs", "rewards"]
+    if env.episodes_end:
+        names += ["terminated", "truncated", "final_obs"]
+    for key in names:
+        if key not in out.keys():  # noqa: SIM118  # rows come first
+            raise ValueError(
+                f"{type(env).__name__}.step must return '{key}', got {list(out.keys())}"
+            )
+        spec = specs["obs" if key == "final_obs" else key]
+        require(out[key], spec, n, f"{type(env).__name__}.step {key}", device)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rlox.config.common_fields import SEED
+from pydantic import JsonValue
+from rlox.config.common_fields import ENV_BACKEND, ENV_KWARGS, SEED
 from rlox.config.model import Config, choice, coefficient, count, flag, option, positive
 
 __all__ = ["RL8PPOConfig", "RL8RecurrentPPOConfig"]
@@ -17,6 +18,8 @@ class RL8PPOConfig(Config):
     """Options of RL8PPO."""
 
     seed: int | None = SEED
+    env_backend: str = ENV_BACKEND
+    env_kwargs: dict[str, JsonValue] = ENV_KWARGS
     n_envs: int = count(8192, unit="envs", help="number of copies B in the env", source=RL8)
     horizon: int = count(32, unit="env steps per env", help="steps T of one iteration", source=RL8)
     horizons_per_env_reset: int = option(

@@ -23,10 +23,11 @@ from rlox_rl8.data import (
     MemoryStats,
     StepStats,
 )
+from rlox_rl8.ends import Ends
 from rlox_rl8.env import Env
 from rlox_rl8.memory import memory_stats
-from rlox_rl8.minibatches import losses_of, minibatches
-from rlox_rl8.nn.functional import PPOLosses, generalized_advantage_estimate
+from rlox_rl8.minibatches import TERMS, add_gradient, minibatches
+from rlox_rl8.nn.functional import generalized_advantage_estimate
 from rlox_rl8.policies import GenericPolicyBase
 from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
 from rlox_rl8.statistics import collected, deviation
@@ -36,11 +37,6 @@ __all__ = ["GenericAlgorithmBase"]
 HparamsT = TypeVar("HparamsT", bound=AlgorithmHparams)
 StateT = TypeVar("StateT", bound=AlgorithmState)
 PolicyT = TypeVar("PolicyT", bound=GenericPolicyBase)
-
-TERMS = ("losses/entropy", "losses/policy", "losses/vf", "losses/total", "monitors/kl_div")
-
-MICRO_BATCH = 8192
-"""Rows of one forward and backward pass: their activations stay in the processor's caches."""
 
 
 class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
@@ -73,9 +69,13 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             actions=self.env.action_spec,
             **{name: one.clone() for name in names},
         )
+        if self.env.episodes_end:
+            self._require_ends()
+            self.buffer_spec.update(Ends.spec(self.hparams.device))
         n, steps = self.hparams.num_envs, self.hparams.horizon + 1
         self._storage: TensorDict = self.buffer_spec.expand(steps, n).zero()
         self.buffer = self._storage.apply(lambda x: x.transpose(0, 1), batch_size=[n, steps])
+        self.ends = Ends(self._storage, self.policy) if self.env.episodes_end else None
         self.random: Callable[[], AbstractContextManager[None]] = nullcontext
         """Installs the run's random stream; the global one is drawn from unless this is set."""
         self._on_env_step: Callable[[int], None] | None = None
@@ -111,6 +111,10 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             "entropy_coeff": self.entropy_scheduler.coeff,
             **self.hparams.as_params(),
         }
+
+    @abstractmethod
+    def _require_ends(self) -> None:
+        """Reject a policy that cannot learn from envs whose episodes end."""
 
     @abstractmethod
     def _before_step(self, t: int) -> None:
@@ -173,7 +177,12 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             store["obs"][t + 1] = out["obs"]
             store["rewards"][t] = out["rewards"]
             if scaling:
-                carried[t + 1] = hparams.gamma * carried[t] + out["rewards"]
+                begun = carried[t]
+                if self.ends is not None:
+                    begun = self.ends.begun(begun, t, resets)
+                carried[t + 1] = hparams.gamma * begun + out["rewards"]
+            if self.ends is not None:
+                self.ends.store(t, out)
             if self._on_env_step is not None:
                 self._on_env_step(hparams.num_envs)
         store["values"][-1] = self._act(hparams.horizon, deterministic, last=True)["values"]
@@ -193,6 +202,8 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             self._whole = False
             raise
         self.state.reward_scale = scale
+        if self.ends is not None:
+            self.ends.count(resets)
         return stats
 
     def step(self) -> StepStats:
@@ -217,6 +228,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             gamma=hparams.gamma,
             gae_lambda=hparams.gae_lambda,
             reward_scale=self.state.reward_scale,
+            **({} if self.ends is None else self.ends.of_horizon()),
         )
         store["returns"][:-1] = advantages + store["values"][:-1]
         if hparams.normalize_advantages:
@@ -227,7 +239,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         accumulated = hparams.num_minibatches if hparams.accumulate_grads else 1
         taken = 0
         for i, minibatch in enumerate(minibatches(samples, hparams)):
-            terms = self._backward(minibatch, accumulated)
+            terms = add_gradient(self, minibatch, accumulated)
             for key, value in terms.items():
                 totals[key] = totals[key] + value
             if terms.get("stopped") is not None:
@@ -253,38 +265,6 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         self.lr_scheduler.step(self.state.transitions)
         stats["profiling/step_ms"] = 1e3 * (time.perf_counter() - started)
         return stats  # type: ignore[no-any-return]
-
-    def _backward(self, minibatch: TensorDict, accumulated: int) -> dict[str, Tensor]:
-        """Add the gradient of a minibatch and return its terms, or stop before at a high KL."""
-        hparams = self.hparams
-        rows = len(minibatch)
-        per_row = minibatch["logp"].numel() // rows
-        # the divergence of the whole minibatch decides whether there is a gradient at all
-        size = rows if hparams.target_kl_div is not None else max(MICRO_BATCH // per_row, 1)
-        totals: dict[str, Tensor] = {}
-        for part in minibatch.split(size) if size < rows else (minibatch,):
-            weight = len(part) / (rows * accumulated)
-            losses = self._losses(part)
-            shares = (
-                losses.entropy,
-                losses.policy,
-                losses.vf,
-                losses.total.detach(),
-                losses.kl_div,
-            )
-            terms = {key: x * weight for key, x in zip(TERMS, shares, strict=True)}
-            for key, value in terms.items():
-                totals[key] = totals[key] + value if key in totals else value
-            if hparams.target_kl_div is not None and losses.kl_div > 1.5 * hparams.target_kl_div:
-                return {**totals, "stopped": losses.kl_div}
-            loss = losses.total * weight
-            self.flat.backward(self.grad_scaler.scale(loss) if hparams.enable_amp else loss)
-        return totals
-
-    def _losses(self, samples: TensorDict) -> PPOLosses:
-        hparams, coeff = self.hparams, self.entropy_scheduler.coeff
-        with torch.autocast(hparams.device_type, enabled=hparams.enable_amp):
-            return losses_of(self.policy, samples, self._forward(samples), hparams, coeff)
 
     def validate(self) -> None:
         """Check shapes and values of one reset, one sample and one step, and reset counters.

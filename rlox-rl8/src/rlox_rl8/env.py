@@ -46,6 +46,12 @@ class Env(ABC):
     """Most steps of a horizon; ``None`` has no bound."""
     max_num_envs: ClassVar[int | None] = None
     """Most copies; ``None`` has no bound."""
+    episodes_end: ClassVar[bool] = False
+    """Whether a copy is reset in the step that ends its episode. :meth:`step` then also returns
+    ``terminated`` and ``truncated`` (B, 1), bool, and ``final_obs``, the observations that the step
+    led to; ``obs`` of copies whose episode ended are the first of the next."""
+    fits_specs: ClassVar[bool] = False
+    """Whether observations are made to fit the spec, so that validating takes no step."""
     observation_spec: TensorSpec
     action_spec: TensorSpec
 

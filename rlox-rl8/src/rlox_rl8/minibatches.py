@@ -7,11 +7,17 @@ from typing import Any
 
 import torch
 from tensordict import TensorDict
+from torch import Tensor
 
 from rlox_rl8.data import AlgorithmHparams
 from rlox_rl8.nn.functional import PPOLosses, ppo_losses
 
-__all__ = ["losses_of", "minibatches"]
+__all__ = ["TERMS", "add_gradient", "losses_of", "minibatches"]
+
+TERMS = ("losses/entropy", "losses/policy", "losses/vf", "losses/total", "monitors/kl_div")
+
+MICRO_BATCH = 8192
+"""Rows of one forward and backward pass: their activations stay in the processor's caches."""
 
 
 def minibatches(samples: TensorDict, hparams: AlgorithmHparams) -> Iterator[TensorDict]:
@@ -53,3 +59,36 @@ def losses_of(
         entropy_coeff=coeff,
         dual_clip_param=hparams.dual_clip_param,
     )
+
+
+def add_gradient(algorithm: Any, minibatch: TensorDict, accumulated: int) -> dict[str, Tensor]:
+    """Add the gradient of a minibatch and return its terms, or stop before at a high KL.
+
+    Args:
+        algorithm: whose policy and optimiser learn.
+        minibatch: (N, ...) samples.
+        accumulated: number of minibatches of one gradient step.
+
+    Returns:
+        Means by the names of :data:`TERMS`, and ``stopped`` if there was no gradient.
+    """
+    hparams, coeff = algorithm.hparams, algorithm.entropy_scheduler.coeff
+    rows = len(minibatch)
+    per_row = minibatch["logp"].numel() // rows
+    # the divergence of the whole minibatch decides whether there is a gradient at all
+    size = rows if hparams.target_kl_div is not None else max(MICRO_BATCH // per_row, 1)
+    totals: dict[str, Tensor] = {}
+    for part in minibatch.split(size) if size < rows else (minibatch,):
+        weight = len(part) / (rows * accumulated)
+        with torch.autocast(hparams.device_type, enabled=hparams.enable_amp):
+            losses = losses_of(algorithm.policy, part, algorithm._forward(part), hparams, coeff)
+        shares = (losses.entropy, losses.policy, losses.vf, losses.total.detach(), losses.kl_div)
+        terms = {key: x * weight for key, x in zip(TERMS, shares, strict=True)}
+        for key, value in terms.items():
+            totals[key] = totals[key] + value if key in totals else value
+        if hparams.target_kl_div is not None and losses.kl_div > 1.5 * hparams.target_kl_div:
+            return {**totals, "stopped": losses.kl_div}
+        loss = losses.total * weight
+        scaler = algorithm.grad_scaler
+        algorithm.flat.backward(scaler.scale(loss) if hparams.enable_amp else loss)
+    return totals

@@ -9,7 +9,8 @@ down the gradient of
 Deviations from the paper:
     1. the value loss is smooth and is itself bounded by v, where its gradient ends;
     2. rewards are divided by the deviation of the reversed discounted returns;
-    3. envs never end; all are reset after a fixed number of horizons, and V bootstraps there;
+    3. batched envs never end; all are reset after a fixed number of horizons, and V bootstraps
+       there. Other envs are reset as their episodes end;
     4. if d is given, L_π is at least d A where A < 0 (Ye et al. 2020);
     5. learning stops above 1.5 times a target divergence.
 """
@@ -33,6 +34,7 @@ from rlox_rl8 import running
 from rlox_rl8.algorithms import Algorithm, AlgorithmConfig
 from rlox_rl8.building import agent_config
 from rlox_rl8.configs import RL8PPOConfig
+from rlox_rl8.vec_envs import VecTensorEnv
 
 __all__ = ["RL8PPO"]
 
@@ -42,7 +44,8 @@ class RL8PPO(RloxAlgorithm):
     """PPO on batched envs.
 
     Args:
-        env: a class of :class:`rlox_rl8.Env`, or ``"module:Class"``.
+        env: a class of :class:`rlox_rl8.Env`, or ``"module:Class"``; or what ``ppo`` takes, such as
+            a gymnasium id.
         config: a :class:`RL8PPOConfig`, a mapping, or the path of a YAML or JSON file.
         callbacks: hooks into training.
         logger: receives the metrics of every iteration.
@@ -52,7 +55,8 @@ class RL8PPO(RloxAlgorithm):
         options: options of :class:`RL8PPOConfig`, which win over ``config``.
 
     Raises:
-        ConfigError: ``env`` is no class of batched envs, or an option is out of range.
+        ConfigError: ``env`` is none of these, or an option is out of range.
+        SpaceError: the env's spaces have no tensors of one shape.
     """
 
     name: ClassVar[str] = "rl8_ppo"
@@ -70,7 +74,8 @@ class RL8PPO(RloxAlgorithm):
         **options: Any,
     ) -> None:
         resolved = resolve_config(RL8PPOConfig, config, **options)
-        env_cls = running.find_env(env)
+        resolved = running.fit_to_env(resolved, env)
+        env_cls = running.find_env(env, resolved)
         super().__init__(env, config=resolved, callbacks=callbacks, logger=logger)
         self.random = partial(self.streams.as_global, "rl8")
         if agent is None:
@@ -78,6 +83,8 @@ class RL8PPO(RloxAlgorithm):
                 agent = agent_config(AlgorithmConfig, self.config, parts).build(env_cls)
             agent.random = self.random
         self.agent = agent
+        if isinstance(agent.env, VecTensorEnv):
+            self.resources.callback(agent.env.close)
         self.env_cls = env_cls
         self.env_config: dict[str, Any] | None = None
         """Passed to the env at its next reset."""
@@ -110,11 +117,19 @@ class RL8PPO(RloxAlgorithm):
             n_episodes: copies, one episode each.
             deterministic: act with the mode of the policy.
             seed: fixes all draws; ``None`` takes the run's.
-            max_steps: not used, as the horizon bounds episodes.
+            max_steps: of an episode that ends by itself; the horizon bounds others.
         """
+        if self.agent.env.episodes_end:
+            return super().run_episodes(
+                env,
+                n_episodes=n_episodes,
+                deterministic=deterministic,
+                seed=seed,
+                max_steps=max_steps,
+            )
         return running.evaluate(
             self.agent,
-            self.env_cls if env is None else running.find_env(env),
+            self.env_cls if env is None else running.find_env(env, self.config),
             n_episodes=n_episodes,
             deterministic=deterministic,
             seed=self.streams.seeds("evaluation", 1)[0] if seed is None else seed,

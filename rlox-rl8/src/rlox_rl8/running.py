@@ -7,19 +7,44 @@ import inspect
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+import gymnasium
 import numpy as np
 import torch
+from rlox.config.composition import selection
+from rlox.config.model import Config, changed
+from rlox.envs import fixed_env_count
 from rlox.errors import CheckpointError, ConfigError
 from rlox.evaluation import EvaluationResult
+from rlox.protocols import VecEnv
 from rlox.training.hooks import Hooks
 from rlox.validation import require_integer
 from tensordict import TensorDict
 
 from rlox_rl8.env import Env
+from rlox_rl8.vec_envs import VecTensorEnv, tensor_env
 
-__all__ = ["RL8Metrics", "evaluate", "find_env", "iterate", "load_state", "predict", "state_of"]
+__all__ = [
+    "RL8Metrics",
+    "evaluate",
+    "find_env",
+    "fit_to_env",
+    "iterate",
+    "load_state",
+    "predict",
+    "state_of",
+]
+
+ConfigT = TypeVar("ConfigT", bound=Config)
+
+VEC_DEFAULTS = {
+    "n_envs": 32,
+    "horizons_per_env_reset": -1,
+    "gamma": 0.99,
+    "sgd_minibatch_size": 256,
+}
+"""Options of envs whose episodes end, unless they are given."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +52,8 @@ class RL8Metrics:
     """One iteration's report."""
 
     mean_reward: float
-    """Mean sum of a horizon's rewards over the envs."""
+    """Mean sum of a horizon's rewards over the envs; of envs whose episodes end, mean return of the
+    last 100 of them."""
     policy_loss: float
     value_loss: float
     entropy: float
@@ -49,12 +75,13 @@ def iterate(
     Returns:
         The metrics, and the statistics under the names of :class:`rlox_rl8.Trainer`.
     """
+    ends = agent.ends
     with agent.reporting(hooks.env_step, hooks.train_batch):
         collected = agent.collect(env_config=env_config)
         hooks.rollout_end(agent.buffer)
         learnt = agent.step()
     metrics = RL8Metrics(
-        mean_reward=collected["returns/mean"],
+        mean_reward=collected["returns/mean"] if ends is None else ends.statistics.mean_return,
         policy_loss=-learnt["losses/policy"],
         value_loss=learnt["losses/vf"],
         entropy=learnt["losses/entropy"],
@@ -63,20 +90,27 @@ def iterate(
     return metrics, {**collected, **learnt}
 
 
-def find_env(env: Any) -> Any:
-    """Return a class of envs, given itself or as ``"module:Class"``.
+def find_env(env: Any, config: Any) -> Any:
+    """Return a class of batched envs.
+
+    Args:
+        env: such a class, or ``"module:Class"``, or a function with its arguments; or what ``ppo``
+            takes: an id, a callable without arguments that makes an env, an env or a vector env.
+        config: says how the latter are made.
 
     Raises:
-        ConfigError: it is no class of batched envs.
+        ConfigError: it is no env, or ``env_kwargs`` or ``env_backend`` are given for a class.
     """
     found = env
+    if _is_vec_source(env):
+        return tensor_env(
+            env, env_kwargs=config.env_kwargs, backend=selection(config, "env_backend")
+        )
+    for name in ("env_kwargs", "env_backend"):
+        if changed(config, name):
+            raise ConfigError(f"{name} is for gymnasium's and native envs; leave it out")
     if isinstance(env, str):
         module, _, name = env.partition(":")
-        if not name:
-            raise ConfigError(
-                f"env must be a class of rlox.rl8.Env or 'module:Class', got '{env}'; 'ppo' trains "
-                "on gymnasium's ids"
-            )
         if "" not in sys.path:
             sys.path.insert(0, "")
         try:
@@ -86,6 +120,39 @@ def find_env(env: Any) -> Any:
     if (inspect.isclass(found) and not issubclass(found, Env)) or not callable(found):
         raise ConfigError(f"env must be a class of rlox.rl8.Env, got {found!r}")
     return found
+
+
+def _is_vec_source(env: Any) -> bool:
+    """Return whether an env is one for :func:`rlox.envs.make_vec_env`."""
+    if isinstance(env, str):
+        return ":" not in env
+    if inspect.isclass(env):
+        return issubclass(env, gymnasium.Env)
+    if isinstance(env, (gymnasium.Env, gymnasium.vector.VectorEnv, VecEnv)):
+        return True
+    if not callable(env):
+        return False
+    try:
+        inspect.signature(env).bind()
+    except (TypeError, ValueError):  # it needs arguments, as a batched env does
+        return False
+    return True
+
+
+def fit_to_env(config: ConfigT, env: Any) -> ConfigT:
+    """Return the config with what is left out as an env whose episodes end needs it.
+
+    It is reset once, and has 32 copies, a discount of 0.99 and minibatches of 256 samples; rl8's
+    numbers are for thousands of copies that are reset together.
+    """
+    if not _is_vec_source(env):
+        return config
+    numbers: dict[str, Any] = dict(VEC_DEFAULTS)
+    count = fixed_env_count(env)
+    if count is not None:
+        numbers["n_envs"] = count
+    left_out = {k: v for k, v in numbers.items() if k not in config.model_fields_set}
+    return config.replace(**left_out)
 
 
 def state_of(agent: Any) -> dict[str, Any]:
@@ -103,6 +170,7 @@ def state_of(agent: Any) -> dict[str, Any]:
         "states": _leaves(agent._states) if hasattr(agent, "_states") else {},
         "starts": [_leaves(s) for s in getattr(agent, "_starts", ())],
         "env": env.state_dict() if hasattr(env, "state_dict") else None,
+        "episodes": None if agent.ends is None else agent.ends.statistics.state_dict(),
     }
 
 
@@ -126,10 +194,13 @@ def load_state(agent: Any, state: Mapping[str, Any]) -> None:
         agent._states = _like(agent._states, state["states"])
         agent._starts = [_like(agent._states, s) for s in state["starts"]]
     agent._whole = bool(state["whole"])
-    if state["env"] is not None and hasattr(agent.env, "load_state_dict"):
+    exact = state["env"] is not None and hasattr(agent.env, "load_state_dict")
+    if exact:
         agent.env.load_state_dict(state["env"])
     else:
         agent._whole = False
+    if agent.ends is not None and agent.ends.statistics.fits(state["episodes"]):
+        agent.ends.statistics.load_state_dict(state["episodes"], keep_running=exact)
 
 
 def _array(x: torch.Tensor) -> np.ndarray[Any, Any]:
@@ -203,12 +274,22 @@ def predict(agent: Any, obs: Any, deterministic: bool, streams: Any) -> Any:
     spec = agent.env.observation_spec
     if hasattr(spec, "keys"):
         raise ConfigError("predict takes plain observations; call policy.sample for nested ones")
-    x = torch.as_tensor(np.asarray(obs), dtype=spec.dtype, device=agent.hparams.device)
-    lone = x.dim() == len(spec.shape)
-    x = x[None] if lone else x
+    if isinstance(agent.env, VecTensorEnv):
+        space = agent.env.envs.observation_space
+        rows = np.asarray(obs)
+        lone = rows.ndim == len(space.shape or ())
+        x = agent.env.observe(rows[None] if lone else rows)
+    else:
+        x = torch.as_tensor(np.asarray(obs), dtype=spec.dtype, device=agent.hparams.device)
+        lone = x.dim() == len(spec.shape)
+        x = x[None] if lone else x
     batch = TensorDict({"obs": x[:, None]}, [len(x), 1])
     with streams.as_global("predict"):
         out = agent.policy.sample(batch, deterministic=deterministic)
     found = out[0] if isinstance(out, tuple) else out
     actions = found["actions"].cpu().numpy()
-    return actions[0] if lone else actions
+    if isinstance(agent.env, VecTensorEnv):
+        actions = agent.env.actions(actions)
+    if not lone:
+        return actions
+    return int(actions[0]) if actions.ndim == 1 else actions[0]

@@ -22,11 +22,22 @@ __all__ = [
 
 
 def generalized_advantage_estimate(
-    rewards: Tensor, values: Tensor, *, gamma: float, gae_lambda: float, reward_scale: float = 1.0
+    rewards: Tensor,
+    values: Tensor,
+    *,
+    gamma: float,
+    gae_lambda: float,
+    reward_scale: float = 1.0,
+    terminated: Tensor | None = None,
+    truncated: Tensor | None = None,
+    final_values: Tensor | None = None,
 ) -> Tensor:
-    """Return advantages of T steps of envs without an end.
+    """Return advantages of T steps of envs.
 
         δ_t = r_t / (s + 1e-8) + γ V_{t+1} - V_t,  A_t = δ_t + γ λ A_{t+1},  A_T = 0
+
+    V_{t+1} is 0 after a termination and the value of the true final observation after a truncation,
+    and neither lets A_{t+1} pass.
 
     Args:
         rewards: (T, ...) time-major, left as they are.
@@ -34,6 +45,9 @@ def generalized_advantage_estimate(
         gamma: γ.
         gae_lambda: λ.
         reward_scale: s; 1 takes rewards as they are.
+        terminated: (T, ...) bool; ``None``: no task ends.
+        truncated: (T, ...) bool; ``None``: no episode is cut.
+        final_values: (T, ...), read where truncated.
 
     Returns:
         (T, ...) A_t.
@@ -43,10 +57,20 @@ def generalized_advantage_estimate(
         estimation", eq. 16.
     """
     scaled = rewards if reward_scale == 1.0 else rewards / (reward_scale + 1e-8)
-    deltas = scaled + gamma * values[1:] - values[:-1]
+    following = values[1:]
+    passing: Tensor | None = None
+    if truncated is not None and final_values is not None:
+        following = torch.where(truncated, final_values, following)
+        passing = ~truncated
+    if terminated is not None:
+        following = following.masked_fill(terminated, 0.0)
+        passing = ~terminated if passing is None else passing & ~terminated
+    deltas = scaled + gamma * following - values[:-1]
     out = torch.empty_like(deltas)
     running = torch.zeros_like(deltas[0])
     for t in range(len(deltas) - 1, -1, -1):
+        if passing is not None:
+            running = running * passing[t]
         running = deltas[t] + gamma * gae_lambda * running
         out[t] = running
     return out

@@ -1,0 +1,96 @@
+"""Specs of tensors from gymnasium's spaces, and the other way round."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium import spaces
+from rlox.errors import SpaceError
+from rlox.spaces.nested import is_nested, leaf_spaces
+from tensordict import TensorDict
+
+from rlox_rl8._specs import Categorical, Composite, TensorSpec, Unbounded
+from rlox_rl8.data import Device
+
+__all__ = ["action_spec", "observation_spec", "observe", "space_of"]
+
+
+def observation_spec(space: gymnasium.Space[Any], device: Device) -> TensorSpec:
+    """Return the spec of a space's observations as :func:`observe` gives them.
+
+    Raises:
+        SpaceError: they have no tensors of one shape.
+    """
+    if is_nested(space):
+        leaves = leaf_spaces(space)
+        return Composite({k: observation_spec(v, device) for k, v in leaves.items()})
+    if isinstance(space, spaces.Discrete):
+        return Unbounded(torch.Size([int(space.n)]), device=device)
+    if isinstance(space, (spaces.Box, spaces.MultiBinary)):
+        shape = torch.Size(space.shape or (1,))
+        dtype = torch.uint8 if space.dtype == np.uint8 and len(shape) > 1 else torch.float32
+        return Unbounded(shape, device=device, dtype=dtype)
+    raise SpaceError(f"observations of {space} have no tensors of one shape; use 'ppo' instead")
+
+
+def observe(space: gymnasium.Space[Any], obs: Any, device: Device) -> Any:
+    """Return (N, ...) observations as tensors: choices one-hot, images as uint8, all else floats.
+
+    Args:
+        space: of one observation.
+        obs: arrays, of a nested space a dict of them by leaf name.
+        device: of the tensors.
+    """
+    if is_nested(space):
+        leaves = {k: observe(s, obs[k], device) for k, s in leaf_spaces(space).items()}
+        return TensorDict(leaves, batch_size=[len(next(iter(leaves.values())))], device=device)
+    rows = np.asarray(obs)
+    if isinstance(space, spaces.Discrete):
+        places = torch.as_tensor(rows.astype(np.int64) - int(space.start), device=device)
+        return torch.nn.functional.one_hot(places, int(space.n)).float()
+    if rows.dtype == np.uint8 and isinstance(space, spaces.Box) and rows.ndim > 2:
+        return torch.tensor(rows, device=device)
+    shaped = rows.reshape(len(rows), *(space.shape or (1,)))
+    return torch.tensor(shaped, dtype=torch.float32, device=device)
+
+
+def action_spec(space: gymnasium.Space[Any], device: Device) -> TensorSpec:
+    """Return the spec of a space's actions, flattened.
+
+    Raises:
+        SpaceError: they are neither a box nor choices of equal numbers.
+    """
+    if isinstance(space, spaces.Box):
+        size = int(np.prod(space.shape, dtype=np.int64))
+        return Unbounded(torch.Size([size]), device=device)
+    if isinstance(space, spaces.Discrete):
+        return Categorical(int(space.n), shape=torch.Size([1]), device=device)
+    if isinstance(space, spaces.MultiBinary):
+        return Categorical(2, shape=torch.Size([int(np.prod(space.shape))]), device=device)
+    if isinstance(space, spaces.MultiDiscrete) and len(set(space.nvec.ravel().tolist())) == 1:
+        choices = space.nvec.ravel()
+        shape = torch.Size([len(choices)])
+        return Categorical(int(choices[0]), shape=shape, device=device)
+    raise SpaceError(
+        f"actions of {space} are neither a box nor choices of equal numbers; use 'ppo' instead"
+    )
+
+
+def space_of(spec: TensorSpec) -> gymnasium.Space[Any]:
+    """Return the space of a spec.
+
+    Raises:
+        SpaceError: there is none.
+    """
+    if isinstance(spec, Composite):
+        return spaces.Dict({key: space_of(spec[key]) for key in spec.keys()})  # noqa: SIM118
+    if isinstance(spec, Categorical):
+        choices = int(spec.n)
+        shape = tuple(spec.shape)
+        return spaces.MultiDiscrete(np.full(shape, choices))
+    if isinstance(spec, Unbounded) and spec.dtype.is_floating_point:
+        return spaces.Box(-np.inf, np.inf, tuple(spec.shape), np.float32)
+    raise SpaceError(f"the spec {spec} has no space of gymnasium; unbounded floats and choices do")

@@ -1,0 +1,259 @@
+"""Adapters between vector envs of arrays and batched envs of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+import torch
+from gymnasium import spaces
+from rlox.config.composition import Selection
+from rlox.envs import fixed_env_count, make_vec_env, require_vec_step
+from rlox.errors import EnvError
+from rlox.protocols import StatefulVecEnv, VecEnvStep
+from tensordict import TensorDict
+from torch import Tensor
+
+from rlox_rl8.data import Device
+from rlox_rl8.env import Env, EnvFactory
+from rlox_rl8.spaces import action_spec, observation_spec, observe, space_of
+
+__all__ = ["TensorVecEnv", "VecTensorEnv", "tensor_env"]
+
+Array = npt.NDArray[Any]
+
+
+def tensor_env(
+    source: Any,
+    *,
+    env_kwargs: Mapping[str, Any] | None = None,
+    backend: str | Selection = "auto",
+) -> EnvFactory:
+    """Return a class of batched envs, as :class:`VecTensorEnv` with its arguments bound.
+
+    Args:
+        source: a gymnasium or native id, a callable that makes an env, an env or a vector env.
+        env_kwargs: arguments of ``gymnasium.make`` or of the env backend.
+        backend: env backend for ids.
+    """
+    factory: Any = partial(VecTensorEnv, source, env_kwargs=env_kwargs, backend=backend)
+    factory.episodes_end = True
+    factory.max_num_envs = fixed_env_count(source)
+    return factory  # type: ignore[no-any-return]
+
+
+class VecTensorEnv(Env):
+    """Gymnasium's or native envs as tensors; each copy is reset in the step that ends its episode.
+
+    Observations of discrete spaces are one-hot rows, those of binary spaces floats. Actions of
+    boxes are clipped to their bounds.
+
+    Args:
+        source: see :func:`tensor_env`.
+        num_envs: copies B.
+        horizon: ignored, as episodes end by themselves.
+        device: of all tensors.
+        env_kwargs: see :func:`tensor_env`.
+        backend: see :func:`tensor_env`.
+
+    Raises:
+        EnvError: the env cannot be built.
+        SpaceError: a space has no tensors of one shape.
+    """
+
+    episodes_end: ClassVar[bool] = True
+    fits_specs: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        source: Any,
+        num_envs: int,
+        /,
+        horizon: int | None = None,
+        *,
+        device: Device = "cpu",
+        env_kwargs: Mapping[str, Any] | None = None,
+        backend: str | Selection = "auto",
+    ) -> None:
+        super().__init__(num_envs, horizon, device=device)
+        self.envs = make_vec_env(source, n_envs=num_envs, backend=backend, env_kwargs=env_kwargs)
+        self._owned = fixed_env_count(source) is None
+        self._observations = self.envs.observation_space
+        self._actions = self.envs.action_space
+        self.observation_spec = observation_spec(self._observations, device)
+        self.action_spec = action_spec(self._actions, device)
+        self._started = self._checked = False
+
+    def reset(self, *, config: dict[str, Any] | None = None) -> Tensor | TensorDict:
+        """Reset all copies; the first seeds come from torch's global generator.
+
+        Raises:
+            EnvError: there is a config, which these envs do not take.
+        """
+        if config:
+            raise EnvError(f"env_config is for env classes of rlox.rl8, got {config!r} for an env")
+        seed = None if self._started else int(torch.randint(1 << 31, ()).item())
+        self._started = True
+        return self.observe(self.envs.reset_all(seed))
+
+    def step(self, action: Tensor | TensorDict) -> TensorDict:
+        """Step all copies and return also ``terminated``, ``truncated`` and ``final_obs``.
+
+        Raises:
+            EnvError: the first step has not what :class:`rlox.protocols.VecEnvStep` says.
+        """
+        assert isinstance(action, Tensor)
+        step = self.envs.step_all(self.actions(action.cpu().numpy()))
+        if not self._checked:
+            require_vec_step(step, self.envs)
+            self._checked = True
+        out = {
+            "obs": self.observe(step["obs"]),
+            "final_obs": self.observe(step["final_obs"]),
+            **{
+                name: torch.as_tensor(np.asarray(step[name], kind)[:, None]).to(self.device)  # type: ignore[literal-required]
+                for name, kind in (
+                    ("rewards", np.float32),
+                    ("terminated", bool),
+                    ("truncated", bool),
+                )
+            },
+        }
+        return TensorDict(out, batch_size=[len(action)], device=self.device)
+
+    def observe(self, obs: Any) -> Tensor | TensorDict:
+        """Return observations of any number of envs as tensors.
+
+        Args:
+            obs: (N, *shape), of a nested space a dict of them by leaf name.
+        """
+        return observe(self._observations, obs, self.device)
+
+    def actions(self, rows: Array) -> Array:
+        """Return (N, ...) actions as the envs take them.
+
+        Args:
+            rows: (N, columns) as the policy gives them.
+        """
+        space = self._actions
+        if isinstance(space, spaces.Box):
+            assert space.dtype is not None
+            shaped = rows.reshape(len(rows), *space.shape)
+            return np.clip(shaped, space.low, space.high).astype(space.dtype)
+        if isinstance(space, spaces.Discrete):
+            return rows[:, 0] + int(space.start)
+        return rows.reshape(len(rows), *space.shape)  # type: ignore[misc]
+
+    def close(self) -> None:
+        """Free the envs that were made here."""
+        if self._owned:
+            self.envs.close()
+
+    def state_dict(self) -> dict[str, Any] | None:
+        """Return the envs' state; ``None`` if they have none, so that new episodes begin."""
+        return self.envs.state() if isinstance(self.envs, StatefulVecEnv) else None
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the envs' state."""
+        assert isinstance(self.envs, StatefulVecEnv)
+        if not self._started:
+            self.reset()
+        self.envs.set_state(dict(state))
+
+
+class TensorVecEnv:
+    """A batched env as a vector env of rlox; its horizon truncates the episodes of all copies.
+
+    Args:
+        env_cls: a class of :class:`rlox_rl8.Env`.
+        n_envs: copies N.
+        horizon: steps of an episode.
+        device: of the env's tensors.
+        config: of every reset.
+
+    Raises:
+        SpaceError: a spec has no space of gymnasium.
+    """
+
+    def __init__(
+        self,
+        env_cls: EnvFactory,
+        n_envs: int,
+        horizon: int,
+        *,
+        device: Device = "cpu",
+        config: dict[str, Any] | None = None,
+    ) -> None:
+        if getattr(env_cls, "episodes_end", False):
+            raise EnvError("the episodes of this env end by themselves; use the env within it")
+        if n_envs < 1 or horizon < 1:
+            raise ValueError(f"n_envs and horizon must be >= 1, got {n_envs} and {horizon}")
+        self.env = env_cls(n_envs, horizon, device=device)
+        self.horizon, self.config = horizon, config
+        self._n_envs, self._steps = n_envs, 0
+        self._generator: Tensor | None = None
+        self._observation_space = space_of(self.env.observation_spec)
+        self._action_space = space_of(self.env.action_spec)
+
+    @property
+    def n_envs(self) -> int:
+        """Number of copies N."""
+        return self._n_envs
+
+    @property
+    def observation_space(self) -> gymnasium.Space[Any]:
+        """Space of one copy's observation."""
+        return self._observation_space
+
+    @property
+    def action_space(self) -> gymnasium.Space[Any]:
+        """Space of one copy's action."""
+        return self._action_space
+
+    def reset_all(self, seed: Any = None) -> Any:
+        """Reset all copies, with draws from a stream of this object; see ``VecEnv``."""
+        if seed is not None:
+            first = int(seed if np.ndim(seed) == 0 else seed[0])
+            self._generator = torch.Generator().manual_seed(first).get_state()
+        self._steps = 0
+        return self._arrays(self._drawing(partial(self.env.reset, config=self.config)))
+
+    def step_all(self, actions: Any) -> VecEnvStep:
+        """Step all copies; see ``VecEnv``."""
+        spec = self.env.action_spec
+        rows = torch.as_tensor(np.asarray(actions)).to(self.env.device, spec.dtype)
+        out = self._drawing(partial(self.env.step, rows.reshape(self._n_envs, *spec.shape)))
+        self._steps += 1
+        ends = self._steps >= self.horizon
+        final = self._arrays(out["obs"])
+        rewards = out["rewards"].reshape(self._n_envs).cpu().numpy().astype(np.float64)
+        return {
+            "obs": self.reset_all() if ends else final,
+            "rewards": rewards,
+            "terminated": np.zeros(self._n_envs, np.bool_),
+            "truncated": np.full(self._n_envs, ends),
+            "final_obs": final,
+        }
+
+    def close(self) -> None:
+        """Free nothing: tensors free themselves."""
+
+    def _drawing(self, call: Callable[[], Any]) -> Any:
+        """Call under this object's stream, and leave torch's global generator as it was."""
+        before = torch.get_rng_state()
+        if self._generator is not None:
+            torch.set_rng_state(self._generator)
+        try:
+            return call()
+        finally:
+            self._generator = torch.get_rng_state()
+            torch.set_rng_state(before)
+
+    def _arrays(self, obs: Any) -> Any:
+        if isinstance(obs, Tensor):
+            return obs.detach().cpu().numpy().copy()
+        return {key: self._arrays(value) for key, value in obs.flatten_keys(".").items()}

@@ -1,0 +1,251 @@
+"""Envs whose episodes end in rl8's algorithms, and batched envs as vector envs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+import pytest
+import rlox
+import torch
+from gymnasium import spaces
+from rlox.errors import ConfigError, EnvError, SpaceError
+from rlox.reference import compute_gae_time_major
+from rlox.testing import check_algorithm
+from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
+from rlox_rl8.env import DiscreteDummyEnv, Env
+from rlox_rl8.models import DefaultDiscreteModel
+from rlox_rl8.nn.functional import generalized_advantage_estimate
+from rlox_rl8.vec_envs import TensorVecEnv, VecTensorEnv, tensor_env
+from rlox_rl8.views import ViewRequirement
+from tensordict import TensorDict
+
+SMALL: dict[str, Any] = {"n_envs": 4, "horizon": 16, "sgd_minibatch_size": 32}
+
+
+class Scripted(gymnasium.Env[Any, Any]):
+    """Shows the step's number; ends after 3 steps, in turn by itself and by a limit."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.steps, self.episodes = 0, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Begin an episode."""
+        super().reset(seed=seed)
+        self.steps = 0
+        self.episodes += 1
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        """Pay the number of the step."""
+        self.steps += 1
+        ends = self.steps == 3
+        terminated = ends and self.episodes % 2 == 1
+        obs = np.full(1, self.steps, np.float32)
+        return obs, float(self.steps), terminated, ends and not terminated, {}
+
+
+def test_advantages_stop_at_ends() -> None:
+    """They are those of rlox's kernel."""
+    rng = np.random.default_rng(0)
+    shape = (20, 3)
+    rewards, final_values = rng.normal(size=(2, *shape)).astype(np.float32)
+    values = rng.normal(size=(21, 3)).astype(np.float32)
+    terminated, truncated = rng.random((2, *shape)) < 0.2
+    truncated &= ~terminated
+    expected, _ = compute_gae_time_major(
+        rewards, values[:-1], terminated, truncated, final_values, values[-1], 0.9, 0.8
+    )
+    found = generalized_advantage_estimate(
+        *map(torch.from_numpy, (rewards, values)),
+        gamma=0.9,
+        gae_lambda=0.8,
+        terminated=torch.from_numpy(terminated),
+        truncated=torch.from_numpy(truncated),
+        final_values=torch.from_numpy(final_values),
+    )
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_horizon_of_envs_that_end() -> None:
+    """Flags, values of what was cut, discounted returns and episode returns are the script's."""
+    config = AlgorithmConfig(horizon=7, num_envs=1, horizons_per_env_reset=-1, gamma=0.5)
+    algorithm = config.build(tensor_env(Scripted))
+    for _ in range(2):  # the script's second episode begins with the first horizon
+        algorithm.collect()
+    buffer = algorithm.buffer
+    steps = (np.arange(7, 14) % 3) + 1  # of an episode
+    np.testing.assert_array_equal(buffer["rewards"][0, :-1, 0], steps)
+    ended = np.flatnonzero(buffer["terminated"][0, :-1, 0] | buffer["truncated"][0, :-1, 0])
+    np.testing.assert_array_equal(ended, np.flatnonzero(steps == 3))
+    cut = buffer["truncated"][0, :-1, 0].numpy()
+    assert cut.sum() == 1
+    with torch.no_grad():
+        last = TensorDict({"obs": torch.full((1, 1, 1), 3.0)}, [1, 1])
+        value = algorithm.policy.sample(last, return_values=True)["values"]
+    np.testing.assert_allclose(buffer["final_values"][0, :-1, 0][cut], value.flatten(), rtol=1e-6)
+    returns = buffer["reversed_discounted_returns"][0, 1:, 0].numpy()
+    of_step = {1: 1.0, 2: 2.5, 3: 4.25}
+    np.testing.assert_allclose(returns, [of_step[step] for step in steps])
+    assert algorithm.ends is not None
+    assert algorithm.ends.statistics.mean_return == 6
+    assert algorithm.ends.statistics.finished == 4
+
+
+def test_rlox_contract_on_a_gymnasium_env() -> None:
+    """Training, saving, resuming and predicting, by an id."""
+    check_algorithm("rl8_ppo", "CartPole-v1", **SMALL)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_resumed_training_equals_the_whole_one(env: str, tmp_path: Path) -> None:
+    """Native envs go on where they were, in the middle of an episode."""
+    whole = rlox.make("rl8_ppo", env=env, seed=3, **SMALL)
+    whole.train(256)
+    first = rlox.make("rl8_ppo", env=env, seed=3, **SMALL)
+    first.train(128)
+    first.save(tmp_path / "half.safetensors")
+    second = type(first).from_checkpoint(tmp_path / "half.safetensors")
+    second.train(128)
+    for mine, other in zip(
+        second.agent.policy.model.parameters(), whole.agent.policy.model.parameters(), strict=True
+    ):
+        torch.testing.assert_close(mine, other, rtol=0, atol=0)
+    for algorithm in (whole, first, second):
+        algorithm.close()
+
+
+@pytest.mark.parametrize(
+    ("space", "shape"),
+    [
+        (spaces.Discrete(5, start=-2), (5,)),
+        (spaces.MultiBinary(3), (3,)),
+        (spaces.Box(-1, 1, (2, 3), np.float64), (2, 3)),
+        (spaces.Box(-1, 1, ()), (1,)),
+    ],
+)
+def test_observations_become_tensors(space: Any, shape: tuple[int, ...]) -> None:
+    """Choices are one-hot, all else are floats of the space's shape."""
+
+    class Shown(Scripted):
+        observation_space = space
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            super().reset(seed=seed)
+            return self.observation_space.sample(), {}
+
+        def step(self, action: Any) -> Any:
+            return self.observation_space.sample(), *super().step(action)[1:]
+
+    env = tensor_env(Shown)(2)
+    out = env.step(torch.zeros(2, 1, dtype=torch.int64))
+    for obs in (env.reset(), out["obs"], out["final_obs"]):
+        assert obs.shape == (2, *shape)
+        assert obs.dtype == torch.float32
+    if isinstance(space, spaces.Discrete):
+        assert (out["obs"].sum(1) == 1).all()
+
+
+def test_actions_reach_the_env_as_its_space_has_them() -> None:
+    """Choices begin at the space's start, and boxes are clipped."""
+    taken = []
+
+    class Listening(Scripted):
+        action_space: ClassVar[Any] = spaces.Discrete(3, start=4)
+
+        def step(self, action: Any) -> Any:
+            taken.append(np.array(action))
+            return super().step(action)
+
+    env = tensor_env(Listening)(2)
+    env.reset()
+    env.step(torch.tensor([[0], [2]]))
+    Listening.action_space = spaces.Box(-1, 1, (1,))
+    env = tensor_env(Listening)(1)
+    env.reset()
+    env.step(torch.tensor([[3.0]]))
+    np.testing.assert_array_equal(np.concatenate([x.ravel() for x in taken]), [4, 6, 1])
+
+
+def test_batched_env_as_a_vector_env() -> None:
+    """PPO trains on it; its horizon cuts the episodes, and the global stream is left alone."""
+    envs = TensorVecEnv(DiscreteDummyEnv, 4, 8)
+    torch.manual_seed(5)
+    expected = torch.get_rng_state()
+    first = envs.reset_all(1)
+    np.testing.assert_array_equal(envs.reset_all(1), first)
+    for t in range(8):
+        step = envs.step_all(np.ones((4, 1), np.int64))
+        assert step["truncated"].all() == (t == 7)
+        np.testing.assert_allclose(step["final_obs"], first + t + 1, rtol=1e-5)
+    assert not np.array_equal(step["obs"], step["final_obs"])
+    assert torch.equal(torch.get_rng_state(), expected)
+    ppo = rlox.make("ppo", env=envs, n_steps=16, batch_size=32, seed=0)
+    ppo.train(128)
+    assert ppo.clock.env_steps == 128
+
+
+class Ending(DiscreteDummyEnv):
+    """Says that episodes end, and returns no flags."""
+
+    episodes_end = True
+
+
+class Windows(DefaultDiscreteModel):
+    """Looks at the last three observations."""
+
+    def __init__(self, *specs: Any) -> None:
+        super().__init__(*specs, hiddens=(8,))
+        self.view_requirements["obs"] = ViewRequirement(shift=2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "text"),
+    [
+        (lambda: AlgorithmConfig(num_envs=2, horizon=4).build(Ending), ValueError, "'terminated'"),
+        (
+            lambda: RecurrentAlgorithmConfig(num_envs=2).build(tensor_env("CartPole-v1")),
+            ValueError,
+            "states of a recurrent policy",
+        ),
+        (
+            lambda: AlgorithmConfig(num_envs=2, model_cls=Windows).build(tensor_env("CartPole-v1")),
+            ValueError,
+            "has shift 2",
+        ),
+        (lambda: tensor_env("NoSuchEnv-v0")(2), EnvError, "NoSuchEnv"),
+        (lambda: tensor_env("CartPole-v1")(2).reset(config={"a": 1}), EnvError, "env_config"),
+        (lambda: TensorVecEnv(tensor_env("CartPole-v1"), 2, 8), EnvError, "by themselves"),
+        (lambda: TensorVecEnv(DiscreteDummyEnv, 2, 0), ValueError, "got 2 and 0"),
+        (
+            lambda: rlox.make("rl8_ppo", env=DiscreteDummyEnv, n_envs=2, env_kwargs={"a": 1}),
+            ConfigError,
+            "env_kwargs is for",
+        ),
+        (lambda: rlox.make("rl8_ppo", env=3), ConfigError, "got 3"),
+    ],
+)
+def test_wrong_calls(wrong: Any, error: type[Exception], text: str) -> None:
+    """Each is one error that names what was given."""
+    with pytest.raises(error, match=text):
+        wrong()
+
+
+def test_spaces_without_tensors_are_refused() -> None:
+    """Choices of different numbers need an algorithm of another family."""
+
+    class Uneven(Scripted):
+        action_space: ClassVar[Any] = spaces.MultiDiscrete([2, 3])
+
+    with pytest.raises(SpaceError, match="equal numbers"):
+        tensor_env(Uneven)(2)
+
+
+def test_adapter_is_a_batched_env() -> None:
+    """What is written for batched envs takes it."""
+    assert issubclass(VecTensorEnv, Env)
