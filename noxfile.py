@@ -415,6 +415,14 @@ def fuzz(session: nox.Session) -> None:
             )  # fmt: skip
 
 
+@nox.session(venv_backend="none", default=False)
+def parity(session: nox.Session) -> None:
+    """Compare Rust's simple_spread with mpe2's: 200 seeds, 1 to 6 agents, both kinds of actions."""
+    share(session)
+    run(session, "pytest", *PARALLEL, "tests/test_native_teams.py", "-k", "equals_mpe2",
+        *session.posargs, RLOX_PARITY_SEEDS="200")  # fmt: skip
+
+
 @nox.session(default=False)
 def learn(session: nox.Session) -> None:
     """Train to published scores, several seeds each; results go to ``scores/``."""
