@@ -172,7 +172,7 @@ def test_a_misspelt_argument_is_answered_with_the_nearest(backend: str) -> None:
 
 def test_a_backend_that_has_not_the_id_is_refused() -> None:
     """With those that it has."""
-    with pytest.raises(EnvError, match="has no 'mpe2/simple_tag_v3'.* it has mpe2/simple_s"):
+    with pytest.raises(EnvError, match=r"has no 'mpe2/simple_tag_v3'.* it has mpe2/simple_s"):
         make_team_env("mpe2/simple_tag_v3", backend="native_teams")
 
 
@@ -199,7 +199,5 @@ def test_pettingzoo_is_not_needed() -> None:
         "    algorithm.train(16)\n"
         "    print(type(algorithm.collector.env).__name__, algorithm.clock.env_steps)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["MultiAgentVecEnv", "16"]

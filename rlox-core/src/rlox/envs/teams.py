@@ -84,9 +84,7 @@ def make_team_env(
     chosen = next((b for b in _backends() if not b.spec.env_ids), None)
     if chosen is None:
         raise missing_extra("an env of several agents", "marl")
-    return cast(
-        "MultiAgentVecEnv", chosen.build(env, n_envs=n_envs or 1, env_kwargs=arguments)
-    )
+    return cast("MultiAgentVecEnv", chosen.build(env, n_envs=n_envs or 1, env_kwargs=arguments))
 
 
 def team_backend(env_id: str, backend: str = "auto") -> Registration | None:
@@ -152,9 +150,7 @@ def _build(
     known = {name for b in _backends() if _has(b, env_id) for name in b.spec.env_kwargs}
     hints = "".join(suggest(name, known) for name in sorted(set(env_kwargs) - known))
     try:
-        return cast(
-            "MultiAgentVecEnv", chosen.build(env_id, n_envs=n_envs, env_kwargs=env_kwargs)
-        )
+        return cast("MultiAgentVecEnv", chosen.build(env_id, n_envs=n_envs, env_kwargs=env_kwargs))
     except (EnvError, MissingDependencyError) as error:
         if not hints:
             raise
@@ -162,9 +158,7 @@ def _build(
     except RloxError:
         raise
     except (TypeError, ValueError) as error:
-        raise EnvError(
-            f"env backend '{chosen.spec.name}': {error}"
-        ) from error
+        raise EnvError(f"env backend '{chosen.spec.name}': {error}") from error
 
 
 def _backends() -> list[Registration]:
