@@ -61,6 +61,7 @@ BENCHMARKS = [
     "checkpoint_segments",
     "start_up",
     "multi_agent_envs",
+    "mappo_end_to_end",
 ]
 
 

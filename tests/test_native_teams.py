@@ -23,6 +23,7 @@ from rlox.errors import CheckpointError, EnvError
 from rlox.protocols import MultiAgentVecEnv, StatefulVecEnv
 from rlox.registry.table import algorithm_class
 from rlox.testing import check_multi_agent_env
+from rlox.testing.probes import first_difference
 from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
 from rlox_native import MultiAgentVecEnv as NativeVecEnv
 
@@ -187,6 +188,27 @@ def test_the_checkpoint_of_another_backend_is_refused() -> None:
         pytest.raises(CheckpointError, match="env_backend"),
     ):
         other.load_state_dict(state)
+
+
+def test_the_backend_changes_nothing_that_is_learnt() -> None:
+    """Parameters, optimisers and what is logged are those of NumPy's and of mpe2's envs."""
+    small = {"n_envs": 4, "n_steps": 25, "batch_size": 100, "n_epochs": 2, "hidden": 16}
+
+    def trained(backend: str) -> tuple[Any, Any]:
+        options = {**small, "env_backend": backend, "normalize_values": "value_norm"}
+        with rlox.make("mappo", ENV_ID, seed=0, **options) as algorithm:
+            metrics = algorithm.train(300)
+            state = algorithm.state_dict()
+        return {key: state[key] for key in ("policies", "optimizers")}, metrics
+
+    state, metrics = trained("native_teams")
+    for backend in ("vectorized", "pettingzoo"):
+        other, logged = trained(backend)
+        if SAME_C_LIBRARY:
+            assert first_difference(state, other) is None
+            assert logged["mean_reward"] == metrics["mean_reward"]
+        else:
+            assert logged["mean_reward"] == pytest.approx(metrics["mean_reward"], rel=1e-3)
 
 
 def test_pettingzoo_is_not_needed() -> None:
