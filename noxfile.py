@@ -61,6 +61,7 @@ BENCHMARKS = [
     "checkpoint_segments",
     "start_up",
     "multi_agent_envs",
+    "mappo_end_to_end",
 ]
 
 
@@ -413,6 +414,14 @@ def fuzz(session: nox.Session) -> None:
                 "cargo", "+nightly", "fuzz", "run", target, *folders, "--",
                 f"-max_total_time={seconds}", "-max_len=4096", external=True,
             )  # fmt: skip
+
+
+@nox.session(venv_backend="none", default=False)
+def parity(session: nox.Session) -> None:
+    """Compare Rust's simple_spread with mpe2's: 200 seeds, 1 to 6 agents, both kinds of actions."""
+    share(session)
+    run(session, "pytest", *PARALLEL, "tests/test_native_teams.py", "-k", "equals_mpe2",
+        *session.posargs, RLOX_PARITY_SEEDS="200")  # fmt: skip
 
 
 @nox.session(default=False)

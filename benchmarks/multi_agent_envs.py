@@ -1,4 +1,4 @@
-"""simple_spread: rlox's in NumPy, mpe2's through rlox's adapter, and mpe2's alone.
+"""simple_spread: rlox's in Rust and NumPy, mpe2's through rlox's adapter, and mpe2's alone.
 
 python benchmarks/multi_agent_envs.py [--rounds 9]
 
@@ -15,9 +15,11 @@ import numpy as np
 from measure import interleave, machine, summary, write
 from mpe2 import simple_spread_v3
 from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
+from rlox_native import MultiAgentVecEnv
 
 ENV_ID = "mpe2/simple_spread_v3"
-NUMPY_SIZES = (1, 16, 128, 1024)
+SIZES = (1, 16, 128, 1024)
+OURS = {"Rust": MultiAgentVecEnv, "NumPy": SimpleSpreadVecEnv}
 CALLS = 50
 
 
@@ -48,8 +50,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=9)
     rounds = parser.parse_args().rounds
-    sizes = {f"rlox, {n} envs": n for n in NUMPY_SIZES} | {"mpe2 through rlox, 8 envs": 8}
-    contenders = {f"rlox, {n} envs": stepping(SimpleSpreadVecEnv(n)) for n in NUMPY_SIZES}
+    ours = {f"{kind}, {n} envs": (make, n) for kind, make in OURS.items() for n in SIZES}
+    sizes = {name: n for name, (_, n) in ours.items()} | {"mpe2 through rlox, 8 envs": 8}
+    contenders = {name: stepping(make(n)) for name, (make, n) in ours.items()}
     contenders["mpe2 through rlox, 8 envs"] = stepping(PettingZooVecEnv(ENV_ID, 8))
     contenders["mpe2 alone"] = alone()
     interleave(contenders, 1)
@@ -58,7 +61,7 @@ def main() -> None:
         speed = summary([sizes.get(name, 1) * CALLS / s for s in seconds])
         rows.append({"contender": name, "env_steps_per_second": speed})
         print(f"{name:28s} {speed['median']:12,.0f} env steps/s")
-    where = machine(["rlox-marl", "pettingzoo", "mpe2", "numpy"])
+    where = machine(["rlox-marl", "rlox-native", "pettingzoo", "mpe2", "numpy"])
     print(write("multi_agent_envs", {"rounds": rounds, "machine": where, "simple_spread": rows}))
 
 

@@ -1,6 +1,6 @@
 """A run that was killed and resumed equals one that was not: in processes of their own, to the bit.
 
-With the Rust envs, which expose their state; discrete and continuous actions.
+With the Rust envs, which expose their state; discrete and continuous actions, one agent and teams.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ OPTIONS = {
     "a2c": ("--n-envs", 4, "--n-steps", 16, "--hidden", 16),
 }
 
+TEAM = ("--n-envs", 8, "--n-steps", 25, "--batch-size", 200, "--n-epochs", 2, "--hidden", 16,
+        "--normalize-values", "value_norm", "--env-kwargs", "{N: 2}")  # fmt: skip
+
 ENVS = ("CartPole-v1", "Pendulum-v1")
 
 REPLAY = ("--hidden", 8, "--train-freq", 64, "--gradient-steps", 4, "--save-replay-buffer")
@@ -34,6 +37,7 @@ REPLAY = ("--hidden", 8, "--train-freq", 64, "--gradient-steps", 4, "--save-repl
 QUANTILES = ("--distributional", "qr-dqn", "--n-quantiles", 5)
 
 RUNS = [(algorithm, env, options) for algorithm, options in OPTIONS.items() for env in ENVS] + [
+    ("mappo", "mpe2/simple_spread_v3", TEAM),
     ("dqn", "CartPole-v1", (*REPLAY, "--buffer", "prioritized", "--n-step", 3)),
     ("dqn", "CartPole-v1", (*REPLAY, "--noisy", *QUANTILES)),
     ("discrete_sac", "CartPole-v1", REPLAY),

@@ -4,7 +4,7 @@ import importlib
 from importlib.metadata import entry_points
 
 import pytest
-from rlox_native import native_env_ids
+from rlox_native import native_env_ids, native_team_env_ids
 
 
 def test_entry_point_names_the_plugin():
@@ -17,7 +17,9 @@ def test_backend_offers_every_native_env():
     """The registered ids are those that can be built, by a factory that builds them."""
     pytest.importorskip("rlox.registry.hookspecs")
     plugin = importlib.import_module("rlox_native.plugin")
-    (backend,) = plugin.rlox_env_backends()
+    backend, teams = plugin.rlox_env_backends()
+    assert (teams.name, teams.teams) == ("native_teams", True)
+    assert list(teams.env_ids) == native_team_env_ids()
     assert list(backend.env_ids) == native_env_ids()
     module, _, name = backend.factory.partition(":")
     factory = getattr(importlib.import_module(module), name)

@@ -170,9 +170,12 @@ def evaluate(
     n_envs = min(n_episodes, max_envs)
     vec_env: Any
     player: Player
-    if hasattr(predictor, "predict_team") and is_team(env):
+    named = backend if isinstance(backend, str) else backend.name
+    if hasattr(predictor, "predict_team") and is_team(env, backend=named, env_kwargs=env_kwargs):
         ours = fixed_env_count(env) is None
-        vec_env = make_team_env(env, n_envs=n_envs if ours else None)
+        vec_env = make_team_env(
+            env, n_envs=n_envs if ours else None, backend=named, env_kwargs=env_kwargs
+        )
         player = TeamPlayer(predictor, vec_env, deterministic)
     else:
         vec_env, ours = _evaluation_env(env, n_envs, env_kwargs, backend)

@@ -200,7 +200,7 @@ def make_learning(algorithm: Any, policy: Any) -> OneAgent | Team:
     cfg, source = algorithm.config, algorithm.env_source
     if source is None:
         raise ConfigError("there is no env; pass its id or a callable as env_id, or env_fn=")
-    if is_team(source, backend=cfg.env_backend):
+    if is_team(source, backend=cfg.env_backend, env_kwargs=cfg.env_kwargs):
         return Team(algorithm, policy, minimize_over_epochs)
     if cfg.n_agents not in (None, 1):
         raise ConfigError(

@@ -41,6 +41,7 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
         summary="Envs of several agents in NumPy, all copies at once.",
         factory="rlox_marl.envs.backends:make_vectorized",
         env_ids=("mpe2/simple_spread_v3",),
+        env_kwargs=("N", "local_ratio", "max_cycles", "continuous_actions"),
         priority=60,
         teams=True,
     )

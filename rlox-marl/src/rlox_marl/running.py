@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from rlox.errors import CheckpointError
 from rlox.protocols import MultiAgentObs, MultiAgentStep, MultiAgentVecEnv, StatefulVecEnv
 from rlox.seeding import SeedStreams
 
@@ -64,11 +65,21 @@ class RunningTeams:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state; without that of as many envs, new episodes begin at the next look."""
+        """Restore the state; without that of as many envs, new episodes begin at the next look.
+
+        Raises:
+            CheckpointError: the envs' state is one of other envs.
+        """
         as_many = self.statistics.fits(state["statistics"])
         exact = state["env"] is not None and as_many and isinstance(self.env, StatefulVecEnv)
         if exact:
-            self.env.set_state(dict(state["env"]))  # type: ignore[attr-defined]
+            try:
+                self.env.set_state(dict(state["env"]))  # type: ignore[attr-defined]
+            except (KeyError, ValueError) as error:
+                raise CheckpointError(
+                    f"its envs' state does not fit a {type(self.env).__name__} ({error}); pass the "
+                    "env_backend and env_kwargs that it was trained with"
+                ) from error
             self._shown = _copied(state["shown"])
         elif state["started"]:
             logging.getLogger("rlox").warning(

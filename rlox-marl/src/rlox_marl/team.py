@@ -76,7 +76,9 @@ class Team:
         self._algorithm, self._update = algorithm, update
         self.device = find_device(cfg.device)
         source = algorithm.env_source
-        env = make_team_env(source, n_envs=cfg.n_envs, backend=cfg.env_backend)
+        env = make_team_env(
+            source, n_envs=cfg.n_envs, backend=cfg.env_backend, env_kwargs=cfg.env_kwargs
+        )
         envs = RunningTeams(
             env, algorithm.streams.seeds("envs", 1)[0], owned=fixed_env_count(source) is None
         )

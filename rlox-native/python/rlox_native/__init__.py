@@ -7,6 +7,7 @@ from rlox_native._native import (
     HerReplayBuffer,
     ImplicitLearner,
     MmapReplayBuffer,
+    MultiAgentVecEnv,
     OfflineDatasetBuffer,
     PackedSequences,
     PrioritizedReplayBuffer,
@@ -30,6 +31,7 @@ from rlox_native._native import (
     compute_token_kl_schulman,
     compute_vtrace,
     native_env_ids,
+    native_team_env_ids,
     normalize_advantages,
     pack_sequences,
 )
@@ -42,6 +44,7 @@ __all__ = [
     "HerReplayBuffer",
     "ImplicitLearner",
     "MmapReplayBuffer",
+    "MultiAgentVecEnv",
     "OfflineDatasetBuffer",
     "PackedSequences",
     "PrioritizedReplayBuffer",
@@ -65,12 +68,14 @@ __all__ = [
     "compute_token_kl_schulman",
     "compute_vtrace",
     "native_env_ids",
+    "native_team_env_ids",
     "normalize_advantages",
     "pack_sequences",
 ]
 
 refuse_copies(
     HerReplayBuffer,
+    MultiAgentVecEnv,
     OfflineDatasetBuffer,
     PrioritizedReplayBuffer,
     ReplayBuffer,

@@ -5,18 +5,27 @@ from collections.abc import Iterable
 from rlox.registry.hookspecs import hookimpl
 from rlox.registry.specs import EnvBackendSpec, LearnerBackendSpec
 
-from rlox_native import native_env_ids
+from rlox_native import native_env_ids, native_team_env_ids
 
 
 @hookimpl
 def rlox_env_backends() -> Iterable[EnvBackendSpec]:
-    """Offer the Rust envs, ahead of gymnasium's: they step to the same bits."""
+    """Offer the Rust envs, ahead of the libraries' own: they step to the same numbers."""
     yield EnvBackendSpec(
         name="native",
         summary="Rust envs, bit-identical to gymnasium for the same seed.",
         factory="rlox_native.vector_env:make_vec_env",
         env_ids=tuple(native_env_ids()),
         priority=100,
+    )
+    yield EnvBackendSpec(
+        name="native_teams",
+        summary="Rust envs of several agents, with PettingZoo's ids and numbers.",
+        factory="rlox_native.team_env:make_team_env",
+        env_ids=tuple(native_team_env_ids()),
+        env_kwargs=("N", "local_ratio", "max_cycles", "continuous_actions"),
+        priority=100,
+        teams=True,
     )
 
 

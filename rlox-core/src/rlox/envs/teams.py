@@ -9,11 +9,11 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 
 from rlox import registry
-from rlox.errors import EnvError, missing_extra
+from rlox.errors import EnvError, MissingDependencyError, RloxError, missing_extra, suggest
 from rlox.protocols import MultiAgentVecEnv, VecEnv
 from rlox.registry.entry import Registration
 
-__all__ = ["is_team", "make_team_env", "team_backend"]
+__all__ = ["choose_team_backend", "is_team", "make_team_env", "team_backend"]
 
 
 def is_team(
@@ -54,7 +54,8 @@ def make_team_env(
         env: an id, a callable that makes an env, an env, or a
             :class:`~rlox.protocols.MultiAgentVecEnv` (returned as it is).
         n_envs: number of copies N; ``None`` uses 1, or as many as a vector env has.
-        backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
+        backend: env backend for ids; ``"auto"`` takes the fastest that has the id and knows the
+            ``env_kwargs``.
         env_kwargs: arguments of the env.
 
     Raises:
@@ -71,19 +72,19 @@ def make_team_env(
                 "its id or a callable that makes it"
             )
         return env
+    arguments = dict(env_kwargs or {})
     if isinstance(env, str):
-        chosen = team_backend(env, backend)
+        chosen, _ = choose_team_backend(env, backend, arguments)
         if chosen is None:
             raise EnvError(
                 f"no env backend has an env of several agents called '{env}'; ids look like "
                 "'mpe2/simple_spread_v3', and env_backend='pettingzoo' takes any of PettingZoo's"
             )
-    else:
-        chosen = next((b for b in _backends() if not b.spec.env_ids), None)
-        if chosen is None:
-            raise missing_extra("an env of several agents", "marl")
-    built = chosen.build(env, n_envs=n_envs or 1, env_kwargs=dict(env_kwargs or {}))
-    return cast("MultiAgentVecEnv", built)
+        return _build(chosen, env, n_envs or 1, arguments)
+    chosen = next((b for b in _backends() if not b.spec.env_ids), None)
+    if chosen is None:
+        raise missing_extra("an env of several agents", "marl")
+    return cast("MultiAgentVecEnv", chosen.build(env, n_envs=n_envs or 1, env_kwargs=arguments))
 
 
 def team_backend(env_id: str, backend: str = "auto") -> Registration | None:
@@ -92,11 +93,72 @@ def team_backend(env_id: str, backend: str = "auto") -> Registration | None:
     Args:
         env_id: the id.
         backend: registered name; ``"auto"`` takes the one of highest priority that has the id.
+
+    Raises:
+        EnvError: the named backend does not have the id.
+        UnknownNameError: the backend is not registered.
+    """
+    return choose_team_backend(env_id, backend)[0]
+
+
+def choose_team_backend(
+    env_id: str, backend: str = "auto", env_kwargs: Mapping[str, Any] | None = None
+) -> tuple[Registration | None, str]:
+    """Return the backend that makes an env of several agents of an id, and why it is that one.
+
+    Args:
+        env_id: the id.
+        backend: registered name; ``"auto"`` takes, of those that have the id and know the
+            ``env_kwargs``, the one of highest priority. One without ``env_ids`` of its own tries
+            any.
+        env_kwargs: arguments of the envs.
+
+    Returns:
+        The backend, and the reason in words; ``None`` if it is no env of several agents.
+
+    Raises:
+        EnvError: the named backend does not have the id.
+        UnknownNameError: the backend is not registered.
     """
     if backend != "auto":
         named = registry.get_registry().get("rlox_env_backends", backend)
-        return named if named.spec.teams else None
-    return next((b for b in _backends() if _has(b, env_id)), None)
+        if not named.spec.teams:
+            return None, "it is no backend of envs of several agents"
+        if named.spec.env_ids and not _has(named, env_id):
+            known = ", ".join(named.spec.env_ids)
+            raise EnvError(
+                f"the env backend '{backend}' has no '{env_id}'"
+                f"{suggest(env_id, named.spec.env_ids)}; it has {known}"
+            )
+        return named, "it is named"
+    passed_over = []
+    for one in _backends():
+        if not _has(one, env_id):
+            continue
+        unknown = sorted(set(env_kwargs or {}) - set(one.spec.env_kwargs))
+        if unknown and one.spec.env_ids:
+            passed_over.append(f"'{one.spec.name}' takes no env_kwargs {unknown}")
+        else:
+            return one, "; ".join(["it is the fastest that has the id", *passed_over])
+    return None, "; ".join(passed_over) or "none has the id"
+
+
+def _build(
+    chosen: Registration, env_id: str, n_envs: int, env_kwargs: dict[str, Any]
+) -> MultiAgentVecEnv:
+    """Build the envs of an id; errors of arguments that another name is near to say so."""
+    known = {name for b in _backends() if _has(b, env_id) for name in b.spec.env_kwargs}
+    hints = "".join(suggest(name, known) for name in sorted(set(env_kwargs) - known))
+    try:
+        return cast("MultiAgentVecEnv", chosen.build(env_id, n_envs=n_envs, env_kwargs=env_kwargs))
+    except (EnvError, MissingDependencyError) as error:
+        if not hints:
+            raise
+        raise type(error)(f"{error}{hints}") from error
+    except RloxError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise EnvError(f"env backend '{chosen.spec.name}': {error}") from error
 
 
 def _backends() -> list[Registration]:

@@ -97,7 +97,7 @@ class EnvBackendSpec:
         options: ``"module:Model"``, a subclass of :class:`rlox.Config` with the backend's own
             options, which are accepted beside the algorithm's; ``None``: it has none.
         env_kwargs: the arguments of envs that it knows; ``backend="auto"`` passes it over for
-            others.
+            others. A backend of envs of several agents without ``env_ids`` tries any.
 
     Raises:
         TypeError: ``env_ids`` or ``env_kwargs`` is text.

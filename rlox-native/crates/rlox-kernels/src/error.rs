@@ -84,6 +84,14 @@ pub enum KernelError {
     /// A discrete action does not exist.
     #[error("{} must lie in [0, {}], got {value}", Element("actions", "action", *index), n_actions - 1)]
     Action { index: Option<usize>, n_actions: i64, value: i64 },
+    /// An agent's action lies outside its space.
+    #[error(
+        "the action of agent '{agent}' in env {env} must lie in [{}, {}], got {}",
+        Number(*low),
+        Number(*high),
+        Number(*value)
+    )]
+    AgentAction { agent: String, env: usize, low: f64, high: f64, value: f64 },
     /// An action mask allows no action.
     #[error("action_masks[{row}] allows no action")]
     NoChoice { row: usize },

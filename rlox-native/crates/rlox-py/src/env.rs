@@ -158,8 +158,10 @@ impl VecEnv {
     /// The gymnasium space of one env's observations.
     #[getter]
     fn observation_space(&self, py: Python<'_>) -> PyResult<&Py<PyAny>> {
-        self.observation_space
-            .get_or_try_init(py, || spaces::make_obs_space(py, &self.spec, self.obs_type))
+        self.observation_space.get_or_try_init(py, || {
+            let spec = &self.spec;
+            spaces::make_box_space(py, &spec.obs_low, &spec.obs_high, self.obs_type)
+        })
     }
 
     /// The gymnasium space of one env's actions.
@@ -247,12 +249,12 @@ impl VecEnv {
     /// Return a copy of all that decides how the envs go on, as a dict of arrays.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let state = py.detach(|| self.lock().state());
-        env_state::export(py, &state, &self.spec)
+        env_state::export(py, &state, &self.spec.id, self.spec.state_dim())
     }
 
     /// Go on exactly from a `state()`; what no env can be in is refused and changes nothing.
     fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
-        let state = env_state::parse(state, &self.spec, self.n_envs)?;
+        let state = env_state::parse(state, &self.spec.id, self.spec.state_dim(), self.n_envs)?;
         py.detach(|| self.lock().set_state(&state)).map_err(raise)
     }
 

@@ -7,7 +7,7 @@ use numpy::{
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_kernels::env::{EnvSpec, VecEnvState};
+use rlox_kernels::env::VecEnvState;
 
 use crate::convert::{check_shape, real_array, type_name};
 use crate::flags::mask_array;
@@ -16,23 +16,25 @@ use crate::flags::mask_array;
 pub(crate) fn export<'py>(
     py: Python<'py>,
     state: &VecEnvState,
-    spec: &EnvSpec,
+    env_id: &str,
+    state_dim: usize,
 ) -> PyResult<Bound<'py, PyDict>> {
     let words = state.rng.concat();
     let result = PyDict::new(py);
     let table = |len| [state.elapsed.len(), len];
-    result.set_item("physics", shaped(py, &state.physics, table(spec.state_dim()))?)?;
+    result.set_item("physics", shaped(py, &state.physics, table(state_dim))?)?;
     result.set_item("elapsed", PyArray1::from_slice(py, &state.elapsed))?;
     result.set_item("rng", shaped(py, &words, table(4))?)?;
     result.set_item("started", PyArray1::from_slice(py, &[state.started]))?;
-    result.set_item("env_id", PyArray1::from_slice(py, spec.id.as_bytes()))?;
+    result.set_item("env_id", PyArray1::from_slice(py, env_id.as_bytes()))?;
     Ok(result)
 }
 
 /// Reads the state of `n_envs` envs from arrays.
 pub(crate) fn parse(
     state: &Bound<'_, PyAny>,
-    spec: &EnvSpec,
+    env_id: &str,
+    state_dim: usize,
     n_envs: usize,
 ) -> PyResult<VecEnvState> {
     let Ok(state) = state.cast::<PyDict>() else {
@@ -46,16 +48,16 @@ pub(crate) fn parse(
             state.keys()
         )));
     }
-    let env_id = if has_id { saved_id(state)? } else { spec.id.clone() };
-    if env_id != spec.id {
-        let text = format!("env_id must be '{env_id}' as in the state, got '{}'", spec.id);
+    let saved_id = if has_id { saved_id(state)? } else { env_id.to_owned() };
+    if saved_id != env_id {
+        let text = format!("env_id must be '{saved_id}' as in the state, got '{env_id}'");
         return Err(PyValueError::new_err(text));
     }
     let (row, table) = ([n_envs], |len| [n_envs, len]);
     let words = saved::<u64, Ix2>(state, "rng", &table(4))?;
     let started = saved_array::<bool, Ix1>(state, "started", &[1])?;
     Ok(VecEnvState {
-        physics: saved::<f64, Ix2>(state, "physics", &table(spec.state_dim()))?,
+        physics: saved::<f64, Ix2>(state, "physics", &table(state_dim))?,
         elapsed: saved::<u32, Ix1>(state, "elapsed", &row)?,
         rng: words.as_chunks().0.to_vec(),
         started: mask_array::<Ix1>(&started, "started")?.as_slice().iter().any(|&byte| byte != 0),

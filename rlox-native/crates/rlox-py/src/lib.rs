@@ -31,10 +31,13 @@ mod replay;
 mod returns;
 mod rollout;
 mod spaces;
+mod team_arguments;
+mod team_env;
 
 /// What an extension module of another crate wraps its own envs in.
 pub use env::VecEnv;
 pub use errors::raise;
+pub use team_env::MultiAgentVecEnv;
 
 #[pymodule]
 mod _native {
@@ -68,6 +71,9 @@ mod _native {
     use super::returns::{
         compute_discounted_returns, compute_lambda_returns, compute_n_step_returns, compute_vtrace,
     };
+
+    #[pymodule_export]
+    use super::team_env::{MultiAgentVecEnv, native_team_env_ids};
 
     use super::{Bound, PyModule, PyResult};
     use pyo3::prelude::*;

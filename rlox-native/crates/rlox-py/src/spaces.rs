@@ -4,7 +4,7 @@ use numpy::{Element, PyArray1};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_kernels::env::{ActionSpace, EnvSpec, ObsType};
+use rlox_kernels::env::{ActionSpace, ObsType};
 
 /// The space of one env's actions.
 pub(crate) fn make_action_space(py: Python<'_>, space: &ActionSpace) -> PyResult<Py<PyAny>> {
@@ -17,17 +17,18 @@ pub(crate) fn make_action_space(py: Python<'_>, space: &ActionSpace) -> PyResult
     }
 }
 
-/// The space of one env's observations.
+/// A space of numbers of the observations' type.
 #[expect(clippy::cast_possible_truncation, reason = "bounds have the type of the observations")]
-pub(crate) fn make_obs_space(
+pub(crate) fn make_box_space(
     py: Python<'_>,
-    spec: &EnvSpec,
+    low: &[f64],
+    high: &[f64],
     obs_type: ObsType,
 ) -> PyResult<Py<PyAny>> {
     let single = |bounds: &[f64]| bounds.iter().map(|&bound| bound as f32).collect::<Vec<_>>();
     match obs_type {
-        ObsType::F32 => make_box(py, &single(&spec.obs_low), &single(&spec.obs_high)),
-        ObsType::F64 => make_box(py, &spec.obs_low, &spec.obs_high),
+        ObsType::F32 => make_box(py, &single(low), &single(high)),
+        ObsType::F64 => make_box(py, low, high),
     }
 }
 

@@ -11,6 +11,7 @@ from rlox import api, registry
 from rlox.cli.flags import all_fields, default_text, documentation
 from rlox.cli.output import console, print_pairs, print_table
 from rlox.envs.make import choose_backend
+from rlox.envs.teams import choose_team_backend
 from rlox.errors import ConfigError
 
 __all__ = ["explain_command"]
@@ -78,5 +79,7 @@ def _choices(algorithm: str, env: str, config: Path | None) -> dict[str, str]:
         if not hasattr(cfg, "env_backend"):
             return {"learner": learner}
         kwargs = getattr(cfg, "env_kwargs", None)
-        chosen, reason = choose_backend(env, cfg.env_backend, cfg.vectorization, kwargs)
+        chosen, reason = choose_team_backend(env, cfg.env_backend, kwargs)
+        if chosen is None:
+            chosen, reason = choose_backend(env, cfg.env_backend, cfg.vectorization, kwargs)
     return {"env backend": f"{chosen.spec.name}: {reason}", "learner": learner}

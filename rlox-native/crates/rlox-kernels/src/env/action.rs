@@ -27,6 +27,14 @@ impl ActionSpace {
             Self::Continuous { low, high } => !low.is_empty() && low.len() == high.len(),
         }
     }
+
+    /// The name of the kind, as messages print it.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Discrete { .. } => <i64 as Action>::KIND,
+            Self::Continuous { .. } => <&[f32] as Action>::KIND,
+        }
+    }
 }
 
 /// One action for each env of a batch.
@@ -39,12 +47,26 @@ pub enum Actions<'a> {
 }
 
 impl Actions<'_> {
-    fn kind(&self) -> &'static str {
+    pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Discrete(_) => "discrete",
             Self::Continuous(_) => "continuous",
         }
     }
+
+    /// The equal part of `n_envs` that belongs to env `i`.
+    pub(super) fn of_env(self, i: usize, n_envs: usize) -> Self {
+        match self {
+            Self::Discrete(rows) => Self::Discrete(part(rows, i, n_envs)),
+            Self::Continuous(components) => Self::Continuous(part(components, i, n_envs)),
+        }
+    }
+}
+
+/// The `i`-th of `n` equal parts.
+fn part<T>(all: &[T], i: usize, n: usize) -> &[T] {
+    let size = all.len() / n;
+    &all[i * size..(i + 1) * size]
 }
 
 /// One env's action, as its dynamics take it.

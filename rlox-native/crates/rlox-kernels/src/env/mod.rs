@@ -5,6 +5,8 @@
 //! another crate gets a vector env from [`VecEnv::new`], which is given how to make one, and reaches code
 //! that is not generic as a `Box<dyn VectorEnv>`. Its sizes and options may come at run time, its
 //! observations may be of single or double precision, and making it may fail.
+//!
+//! A [`TeamEnv`] is the same of several agents, to which [`TeamVecEnv`] adds what [`VecEnv`] adds to one.
 
 mod acrobot;
 mod action;
@@ -14,7 +16,11 @@ mod mountain_car;
 mod mountain_car_continuous;
 mod numpy;
 mod observation;
+mod options;
 mod pendulum;
+mod simple_spread;
+mod team;
+mod team_vec;
 mod vec;
 
 pub use acrobot::Acrobot;
@@ -24,7 +30,11 @@ pub use episode::Episode;
 pub use mountain_car::MountainCar;
 pub use mountain_car_continuous::MountainCarContinuous;
 pub use observation::{ObsMut, ObsType, Observed};
+pub use options::{OptionValue, Options};
 pub use pendulum::Pendulum;
+pub use simple_spread::SimpleSpread;
+pub use team::{TeamEnv, TeamSpec};
+pub use team_vec::{TeamStepBuffers, TeamVecEnv, TeamVectorEnv, TeamView};
 pub use vec::{MAX_ENVS, StepBuffers, VecEnv, VecEnvState, VectorEnv};
 
 use crate::error::{KernelError, Result};
@@ -146,6 +156,9 @@ fn native<E: Env + Default>(n_envs: usize) -> Result<Box<dyn VectorEnv>> {
     Ok(Box::new(VecEnv::new(n_envs, || Ok(E::default()))?))
 }
 
+/// The ids of this crate's envs of several agents.
+static NATIVE_TEAM_ENV_IDS: [&str; 1] = [SimpleSpread::ID];
+
 /// A name is offered as a correction from this Jaro-Winkler similarity on.
 const SIMILAR: f64 = 0.75;
 
@@ -165,14 +178,41 @@ pub fn make_vec(env_id: &str, n_envs: usize) -> Result<Box<dyn VectorEnv>> {
     if let Some(at) = NATIVE_ENV_IDS.iter().position(|id| *id == env_id) {
         return BUILDS[at](n_envs);
     }
+    let nearest = nearest(env_id, &NATIVE_ENV_IDS);
+    Err(KernelError::UnknownEnv { id: env_id.to_owned(), nearest, known: &NATIVE_ENV_IDS })
+}
+
+/// The ids that [`make_team_vec`] builds.
+#[must_use]
+pub fn native_team_env_ids() -> &'static [&'static str] {
+    &NATIVE_TEAM_ENV_IDS
+}
+
+/// Builds `n_envs` envs of several agents of the id `env_id`, with the options `given` by name.
+///
+/// # Errors
+/// Those of [`make_vec`], and [`KernelError::Env`] for an option that is unknown or out of range.
+pub fn make_team_vec(
+    env_id: &str,
+    n_envs: usize,
+    given: &[(String, OptionValue)],
+) -> Result<Box<dyn TeamVectorEnv>> {
+    if env_id == SimpleSpread::ID {
+        return Ok(Box::new(TeamVecEnv::new(n_envs, || SimpleSpread::new(given))?));
+    }
+    let nearest = nearest(env_id, &NATIVE_TEAM_ENV_IDS);
+    Err(KernelError::UnknownEnv { id: env_id.to_owned(), nearest, known: &NATIVE_TEAM_ENV_IDS })
+}
+
+/// The known name that is most like `name`, if one is at all.
+fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let similarity =
-        |known: &str| strsim::jaro_winkler(&env_id.to_lowercase(), &known.to_lowercase());
-    let nearest = NATIVE_ENV_IDS
+        |known: &str| strsim::jaro_winkler(&name.to_lowercase(), &known.to_lowercase());
+    known
         .iter()
         .copied()
         .filter(|known| similarity(known) >= SIMILAR)
-        .max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
-    Err(KernelError::UnknownEnv { id: env_id.to_owned(), nearest, known: &NATIVE_ENV_IDS })
+        .max_by(|a, b| similarity(a).total_cmp(&similarity(b)))
 }
 
 #[cfg(test)]

@@ -37,6 +37,63 @@ pub struct VecEnvState {
     pub started: bool,
 }
 
+impl VecEnvState {
+    /// The random streams of a state that `n_envs` envs of such a physical state can be in.
+    ///
+    /// # Errors
+    /// What is wrong with the state.
+    pub(super) fn checked(
+        &self,
+        n_envs: usize,
+        [low, high]: [&[f64]; 2],
+        max_episode_steps: u32,
+    ) -> Result<Vec<Pcg64>> {
+        let dim = low.len();
+        check_len("physics", self.physics.len(), "n_envs * state_dim", n_envs * dim)?;
+        check_len("elapsed", self.elapsed.len(), "n_envs", n_envs)?;
+        check_len("rng", self.rng.len(), "n_envs", n_envs)?;
+        if let Some(index) = self.physics.iter().position(|value| !value.is_finite()) {
+            return Err(KernelError::NonFinite { name: "physics", index });
+        }
+        for row in self.physics.chunks_exact(dim) {
+            for (&value, (&low, &high)) in row.iter().zip(low.iter().zip(high)) {
+                check_range("physics", value, low, high)?;
+            }
+        }
+        if self.elapsed.iter().any(|&elapsed| elapsed >= max_episode_steps) {
+            return Err(KernelError::Corrupt {
+                name: "elapsed",
+                reason: "an episode that goes on is shorter than the time limit",
+            });
+        }
+        self.rng.iter().map(|&words| Pcg64::from_words(words)).collect()
+    }
+}
+
+/// Checks that a vector env of `n_envs` envs is possible.
+#[expect(clippy::cast_precision_loss, reason = "only for the message")]
+pub(super) fn check_n_envs(n_envs: usize) -> Result<()> {
+    if (1..=MAX_ENVS).contains(&n_envs) {
+        return Ok(());
+    }
+    let (high, value) = (MAX_ENVS as f64, n_envs as f64);
+    Err(KernelError::Range { name: "n", low: 1.0, high, value })
+}
+
+/// A stream for each of `n_envs` envs, seeded by the operating system.
+pub(super) fn seeded_streams(n_envs: usize) -> Result<Vec<Pcg64>> {
+    let mut rngs = Vec::new();
+    rngs.try_reserve_exact(n_envs)
+        .map_err(|_| KernelError::OutOfMemory { name: "n", requested: n_envs })?;
+    // One draw of entropy seeds all: a system call per env would dominate construction.
+    let mut root = Pcg64::from_os()?;
+    rngs.resize_with(n_envs, || {
+        let words = [root.next_u64(), root.next_u64()];
+        Pcg64::from_entropy(&words.map(halves).concat())
+    });
+    Ok(rngs)
+}
+
 /// A vector env of any kind of env.
 pub trait VectorEnv: Send {
     /// What each env is like.
@@ -101,17 +158,12 @@ impl<E: Env> VecEnv<E> {
     /// [`KernelError::Range`] for `n_envs` outside `[1, MAX_ENVS]`, [`KernelError::OutOfMemory`],
     /// [`KernelError::NoEntropy`]; [`KernelError::Env`] for a spec whose sizes do not fit together, and
     /// whatever `make` fails with.
-    #[expect(clippy::cast_precision_loss, reason = "only for the message")]
     pub fn new(n_envs: usize, mut make: impl FnMut() -> Result<E>) -> Result<Self> {
-        if !(1..=MAX_ENVS).contains(&n_envs) {
-            let (high, value) = (MAX_ENVS as f64, n_envs as f64);
-            return Err(KernelError::Range { name: "n", low: 1.0, high, value });
-        }
+        check_n_envs(n_envs)?;
         let out_of_memory = |_| KernelError::OutOfMemory { name: "n", requested: n_envs };
-        let (mut envs, mut elapsed, mut rngs) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut envs, mut elapsed) = (Vec::new(), Vec::new());
         envs.try_reserve_exact(n_envs).map_err(out_of_memory)?;
         elapsed.try_reserve_exact(n_envs).map_err(out_of_memory)?;
-        rngs.try_reserve_exact(n_envs).map_err(out_of_memory)?;
         envs.push(make()?);
         let spec = envs[0].spec();
         spec.check(E::OBS_DIM)?;
@@ -119,12 +171,7 @@ impl<E: Env> VecEnv<E> {
             envs.push(make()?);
         }
         elapsed.resize(n_envs, 0);
-        // One draw of entropy seeds all: a system call per env would dominate construction.
-        let mut root = Pcg64::from_os()?;
-        rngs.resize_with(n_envs, || {
-            let words = [root.next_u64(), root.next_u64()];
-            Pcg64::from_entropy(&words.map(halves).concat())
-        });
+        let rngs = seeded_streams(n_envs)?;
         Ok(Self { envs, spec: Arc::new(spec), elapsed, rngs, started: false })
     }
 }
@@ -227,28 +274,9 @@ impl<E: Env> VectorEnv for VecEnv<E> {
     }
 
     fn set_state(&mut self, state: &VecEnvState) -> Result<()> {
-        let (n_envs, state_dim) = (self.envs.len(), self.spec.state_dim());
-        check_len("physics", state.physics.len(), "n_envs * state_dim", n_envs * state_dim)?;
-        check_len("elapsed", state.elapsed.len(), "n_envs", n_envs)?;
-        check_len("rng", state.rng.len(), "n_envs", n_envs)?;
-        if let Some(index) = state.physics.iter().position(|value| !value.is_finite()) {
-            return Err(KernelError::NonFinite { name: "physics", index });
-        }
-        for row in state.physics.chunks_exact(state_dim) {
-            let bounds = self.spec.state_low.iter().zip(&self.spec.state_high);
-            for (&value, (&low, &high)) in row.iter().zip(bounds) {
-                check_range("physics", value, low, high)?;
-            }
-        }
-        if state.elapsed.iter().any(|&elapsed| elapsed >= self.spec.max_episode_steps) {
-            return Err(KernelError::Corrupt {
-                name: "elapsed",
-                reason: "an episode that goes on is shorter than the time limit",
-            });
-        }
-        let rngs: Vec<Pcg64> =
-            state.rng.iter().map(|&words| Pcg64::from_words(words)).collect::<Result<_>>()?;
-
+        let (spec, state_dim) = (&self.spec, self.spec.state_dim());
+        let bounds = [&*spec.state_low, &*spec.state_high];
+        let rngs = state.checked(self.envs.len(), bounds, spec.max_episode_steps)?;
         for (env, row) in self.envs.iter_mut().zip(state.physics.chunks_exact(state_dim)) {
             env.load(row);
         }

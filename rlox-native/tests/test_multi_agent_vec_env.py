@@ -1,0 +1,252 @@
+"""The vector env of several agents: rows, states, wrong calls, and its use from threads."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rlox_native import MultiAgentVecEnv, native_team_env_ids
+from rlox_native.team_env import make_team_env
+
+ENV_ID = "mpe2/simple_spread_v3"
+
+
+def moves(rng: np.random.Generator, n: int, agents: int = 3) -> dict[str, np.ndarray]:
+    """Draw a move for each agent."""
+    return {"agent": rng.integers(5, size=(n, agents))}
+
+
+def test_a_step_has_the_fields_of_the_protocol():
+    """With the documented shapes and types, in arrays of their own."""
+    envs = MultiAgentVecEnv(2, seed=0, env_kwargs={"N": 4})
+    assert native_team_env_ids() == [ENV_ID]
+    assert (envs.n_envs, envs.env_id) == (2, ENV_ID)
+    assert envs.possible_agents == ("agent_0", "agent_1", "agent_2", "agent_3")
+    assert repr(envs) == f"MultiAgentVecEnv(n=2, env_id='{ENV_ID}') of 4 agents"
+    assert envs.state_space.shape == (96,)
+    shown = envs.reset_all()
+    step = envs.step_all(moves(np.random.default_rng(0), 2, 4))
+    layout = {
+        "obs": ((2, 4, 24), np.float32), "active": ((2, 4), np.bool_),
+        "rewards": ((2, 4), np.float64), "terminated": ((2, 4), np.bool_),
+        "truncated": ((2, 4), np.bool_), "final_obs": ((2, 4, 24), np.float32),
+    }  # fmt: skip
+    for key, (shape, dtype) in layout.items():
+        assert list(step[key]) == ["agent"]
+        assert (step[key]["agent"].shape, step[key]["agent"].dtype) == (shape, dtype)
+    assert step["masks"] == shown["masks"] == {}
+    assert step["state"].shape == step["final_state"].shape == shown["state"].shape == (2, 96)
+    assert step["active"]["agent"].all()
+    assert not step["episode_ended"].any()
+    before = step["obs"]["agent"].copy()
+    envs.step_all(moves(np.random.default_rng(1), 2, 4))
+    assert step["obs"]["agent"].tobytes() == before.tobytes()
+
+
+def test_episodes_end_for_all_agents_at_once():
+    """After ``max_cycles`` steps, by truncation; the next one begins within the step."""
+    envs = MultiAgentVecEnv(3, seed=0, env_kwargs={"max_cycles": 4})
+    envs.reset_all()
+    rng = np.random.default_rng(0)
+    for step in range(1, 10):
+        got = envs.step_all(moves(rng, 3))
+        last = step % 4 == 0
+        assert got["truncated"]["agent"].tolist() == [[last] * 3] * 3
+        assert got["episode_ended"].tolist() == [last] * 3
+        assert not got["terminated"]["agent"].any()
+        assert np.array_equal(got["obs"]["agent"], got["final_obs"]["agent"]) != last
+        assert np.array_equal(got["state"], got["final_state"]) != last
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**63), steps=st.integers(0, 40), agents=st.integers(1, 6))
+def test_a_restored_state_goes_on_with_the_same_bits(seed, steps, agents):
+    """Another object given the state takes the same steps, resets included."""
+    options = {"N": agents, "max_cycles": 9}
+    envs = MultiAgentVecEnv(2, seed=seed, env_kwargs=options)
+    other = MultiAgentVecEnv(2, env_kwargs=options)
+    rng = np.random.default_rng(steps)
+    envs.reset_all()
+    for _ in range(steps):
+        envs.step_all(moves(rng, 2, agents))
+    other.set_state(envs.state())
+    for _ in range(20):
+        chosen = moves(rng, 2, agents)
+        a, b = envs.step_all(chosen), other.step_all(chosen)
+        assert a["state"].tobytes() == b["state"].tobytes()
+        assert a["rewards"]["agent"].tobytes() == b["rewards"]["agent"].tobytes()
+        assert a["episode_ended"].tolist() == b["episode_ended"].tolist()
+
+
+def test_options_are_numbers_of_python_and_numpy():
+    """A NumPy scalar counts as what it holds."""
+    options = {"N": np.int64(2), "local_ratio": np.float32(0.5), "continuous_actions": np.True_}
+    envs = MultiAgentVecEnv(1, env_kwargs=options)
+    envs.reset_all()
+    assert envs.possible_agents == ("agent_0", "agent_1")
+    assert envs.step_all({"agent": np.ones((1, 2, 5))})["rewards"]["agent"].shape == (1, 2)
+    assert make_team_env(ENV_ID, n_envs=2).n_envs == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"max_cycle": 3}, ValueError, "no option 'max_cycle', did you mean 'max_cycles'"),
+        ({"n": 3}, ValueError, "its options are N, local_ratio, max_cycles, continuous_actions"),
+        ({"N": 0}, ValueError, r"N must be an integer in \[1, 1024\], got 0"),
+        ({"N": 2**80}, ValueError, r"N must be an integer in \[1, 1024\], got 1.2"),
+        ({"N": 2.0}, ValueError, "N must be an integer"),
+        ({"N": True}, ValueError, "N must be an integer .* got true"),
+        ({"N": "3"}, TypeError, r"env_kwargs\['N'\] must be a number or a bool, got str"),
+        ({"N": [3]}, TypeError, "must be a number or a bool, got list"),
+        ({"max_cycles": -1}, ValueError, "max_cycles must be an integer"),
+        ({"local_ratio": 1.5}, ValueError, r"local_ratio must lie in \[0, 1\], got 1.5"),
+        ({"local_ratio": float("nan")}, ValueError, "local_ratio must lie in"),
+        ({"continuous_actions": 1}, ValueError, "continuous_actions must be true or false, got 1"),
+        ({3: 1}, TypeError, "env_kwargs must have names as keys, got int"),
+        ([("N", 3)], TypeError, "env_kwargs must be a dict by name, got list"),
+    ],
+)
+def test_wrong_options_are_refused(options, error, message):
+    """With the option's name, what was expected and what came."""
+    with pytest.raises(error, match=message):
+        MultiAgentVecEnv(1, env_kwargs=options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((0,), ValueError, "n must be at least 1, got 0"),
+        ((1.5,), TypeError, "n must be an integer, got float"),
+        ((2**25,), ValueError, "n must lie in"),
+        ((1, -1), ValueError, "seed must lie in"),
+        ((2, [1]), ValueError, "seed must have length 2 like the envs, got 1"),
+        ((1, None, "simple_spread_v3"), ValueError, "did you mean 'mpe2/simple_spread_v3'"),
+    ],
+)
+def test_wrong_sizes_seeds_and_ids_are_refused(arguments, error, message):
+    """As of envs of one agent."""
+    with pytest.raises(error, match=message):
+        MultiAgentVecEnv(*arguments)
+
+
+def test_what_memory_cannot_hold_is_refused():
+    """Before it is reserved."""
+    with pytest.raises(MemoryError, match="for what one step returns"):
+        MultiAgentVecEnv(2**20, env_kwargs={"N": 200})
+
+
+RESTING = np.zeros((2, 3), np.int64)
+
+
+@pytest.mark.parametrize(
+    ("actions", "error", "message"),
+    [
+        (RESTING, TypeError, r"actions must be a dict by group \('agent'\), got ndarray"),
+        ({}, ValueError, "must have the group 'agent' and no other"),
+        ({"agents": RESTING}, ValueError, "must have the group 'agent' and no other"),
+        ({"agent": RESTING, "other": RESTING}, ValueError, "and no other"),
+        ({"agent": RESTING[:1]}, ValueError, r"actions must have shape \(2, 3\) .*got \(1, 3\)"),
+        ({"agent": RESTING[0]}, ValueError, "actions must have"),
+        ({"agent": RESTING + 5}, ValueError, r"of agent 'agent_0' in env 0 must lie in \[0, 4\]"),
+        ({"agent": [[0, 0, 0], [0, -1, 0]]}, ValueError, "of agent 'agent_1' in env 1 .* got -1"),
+        ({"agent": RESTING > 0}, TypeError, "actions must be integers, got dtype bool"),
+        ({"agent": RESTING * 1.0}, TypeError, "actions must be integers, got dtype float64"),
+        ({"agent": np.full((2, 3), 2**63, np.uint64)}, ValueError, "actions"),
+        ({"agent": None}, TypeError, "actions must hold real numbers"),
+        ({"agent": [[0, 0, 0], [0]]}, ValueError, "actions must be a rectangular array"),
+    ],
+)
+def test_wrong_actions_are_refused_and_move_nothing(actions, error, message):
+    """With the agent and the env if one action is the wrong one."""
+    envs = MultiAgentVecEnv(2, seed=0)
+    envs.reset_all()
+    before = envs.state()
+    with pytest.raises(error, match=message):
+        envs.step_all(actions)
+    assert all(np.array_equal(before[key], value) for key, value in envs.state().items())
+
+
+@pytest.mark.parametrize("wrong", [1.5, -0.01, np.nan, np.inf])
+def test_shares_outside_their_space_are_refused(wrong):
+    """Continuous actions lie in [0, 1]."""
+    envs = MultiAgentVecEnv(2, seed=0, env_kwargs={"continuous_actions": True})
+    envs.reset_all()
+    actions = np.full((2, 3, 5), 0.5, np.float32)
+    actions[1, 2, 4] = wrong
+    with pytest.raises(ValueError, match=r"of agent 'agent_2' in env 1 must lie in \[0, 1\]"):
+        envs.step_all({"agent": actions})
+    with pytest.raises(TypeError, match="real numbers, got dtype bool"):
+        envs.step_all({"agent": np.ones((2, 3, 5), np.bool_)})
+    with pytest.raises(ValueError, match=r"shape \(2, 3, 5\)"):
+        envs.step_all({"agent": actions[..., :4]})
+
+
+def test_a_step_before_the_reset_is_refused():
+    """With the call that comes first."""
+    with pytest.raises(RuntimeError, match=r"call reset_all\(\) before stepping"):
+        MultiAgentVecEnv(1).step_all({"agent": np.zeros((1, 3), np.int64)})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"physics": np.zeros((2, 12))}, r"physics must have shape \(2, 18\).*got \(2, 12\)"),
+        ({"physics": np.full((2, 18), np.nan)}, "physics must be finite"),
+        ({"physics": np.full((2, 18), 1.5)}, r"physics must lie in \[-1, 1\], got 1.5"),
+        ({"elapsed": np.full(2, 25, np.uint32)}, "elapsed is no valid state"),
+        ({"rng": np.zeros((2, 4), np.uint64)}, "rng is no valid state"),
+        ({"surplus": np.zeros(1)}, "state must have the keys"),
+        ({"env_id": np.frombuffer(b"other", np.uint8)}, "env_id must be 'other' as in the state"),
+    ],
+)
+def test_a_malformed_state_is_refused_whole(change, message):
+    """What no env can be in is named, and the envs stay as they were."""
+    envs = MultiAgentVecEnv(2, seed=0)
+    envs.reset_all()
+    before = envs.state()
+    with pytest.raises(ValueError, match=message):
+        envs.set_state({**envs.state(), **change})
+    assert all(np.array_equal(before[key], value) for key, value in envs.state().items())
+
+
+def test_an_env_cannot_be_copied():
+    """Its state can be given to another one."""
+    import copy
+
+    with pytest.raises(TypeError, match="set_state"):
+        copy.copy(MultiAgentVecEnv(1))
+
+
+def test_it_needs_no_core_to_step():
+    """Spaces and groups import it; resets and steps do not."""
+    code = (
+        "import sys, rlox_native as rn\n"
+        "envs = rn.MultiAgentVecEnv(1, seed=0)\n"
+        "envs.reset_all(); envs.step_all({'agent': [[0, 1, 2]]})\n"
+        "print('rlox' in sys.modules, 'gymnasium' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_threads_share_one_object():
+    """Calls from many threads at once are done one after the other, each whole."""
+    envs = MultiAgentVecEnv(16, seed=0)
+    envs.reset_all()
+
+    def hammer(worker: int) -> int:
+        rng = np.random.default_rng(worker)
+        for k in range(100):
+            if k % 10 == worker:
+                envs.set_state(envs.state())
+            step = envs.step_all(moves(rng, 16))
+            same = (step["obs"]["agent"] == step["final_obs"]["agent"]).all(axis=(1, 2))
+            assert (same != step["episode_ended"]).all()
+        return worker
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(hammer, range(8))) == 28
