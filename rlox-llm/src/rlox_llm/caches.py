@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from functools import cache
 from typing import Any
 
@@ -32,9 +33,9 @@ def with_room(found: Any, index: Tensor, room: int) -> None:
 @cache
 def _classes() -> tuple[type[Any], type[Any]]:
     """Return the class of layers that grow by copying, and that of layers that do not."""
-    from transformers.cache_utils import DynamicLayer
+    base: Any = importlib.import_module("transformers.cache_utils").DynamicLayer
 
-    class StaticLayer(DynamicLayer):  # type: ignore[misc]
+    class StaticLayer(base):  # type: ignore[misc]
         """Keys and values at the beginning of tensors with room for more."""
 
         def __init__(self, layer: Any, index: Tensor, room: int) -> None:
@@ -61,7 +62,7 @@ def _classes() -> tuple[type[Any], type[Any]]:
             self._keys, self._values = self._keys[indices], self._values[indices]
             self._show(length)
 
-    return DynamicLayer, StaticLayer
+    return base, StaticLayer
 
 
 def _enlarged(values: Tensor, index: Tensor, room: int) -> Tensor:
