@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import rlox
-from rlox import cli, registry
+from rlox import cli
 from rlox.cli.flags import flags_of
 from rlox.errors import ConfigError, PluginError, UnknownNameError
 from rlox.training import checkpoint
@@ -82,30 +82,6 @@ def rlox_buffers():
 
 SMALL: dict[str, Any] = {"buffer_size": 100, "learning_starts": 8, "batch_size": 4, "hidden": 8}
 SMALL |= {"train_freq": 8, "gradient_steps": 1, "steps_per_iteration": 16, "n_envs": 2}
-
-
-@pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """Return a function that installs a distribution with a plugin."""
-    site = tmp_path / "site-packages"
-    site.mkdir()
-    monkeypatch.syspath_prepend(site)
-    monkeypatch.setenv("RLOX_PLUGINS_STRICT", "1")
-
-    def install(distribution: str, code: str) -> None:
-        module = f"{distribution.replace('-', '_')}_{abs(hash(tmp_path))}"
-        (site / f"{module}.py").write_text(code, encoding="utf-8")
-        info = site / f"{distribution}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n", encoding="utf-8"
-        )
-        (info / "entry_points.txt").write_text(f"[rlox]\n{distribution} = {module}\n", "utf-8")
-        importlib.invalidate_caches()
-
-    registry.get_registry.cache_clear()
-    yield install
-    registry.get_registry.cache_clear()
 
 
 @pytest.fixture

@@ -142,11 +142,16 @@ def config_table(name: str) -> str:
 
 
 def plugin_options() -> str:
-    """Return the tables of the options that installed buffers and env backends have."""
+    """Return the tables of the options that installed buffers, env backends and losses have."""
     from rlox.registry.table import get_registry
 
     tables = []
-    for selector, hook in (("buffer", "rlox_buffers"), ("env_backend", "rlox_env_backends")):
+    for selector, hook in (
+        ("buffer", "rlox_buffers"),
+        ("env_backend", "rlox_env_backends"),
+        ("loss_type", "rlox_policy_losses"),
+        ("loss_type", "rlox_preference_losses"),
+    ):
         for found in get_registry().usable(hook):
             model = found.options_model()
             if model is not None:
@@ -207,6 +212,8 @@ KINDS = {
     "Replay buffers": "rlox_buffers",
     "Learner backends": "rlox_learner_backends",
     "Actor backends": "rlox_actor_backends",
+    "Policy losses": "rlox_policy_losses",
+    "Preference losses": "rlox_preference_losses",
     "Loggers": "rlox_loggers",
     "Callbacks": "rlox_callbacks",
     "Commands": "rlox_commands",

@@ -20,7 +20,7 @@ PUBLIC = [
     "ActorBackendSpec", "Algorithm", "AlgorithmSpec", "BufferSpec", "CallbackSpec",
     "CandleCollector", "CartPole",
     "CommandSpec", "Config", "DPOPair", "EnvBackendSpec", "HerReplayBuffer", "LearnerBackendSpec",
-    "LoggerSpec", "MmapReplayBuffer", "OfflineDatasetBuffer", "PrioritizedReplayBuffer",
+    "LoggerSpec", "LossSpec", "MmapReplayBuffer", "OfflineDatasetBuffer", "PrioritizedReplayBuffer",
     "ReplayBuffer", "RunningMeanStd", "VecEnv",
     "compute_batch_group_advantages", "compute_batch_token_kl", "compute_batch_token_kl_schulman",
     "compute_discounted_returns", "compute_gae", "compute_gae_batched", "compute_gae_batched_f32",

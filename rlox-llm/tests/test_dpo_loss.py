@@ -102,6 +102,16 @@ def test_loss_is_the_formula(loss_type: str) -> None:
     assert float(terms.margin) == pytest.approx(BETA * (c - r).mean(), abs=1e-12)
 
 
+@pytest.mark.parametrize("loss_type", DPO_LOSSES)
+def test_loss_in_single_precision(loss_type: str) -> None:
+    """To 1e-5."""
+    options = {"loss_type": loss_type, "beta": BETA, "label_smoothing": EPS}
+    expected, _ = dpo_loss(**sums(), **options)
+    single = {k: v.float() if v.is_floating_point() else v for k, v in sums().items()}
+    found, _ = dpo_loss(**single, **options)
+    assert float(found) == pytest.approx(float(expected), abs=1e-5, rel=1e-5)
+
+
 def trl_loss(loss_type: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the loss of TRL's trainer and its gradient by each completion's log-probability."""
     pytest.importorskip("trl", reason="trl is not installed")
@@ -163,11 +173,11 @@ def test_loss_and_gradient_are_trls(loss_type: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"loss_type": "sigmod"}, "loss_type must be one of .* did you mean 'sigmoid'"),
+        ({"loss_type": "sigmod"}, "unknown preference loss 'sigmod'; did you mean 'sigmoid'"),
         ({"beta": 0.0}, "beta must be positive, got 0.0"),
         ({"label_smoothing": 0.5}, r"label_smoothing must lie in \[0, 0.5\), got 0.5"),
         ({"loss_type": "exo_pair"}, "needs label_smoothing above 0"),
-        ({"loss_type": "ipo", "chosen_len": None}, "'ipo' needs chosen_len and rejected_len"),
+        ({"loss_type": "ipo", "chosen_len": None}, "needs chosen_len and rejected_len"),
         ({"ref_chosen": torch.zeros(5, 1)}, r"ref_chosen must have shape \(5,\), got \(5, 1\)"),
         ({"policy_chosen": torch.zeros(5, 1)}, r"policy_chosen must have shape \(B,\)"),
     ],

@@ -18,6 +18,7 @@ from rlox_llm.best_of_n import BestOfN
 from rlox_llm.dpo import DPO
 from rlox_llm.grpo import GRPO
 from rlox_llm.online_dpo import OnlineDPO
+from rlox_llm.prompts import parse_prompts
 from torch import nn
 
 SCORES = Path(__file__).parents[2] / "scores" / "language-models"
@@ -118,59 +119,87 @@ def test_grpo_learns_no_less_than_trls(seed: int) -> None:
     assert ours[-1] >= theirs[-1] - 0.03 - 0.05  # of one seed; the mean of all is in scores/
 
 
-@pytest.mark.learn
-def test_preferences_are_learnt() -> None:
-    """DPO ranks more than 95 % of pairs that it has not seen; the others rise above the start."""
-    torch.set_num_threads(1)
-    task = words.make_task()
-    start = words.supervised(0, task)
-    before = words.accuracy(start, task.test)
-    rng = np.random.default_rng(0)
+def wrong_by_a_letter(
+    prompts: list[list[int]], rng: np.random.Generator
+) -> list[dict[str, list[int]]]:
+    """Return pairs of the right answer and one with a letter changed."""
+    found = []
+    for prompt in prompts:
+        right = words.answer(prompt)
+        wrong = list(right)
+        wrong[int(rng.integers(len(wrong) - 1))] = int(rng.integers(3, 11))
+        if wrong != right:
+            found.append({"prompt": prompt, "chosen": right, "rejected": wrong})
+    return found
 
-    def pairs(prompts: list[list[int]]) -> list[dict[str, Any]]:
-        found = []
-        for prompt in prompts:
-            wrong = list(words.answer(prompt))
-            wrong[int(rng.integers(len(wrong) - 1))] = int(rng.integers(3, 11))
-            if wrong != words.answer(prompt):
-                found.append({"prompt": prompt, "chosen": words.answer(prompt), "rejected": wrong})
-        return found
 
+def prefer(rows: Any) -> list[int]:
+    """Return which row of each pair has more letters at their place."""
+
+    def right(row: Any) -> float:
+        ids = [i for i in row.tolist() if i != words.PAD]
+        at = ids.index(words.ASKS)
+        want, got = words.answer(ids[: at + 1]), ids[at + 1 :]
+        return sum(a == b for a, b in zip(want, got, strict=False)) - abs(len(want) - len(got))
+
+    return [int(right(b) > right(a)) for a, b in rows]
+
+
+def dpo_curve(start: nn.Module, task: words.Task, seed: int) -> list[float]:
+    """Return the accuracy on pairs that DPO has not seen, before and after every 100 steps."""
+    rng = np.random.default_rng(seed)
     unseen = {tuple(prompt) for prompt in task.test}
     more = [prompt for prompt in words.make_task(5, 4000).train if tuple(prompt) not in unseen]
     dpo = DPO(
-        copy.deepcopy(start), copy.deepcopy(start), learning_rate=3e-4, batch_size=32,
-        dataset=pairs(more), torch_threads=1, precompute_ref_log_probs=True,
+        copy.deepcopy(start), copy.deepcopy(start), learning_rate=3e-4, batch_size=32, seed=seed,
+        dataset=wrong_by_a_letter(more, rng), torch_threads=1, precompute_ref_log_probs=True,
     )  # fmt: skip
-    held_out = pairs(task.test)
-    first = dpo.evaluate(held_out)
-    dpo.train(300)
+    held_out = wrong_by_a_letter(task.test, rng)
+    curve = [dpo.evaluate(held_out)]
+    for _ in range(3):
+        dpo.train(100)
+        curve.append(dpo.evaluate(held_out))
+    return curve
 
-    def prefer(rows: Any) -> list[int]:
-        def right(row: Any) -> float:
-            ids = [i for i in row.tolist() if i != words.PAD]
-            at = ids.index(words.ASKS)
-            want, got = words.answer(ids[: at + 1]), ids[at + 1 :]
-            return sum(a == b for a, b in zip(want, got, strict=False)) - abs(len(want) - len(got))
 
-        return [int(right(b) > right(a)) for a, b in rows]
-
+def online_curve(start: nn.Module, task: words.Task, seed: int) -> list[float]:
+    """Return the exact answers of OnlineDPO, before and after every ``EVERY`` updates."""
     online = OnlineDPO(
-        copy.deepcopy(start), copy.deepcopy(start), prefer, learning_rate=1e-4,
+        copy.deepcopy(start), copy.deepcopy(start), prefer, learning_rate=1e-4, seed=seed,
         max_new_tokens=words.LIMIT, dataset=task.train, prompts_per_rollout=64, torch_threads=1,
     )  # fmt: skip
-    online.train(60)
-    best = BestOfN(start, words.reward, n=8, max_new_tokens=words.LIMIT)
-    from rlox_llm.prompts import parse_prompts
+    curve = [words.accuracy(online.model, task.test)]
+    for _ in range(3):
+        online.train(EVERY)
+        curve.append(words.accuracy(online.model, task.test))
+    return curve
 
-    rows = parse_prompts(task.test, best.policy.device, best.texts)
-    done = best.best(rows)
-    of_eight = float(np.mean(best.reward_fn(done, 0)))
-    result = {
-        "start": before, "dpo_pair_accuracy": [first, dpo.evaluate(held_out)],
-        "online_dpo_accuracy": words.accuracy(online.model, task.test), "best_of_8": of_eight,
-    }  # fmt: skip
-    keep("preferences-reverse-words", result)
-    assert result["dpo_pair_accuracy"][1] > 0.95  # type: ignore[index]
-    assert result["online_dpo_accuracy"] > before  # type: ignore[operator]
-    assert of_eight > before
+
+def best_of_n_curve(start: nn.Module, task: words.Task, seed: int) -> dict[str, float]:
+    """Return the exact answers of the best of 1, 2, 4 and 8 samples."""
+    found = {}
+    for n in (1, 2, 4, 8):
+        best = BestOfN(start, words.reward, n=n, max_new_tokens=words.LIMIT, seed=seed)
+        rows = parse_prompts(task.test, best.policy.device, best.texts)
+        found[str(n)] = float(np.mean(best.reward_fn(best.best(rows), 0)))
+    return found
+
+
+@pytest.mark.learn
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_preferences_are_learnt(seed: int) -> None:
+    """DPO ranks more than 95 % of pairs that it has not seen; the others rise above the start."""
+    torch.set_num_threads(1)
+    task = words.make_task()
+    start = words.supervised(seed, task)
+    dpo = dpo_curve(start, task, seed)
+    online = online_curve(start, task, seed)
+    best = best_of_n_curve(start, task, seed)
+    keep(
+        f"preferences-reverse-words-seed-{seed}",
+        {"dpo_pair_accuracy": dpo, "dpo_every": 100, "online_dpo_accuracy": online,
+         "online_dpo_every": EVERY, "best_of_n_accuracy": best},
+    )  # fmt: skip
+    assert dpo[-1] > 0.95
+    assert online[-1] > online[0]
+    assert best["1"] < best["2"] < best["4"] < best["8"]

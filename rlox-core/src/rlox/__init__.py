@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         EnvBackendSpec,
         LearnerBackendSpec,
         LoggerSpec,
+        LossSpec,
     )
     from rlox.registry.table import list_algorithms, spec
 
@@ -66,6 +67,7 @@ _MODULES = {
     "EnvBackendSpec": "rlox.registry.specs",
     "LearnerBackendSpec": "rlox.registry.specs",
     "LoggerSpec": "rlox.registry.specs",
+    "LossSpec": "rlox.registry.specs",
     "evaluate": "rlox.evaluation",
     "explain": "rlox.api",
     "hookimpl": "rlox.registry.hookspecs",
@@ -127,6 +129,7 @@ __all__ = [
     "HerReplayBuffer",
     "LearnerBackendSpec",
     "LoggerSpec",
+    "LossSpec",
     "MmapReplayBuffer",
     "OfflineDatasetBuffer",
     "PrioritizedReplayBuffer",

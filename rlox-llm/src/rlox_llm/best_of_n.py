@@ -17,7 +17,7 @@ from rlox.seeding import SeedStreams
 from rlox.validation import require_integer
 from torch import Tensor
 
-from rlox_llm.building import ModuleOrFolder, token_ids
+from rlox_llm.building import ModuleOrFolder, padding_token, token_ids
 from rlox_llm.configs import SamplingConfig
 from rlox_llm.generation import Generator, complete
 from rlox_llm.generators import make_generator
@@ -76,8 +76,7 @@ class BestOfN:
         self.texts = Texts(tokenizer, known)
         self.sampling = Sampling.of(config, known)
         self.generator = generator or make_generator(config.sampler, self.policy)
-        pads = [config.pad_token_id, self.policy.pad, *known, 0]
-        self.pad = next(pad for pad in pads if pad is not None)
+        self.pad = padding_token(config, self.policy, tokenizer, known)
         self.streams = SeedStreams(config.seed or 0)
 
     def generate(self, prompts: Any) -> Tensor:

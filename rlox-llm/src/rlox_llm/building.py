@@ -21,7 +21,7 @@ from rlox_llm.huggingface import (
 from rlox_llm.models import CausalModel
 from rlox_llm.tokens import Texts
 
-__all__ = ["Models", "ModuleOrFolder", "build_models", "token_ids"]
+__all__ = ["Models", "ModuleOrFolder", "build_models", "padding_token", "token_ids"]
 
 ModuleOrFolder = nn.Module | str | Path
 
@@ -35,6 +35,8 @@ class Models:
     eos: tuple[int, ...]
     """Tokens that end a completion."""
     texts: Texts
+    pad: int
+    """Token that fills rows up for callbacks, see :func:`padding_token`."""
 
 
 def build_models(
@@ -88,7 +90,8 @@ def build_models(
     if config.gradient_checkpointing:
         policy.checkpoint_gradients()
     eos = policy.eos if config.eos_token_id is None else token_ids(config.eos_token_id)
-    return Models(policy, reference, eos, Texts(tokenizer, eos))
+    pad = padding_token(config, policy, tokenizer, eos)
+    return Models(policy, reference, eos, Texts(tokenizer, eos), pad)
 
 
 def _reference(
@@ -111,6 +114,17 @@ def _require_apart(model: nn.Module, reference: nn.Module) -> None:
             "ref_model shares its parameters with model and would move with it; pass "
             "copy.deepcopy(model)"
         )
+
+
+def padding_token(
+    config: LanguageConfig, model: CausalModel, tokenizer: Any, eos: tuple[int, ...]
+) -> int:
+    """Return the padding token: the config's, the model's, the tokenizer's, the first EOS, or 0.
+
+    0 is only taken if nothing needs filling up or masks say what it is.
+    """
+    found = (config.pad_token_id, model.pad, getattr(tokenizer, "pad_token_id", None), *eos, 0)
+    return int(next(token for token in found if token is not None))
 
 
 def token_ids(ids: int | tuple[int, ...]) -> tuple[int, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 from rlox.config.common_fields import SEED
 from rlox.config.model import (
     Config,
@@ -16,6 +16,8 @@ from rlox.config.model import (
     positive,
     probability,
 )
+
+from rlox_llm.loss_options import require_loss
 
 __all__ = [
     "DPOConfig",
@@ -69,10 +71,12 @@ class LanguageConfig(Config):
     )  # fmt: skip
     lora_rank: int | None = count(
         None, unit="ranks", source="Hu et al. 2021",
-        help="rank of a LoRA adapter that is trained in the place of the weights; none: no adapter",
+        help="rank of a LoRA adapter that is trained instead of the weights; `None`: no adapter",
     )  # fmt: skip
     lora_alpha: float | None = positive(
-        None, help="scale of the adapter, divided by its rank; none: twice the rank", source="peft"
+        None,
+        help="scale of the adapter, divided by its rank; `None`: twice the rank",
+        source="peft",
     )
     lora_dropout: float = probability(
         0.0, help="dropout of the adapter's inputs, with dropout on", source="peft"
@@ -120,6 +124,27 @@ class SamplingConfig(LanguageConfig):
         0.0, help="sample of the tokens at least this many times as likely as the likeliest",
         source="Nguyen et al. 2024",
     )  # fmt: skip
+    log_completions: bool = flag(
+        False, help="whether the logger gets a table of the completions of each iteration",
+        source=TRL,
+    )  # fmt: skip
+    num_completions_to_print: int | None = count(
+        None, unit="completions", help="rows of that table; `None`: all", source=TRL
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_the_name_of_trl(cls, values: dict[str, Any]) -> dict[str, Any]:
+        if "max_completion_length" not in values:
+            return values
+        length = values["max_completion_length"]
+        if values.get("max_new_tokens", length) != length:
+            raise ValueError(
+                f"max_completion_length={length} is TRL's name of max_new_tokens, got "
+                f"max_new_tokens={values['max_new_tokens']} too; leave one out"
+            )
+        others = {name: value for name, value in values.items() if name != "max_completion_length"}
+        return {**others, "max_new_tokens": length}
 
 
 class GRPOConfig(SamplingConfig):
@@ -132,9 +157,11 @@ class GRPOConfig(SamplingConfig):
         0.1, help="weight of the KL to the reference; 0: no reference is needed",
         source="rlox's documents",
     )  # fmt: skip
-    loss_type: Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"] = (
-        choice("dapo", help="loss, see rlox_llm.losses.grpo_loss", source=TRL)
-    )
+    loss_type: str = option(
+        "dapo", unit="name", source=TRL, min_length=1, selects="rlox_policy_losses",
+        help="loss by registered name: grpo, bnpo, dr_grpo, dapo, cispo, sapo, luspo, vespo, or a "
+        "plugin's",
+    )  # fmt: skip
     importance_sampling_level: Literal["token", "sequence"] = choice(
         "token", help="whether a ratio is a token's or a completion's", source="Zheng et al. 2025"
     )
@@ -198,6 +225,11 @@ class GRPOConfig(SamplingConfig):
         source="Yu et al. 2025",
     )  # fmt: skip
 
+    @field_validator("loss_type")
+    @classmethod
+    def _require_loss(cls, name: str) -> str:
+        return require_loss("rlox_policy_losses", name)
+
     @model_validator(mode="after")
     def _check_options_that_go_together(self) -> GRPOConfig:
         if self.kl_estimator == "k1" and self.kl_coef and not self.use_bias_correction_kl:
@@ -226,14 +258,20 @@ class PreferenceConfig(LanguageConfig):
         0.1, help="how strongly the policy is held to the reference",
         source="Rafailov et al. 2023",
     )  # fmt: skip
-    loss_type: Literal[
-        "sigmoid", "hinge", "ipo", "robust", "cdpo", "sppo_hard", "nca_pair", "bco_pair",
-        "apo_zero", "apo_down", "exo_pair", "aot", "discopop", "sigmoid_norm",
-    ] = choice("sigmoid", help="loss, see rlox_llm.losses.dpo_loss", source=TRL)  # fmt: skip
+    loss_type: str = option(
+        "sigmoid", unit="name", source=TRL, min_length=1, selects="rlox_preference_losses",
+        help="loss by registered name: sigmoid, hinge, ipo, robust, cdpo, sppo_hard, nca_pair, "
+        "bco_pair, apo_zero, apo_down, exo_pair, aot, discopop, sigmoid_norm, or a plugin's",
+    )  # fmt: skip
     label_smoothing: float = option(
         0.0, help="probability that a preference is the wrong way round", unit="1",
         source="Mitchell 2023", ge=0.0, lt=0.5,
     )  # fmt: skip
+
+    @field_validator("loss_type")
+    @classmethod
+    def _require_loss(cls, name: str) -> str:
+        return require_loss("rlox_preference_losses", name)
 
 
 class DPOConfig(PreferenceConfig):

@@ -39,8 +39,6 @@ from rlox_llm.pairs import (
     zip_pairs,
 )
 from rlox_llm.preference import PreferenceAlgorithm, require_preference_options
-from rlox_llm.prompts import parse_prompts
-from rlox_llm.sampling import Sampling
 
 __all__ = ["DPO", "DPOMetrics"]
 
@@ -59,12 +57,6 @@ class DPOMetrics:
     """Share of pairs whose chosen completion has the higher reward."""
     margin: float
     """Mean difference of the two rewards."""
-    prompts: float
-    """Prompts learnt from so far."""
-    completions: float
-    """Completions learnt from so far."""
-    tokens: float
-    """Tokens of completions learnt from so far."""
 
 
 @final
@@ -153,22 +145,10 @@ class DPO(PreferenceAlgorithm):
         """Take one gradient step."""
         hooks.enter("learn")
         with torch_threads(self.config.torch_threads):
-            metrics = self.learn_pairs(self.next_rows())
+            metrics = self.learn_pairs(hooks, self.next_rows())
         with suppress(StopTraining):
             hooks.train_batch(lambda: metrics)
         return DPOMetrics(**metrics)
-
-    def predict(self, obs: Any, deterministic: bool = True, max_new_tokens: int = 8) -> Tensor:
-        """Return whole rows (N, P + T), one completion of each prompt.
-
-        Args:
-            obs: prompts.
-            deterministic: take the likeliest tokens instead of sampling.
-            max_new_tokens: most tokens of a completion.
-        """
-        sampling = Sampling(max_new_tokens, eos=self.eos, greedy=deterministic)
-        prompts = parse_prompts(obs, self.policy.device, self.texts)
-        return self.completions(prompts, sampling, self.streams.torch("predict")).padded(self.pad)
 
     @torch.no_grad()
     def run_episodes(
@@ -193,5 +173,4 @@ class DPO(PreferenceAlgorithm):
     @property
     def _plain(self) -> DPOConfig:
         """The config with a loss that takes a single pair."""
-        config: DPOConfig = self.config
-        return config.replace(loss_type="sigmoid")
+        return DPOConfig(beta=self.config.beta)

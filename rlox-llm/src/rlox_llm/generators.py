@@ -74,7 +74,8 @@ class RloxGenerator(_InProcess):
     """Sampling by rlox, with a random stream of its own on the CPU.
 
     With a model of transformers each prompt goes through the model once for all its completions,
-    keys and values are kept, and completions that have ended are dropped from the batch. Another
+    keys and values are written into a static cache, and completions that have ended are dropped
+    from the batch. Another
     model gets whole rows at each token, those of prompts of one length together.
 
     Args:
@@ -111,7 +112,7 @@ def _decode(
     """Fill completions in, token by token with keys and values kept; return their lengths."""
     device = tokens.device
     index = torch.arange(len(prompts), device=device).repeat_interleave(n)
-    cache, seen, starts = prefill(model, prompts, index)
+    cache, seen, starts = prefill(model, prompts, index, tokens.shape[1])
     last = torch.stack([prompt[-1] for prompt in prompts])[index]
     alive = torch.arange(len(index), device=device)
     lengths = torch.full((len(index),), tokens.shape[1], device=device)

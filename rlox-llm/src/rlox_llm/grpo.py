@@ -41,8 +41,9 @@ from rlox_llm.models import CausalModel
 from rlox_llm.prompts import Prompt, parse_prompts
 from rlox_llm.rewards import RewardFn, RewardFunctions, group_advantages
 from rlox_llm.rollouts import GRPORollout, logps_in_parts, loss_of_part
-from rlox_llm.sampling import Completions, Sampling, warn_of_copies
+from rlox_llm.sampling import Completions, Sampling, warn_of_copies, warn_of_truncation
 from rlox_llm.state import move_reference, require_own_weights
+from rlox_llm.tables import log_completions
 
 __all__ = ["GRPO", "GRPOMetrics"]
 
@@ -67,12 +68,6 @@ class GRPOMetrics:
     """Mean tokens of a completion."""
     truncated: float
     """Share of completions that no EOS ended; 0 if there is no EOS token."""
-    prompts: float
-    """Prompts learnt from so far."""
-    completions: float
-    """Completions learnt from so far."""
-    tokens: float
-    """Tokens of completions learnt from so far."""
     optional: Mapping[str, float]
     """``entropy`` per token in nats, with ``entropy_coef``; ``engine_ratio``, see the rollout."""
 
@@ -147,7 +142,7 @@ class GRPO(LanguageAlgorithm):
         self.generator = generator or make_generator(self.config.sampler, self.policy)
         if not self.generator.in_process:
             require_engine_options(self.config)
-        self._checked = False
+        self._checked = self._truncation_reported = False
 
     @property
     def rows_at_once(self) -> int:
@@ -182,9 +177,9 @@ class GRPO(LanguageAlgorithm):
             except StopTraining:
                 pass
         done = rollout.completions
-        self.counts["prompts"] += len(prompts)
-        self.counts["completions"] += len(done.tokens)
-        self.counts["tokens"] += int(done.lengths.sum())
+        self.count(hooks, len(prompts), len(done.tokens), int(done.lengths.sum()))
+        columns = {"reward": rollout.rewards.tolist(), "advantage": rollout.advantages.tolist()}
+        log_completions(hooks, self.config, self.texts, done, columns)
         groups = rollout.rewards.reshape(-1, self.config.group_size)
         means = {name: float(np.mean([step[name] for step in losses])) for name in losses[0]}
         optional = {name: means.pop(name) for name in ("entropy",) if name in means}
@@ -198,7 +193,6 @@ class GRPO(LanguageAlgorithm):
             truncated=float((~done.ended).double().mean()),
             optional=optional,
             **means,
-            **{name: float(count) for name, count in self.counts.items()},
         )
 
     def _roll_out(self, prompts: Sequence[Prompt]) -> GRPORollout:
@@ -212,6 +206,9 @@ class GRPO(LanguageAlgorithm):
         if not self._checked and cfg.group_size > 1:
             self._checked = True
             warn_of_copies(done, cfg.group_size, own=isinstance(self.generator, ModelGenerator))
+        if not self._truncation_reported and not bool(done.ended.any()):
+            self._truncation_reported = True
+            warn_of_truncation(done, masked=cfg.mask_truncated_completions)
         mask = done.mask & done.ended[:, None] if cfg.mask_truncated_completions else done.mask
         ref_logps = old_logps = engine_ratio = None
         if cfg.kl_coef:
@@ -269,19 +266,6 @@ class GRPO(LanguageAlgorithm):
         if cfg.sync_ref_model and step % cfg.ref_model_sync_steps == 0:
             assert self.reference is not None
             move_reference(self.reference, self.policy, cfg.ref_model_mixup_alpha)
-
-    def predict(self, obs: Any, deterministic: bool = True) -> Tensor:
-        """Return whole rows (N, P + T), one completion of each prompt.
-
-        Args:
-            obs: prompts.
-            deterministic: take the likeliest tokens instead of sampling; a model's own
-                ``generate`` decides that itself.
-        """
-        return self.completions(
-            self.parse(obs), Sampling.of(self.config, self.eos, deterministic),
-            self.streams.torch("predict"),
-        ).padded(self.pad)  # fmt: skip
 
     def run_episodes(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar
@@ -20,14 +21,16 @@ from rlox.errors import ConfigError
 from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
 from rlox.nn import FlatOptimizer
+from rlox.training.hooks import Hooks
 from rlox.training.loop import run_iteration
 from rlox.validation import require_integer
+from torch import Tensor
 
 from rlox_llm.building import ModuleOrFolder, build_models
 from rlox_llm.configs import LanguageConfig
 from rlox_llm.generation import complete
 from rlox_llm.generators import make_generator
-from rlox_llm.prompts import Prompt, RowOrder
+from rlox_llm.prompts import Prompt, RowOrder, parse_prompts
 from rlox_llm.sampling import Completions, Sampling
 from rlox_llm.state import (
     load_reference_state,
@@ -37,8 +40,6 @@ from rlox_llm.state import (
 )
 
 __all__ = ["LanguageAlgorithm"]
-
-COUNTERS = ("prompts", "completions", "tokens")
 
 
 class LanguageAlgorithm(Algorithm):
@@ -68,6 +69,7 @@ class LanguageAlgorithm(Algorithm):
     """
 
     step_unit: ClassVar[str] = "gradient_steps"
+    counters: ClassVar[tuple[str, ...]] = ("prompts", "completions", "tokens")
     env_required: ClassVar[bool] = False
     length_unit: ClassVar[str] = "tokens"
 
@@ -91,15 +93,13 @@ class LanguageAlgorithm(Algorithm):
             with_reference=with_reference, without_reference=without_reference,
         )  # fmt: skip
         self.policy, self.reference = built.policy, built.reference
-        self.eos, self.texts = built.eos, built.texts
+        self.eos, self.texts, self.pad = built.eos, built.texts, built.pad
         self.model = self.policy.module
         self.ref_model = None if self.reference is None else self.reference.module
         adam = partial(torch.optim.Adam, fused=True)
         self.optimizers = {
             "model": FlatOptimizer(self.model, adam, max_grad_norm=cfg.max_grad_norm)
         }
-        self.counts = dict.fromkeys(COUNTERS, 0)
-        """Prompts, completions and their tokens learnt from so far."""
         self._given: Sequence[Any] | None = None
         self._dataset: Sequence[Any] | None = None
         self._order: RowOrder | None = None
@@ -119,19 +119,6 @@ class LanguageAlgorithm(Algorithm):
     @abstractmethod
     def parse(self, rows: Any) -> Sequence[Any]:
         """Return what the user passed as rows of the kind that :meth:`iterate` learns from."""
-
-    @property
-    def pad(self) -> int:
-        """Token that fills rows up for callbacks: the config's, the model's, the first EOS, or 0.
-
-        0 is only taken if nothing needs filling up or masks say what it is.
-        """
-        if self.config.pad_token_id is not None:
-            return int(self.config.pad_token_id)
-        for known in (self.policy.pad, getattr(self.texts.tokenizer, "pad_token_id", None)):
-            if known is not None:
-                return int(known)
-        return self.eos[0] if self.eos else 0
 
     def train(
         self, prompts: Any = None, n_epochs: int = 1, *, n_gradient_steps: int | None = None
@@ -227,11 +214,7 @@ class LanguageAlgorithm(Algorithm):
         """
 
     def evaluated_rows(self, rows: Any, n_episodes: int | None) -> Sequence[Any]:
-        """Return the rows of an evaluation.
-
-        Raises:
-            ConfigError: there are none.
-        """
+        """Return the rows of an evaluation; without any, a ConfigError is raised."""
         found = self._dataset if rows is None else self.parse(rows)
         if found is None:
             raise ConfigError(f"'{self.name}' was made without a dataset; pass rows to evaluate on")
@@ -254,6 +237,27 @@ class LanguageAlgorithm(Algorithm):
         rows = [prompt.ids for prompt in prompts]
         return complete(generator, self.policy, rows, sampling, stream)
 
+    def predict(
+        self, obs: Any, deterministic: bool = True, max_new_tokens: int | None = None
+    ) -> Tensor:
+        """Return whole rows (N, P + T), one completion of each prompt.
+
+        Args:
+            obs: prompts.
+            deterministic: take the likeliest tokens; a model's own ``generate`` decides itself.
+            max_new_tokens: most tokens of a completion; ``None``: the option, 8 if there is none.
+        """
+        sampling = Sampling.of(self.config, self.eos, deterministic)
+        if max_new_tokens is not None:
+            sampling = replace(sampling, max_new_tokens=max_new_tokens)
+        prompts = parse_prompts(obs, self.policy.device, self.texts)
+        return self.completions(prompts, sampling, self.streams.torch("predict")).padded(self.pad)
+
+    def count(self, hooks: Hooks, prompts: int, completions: int, tokens: int) -> None:
+        """Report what an iteration learnt from."""
+        for name, n in zip(self.counters, (prompts, completions, tokens), strict=True):
+            hooks.count(name, n)
+
     def learning(self) -> ExitStack:
         """Return a context with dropout as configured, drawn from the run's streams."""
         stack = ExitStack()
@@ -269,13 +273,11 @@ class LanguageAlgorithm(Algorithm):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what is trained, digests of what is frozen, and the place in the dataset."""
+        moves = getattr(self.config, "sync_ref_model", False)
         return {
             "model": trained_state(self.model),
-            "reference": reference_state(
-                self.reference, moves=getattr(self.config, "sync_ref_model", False)
-            ),
+            "reference": reference_state(self.reference, moves=moves),
             "optimizers": {name: opt.state_dict() for name, opt in self.optimizers.items()},
-            "counts": dict(self.counts),
             "order": None if self._order is None else self._order.state_dict(),
         }
 
@@ -291,7 +293,6 @@ class LanguageAlgorithm(Algorithm):
         load_trained_state(self.model, "model", state["model"])
         for name, optimizer in self.optimizers.items():
             optimizer.load_state_dict(state["optimizers"][name])
-        self.counts = {name: int(state["counts"][name]) for name in COUNTERS}
 
     def _use(self, rows: Sequence[Any]) -> RowOrder:
         self._dataset = rows

@@ -18,6 +18,8 @@ import rlox
 import torch
 from torch import Tensor, nn
 
+from rlox_llm.caches import with_room
+
 __all__ = ["Forwards", "packed", "padded", "prefill", "shared_prefix"]
 
 
@@ -54,7 +56,7 @@ def padded(model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Ten
 
 
 def prefill(
-    model: Forwards, prompts: Sequence[Tensor], index: Tensor
+    model: Forwards, prompts: Sequence[Tensor], index: Tensor, room: int | None = None
 ) -> tuple[Any, Tensor, Tensor]:
     """Run all of each prompt but its last token, and return what N completions attend to.
 
@@ -62,6 +64,8 @@ def prefill(
         model: one of transformers.
         prompts: rows of token ids.
         index: (N,) the prompt of each completion.
+        room: most tokens that will be added, for a static cache, through which no gradient flows;
+            ``None``: the cache grows.
 
     Returns:
         The cache of N rows, ``None`` if all prompts have one token; the mask (N, P - 1) of its
@@ -83,7 +87,10 @@ def prefill(
         position_ids=places.expand_as(ids), **kept,
     )  # fmt: skip
     cache = output.past_key_values
-    cache.batch_select_indices(index)
+    if room is None:
+        cache.batch_select_indices(index)
+    else:
+        with_room(cache, index, room)
     return cache, seen[index], lengths[index]
 
 

@@ -33,6 +33,7 @@ from rlox_llm.preference import PreferenceAlgorithm, require_preference_options
 from rlox_llm.prompts import Prompt, parse_prompts
 from rlox_llm.rewards import preferences
 from rlox_llm.sampling import Completions, Sampling
+from rlox_llm.tables import log_completions
 
 __all__ = ["OnlineDPO", "OnlineDPOMetrics"]
 
@@ -57,12 +58,6 @@ class OnlineDPOMetrics:
     """Mean tokens of a completion."""
     same_pairs: float
     """Share of pairs of twice the same completion, which teach nothing."""
-    prompts: float
-    """Prompts learnt from so far."""
-    completions: float
-    """Completions learnt from so far."""
-    tokens: float
-    """Tokens of completions learnt from so far."""
 
 
 @final
@@ -158,26 +153,17 @@ class OnlineDPO(PreferenceAlgorithm):
                 for i, (prompt, first) in enumerate(zip(prompts, better, strict=True))
             ]
             hooks.rollout_end(batch=pairs)
-            metrics = self.learn_pairs(pairs)
+            metrics = self.learn_pairs(hooks, pairs)
         with suppress(StopTraining):
             hooks.train_batch(lambda: metrics)
+        preferred = [place == k for place in better for k in (0, 1)]
+        log_completions(hooks, self.config, self.texts, done, {"preferred": preferred})
         same = [first.tolist() == second.tolist() for first, second in sampled]
         return OnlineDPOMetrics(
             completion_length=float(done.lengths.double().mean()),
             same_pairs=float(np.mean(same)),
             **metrics,
         )
-
-    def predict(self, obs: Any, deterministic: bool = True) -> Tensor:
-        """Return whole rows (N, P + T), one completion of each prompt.
-
-        Args:
-            obs: prompts.
-            deterministic: take the likeliest tokens instead of sampling.
-        """
-        sampling = Sampling.of(self.config, self.eos, deterministic)
-        stream = self.streams.torch("predict")
-        return self.completions(self.parse(obs), sampling, stream).padded(self.pad)
 
     def run_episodes(
         self,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from rlox.config.composition import selection
 from rlox.preferences import DPOPair
 from torch import Tensor
 
@@ -144,6 +145,7 @@ def pairs_loss(
         loss_type=config.loss_type,
         beta=config.beta,
         label_smoothing=config.label_smoothing,
+        options=selection(config, "loss_type").options,
     )
 
 

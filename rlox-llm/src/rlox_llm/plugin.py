@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from rlox.registry.hookspecs import hookimpl
-from rlox.registry.specs import AlgorithmSpec, CommandSpec
+from rlox.registry.specs import AlgorithmSpec, CommandSpec, LossSpec
 
 
 @hookimpl
@@ -49,6 +49,57 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         takes=("dataset", "tokenizer"),
         env=False,
     )
+
+
+@hookimpl
+def rlox_policy_losses() -> Iterable[LossSpec]:
+    """Register the losses of :mod:`rlox_llm.losses.policy`."""
+    summaries = {
+        "grpo": "Clipped ratio, mean over each completion.",
+        "bnpo": "Clipped ratio, mean over the tokens.",
+        "dr_grpo": "Clipped ratio, divided by the greatest length.",
+        "dapo": "Clipped ratio, mean over the tokens of the whole batch.",
+        "cispo": "Truncated ratio as a weight of the log-likelihood.",
+        "sapo": "Sigmoid of the ratio in the place of clipping.",
+        "luspo": "Clipped ratio, summed over each completion.",
+        "vespo": "Smooth weight of the whole completion.",
+    }
+    options = {
+        "sapo": "rlox_llm.loss_options:SAPOOptions",
+        "vespo": "rlox_llm.loss_options:VESPOOptions",
+    }
+    for name, summary in summaries.items():
+        yield LossSpec(name, summary, f"rlox_llm.losses.policy:{name}", options.get(name))
+
+
+@hookimpl
+def rlox_preference_losses() -> Iterable[LossSpec]:
+    """Register the losses of :mod:`rlox_llm.losses.pairwise`."""
+    summaries = {
+        "sigmoid": "Logistic loss of the difference: DPO.",
+        "hinge": "Hinge loss of the difference.",
+        "ipo": "Squared distance of the difference per token to 1 / (2 β).",
+        "robust": "Logistic loss, unbiased where labels may be wrong.",
+        "cdpo": "Logistic loss with smoothed labels.",
+        "sppo_hard": "Squared distances of both log-ratios to ±1 / (2 β).",
+        "nca_pair": "Logistic losses of both completions.",
+        "bco_pair": "Logistic losses of both completions about a reward between them.",
+        "apo_zero": "Raises the chosen completions, lowers the rejected ones.",
+        "apo_down": "Lowers both, the rejected ones more.",
+        "exo_pair": "Reverse KL divergence to smoothed labels.",
+        "aot": "Logistic loss of differences sorted over the batch.",
+        "discopop": "Mixture of the logistic and the exponential loss.",
+        "sigmoid_norm": "Logistic loss of the difference per token.",
+    }
+    options = {
+        "bco_pair": "rlox_llm.loss_options:BCOOptions",
+        "discopop": "rlox_llm.loss_options:DiscoPOPOptions",
+    }
+    for name, summary in summaries.items():
+        yield LossSpec(
+            name, summary, f"rlox_llm.losses.pairwise:{name}", options.get(name),
+            adds_up=name != "aot",
+        )  # fmt: skip
 
 
 @hookimpl

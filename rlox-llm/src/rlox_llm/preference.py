@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from rlox.errors import ConfigError
+from rlox.registry.table import get_registry
+from rlox.training.hooks import Hooks
 
 from rlox_llm.configs import PreferenceConfig
 from rlox_llm.language import LanguageAlgorithm
 from rlox_llm.pairs import Pair, pairs_loss
 
 __all__ = ["PreferenceAlgorithm", "require_preference_options"]
-
-WHOLE_BATCH = ("aot",)
-"""Losses of which parts of a batch do not add up."""
 
 
 def require_preference_options(config: PreferenceConfig) -> None:
@@ -25,7 +24,8 @@ def require_preference_options(config: PreferenceConfig) -> None:
     """
     if config.loss_type == "exo_pair" and not config.label_smoothing:
         raise ConfigError("loss_type='exo_pair' needs label_smoothing above 0; 1e-3 is common")
-    if config.loss_type in WHOLE_BATCH and config.micro_batch_size is not None:
+    adds_up = get_registry().get("rlox_preference_losses", config.loss_type).spec.adds_up
+    if not adds_up and config.micro_batch_size is not None:
         raise ConfigError(
             f"loss_type='{config.loss_type}' compares the pairs of a batch and cannot be learnt in "
             "parts; leave out micro_batch_size"
@@ -35,7 +35,7 @@ def require_preference_options(config: PreferenceConfig) -> None:
 class PreferenceAlgorithm(LanguageAlgorithm):
     """An algorithm whose gradient steps are on the loss of preference pairs."""
 
-    def learn_pairs(self, pairs: Sequence[Pair]) -> dict[str, float]:
+    def learn_pairs(self, hooks: Hooks, pairs: Sequence[Pair]) -> dict[str, float]:
         """Take one gradient step on pairs; return the loss and its terms."""
         assert self.reference is not None
         optimizer = self.optimizers["model"]
@@ -48,7 +48,6 @@ class PreferenceAlgorithm(LanguageAlgorithm):
                 for name, value in {"loss": loss.detach(), **asdict(terms)}.items():
                     sums[name] = sums.get(name, 0.0) + share * float(value)
         optimizer.apply(self.config.learning_rate)
-        self.counts["prompts"] += len(pairs)
-        self.counts["completions"] += 2 * len(pairs)
-        self.counts["tokens"] += sum(len(pair.chosen) + len(pair.rejected) for pair in pairs)
-        return {**sums, **{name: float(count) for name, count in self.counts.items()}}
+        n_tokens = sum(len(pair.chosen) + len(pair.rejected) for pair in pairs)
+        self.count(hooks, len(pairs), 2 * len(pairs), n_tokens)
+        return sums

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from rlox.config.composition import selection
 from torch import Tensor
 
 from rlox_llm.configs import GRPOConfig
@@ -91,6 +92,7 @@ def loss_of_part(
         num_tokens=num_tokens,
         num_completions=num_completions,
         engine_ratio=at(rollout.engine_ratio),
+        options=selection(config, "loss_type").options,
     )
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rlox_llm.configs import SamplingConfig
+from rlox_llm.configs import LanguageConfig, SamplingConfig
 
-__all__ = ["Completions", "Sampling", "warn_of_copies"]
+__all__ = ["Completions", "Sampling", "warn_of_copies", "warn_of_truncation"]
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,10 @@ class Sampling:
     seed: int = 0
 
     @classmethod
-    def of(cls, config: SamplingConfig, eos: tuple[int, ...], greedy: bool = False) -> Sampling:
-        """Return what a config says."""
+    def of(cls, config: LanguageConfig, eos: tuple[int, ...], greedy: bool = False) -> Sampling:
+        """Return what a config says; of one without options of sampling, at most 8 tokens."""
+        if not isinstance(config, SamplingConfig):
+            return cls(8, eos=eos, greedy=greedy)
         return cls(
             max_new_tokens=config.max_new_tokens,
             temperature=config.temperature,
@@ -164,6 +166,22 @@ def warn_of_copies(done: Completions, group_size: int, *, own: bool) -> None:
     warnings.warn(
         f"all {group_size} completions of each prompt are the same, so that every advantage is 0 "
         f"and the model learns nothing from rewards: {why}",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def warn_of_truncation(done: Completions, *, masked: bool) -> None:
+    """Warn that no completion ended by itself.
+
+    Args:
+        done: completions, none of which an EOS ended.
+        masked: whether those are left out of the loss.
+    """
+    effect = "nothing is learnt from them" if masked else "the model never sees an end rewarded"
+    warnings.warn(
+        f"all {len(done.tokens)} completions were truncated at "
+        f"max_new_tokens={done.sampling.max_new_tokens} before an EOS, so that {effect}; raise it",
         RuntimeWarning,
         stacklevel=3,
     )

@@ -28,8 +28,7 @@ from rlox_llm.configs import SFTConfig
 from rlox_llm.files import read_rows
 from rlox_llm.language import LanguageAlgorithm
 from rlox_llm.models import Scores
-from rlox_llm.prompts import parse_prompts, token_row
-from rlox_llm.sampling import Sampling
+from rlox_llm.prompts import token_row
 
 __all__ = ["SFT", "Example", "SFTMetrics"]
 
@@ -42,12 +41,6 @@ class SFTMetrics:
     """Mean negative log-likelihood of a token of the completions, in nats."""
     token_accuracy: float
     """Share of these tokens that are the likeliest at their place."""
-    prompts: float
-    """Prompts learnt from so far."""
-    completions: float
-    """Completions learnt from so far."""
-    tokens: float
-    """Tokens of completions learnt from so far."""
 
 
 @dataclass(frozen=True)
@@ -151,13 +144,10 @@ class SFT(LanguageAlgorithm):
                 assert scores.likeliest is not None
                 right += int(scores.likeliest.sum())
             self.optimizers["model"].apply(self.config.learning_rate)
-        self.counts["prompts"] += len(rows)
-        self.counts["completions"] += len(rows)
-        self.counts["tokens"] += n_tokens
+        self.count(hooks, len(rows), len(rows), n_tokens)
         with suppress(StopTraining):
             hooks.train_batch(lambda: {"loss": loss})
-        counts = {name: float(count) for name, count in self.counts.items()}
-        return SFTMetrics(loss=loss, token_accuracy=right / n_tokens, **counts)
+        return SFTMetrics(loss=loss, token_accuracy=right / n_tokens)
 
     def _score(self, rows: Sequence[Example]) -> Scores:
         answers = [row.completion for row in rows]
@@ -165,18 +155,6 @@ class SFT(LanguageAlgorithm):
         tokens = torch.nn.utils.rnn.pad_sequence(answers, batch_first=True)
         mask = torch.arange(tokens.shape[1], device=self.policy.device) < lengths[:, None]
         return self.policy.score([row.prompt for row in rows], tokens, mask, likeliest=True)
-
-    def predict(self, obs: Any, deterministic: bool = True, max_new_tokens: int = 8) -> Tensor:
-        """Return whole rows (N, P + T), one completion of each prompt.
-
-        Args:
-            obs: prompts.
-            deterministic: take the likeliest tokens instead of sampling.
-            max_new_tokens: most tokens of a completion.
-        """
-        sampling = Sampling(max_new_tokens, eos=self.eos, greedy=deterministic)
-        prompts = parse_prompts(obs, self.policy.device, self.texts)
-        return self.completions(prompts, sampling, self.streams.torch("predict")).padded(self.pad)
 
     @torch.no_grad()
     def run_episodes(

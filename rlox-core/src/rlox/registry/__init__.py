@@ -12,6 +12,7 @@ from rlox.registry.specs import (
     EnvBackendSpec,
     LearnerBackendSpec,
     LoggerSpec,
+    LossSpec,
     resolve,
 )
 from rlox.registry.table import (
@@ -35,6 +36,7 @@ __all__ = [
     "EnvBackendSpec",
     "LearnerBackendSpec",
     "LoggerSpec",
+    "LossSpec",
     "Registration",
     "Registry",
     "algorithm_class",

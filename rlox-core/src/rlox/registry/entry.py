@@ -21,6 +21,8 @@ PARTS: dict[str, tuple[str, str | None]] = {
     "rlox_buffers": ("(asked)" + OWN, None),
     "rlox_learner_backends": ("(task)", None),
     "rlox_actor_backends": ("(plan, index)", None),
+    "rlox_policy_losses": ("(batch)" + OWN, None),
+    "rlox_preference_losses": ("(batch)" + OWN, None),
     "rlox_loggers": ("(log_dir)", "rlox.logging:LoggerCallback"),
     "rlox_callbacks": ("(), or with (log_dir) if in_folder is set", "rlox.callbacks:Callback"),
     "rlox_commands": ("()", "typer:Typer"),
@@ -30,7 +32,8 @@ PARTS: dict[str, tuple[str, str | None]] = {
 
 def kind_of(hook: str) -> str:
     """Return what a hook registers, in words."""
-    return hook.removeprefix("rlox_").rstrip("s").replace("_", " ")
+    plural = hook.removeprefix("rlox_").replace("_", " ")
+    return plural.removesuffix("es" if plural.endswith("sses") else "s")
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from rlox.registry.specs import (
     EnvBackendSpec,
     LearnerBackendSpec,
     LoggerSpec,
+    LossSpec,
 )
 
 __all__ = ["hookimpl"]
@@ -53,6 +54,16 @@ def rlox_learner_backends() -> Iterable[LearnerBackendSpec]:  # type: ignore[emp
 @hookspec
 def rlox_actor_backends() -> Iterable[ActorBackendSpec]:  # type: ignore[empty-body]
     """Return the actor backends that the distribution provides."""
+
+
+@hookspec
+def rlox_policy_losses() -> Iterable[LossSpec]:  # type: ignore[empty-body]
+    """Return the losses of sampled completions that the distribution provides."""
+
+
+@hookspec
+def rlox_preference_losses() -> Iterable[LossSpec]:  # type: ignore[empty-body]
+    """Return the losses of preference pairs that the distribution provides."""
 
 
 @hookspec

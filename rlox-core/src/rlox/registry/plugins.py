@@ -37,6 +37,7 @@ from rlox.registry.specs import (
     EnvBackendSpec,
     LearnerBackendSpec,
     LoggerSpec,
+    LossSpec,
 )
 
 __all__ = ["GROUP", "HOOKS", "load_plugins"]
@@ -49,6 +50,8 @@ HOOKS: dict[str, type] = {
     "rlox_buffers": BufferSpec,
     "rlox_learner_backends": LearnerBackendSpec,
     "rlox_actor_backends": ActorBackendSpec,
+    "rlox_policy_losses": LossSpec,
+    "rlox_preference_losses": LossSpec,
     "rlox_loggers": LoggerSpec,
     "rlox_callbacks": CallbackSpec,
     "rlox_commands": CommandSpec,

@@ -17,6 +17,7 @@ __all__ = [
     "EnvBackendSpec",
     "LearnerBackendSpec",
     "LoggerSpec",
+    "LossSpec",
     "resolve",
 ]
 
@@ -179,6 +180,30 @@ class ActorBackendSpec:
     name: str
     summary: str
     factory: str
+
+
+@dataclass(frozen=True)
+class LossSpec:
+    """A loss that algorithms for language models find by name, as their option ``loss_type``.
+
+    Args:
+        name: registered name (``"dapo"``).
+        summary: one sentence.
+        factory: ``"module:function"``; ``function(batch)`` returns the losses of sampled
+            completions, or of preference pairs: see the hooks ``rlox_policy_losses`` and
+            ``rlox_preference_losses``. If ``options`` is set, it also gets one instance of that
+            model as the keyword ``options``.
+        options: ``"module:Model"``, a subclass of :class:`rlox.Config` with the loss's own options,
+            which are accepted beside the algorithm's; ``None``: it has none.
+        adds_up: whether the losses of the parts of a batch add up to that of the whole; if not,
+            ``micro_batch_size`` is refused.
+    """
+
+    name: str
+    summary: str
+    factory: str
+    options: str | None = None
+    adds_up: bool = True
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,8 @@ def _timed_iteration(algorithm: Trainable, hooks: Hooks) -> dict[str, float]:
             f"iterate() of the algorithm '{algorithm.name}' must return a frozen dataclass "
             f"of its metrics, got {type(iteration).__name__}"
         )
-    metrics = _row([*asdict(iteration).items(), ("counters", clock.counters)])
+    counts = {name: float(count) for name, count in clock.counters.items()}
+    metrics = _row([*asdict(iteration).items(), ("counters", counts)])
     seconds = time.perf_counter() - started
     metrics[f"{clock.unit}_per_second"] = (clock.steps - steps_before) / seconds
     return metrics

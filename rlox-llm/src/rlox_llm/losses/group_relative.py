@@ -1,41 +1,29 @@
 """The loss of GRPO and its relatives, from log-probabilities of sampled tokens.
 
-With the ratio ρ = π / π_old of a token, or with ``importance_sampling_level="sequence"`` of the
-geometric mean over its completion (GSPO), the objective of a token is
-
-    grpo, bnpo, dr_grpo, dapo, luspo   min(ρ A, clip(ρ, 1 - ε, 1 + ε_high) A)
-    cispo                              sg[min(ρ, ε_high)] A log π
-    sapo                               4/τ σ(τ (ρ - 1)) A,   τ by the sign of A
-    vespo                              sg[φ(w)] A log π,     w of the whole completion
-
-where sg stops the gradient. Its negative, plus β times an estimate of the KL to the reference, is
-averaged over the tokens T_i of each completion and then over completions (grpo, sapo); over all
-tokens (bnpo; dapo, cispo and vespo, which count those of the whole batch); over completions times a
-fixed length (dr_grpo); or summed over T_i and averaged over completions (luspo).
-
-Sources: Shao et al. 2024 (grpo), Liu et al. 2025 (dr_grpo), Yu et al. 2025 (dapo), MiniMax 2025
-(cispo), Zheng et al. 2025 (GSPO), Gao et al. 2025 (sapo); the numbers are those of TRL 1.16.
+A registered loss makes losses of tokens from the ratio ρ = π / π_old of a token, or with
+``importance_sampling_level="sequence"`` of the geometric mean over its completion (GSPO, Zheng et
+al. 2025). To these, β times an estimate of the KL to the reference is added, and all is averaged as
+the loss says. :mod:`rlox_llm.losses.policy` has the losses by name; a plugin adds others by the
+hook ``rlox_policy_losses``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from rlox_llm.losses.batches import PolicyBatch, TokenLosses, registered_loss
 from rlox_llm.losses.checks import require_name, require_shapes
 from rlox_llm.losses.divergence import kl_per_token
-from rlox_llm.losses.vespo import VespoWeights
 
-__all__ = ["LOSS_TYPES", "PolicyTerms", "grpo_loss"]
-
-LOSS_TYPES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo")
-"""Names of the losses."""
+__all__ = ["PolicyTerms", "grpo_loss"]
 
 LEVELS = ("token", "sequence")
 
-CLIPPED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo")
+AVERAGES = ("tokens", "completions", "sums", "length")
 
 
 @dataclass(frozen=True)
@@ -68,10 +56,8 @@ def grpo_loss(
     max_completion_length: int | None = None,
     num_tokens: float | Tensor | None = None,
     num_completions: int | None = None,
-    sapo_temperature_pos: float = 1.0,
-    sapo_temperature_neg: float = 1.05,
-    vespo: VespoWeights | None = None,
     engine_ratio: Tensor | None = None,
+    options: Any = None,
 ) -> tuple[Tensor, PolicyTerms]:
     """Return the loss of sampled completions and what it is made of.
 
@@ -82,7 +68,7 @@ def grpo_loss(
         ref_logps: (B, T) the same under the reference; ``None`` if ``beta`` is 0.
         advantages: (B,)
         mask: (B, T) 1 or True at the tokens of the completion, up to and with its first EOS.
-        loss_type: a name of :data:`LOSS_TYPES`.
+        loss_type: a name of :mod:`rlox_llm.losses.policy` or of a plugin.
         importance_sampling_level: whether a ratio is a token's or a completion's.
         epsilon: how far a ratio may fall below 1.
         epsilon_high: how far it may rise above 1; ``None`` takes ``epsilon``. For cispo, the
@@ -93,15 +79,13 @@ def grpo_loss(
         use_bias_correction_kl: multiply the estimate by the ratio, whose gradient makes that of
             the estimate unbiased.
         max_completion_length: the length dr_grpo divides by; ``None`` takes T.
-        num_tokens: tokens of the whole batch for dapo, cispo and vespo; ``None`` counts ``mask``.
-            Losses of parts of a batch then add up to that of the batch.
-        num_completions: completions of the whole batch for the other losses, in the same way;
-            bnpo takes ``num_tokens``.
-        sapo_temperature_pos: τ of sapo at positive advantages.
-        sapo_temperature_neg: τ of sapo at other advantages.
-        vespo: the weights of vespo; ``None`` takes the defaults.
+        num_tokens: tokens of the whole batch, for losses that are averaged over tokens; ``None``
+            counts ``mask``. Losses of parts of a batch then add up to that of the batch.
+        num_completions: completions of the whole batch for the other losses, in the same way.
         engine_ratio: (B,) weights of the completions, without gradient: π_old by the probability
             under the engine that sampled them; ``None`` weighs all with 1. Not for vespo.
+        options: the loss's own options, such as :class:`rlox_llm.loss_options.SAPOOptions`;
+            ``None`` takes their defaults.
 
     Returns:
         The scalar loss and its :class:`PolicyTerms`.
@@ -110,7 +94,6 @@ def grpo_loss(
         ValueError: a name is unknown, shapes differ, a reference is missing, or k1 would have no
             expected effect.
     """
-    require_name("loss_type", loss_type, LOSS_TYPES)
     level = require_name("importance_sampling_level", importance_sampling_level, LEVELS)
     if logps.dim() != 2:
         raise ValueError(f"logps must have shape (B, T), got {tuple(logps.shape)}")
@@ -133,19 +116,11 @@ def grpo_loss(
     else:
         ratio = log_ratios.exp()
     high = epsilon if epsilon_high is None else epsilon_high
-    if loss_type in CLIPPED:
-        losses, outside = _clipped(ratio, adv, epsilon, high, delta)
-    elif loss_type == "cispo":
-        losses = -ratio.clamp(max=high).detach() * adv * logps
-        outside = (ratio > high) & (adv > 0)
-    else:
-        outside = torch.zeros_like(ratio, dtype=torch.bool)
-        if loss_type == "sapo":
-            pos, neg = (adv.new_tensor(t) for t in (sapo_temperature_pos, sapo_temperature_neg))
-            tau = torch.where(adv > 0, pos, neg)
-            losses = -4 / tau * torch.sigmoid(tau * (ratio - 1)) * adv
-        else:
-            losses = -(vespo or VespoWeights())(adv, log_ratios, weights) * adv * logps
+    batch = PolicyBatch(logps, log_ratios, ratio, adv, weights, epsilon, high, delta)
+    found = _checked(
+        loss_type, registered_loss("rlox_policy_losses", loss_type, batch, options), logps
+    )
+    losses = found.values
     if engine_ratio is not None:
         losses = losses * engine_ratio.unsqueeze(1)
     kl = torch.zeros_like(logps)
@@ -156,31 +131,45 @@ def grpo_loss(
     tokens = weights.sum().clamp(min=1.0) if num_tokens is None else num_tokens
     completions = b if num_completions is None else num_completions
     longest = max_completion_length or t
-    loss = _averaged(loss_type, losses * weights, lengths, tokens, completions, longest)
-    kept = weights if ratio.shape[1] == t else (weights.sum(1, keepdim=True) > 0).to(logps.dtype)
+    loss = _averaged(found.average, losses * weights, lengths, tokens, completions, longest)
+    outside = torch.zeros_like(ratio) if found.clipped is None else found.clipped.to(logps.dtype)
     return loss, PolicyTerms(
         kl=_mean(kl.detach(), weights),
-        clip_fraction=_mean(outside.to(logps.dtype), kept),
-        mean_ratio=_mean(ratio.detach(), kept),
+        clip_fraction=_mean(outside, weights),
+        mean_ratio=_mean(ratio.detach(), weights),
     )
 
 
 def _mean(values: Tensor, weights: Tensor) -> Tensor:
+    """Return the mean over tokens; of values (B, 1) that over completions."""
+    if values.shape != weights.shape:
+        weights = (weights.sum(1, keepdim=True) > 0).to(weights.dtype)
     return (values * weights).sum() / weights.sum().clamp(min=1.0)
 
 
-def _clipped(
-    ratio: Tensor, adv: Tensor, epsilon: float, high: float, delta: float | None
-) -> tuple[Tensor, Tensor]:
-    """Return the negative clipped objective, and where it is clipped."""
-    bounded = ratio if delta is None else ratio.clamp(max=delta)
-    losses = -torch.minimum(bounded * adv, ratio.clamp(1 - epsilon, 1 + high) * adv)
-    outside = ((ratio < 1 - epsilon) & (adv < 0)) | ((ratio > 1 + high) & (adv > 0))
-    return losses, outside
+def _checked(loss_type: str, found: Any, logps: Tensor) -> TokenLosses:
+    """Refuse what a registered loss must not return.
+
+    Raises:
+        TypeError: it is no :class:`TokenLosses`.
+        ValueError: its values have another shape, or its average is unknown.
+    """
+    if not isinstance(found, TokenLosses):
+        raise TypeError(
+            f"loss_type '{loss_type}' must return a TokenLosses, got {type(found).__name__}"
+        )
+    require_name(f"average of loss_type '{loss_type}'", found.average, AVERAGES)
+    b, t = logps.shape
+    if found.values.dim() != 2 or len(found.values) != b or found.values.shape[1] not in (1, t):
+        raise ValueError(
+            f"loss_type '{loss_type}' must return values {(b, t)}, one for each token, got "
+            f"{tuple(found.values.shape)}"
+        )
+    return found
 
 
 def _averaged(
-    loss_type: str,
+    average: str,
     losses: Tensor,
     lengths: Tensor,
     tokens: float | Tensor,
@@ -188,10 +177,10 @@ def _averaged(
     longest: int,
 ) -> Tensor:
     """Return the average of masked losses (B, T) that the loss takes."""
-    if loss_type in ("grpo", "sapo"):
+    if average == "completions":
         return (losses.sum(1) / lengths).sum() / completions
-    if loss_type == "dr_grpo":
+    if average == "length":
         return losses.sum() / (completions * longest)
-    if loss_type == "luspo":
+    if average == "sums":
         return losses.sum() / completions
     return losses.sum() / tokens

@@ -19,6 +19,8 @@ KINDS = {
     "replay buffers": "rlox_buffers",
     "learner backends": "rlox_learner_backends",
     "actor backends": "rlox_actor_backends",
+    "policy losses": "rlox_policy_losses",
+    "preference losses": "rlox_preference_losses",
     "loggers": "rlox_loggers",
     "callbacks": "rlox_callbacks",
     "commands": "rlox_commands",

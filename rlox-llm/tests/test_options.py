@@ -1,0 +1,147 @@
+"""The options that users of TRL look for, by its names, and tables of completions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from models import Bandit, count_sevens, tiny_lm
+from rlox.algorithms import DPO, GRPO, OnlineDPO
+from rlox.errors import ConfigError
+from rlox.logging import LoggerCallback
+from rlox_llm.configs import DPOConfig, GRPOConfig, OnlineDPOConfig
+from rlox_llm.losses import DPO_LOSSES, LOSS_TYPES
+
+PROMPTS = torch.arange(12).reshape(4, 3)
+
+GRPO_OPTIONS: dict[str, Any] = {
+    "importance_sampling_level": "sequence", "epsilon": 0.1, "epsilon_high": 0.3, "delta": 4.0,
+    "num_iterations": 2, "scale_rewards": "batch", "mask_truncated_completions": True,
+    "use_bias_correction_kl": False, "entropy_coef": 0.01, "sync_ref_model": True,
+    "ref_model_sync_steps": 1, "ref_model_mixup_alpha": 0.5, "reward_weights": (0.5,),
+    "temperature": 0.9, "top_p": 0.9, "top_k": 7, "min_p": 0.01, "max_completion_length": 5,
+    "gradient_checkpointing": False, "bf16": True, "log_completions": True,
+    "num_completions_to_print": 3, "max_grad_norm": 0.5, "learning_rate": 1e-3,
+}  # fmt: skip
+"""Those of TRL's ``GRPOConfig``, with other values than the defaults where they go together."""
+
+OURS: dict[str, Any] = {
+    "prompts_per_rollout": 2, "leave_one_out": True, "kl_estimator": "k2", "eos_token_id": (3, 4),
+    "pad_token_id": 0,
+}  # fmt: skip
+"""Further ones, which TRL has elsewhere or under another name."""
+
+
+class Tables(LoggerCallback):
+    """Keeps tables."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[int, str, dict[str, Any]]] = []
+
+    def on_table(self, step: int, name: str, table: Any) -> None:
+        self.found.append((step, name, dict(table)))
+
+
+def test_every_option_holds_in_one_training() -> None:
+    """All of them together, in a training of two iterations."""
+    grpo = GRPO(
+        tiny_lm(), tiny_lm(), count_sevens, sampler="rlox", dataset=PROMPTS, kl_coef=0.1,
+        **GRPO_OPTIONS, **OURS,
+    )  # fmt: skip
+    metrics = grpo.train(4)
+    assert metrics["entropy"] > 0
+    assert (metrics["prompts"], metrics["completions"]) == (4, 16)
+    assert grpo.config.max_new_tokens == 5
+
+
+@pytest.mark.parametrize("name", GRPO_OPTIONS)
+def test_the_names_are_trls(name: str) -> None:
+    """And the defaults, where rlox's documents do not say otherwise."""
+    trl = pytest.importorskip("trl")
+    theirs = trl.GRPOConfig.__dataclass_fields__
+    assert name in theirs
+    same = ("importance_sampling_level", "epsilon", "epsilon_high", "delta", "num_iterations",
+            "mask_truncated_completions", "use_bias_correction_kl", "temperature", "top_p",
+            "ref_model_sync_steps", "ref_model_mixup_alpha", "log_completions",
+            "num_completions_to_print", "scale_rewards", "sync_ref_model")  # fmt: skip
+    if name in same:
+        assert GRPOConfig.model_fields[name].default == theirs[name].default
+
+
+@pytest.mark.parametrize("loss_type", LOSS_TYPES)
+def test_every_policy_loss_trains(loss_type: str) -> None:
+    """By its name."""
+    grpo = GRPO(
+        tiny_lm(), None, count_sevens, kl_coef=0.0, sampler="rlox", loss_type=loss_type,
+        epsilon_high=1.3, num_iterations=2,
+    )  # fmt: skip
+    before = [p.detach().clone() for p in grpo.model.parameters()]
+    grpo.train_step(PROMPTS)
+    assert any(not torch.equal(a, b) for a, b in zip(before, grpo.model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("loss_type", DPO_LOSSES)
+def test_every_preference_loss_trains(loss_type: str) -> None:
+    """In DPO and in OnlineDPO."""
+    dpo = DPO(tiny_lm(), tiny_lm(1), loss_type=loss_type, label_smoothing=0.1)
+    assert dpo.train_step(PROMPTS, PROMPTS + 1, PROMPTS + 2)["loss"] > -1
+    online = OnlineDPO(
+        tiny_lm(), tiny_lm(1), lambda pairs: [1] * len(pairs), sampler="rlox", loss_type=loss_type,
+        label_smoothing=0.1,
+    )  # fmt: skip
+    assert online.train_step(PROMPTS)["completions"] == 8
+
+
+def test_lengths_have_one_name_at_a_time() -> None:
+    """TRL's name is another for the same option."""
+    assert OnlineDPOConfig(max_completion_length=3).max_new_tokens == 3
+    assert GRPOConfig(max_completion_length=3).replace(seed=1).max_new_tokens == 3
+    with pytest.raises(ConfigError, match="TRL's name of max_new_tokens, got max_new_tokens=4"):
+        GRPOConfig(max_completion_length=3, max_new_tokens=4)
+    with pytest.raises(ConfigError, match="unknown option 'max_completion_length' for DPOConfig"):
+        DPOConfig(max_completion_length=3)
+
+
+def test_completions_are_logged_as_tables() -> None:
+    """With rewards and advantages, or with what is preferred; only if asked for."""
+    tables = Tables()
+    grpo = GRPO(
+        tiny_lm(), None, count_sevens, kl_coef=0.0, sampler="rlox", logger=tables,
+        log_completions=True, num_completions_to_print=6, max_new_tokens=2,
+    )  # fmt: skip
+    metrics = grpo.train_step(PROMPTS)
+    step, name, table = tables.found[0]
+    assert (step, name) == (1, "completions")
+    assert table["prompt"] == ["0 1 2"] * 4 + ["3 4 5"] * 2
+    assert all(len(column) == 6 for column in table.values())
+    sevens = [text.split().count("7") for text in table["completion"]]
+    assert table["reward"] == sevens
+    assert metrics["mean_reward"] >= sum(sevens) / 16
+    assert sum(table["advantage"][:4]) == pytest.approx(0, abs=1e-5)
+    online = OnlineDPO(
+        tiny_lm(), tiny_lm(1), lambda pairs: [1] * len(pairs), sampler="rlox", logger=tables,
+        log_completions=True,
+    )  # fmt: skip
+    online.train_step(PROMPTS)
+    assert tables.found[1][2]["preferred"] == [False, True] * 4
+    plain = Tables()
+    GRPO(tiny_lm(), None, count_sevens, kl_coef=0.0, sampler="rlox", logger=plain).train_step(
+        PROMPTS
+    )
+    assert not plain.found
+
+
+def test_truncated_completions_are_reported_once() -> None:
+    """If none of a rollout has ended by itself."""
+    model = Bandit(4)
+    model.logits.data[3] = -50.0
+    grpo = GRPO(
+        model, None, count_sevens, kl_coef=0.0, eos_token_id=3, max_new_tokens=2,
+        mask_truncated_completions=True,
+    )  # fmt: skip
+    with pytest.warns(RuntimeWarning, match="all 8 completions were truncated at max_new_tokens=2"):
+        metrics = grpo.train_step([[0], [1]])
+    assert metrics["truncated"] == 1
+    assert metrics["loss"] == 0
+    grpo.train_step([[0], [1]])

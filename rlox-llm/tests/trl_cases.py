@@ -1,0 +1,212 @@
+"""Small models, completions and options whose losses are compared with TRL's trainers.
+
+Weights are drawn by name from NumPy, so that they are the same whatever the versions of torch,
+transformers and peft; ``trl_numbers.json`` has what TRL 1.16 makes of them. Prompts differ in
+length, and some completions end with an EOS. GPT-2 gets prompts of one length: TRL passes no
+position ids under left padding, so that its numbers would depend on the padding.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import zlib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rlox_llm.dpo import DPO
+from rlox_llm.generation import Rollouts
+from rlox_llm.grpo import GRPO
+from rlox_llm.rollouts import logps_in_parts
+from torch import Tensor, nn
+
+NUMBERS = Path(__file__).with_name("trl_numbers.json")
+VOCABULARY, EOS, PAD, GROUP, LIMIT = 24, 1, 0, 3, 6
+EVEN = [[5, 6, 7, 8], [9, 10, 11, 12]]
+RAGGED = [[5, 6, 7, 8], [9, 10]]
+PROMPTS = {"llama": RAGGED, "gpt2": EVEN, "adapter": RAGGED}
+COMPLETIONS = [
+    [3, 4, 1],
+    [5, 6, 7, 8, 9, 10],
+    [11, 1],
+    [4, 4, 4, 4, 4, 1],
+    [12, 13, 14, 15, 16, 17],
+    [2, 1],
+]
+REWARDS = [0.9, 0.3, 0.7, 0.1, 0.5, 0.6]
+CHOSEN, REJECTED = [[3, 4, 1], [5, 6, 7, 8, 1]], [[9, 10, 11, 1], [12, 1]]
+BETA, SMOOTHING = 0.1, 0.1
+CISPO: dict[str, Any] = {"loss_type": "cispo", "epsilon_high": 1.3}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A loss of GRPO through a model."""
+
+    model: str
+    options: dict[str, Any] = field(default_factory=dict)
+    """Under rlox's names, which are TRL's but for ``kl_coef``."""
+    off_policy: bool = True
+    """Whether the old log-probabilities are those of other weights."""
+
+    @property
+    def name(self) -> str:
+        """Return what the numbers are called."""
+        said = ", ".join(f"{k}={v}" for k, v in self.options.items())
+        return f"{self.model}, {'off' if self.off_policy else 'on'}-policy, {said or 'defaults'}"
+
+
+VARIANTS: list[dict[str, Any]] = [
+    *({"loss_type": name} for name in ("grpo", "bnpo", "dr_grpo", "dapo")),
+    CISPO,
+    *({"loss_type": name} for name in ("sapo", "luspo", "vespo")),
+    {"loss_type": "grpo", "importance_sampling_level": "sequence", "epsilon": 0.03},
+]
+FURTHER: list[dict[str, Any]] = [
+    {"loss_type": "luspo", "importance_sampling_level": "sequence"},
+    {"epsilon_high": 0.28},
+    {"delta": 1.5},
+    {"use_bias_correction_kl": False},
+    {"kl_coef": 0.0},
+    {"mask_truncated_completions": True},
+    {"temperature": 0.7},
+    {"entropy_coef": 0.05},
+    {"scale_rewards": "none"},
+    {"scale_rewards": "batch"},
+]
+CASES = [
+    *(Case(model, options) for model in PROMPTS for options in VARIANTS),
+    *(Case("llama", options) for options in FURTHER),
+    *(Case(model, off_policy=False) for model in PROMPTS),
+]
+PAIR_LOSSES = (
+    "sigmoid", "hinge", "ipo", "robust", "sppo_hard", "nca_pair", "bco_pair", "apo_zero",
+    "apo_down", "exo_pair", "aot", "discopop", "sigmoid_norm",
+)  # fmt: skip
+
+
+def llama() -> nn.Module:
+    """Return a Llama."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=2, max_position_embeddings=32, eos_token_id=EOS, bos_token_id=None,
+        pad_token_id=PAD,
+    )  # fmt: skip
+    return transformers.LlamaForCausalLM(config)  # type: ignore[no-any-return]
+
+
+def gpt2() -> nn.Module:
+    """Return a GPT-2 without dropout."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(
+        vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=2, n_positions=32, bos_token_id=None,
+        eos_token_id=EOS, pad_token_id=PAD, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+    )  # fmt: skip
+    return transformers.GPT2LMHeadModel(config)  # type: ignore[no-any-return]
+
+
+def adapter() -> nn.Module:
+    """Return a Llama with a LoRA adapter."""
+    peft = pytest.importorskip("peft")
+    settings = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
+    return peft.get_peft_model(llama(), settings)  # type: ignore[no-any-return]
+
+
+def make_model(kind: str, seed: int = 0) -> nn.Module:
+    """Return a model whose weights are drawn by their names and a seed, and matter.
+
+    All adapters are put on one base.
+    """
+    model = {"llama": llama, "gpt2": gpt2, "adapter": adapter}[kind]()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            drawn = seed if kind != "adapter" or "lora" in name else 0
+            rng = np.random.default_rng([drawn, zlib.crc32(name.encode())])
+            values = torch.from_numpy(rng.normal(size=tuple(parameter.shape))).float()
+            norm = parameter.dim() == 1 and name.endswith("weight")
+            scale = 0.3 if "lora" in name else 0.13 if parameter.dim() == 2 else 0.1
+            parameter.copy_(float(norm) + scale * values)
+    return model.eval()
+
+
+class Replay:
+    """A sampler that returns fixed completions."""
+
+    in_process = True
+
+    def sync(self, named_parameters: Any, version: int) -> None:
+        self.version = version
+
+    def generate(self, prompts: Any, n: int, params: Any) -> Rollouts:
+        reasons = ["stop" if row[-1] == EOS else "length" for row in COMPLETIONS]
+        return Rollouts(COMPLETIONS, None, reasons, params, self.version)
+
+
+def figures(numbers: dict[str, float], gradients: Tensor) -> dict[str, float]:
+    """Return losses and metrics with the length and two projections of the gradients."""
+    rng = np.random.default_rng(0)
+    along = torch.from_numpy(rng.normal(size=(2, len(gradients)))).float() / len(gradients) ** 0.5
+    return {
+        **{name: float(value) for name, value in numbers.items()},
+        "gradient_norm": float(gradients.norm()),
+        "gradient_0": float(along[0] @ gradients),
+        "gradient_1": float(along[1] @ gradients),
+    }
+
+
+def require_close(ours: dict[str, float], theirs: dict[str, float]) -> None:
+    """Require losses and metrics to 2e-5, gradients to 2e-4 of their length."""
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        if name.startswith("gradient"):
+            assert ours[name] == pytest.approx(value, abs=2e-4 * theirs["gradient_norm"]), name
+        else:
+            assert ours[name] == pytest.approx(value, abs=2e-5, rel=2e-5), name
+
+
+def old_logps(case: Case, grpo: GRPO, rollout: Any) -> Tensor:
+    """Return the log-probabilities of the completions under other weights."""
+    other = copy.copy(grpo.policy)
+    other.module = make_model(case.model, 2)
+    temperature = grpo.config.temperature
+    return logps_in_parts(other, rollout.completions, temperature, [slice(0, len(COMPLETIONS))])
+
+
+def ours_grpo(case: Case, layout: str = "auto") -> tuple[dict[str, float], Tensor | None]:
+    """Return the figures of rlox's GRPO before Adam's step, and the old log-probabilities."""
+    options = {"kl_coef": 0.04, **case.options}
+    grpo = GRPO(
+        make_model(case.model), make_model(case.model, 1) if options["kl_coef"] else None,
+        lambda rows, prompts: REWARDS, group_size=GROUP, max_new_tokens=LIMIT, generator=Replay(),
+        max_grad_norm=None, layout=layout, **options,
+    )  # fmt: skip
+    optimizer = grpo.optimizers["model"]
+    kept: list[Tensor] = []
+    optimizer.apply = lambda rate: kept.append(optimizer.gradients.clone())  # type: ignore[method-assign]
+    rollout = grpo._roll_out(grpo.parse(PROMPTS[case.model]))
+    old = old_logps(case, grpo, rollout) if case.off_policy else None
+    sums = grpo._update(replace(rollout, old_logps=old))
+    return figures({"loss": sums["loss"], "kl": sums["kl"]}, kept[0]), old
+
+
+def ours_dpo(kind: str, loss_type: str) -> dict[str, float]:
+    """Return the figures of rlox's DPO."""
+    dpo = DPO(
+        make_model(kind), make_model(kind, 1), loss_type=loss_type, beta=BETA,
+        label_smoothing=SMOOTHING,
+    )  # fmt: skip
+    loss, metrics = dpo.compute_loss(PROMPTS[kind], CHOSEN, REJECTED)
+    loss.backward()
+    wanted = {name: metrics[name] for name in ("loss", "chosen_reward", "rejected_reward")}
+    return figures(wanted, dpo.optimizers["model"].gradients)
+
+
+def known_numbers() -> dict[str, dict[str, dict[str, float]]]:
+    """Return TRL's figures of GRPO and DPO, by the names of the cases."""
+    found: dict[str, dict[str, dict[str, float]]] = json.loads(NUMBERS.read_text("utf-8"))
+    return found
