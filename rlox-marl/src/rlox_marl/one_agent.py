@@ -103,7 +103,7 @@ class OneAgent:
             raise ValueError(f"agent_idx must be 0 for an env of one agent, got {agent_idx!r}")
         return self.agent.predict(obs, deterministic, **memory)
 
-    def predict_team(self, obs: Any, deterministic: bool = True) -> Any:
+    def predict_team(self, obs: Any, deterministic: bool = True, **memory: Any) -> Any:
         """Refuse: one agent is no team.
 
         Raises:

@@ -16,7 +16,7 @@ from rlox.learners import RolloutTask, minimize_over_epochs
 from rlox.losses import ClippedSurrogate
 from rlox.networks.validate_actors import require_actor, try_actor
 from rlox.nn import FlatOptimizer, find_device, load_module_state, module_state, torch_threads
-from rlox.protocols import MultiAgentObs, MultiAgentVecEnv
+from rlox.protocols import MultiAgentObs
 from rlox.training.hooks import Hooks
 from torch import nn
 
@@ -25,7 +25,7 @@ from rlox_marl.collector import MultiAgentCollector
 from rlox_marl.objectives import TeamSurrogate
 from rlox_marl.optimizers import ActorCriticOptimizer
 from rlox_marl.policies import TeamPolicy
-from rlox_marl.running import RunningTeams
+from rlox_marl.running import RunningTeams, with_agents
 from rlox_marl.views import PolicyView, make_views
 
 __all__ = ["Team"]
@@ -78,7 +78,7 @@ class Team:
             env, algorithm.streams.seeds("envs", 1)[0], owned=fixed_env_count(source) is None
         )
         algorithm.resources.callback(envs.close)
-        self._require_agents(env)
+        algorithm.config = with_agents(cfg, env)
         self.views = make_views(env, cfg.critic, cfg.share_parameters)
         self.collector = MultiAgentCollector(
             envs,
@@ -100,15 +100,6 @@ class Team:
             algorithm.streams.torch("predict"),
             self.device,
         )
-
-    def _require_agents(self, env: MultiAgentVecEnv) -> None:
-        cfg, found = self._algorithm.config, len(env.possible_agents)
-        if cfg.n_agents not in (None, found):
-            raise ConfigError(
-                f"n_agents is {cfg.n_agents}, but the env has {found} agents "
-                f"({', '.join(env.possible_agents)}); leave n_agents out, or change the env"
-            )
-        self._algorithm.config = cfg.replace(n_agents=found)
 
     def _make_policy(self, view: PolicyView, policy: Callable[..., nn.Module] | None) -> Any:
         cfg = self._algorithm.config
@@ -200,14 +191,13 @@ class Team:
 
     def predict(self, obs: Any, deterministic: bool, agent_idx: Any, **memory: Any) -> Any:
         """Return an action of one agent, or actions for a batch; see :class:`TeamActor`."""
-        masks = memory.get("action_masks")
         with torch_threads(self._algorithm.config.torch_threads):
-            return self._actor.predict(obs, deterministic, agent_idx, masks)
+            return self._actor.predict(obs, deterministic, agent_idx, **memory)
 
-    def predict_team(self, obs: MultiAgentObs, deterministic: bool = True) -> dict[str, Any]:
-        """Return the actions of all agents, by group."""
+    def predict_team(self, obs: MultiAgentObs, deterministic: bool = True, **memory: Any) -> Any:
+        """Return the actions of all agents, by group; see :class:`TeamActor`."""
         with torch_threads(self._algorithm.config.torch_threads):
-            return self._actor.predict_team(obs, deterministic)
+            return self._actor.predict_team(obs, deterministic, **memory)
 
     def state_dict(self) -> dict[str, Any]:
         """Return policies, optimisers and envs."""
