@@ -87,3 +87,36 @@ class TwoStepGame(ParallelEnv):
 
     def close(self):
         pass
+
+
+class HigherNumber(ParallelEnv):
+    """Both players name one of four numbers at once; the higher one wins."""
+
+    metadata = {"name": "higher"}  # noqa: RUF012  # as PettingZoo has it
+
+    def __init__(self):
+        self.possible_agents = ["player_0", "player_1"]
+        self._spaces = spaces.Box(0, 1, (1,), np.float32), spaces.Discrete(4)
+
+    def observation_space(self, agent):
+        return self._spaces[0]
+
+    def action_space(self, agent):
+        return self._spaces[1]
+
+    def _all(self, value):
+        return dict.fromkeys(self.possible_agents, value)
+
+    def reset(self, seed=None, options=None):
+        self.agents = list(self.possible_agents)
+        return self._all(np.ones(1, np.float32)), self._all({})
+
+    def step(self, actions):
+        won = float(np.sign(int(actions["player_0"]) - int(actions["player_1"])))
+        self.agents = []
+        obs = self._all(np.ones(1, np.float32))
+        rewards = {"player_0": won, "player_1": -won}
+        return obs, rewards, self._all(True), self._all(False), self._all({})
+
+    def close(self):
+        pass

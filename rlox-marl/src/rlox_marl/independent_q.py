@@ -1,4 +1,4 @@
-"""Independent Q-learning of several agents (Tan 1993; with networks, Tampuu et al. 2017).
+"""Independent Q-learning of several agents (Tan 1993; Tampuu et al. 2017).
 
 :mod:`rlox_marl.qmix` without mixing: every agent learns its own values from its own rewards, as if
 the others were part of the env. Agents must act at every step until they end. Deviations: QMIX's;

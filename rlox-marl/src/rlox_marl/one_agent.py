@@ -20,6 +20,7 @@ __all__ = ["OneAgent"]
 
 TEAM_OPTIONS = (
     "share_parameters", "team_reward", "normalize_values", "huber_delta", "critic_learning_rate",
+    "opponents",
 )  # fmt: skip
 """The options that say something about several agents, or that PPO does not have."""
 
@@ -91,6 +92,10 @@ class OneAgent:
 
     def agent_metrics(self) -> dict[str, float]:
         """Return nothing: the one agent's return is the env's."""
+        return {}
+
+    def optional_metrics(self) -> dict[str, float]:
+        """Return nothing: there is nobody to play."""
         return {}
 
     def predict(self, obs: Any, deterministic: bool, agent_idx: Any, **memory: Any) -> Any:

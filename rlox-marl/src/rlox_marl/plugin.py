@@ -1,9 +1,9 @@
-"""Registers the multi-agent algorithms and their env backends with rlox."""
+"""Registers the multi-agent algorithms, env backends and command with rlox."""
 
 from collections.abc import Iterable
 
 from rlox.registry.hookspecs import hookimpl
-from rlox.registry.specs import AlgorithmSpec, EnvBackendSpec
+from rlox.registry.specs import AlgorithmSpec, CommandSpec, EnvBackendSpec
 
 
 @hookimpl
@@ -64,4 +64,14 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
         env_ids=("mpe2/simple_spread_v3",),
         priority=60,
         teams=True,
+    )
+
+
+@hookimpl
+def rlox_commands() -> Iterable[CommandSpec]:
+    """Register ``rlox marl``."""
+    yield CommandSpec(
+        name="marl",
+        summary="Let trained policies of several agents play each other.",
+        factory="rlox_marl.cli:marl_app",
     )

@@ -26,6 +26,7 @@ from rlox_marl.objectives import TeamSurrogate
 from rlox_marl.optimizers import ActorCriticOptimizer
 from rlox_marl.policies import TeamPolicy
 from rlox_marl.running import RunningTeams, with_agents
+from rlox_marl.self_play import OpponentPool, require_two_players
 from rlox_marl.views import PolicyView, make_views
 
 __all__ = ["Team"]
@@ -92,6 +93,8 @@ class Team:
         algorithm.optimizers = {}
         for view in self.views:
             self.policies[view.name] = made = self._make_policy(view, policy)
+            if cfg.opponents != "none":
+                self.collector.pool = self._make_pool(made, env.n_envs)
             algorithm.optimizers[view.name] = self._make_optimizer(made)
         self._actor = TeamActor(
             self.views,
@@ -128,6 +131,20 @@ class Team:
             try_actor(made, view.space, view.group.action_space, self.device)
         return made
 
+    def _make_pool(self, policy: Any, n_envs: int) -> OpponentPool:
+        cfg, streams = self._algorithm.config, self._algorithm.streams
+        require_two_players(self.views)
+        return OpponentPool(
+            policy,
+            n_envs,
+            size=cfg.pool_size,
+            drawn=cfg.opponents,
+            share=cfg.pool_share,
+            interval=cfg.pool_interval,
+            rng=streams.numpy("opponents"),
+            generator=streams.torch("opponents"),
+        )
+
     def _make_optimizer(self, policy: Any) -> FlatOptimizer | ActorCriticOptimizer:
         cfg = self._algorithm.config
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
@@ -144,6 +161,9 @@ class Team:
     def collect(self, hooks: Hooks) -> dict[str, RolloutBatch]:
         """Return a rollout with advantages for each policy whose agents acted."""
         n_steps = self._algorithm.config.n_steps
+        if self.collector.pool is not None:
+            (policy,) = self.policies.values()
+            self.collector.pool.freeze(policy, self._algorithm.clock.env_steps)
         return self.collector.collect(self.policies, n_steps, hooks.env_step)
 
     def update(
@@ -189,6 +209,13 @@ class Team:
         returns = self.collector.statistics.agent_returns
         return {f"return/{agent}": value for agent, value in returns.items()}
 
+    def optional_metrics(self) -> dict[str, float]:
+        """Return the learner's rating, where it plays a pool."""
+        pool = self.collector.pool
+        if pool is None:
+            return {}
+        return {"elo": pool.rating, "pool_policies": float(len(pool.members))}
+
     def predict(self, obs: Any, deterministic: bool, agent_idx: Any, **memory: Any) -> Any:
         """Return an action of one agent, or actions for a batch; see :class:`TeamActor`."""
         with torch_threads(self._algorithm.config.torch_threads):
@@ -206,6 +233,7 @@ class Team:
             "policies": {name: module_state(policy) for name, policy in self.policies.items()},
             "optimizers": {name: one.state_dict() for name, one in optimizers.items()},
             "envs": self.collector.envs.state_dict(),
+            "pool": None if self.collector.pool is None else self.collector.pool.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -222,7 +250,9 @@ class Team:
         for name, policy in self.policies.items():
             load_module_state(policy, state["policies"][name])
             self._algorithm.optimizers[name].load_state_dict(state["optimizers"][name])
-        self.collector.envs.load_state_dict(state["envs"])
+        exact = self.collector.envs.load_state_dict(state["envs"])
+        if self.collector.pool is not None and state.get("pool") is not None:
+            self.collector.pool.load_state_dict(state["pool"], keep_games=exact)
 
 
 def _whole_minibatches(batch_size: int, n_rows: int) -> int:
