@@ -26,6 +26,26 @@ def test_teams_conform(name) -> None:
     assert rlox.testing.check_multi_agent_algorithm(name, SPREAD, **SMALL) == {}
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("independent_q", {}),
+        ("qmix", {"recurrent": "gru", "memory_size": 4, "sequence_length": 4}),
+        ("qmix", {"share_parameters": "agent"}),
+        ("vdn", {}),
+    ],
+)
+def test_values_of_teams_conform(name, options) -> None:
+    """Algorithms of action values do too; with their buffer in the checkpoint resume is exact."""
+    small = {
+        "n_envs": 2, "batch_size": 4, "hidden": 8, "train_freq": 6, "gradient_steps": 1,
+        "learning_starts": 12, "steps_per_iteration": 64, "buffer_size": 500,
+        "save_replay_buffer": True,
+    }  # fmt: skip
+    reasons = rlox.testing.check_multi_agent_algorithm(name, SPREAD, **small, **options)
+    assert reasons == {}
+
+
 def test_teams_of_agents_that_end_conform() -> None:
     """Envs without a state pass all but the exact resume."""
     reasons = rlox.testing.check_multi_agent_algorithm(

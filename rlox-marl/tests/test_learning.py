@@ -2,48 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from gymnasium import spaces
-from pettingzoo import ParallelEnv
+from games import PenaltyGame
 from rlox_marl.mappo import MAPPO
-
-
-class PenaltyGame(ParallelEnv):
-    """One step, one common pay: 10 and 10 for agreeing on a corner, 2 for the middle.
-
-    Claus and Boutilier 1998, "The dynamics of reinforcement learning in cooperative multiagent
-    systems", fig. 1, with the penalty k.
-    """
-
-    metadata = {"name": "penalty"}  # noqa: RUF012  # as PettingZoo has it
-
-    def __init__(self, k=0.0):
-        self.possible_agents = ["row", "column"]
-        self.pays = np.array([[10.0, 0.0, k], [0.0, 2.0, 0.0], [k, 0.0, 10.0]])
-        self._spaces = spaces.Box(0, 1, (1,), np.float32), spaces.Discrete(3)
-
-    def observation_space(self, agent):
-        return self._spaces[0]
-
-    def action_space(self, agent):
-        return self._spaces[1]
-
-    def _all(self, value):
-        return dict.fromkeys(self.possible_agents, value)
-
-    def reset(self, seed=None, options=None):
-        self.agents = list(self.possible_agents)
-        return self._all(np.ones(1, np.float32)), self._all({})
-
-    def step(self, actions):
-        paid = float(self.pays[actions["row"], actions["column"]])
-        self.agents = []
-        obs = self._all(np.ones(1, np.float32))
-        return obs, self._all(paid), self._all(True), self._all(False), self._all({})
-
-    def close(self):
-        pass
 
 
 @pytest.mark.parametrize("seed", range(2))

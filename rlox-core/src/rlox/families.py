@@ -59,17 +59,20 @@ ALGORITHMS = (
     AlgorithmRow("grpo", "GRPO", "llm", trainer=False),
     AlgorithmRow("hybrid_ppo", "HybridPPO", "onpolicy"),
     AlgorithmRow("impala", "IMPALA", "onpolicy"),
+    AlgorithmRow("independent_q", "IndependentQ", "marl"),
     AlgorithmRow("ippo", "IPPO", "marl"),
     AlgorithmRow("iql", "IQL", "offline", trainer=False),
     AlgorithmRow("mappo", "MAPPO", "marl"),
     AlgorithmRow("online_dpo", "OnlineDPO", "llm", trainer=False),
     AlgorithmRow("ppo", "PPO", "onpolicy"),
+    AlgorithmRow("qmix", "QMIX", "marl"),
     AlgorithmRow("rl8_ppo", "RL8PPO", "rl8", trainer=False),
     AlgorithmRow("rl8_recurrent_ppo", "RL8RecurrentPPO", "rl8", trainer=False),
     AlgorithmRow("sac", "SAC", "offpolicy"),
     AlgorithmRow("sft", "SFT", "llm", trainer=False),
     AlgorithmRow("td3", "TD3", "offpolicy"),
     AlgorithmRow("td3_bc", "TD3BC", "offline", trainer=False),
+    AlgorithmRow("vdn", "VDN", "marl"),
 )
 
 

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from rlox.networks.predict import drawing_from, predict
+from rlox.config.model import UNSET
+from rlox.networks.predict import drawing_from, predict, predict_with_memory
 from rlox.protocols import MultiAgentObs
 from rlox.spaces import ActionRows, ObservationRows, map_leaves
+from torch import Tensor
 
 from rlox_marl.collector import gather_actions
 from rlox_marl.views import PolicyView
@@ -44,17 +46,37 @@ class TeamActor:
         }
         self._unseen = {view.name: _unseen(view) for view in views}
 
-    def predict(self, obs: Any, deterministic: bool, agent_idx: Any, masks: Any = None) -> Any:
+    @property
+    def has_memory(self) -> bool:
+        """Whether the policies have memories."""
+        return any(getattr(policy, "state_size", 0) for policy in self._policies.values())
+
+    def predict(
+        self,
+        obs: Any,
+        deterministic: bool,
+        agent_idx: Any,
+        *,
+        state: Any = UNSET,
+        episode_start: npt.ArrayLike | None = None,
+        action_masks: npt.ArrayLike | None = None,
+    ) -> Any:
         """Return an action of one agent for one observation, or actions for a batch.
 
         Args:
             obs: one observation or a batch (B, *shape) as the env gives it to the agent.
             deterministic: the mode of the action distribution rather than a sample.
             agent_idx: which of the env's agents, or (B,) of them for a batch.
-            masks: see :func:`rlox.networks.predict.predict`.
+            state: of one agent's memory: what this method returned with the last actions, ``None``
+                at the beginning. If it is left out, each observation is an episode's first.
+            episode_start: bool or (B,) bools, whether an episode begins with the observation.
+            action_masks: see :func:`rlox.networks.predict.predict`.
+
+        Returns:
+            The action or actions; if ``state`` is given, a pair of them and the next state.
 
         Raises:
-            ValueError: there is no agent of that number.
+            ValueError: there is no agent of that number, or ``state`` is of several agents.
         """
         numbers = np.asarray(agent_idx)
         if numbers.dtype.kind not in "iu" or numbers.ndim > 1:
@@ -65,19 +87,33 @@ class TeamActor:
                 f"are {', '.join(self._order)}"
             )
         if not numbers.ndim:
-            return self._predict_one(int(numbers), obs, deterministic, masks)
-        actions: list[Any] = [None] * len(numbers)
+            memory = None if state is UNSET else state
+            actions, after = self._predict_one(
+                int(numbers), obs, deterministic, action_masks, memory, episode_start
+            )
+            return actions if state is UNSET else (actions, after)
+        if state is not UNSET and self.has_memory:
+            raise ValueError("state is of one agent; call predict once for each agent_idx")
+        chosen: list[Any] = [None] * len(numbers)
         for number in np.unique(numbers).tolist():
             rows = np.flatnonzero(numbers == number)
             some = _rows_of(obs, rows)
-            given = None if masks is None else np.asarray(masks)[rows]
-            for row, action in zip(
-                rows, self._predict_one(number, some, deterministic, given), strict=True
-            ):
-                actions[row] = action
-        return np.stack(actions)
+            given = None if action_masks is None else np.asarray(action_masks)[rows]
+            some_actions, _ = self._predict_one(number, some, deterministic, given, None, None)
+            for row, action in zip(rows, some_actions, strict=True):
+                chosen[row] = action
+        stacked = np.stack(chosen)
+        return stacked if state is UNSET else (stacked, None)
 
-    def _predict_one(self, number: int, obs: Any, deterministic: bool, masks: Any) -> Any:
+    def _predict_one(
+        self,
+        number: int,
+        obs: Any,
+        deterministic: bool,
+        masks: Any,
+        memory: Any,
+        episode_start: npt.ArrayLike | None,
+    ) -> tuple[Any, Any]:
         view, column = self._agents[self._order[number]]
 
         def nest(batch: Any) -> dict[str, npt.NDArray[Any]]:
@@ -93,39 +129,100 @@ class TeamActor:
                 more["agent"] = np.full(size, column)
             return {**named, **more}
 
-        return predict(
+        common: dict[str, Any] = {
+            "action_masks": masks,
+            "preprocess": nest,
+            "generator": self._generator,
+            "device": self._device,
+        }
+        asked = (
             self._policies[view.name],
             view.group.observation_space,
             view.group.action_space,
             obs,
             deterministic,
-            action_masks=masks,
-            preprocess=nest,
-            generator=self._generator,
-            device=self._device,
         )
+        if getattr(asked[0], "state_size", 0):
+            return predict_with_memory(*asked, state=memory, episode_start=episode_start, **common)
+        return predict(*asked, **common), None
+
+    def seen(self, view: PolicyView, shown: MultiAgentObs) -> tuple[Any, tuple[Tensor, ...]]:
+        """Return the leaves of a view's N * A rows on the device, and their masks if there are any.
+
+        Args:
+            view: of one policy.
+            shown: by N envs.
+        """
+        stored = ObservationRows(view.space).stored(view.see(shown["obs"], shown["state"]))
+        leaves = map_leaves(lambda leaf: torch.from_numpy(leaf).to(self._device), stored)
+        if view.group.name not in shown["masks"]:
+            return leaves, ()
+        masks = np.ascontiguousarray(view.take(shown["masks"]))
+        return leaves, (torch.from_numpy(masks).to(self._device),)
 
     @torch.no_grad()
-    def predict_team(self, obs: MultiAgentObs, deterministic: bool = True) -> dict[str, Any]:
-        """Return the actions of all agents, by group; see :class:`rlox.envs.playing.TeamPlayer`."""
+    def predict_team(
+        self,
+        obs: MultiAgentObs,
+        deterministic: bool = True,
+        *,
+        state: Any = UNSET,
+        episode_start: npt.NDArray[np.bool_] | None = None,
+    ) -> Any:
+        """Return the actions of all agents, by group; see :class:`rlox.envs.playing.TeamPlayer`.
+
+        Args:
+            obs: of N envs.
+            deterministic: the mode of the action distribution rather than a sample.
+            state: what the agents remember: what this method returned with the last actions,
+                ``None`` at the beginning. If it is left out, all episodes begin.
+            episode_start: (N,) whether an env's episode begins; ``None`` if none does.
+
+        Returns:
+            The actions; if ``state`` is given, a pair of them and the next state.
+        """
         parts = []
         n_envs = len(next(iter(obs["active"].values())))
+        after: dict[str, Tensor] = {}
         for view in self._views:
             policy = self._policies[view.name]
-            stored = ObservationRows(view.space).stored(view.see(obs["obs"], obs["state"]))
-            seen = map_leaves(lambda leaf: torch.from_numpy(leaf).to(self._device), stored)
-            masks = ()
-            if view.group.name in obs["masks"]:
-                taken = np.ascontiguousarray(view.take(obs["masks"]))
-                masks = (torch.from_numpy(taken).to(self._device),)  # type: ignore[assignment]
+            seen, masks = self.seen(view, obs)
             with drawing_from(self._generator, policy):
-                if deterministic:
+                if getattr(policy, "state_size", 0):
+                    before = None if state is UNSET or state is None else state[view.name]
+                    memory = self._memory(view, n_envs, before, episode_start)
+                    distribution, _, after[view.name] = policy.step(seen, memory, *masks)
+                    if deterministic:
+                        rows = distribution.mode()
+                    else:
+                        rows = distribution.sample(self._generator)[0]
+                elif deterministic:
                     rows = policy.deterministic(seen, *masks)
                 else:
                     rows = policy.get_action_and_logprob(seen, *masks)[0]
-            actions = ActionRows(view.group.action_space).to_env(rows.cpu().numpy())
-            parts.append((view, actions))
-        return gather_actions(parts, n_envs)
+            parts.append((view, self.to_env(view, rows.cpu().numpy())))
+        actions = gather_actions(parts, n_envs)
+        return actions if state is UNSET else (actions, after or None)
+
+    def to_env(self, view: PolicyView, rows: npt.NDArray[Any]) -> Any:
+        """Return a view's actions as the env takes them, of rows (N * A, ...)."""
+        return ActionRows(view.group.action_space).to_env(rows)
+
+    def _memory(
+        self,
+        view: PolicyView,
+        n_envs: int,
+        before: Tensor | None,
+        episode_start: npt.NDArray[np.bool_] | None,
+    ) -> Tensor:
+        """Return the memory (N * A, state_size) with which a step begins."""
+        size = self._policies[view.name].state_size
+        if before is None:
+            return torch.zeros(n_envs * len(view.columns), size, device=self._device)
+        if episode_start is None:
+            return before
+        begins = torch.from_numpy(np.repeat(episode_start, len(view.columns))).to(self._device)
+        return before.masked_fill(begins.unsqueeze(-1), 0.0)
 
 
 def _unseen(view: PolicyView) -> dict[str, npt.NDArray[Any]]:

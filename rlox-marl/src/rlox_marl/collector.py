@@ -16,6 +16,7 @@ from rlox.spaces import ActionRows, ObservationRows
 
 from rlox_marl.advantages import estimate_team_advantages
 from rlox_marl.running import RunningTeams
+from rlox_marl.self_play import OpponentPool
 from rlox_marl.views import PolicyView
 
 __all__ = ["MultiAgentCollector"]
@@ -33,6 +34,7 @@ class MultiAgentCollector:
         team_reward: what an agent learns from; see :class:`rlox_marl.configs.MAPPOConfig`.
         gamma: discount in [0, 1].
         gae_lambda: trace decay λ in [0, 1].
+        pool: plays some sides of games of two; ``None``: the policies act for all agents.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class MultiAgentCollector:
         team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         gae_lambda: float = 0.95,
+        pool: OpponentPool | None = None,
     ) -> None:
         self.envs = envs
         self.env = envs.env
@@ -51,6 +54,7 @@ class MultiAgentCollector:
         self.statistics = envs.statistics
         self.device = torch.device(device)
         self.gamma, self.gae_lambda = gamma, gae_lambda
+        self.pool = pool
         self._team_reward = team_reward
         self._rows = {view.name: ObservationRows(view.space) for view in views}
         self._actions = {view.name: ActionRows(view.group.action_space) for view in views}
@@ -109,6 +113,8 @@ class MultiAgentCollector:
             shown = self.envs.shown
             for view in self.views:
                 active[view.name][t] = view.take(shown["active"])
+                if self.pool is not None:
+                    active[view.name][t] &= self.pool.learning.reshape(-1)
             step = self.envs.step(self._act(policies, writers, shown))
             self._add(writers, step)
             if on_step is not None:
@@ -133,18 +139,25 @@ class MultiAgentCollector:
         for view in self.views:
             writer, policy = writers[view.name], policies[view.name]
             row = writer.observe(view.see(shown["obs"], shown["state"]))
+            given = None
             if view.group.name in shown["masks"]:
                 act = taking_masks(policy.get_action_and_logprob)
                 masks = np.ascontiguousarray(view.take(shown["masks"]))
-                actions, log_probs = act(row, writer.mask(masks))
+                given = writer.mask(masks)
+                actions, log_probs = act(row, given)
             else:
                 actions, log_probs = policy.get_action_and_logprob(row)
-            taken = self._actions[view.name].to_env(writer.act(actions, log_probs))
+            chosen = writer.act(actions, log_probs)
+            if self.pool is not None:
+                chosen = self.pool.act(row, given, chosen)
+            taken = self._actions[view.name].to_env(chosen)
             parts.append((view, taken))
         return gather_actions(parts, self.env.n_envs)
 
     def _add(self, writers: Mapping[str, UnrollWriter], step: MultiAgentStep) -> None:
         """Keep what the envs answered."""
+        if self.pool is not None:
+            self.pool.add(step["rewards"][self.views[0].group.name], step["episode_ended"])
         everybody = np.concatenate(list(step["rewards"].values()), axis=1)
         for view in self.views:
             rewards = view.take(step["rewards"])

@@ -6,7 +6,15 @@ from typing import Literal
 
 from pydantic import model_validator
 from rlox.config.clipped import ClippedSurrogateConfig
-from rlox.config.model import ScheduleValue, choice, count, positive, schedule
+from rlox.config.model import (
+    ScheduleValue,
+    changed,
+    choice,
+    count,
+    positive,
+    probability,
+    schedule,
+)
 
 __all__ = ["IPPOConfig", "MAPPOConfig"]
 
@@ -64,6 +72,22 @@ class MAPPOConfig(ClippedSurrogateConfig):
         help="the critic's step size, which then has an optimiser of its own; None: learning_rate",
     )  # fmt: skip
 
+    opponents: Literal["none", "even", "rating"] = choice(
+        "none", source="Vinyals et al. 2019, methods",
+        help="whom the learner plays in a game of two: itself, or also earlier policies from a "
+        "pool, drawn evenly or as likely as they are to win",
+    )  # fmt: skip
+    pool_size: int = count(
+        20, unit="policies", help="most earlier policies in the pool", source="rlox"
+    )
+    pool_interval: int = count(
+        20_000, unit="env steps", help="env steps from one policy in the pool to the next",
+        source="rlox",
+    )  # fmt: skip
+    pool_share: float = probability(
+        0.5, help="share of the games against the pool, not against itself", source="rlox"
+    )
+
     @property
     def rows_depend_on_env(self) -> bool:
         """Whether there may be several agents, each of which has a row for each of its steps."""
@@ -71,6 +95,9 @@ class MAPPOConfig(ClippedSurrogateConfig):
 
     @model_validator(mode="after")
     def _check_teams(self) -> MAPPOConfig:
+        for name in ("pool_size", "pool_interval", "pool_share"):
+            if self.opponents == "none" and changed(self, name):
+                raise ValueError(f"{name} needs opponents='even' or 'rating', got opponents='none'")
         if self.share_parameters == "agent" and self.n_agents == 1:
             raise ValueError("share_parameters='agent' needs several agents, got n_agents=1")
         return self

@@ -83,6 +83,8 @@ class MAPPOMetrics:
     learning_rate: float
     agents: Mapping[str, float] = field(default_factory=dict)
     """Mean return of each agent over the same episodes, ``return/<agent>``."""
+    optional: Mapping[str, float] = field(default_factory=dict)
+    """With ``opponents``: ``elo``, the learner's rating, and ``pool_policies``."""
 
 
 @final
@@ -268,4 +270,5 @@ def report(learning: OneAgent | Team, terms: Mapping[str, float], rate: float) -
         **found,
         learning_rate=rate,
         agents=learning.agent_metrics(),
+        optional=learning.optional_metrics(),
     )

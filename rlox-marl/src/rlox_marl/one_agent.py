@@ -20,6 +20,7 @@ __all__ = ["OneAgent"]
 
 TEAM_OPTIONS = (
     "share_parameters", "team_reward", "normalize_values", "huber_delta", "critic_learning_rate",
+    "opponents",
 )  # fmt: skip
 """The options that say something about several agents, or that PPO does not have."""
 
@@ -96,6 +97,10 @@ class OneAgent:
         """Return nothing: the one agent's return is the env's."""
         return {}
 
+    def optional_metrics(self) -> dict[str, float]:
+        """Return nothing: there is nobody to play."""
+        return {}
+
     def predict(self, obs: Any, deterministic: bool, agent_idx: Any, **memory: Any) -> Any:
         """Return an action for one observation, or actions for a batch.
 
@@ -106,7 +111,7 @@ class OneAgent:
             raise ValueError(f"agent_idx must be 0 for an env of one agent, got {agent_idx!r}")
         return self.agent.predict(obs, deterministic, **memory)
 
-    def predict_team(self, obs: Any, deterministic: bool = True) -> Any:
+    def predict_team(self, obs: Any, deterministic: bool = True, **memory: Any) -> Any:
         """Refuse: one agent is no team.
 
         Raises:

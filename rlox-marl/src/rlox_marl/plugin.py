@@ -1,14 +1,21 @@
-"""Registers the multi-agent algorithms and their env backends with rlox."""
+"""Registers the multi-agent algorithms, env backends and command with rlox."""
 
 from collections.abc import Iterable
 
 from rlox.registry.hookspecs import hookimpl
-from rlox.registry.specs import AlgorithmSpec, EnvBackendSpec
+from rlox.registry.specs import AlgorithmSpec, CommandSpec, EnvBackendSpec
 
 
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
-    """Register MAPPO and IPPO."""
+    """Register the algorithms of policy gradients and of action values."""
+    yield AlgorithmSpec(
+        name="independent_q",
+        summary="Independent Q-learning of several agents.",
+        config="rlox_marl.value_configs:IndependentQConfig",
+        factory="rlox_marl.independent_q:IndependentQ",
+        paper="https://arxiv.org/abs/1511.08779",
+    )
     yield AlgorithmSpec(
         name="ippo",
         summary="Independent PPO for several agents.",
@@ -22,6 +29,20 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         config="rlox_marl.configs:MAPPOConfig",
         factory="rlox_marl.mappo:MAPPO",
         paper="https://arxiv.org/abs/2103.01955",
+    )
+    yield AlgorithmSpec(
+        name="qmix",
+        summary="Monotone mixing of several agents' action values.",
+        config="rlox_marl.value_configs:QMIXConfig",
+        factory="rlox_marl.qmix:QMIX",
+        paper="https://arxiv.org/abs/1803.11485",
+    )
+    yield AlgorithmSpec(
+        name="vdn",
+        summary="Sums of several agents' action values.",
+        config="rlox_marl.value_configs:VDNConfig",
+        factory="rlox_marl.vdn:VDN",
+        paper="https://arxiv.org/abs/1706.05296",
     )
 
 
@@ -44,4 +65,14 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
         env_kwargs=("N", "local_ratio", "max_cycles", "continuous_actions"),
         priority=60,
         teams=True,
+    )
+
+
+@hookimpl
+def rlox_commands() -> Iterable[CommandSpec]:
+    """Register ``rlox marl``."""
+    yield CommandSpec(
+        name="marl",
+        summary="Let trained policies of several agents play each other.",
+        factory="rlox_marl.cli:marl_app",
     )

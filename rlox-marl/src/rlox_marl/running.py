@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from rlox.errors import CheckpointError
+from rlox.config.model import Config
+from rlox.envs import fixed_env_count
+from rlox.errors import CheckpointError, ConfigError
 from rlox.protocols import MultiAgentObs, MultiAgentStep, MultiAgentVecEnv, StatefulVecEnv
 from rlox.seeding import SeedStreams
 
 from rlox_marl.envs.statistics import TeamStatistics
 
-__all__ = ["RunningTeams"]
+__all__ = ["RunningTeams", "fit_env_count", "with_agents"]
+
+ConfigT = TypeVar("ConfigT", bound=Config)
 
 
 class RunningTeams:
@@ -64,8 +68,11 @@ class RunningTeams:
             "shown": _copied(self._shown) if stateful else None,
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> bool:
         """Restore the state; without that of as many envs, new episodes begin at the next look.
+
+        Returns:
+            Whether the envs go on where they were.
 
         Raises:
             CheckpointError: the envs' state is one of other envs.
@@ -86,12 +93,14 @@ class RunningTeams:
                 "%s has no state to go on from, so that new episodes begin",
                 type(self.env).__name__,
             )
+            self._shown = None
             # the envs' streams start again, so take other seeds than the run began with
             finished = int(state["statistics"]["team"]["finished"])
             self._seeds = SeedStreams(self._seeds[0]).seeds(
                 f"envs after {finished} episodes", self.env.n_envs
             )
         self.statistics.load_state_dict(state["statistics"], keep_running=exact)
+        return exact
 
 
 def _copied(value: Any) -> Any:
@@ -99,3 +108,27 @@ def _copied(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _copied(one) for key, one in value.items()}
     return None if value is None else np.array(value)
+
+
+def with_agents(config: ConfigT, env: MultiAgentVecEnv) -> ConfigT:
+    """Return the config with the env's number of agents.
+
+    Raises:
+        ConfigError: its ``n_agents`` is another number.
+    """
+    given: Any = config
+    found = len(env.possible_agents)
+    if given.n_agents not in (None, found):
+        raise ConfigError(
+            f"n_agents is {given.n_agents}, but the env has {found} agents "
+            f"({', '.join(env.possible_agents)}); leave n_agents out, or change the env"
+        )
+    return config.replace(n_agents=found)
+
+
+def fit_env_count(config: ConfigT, env: Any) -> ConfigT:
+    """Return the config with the number of envs that ``env`` is, if it cannot be copied."""
+    count = fixed_env_count(env)
+    if count is None or "n_envs" in config.model_fields_set:
+        return config
+    return config.replace(n_envs=count)

@@ -16,7 +16,7 @@ from rlox.learners import RolloutTask, Update
 from rlox.losses import ClippedSurrogate
 from rlox.networks.validate_actors import require_actor, try_actor
 from rlox.nn import FlatOptimizer, find_device, load_module_state, module_state, torch_threads
-from rlox.protocols import MultiAgentObs, MultiAgentVecEnv
+from rlox.protocols import MultiAgentObs
 from rlox.training.hooks import Hooks
 from torch import nn
 
@@ -25,7 +25,8 @@ from rlox_marl.collector import MultiAgentCollector
 from rlox_marl.objectives import TeamSurrogate
 from rlox_marl.optimizers import ActorCriticOptimizer
 from rlox_marl.policies import TeamPolicy
-from rlox_marl.running import RunningTeams
+from rlox_marl.running import RunningTeams, with_agents
+from rlox_marl.self_play import OpponentPool, require_two_players
 from rlox_marl.views import PolicyView, make_views
 
 __all__ = ["Team"]
@@ -83,7 +84,7 @@ class Team:
             env, algorithm.streams.seeds("envs", 1)[0], owned=fixed_env_count(source) is None
         )
         algorithm.resources.callback(envs.close)
-        self._require_agents(env)
+        algorithm.config = with_agents(cfg, env)
         self.views = make_views(env, cfg.critic, cfg.share_parameters)
         self.collector = MultiAgentCollector(
             envs,
@@ -97,6 +98,8 @@ class Team:
         algorithm.optimizers = {}
         for view in self.views:
             self.policies[view.name] = made = self._make_policy(view, policy)
+            if cfg.opponents != "none":
+                self.collector.pool = self._make_pool(made, env.n_envs)
             algorithm.optimizers[view.name] = self._make_optimizer(made)
         self._actor = TeamActor(
             self.views,
@@ -105,15 +108,6 @@ class Team:
             algorithm.streams.torch("predict"),
             self.device,
         )
-
-    def _require_agents(self, env: MultiAgentVecEnv) -> None:
-        cfg, found = self._algorithm.config, len(env.possible_agents)
-        if cfg.n_agents not in (None, found):
-            raise ConfigError(
-                f"n_agents is {cfg.n_agents}, but the env has {found} agents "
-                f"({', '.join(env.possible_agents)}); leave n_agents out, or change the env"
-            )
-        self._algorithm.config = cfg.replace(n_agents=found)
 
     def _make_policy(self, view: PolicyView, policy: Callable[..., nn.Module] | None) -> Any:
         cfg = self._algorithm.config
@@ -142,6 +136,20 @@ class Team:
             try_actor(made, view.space, view.group.action_space, self.device)
         return made
 
+    def _make_pool(self, policy: Any, n_envs: int) -> OpponentPool:
+        cfg, streams = self._algorithm.config, self._algorithm.streams
+        require_two_players(self.views)
+        return OpponentPool(
+            policy,
+            n_envs,
+            size=cfg.pool_size,
+            drawn=cfg.opponents,
+            share=cfg.pool_share,
+            interval=cfg.pool_interval,
+            rng=streams.numpy("opponents"),
+            generator=streams.torch("opponents"),
+        )
+
     def _make_optimizer(self, policy: Any) -> FlatOptimizer | ActorCriticOptimizer:
         cfg = self._algorithm.config
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
@@ -158,6 +166,9 @@ class Team:
     def collect(self, hooks: Hooks) -> dict[str, RolloutBatch]:
         """Return a rollout with advantages for each policy whose agents acted."""
         n_steps = self._algorithm.config.n_steps
+        if self.collector.pool is not None:
+            (policy,) = self.policies.values()
+            self.collector.pool.freeze(policy, self._algorithm.clock.env_steps)
         return self.collector.collect(self.policies, n_steps, hooks.env_step)
 
     def update(
@@ -203,16 +214,22 @@ class Team:
         returns = self.collector.statistics.agent_returns
         return {f"return/{agent}": value for agent, value in returns.items()}
 
+    def optional_metrics(self) -> dict[str, float]:
+        """Return the learner's rating, where it plays a pool."""
+        pool = self.collector.pool
+        if pool is None:
+            return {}
+        return {"elo": pool.rating, "pool_policies": float(len(pool.members))}
+
     def predict(self, obs: Any, deterministic: bool, agent_idx: Any, **memory: Any) -> Any:
         """Return an action of one agent, or actions for a batch; see :class:`TeamActor`."""
-        masks = memory.get("action_masks")
         with torch_threads(self._algorithm.config.torch_threads):
-            return self._actor.predict(obs, deterministic, agent_idx, masks)
+            return self._actor.predict(obs, deterministic, agent_idx, **memory)
 
-    def predict_team(self, obs: MultiAgentObs, deterministic: bool = True) -> dict[str, Any]:
-        """Return the actions of all agents, by group."""
+    def predict_team(self, obs: MultiAgentObs, deterministic: bool = True, **memory: Any) -> Any:
+        """Return the actions of all agents, by group; see :class:`TeamActor`."""
         with torch_threads(self._algorithm.config.torch_threads):
-            return self._actor.predict_team(obs, deterministic)
+            return self._actor.predict_team(obs, deterministic, **memory)
 
     def state_dict(self) -> dict[str, Any]:
         """Return policies, optimisers and envs."""
@@ -221,6 +238,7 @@ class Team:
             "policies": {name: module_state(policy) for name, policy in self.policies.items()},
             "optimizers": {name: one.state_dict() for name, one in optimizers.items()},
             "envs": self.collector.envs.state_dict(),
+            "pool": None if self.collector.pool is None else self.collector.pool.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -237,7 +255,9 @@ class Team:
         for name, policy in self.policies.items():
             load_module_state(policy, state["policies"][name])
             self._algorithm.optimizers[name].load_state_dict(state["optimizers"][name])
-        self.collector.envs.load_state_dict(state["envs"])
+        exact = self.collector.envs.load_state_dict(state["envs"])
+        if self.collector.pool is not None and state.get("pool") is not None:
+            self.collector.pool.load_state_dict(state["pool"], keep_games=exact)
 
 
 def _whole_minibatches(batch_size: int, n_rows: int) -> int:

@@ -14,7 +14,7 @@ from rlox.errors import ConfigError
 from rlox.protocols import AgentGroup, MultiAgentVecEnv
 from rlox.spaces import is_nested, map_leaves
 
-__all__ = ["PolicyView", "make_views"]
+__all__ = ["PolicyView", "make_views", "see_team", "team_space"]
 
 Space = gymnasium.Space[Any]
 
@@ -97,8 +97,7 @@ class PolicyView:
 
     def _everything(self, obs: Mapping[str, Any], n_envs: int) -> dict[str, npt.NDArray[Any]]:
         if isinstance(self.space["critic"], spaces.Box):
-            parts = [np.reshape(obs[group.name], (n_envs, -1)) for group in self.groups]
-            return {"critic": np.concatenate(parts, axis=1, dtype=np.float32)}
+            return {"critic": see_team(self.groups, obs, None)}
         leaves = {}
         for group in self.groups:
             for column, agent in enumerate(group.agents):
@@ -137,6 +136,34 @@ def make_views(env: MultiAgentVecEnv, critic: str, share: str) -> tuple[PolicyVi
             space = _space(env, group, len(part), critic)
             views.append(PolicyView(name, group, part, space, critic, tuple(env.groups)))
     return tuple(views)
+
+
+def team_space(env: MultiAgentVecEnv) -> Space:
+    """Return the space of what a team is seen by: its state, else all observations as one vector.
+
+    Raises:
+        ConfigError: there is no state, and the observations are not all numbers.
+    """
+    if env.state_space is not None:
+        return env.state_space
+    space = _all_observations(env.groups)
+    if not isinstance(space, spaces.Box):
+        raise ConfigError(
+            f"mixing by the state needs an env with a state or observations of numbers alone, and "
+            f"{type(env).__name__} has neither; take vdn, which needs none"
+        )
+    return space
+
+
+def see_team(
+    groups: tuple[AgentGroup, ...], obs: Mapping[str, Any], state: npt.NDArray[Any] | None
+) -> npt.NDArray[Any]:
+    """Return (N, *shape) of :func:`team_space`; arguments as of :meth:`PolicyView.see`."""
+    if state is not None:
+        return state
+    n_envs = len(obs[groups[0].name])
+    parts = [np.reshape(obs[group.name], (n_envs, -1)) for group in groups]
+    return np.concatenate(parts, axis=1, dtype=np.float32)
 
 
 def _space(env: MultiAgentVecEnv, group: AgentGroup, n_agents: int, critic: str) -> spaces.Dict:

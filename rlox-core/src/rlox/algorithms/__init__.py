@@ -23,17 +23,20 @@ if TYPE_CHECKING:
     from rlox.algorithms.grpo import GRPO
     from rlox.algorithms.hybrid_ppo import HybridPPO
     from rlox.algorithms.impala import IMPALA
+    from rlox.algorithms.independent_q import IndependentQ
     from rlox.algorithms.ippo import IPPO
     from rlox.algorithms.iql import IQL
     from rlox.algorithms.mappo import MAPPO
     from rlox.algorithms.online_dpo import OnlineDPO
     from rlox.algorithms.ppo import PPO
+    from rlox.algorithms.qmix import QMIX
     from rlox.algorithms.rl8_ppo import RL8PPO
     from rlox.algorithms.rl8_recurrent_ppo import RL8RecurrentPPO
     from rlox.algorithms.sac import SAC
     from rlox.algorithms.sft import SFT
     from rlox.algorithms.td3 import TD3
     from rlox.algorithms.td3_bc import TD3BC
+    from rlox.algorithms.vdn import VDN
 
 __all__ = [
     "A2C",
@@ -50,15 +53,18 @@ __all__ = [
     "IQL",
     "MAPPO",
     "PPO",
+    "QMIX",
     "RL8PPO",
     "SAC",
     "SFT",
     "TD3",
     "TD3BC",
+    "VDN",
     "BestOfN",
     "DiscreteSAC",
     "DreamerV3",
     "HybridPPO",
+    "IndependentQ",
     "OnlineDPO",
     "RL8RecurrentPPO",
 ]

@@ -90,7 +90,9 @@ class TeamPlayer:
 
     Args:
         predictor: has ``predict_team(obs, deterministic)``, from a
-            :class:`rlox.protocols.MultiAgentObs` to the actions by group.
+            :class:`rlox.protocols.MultiAgentObs` to the actions by group. With the arguments
+            ``state`` and ``episode_start`` it returns a pair of actions and the state to pass next,
+            ``None`` at first.
         env: N envs.
         deterministic: passed to ``predict_team``.
     """
@@ -99,14 +101,23 @@ class TeamPlayer:
         self.n_envs = env.n_envs
         self.agents = tuple(agent for group in env.groups for agent in group.agents)
         self._predictor, self._env, self._deterministic = predictor, env, deterministic
+        self._stateful = "state" in inspect.signature(predictor.predict_team).parameters
 
     def begin(self, seeds: Sequence[int]) -> None:
         """Reset all envs."""
         self._obs: MultiAgentObs = self._env.reset_all(seeds)
+        self._state: Any = None
+        self._starts = np.ones(self.n_envs, np.bool_)
 
     def step(self) -> tuple[Paid, Paid, npt.NDArray[np.bool_]]:
         """Act once in all envs; an env is paid the mean over its agents. See :class:`Player`."""
-        actions = self._predictor.predict_team(self._obs, deterministic=self._deterministic)
+        given = {"state": self._state, "episode_start": self._starts} if self._stateful else {}
+        actions = self._predictor.predict_team(
+            self._obs, deterministic=self._deterministic, **given
+        )
+        if self._stateful:
+            actions, self._state = actions
         self._obs = step = self._env.step_all(actions)
+        self._starts = step["episode_ended"]
         rewards = np.concatenate([step["rewards"][g.name] for g in self._env.groups], axis=1)
         return rewards.mean(axis=1), rewards, step["episode_ended"]

@@ -1,0 +1,82 @@
+"""The command ``rlox marl``: matches of trained policies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["marl_app"]
+
+
+def marl_app() -> typer.Typer:
+    """Return the command's application."""
+    app = typer.Typer(
+        add_completion=False, rich_markup_mode=None, no_args_is_help=True,
+        help="Play trained policies of several agents.",
+    )  # fmt: skip
+    app.command("match")(match_command)
+    app.callback()(_marl)
+    return app
+
+
+def _marl() -> None:
+    """Play trained policies of several agents."""
+
+
+def match_command(
+    first: Annotated[Path, typer.Argument(help="A checkpoint, or a run folder: its latest one.")],
+    second: Annotated[Path, typer.Argument(help="Likewise; it plays the other side.")],
+    env: Annotated[
+        str | None,
+        typer.Option(help="Id of the game; left out: the first's.", metavar="ID"),
+    ] = None,
+    games: Annotated[int, typer.Option(help="Number of games; sides alternate.", min=1)] = 200,
+    seed: Annotated[int, typer.Option(help="Seed of the games.", min=0)] = 0,
+    stochastic: Annotated[
+        bool, typer.Option("--stochastic", help="Sample actions instead of taking the mode.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Let the policies of two runs play each other, and print how many games each has won."""
+    from rlox_marl.matches import play_match
+
+    players = [_load(path, env) for path in (first, second)]
+    game = players[0].env_source
+    if env is None and players[1].env_source != game:
+        raise typer.BadParameter(
+            f"{first} was trained on {game} and {second} on {players[1].env_source}; name the "
+            "game with --env"
+        )
+    result = play_match(
+        *players, game, n_games=games, seed=seed, deterministic=not stochastic,
+        env_kwargs=players[0].env_arguments().get("env_kwargs"),
+    )  # fmt: skip
+    for player in players:
+        player.close()
+    values = {
+        "first": str(first), "second": str(second), "env": str(game), "games": games,
+        "wins": result.wins, "draws": result.draws, "losses": result.losses,
+        "score": result.score,
+    }  # fmt: skip
+    if as_json:
+        typer.echo(json.dumps(values, indent=2))
+        return
+    typer.echo(f"{first} against {second}, {games} games of {game}")
+    typer.echo(f"  won {result.wins}, drawn {result.draws}, lost {result.losses}")
+    typer.echo(f"  score {result.score:.3f}, {result.elo_difference:+.0f} Elo")
+
+
+def _load(path: Path, env: str | None) -> Any:
+    from rlox import registry
+    from rlox.cli.runs.folder import find_checkpoint
+    from rlox.training import checkpoint
+
+    found = find_checkpoint(path, best=False)
+    name = str(checkpoint.read(found).get("name"))
+    algorithm_class = registry.algorithm_class(name)
+    if not hasattr(algorithm_class, "predict_team"):
+        raise typer.BadParameter(f"{path} holds '{name}', which acts for one agent")
+    return algorithm_class.from_checkpoint(found, env_id=env)

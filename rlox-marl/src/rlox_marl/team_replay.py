@@ -1,0 +1,250 @@
+"""Replay loop of teams: stepping envs into a buffer, batches drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from rlox.errors import CheckpointError, EnvError
+from rlox.protocols import MultiAgentStep, SequenceBuffer
+from rlox.replay.updates_due import UpdatesDue
+from rlox.training.hooks import Hooks, StopTraining
+from rlox.training.progress import Progress
+from rlox.training.segments import SavedBuffer
+from torch import Tensor
+
+from rlox_marl.running import RunningTeams
+from rlox_marl.team_sequences import TeamActed, TeamSequences
+from rlox_marl.views import PolicyView, see_team
+
+__all__ = ["TeamReplay"]
+
+Array = npt.NDArray[Any]
+
+
+class TeamReplay:
+    """N running envs of several agents, the rows of their steps, and the updates that are due.
+
+    Args:
+        envs: the running envs.
+        views: of the policies.
+        buffer: with the fields of :func:`rlox_marl.team_sequences.row_fields`.
+        clock: the run's clock.
+        updates: the replay ratio.
+        keeps_state: whether rows have the state of the team.
+        batch_size: sequences B of a batch.
+        length: rows T of a sequence.
+        learning_starts: env steps to store before the first update.
+        steps_per_iteration: env steps of one iteration, rounded up to whole vector steps.
+        saves_buffer: whether checkpoints hold the buffer.
+        waiting: whether agents may wait for their turn.
+        device: of the batches.
+    """
+
+    def __init__(
+        self,
+        envs: RunningTeams,
+        views: tuple[PolicyView, ...],
+        buffer: SequenceBuffer,
+        clock: Progress,
+        *,
+        updates: UpdatesDue,
+        keeps_state: bool,
+        batch_size: int,
+        length: int,
+        learning_starts: int,
+        steps_per_iteration: int,
+        saves_buffer: bool,
+        waiting: bool,
+        device: torch.device,
+    ) -> None:
+        self.envs, self.env, self.views, self.buffer = envs, envs.env, views, buffer
+        self.statistics = envs.statistics
+        self.updates = updates
+        self.episode_start = np.ones(self.env.n_envs, np.bool_)
+        """(N,) whether what the envs show is the first of its episode."""
+        self._clock = clock
+        self._keeps_state = keeps_state
+        self._batch_size, self._length = batch_size, length
+        self._learning_starts = learning_starts
+        self._vector_steps = -(-steps_per_iteration // self.env.n_envs)
+        self._saved = SavedBuffer(buffer) if saves_buffer else None
+        self._waiting = waiting
+        self._device = device
+        self._stored = 0
+        self._order = [agent for view in views for agent in view.agents]
+
+    @property
+    def vector_steps_left(self) -> int:
+        """Vector steps to the iteration's end; fewer than all if the last one was interrupted."""
+        return self._vector_steps - self._clock.env_steps // self.env.n_envs % self._vector_steps
+
+    def step(self, act: Callable[[npt.NDArray[np.bool_]], TeamActed], hooks: Hooks) -> None:
+        """Let the policies act once in every env, and store the rows.
+
+        A callback that ends the training sets ``hooks.stopped`` and raises nothing here, so that
+        the updates that are due are done first.
+
+        Args:
+            act: from whether an episode begins, (N,), to what is done in the envs as they are.
+            hooks: called after the vector step.
+
+        Raises:
+            EnvError: an agent waits for its turn and may not.
+        """
+        shown, steps = self.envs.shown, self._clock.env_steps
+        acted = act(self.episode_start)
+        rows = {"start": self.episode_start, **self._seen("obs", shown["obs"], shown["state"])}
+        rows |= {f"memory {name}": memory for name, memory in acted.memory.items()}
+        rows["actions"] = np.concatenate([acted.actions[view.name] for view in self.views], axis=1)
+        rows["active"] = active = self._side_by_side(shown["active"])
+        step = self.envs.step(acted.env_actions)
+        rows |= self._outcome(step, active)
+        self.buffer.push(rows, np.arange(self.env.n_envs))
+        self.episode_start = step["episode_ended"].copy()
+        self._stored += self.env.n_envs
+        # the first row of a stream is context, which is not learnt from
+        drawable = self._stored // self.env.n_envs > self._length
+        if self._stored >= self._learning_starts and drawable:
+            self.updates.count(steps, self.env.n_envs)
+        with suppress(StopTraining):
+            hooks.env_step(self.env.n_envs)
+
+    def _outcome(self, step: MultiAgentStep, active: Array) -> dict[str, Array]:
+        ended = step["episode_ended"][:, None]
+        terminated = self._side_by_side(step["terminated"])
+        truncated = self._side_by_side(step["truncated"]) & ~terminated
+        next_active = np.where(ended, truncated, self._side_by_side(step["active"]))
+        waits = active & ~(terminated | truncated | next_active)
+        if waits.any() and not self._waiting:
+            env, agent = np.argwhere(waits)[0]
+            raise EnvError(
+                f"the agent '{self._order[agent]}' of env {env} waits for its turn, which agents "
+                "that learn for themselves from single steps may not; take vdn, qmix, ippo or mappo"
+            )
+        rows = {
+            **self._seen("next", step["final_obs"], step["final_state"]),
+            "rewards": self._side_by_side(step["rewards"]).astype(np.float32),
+            "terminated": terminated,
+            "next_active": next_active,
+        }
+        for view in self.views:
+            if view.group.name in step["masks"]:
+                masks = step["masks"][view.group.name][:, list(view.columns)]
+                rows[f"masks {view.name}"] = masks | ended[..., None]
+        return rows
+
+    def _seen(self, prefix: str, obs: Mapping[str, Any], state: Array | None) -> dict[str, Array]:
+        """Return the fields of what the policies see and, if it is kept, of the team's state."""
+        rows = {}
+        for view in self.views:
+            shape = self.env.n_envs, len(view.columns)
+            for name, leaf in view.see(obs, None).items():
+                if name != "agent":
+                    rows[f"{prefix} {view.name} {name}"] = leaf.reshape(*shape, *leaf.shape[1:])
+        if self._keeps_state:
+            key = "state" if prefix == "obs" else "next_state"
+            rows[key] = see_team(self.env.groups, obs, state)
+        return rows
+
+    def _side_by_side(self, by_group: Mapping[str, Array]) -> Array:
+        """Return (N, agents) of all views from (N, A) by group."""
+        parts = [by_group[view.group.name][:, list(view.columns)] for view in self.views]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+    def updates_due(self, hooks: Hooks) -> Iterator[int]:
+        """Yield for every update that is due.
+
+        Args:
+            hooks: called when learning begins and ends.
+        """
+        if not self.updates.pending:
+            return
+        hooks.enter("learn")
+        yield from self.updates.take()
+        hooks.enter("collect")
+
+    def draw(self) -> TeamSequences:
+        """Return a batch from the buffer."""
+        drawn = self.buffer.sample(self._batch_size, self._length)
+        names = [name for name in drawn if name != "indices"]
+        steps = {name: self._tensor(drawn[name][:, 1:].swapaxes(0, 1)) for name in names}
+        memory = {}
+        for view in self.views:
+            size = len(view.columns)
+            found = steps.get(f"memory {view.name}")
+            memory[view.name] = (
+                torch.zeros(self._batch_size, size, 0, device=self._device)
+                if found is None
+                else found[0]
+            )
+        return TeamSequences(
+            obs={view.name: self._leaves(steps, "obs", view) for view in self.views},
+            next_obs={view.name: self._leaves(steps, "next", view) for view in self.views},
+            next_masks={
+                view.name: steps[f"masks {view.name}"]
+                for view in self.views
+                if f"masks {view.name}" in steps
+            },
+            memory=memory,
+            starts=steps["start"],
+            actions=steps["actions"],
+            rewards=steps["rewards"],
+            active=steps["active"],
+            terminated=steps["terminated"],
+            next_active=steps["next_active"],
+            state=steps.get("state"),
+            next_state=steps.get("next_state"),
+        )
+
+    def _leaves(self, steps: Mapping[str, Tensor], prefix: str, view: PolicyView) -> dict[str, Any]:
+        leaves = {}
+        for name in view.leaf_names:
+            if name == "agent":
+                numbers = torch.arange(len(view.columns), device=self._device)
+                leaves[name] = numbers.expand(self._length, self._batch_size, -1)
+            else:
+                leaves[name] = steps[f"{prefix} {view.name} {name}"]
+        return leaves
+
+    def _tensor(self, array: Array) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the envs and, if it is to be saved, the buffer."""
+        state: dict[str, Any] = {
+            "envs": self.envs.state_dict(),
+            "episode_start": self.episode_start.copy(),
+            "buffer": None,
+        }
+        if self._saved is not None:
+            state["buffer"] = self._saved.state()
+            state["stored"], state["due"] = self._stored, self.updates.pending
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> bool:
+        """Restore the envs and the buffer.
+
+        Without a saved buffer, learning goes on once ``learning_starts`` new rows are stored.
+
+        Returns:
+            Whether the envs go on where they were; if not, new episodes begin.
+
+        Raises:
+            CheckpointError: the buffer was saved and this one cannot take it over.
+        """
+        exact = self.envs.load_state_dict(state["envs"])
+        self.episode_start = np.ones(self.env.n_envs, np.bool_)
+        if exact:
+            self.episode_start[:] = state["episode_start"]
+        if state["buffer"] is not None:
+            try:
+                self.buffer.set_state(dict(state["buffer"]))
+            except ValueError as error:
+                raise CheckpointError(f"the replay buffer cannot be restored: {error}") from None
+            self._stored, self.updates.pending = int(state["stored"]), int(state["due"])
+        return exact

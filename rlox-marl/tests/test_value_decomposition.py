@@ -1,0 +1,410 @@
+"""VDN, QMIX and independent Q-learning: losses, mixing, episodes with deaths and turns, games."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import rlox
+import torch
+from games import PenaltyGame, TwoStepGame
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pettingzoo import ParallelEnv
+from rlox.errors import ConfigError, EnvError, SpaceError
+from rlox.protocols import AgentGroup
+from rlox_marl.action_values import TeamValues
+from rlox_marl.exploring import EpsilonGreedy
+from rlox_marl.mixing import MonotoneMixing
+from rlox_marl.qmix import QMIX
+from rlox_marl.team_sequences import TeamSequences
+from rlox_marl.value_loss import team_value_loss
+from rlox_marl.vdn import VDN
+from rlox_marl.views import PolicyView
+from scripted_teams import Life, ScriptedParallel, ScriptedTurns, Turn
+
+GAME = {
+    "n_envs": 16, "train_freq": 16, "gradient_steps": 8, "batch_size": 64, "learning_starts": 320,
+    "learning_rate": 5e-3, "hidden": 16, "buffer_size": 4_000, "target_update_interval": 25,
+    "steps_per_iteration": 640,
+}  # fmt: skip
+SMALL = {
+    "n_envs": 2, "train_freq": 4, "gradient_steps": 1, "batch_size": 4, "learning_starts": 8,
+    "hidden": 8, "buffer_size": 200, "steps_per_iteration": 40,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), [("qmix", 8.0), ("vdn", 7.0)])
+def test_the_two_step_game_is_valued_as_in_the_paper(name, value) -> None:
+    """Under uniform exploration QMIX learns that the second game is worth 8, VDN cannot."""
+    options = {**GAME, "gamma": 1.0, "epsilon": 1.0}
+    with rlox.make(name, env=TwoStepGame, seed=0, **options) as algorithm:
+        algorithm.train(1_920)
+        found = algorithm.value(algorithm.collector.env.reset_all(0))
+        assert found[0] == pytest.approx([value], abs=0.2)
+        assert algorithm.evaluate(n_episodes=2).mean_return == value
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", ["qmix", "vdn", "independent_q"])
+def test_the_penalty_game_is_played_at_its_optimum(name, seed) -> None:
+    """Without a penalty both agents agree on a corner, in every seed."""
+    options = {**GAME, "epsilon": "linear(1, 0.05, 600)"}
+    with rlox.make(name, env=PenaltyGame, seed=seed, **options) as algorithm:
+        algorithm.train(1_280)
+        assert algorithm.evaluate(n_episodes=2).mean_return == 10.0
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**31), n_agents=st.integers(1, 5), scale=st.floats(0.1, 100.0))
+def test_mixing_is_monotone(seed, n_agents, scale) -> None:
+    """The team's value never falls when an agent's value grows, in any state."""
+    generator = torch.Generator().manual_seed(seed)
+    space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    mixing = MonotoneMixing(n_agents, space, 4, generator=generator)
+    values = (scale * torch.randn(6, n_agents, generator=generator)).requires_grad_()
+    state = scale * torch.randn(6, 3, generator=generator)
+    (slopes,) = torch.autograd.grad(mixing(values, state).sum(), values)
+    assert (slopes >= 0).all()
+    assert (slopes > 0).any()
+
+
+def two_groups():
+    """Return views of a pair that shares a network, and of a third agent with other spaces."""
+    pair = AgentGroup("pair", ("a", "b"), spaces.Box(-9, 9, (2,), np.float32), spaces.Discrete(3))
+    alone = AgentGroup("alone", ("c",), spaces.Box(-9, 9, (1,), np.float32), spaces.Discrete(2))
+    seen = spaces.Dict({"obs": pair.observation_space, "agent": spaces.Discrete(2)})
+    return (
+        PolicyView("pair", pair, (0, 1), seen, "local", (pair, alone)),
+        PolicyView(
+            "alone", alone, (0,), spaces.Dict({"obs": alone.observation_space}), "local",
+            (pair, alone),
+        ),
+    )  # fmt: skip
+
+
+def random_sequences(rng, size, length=5, n=3):
+    """Return sequences of three agents, some of which rest, end and begin within them."""
+    shape = length, n, 3
+    numbers = torch.arange(2).expand(length, n, -1)
+
+    def obs():
+        return {
+            "pair": {
+                "obs": torch.from_numpy(rng.normal(size=(length, n, 2, 2))).float(),
+                "agent": numbers,
+            },
+            "alone": {"obs": torch.from_numpy(rng.normal(size=(length, n, 1, 1))).float()},
+        }
+
+    active = rng.random(shape) < 0.7
+    active[..., 0] |= ~active.any(-1)
+    masks = rng.random((length, n, 2, 3)) < 0.6
+    masks[..., 1] |= ~masks.any(-1)
+    actions = np.concatenate(
+        [rng.integers(3, size=(length, n, 2)), rng.integers(2, size=(length, n, 1))], -1
+    )
+    return TeamSequences(
+        obs=obs(),
+        next_obs=obs(),
+        next_masks={"pair": torch.from_numpy(masks)},
+        memory={
+            "pair": torch.from_numpy(rng.normal(size=(n, 2, size))).float(),
+            "alone": torch.from_numpy(rng.normal(size=(n, 1, size))).float(),
+        },
+        starts=torch.from_numpy(rng.random((length, n)) < 0.3),
+        actions=torch.from_numpy(actions),
+        rewards=torch.from_numpy(rng.normal(size=shape)).float(),
+        active=torch.from_numpy(active),
+        terminated=torch.from_numpy(rng.random(shape) < 0.2),
+        next_active=torch.from_numpy(rng.random(shape) < 0.6),
+        state=torch.from_numpy(rng.normal(size=(length, n, 4))).float(),
+        next_state=torch.from_numpy(rng.normal(size=(length, n, 4))).float(),
+    )
+
+
+def layers(module):
+    """Return float64 weights and biases of a ReLU network."""
+    return [
+        (layer.weight.detach().double().numpy(), layer.bias.detach().double().numpy())
+        for layer in module.layers
+    ]
+
+
+def relu_network(module, x):
+    """Return the outputs of a ReLU network for one input, by plain formulas."""
+    *hidden, (weight, bias) = layers(module)
+    for w, b in hidden:
+        x = np.maximum(w @ x + b, 0)
+    return weight @ x + bias
+
+
+def one_agent(network, x, memory):
+    """Return action values and the next memory of one agent, by the formulas of a GRU."""
+    if network.memory is None:
+        return relu_network(network.after, x), memory
+    x = np.maximum(relu_network(network.before, x), 0)
+    layer = network.memory.layer
+    w_x, w_h, b_x, b_h = (
+        getattr(layer, name).detach().double().numpy()
+        for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+    )
+    (r_x, z_x, n_x), (r_h, z_h, n_h) = (
+        np.split(w_x @ x + b_x, 3),
+        np.split(w_h @ memory + b_h, 3),
+    )
+    reset, update = 1 / (1 + np.exp(-r_x - r_h)), 1 / (1 + np.exp(-z_x - z_h))
+    memory = (1 - update) * np.tanh(n_x + reset * n_h) + update * memory
+    return relu_network(network.after, memory), memory
+
+
+def mixed(kind, mixing, values, state):
+    """Return what is learnt, by the paper's formula."""
+    if kind == "none":
+        return values
+    if kind == "sum":
+        return values.sum(keepdims=True)
+    size = layers(mixing.first_bias)[0][1].size
+    weight = np.abs(relu_network(mixing.first_weight, state)).reshape(len(values), size)
+    hidden = values @ weight + relu_network(mixing.first_bias, state)
+    hidden = np.where(hidden > 0, hidden, np.exp(np.minimum(hidden, 0)) - 1)
+    out = hidden @ np.abs(relu_network(mixing.second_weight, state))
+    return out + relu_network(mixing.second_bias, state)
+
+
+def slow_loss(kind, network, target, batch, gamma, team_reward, double_q):
+    """Return the loss in float64, step by step and agent by agent."""
+    agents = [("pair", 0), ("pair", 1), ("alone", 0)]
+    errors = []
+
+    def features(obs, name, column, t, b):
+        x = obs[name]["obs"][t, b, column].double().numpy()
+        return np.concatenate([np.eye(2)[column], x]) if name == "pair" else x  # leaves by name
+
+    for b in range(batch.actions.shape[1]):
+        memory = {
+            which: [batch.memory[name][b, column].double().numpy() for name, column in agents]
+            for which in ("network", "target")
+        }
+        for t in range(batch.actions.shape[0]):
+            chosen, following = np.zeros(3), np.zeros(3)
+            for i, (name, column) in enumerate(agents):
+                found, then = {}, {}
+                for which, values in (("network", network), ("target", target)):
+                    one = values.agents[values.names.index(name)]
+                    before = memory[which][i] * (0 if batch.starts[t, b] else 1)
+                    found[which], memory[which][i] = one_agent(
+                        one, features(batch.obs, name, column, t, b), before
+                    )
+                    then[which], _ = one_agent(
+                        one, features(batch.next_obs, name, column, t, b), memory[which][i]
+                    )
+                if batch.active[t, b, i]:
+                    chosen[i] = found["network"][batch.actions[t, b, i]]
+                if batch.next_active[t, b, i]:
+                    choosing = then["network" if double_q else "target"].copy()
+                    if name in batch.next_masks:
+                        choosing[~batch.next_masks[name][t, b, column].numpy()] = -np.inf
+                    following[i] = then["target"][choosing.argmax()]
+            total = mixed(kind, network.mixing, chosen, batch.state[t, b].double().numpy())
+            after = mixed(kind, target.mixing, following, batch.next_state[t, b].double().numpy())
+            paid = batch.rewards[t, b].double().numpy()
+            common = {"mean": paid.mean(), "sum": paid.sum()}.get(team_reward)
+            for k in range(len(total)):
+                if kind == "none":
+                    goes_on = not batch.terminated[t, b, k]
+                    counts = bool(batch.active[t, b, k])
+                else:
+                    goes_on, counts = bool(batch.next_active[t, b].any()), True
+                reward = paid[k] if common is None else common
+                if counts:
+                    errors.append(total[k] - (reward + gamma * goes_on * after[k]))
+    return np.square(errors).mean()
+
+
+@pytest.mark.parametrize("kind", ["none", "sum", "monotone"])
+@pytest.mark.parametrize("size", [0, 6])
+@pytest.mark.parametrize("double_q", [True, False])
+def test_the_loss_is_that_of_plain_formulas(kind, size, double_q) -> None:
+    """With masks, resting agents, ends and memories, to 1e-5."""
+    made = [
+        TeamValues(
+            two_groups(), spaces.Box(-9, 9, (4,), np.float32), kind, 3, hidden=5,
+            memory_size=size, network="auto", generator=torch.Generator().manual_seed(seed),
+        )
+        for seed in (1, 2)
+    ]  # fmt: skip
+    batch = random_sequences(np.random.default_rng(3), size)
+    rewards = "own" if kind == "none" else "mean" if double_q else "sum"
+    loss, _ = team_value_loss(*made, batch, gamma=0.9, team_reward=rewards, double_q=double_q)
+    expected = slow_loss(kind, *made, batch, 0.9, rewards, double_q)
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_exploration_takes_possible_actions_only_and_says_how_likely_they_are() -> None:
+    """Uniform actions are drawn from the masks, each as often as its probability."""
+    values = torch.tensor([[0.0, 3.0, 2.0, 1.0]]).expand(40_000, -1)
+    masks = torch.tensor([[True, False, True, True]]).expand(40_000, -1)
+    chosen = EpsilonGreedy(values, masks, 0.3)
+    actions, log_probs = chosen.sample(torch.Generator().manual_seed(0))
+    shares = torch.bincount(actions, minlength=4) / len(actions)
+    assert (chosen.mode() == 2).all()
+    np.testing.assert_allclose(shares, [0.1, 0.0, 0.8, 0.1], atol=0.01)
+    expected = torch.tensor([0.1, 0.0, 0.8, 0.1])[actions]
+    np.testing.assert_allclose(log_probs.exp(), expected, rtol=1e-5)
+
+
+EPISODES = [
+    {"scout_0": Life(0, 3, "terminated"), "scout_1": Life(1, 5, "truncated"),
+     "tank": Life(0, 4, "terminated")},
+    {"scout_0": Life(0, 2, "terminated"), "scout_1": Life(0, 2, "terminated"),
+     "tank": Life(0, 1, "truncated")},
+]  # fmt: skip
+AGENTS = ("scout_0", "scout_1", "tank")
+
+
+@pytest.mark.parametrize("recurrent", ["none", "gru"])
+@pytest.mark.parametrize("name", ["qmix", "vdn", "independent_q"])
+def test_stored_steps_are_those_of_a_script(name, recurrent) -> None:
+    """Agents that die, join late, are cut off and masked give the rows that the script says."""
+    options = {**SMALL, "n_envs": 1, "learning_starts": 200, "recurrent": recurrent}
+    with rlox.make(name, env=lambda: ScriptedParallel(EPISODES), **options) as algorithm:
+        algorithm.train(40)
+        drawn = algorithm.collector.buffer.rows(0, 40)
+    order = [agent for view in algorithm.learning._views for agent in view.agents]
+    assert sorted(order) == sorted(AGENTS)
+    expected: dict[str, list] = {"start": [], "active": [], "terminated": [], "next_active": []}
+    for k in range(100):
+        lives = EPISODES[k % 2]
+        length = max(life.ends for life in lives.values())
+        for t in range(length):
+
+            def alive(agent, at, lives=lives):
+                return lives[agent].joins <= at < lives[agent].ends
+
+            expected["start"].append(t == 0)
+            expected["active"].append([alive(agent, t) for agent in order])
+            expected["terminated"].append(
+                [lives[a].ends == t + 1 and lives[a].how == "terminated" for a in order]
+            )
+            last = t + 1 == length
+            expected["next_active"].append(
+                [
+                    lives[a].ends == t + 1 and lives[a].how == "truncated"
+                    if last
+                    else alive(a, t + 1)
+                    for a in order
+                ]
+            )
+    for key, rows in expected.items():
+        np.testing.assert_array_equal(drawn[f"row {key}"], rows[:40], err_msg=key)
+
+
+@pytest.mark.parametrize("recurrent", ["none", "gru"])
+@pytest.mark.parametrize("name", ["qmix", "vdn"])
+def test_teams_that_take_turns_learn(name, recurrent) -> None:
+    """Agents that wait count as 0 until it is their turn; masks are kept to."""
+    turns = [
+        Turn(agent, dict.fromkeys(AGENTS, 1.0), {})
+        for agent in ("scout_0", "tank", "scout_1", "tank")
+    ]
+    with rlox.make(name, env=lambda: ScriptedTurns([turns]), recurrent=recurrent, **SMALL) as one:
+        metrics = one.train(80)
+        assert np.isfinite(metrics["q_loss"])
+        assert one.clock.gradient_steps > 0
+        active = one.collector.buffer.rows(0, 80)["row active"]
+        assert (active.sum(1) == 1).all()
+
+
+def test_agents_on_their_own_refuse_to_wait() -> None:
+    """Independent Q-learning names the agent that waits for its turn."""
+    turns = [Turn(agent, dict.fromkeys(AGENTS, 1.0), {}) for agent in ("scout_0", "tank")]
+    with (
+        rlox.make("independent_q", env=lambda: ScriptedTurns([turns]), **SMALL) as algorithm,
+        pytest.raises(EnvError, match=r"'scout_0' of env 0 waits for its turn.*take vdn"),
+    ):
+        algorithm.train(40)
+
+
+def test_a_memory_is_carried_from_step_to_step() -> None:
+    """Predictions for an agent and for the team agree, and forget where an episode begins."""
+    with VDN("mpe2/simple_spread_v3", recurrent="gru", memory_size=8, **SMALL) as algorithm:
+        algorithm.train(40)
+        env = algorithm.collector.env
+        shown = env.reset_all(3)
+        state, own = None, None
+        for t in range(4):
+            actions, state = algorithm.predict_team(shown, state=state)
+            obs = shown["obs"]["agent"][:, 1]
+            mine, own = algorithm.predict(obs, agent_idx=1, state=own)
+            np.testing.assert_array_equal(mine, actions["agent"][:, 1])
+            np.testing.assert_allclose(own, state["agent"].view(2, 3, -1)[:, 1], rtol=1e-5)
+            shown = env.step_all(actions)
+            assert t == 0 or np.abs(own).max() > 0
+        begun = algorithm.predict_team(shown, state=state, episode_start=np.ones(2, np.bool_))[1]
+        fresh = algorithm.predict_team(shown, state=None)[1]
+        torch.testing.assert_close(begun, fresh)
+
+
+class Images(ParallelEnv):
+    """Two agents that see images, in an env without a state."""
+
+    metadata = {"name": "images"}  # noqa: RUF012  # as PettingZoo has it
+
+    def __init__(self, actions=None):
+        self.possible_agents = ["left", "right"]
+        self._actions = actions or spaces.Discrete(2)
+        self._observations = spaces.Box(0, 255, (8, 8, 1), np.uint8)
+
+    def observation_space(self, agent):
+        return self._observations
+
+    def action_space(self, agent):
+        return self._actions
+
+    def reset(self, seed=None, options=None):
+        self.agents = list(self.possible_agents)
+        return {a: np.zeros((8, 8, 1), np.uint8) for a in self.agents}, {a: {} for a in self.agents}
+
+    def step(self, actions):
+        raise AssertionError("never stepped")
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "message"),
+    [
+        (lambda: QMIX(Images), ConfigError, "needs an env with a state.*take vdn"),
+        (
+            lambda: VDN(lambda: Images(spaces.Box(-1, 1, (2,), np.float32))),
+            SpaceError,
+            "those of left, right are Box.*take mappo or ippo",
+        ),
+        (lambda: VDN("CartPole-v1"), ConfigError, "this env has one; take dqn"),
+        (VDN, ConfigError, "there is no env"),
+        (lambda: VDN("mpe2/simple_spread_v3", n_agents=5), ConfigError, "the env has 3 agents"),
+        (
+            lambda: VDN("mpe2/simple_spread_v3", team_reward="own"),
+            ConfigError,
+            "team_reward",
+        ),
+        (lambda: VDN("mpe2/simple_spread_v3", memory_size=8), ConfigError, "recurrent='gru'"),
+        (
+            lambda: VDN("mpe2/simple_spread_v3", buffer_size=10, learning_starts=1),
+            ConfigError,
+            "holds no sequence of 1 steps",
+        ),
+        (
+            lambda: VDN("mpe2/simple_spread_v3", learning_starts=10**6),
+            ConfigError,
+            "exceeds buffer_size",
+        ),
+        (lambda: VDN("mpe2/simple_spread_v3", mixing_size=8), ConfigError, "mixing_size"),
+    ],
+)
+def test_wrong_calls_are_one_clear_error(make, kind, message) -> None:
+    """Each says what was given and what to do."""
+    with pytest.raises(kind, match=message):
+        make()
