@@ -1,21 +1,21 @@
-"""Spaces as JSON, and their arrays as raw bytes; nothing is unpickled."""
+"""Spaces and arguments as JSON, arrays as raw bytes; nothing is unpickled."""
 
 from __future__ import annotations
 
 import base64
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
-from rlox.errors import SpaceError
+from rlox.errors import EnvError, SpaceError
 from rlox.spaces.nested import is_nested, leaf_spaces
 
-__all__ = ["Leaves", "space_from_json", "space_to_json"]
+__all__ = ["Leaves", "arguments_to_json", "space_from_json", "space_to_json"]
 
 Space = gymnasium.Space[Any]
 
@@ -30,6 +30,20 @@ def space_to_json(space: Space) -> str:
         SpaceError: it is, or holds, a space of another kind.
     """
     return json.dumps(_describe(space))
+
+
+def arguments_to_json(arguments: Mapping[str, Any]) -> str:
+    """Return an env's arguments as JSON text, the same for equal ones.
+
+    Raises:
+        EnvError: one is no JSON value.
+    """
+    try:
+        return json.dumps(dict(arguments), sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise EnvError(
+            f"env_kwargs of workers must be JSON values, got {dict(arguments)}: {error}"
+        ) from None
 
 
 def space_from_json(text: str) -> Space:
