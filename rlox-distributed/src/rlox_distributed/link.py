@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import grpc
+import numpy as np
 from rlox.errors import EnvError, WorkerError, WorkerLostError
 
 from rlox_distributed.protocol import workers_pb2 as pb
@@ -30,6 +31,9 @@ CLOSE_SECONDS = 5.0
 
 MAX_WELCOME = 4 << 20
 """Bytes of the first answer, before the spaces are known."""
+
+MAX_CHOICES = 1 << 20
+"""Actions of one env that can be masked."""
 
 PASSING = (
     grpc.StatusCode.UNAVAILABLE,
@@ -147,8 +151,8 @@ class Link:
             raise EnvError(f"the worker {self.address} says it has {welcome.n_envs} envs")
         obs = Leaves(space_from_json(welcome.observation_space), welcome.n_envs).size
         actions = space_from_json(welcome.action_space)
-        choices = getattr(actions, "n", 0) or int(getattr(actions, "nvec", [0])[0])
-        masks = welcome.n_envs * max(int(choices), 1 << 10)
+        choices = np.max(getattr(actions, "nvec", getattr(actions, "n", 0)), initial=0)
+        masks = welcome.n_envs * min(max(int(choices), 1 << 10), MAX_CHOICES)
         largest: int = 2 * obs + masks + 32 * welcome.n_envs + HEADROOM
         return largest
 

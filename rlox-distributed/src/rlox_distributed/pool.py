@@ -218,8 +218,8 @@ class RemoteEnvPool:
         return replace(
             part,
             rewards=np.frombuffer(outcome.rewards, "<f8").astype(np.float64).reshape(count),
-            terminated=np.frombuffer(outcome.terminated, np.bool_).reshape(count),
-            truncated=np.frombuffer(outcome.truncated, np.bool_).reshape(count),
+            terminated=_flags(outcome.terminated).reshape(count),
+            truncated=_flags(outcome.truncated).reshape(count),
             final_obs=final_obs,
         )
 
@@ -251,7 +251,7 @@ class RemoteEnvPool:
             obs = self._leaves[worker].from_bytes(given.obs)
             masks = None
             if given.masks:
-                masks = np.frombuffer(given.masks, np.bool_).reshape(count, -1).copy()
+                masks = _flags(given.masks).reshape(count, -1)
         except ValueError as error:
             raise EnvError(f"the worker {self._links[worker].address} sent {error}") from None
         none = np.zeros(count, np.bool_)
@@ -276,6 +276,11 @@ class _Part:
     truncated: npt.NDArray[np.bool_]
     final_obs: Any
     lost: bool = False
+
+
+def _flags(data: bytes) -> npt.NDArray[np.bool_]:
+    flags: npt.NDArray[np.bool_] = np.frombuffer(data, np.uint8) != 0
+    return flags
 
 
 def _concatenate(parts: Sequence[Any]) -> Any:

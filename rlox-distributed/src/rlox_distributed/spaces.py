@@ -46,6 +46,18 @@ def arguments_to_json(arguments: Mapping[str, Any]) -> str:
         ) from None
 
 
+_NO_SPACE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What a hostile text may raise."""
+
+
 def space_from_json(text: str) -> Space:
     """Return the space that :func:`space_to_json` described.
 
@@ -54,7 +66,7 @@ def space_from_json(text: str) -> Space:
     """
     try:
         return _build(json.loads(text))
-    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+    except _NO_SPACE as error:
         raise SpaceError(f"the worker describes no space: {error!r}") from None
 
 
