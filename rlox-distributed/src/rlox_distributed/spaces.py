@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,9 @@ from rlox.spaces.nested import is_nested, leaf_spaces
 __all__ = ["Leaves", "arguments_to_json", "space_from_json", "space_to_json"]
 
 Space = gymnasium.Space[Any]
+
+NUMBERS = re.compile("[<>|][biuf][0-9]{1,2}")
+"""Dtypes of numbers as ``numpy.dtype.str`` spells them."""
 
 MAX_NUMBERS = 1 << 28
 """Numbers of one observation or action; more are no honest space."""
@@ -95,9 +99,9 @@ def _build(given: Any) -> Space:
         return spaces.Tuple([_build(part) for part in given["tuple"]])
     if "multi_binary" in given:
         return spaces.MultiBinary([int(n) for n in given["multi_binary"]])
+    if not NUMBERS.fullmatch(given["dtype"]):  # NumPy would parse other texts
+        raise ValueError(f"the dtype {given['dtype']!r} is no number's")
     dtype = np.dtype(given["dtype"])
-    if dtype.kind not in "biuf":
-        raise ValueError(f"the dtype {dtype} is no number's")
     if "discrete" in given:
         return spaces.Discrete(int(given["discrete"]), start=int(given["start"]), dtype=dtype)
     if "multi_discrete" in given:
