@@ -424,6 +424,17 @@ def parity(session: nox.Session) -> None:
         *session.posargs, RLOX_PARITY_SEEDS="200")  # fmt: skip
 
 
+@nox.session(venv_backend="none", default=False)
+def faults(session: nox.Session) -> None:
+    """Disturb env workers by 50 random schedules, and fuzz their decoders for ten minutes."""
+    share(session)
+    run(
+        session, "pytest", "tests/test_remote_faults.py", "tests/test_remote_security.py",
+        "--timeout=0", *session.posargs, RLOX_FAULT_SCHEDULES="50",
+        RLOX_BAD_CONNECTIONS="10000", RLOX_FUZZ_SECONDS="600",
+    )  # fmt: skip
+
+
 @nox.session(default=False)
 def learn(session: nox.Session) -> None:
     """Train to published scores, several seeds each; results go to ``scores/``."""

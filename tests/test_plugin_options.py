@@ -47,10 +47,10 @@ class Deep(Config):
     depth: int = count(3, unit="layers", help="layers", source="a test")
 
 class Remote(Config):
-    worker_addresses: list[str] = option(..., help="workers", unit="address", source="a test")
+    stations: list[str] = option(..., help="workers", unit="address", source="a test")
     timeout: float = positive(5.0, help="seconds to wait", unit="s", source="a test")
 
-    @field_validator("worker_addresses", mode="before")
+    @field_validator("stations", mode="before")
     @classmethod
     def _split(cls, value):
         return value.split(",") if isinstance(value, str) else value
@@ -99,7 +99,7 @@ def made(
 
 def dqn(**options: Any) -> Any:
     """Make a small DQN with the stranger's parts."""
-    chosen = {"buffer": "deep", "env_backend": "remote", "worker_addresses": ["a:1", "b:2"]}
+    chosen = {"buffer": "deep", "env_backend": "remote", "stations": ["a:1", "b:2"]}
     return rlox.make("dqn", "CartPole-v1", **{**SMALL, **chosen, **options})
 
 
@@ -107,7 +107,7 @@ def test_options_reach_their_factory_as_one_object(made: list[Any]) -> None:
     """Both factories get an instance of their own model, with what was not given at its default."""
     with dqn(depth=7) as algorithm:
         (remote, _), deep = made
-        assert (type(remote).__name__, remote.worker_addresses) == ("Remote", ["a:1", "b:2"])
+        assert (type(remote).__name__, remote.stations) == ("Remote", ["a:1", "b:2"])
         assert remote.timeout == 5.0
         assert (type(deep).__name__, deep.depth) == ("Deep", 7)
         assert isinstance(algorithm.config, DQNConfig)
@@ -119,12 +119,10 @@ def test_options_reach_their_factory_as_one_object(made: list[Any]) -> None:
 def test_options_come_from_files(made: list[Any], tmp_path: Path, suffix: str) -> None:
     """In a config file they stand beside the algorithm's, and a dump reads back equal."""
     path = tmp_path / f"config.{suffix}"
-    path.write_text(
-        '{"buffer": "deep", "depth": 9, "env_backend": "remote", "worker_addresses": ["c:3"]}'
-    )
+    path.write_text('{"buffer": "deep", "depth": 9, "env_backend": "remote", "stations": ["c:3"]}')
     with rlox.make("dqn", "CartPole-v1", config=path, **SMALL) as algorithm:
         (remote, _), deep = made
-        assert (remote.worker_addresses, deep.depth) == (["c:3"], 9)
+        assert (remote.stations, deep.depth) == (["c:3"], 9)
         algorithm.config.dump(tmp_path / "dumped.yaml")
         assert DQNConfig.load(tmp_path / "dumped.yaml") == algorithm.config
 
@@ -138,7 +136,7 @@ def test_a_checkpoint_restores_them(made: list[Any], tmp_path: Path) -> None:
     kind = type(algorithm)
     with kind.from_checkpoint(tmp_path / "a.rlox") as restored:
         (remote, _), deep = made
-        assert (remote.worker_addresses, deep.depth) == (["a:1", "b:2"], 7)
+        assert (remote.stations, deep.depth) == (["a:1", "b:2"], 7)
         restored.train(32)
         assert restored.clock.env_steps == 64
         del made[:]
@@ -163,12 +161,12 @@ def test_flags_set_them_and_resume_uses_them(
     run = tmp_path / "run"
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
     flags += ["--buffer=deep", "--depth=4", "--env-backend=remote", "--timeout=2.5"]
-    flags += ["--worker-addresses=[a:1, b:2]", f"--run-dir={run}", "--total-timesteps=64"]
+    flags += ["--stations=[a:1, b:2]", f"--run-dir={run}", "--total-timesteps=64"]
     flags += ["--checkpoint-freq=32", "--quiet"]
     run_command(monkeypatch, "train", "dqn", "--env", "CartPole-v1", *flags)
     assert "depth: 4" in (run / "config.yaml").read_text()
     (remote, _), deep = made[:2]
-    assert (remote.worker_addresses, remote.timeout) == (["a:1", "b:2"], 2.5)
+    assert (remote.stations, remote.timeout) == (["a:1", "b:2"], 2.5)
     del made[:]
     first = sorted((run / "checkpoints").iterdir(), key=checkpoint.steps_of)[0]
     assert checkpoint.steps_of(first) == 32
@@ -178,7 +176,7 @@ def test_flags_set_them_and_resume_uses_them(
     assert made[:2] == [(remote, {}), deep]
     shown = {p.name: repr(p.annotation.__metadata__[0].help) for p in flags_of(DQNConfig)}
     assert "With --buffer deep: layers" in shown["depth"]
-    assert "With --env-backend remote: workers" in shown["worker_addresses"]
+    assert "With --env-backend remote: workers" in shown["stations"]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +185,7 @@ def test_flags_set_them_and_resume_uses_them(
         ({"dept": 3}, ConfigError, "unknown option 'dept' for DQNConfig; did you mean 'depth'"),
         ({"gama": 0.5}, ConfigError, "unknown option 'gama' for DQNConfig; did you mean 'gamma'"),
         ({"depth": 0}, ConfigError, "depth: expected greater than or equal to 1, got 0"),
-        ({"worker_addresses": 3}, ConfigError, "env_backend='remote': worker_addresses: expected"),
+        ({"stations": 3}, ConfigError, "env_backend='remote': stations: expected"),
         ({"buffer": "uniform", "depth": 4}, ConfigError, "depth needs buffer='deep', got"),
         ({"buffer": "depp", "depht": 4}, UnknownNameError, "unknown buffer 'depp'; did you mean"),
     ],
@@ -203,11 +201,9 @@ def test_typos_and_values_are_reported(
 
 def test_a_needed_option_is_asked_for(made: list[Any]) -> None:
     """A field without a default must be given once its plugin is selected."""
-    with pytest.raises(ConfigError, match="env_backend='remote': option 'worker_addresses' is mis"):
+    with pytest.raises(ConfigError, match="env_backend='remote': option 'stations' is mis"):
         DQNConfig(env_backend="remote")
-    assert DQNConfig(env_backend="remote", worker_addresses="a,b").to_dict()[
-        "worker_addresses"
-    ] == ["a", "b"]
+    assert DQNConfig(env_backend="remote", stations="a,b").to_dict()["stations"] == ["a", "b"]
 
 
 def test_an_option_with_its_default_may_stay_when_its_plugin_goes(made: list[Any]) -> None:

@@ -182,7 +182,6 @@ def test_envs_that_are_objects_give_the_number_of_actors() -> None:
         ("CartPole-v1", {"queue_size": 4, "max_lag": 1}, "max_lag 1 is less than the lag 2"),
         ("CartPole-v1", {"memory_size": 8}, "memory_size needs recurrent"),
         ([], {}, "a list of envs must hold a vector env for each actor"),
-        ("CartPole-v1", {"worker_addresses": ["127.0.0.1:1"]}, "names 1 workers for n_actors = 2"),
         (FailsAfter, {"worker_addresses": ["127.0.0.1:1"] * 2}, "needs the id of the env"),
         (["CartPole-v1"], {}, "a list of envs must hold a vector env for each actor"),
         ("object", {"n_actors": 2}, "n_actors is 2, but the env is 1 vector envs"),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 import numpy.typing as npt
 
 from rlox.callbacks import Callback, CallbackList
-from rlox.config.composition import selection
+from rlox.config.composition import local_options, selection
 from rlox.config.model import Config
 from rlox.errors import EnvError
 from rlox.evaluation import MAX_STEPS, EvaluationResult, evaluate
@@ -226,7 +226,9 @@ class Algorithm(ABC):
         if not (same or (isinstance(env, str) and env == self.env_source)):
             return {}
         arguments: dict[str, Any] = {"env_kwargs": getattr(self.config, "env_kwargs", None)}
-        if "env_backend" in type(self.config).selected:
+        cls = type(self.config)
+        here = local_options(cls, {"env_backend": getattr(self.config, "env_backend", "auto")})
+        if "env_backend" in cls.selected and here:
             arguments["backend"] = selection(self.config, "env_backend")
         return arguments
 

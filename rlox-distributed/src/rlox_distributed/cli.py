@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +24,7 @@ def worker(
     n_envs: Annotated[int, typer.Option(min=1, help="copies stepped together")] = 1,
     bind: Annotated[str, typer.Option(help="host:port; port 0 takes a free one")] = "127.0.0.1:0",
     env_backend: Annotated[str, typer.Option(help="env backend")] = "auto",
+    env_kwargs: Annotated[str, typer.Option(help="arguments of the env, as JSON")] = "{}",
     tls_cert: Annotated[Path | None, typer.Option(help="certificate of this worker")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="its private key")] = None,
     tls_ca: Annotated[
@@ -34,13 +36,18 @@ def worker(
 ) -> None:
     """Serve envs to a learner; SIGTERM lets the step under way end."""
     from rlox.envs.make import make_vec_env
+    from rlox.errors import ConfigError
 
     from rlox_distributed.security import Credentials
     from rlox_distributed.worker import EnvWorker
 
-    made = make_vec_env(env, n_envs=n_envs, backend=env_backend)
+    try:
+        arguments = dict(json.loads(env_kwargs))
+    except (TypeError, ValueError):
+        raise ConfigError(f"env_kwargs must be a JSON object, got {env_kwargs!r}") from None
+    made = make_vec_env(env, n_envs=n_envs, backend=env_backend, env_kwargs=arguments)
     credentials = Credentials(token_file, tls_ca, tls_cert, tls_key)
-    served = EnvWorker(made, env, bind, credentials)
+    served = EnvWorker(made, env, bind, credentials, arguments)
 
     def drain(*_: object) -> None:
         raise KeyboardInterrupt

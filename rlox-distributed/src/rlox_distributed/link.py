@@ -5,24 +5,35 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import grpc
-import rlox
+import numpy as np
 from rlox.errors import EnvError, WorkerError, WorkerLostError
 
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials
 from rlox_distributed.spaces import Leaves, space_from_json
-from rlox_distributed.worker import HEADROOM, PROTOCOL_VERSION, SERVICE, channel_options
+from rlox_distributed.worker import HEADROOM, SERVICE, channel_options
 
 __all__ = ["Link", "NewSessionError"]
 
 FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
 """Seconds before the first attempt to connect again, and most seconds before one."""
 
+BUSY_SECONDS = 20.0
+"""For which a worker that another learner has is asked again: longer than its keepalive takes to
+notice that the other has gone."""
+
+CLOSE_SECONDS = 5.0
+"""For which a worker may end a stream in good order."""
+
 MAX_WELCOME = 4 << 20
 """Bytes of the first answer, before the spaces are known."""
+
+MAX_CHOICES = 1 << 20
+"""Actions of one env that can be masked."""
 
 PASSING = (
     grpc.StatusCode.UNAVAILABLE,
@@ -44,20 +55,14 @@ class Link:
 
     Args:
         address: ``host:port``.
-        learner: random name of the learner.
-        env_id: what the worker must serve; empty for any.
+        hello: the first request: who the learner is, and what the worker must serve.
         credentials: of TLS and the token.
     """
 
-    def __init__(self, address: str, learner: str, env_id: str, credentials: Credentials) -> None:
+    def __init__(self, address: str, hello: Any, credentials: Credentials) -> None:
         credentials.require_for(address, serving=False)
         self.address = address
-        self._hello = pb.Hello(
-            protocol_version=PROTOCOL_VERSION,
-            library_version=rlox.__version__,
-            learner=learner,
-            env_id=env_id,
-        )
+        self._hello = hello
         self._credentials = credentials
         self._largest = MAX_WELCOME
         self._channel: grpc.Channel | None = None
@@ -75,14 +80,22 @@ class Link:
             WorkerLostError: it cannot be reached.
             NewSessionError: its envs are not those of before.
         """
-        end, wait = time.monotonic() + seconds, FIRST_WAIT
+        begun = time.monotonic()
+        end, wait = begun + seconds, FIRST_WAIT
         while True:
             try:
                 self._open(max(end - time.monotonic(), FIRST_WAIT))
                 return
+            except TimeoutError:
+                self._hang_up()
+                raise WorkerLostError(
+                    f"the worker {self.address} has not answered in {seconds:g} s"
+                ) from None
             except grpc.RpcError as error:
                 self._hang_up()
-                if error.code() not in PASSING:
+                busy = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                waits = busy and time.monotonic() + wait < min(end, begun + BUSY_SECONDS)
+                if error.code() not in PASSING and not waits:
                     raise EnvError(
                         f"the worker {self.address} refuses: {error.details()}"
                     ) from None
@@ -138,8 +151,8 @@ class Link:
             raise EnvError(f"the worker {self.address} says it has {welcome.n_envs} envs")
         obs = Leaves(space_from_json(welcome.observation_space), welcome.n_envs).size
         actions = space_from_json(welcome.action_space)
-        choices = getattr(actions, "n", 0) or int(getattr(actions, "nvec", [0])[0])
-        masks = welcome.n_envs * max(int(choices), 1 << 10)
+        choices = np.max(getattr(actions, "nvec", getattr(actions, "n", 0)), initial=0)
+        masks = welcome.n_envs * min(max(int(choices), 1 << 10), MAX_CHOICES)
         largest: int = 2 * obs + masks + 32 * welcome.n_envs + HEADROOM
         return largest
 
@@ -202,7 +215,9 @@ class Link:
             self._channel = None
 
     def close(self) -> None:
-        """End the stream; the worker waits for the next learner."""
+        """End the stream, in good order if the worker answers; it is then free for the next."""
+        if self._call is not None:
+            self._call.end(CLOSE_SECONDS)
         self._hang_up()
 
 
@@ -226,6 +241,14 @@ class _Stream:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def end(self, seconds: float) -> None:
+        """Send no more requests, and wait until the worker ends the stream."""
+        self._requests.put(None)
+        end = time.monotonic() + seconds
+        with suppress(TimeoutError, grpc.RpcError):
+            while True:
+                self.receive(max(end - time.monotonic(), 0.0))
 
     def close(self) -> None:
         self._requests.put(None)

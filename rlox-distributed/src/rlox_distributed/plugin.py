@@ -1,9 +1,9 @@
-"""Registers the command of env workers with rlox."""
+"""Registers the command and the env backend of env workers with rlox."""
 
 from collections.abc import Iterable
 
 from rlox.registry.hookspecs import hookimpl
-from rlox.registry.specs import AlgorithmSpec, CommandSpec
+from rlox.registry.specs import AlgorithmSpec, CommandSpec, EnvBackendSpec
 
 
 @hookimpl
@@ -13,6 +13,19 @@ def rlox_commands() -> Iterable[CommandSpec]:
         name="worker",
         summary="Serve envs to a learner on another machine.",
         factory="rlox_distributed.cli:make_command",
+    )
+
+
+@hookimpl
+def rlox_env_backends() -> Iterable[EnvBackendSpec]:
+    """Register the envs of workers."""
+    yield EnvBackendSpec(
+        name="grpc",
+        summary="Envs of workers on other machines, over gRPC.",
+        factory="rlox_distributed.backend:connect_envs",
+        options="rlox_distributed.options:GrpcOptions",
+        priority=0,
+        remote=True,
     )
 
 

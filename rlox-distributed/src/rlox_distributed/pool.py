@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import setitem
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import numpy.typing as npt
+import rlox
 from gymnasium.vector.utils import batch_space
 from rlox.envs.action_batches import batch_of_actions
 from rlox.envs.workers import Supervisor
@@ -23,7 +24,8 @@ from rlox.spaces.nested import map_leaves, split
 from rlox_distributed.link import Link, NewSessionError
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials
-from rlox_distributed.spaces import Leaves, space_from_json
+from rlox_distributed.spaces import Leaves, arguments_to_json, space_from_json
+from rlox_distributed.worker import PROTOCOL_VERSION
 
 __all__ = ["RemoteEnvPool"]
 
@@ -39,6 +41,7 @@ class RemoteEnvPool:
         addresses: ``host:port`` of each worker.
         timeout: seconds for each answer, attempts to connect again included.
         env_id: what the workers must serve; ``None``: whatever they do, all the same.
+        env_kwargs: arguments that they must have made the env with; ``None``: any.
         reset_timeout: seconds for a reset, and for the first connection.
         max_restarts: how often each worker may come back with envs that begin again.
         token_file: file with the token; ``None``: the variable ``RLOX_WORKER_TOKEN``.
@@ -58,6 +61,7 @@ class RemoteEnvPool:
         timeout: float = 30.0,
         *,
         env_id: str | None = None,
+        env_kwargs: Mapping[str, Any] | None = None,
         reset_timeout: float = 120.0,
         max_restarts: int = 3,
         token_file: str | Path | None = None,
@@ -70,7 +74,14 @@ class RemoteEnvPool:
         credentials = Credentials(token_file, tls_ca, tls_cert, tls_key)
         learner = secrets.token_hex(16)
         self._timeout, self._reset_timeout = timeout, reset_timeout
-        self._links = [Link(each, learner, env_id or "", credentials) for each in addresses]
+        hello = pb.Hello(
+            protocol_version=PROTOCOL_VERSION,
+            library_version=rlox.__version__,
+            learner=learner,
+            env_id=env_id or "",
+            env_kwargs="" if env_kwargs is None else arguments_to_json(env_kwargs),
+        )
+        self._links = [Link(each, hello, credentials) for each in addresses]
         self.supervisor = Supervisor(max_restarts)
         """Which workers began again, and why."""
         self._connected = False
@@ -115,6 +126,13 @@ class RemoteEnvPool:
         """Number of envs N, of all workers."""
         self.connect()
         return sum(self._counts)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Numbers of envs by the workers' addresses."""
+        self.connect()
+        addresses = [link.address for link in self._links]
+        return dict(zip(addresses, self._counts, strict=True))
 
     @property
     def observation_space(self) -> gymnasium.Space[Any]:
@@ -200,8 +218,8 @@ class RemoteEnvPool:
         return replace(
             part,
             rewards=np.frombuffer(outcome.rewards, "<f8").astype(np.float64).reshape(count),
-            terminated=np.frombuffer(outcome.terminated, np.bool_).reshape(count),
-            truncated=np.frombuffer(outcome.truncated, np.bool_).reshape(count),
+            terminated=_flags(outcome.terminated).reshape(count),
+            truncated=_flags(outcome.truncated).reshape(count),
             final_obs=final_obs,
         )
 
@@ -233,7 +251,7 @@ class RemoteEnvPool:
             obs = self._leaves[worker].from_bytes(given.obs)
             masks = None
             if given.masks:
-                masks = np.frombuffer(given.masks, np.bool_).reshape(count, -1).copy()
+                masks = _flags(given.masks).reshape(count, -1)
         except ValueError as error:
             raise EnvError(f"the worker {self._links[worker].address} sent {error}") from None
         none = np.zeros(count, np.bool_)
@@ -258,6 +276,11 @@ class _Part:
     truncated: npt.NDArray[np.bool_]
     final_obs: Any
     lost: bool = False
+
+
+def _flags(data: bytes) -> npt.NDArray[np.bool_]:
+    flags: npt.NDArray[np.bool_] = np.frombuffer(data, np.uint8) != 0
+    return flags
 
 
 def _concatenate(parts: Sequence[Any]) -> Any:

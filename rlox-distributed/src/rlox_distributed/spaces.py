@@ -1,23 +1,27 @@
-"""Spaces as JSON, and their arrays as raw bytes; nothing is unpickled."""
+"""Spaces and arguments as JSON, arrays as raw bytes; nothing is unpickled."""
 
 from __future__ import annotations
 
 import base64
 import json
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
-from rlox.errors import SpaceError
+from rlox.errors import EnvError, SpaceError
 from rlox.spaces.nested import is_nested, leaf_spaces
 
-__all__ = ["Leaves", "space_from_json", "space_to_json"]
+__all__ = ["Leaves", "arguments_to_json", "space_from_json", "space_to_json"]
 
 Space = gymnasium.Space[Any]
+
+NUMBERS = re.compile("[<>|][biuf][0-9]{1,2}")
+"""Dtypes of numbers as ``numpy.dtype.str`` spells them."""
 
 MAX_NUMBERS = 1 << 28
 """Numbers of one observation or action; more are no honest space."""
@@ -32,6 +36,32 @@ def space_to_json(space: Space) -> str:
     return json.dumps(_describe(space))
 
 
+def arguments_to_json(arguments: Mapping[str, Any]) -> str:
+    """Return an env's arguments as JSON text, the same for equal ones.
+
+    Raises:
+        EnvError: one is no JSON value.
+    """
+    try:
+        return json.dumps(dict(arguments), sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise EnvError(
+            f"env_kwargs of workers must be JSON values, got {dict(arguments)}: {error}"
+        ) from None
+
+
+_NO_SPACE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What a hostile text may raise."""
+
+
 def space_from_json(text: str) -> Space:
     """Return the space that :func:`space_to_json` described.
 
@@ -40,7 +70,7 @@ def space_from_json(text: str) -> Space:
     """
     try:
         return _build(json.loads(text))
-    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+    except _NO_SPACE as error:
         raise SpaceError(f"the worker describes no space: {error!r}") from None
 
 
@@ -69,9 +99,9 @@ def _build(given: Any) -> Space:
         return spaces.Tuple([_build(part) for part in given["tuple"]])
     if "multi_binary" in given:
         return spaces.MultiBinary([int(n) for n in given["multi_binary"]])
+    if not NUMBERS.fullmatch(given["dtype"]):  # NumPy would parse other texts
+        raise ValueError(f"the dtype {given['dtype']!r} is no number's")
     dtype = np.dtype(given["dtype"])
-    if dtype.kind not in "biuf":
-        raise ValueError(f"the dtype {dtype} is no number's")
     if "discrete" in given:
         space = spaces.Discrete(int(given["discrete"]), start=int(given["start"]))
         space.dtype = dtype  # no argument before gymnasium 1.2

@@ -6,7 +6,7 @@ import hmac
 import secrets
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,7 +20,7 @@ from rlox.spaces.nested import map_leaves
 
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials, read_token
-from rlox_distributed.spaces import Leaves, space_to_json
+from rlox_distributed.spaces import Leaves, arguments_to_json, space_to_json
 
 __all__ = ["PROTOCOL_VERSION", "SERVICE", "EnvWorker", "channel_options"]
 
@@ -55,6 +55,7 @@ class EnvWorker:
         env_id: what it is called.
         bind: ``host:port``; port 0 takes a free one.
         credentials: of TLS and the token.
+        env_kwargs: what it was made with.
 
     Raises:
         ConfigError: the address is not this machine's alone and TLS or the token is missing, or it
@@ -63,12 +64,18 @@ class EnvWorker:
     """
 
     def __init__(
-        self, env: VecEnv, env_id: str, bind: str, credentials: Credentials | None = None
+        self,
+        env: VecEnv,
+        env_id: str,
+        bind: str,
+        credentials: Credentials | None = None,
+        env_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         self._credentials = credentials or Credentials()
         self._credentials.require_for(bind, serving=True)
         self._token = read_token(self._credentials.token_file)
         self._env, self._env_id = env, env_id
+        self._env_kwargs = arguments_to_json(env_kwargs or {})
         self._spaces = space_to_json(env.observation_space), space_to_json(env.action_space)
         self._obs = Leaves(env.observation_space, env.n_envs)
         self._actions = Leaves(env.action_space, env.n_envs)
@@ -150,6 +157,7 @@ class EnvWorker:
             ("protocol version", hello.protocol_version, PROTOCOL_VERSION),
             ("rlox version", hello.library_version, rlox.__version__),
             ("env", hello.env_id or self._env_id, self._env_id),
+            ("env_kwargs", hello.env_kwargs or self._env_kwargs, self._env_kwargs),
         ):
             if theirs != ours:
                 context.abort(

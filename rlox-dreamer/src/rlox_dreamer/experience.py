@@ -84,6 +84,7 @@ class Experience:
         self._reward = np.zeros(self.env.n_envs, np.float32)
         self._rewards: list[Array] = []
         self._ended: list[Array] = []
+        self._lost: list[Array] = []
 
     @property
     def vector_steps_left(self) -> int:
@@ -100,8 +101,9 @@ class Experience:
 
     def _count_episodes(self) -> None:
         if self._rewards:
-            self.statistics.add(np.stack(self._rewards), np.stack(self._ended))
-            self._rewards, self._ended = [], []
+            lost = np.stack(self._lost)
+            self.statistics.add(np.stack(self._rewards), np.stack(self._ended), lost=lost)
+            self._rewards, self._ended, self._lost = [], [], []
 
     def step(self, act: Callable[[Any, npt.NDArray[np.bool_]], Acted], hooks: Hooks) -> None:
         """Let the policy act once in every env, and store the rows.
@@ -134,14 +136,16 @@ class Experience:
             raise EnvError(f"env {i} returned the reward {rewards[i]}; rewards must be finite")
         require_finite(step["final_obs"])
         ended = step["terminated"] | step["truncated"]
+        lost = step.get("lost", nothing)
         if ended.any():
             require_finite(step["obs"])
-            self._push_ends(step, acted, ended)
+            self._push_ends(step, acted, ended & ~lost)
         self._previous = np.where(ended[:, None], np.float32(0), acted.actions)
         self._reward = np.where(ended, 0.0, rewards).astype(np.float32)
         self.episode_start = ended
         self._rewards.append(rewards)
         self._ended.append(ended)
+        self._lost.append(lost)
         self.envs.obs = step["obs"]
         self._stored += n_envs
         if self._stored >= self._learning_starts and self._can_draw:
@@ -157,6 +161,8 @@ class Experience:
     def _push_ends(self, step: Mapping[str, Any], acted: Acted, ended: Array) -> None:
         """Store the rows of final observations; no row follows that needs their states."""
         envs = np.flatnonzero(ended)
+        if not len(envs):
+            return
         final = map_leaves(lambda leaf: leaf[envs], self._rows.stored(step["final_obs"]))
         nothing = Acted(
             np.zeros_like(acted.deter[envs]), np.zeros_like(acted.stoch[envs]), acted.actions, None
@@ -272,7 +278,7 @@ class Experience:
             previous = state["previous"]
             self._previous = None if previous is None else np.array(previous, np.float32)
             self._reward[:] = state["reward"]
-        self._rewards, self._ended = [], []
+        self._rewards, self._ended, self._lost = [], [], []
         if state["buffer"] is None:
             return
         try:

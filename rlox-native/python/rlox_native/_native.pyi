@@ -848,6 +848,8 @@ class _Ring:
         out: _Arrays | None = None,
     ) -> _Arrays:
         """Draw transitions with replacement, as the buffer's class says."""
+    def truncate_episodes(self) -> None:
+        """Cut the episodes that go on, as if the envs were reset: their newest step is the last."""
     def changed_rows(self, since: int) -> tuple[int, int, list[tuple[int, int]]]:
         """Return which slots may have changed since an older call."""
     def rows(self, start: int, stop: int) -> _Arrays:
@@ -1051,8 +1053,6 @@ class HerReplayBuffer(_Ring):
         next_obs: ArrayLike,
     ) -> None:
         """Store n transitions, as :meth:`ReplayBuffer.push_batch` does; ``next_obs`` is needed."""
-    def truncate_episodes(self) -> None:
-        """Cut the episodes that go on, as if the envs were reset: their newest step is the last."""
 
 @final
 class QLearner:

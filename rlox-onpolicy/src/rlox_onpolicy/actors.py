@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import importlib
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
+from rlox.config.composition import selection
 from rlox.envs.make import fixed_env_count
 from rlox.errors import ConfigError
 from rlox.rollouts.actor_critic import ActorCritic, Collector, PolicyMaker
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from rlox_onpolicy.impala_config import IMPALAConfig
 
-__all__ = ["connect_workers", "fit_to_envs", "make_actor_critic", "start_actors"]
+__all__ = ["fit_to_envs", "make_actor_critic", "start_actors", "worker_options"]
 
 
 def fit_to_envs(config: IMPALAConfig, env: Any) -> IMPALAConfig:
@@ -60,36 +61,25 @@ def fit_to_envs(config: IMPALAConfig, env: Any) -> IMPALAConfig:
     return config.replace(**chosen)
 
 
-def connect_workers(
-    env_id: Any, addresses: Sequence[str] | str | None, n_actors: int
-) -> list[Any] | None:
-    """Return a pool of env workers for each actor; ``None`` without addresses.
+def worker_options(env_id: Any, addresses: Sequence[str] | str | None) -> dict[str, Any]:
+    """Return the options of envs that workers step; none without addresses.
 
     Args:
         env_id: what the workers must serve.
         addresses: ``host:port`` of each, or a text of them separated by commas.
-        n_actors: the addresses are divided evenly among them.
 
     Raises:
-        ConfigError: there are fewer addresses than actors, or the env has no id.
+        ConfigError: the env has no id.
         MissingDependencyError: rlox-distributed is not installed.
     """
     if addresses is None:
-        return None
-    given = addresses.split(",") if isinstance(addresses, str) else list(addresses)
+        return {}
     if not isinstance(env_id, str):
         raise ConfigError(
             f"worker_addresses needs the id of the env that the workers serve, got {env_id!r}"
         )
-    if len(given) < n_actors:
-        raise ConfigError(
-            f"worker_addresses names {len(given)} workers for n_actors = {n_actors}; every actor "
-            "needs one of its own, so start more or lower n_actors"
-        )
-    from rlox.distributed import RemoteEnvPool
-
-    parts = np.array_split(np.array(given), n_actors)
-    return [RemoteEnvPool(part.tolist(), env_id=env_id) for part in parts]
+    importlib.import_module("rlox.distributed")
+    return {"env_backend": "grpc", "worker_addresses": addresses}
 
 
 def make_actor_critic(
@@ -166,4 +156,8 @@ def start_actors(algorithm: Algorithm, env: Any, agent: ActorCritic, actors: Act
 
 
 def _env_options(config: IMPALAConfig) -> dict[str, Any]:
-    return {"env_backend": config.env_backend, "vectorization": config.vectorization}
+    return {
+        "env_backend": selection(config, "env_backend"),
+        "vectorization": config.vectorization,
+        "env_kwargs": config.env_kwargs,
+    }

@@ -46,7 +46,7 @@ from rlox.training.hooks import Hooks
 from torch import nn
 
 from rlox_onpolicy.a2c import take_one_step
-from rlox_onpolicy.actors import connect_workers, fit_to_envs, make_actor_critic, start_actors
+from rlox_onpolicy.actors import fit_to_envs, make_actor_critic, start_actors, worker_options
 from rlox_onpolicy.impala_config import IMPALAConfig
 
 __all__ = ["IMPALA", "IMPALAMetrics"]
@@ -107,9 +107,8 @@ class IMPALA(Algorithm):
         logger: receives the metrics of every iteration.
         callbacks: hooks into training; ``on_step`` comes when an unroll has arrived.
         worker_addresses: ``host:port`` of env workers that serve ``env_id``
-            (:class:`rlox.distributed.RemoteEnvPool`), divided evenly among the actors, or a text of
-            them separated by commas; ``None``: the envs are built here. Checkpoints do not hold
-            them.
+            (``env_backend="grpc"``), divided evenly among the actors, or a text of them separated
+            by commas; ``None``: the envs are built here. Checkpoints do not hold them.
         config: an :class:`IMPALAConfig`, a mapping, or the path of a YAML or JSON file.
         schedules: callables ``env_steps -> value`` for ``learning_rate`` or ``ent_coef``; they win
             over the config and are not saved in checkpoints.
@@ -150,23 +149,20 @@ class IMPALA(Algorithm):
         **config_kwargs: Any,
     ) -> None:
         given = {"n_actors": n_actors, "n_envs": n_envs, "seed": seed, "n_steps": n_steps}
+        config_kwargs = worker_options(env_id, worker_addresses) | config_kwargs
         resolved = resolve_config(IMPALAConfig, config, **given, **config_kwargs)
         if policy is not None:
             refuse_network_options(NETWORK_OPTIONS, resolved, config_kwargs)
         require_objective(objective, LOSS_OPTIONS, resolved, config_kwargs, schedules)
-        pools = connect_workers(env_id, worker_addresses, resolved.n_actors)
-        env = env_id if pools is None else pools
         super().__init__(
-            env_id, config=fit_to_envs(resolved, env), callbacks=callbacks, logger=logger
+            env_id, config=fit_to_envs(resolved, env_id), callbacks=callbacks, logger=logger
         )
-        for pool in pools or ():
-            self.resources.callback(pool.close)
         cfg: IMPALAConfig = self.config
         self.schedules = Schedules(cfg, SCHEDULED, schedules)
         rmsprop = partial(
             torch.optim.RMSprop, alpha=cfg.rmsprop_alpha, eps=cfg.rmsprop_eps, momentum=0.0
         )
-        self.agent, self.actors = make_actor_critic(self, env, rmsprop, policy)
+        self.agent, self.actors = make_actor_critic(self, env_id, rmsprop, policy)
         self.policy, self.optimizer = self.agent.policy, self.agent.optimizer
         self.added_losses = AddedLosses(added_losses, self.optimizers)
         self.own_objective = objective
@@ -180,7 +176,7 @@ class IMPALA(Algorithm):
             added_losses=self.added_losses,
         )
         self.learner = choose_learner(cfg.backend, task)
-        start_actors(self, env, self.agent, self.actors)
+        start_actors(self, env_id, self.agent, self.actors)
 
     def iterate(self, hooks: Hooks) -> IMPALAMetrics:
         """Take the unrolls that actors have collected, and one step on V-trace's loss."""

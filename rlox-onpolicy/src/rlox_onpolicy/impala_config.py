@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import JsonValue, model_validator
 from rlox.config.clipped import (
     FRAME_STACK,
     MEMORY_SIZE,
@@ -18,6 +18,7 @@ from rlox.config.common_fields import (
     BACKEND,
     DEVICE,
     ENV_BACKEND,
+    ENV_KWARGS,
     SEED,
     TORCH_THREADS,
     VECTORIZATION,
@@ -139,6 +140,7 @@ class IMPALAConfig(Config):
     frame_stack: int = FRAME_STACK
     backend: str = BACKEND
     env_backend: str = ENV_BACKEND
+    env_kwargs: dict[str, JsonValue] = ENV_KWARGS
     vectorization: Literal["sync", "async"] = VECTORIZATION
     device: str = DEVICE
     torch_threads: int | None = TORCH_THREADS

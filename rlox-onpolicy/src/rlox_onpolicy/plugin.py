@@ -29,7 +29,6 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         config="rlox_onpolicy.impala_config:IMPALAConfig",
         factory="rlox_onpolicy.impala:IMPALA",
         paper="https://arxiv.org/abs/1802.01561",
-        takes=("worker_addresses",),
     )
     yield AlgorithmSpec(
         name="ppo",

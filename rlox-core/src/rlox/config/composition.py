@@ -22,6 +22,7 @@ from rlox.registry.table import get_registry
 __all__ = [
     "Selection",
     "composed_class",
+    "local_options",
     "plugin_fields",
     "selection",
     "selectors",
@@ -110,6 +111,23 @@ def plugin_fields(cls: type[Any]) -> Iterator[tuple[str, Registration, dict[str,
                 model = registration.options_model()
                 if model is not None:
                     yield field, registration, model.model_fields
+
+
+def local_options(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options without the plugins whose envs are on other machines, and their own options.
+
+    Args:
+        cls: a config class.
+        values: options by name.
+    """
+    kept = dict(values)
+    for field, hook in selectors(cls).items():
+        registration = _registered(hook, values.get(field))
+        if registration is not None and getattr(registration.spec, "remote", False):
+            model = registration.options_model()
+            for name in (field, *(model.model_fields if model is not None else ())):
+                kept.pop(name, None)
+    return kept
 
 
 def without_foreign_defaults(cls: type[Any], values: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,9 @@ from rlox.spaces.rows import require_finite
 
 __all__ = ["EpisodeStatistics", "RunningEnvs"]
 
+MAX_RESTARTS = 3
+"""How often each env in a process of its own may begin again."""
+
 
 class RunningEnvs:
     """N envs, the observations they stand at, and the statistics of their episodes.
@@ -48,7 +51,7 @@ class RunningEnvs:
         backend: str | Selection = "auto",
         vectorization: Vectorization = "sync",
         env_kwargs: Mapping[str, Any] | None = None,
-        max_restarts: int = 0,
+        max_restarts: int = MAX_RESTARTS,
     ) -> RunningEnvs:
         """Build the envs and run them.
 

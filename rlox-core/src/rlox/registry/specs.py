@@ -99,6 +99,9 @@ class EnvBackendSpec:
             options, which are accepted beside the algorithm's; ``None``: it has none.
         env_kwargs: the arguments of envs that it knows; ``backend="auto"`` passes it over for
             others. A backend of envs of several agents without ``env_ids`` tries any.
+        remote: whether its envs are on other machines: evaluations then build the id here, and
+            checkpoints hold neither the backend nor its options. If a model of options has a method
+            ``for_actor(index, n_actors)``, it returns those of one of several actors.
 
     Raises:
         TypeError: ``env_ids`` or ``env_kwargs`` is text.
@@ -113,6 +116,7 @@ class EnvBackendSpec:
     env_kwargs: tuple[str, ...] = ()
     env_prefixes: tuple[str, ...] = ()
     teams: bool = False
+    remote: bool = False
 
     def __post_init__(self) -> None:
         """Reject text if several names are expected."""

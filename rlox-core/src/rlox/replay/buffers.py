@@ -235,7 +235,8 @@ def make_buffer(
             "buffer must be a registered name or an object with push_batch or push, sample and "
             f"__len__, got {type(buffer).__name__} without {', '.join(missing)}"
         )
-    looks_ahead = hasattr(buffer, "truncate_episodes") or getattr(buffer, "n_step", 1) > 1
+    relabels = hasattr(buffer, "truncate_episodes") and not hasattr(buffer, "n_step")
+    looks_ahead = relabels or getattr(buffer, "n_step", 1) > 1
     made_for = getattr(buffer, "n_envs", asked.n_envs)
     if looks_ahead and made_for != asked.n_envs:
         raise ConfigError(

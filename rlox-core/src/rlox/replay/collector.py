@@ -36,6 +36,7 @@ class ReplayCollector:
         self.env = session.env
         self.observations = observations or ReplayObservations(session.env.observation_space)
         self._push = pusher(buffer)
+        self._cut = getattr(buffer, "truncate_episodes", None)
         self.statistics = session.statistics
         self.episode_start = np.ones(self.env.n_envs, np.bool_)
         """(N,) whether the present observation is the first of its episode."""
@@ -43,19 +44,27 @@ class ReplayCollector:
         self._masking = self.env if isinstance(self.env, MaskingVecEnv) else None
         self._rewards: list[npt.NDArray[np.float64]] = []
         self._ended: list[npt.NDArray[np.bool_]] = []
+        self._lost: list[npt.NDArray[np.bool_]] = []
+        self._none = np.zeros(self.env.n_envs, np.bool_)
 
     @property
     def obs(self) -> Any:
         """A copy of the (N, *shape) observations to act on, of a nested space a dict of them."""
         return self.observations.copy(self._session.obs)
 
-    def step(self, obs: Any, actions: Any, env_actions: Any) -> None:
+    def step(self, obs: Any, actions: Any, env_actions: Any) -> int:
         """Step every env once.
+
+        If an env was lost, the vector step is not stored, as a buffer takes the steps of all envs
+        in turn; a buffer with ``truncate_episodes`` then cuts what was stored before.
 
         Args:
             obs: (N, *shape) what :attr:`obs` returned.
             actions: (N, ...) as they are stored.
             env_actions: (N, ...) as the env takes them.
+
+        Returns:
+            How many transitions were stored: N, or 0.
 
         Raises:
             SpaceError: the env masks actions.
@@ -75,25 +84,33 @@ class ReplayCollector:
         ended = step["terminated"] | step["truncated"]
         if ended.any():
             require_finite(step["obs"])
-        pack = self.observations.pack
-        self._push(
-            pack(obs),
-            actions,
-            rewards,
-            step["terminated"],
-            step["truncated"],
-            pack(step["final_obs"]),
-        )
+        lost = step.get("lost", self._none)
+        stores = not lost.any()
+        if stores:
+            pack = self.observations.pack
+            self._push(
+                pack(obs),
+                actions,
+                rewards,
+                step["terminated"],
+                step["truncated"],
+                pack(step["final_obs"]),
+            )
+        elif self._cut is not None:
+            self._cut()
         self.episode_start = ended
         self._rewards.append(rewards)
         self._ended.append(self.episode_start)
+        self._lost.append(lost)
         self._session.obs = step["obs"]
+        return self.env.n_envs if stores else 0
 
     def count_episodes(self) -> None:
         """Add the steps since the last call to the statistics; many at once cost little more."""
         if self._rewards:
-            self.statistics.add(np.stack(self._rewards), np.stack(self._ended))
-            self._rewards, self._ended = [], []
+            lost = np.stack(self._lost)
+            self.statistics.add(np.stack(self._rewards), np.stack(self._ended), lost=lost)
+            self._rewards, self._ended, self._lost = [], [], []
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the envs and their episodes, without the buffer."""
@@ -110,5 +127,5 @@ class ReplayCollector:
         self.episode_start = np.ones(self.env.n_envs, np.bool_)
         if exact:
             self.episode_start[:] = state["episode_start"]
-        self._rewards, self._ended = [], []
+        self._rewards, self._ended, self._lost = [], [], []
         return exact

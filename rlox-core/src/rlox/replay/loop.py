@@ -137,8 +137,7 @@ class ReplayLoop:
             actions = self.actions.random(self._streams.numpy("warm-up"), n_envs)
         else:
             actions = self.actions.bounded(choose(map_leaves(self._tensor, obs)))
-        self.collector.step(obs, actions, self.actions.to_env(actions))
-        self._stored += n_envs
+        self._stored += self.collector.step(obs, actions, self.actions.to_env(actions))
         if self._stored >= self.learning_starts and len(self.buffer):
             self.updates.count(steps, n_envs)
         with suppress(StopTraining):

@@ -26,9 +26,6 @@ __all__ = ["RolloutCollector"]
 
 OnStep = Callable[[int], None]
 
-MAX_RESTARTS = 3
-"""How often each env in a process of its own may begin again if that dies or stalls."""
-
 
 class RolloutCollector:
     """Steps N envs with a policy and returns batches with advantages.
@@ -89,7 +86,6 @@ class RolloutCollector:
                 backend=backend,
                 vectorization=vectorization,
                 env_kwargs=env_kwargs,
-                max_restarts=MAX_RESTARTS,
             )
         self.env = self.envs.env
         self.statistics = self.envs.statistics

@@ -25,14 +25,14 @@ __all__ = [
 ]
 
 
-def _make(name: str, env_id: str, n_envs: int) -> VecEnv:
+def _make(name: str, env_id: str, n_envs: int, options: Any) -> VecEnv:
     registration = get_registry().get("rlox_env_backends", name)
     env_ids = registration.spec.env_ids
     require(
         not env_ids or env_id in env_ids,
         f"the spec's env_ids must name '{env_id}', got {env_ids}",
     )
-    env: VecEnv = registration.build(env_id, n_envs=n_envs, env_kwargs=None)
+    env: VecEnv = registration.build(env_id, n_envs=n_envs, env_kwargs=None, options=options)
     require(env.n_envs == n_envs, f"n_envs must be {n_envs}, got {env.n_envs}")
     return env
 
@@ -67,10 +67,16 @@ def _require_obs(obs: Any, space: gymnasium.Space[Any], n_envs: int, what: str) 
 
 @check
 def check_env_shapes(
-    name: str, env_id: str, *, n_envs: int = 3, n_steps: int = 200, seed: int = 0
+    name: str,
+    env_id: str,
+    *,
+    n_envs: int = 3,
+    n_steps: int = 200,
+    seed: int = 0,
+    options: Any = None,
 ) -> str | None:
     """Check keys, shapes and dtypes of every reset and step, and that rewards are finite."""
-    env = _make(name, env_id, n_envs)
+    env = _make(name, env_id, n_envs, options)
     _require_obs(env.reset_all(seed), env.observation_space, n_envs, "the first observations")
     for actions in _action_batches(env, n_steps, seed):
         step = env.step_all(actions)
@@ -91,10 +97,16 @@ def check_env_shapes(
 
 @check
 def check_env_autoreset(
-    name: str, env_id: str, *, n_envs: int = 3, n_steps: int = 200, seed: int = 0
+    name: str,
+    env_id: str,
+    *,
+    n_envs: int = 3,
+    n_steps: int = 200,
+    seed: int = 0,
+    options: Any = None,
 ) -> str | None:
     """Check that final_obs is obs if the episode goes on, and is not if it ended."""
-    env = _make(name, env_id, n_envs)
+    env = _make(name, env_id, n_envs, options)
     endings = resets = 0
     for step in _trajectory(env, n_steps, seed)[1:]:
         ended = step["terminated"] | step["truncated"]
@@ -118,34 +130,49 @@ def check_env_autoreset(
 
 @check
 def check_env_seeding(
-    name: str, env_id: str, *, n_envs: int = 3, n_steps: int = 200, seed: int = 0
+    name: str,
+    env_id: str,
+    *,
+    n_envs: int = 3,
+    n_steps: int = 200,
+    seed: int = 0,
+    options: Any = None,
 ) -> str | None:
     """Check that one seed gives one trajectory, bit by bit, in a new env and in a used one."""
-    env, other = _make(name, env_id, n_envs), _make(name, env_id, n_envs)
+    env = _make(name, env_id, n_envs, options)
     first = _trajectory(env, n_steps, seed)
-    for what, again in (("a new env", other), ("the same env", env)):
-        difference = first_difference(first, _trajectory(again, n_steps, seed))
+    env.close()  # before the next: a worker steps the envs of one learner
+    env = _make(name, env_id, n_envs, options)
+    for what in ("a new env", "the same env"):
+        difference = first_difference(first, _trajectory(env, n_steps, seed))
         require(
             difference is None,
             f"the same seed and actions in {what} must give the same bits, got other {difference}",
         )
-    difference = first_difference(
-        np.array(env.reset_all(seed)), np.array(other.reset_all([seed + i for i in range(n_envs)]))
-    )
+    begun = np.array(env.reset_all([seed + i for i in range(n_envs)]))
+    difference = first_difference(first[0], begun)
     require(difference is None, "reset_all(s) must give env i the seed s + i")
     env.close()
-    other.close()
     return None
 
 
 @check
 def check_env_state(
-    name: str, env_id: str, *, n_envs: int = 3, n_steps: int = 200, seed: int = 0
+    name: str,
+    env_id: str,
+    *,
+    n_envs: int = 3,
+    n_steps: int = 200,
+    seed: int = 0,
+    options: Any = None,
 ) -> str | None:
     """Check that a restored env goes on exactly as the one whose state it has."""
-    env, other = _make(name, env_id, n_envs), _make(name, env_id, n_envs)
-    if not (isinstance(env, StatefulVecEnv) and isinstance(other, StatefulVecEnv)):
+    env = _make(name, env_id, n_envs, options)
+    if not isinstance(env, StatefulVecEnv):
+        env.close()
         return "the env does not expose its state (rlox.protocols.StatefulVecEnv)"
+    other = _make(name, env_id, n_envs, options)
+    assert isinstance(other, StatefulVecEnv)
     _trajectory(env, n_steps // 2, seed)
     state = env.state()
     arrays = isinstance(state, dict) and all(isinstance(v, np.ndarray) for v in state.values())
@@ -174,7 +201,13 @@ ENV_BACKEND_CHECKS: tuple[Callable[..., str | None], ...] = (
 
 
 def check_env_backend(
-    name: str, env_id: str, *, n_envs: int = 3, n_steps: int = 200, seed: int = 0
+    name: str,
+    env_id: str,
+    *,
+    n_envs: int = 3,
+    n_steps: int = 200,
+    seed: int = 0,
+    options: Any = None,
 ) -> dict[str, str]:
     """Run every check of an env backend.
 
@@ -184,6 +217,8 @@ def check_env_backend(
         n_envs: number of envs N.
         n_steps: vector steps with random actions; enough for some episode to end.
         seed: of envs and actions.
+        options: an instance of the model of the backend's own options; ``None`` takes their
+            defaults.
 
     Returns:
         The checks that did not apply, with the reason.
@@ -191,4 +226,5 @@ def check_env_backend(
     Raises:
         AssertionError: a check failed; the text begins with its name.
     """
-    return run_checks(ENV_BACKEND_CHECKS, name, env_id, n_envs=n_envs, n_steps=n_steps, seed=seed)
+    arguments = {"n_envs": n_envs, "n_steps": n_steps, "seed": seed, "options": options}
+    return run_checks(ENV_BACKEND_CHECKS, name, env_id, **arguments)

@@ -27,6 +27,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as safetensors_bytes
 
+from rlox.config.composition import local_options
 from rlox.config.model import Config
 from rlox.envs.make import env_id_of
 from rlox.errors import CheckpointError, ConfigError
@@ -95,7 +96,7 @@ def _write(
         "format_version": FORMAT_VERSION,
         "versions": installed_versions(),
         "name": algorithm.name,
-        "config": algorithm.config.to_dict(),
+        "config": local_options(type(algorithm.config), algorithm.config.to_dict()),
         "env_id": env_id_of(algorithm.env_source),
         **_own_code(algorithm),
         "state": tree,
@@ -273,7 +274,8 @@ def load(
     if env is None and (cls.env_required or manifest.get("env_id") is not None):
         env = arguments.get("env_fn") or _env_id(manifest, path)
     try:
-        config = cls.config_class(**manifest["config"])
+        # a file must not say which machines are connected to
+        config = cls.config_class(**local_options(cls.config_class, manifest["config"]))
     except _MISFITS as error:
         raise CheckpointError(f"checkpoint '{path}' holds no valid config: {error}") from None
     _require_sizes(config, sum(array.size for array in tensors.values()), path)

@@ -19,7 +19,7 @@ _sym_db = _symbol_database.Default()
 
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\rworkers.proto\x12\x13rlox.distributed.v1"\xa8\x01\n\x07Request\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12+\n\x05hello\x18\x02 \x01(\x0b\x32\x1a.rlox.distributed.v1.HelloH\x00\x12+\n\x05reset\x18\x03 \x01(\x0b\x32\x1a.rlox.distributed.v1.ResetH\x00\x12)\n\x04step\x18\x04 \x01(\x0b\x32\x19.rlox.distributed.v1.StepH\x00\x42\x06\n\x04\x63\x61ll"\xf1\x01\n\x05Reply\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12/\n\x07welcome\x18\x02 \x01(\x0b\x32\x1c.rlox.distributed.v1.WelcomeH\x00\x12\x39\n\x0cobservations\x18\x03 \x01(\x0b\x32!.rlox.distributed.v1.ObservationsH\x00\x12/\n\x07outcome\x18\x04 \x01(\x0b\x32\x1c.rlox.distributed.v1.OutcomeH\x00\x12/\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x1c.rlox.distributed.v1.FailureH\x00\x42\x08\n\x06\x61nswer"[\n\x05Hello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x17\n\x0flibrary_version\x18\x02 \x01(\t\x12\x0f\n\x07learner\x18\x03 \x01(\t\x12\x0e\n\x06\x65nv_id\x18\x04 \x01(\t"\xac\x01\n\x07Welcome\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x17\n\x0flibrary_version\x18\x02 \x01(\t\x12\x0f\n\x07session\x18\x03 \x01(\t\x12\x0e\n\x06\x65nv_id\x18\x04 \x01(\t\x12\x0e\n\x06n_envs\x18\x05 \x01(\r\x12\x19\n\x11observation_space\x18\x06 \x01(\t\x12\x14\n\x0c\x61\x63tion_space\x18\x07 \x01(\t\x12\x0c\n\x04\x64one\x18\x08 \x01(\x04"\x16\n\x05Reset\x12\r\n\x05seeds\x18\x01 \x03(\x04"*\n\x0cObservations\x12\x0b\n\x03obs\x18\x01 \x03(\x0c\x12\r\n\x05masks\x18\x02 \x01(\x0c"\x17\n\x04Step\x12\x0f\n\x07\x61\x63tions\x18\x01 \x03(\x0c"\x94\x01\n\x07Outcome\x12/\n\x04next\x18\x01 \x01(\x0b\x32!.rlox.distributed.v1.Observations\x12\x0f\n\x07rewards\x18\x02 \x01(\x0c\x12\x12\n\nterminated\x18\x03 \x01(\x0c\x12\x11\n\ttruncated\x18\x04 \x01(\x0c\x12\r\n\x05\x65nded\x18\x05 \x03(\r\x12\x11\n\tfinal_obs\x18\x06 \x03(\x0c";\n\x07\x46\x61ilure\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\ttraceback\x18\x03 \x01(\t2T\n\tEnvWorker\x12G\n\x07Session\x12\x1c.rlox.distributed.v1.Request\x1a\x1a.rlox.distributed.v1.Reply(\x01\x30\x01\x62\x06proto3'
+    b'\n\rworkers.proto\x12\x13rlox.distributed.v1"\xa8\x01\n\x07Request\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12+\n\x05hello\x18\x02 \x01(\x0b\x32\x1a.rlox.distributed.v1.HelloH\x00\x12+\n\x05reset\x18\x03 \x01(\x0b\x32\x1a.rlox.distributed.v1.ResetH\x00\x12)\n\x04step\x18\x04 \x01(\x0b\x32\x19.rlox.distributed.v1.StepH\x00\x42\x06\n\x04\x63\x61ll"\xf1\x01\n\x05Reply\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12/\n\x07welcome\x18\x02 \x01(\x0b\x32\x1c.rlox.distributed.v1.WelcomeH\x00\x12\x39\n\x0cobservations\x18\x03 \x01(\x0b\x32!.rlox.distributed.v1.ObservationsH\x00\x12/\n\x07outcome\x18\x04 \x01(\x0b\x32\x1c.rlox.distributed.v1.OutcomeH\x00\x12/\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x1c.rlox.distributed.v1.FailureH\x00\x42\x08\n\x06\x61nswer"o\n\x05Hello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x17\n\x0flibrary_version\x18\x02 \x01(\t\x12\x0f\n\x07learner\x18\x03 \x01(\t\x12\x0e\n\x06\x65nv_id\x18\x04 \x01(\t\x12\x12\n\nenv_kwargs\x18\x05 \x01(\t"\xac\x01\n\x07Welcome\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x17\n\x0flibrary_version\x18\x02 \x01(\t\x12\x0f\n\x07session\x18\x03 \x01(\t\x12\x0e\n\x06\x65nv_id\x18\x04 \x01(\t\x12\x0e\n\x06n_envs\x18\x05 \x01(\r\x12\x19\n\x11observation_space\x18\x06 \x01(\t\x12\x14\n\x0c\x61\x63tion_space\x18\x07 \x01(\t\x12\x0c\n\x04\x64one\x18\x08 \x01(\x04"\x16\n\x05Reset\x12\r\n\x05seeds\x18\x01 \x03(\x04"*\n\x0cObservations\x12\x0b\n\x03obs\x18\x01 \x03(\x0c\x12\r\n\x05masks\x18\x02 \x01(\x0c"\x17\n\x04Step\x12\x0f\n\x07\x61\x63tions\x18\x01 \x03(\x0c"\x94\x01\n\x07Outcome\x12/\n\x04next\x18\x01 \x01(\x0b\x32!.rlox.distributed.v1.Observations\x12\x0f\n\x07rewards\x18\x02 \x01(\x0c\x12\x12\n\nterminated\x18\x03 \x01(\x0c\x12\x11\n\ttruncated\x18\x04 \x01(\x0c\x12\r\n\x05\x65nded\x18\x05 \x03(\r\x12\x11\n\tfinal_obs\x18\x06 \x03(\x0c";\n\x07\x46\x61ilure\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\ttraceback\x18\x03 \x01(\t2T\n\tEnvWorker\x12G\n\x07Session\x12\x1c.rlox.distributed.v1.Request\x1a\x1a.rlox.distributed.v1.Reply(\x01\x30\x01\x62\x06proto3'
 )
 
 _globals = globals()
@@ -32,19 +32,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
     _globals["_REPLY"]._serialized_start = 210
     _globals["_REPLY"]._serialized_end = 451
     _globals["_HELLO"]._serialized_start = 453
-    _globals["_HELLO"]._serialized_end = 544
-    _globals["_WELCOME"]._serialized_start = 547
-    _globals["_WELCOME"]._serialized_end = 719
-    _globals["_RESET"]._serialized_start = 721
-    _globals["_RESET"]._serialized_end = 743
-    _globals["_OBSERVATIONS"]._serialized_start = 745
-    _globals["_OBSERVATIONS"]._serialized_end = 787
-    _globals["_STEP"]._serialized_start = 789
-    _globals["_STEP"]._serialized_end = 812
-    _globals["_OUTCOME"]._serialized_start = 815
-    _globals["_OUTCOME"]._serialized_end = 963
-    _globals["_FAILURE"]._serialized_start = 965
-    _globals["_FAILURE"]._serialized_end = 1024
-    _globals["_ENVWORKER"]._serialized_start = 1026
-    _globals["_ENVWORKER"]._serialized_end = 1110
+    _globals["_HELLO"]._serialized_end = 564
+    _globals["_WELCOME"]._serialized_start = 567
+    _globals["_WELCOME"]._serialized_end = 739
+    _globals["_RESET"]._serialized_start = 741
+    _globals["_RESET"]._serialized_end = 763
+    _globals["_OBSERVATIONS"]._serialized_start = 765
+    _globals["_OBSERVATIONS"]._serialized_end = 807
+    _globals["_STEP"]._serialized_start = 809
+    _globals["_STEP"]._serialized_end = 832
+    _globals["_OUTCOME"]._serialized_start = 835
+    _globals["_OUTCOME"]._serialized_end = 983
+    _globals["_FAILURE"]._serialized_start = 985
+    _globals["_FAILURE"]._serialized_end = 1044
+    _globals["_ENVWORKER"]._serialized_start = 1046
+    _globals["_ENVWORKER"]._serialized_end = 1130
 # @@protoc_insertion_point(module_scope)

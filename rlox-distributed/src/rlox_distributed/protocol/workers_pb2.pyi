@@ -48,21 +48,24 @@ class Reply(_message.Message):
     ) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("env_id", "learner", "library_version", "protocol_version")
+    __slots__ = ("env_id", "env_kwargs", "learner", "library_version", "protocol_version")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     LIBRARY_VERSION_FIELD_NUMBER: _ClassVar[int]
     LEARNER_FIELD_NUMBER: _ClassVar[int]
     ENV_ID_FIELD_NUMBER: _ClassVar[int]
+    ENV_KWARGS_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     library_version: str
     learner: str
     env_id: str
+    env_kwargs: str
     def __init__(
         self,
         protocol_version: int | None = ...,
         library_version: str | None = ...,
         learner: str | None = ...,
         env_id: str | None = ...,
+        env_kwargs: str | None = ...,
     ) -> None: ...
 
 class Welcome(_message.Message):
@@ -157,8 +160,5 @@ class Failure(_message.Message):
     message: str
     traceback: str
     def __init__(
-        self,
-        kind: str | None = ...,
-        message: str | None = ...,
-        traceback: str | None = ...,
+        self, kind: str | None = ..., message: str | None = ..., traceback: str | None = ...
     ) -> None: ...

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlox.cli.runs.parts import code_parts, is_code
+from rlox.config.composition import local_options
+from rlox.config.files import read_mapping
 from rlox.errors import CheckpointError, ConfigError
 from rlox.training import checkpoint
 from rlox.training.atomic_files import remove_parts, write_atomically
@@ -95,6 +97,22 @@ class RunFolder:
                 yield
             finally:
                 lock.unlink(missing_ok=True)
+
+    def remote_options(self, algorithm_class: type[Algorithm]) -> dict[str, Any]:
+        """Return the options of envs on other machines, which checkpoints leave out.
+
+        Args:
+            algorithm_class: of the run.
+
+        Raises:
+            ConfigError: ``config.yaml`` cannot be read.
+        """
+        path = self.path / "config.yaml"
+        if not path.is_file():
+            return {}
+        values = read_mapping(path)
+        kept = local_options(algorithm_class.config_class, values)
+        return {name: value for name, value in values.items() if name not in kept}
 
     def start(self, algorithm: Algorithm, options: RunOptions) -> None:
         """Write ``config.yaml`` and the first ``run.json``."""

@@ -110,7 +110,11 @@ def resume_in_folder(
     with folder.lock():
         saved = _checkpoint_to_resume(run, log)
         with algorithm_class.from_checkpoint(
-            saved.path, env, callbacks=session.callbacks(), **load_parts(options.parts)
+            saved.path,
+            env,
+            callbacks=session.callbacks(),
+            **load_parts(options.parts),
+            **folder.remote_options(algorithm_class),
         ) as algorithm:
             algorithm.logger = make_logger(options.loggers, folder.path)
             if algorithm.logger is not None:

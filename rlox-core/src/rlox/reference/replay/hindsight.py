@@ -177,16 +177,6 @@ class HerReplayBuffer(SavedRing):
         self._ring.steps.check_push(len(rows["rewards"]))
         self._ring.store(rows)
 
-    def truncate_episodes(self) -> None:
-        """Cut the episodes that go on, as if the envs were reset: their newest step is the last.
-
-        The transitions count as truncated if their episode had not ended.
-        """
-        fields = self._ring.fields
-        for age in range(min(self._ring.len, self._ring.steps.n_envs)):
-            slot = (self._ring.position - 1 - age) % self.capacity
-            fields["truncated"][slot] |= not fields["terminated"][slot]
-
     def sample(
         self,
         batch_size: SupportsIndex,

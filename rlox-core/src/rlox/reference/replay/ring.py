@@ -61,6 +61,11 @@ class Ring:
             slots.append(slot)
         return slots
 
+    def truncate_newest(self) -> None:
+        """Cut the newest step of every env, where it has not ended its episode."""
+        newest = (self.position - 1 - np.arange(min(self.len, self.steps.n_envs))) % self.capacity
+        self.fields["truncated"][newest] |= ~self.fields["terminated"][newest]
+
     def check_sample(self, out: dict[str, Array] | None) -> None:
         """Refuse to draw from nothing, or next observations that are not known."""
         if self.len == 0:
@@ -150,6 +155,13 @@ class SavedRing:
 
     _ring: Ring
     _rng: np.random.Generator
+
+    def truncate_episodes(self) -> None:
+        """Cut the episodes that go on, as if the envs were reset: their newest step is the last.
+
+        The transitions count as truncated if their episode had not ended.
+        """
+        self._ring.truncate_newest()
 
     def changed_rows(self, since: int) -> tuple[int, int, list[tuple[int, int]]]:
         """Return which slots may have changed since an older call.

@@ -49,7 +49,7 @@ class LocalActor:
             plan.env_of(index),
             plan.n_envs,
             self._streams.seeds("envs", 1)[0],
-            backend=plan.env_backend,
+            backend=plan.env_backend_of(index),
             vectorization=plan.vectorization,
             env_kwargs=plan.env_kwargs,
             normalize_observations=plan.normalize_observations,

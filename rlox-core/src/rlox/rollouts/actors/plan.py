@@ -9,10 +9,19 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from rlox.batches.rollout import Unroll
+from rlox.config.composition import Selection
 from rlox.envs.gymnasium import Vectorization
 from rlox.seeding import SeedStreams
 
-__all__ = ["Actor", "ActorPlan", "Weights"]
+__all__ = ["Actor", "ActorPlan", "Weights", "backend_of_actor"]
+
+
+def backend_of_actor(backend: str | Selection, index: int, n_actors: int) -> str | Selection:
+    """Return the env backend of one of several actors; see :class:`rlox.EnvBackendSpec`."""
+    if not isinstance(backend, Selection) or not hasattr(backend.options, "for_actor"):
+        return backend
+    options: Any = backend.options
+    return Selection(backend.name, options.for_actor(index, n_actors))
 
 
 @dataclass(frozen=True)
@@ -67,7 +76,8 @@ class ActorPlan:
     """Fixes the streams of all actors."""
     backend: str = "auto"
     """Learner backend whose way of acting is taken."""
-    env_backend: str = "auto"
+    env_backend: str | Selection = "auto"
+    """With its options; those of workers are divided among the actors."""
     vectorization: Vectorization = "sync"
     env_kwargs: Mapping[str, Any] | None = None
     normalize_observations: bool = False
@@ -82,6 +92,10 @@ class ActorPlan:
         """Return the random streams of actor ``index`` when it begins for the n-th time."""
         name = f"actors, attempt {attempt}" if attempt else "actors"
         return SeedStreams(SeedStreams(self.seed).seeds(name, self.n_actors)[index])
+
+    def env_backend_of(self, index: int) -> str | Selection:
+        """Return the env backend of actor ``index``."""
+        return backend_of_actor(self.env_backend, index, self.n_actors)
 
     def env_of(self, index: int) -> Any:
         """Return what actor ``index`` steps."""

@@ -17,7 +17,7 @@ from rlox.batches.rollout import Unroll
 from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.envs.running import EpisodeStatistics
 from rlox.preprocessing import Preprocessor
-from rlox.rollouts.actors.plan import ActorPlan, Weights
+from rlox.rollouts.actors.plan import ActorPlan, Weights, backend_of_actor
 from rlox.rollouts.actors.pool import ActorPool, Order
 from rlox.training.hooks import Hooks
 
@@ -66,7 +66,11 @@ class ActorRollouts:
     ) -> None:
         first = env[0] if isinstance(env, (list, tuple)) else env
         options = dict(env_options)
-        probe = make_vec_env(first, backend=options.pop("env_backend", "auto"), **options)
+        backend = options.pop("env_backend", "auto")
+        of_first = backend_of_actor(backend, 0, n_actors)
+        if of_first is not backend:  # workers have a number of envs
+            options["n_envs"] = n_envs
+        probe = make_vec_env(first, backend=of_first, **options)
         self.env: Any = SimpleNamespace(
             observation_space=probe.observation_space,
             action_space=probe.action_space,

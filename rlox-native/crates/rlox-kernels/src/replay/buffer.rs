@@ -81,6 +81,9 @@ pub trait Draw: Send {
         Ok(())
     }
 
+    /// Takes note that the newest step of every env is its episode's last.
+    fn cut(&mut self, _ring: &Ring) {}
+
     /// Goes on from a checked state, over a ring that does.
     fn restored(&mut self, _ring: &Ring, _saved: &Self::Saved<'_>) {}
 }
@@ -108,6 +111,12 @@ impl<D: Draw> Replay<D> {
         let ring = layout.memory_bytes()?;
         let bytes = D::memory_bytes(layout).and_then(|n| n.checked_add(ring));
         bytes.ok_or(KernelError::OutOfMemory { name: "capacity", requested: layout.capacity })
+    }
+
+    /// Cuts the episodes that go on: the newest step of each env becomes its episode's last.
+    pub fn truncate_episodes(&mut self) {
+        self.ring.truncate_newest();
+        self.draw.cut(&self.ring);
     }
 
     /// The stored transitions.

@@ -126,11 +126,6 @@ buffer_methods!(HerReplayBuffer, HindsightReplay, [()], [ring rows state] {
         py.detach(|| lock(&self.buffer).push(&rows, ())).map_err(raise)
     }
 
-    /// Cut the episodes that go on, as where the envs are reset.
-    fn truncate_episodes(&self, py: Python<'_>) {
-        py.detach(|| lock(&self.buffer).truncate_episodes());
-    }
-
     /// Draw transitions uniformly with replacement, most with other goals; return a dict of arrays.
     #[pyo3(signature = (batch_size, seed=None, *, out=None))]
     fn sample<'py>(

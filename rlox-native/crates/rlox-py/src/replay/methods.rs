@@ -2,7 +2,7 @@
 
 /// `#[pymethods]` of a buffer: its own ones, and the groups of shared ones that it names.
 ///
-/// - `ring`: sizes, of a class with `fields` and a `buffer` of the kernels' type `$replay`;
+/// - `ring`: sizes and the cut of all episodes, of a class with `fields` and a `buffer` of the kernels' type `$replay`;
 /// - `steps`: transitions of several steps, and sequences;
 /// - `push`: storing transitions whose next observations may be missing;
 /// - `sample`: drawing transitions alone;
@@ -34,6 +34,11 @@ macro_rules! buffer_methods {
             #[getter]
             fn n_envs(&self) -> usize {
                 self.fields.n_envs()
+            }
+
+            /// Cut the episodes that go on, as where the envs are reset.
+            fn truncate_episodes(&self, py: Python<'_>) {
+                py.detach(|| lock(&self.buffer).truncate_episodes());
             }
 
             /// Bytes of memory that the buffer takes when it is full.

@@ -46,12 +46,6 @@ impl HindsightReplay {
         let episodes = Episodes::new(layout.capacity, layout.n_step.n_envs)?;
         Ok(Self::of(ring, Relabelled { episodes, hindsight, goal_slots: Vec::new() }, stream))
     }
-
-    /// Cuts the episodes that go on: the newest step of each env becomes its episode's last.
-    pub fn truncate_episodes(&mut self) {
-        self.ring.truncate_newest();
-        self.draw.restored(&self.ring, &());
-    }
 }
 
 impl Draw for Relabelled {
@@ -105,6 +99,10 @@ impl Draw for Relabelled {
         {
             self.hindsight.relabel(row, ring.next_obs(goal_slot), out);
         }
+    }
+
+    fn cut(&mut self, ring: &Ring) {
+        self.restored(ring, &());
     }
 
     fn check_saved(&self, has_next_obs: &[bool], (): &()) -> Result<()> {

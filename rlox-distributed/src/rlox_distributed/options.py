@@ -1,0 +1,69 @@
+"""Options of the env backend ``grpc``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import field_validator
+from rlox.config.model import Config, count, option, positive
+from rlox.errors import ConfigError
+
+__all__ = ["GrpcOptions"]
+
+
+class GrpcOptions(Config):
+    """How the envs of workers are reached; secrets are in files or variables, never here."""
+
+    worker_addresses: list[str] = option(
+        ..., help="env workers as host:port, on the command line separated by commas",
+        unit="addresses", source="rlox", min_length=1,
+    )  # fmt: skip
+    step_timeout: float = positive(
+        30.0, unit="seconds", source="rlox",
+        help="time a worker has for a step, attempts to connect again included",
+    )  # fmt: skip
+    reset_timeout: float = positive(
+        120.0, unit="seconds", source="rlox",
+        help="time a worker has for a reset, and for the first connection",
+    )  # fmt: skip
+    worker_restarts: int = count(
+        3, ge=0, unit="restarts", source="rlox",
+        help="how often each worker may come back with envs that begin again",
+    )  # fmt: skip
+    token_file: str | None = option(
+        None, help="file with the workers' token; None takes the variable RLOX_WORKER_TOKEN",
+        unit="path", source="rlox",
+    )  # fmt: skip
+    tls_ca: str | None = option(
+        None, help="file of certificates that the workers' must be signed by",
+        unit="path", source="rlox",
+    )  # fmt: skip
+    tls_cert: str | None = option(
+        None, help="file of the learner's certificate, for workers that ask for it",
+        unit="path", source="rlox",
+    )  # fmt: skip
+    tls_key: str | None = option(
+        None, help="file of its private key", unit="path", source="rlox"
+    )  # fmt: skip
+
+    @field_validator("worker_addresses", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+    def for_actor(self, index: int, n_actors: int) -> GrpcOptions:
+        """Return the options of one of several actors; the workers are divided evenly.
+
+        Raises:
+            ConfigError: there are fewer workers than actors.
+        """
+        given = len(self.worker_addresses)
+        if given < n_actors:
+            raise ConfigError(
+                f"worker_addresses names {given} workers for n_actors = {n_actors}; every actor "
+                "needs one of its own, so start more or lower n_actors"
+            )
+        share, more = divmod(given, n_actors)
+        first = index * share + min(index, more)
+        part = self.worker_addresses[first : first + share + (index < more)]
+        return self.replace(worker_addresses=part)

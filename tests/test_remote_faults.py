@@ -1,0 +1,303 @@
+"""Faults of env workers and their links: no step is lost silently, done twice or torn.
+
+``RLOX_FAULT_SCHEDULES`` sets the number of random schedules; ``nox -s faults`` runs 50.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rlox
+from rlox.envs.make import make_vec_env
+from rlox.envs.running import RunningEnvs
+from rlox.errors import EnvError, WorkerError, WorkerLostError
+from rlox.replay.collector import ReplayCollector
+from rlox_distributed.pool import RemoteEnvPool
+from rlox_distributed.worker import EnvWorker
+
+SCHEDULES = int(os.environ.get("RLOX_FAULT_SCHEDULES", "3"))
+SCRIPT = Path(__file__).with_name("counting_worker.py")
+COUNTING = runpy.run_path(str(SCRIPT), run_name="counting_worker")
+FAIL, LENGTH, N_ENVS, NAN, STALL = (
+    COUNTING[name] for name in ("FAIL", "LENGTH", "N_ENVS", "NAN", "STALL")
+)
+
+
+class Worker:
+    """A worker process, and a proxy before it that can cut and hold its connections."""
+
+    def __init__(self, *env_id: str) -> None:
+        self._env_id = env_id
+        self._process = self._begin(0)
+        self._hold = threading.Event()
+        self._hold.set()
+        self._cut_after: int | None = None
+        self._sockets: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._listen = threading.Thread(target=self._accept, daemon=True)
+        self._listen.start()
+
+    def _begin(self, port: int) -> subprocess.Popen[str]:
+        command = [sys.executable, str(SCRIPT), str(port), *self._env_id]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        self._port = int(process.stdout.readline())
+        return process
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                far = socket.create_connection(("127.0.0.1", self._port))
+            except OSError:
+                near.close()
+                continue
+            self._sockets = [near, far]
+            for pair in ((near, far), (far, near)):
+                threading.Thread(target=self._pump, args=pair, daemon=True).start()
+
+    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 12):
+                self._hold.wait()
+                after, self._cut_after = self._cut_after, None
+                if after is not None:
+                    target.sendall(data[: after % len(data)])
+                    break
+                target.sendall(data)
+        for each in (source, target):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def cut(self, after: int) -> None:
+        """End the connection in the middle of the next piece of data."""
+        self._cut_after = after
+
+    def link_down(self, seconds: float) -> None:
+        """Let nothing through for a while."""
+        self._hold.clear()
+        time.sleep(seconds)
+        self._hold.set()
+
+    def stop_for(self, seconds: float) -> None:
+        """Stop the process and let it go on."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    def stop(self) -> None:
+        """Stop the process."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def kill(self) -> None:
+        """Kill the process."""
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def restart(self) -> None:
+        """Kill the process, and begin again on its port."""
+        self.kill()
+        self._process = self._begin(self._port)
+
+    def end(self) -> None:
+        """Free everything."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._listen.join()
+        self._hold.set()
+        for each in self._sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        self.kill()
+
+
+@pytest.fixture(name="workers")
+def fixture_workers(request: pytest.FixtureRequest) -> Iterator[list[Worker]]:
+    """Return two workers, of counting envs or of the id that is the fixture's parameter."""
+    env_id = (request.param,) if hasattr(request, "param") else ()
+    workers: list[Worker] = []
+    try:
+        workers.append(Worker(*env_id))
+        workers.append(Worker(*env_id))
+        yield workers
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+def disturb(workers: list[Worker], seed: int, done: threading.Event) -> None:
+    """Do random faults to random workers."""
+    rng = random.Random(seed)
+    for _ in range(5):
+        if done.wait(rng.uniform(0.0, 0.3)):
+            return
+        worker = rng.choice(workers)
+        fault = rng.choice(["restart", "stop", "cut", "cut", "down"])
+        if fault == "restart":
+            worker.restart()
+        elif fault == "stop":
+            worker.stop_for(rng.uniform(0.0, 0.5))
+        elif fault == "cut":
+            worker.cut(rng.randrange(1 << 12))
+        else:
+            worker.link_down(rng.uniform(0.0, 0.5))
+
+
+@pytest.mark.parametrize("seed", range(SCHEDULES))
+def test_every_step_is_done_once_or_lost(workers: list[Worker], seed: int) -> None:
+    """Counters of every env go on by one, or it is a lost env of a process that was restarted."""
+    pool = RemoteEnvPool([w.address for w in workers], timeout=120.0, max_restarts=10)
+    obs = pool.reset_all(0)
+    done = threading.Event()
+    faults = threading.Thread(target=disturb, args=(workers, seed, done))
+    faults.start()
+    steps = after = 0
+    try:
+        while after < 30:  # some more after the last fault
+            after += not faults.is_alive()
+            steps += 1
+            step = pool.step_all(np.full(pool.n_envs, steps, np.int64))
+            lost = step.get("lost", np.zeros(pool.n_envs, bool))
+            for i in range(pool.n_envs):
+                require_once(obs[i], {key: step[key][i] for key in step}, steps, bool(lost[i]))  # type: ignore[literal-required]
+            obs = step["obs"]
+    finally:
+        done.set()
+        faults.join()
+    restarted = [event for event in pool.supervisor.events if "begins again" in event.what]
+    assert len(restarted) == pool.supervisor.restarts <= 5
+    pool.close()
+
+
+def require_once(before: Any, step: dict[str, Any], action: int, lost: bool) -> None:
+    """Check a row of a step against the row before it."""
+    obs, final = step["obs"], step["final_obs"]
+    for row in (obs, final):  # torn rows have other sums
+        assert (row[4:] == row[:4].sum()).all()
+    if lost:
+        assert (step["rewards"], step["truncated"], step["terminated"]) == (0.0, True, False)
+        np.testing.assert_array_equal(final, before)
+        assert obs[0] != before[0]
+        assert obs[2] == 0
+        return
+    assert step["rewards"] == action == final[3]
+    assert (final[0], final[1], final[2]) == (before[0], before[1], before[2] + 1)
+    assert bool(step["terminated"]) == (final[2] == LENGTH)
+    assert obs[2] == final[2] % LENGTH
+
+
+def test_faults_of_envs_name_their_worker(workers: list[Worker]) -> None:
+    """One that raises does so here with its traceback; NaN is refused before it is stored."""
+    pool = RemoteEnvPool([w.address for w in workers], timeout=120.0)
+    pool.reset_all(0)
+    go_on = np.arange(2 * N_ENVS)
+    with pytest.raises(WorkerError, match=f"{workers[1].address} raised ZeroDivisionError") as info:
+        pool.step_all(np.array([1, 2, 3, FAIL]))
+    assert "in step_all" in str(info.value)
+    pool.step_all(go_on)
+    buffer = rlox.ReplayBuffer(100, pool.observation_space.shape, 1, obs_dtype="float64")
+    collector = ReplayCollector(RunningEnvs(pool), buffer)
+    assert collector.obs.shape[0] == 2 * N_ENVS
+    with pytest.raises(EnvError, match="env 3 returned the reward nan"):
+        collector.step(collector.obs, go_on[:, None], np.array([1, 2, 3, NAN]))
+    assert len(buffer) == 0
+    pool.close()
+
+
+@pytest.mark.parametrize("fault", ["stall", "stop", "down", "kill"])
+def test_nothing_outwaits_its_deadline(workers: list[Worker], fault: str) -> None:
+    """A worker that is silent for good is an error that names it."""
+    pool = RemoteEnvPool([w.address for w in workers], timeout=1.0, reset_timeout=120.0)
+    pool.reset_all(0)
+    actions = np.zeros(2 * N_ENVS, np.int64)
+    worker = workers[1]
+    if fault == "stall":
+        actions[-1] = STALL
+    elif fault == "down":
+        worker._hold.clear()
+    else:
+        getattr(worker, fault)()
+    with pytest.raises(WorkerLostError, match=f"the worker {worker.address} (has not|cannot)"):
+        pool.step_all(actions)
+    pool.close()
+
+
+@pytest.mark.parametrize("workers", ["CartPole-v1"], indirect=True)
+def test_fewer_workers_than_needed_are_named(workers: list[Worker]) -> None:
+    """One of two may go; when both have gone, the error names them."""
+    options = {
+        "env_backend": "grpc", "worker_addresses": [w.address for w in workers],
+        "step_timeout": 1.0, "reset_timeout": 120.0, "n_actors": 2, "n_envs": N_ENVS,
+        "n_steps": 4, "unrolls_per_update": 1, "min_workers": 1, "hidden": 8,
+    }  # fmt: skip
+    with rlox.make("impala", env="CartPole-v1", **options) as impala:
+        impala.train(16)
+        workers[0].stop()
+        impala.train(64)
+        workers[1].stop()
+        both = "0 of 2 actors live, fewer than min_workers = 1"
+        with pytest.raises(WorkerLostError, match=both) as caught:
+            impala.train(10_000)
+        for worker in workers:
+            assert worker.address in str(caught.value)
+
+
+LEARNER = """
+import sys
+from pathlib import Path
+import rlox
+
+where, folder = sys.argv[1], Path(sys.argv[2])
+options = {"env_backend": "grpc", "worker_addresses": where}
+found = sorted(folder.glob("*.rlox"), key=lambda path: int(path.stem))
+if found:
+    a2c = rlox.algorithms.A2C.from_checkpoint(found[-1], "CartPole-v1", **options)
+else:
+    a2c = rlox.make("a2c", env="CartPole-v1", n_envs=2, n_steps=8, hidden=8, **options)
+print("began", a2c.clock.env_steps, flush=True)
+while True:
+    a2c.train(64)
+    a2c.save(folder / f"{a2c.clock.env_steps}.rlox")
+    print("trained", a2c.clock.env_steps, flush=True)
+"""
+
+
+def test_a_killed_learner_resumes_on_its_workers(tmp_path: Path) -> None:
+    """The worker waits for the next learner, which goes on from the last checkpoint."""
+    worker = EnvWorker(make_vec_env("CartPole-v1", n_envs=2), "CartPole-v1", "127.0.0.1:0")
+    worker.start()
+    command = [sys.executable, "-c", LEARNER, f"127.0.0.1:{worker.port}", str(tmp_path)]
+    reached = 0
+    for _ in range(2):
+        learner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert learner.stdout is not None
+        began = int(learner.stdout.readline().split()[1])
+        assert began >= reached, "it goes on from the last checkpoint that was reported"
+        for _ in range(3):
+            reached = int(learner.stdout.readline().split()[1])
+        learner.kill()
+        learner.wait()
+        learner.stdout.close()
+    assert reached >= 6 * 64
+    worker.stop(grace=0.1)

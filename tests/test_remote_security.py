@@ -1,0 +1,293 @@
+"""Hostile learners and workers: refused in bounded memory, while the honest learner goes on.
+
+``RLOX_BAD_CONNECTIONS`` and ``RLOX_FUZZ_SECONDS`` make the tests longer; ``nox -s faults`` does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+import rlox
+from google.protobuf.message import DecodeError
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rlox.envs.make import make_vec_env
+from rlox.errors import RloxError
+from rlox_distributed.link import Link
+from rlox_distributed.pool import RemoteEnvPool
+from rlox_distributed.protocol import workers_pb2 as pb
+from rlox_distributed.security import Credentials
+from rlox_distributed.spaces import space_from_json, space_to_json
+from rlox_distributed.worker import MAX_STREAMS, SERVICE, EnvWorker
+
+BAD_CONNECTIONS = int(os.environ.get("RLOX_BAD_CONNECTIONS", "300"))
+FUZZ_SECONDS = float(os.environ.get("RLOX_FUZZ_SECONDS", "0"))
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+SETTINGS = b"\0\0\0\4\0\0\0\0\0"
+MOST_GROWTH = 96 << 20
+"""Bytes of memory by which a worker may grow under attack: buffers of gRPC, not of the attacker."""
+
+
+@pytest.fixture(name="worker")
+def fixture_worker() -> Iterator[EnvWorker]:
+    """Return a worker of two envs."""
+    worker = EnvWorker(make_vec_env("CartPole-v1", n_envs=2), "CartPole-v1", "127.0.0.1:0")
+    worker.start()
+    yield worker
+    worker.stop(grace=0.1)
+
+
+def resident_bytes() -> int:
+    """Return the memory of this process, in which the worker is."""
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS"))
+
+
+def bad_bytes(rng: random.Random) -> bytes:
+    """Return what a stranger may send: garbage, truncated frames, and frames too large."""
+    kind = rng.randrange(5)
+    if kind == 0:
+        return rng.randbytes(rng.randrange(200))
+    if kind == 1:
+        return PREFACE[: rng.randrange(len(PREFACE))]
+    if kind == 2:
+        return PREFACE + SETTINGS + rng.randbytes(rng.randrange(200))
+    if kind == 3:  # a frame of 16 MB is announced and never sent
+        return PREFACE + SETTINGS + b"\xff\xff\xff\0\0\0\0\0\1" + rng.randbytes(100)
+    return b"GET / HTTP/1.1\r\n\r\n" + rng.randbytes(rng.randrange(200))
+
+
+def test_bad_connections_change_nothing(worker: EnvWorker) -> None:
+    """The honest learner steps all the while, and memory stays bounded."""
+    pool = RemoteEnvPool([f"127.0.0.1:{worker.port}"])
+    here = make_vec_env("CartPole-v1", n_envs=2)
+    np.testing.assert_array_equal(pool.reset_all(0), here.reset_all(0))
+    rng, before = random.Random(0), resident_bytes()
+    for number in range(BAD_CONNECTIONS):
+        with socket.create_connection(("127.0.0.1", worker.port)) as stranger, suppress(OSError):
+            stranger.sendall(bad_bytes(rng))
+        if number % 10 == 0:
+            actions = np.array([rng.randrange(2), rng.randrange(2)])
+            there, expected = pool.step_all(actions), here.step_all(actions)
+            np.testing.assert_array_equal(there["obs"], expected["obs"])
+            assert "lost" not in there
+    assert resident_bytes() - before < MOST_GROWTH
+    assert pool.supervisor.restarts == 0
+    pool.close()
+
+
+def test_connections_that_dawdle_do_not_keep_learners_out(
+    worker: EnvWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half-open connections, and all the streams there are, without a hello."""
+    monkeypatch.setattr("rlox_distributed.worker.HELLO_SECONDS", 0.5)
+    address, before = f"127.0.0.1:{worker.port}", resident_bytes()
+    slow = [socket.create_connection(("127.0.0.1", worker.port)) for _ in range(200)]
+    for number, each in enumerate(slow):
+        each.sendall(PREFACE[: 1 + number % len(PREFACE)])
+    with grpc.insecure_channel(address) as channel:
+        method = channel.stream_stream(f"/{SERVICE}/Session")
+        silent = [method(iter(never())) for _ in range(2 * MAX_STREAMS)]
+        pool = RemoteEnvPool([address])
+        pool.reset_all(0)
+        for _ in range(20):
+            pool.step_all(np.zeros(2, np.int64))
+        pool.close()
+        for call in silent:
+            call.cancel()
+    for each in slow:
+        each.close()
+    assert resident_bytes() - before < MOST_GROWTH
+
+
+def never() -> Iterator[bytes]:
+    """Say nothing for longer than any test."""
+    time.sleep(3)
+    yield b""
+
+
+def requests_of(text: bytes) -> list[Any]:
+    """Send bytes as a stream's requests to a worker that is not there, as its decoder gets them."""
+    with suppress(DecodeError):
+        return [pb.Request.FromString(text)]
+    return []
+
+
+class Aborted(Exception):  # noqa: N818  # no error: the answer to one
+    """What ``context.abort`` raises."""
+
+
+class Context:
+    """A stream's context that is aborted by raising."""
+
+    def abort(self, code: Any, details: str) -> None:
+        """Refuse."""
+        raise Aborted(details)
+
+
+SERVED = EnvWorker(make_vec_env("CartPole-v1", n_envs=2), "CartPole-v1", "127.0.0.1:0")
+"""Not started: its methods are called as a stream would."""
+
+valid = st.builds(
+    pb.Request,
+    sequence=st.integers(0, 3),
+    step=st.builds(pb.Step, actions=st.lists(st.binary(max_size=40), max_size=3)),
+) | st.builds(
+    pb.Request,
+    sequence=st.integers(0, 3),
+    reset=st.builds(pb.Reset, seeds=st.lists(st.integers(0, 2**64 - 1), max_size=3)),
+)
+mutated = st.binary(max_size=300) | st.builds(
+    lambda request, noise, at: (lambda data: data[:at] + noise + data[at:])(
+        request.SerializeToString()
+    ),
+    valid,
+    st.binary(max_size=8),
+    st.integers(0, 60),
+)
+texts = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4)
+    | st.dictionaries(
+        st.sampled_from(
+            ["dict", "tuple", "box", "shape", "dtype", "discrete", "start", "multi_discrete",
+             "multi_binary"]
+        ),
+        inner,
+        max_size=4,
+    ),
+    max_leaves=12,
+).map(json.dumps)  # fmt: skip
+
+
+def answer_once(data: bytes) -> None:
+    """Let the worker decode and answer a request: an answer, or a refusal."""
+    holder = SERVED._holder = object()
+    for request in requests_of(data):
+        before = SERVED._done
+        try:
+            reply = pb.Reply.FromString(SERVED._answer(request, holder, Context()))
+        except Aborted:
+            assert SERVED._done == before
+        else:
+            assert reply.sequence == request.sequence == SERVED._done
+        SERVED._done, SERVED._last = 0, b""
+
+
+def describe_once(text: str) -> None:
+    """Let the learner read a space: a space, or an error of rlox."""
+    with suppress(RloxError):
+        space_to_json(space_from_json(text))
+
+
+def decode_once(pool: RemoteEnvPool, data: bytes) -> None:
+    """Let the learner decode an outcome: rows of the spaces' shapes, or an error of rlox."""
+    try:
+        outcome = pb.Outcome.FromString(data)
+    except DecodeError:
+        return
+    try:
+        part = pool._decode(0, outcome)
+    except (RloxError, ValueError, IndexError):  # which the pool's step makes errors of rlox
+        return
+    assert part.obs.shape == part.final_obs.shape == (2, 4)
+
+
+@pytest.fixture(name="pool", scope="module")
+def fixture_pool() -> Iterator[RemoteEnvPool]:
+    """Return a pool that was connected once."""
+    served = EnvWorker(make_vec_env("CartPole-v1", n_envs=2), "CartPole-v1", "127.0.0.1:0")
+    served.start()
+    pool = RemoteEnvPool([f"127.0.0.1:{served.port}"])
+    pool.connect()
+    yield pool
+    pool.close()
+    served.stop(grace=0.1)
+
+
+HUNDREDS = settings(
+    max_examples=300, deadline=None, suppress_health_check=list(HealthCheck), database=None
+)
+
+
+@HUNDREDS
+@given(data=mutated)
+def test_a_worker_answers_or_refuses_any_request(data: bytes) -> None:
+    """Whatever the bytes are."""
+    answer_once(data)
+
+
+@HUNDREDS
+@given(text=texts | st.text(max_size=30))
+def test_a_learner_reads_or_refuses_any_space(text: str) -> None:
+    """Whatever the text is."""
+    describe_once(text)
+
+
+@HUNDREDS
+@given(data=st.binary(max_size=300))
+def test_a_learner_decodes_or_refuses_any_outcome(pool: RemoteEnvPool, data: bytes) -> None:
+    """Whatever the bytes are."""
+    decode_once(pool, data)
+
+
+def test_deep_and_endless_spaces_are_refused() -> None:
+    """Nested beyond the interpreter's stack, or larger than any memory."""
+    code = '{"discrete": 2, "start": 0, "dtype": "<i8,)"}'  # NumPy would parse the text
+    for text in (code, "[" * 100_000, '{"tuple": [' * 50_000, '{"multi_binary": [999999999999]}'):
+        describe_once(text)
+
+
+@pytest.mark.skipif(not FUZZ_SECONDS, reason="RLOX_FUZZ_SECONDS is not set")
+def test_the_decoders_stand_mutations_for_long(pool: RemoteEnvPool) -> None:
+    """Random mutations of true messages, for as long as was asked for."""
+    rng, end = random.Random(0), time.monotonic() + FUZZ_SECONDS
+    reset = pb.Request(sequence=1, reset=pb.Reset(seeds=[1, 2]))
+    step = pb.Request(sequence=1, step=pb.Step(actions=[bytes(16)]))
+    outcome = pb.Outcome(
+        next=pb.Observations(obs=[bytes(32)]), rewards=bytes(16), terminated=b"\1\0",
+        truncated=bytes(2), ended=[0], final_obs=[bytes(16)],
+    )  # fmt: skip
+    space = space_to_json(make_vec_env("CartPole-v1", n_envs=1).observation_space)
+    while time.monotonic() < end:
+        for message in (reset, step):
+            answer_once(mutate(message.SerializeToString(), rng))
+        decode_once(pool, mutate(outcome.SerializeToString(), rng))
+        describe_once(mutate(space.encode(), rng).decode("utf-8", "replace"))
+
+
+def mutate(data: bytes, rng: random.Random) -> bytes:
+    """Return bytes with some changed, left out or put in."""
+    changed = bytearray(data)
+    for _ in range(rng.randrange(1, 6)):
+        at = rng.randrange(len(changed) + 1)
+        changed[at : at + rng.randrange(4)] = rng.randbytes(rng.randrange(4))
+    return bytes(changed)
+
+
+def test_the_size_of_answers_is_bounded_by_the_spaces() -> None:
+    """A worker that claims huge spaces or numbers of envs is refused before anything is held."""
+    link = Link("127.0.0.1:1", pb.Hello(library_version=rlox.__version__), Credentials())
+    nested = json.dumps({"multi_discrete": [[2**62, 1], [1, 1]], "start": [[0, 0], [0, 0]],
+                         "dtype": "<i8"})  # fmt: skip
+    small = json.dumps({"discrete": 2, "start": 0, "dtype": "<i8"})
+    bounded = link._largest_answer(
+        pb.Welcome(n_envs=2, observation_space=small, action_space=nested)
+    )
+    assert bounded < 1 << 23
+    for count in (0, 1 << 31):
+        with pytest.raises(RloxError, match="says it has"):
+            link._largest_answer(
+                pb.Welcome(n_envs=count, observation_space=small, action_space=small)
+            )

@@ -1,0 +1,227 @@
+"""Training on envs of workers: options, the same bits as here, checkpoints, and refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rlox
+import rlox.testing
+from rlox import cli
+from rlox.batches.unrolls import unroll_to_arrays
+from rlox.callbacks import Callback
+from rlox.envs.make import make_vec_env
+from rlox.errors import ConfigError, EnvError
+from rlox.testing.probes import first_difference
+from rlox.training import checkpoint
+from rlox_distributed.options import GrpcOptions
+from rlox_distributed.worker import EnvWorker
+
+Serve = Callable[..., str]
+
+REPLAY = {"buffer_size": 100, "learning_starts": 8, "batch_size": 4, "hidden": 8, "train_freq": 8}
+
+
+@pytest.fixture(name="serve")
+def fixture_serve() -> Iterator[Serve]:
+    """Return a function that serves envs until the end of the test, and returns where."""
+    workers: list[EnvWorker] = []
+
+    def serve(env_id: str = "CartPole-v1", n_envs: int = 2, **env_kwargs: Any) -> str:
+        env = make_vec_env(env_id, n_envs=n_envs, env_kwargs=env_kwargs)
+        worker = EnvWorker(env, env_id, "127.0.0.1:0", env_kwargs=env_kwargs)
+        worker.start()
+        workers.append(worker)
+        return f"127.0.0.1:{worker.port}"
+
+    yield serve
+    for worker in workers:
+        worker.stop(grace=0.1)
+
+
+def test_the_backend_passes_the_conformance_suite(serve: Serve) -> None:
+    """Over two workers of different size."""
+    options = GrpcOptions(worker_addresses=[serve(n_envs=1), serve(n_envs=2)])
+    skipped = rlox.testing.check_env_backend("grpc", "CartPole-v1", options=options)
+    assert set(skipped) == {"check_env_state"}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ppo", {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "hidden": 8}),
+        ("a2c", {"n_steps": 8, "hidden": 8}),
+        ("impala", {"n_steps": 8, "hidden": 8, "n_actors": 1}),
+        ("dqn", {**REPLAY, "steps_per_iteration": 16}),
+        ("discrete_sac", REPLAY),
+    ],
+)
+def test_algorithms_train_on_workers_by_options(
+    serve: Serve, name: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    """Evaluations step the id here, and checkpoints hold it alone."""
+    where = serve(n_envs=2)
+    chosen = {"env_backend": "grpc", "worker_addresses": [where], "n_envs": 2, "seed": 1}
+    path = tmp_path / "a.rlox"
+    with rlox.make(name, env="CartPole-v1", **chosen, **options) as algorithm:
+        algorithm.train(64)
+        assert algorithm.clock.env_steps >= 64
+        assert np.isfinite(algorithm.evaluate(n_episodes=1, max_steps=10_000).mean_return)
+        algorithm.save(path)
+    assert where.encode() not in path.read_bytes()
+    config = checkpoint.read(path)["config"]
+    assert "env_backend" not in config
+    kind = type(algorithm)
+    with kind.from_checkpoint(path) as here:
+        here.train(1)
+    with kind.from_checkpoint(path, env_backend="grpc", worker_addresses=[where]) as there:
+        there.train(1)
+
+
+def test_training_on_workers_equals_training_here(serve: Serve) -> None:
+    """One seed, the same parameters, bit for bit."""
+    options = {"n_steps": 16, "batch_size": 32, "n_epochs": 2, "seed": 3, "hidden": 8, "n_envs": 2}
+    workers = {"env_backend": "grpc", "worker_addresses": serve()}
+    parameters = []
+    for chosen in (workers, {"env_backend": "gymnasium"}):
+        with rlox.make("ppo", env="CartPole-v1", backend="torch", **options, **chosen) as ppo:
+            ppo.train(96)
+            parameters.append(ppo.optimizers["policy"].parameters.clone())
+    assert parameters[0].equal(parameters[1])
+
+
+class KeepsUnrolls(Callback):
+    """Keeps the joined unroll of every update."""
+
+    def __init__(self) -> None:
+        self.unrolls: list[Any] = []
+
+    def on_rollout_end(self, **kwargs: Any) -> None:
+        """Keep it."""
+        self.unrolls.append(unroll_to_arrays(kwargs["batch"]))
+
+
+def test_threads_processes_and_workers_give_the_same_batches(serve: Serve) -> None:
+    """At lag 0 and one seed, bit for bit; the workers are divided among the actors."""
+    options = {"n_actors": 2, "n_envs": 3, "n_steps": 16, "seed": 3, "hidden": 8}
+    addresses = [serve(n_envs=count) for count in (1, 2, 3)]
+    kinds: tuple[dict[str, Any], ...] = (
+        {"actor_backend": "thread"},
+        {"actor_backend": "process"},
+        {"actor_backend": "thread", "worker_addresses": addresses},
+        {"actor_backend": "process", "env_backend": "grpc", "worker_addresses": addresses},
+    )
+    batches = []
+    for kind in kinds:
+        kept = KeepsUnrolls()
+        with rlox.make(
+            "impala", env="CartPole-v1", backend="torch", callbacks=kept, **options, **kind
+        ) as impala:
+            for _ in range(6):
+                impala.train(1)
+        batches.append(kept.unrolls)
+    assert len(batches[0]) == 6
+    for other in batches[1:]:
+        assert first_difference(batches[0], other) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"n_envs": 3}, EnvError, r"n_envs is 3, but the workers serve 2 envs \(127.*has 2\)"),
+        ({"env_kwargs": {"sutton_barto_reward": True}}, EnvError, "has the env_kwargs '{}'"),
+        ({"vectorization": "async"}, ConfigError, "is of gymnasium envs"),
+        ({"token_file": "/nowhere/token"}, ConfigError, "the token file cannot be read"),
+    ],
+)
+def test_workers_that_differ_are_refused(
+    serve: Serve, options: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    """With what both sides have, and the worker is free afterwards."""
+    where = serve()
+    for _ in range(2):
+        with pytest.raises(kind, match=message):
+            rlox.make(
+                "ppo", env="CartPole-v1", env_backend="grpc", worker_addresses=[where],
+                **{"n_envs": 2, **options},
+            )  # fmt: skip
+    rlox.make(
+        "ppo", env="CartPole-v1", env_backend="grpc", worker_addresses=[where], n_envs=2
+    ).close()
+
+
+def test_arguments_of_the_env_agree(serve: Serve) -> None:
+    """Those of the workers are those of the evaluations here."""
+    where = serve("CartPole-v1", 2, sutton_barto_reward=True)
+    with rlox.make(
+        "impala", env="CartPole-v1", n_actors=1, n_steps=8, worker_addresses=where,
+        env_kwargs={"sutton_barto_reward": True},
+    ) as impala:  # fmt: skip
+        impala.train(8)
+        assert impala.evaluate(n_episodes=2).mean_return <= 0
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "message"),
+    [
+        ("CartPole-v1", {}, "names 1 workers for n_actors = 2"),
+        (make_vec_env, {}, "needs the id of the env"),
+        ("CartPole-v1", {"env_backend": "gymnasium"}, "worker_addresses needs env_backend='grpc'"),
+    ],
+)
+def test_actors_without_workers_are_refused(env: Any, options: Any, message: str) -> None:
+    """Before anything is connected to."""
+    with pytest.raises(ConfigError, match=message):
+        rlox.make("impala", env=env, worker_addresses=["127.0.0.1:1"], **options)
+
+
+def test_a_checkpoint_cannot_say_what_to_connect_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Options of workers in a foreign file are left out: no token goes to a stranger."""
+    with rlox.make("a2c", env="CartPole-v1", n_envs=2) as a2c:
+        a2c.train(8)
+        hostile = {"env_backend": "grpc", "worker_addresses": ["192.0.2.1:1"]}
+        config = a2c.config.to_dict()
+        monkeypatch.setattr(type(a2c.config), "to_dict", lambda _: config | hostile)
+        monkeypatch.setattr(checkpoint, "local_options", lambda _, values: values)
+        a2c.save(tmp_path / "hostile.rlox")
+    monkeypatch.undo()
+    assert checkpoint.read(tmp_path / "hostile.rlox")["config"]["env_backend"] == "grpc"
+    with type(a2c).from_checkpoint(tmp_path / "hostile.rlox") as restored:
+        assert restored.config.env_backend == "auto"
+
+
+def run_command(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
+    """Run ``rlox`` in this process."""
+    monkeypatch.setattr("sys.argv", ["rlox", *map(str, arguments)])
+    with pytest.raises(SystemExit) as done:
+        cli.main()
+    assert not done.value.code
+
+
+def test_a_run_is_resumed_on_its_workers(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are in the run folder, not in its checkpoints."""
+    run, where = tmp_path / "run", serve()
+    steps: list[int] = []
+    step = EnvWorker._step
+    monkeypatch.setattr(
+        EnvWorker, "_step", lambda self, actions: (steps.append(1), step(self, actions))[1]
+    )
+    run_command(
+        monkeypatch, "train", "a2c", "--env", "CartPole-v1", "--n-envs=2", "--n-steps=8",
+        "--env-backend=grpc", f"--worker-addresses={where}", "--total-timesteps=64",
+        "--checkpoint-freq=32", f"--run-dir={run}", "--quiet",
+    )  # fmt: skip
+    assert len(steps) == 32
+    first = min((run / "checkpoints").iterdir(), key=checkpoint.steps_of)
+    record = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**record, "status": "interrupted"}))
+    run_command(monkeypatch, "resume", first, "--quiet")
+    assert len(steps) == 48
