@@ -293,6 +293,8 @@ def scores(algorithm: str) -> str:
 def api_page(module: str, about: str) -> str:
     """Return the page that documents a module from its docstrings."""
     directives = [f".. automodule:: {module}"]
+    if module in RUST_CLASSES.values():
+        directives.append("   :inherited-members:")  # the stubs' bases are on no page
     options = [option for config in configs_in(module) for option in config.model_fields]
     if options:
         directives += [

@@ -1,11 +1,10 @@
 """Generalised advantage estimation against a slow loop written from the definition."""
 
 import contextlib
-import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from rlox_native import (
@@ -21,49 +20,44 @@ SIZES = st.tuples(st.integers(1, 40), st.integers(1, 10))
 
 def oracle(rewards, values, terminated, truncated, final_values, last_values, gamma, lam):
     """Sum (γλ)^k δ_{t+k} up to the episode's end, for each t and env on its own (equation 16)."""
-    n_steps, n_envs = rewards.shape
+    following = np.where(truncated, final_values, np.vstack([values[1:], last_values]))
+    deltas = rewards + gamma * np.where(terminated, 0.0, following) - values
+    goes_on = gamma * lam * ~(terminated | truncated)
     advantages = np.zeros_like(rewards)
-    for env in range(n_envs):
-        deltas = []
-        for t in range(n_steps):
-            if terminated[t, env]:
-                next_value = 0.0
-            elif truncated[t, env]:
-                next_value = final_values[t, env]
-            else:
-                next_value = values[t + 1, env] if t + 1 < n_steps else last_values[env]
-            deltas.append(rewards[t, env] + gamma * next_value - values[t, env])
-        for t in range(n_steps):
-            terms = []
-            for k in range(t, n_steps):
-                terms.append((gamma * lam) ** (k - t) * deltas[k])
-                if terminated[k, env] or truncated[k, env]:
-                    break
-            advantages[t, env] = math.fsum(terms)
+    for t in range(len(rewards)):
+        weights = np.ones_like(last_values)
+        for k in range(t, len(rewards)):
+            advantages[t] += weights * deltas[k]
+            weights = weights * goes_on[k]
+            if not weights.any():
+                break
     return advantages
 
 
-@st.composite
-def rollouts(draw):
+SEEDS, ENDS = st.integers(0, 2**32), st.sampled_from([0.0, 0.1, 0.9])
+
+
+def make_rollout(shape, seed, ends):
     """A time-major rollout: rewards, values, terminated, truncated, final_values, last_values."""
-    shape = draw(SIZES)
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    ends = draw(st.sampled_from([0.0, 0.1, 0.9]))
+    rng = np.random.default_rng(seed)
     terminated, truncated = rng.random((2, *shape)) < ends
     rewards, values, final_values = 5 * rng.standard_normal((3, *shape))
     return rewards, values, terminated, truncated, final_values, rng.standard_normal(shape[1])
 
 
-@given(rollouts(), FACTORS, FACTORS)
-def test_time_major_equals_the_definition(rollout, gamma, lam):
+def rollouts():
+    """Rollouts of few steps."""
+    return st.builds(make_rollout, SIZES, SEEDS, ENDS)
+
+
+def check_time_major(rollout, gamma, lam):
     """Advantages are the discounted sums of errors, returns add the values."""
     advantages, returns = compute_gae_time_major(*rollout, gamma, lam)
     np.testing.assert_allclose(advantages, oracle(*rollout, gamma, lam), rtol=1e-9, atol=1e-9)
     np.testing.assert_array_equal(returns, advantages + rollout[1], strict=True)
 
 
-@given(rollouts(), FACTORS, FACTORS)
-def test_batched_equals_the_definition(rollout, gamma, lam):
+def check_batched(rollout, gamma, lam):
     """The env-major layout gives the time-major numbers, each env as if alone, in both types."""
     rewards, values, dones, _, _, last_values = rollout
     none = np.zeros_like(dones)
@@ -81,6 +75,22 @@ def test_batched_equals_the_definition(rollout, gamma, lam):
         alone = compute_gae(rewards[:, env], values[:, env], dones[:, env], last_value, gamma, lam)
         for a, b in zip(alone, expected, strict=True):
             np.testing.assert_array_equal(a, b[:, env], strict=True)
+
+
+@given(rollouts(), FACTORS, FACTORS)
+def test_both_layouts_equal_the_definition(rollout, gamma, lam):
+    """And each other, bit for bit."""
+    check_time_major(rollout, gamma, lam)
+    check_batched(rollout, gamma, lam)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 19), SEEDS, ENDS)
+def test_long_rollouts_equal_the_definition(n_envs, seed, ends):
+    """The kernels work through tiles of steps and groups of envs, which these exceed."""
+    rollout = make_rollout((300, n_envs), seed, ends)
+    check_time_major(rollout, 0.99, 0.95)
+    check_batched(rollout, 0.99, 0.95)
 
 
 @given(rollouts(), FACTORS)

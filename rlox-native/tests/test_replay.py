@@ -487,6 +487,8 @@ def test_a_repr_says_how_to_build_it():
 def test_a_restored_buffer_goes_on_with_the_same_bits(cls, before, draws):
     """Another buffer given the state draws and stores the same."""
     buffer, other = filled(cls, before), cls(10, 3, 1, seed=99)
+    for k in range(7):
+        other.push(*transition(k))
     for _ in range(draws if before else 0):
         batch = buffer.sample(3)
         if cls is PrioritizedReplayBuffer:
@@ -581,11 +583,14 @@ def test_prioritized_draws_follow_the_running_sum(priorities, updates, batch_siz
     np.testing.assert_allclose(batch["weights"], weights, rtol=1e-6)
 
 
-def test_draws_are_in_proportion_to_priorities_to_the_power_alpha():
-    """Over many draws the frequencies are those of equation 1."""
-    buffer = PrioritizedReplayBuffer(3, 3, 1, alpha=0.5, beta=1.0)
-    for k, priority in enumerate([1.0, 4.0, 25.0]):
-        buffer.push(*transition(k), priority=priority)
+@pytest.mark.parametrize("updated", [False, True])
+def test_draws_are_in_proportion_to_priorities_to_the_power_alpha(updated):
+    """Over many draws the frequencies are those of equation 1, of pushed and updated ones."""
+    buffer, priorities = PrioritizedReplayBuffer(3, 3, 1, alpha=0.5, beta=1.0), [1.0, 4.0, 25.0]
+    for k, priority in enumerate(priorities):
+        buffer.push(*transition(k), priority=9.0 if updated else priority)
+    if updated:
+        buffer.update_priorities([0, 1, 2], priorities)
     counts = np.bincount(buffer.sample(80_000, seed=3)["indices"].astype(int))
     np.testing.assert_allclose(counts / 80_000, np.array([1, 2, 5]) / 8, atol=1e-3)
 

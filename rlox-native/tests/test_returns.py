@@ -203,6 +203,12 @@ def test_what_is_wrong_is_named(change, message):
         compute_n_step_returns(**good | change)
 
 
+def test_a_ratio_that_is_no_number_stays_one():
+    """It is not truncated to a plausible one, and stays with its step and those before."""
+    vs, _ = compute_vtrace([0.0, np.nan, np.inf], [1.0] * 3, [1.0] * 3, [0] * 3, 1.0, 0.5)
+    assert np.isnan(vs).tolist() == [True, True, False]
+
+
 def test_negative_truncations_are_refused():
     """ρ̄ and c̄ are not negative, and not NaN."""
     for name in ("rho_bar", "c_bar"):

@@ -579,7 +579,122 @@ class VecEnv:
         """Do nothing: the envs hold no resource but memory."""
 
 @final
-class MmapReplayBuffer:
+class OfflineDatasetBuffer:
+    """Recorded transitions, drawn from uniformly, one by one or in pieces of trajectories.
+
+    A call releases the interpreter lock; calls from several threads are done one after the other.
+    """
+
+    def __new__(
+        cls,
+        obs: ArrayLike,
+        next_obs: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        normalize: bool = False,
+        *,
+        obs_dim: _Shape | None = None,
+        act_dim: _Shape | None = None,
+        obs_dtype: DTypeLike | None = None,
+        act_dtype: DTypeLike | None = None,
+        seed: SupportsIndex | None = None,
+    ) -> OfflineDatasetBuffer: ...
+    def __len__(self) -> int:
+        """Return how many transitions there are."""
+    def n_episodes(self) -> int:
+        """Return how many episodes there are."""
+
+    def stats(self) -> dict[str, float]:
+        """Return the sizes of the dataset and statistics of its episodes."""
+    @property
+    def obs_mean(self) -> NDArray[np.float64] | None:
+        """Mean of ``obs`` over the dataset, shape ``obs_dim``; ``None`` without ``normalize``."""
+    @property
+    def obs_std(self) -> NDArray[np.float64] | None:
+        """Standard deviation of ``obs`` plus 0.001; ``None`` if ``normalize`` is off."""
+    def sample(
+        self,
+        batch_size: SupportsIndex,
+        seed: SupportsIndex | None = None,
+        *,
+        out: _Arrays | None = None,
+    ) -> _Arrays:
+        """Draw transitions uniformly with replacement, as :meth:`ReplayBuffer.sample` does."""
+    def sample_trajectories(
+        self, batch_size: SupportsIndex, seq_len: SupportsIndex, seed: SupportsIndex | None = None
+    ) -> _Arrays:
+        """Draw pieces of trajectories: every transition begins one with equal probability."""
+    def state(self) -> _Arrays:
+        """Return what changes: ``rng`` ``(6,)`` uint64, as in :meth:`ReplayBuffer.state`."""
+    def set_state(self, state: _Arrays) -> None:
+        """Go on exactly from a :meth:`state` over the same dataset."""
+
+@type_check_only
+class _Store:
+    """The last transitions, saved and resumed exactly.
+
+    Memory is reserved at construction, a MemoryError if the machine lacks it, and taken as the
+    buffer fills. A call releases the interpreter lock; calls from several threads are done one
+    after the other.
+    """
+
+    @property
+    def capacity(self) -> int:
+        """How many transitions fit."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the buffer takes when it is full."""
+    def __len__(self) -> int:
+        """Return how many transitions are stored."""
+
+    def sample(
+        self,
+        batch_size: SupportsIndex,
+        seed: SupportsIndex | None = None,
+        *,
+        out: _Arrays | None = None,
+    ) -> _Arrays:
+        """Draw transitions with replacement, as the buffer's class says."""
+    def changed_rows(self, since: int) -> tuple[int, int, list[tuple[int, int]]]:
+        """Return which slots may have changed since an older call."""
+    def rows(self, start: int, stop: int) -> _Arrays:
+        """Return a copy of the part of :meth:`state` that is one row per slot."""
+    def rest(self) -> _Arrays:
+        """Return a copy of the part of :meth:`state` that is not one row per slot."""
+    def state(self) -> _Arrays:
+        """Return a copy of all that decides how the buffer goes on."""
+    def set_state(self, state: _Arrays) -> None:
+        """Go on exactly from a :meth:`state`."""
+
+@type_check_only
+class _Pushed:
+    """Storing transitions whose next observations may be missing."""
+
+    def push(
+        self,
+        obs: ArrayLike,
+        action: ArrayLike,
+        reward: _Scalar,
+        terminated: _Scalar,
+        truncated: _Scalar,
+        next_obs: ArrayLike | None = None,
+    ) -> None:
+        """Store one transition, in the place of the oldest if the buffer is full."""
+    def push_batch(
+        self,
+        obs: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | None = None,
+    ) -> None:
+        """Store n transitions, the rows of arrays, in their order."""
+
+@final
+class MmapReplayBuffer(_Store, _Pushed):
     """The last ``total_capacity`` transitions: the newest in memory, the others in a file.
 
     Draws are those of a :class:`ReplayBuffer` of ``total_capacity``, and so is all that is not said
@@ -592,8 +707,10 @@ class MmapReplayBuffer:
     however the process before ended. Opening reads the file once and checks all of it. The buffer
     also flushes of itself, at least every ``2 * hot_capacity`` pushes, and when it is closed.
 
-    A call releases the interpreter lock; calls from several threads are done one after the other.
-    It is a context manager, which closes it.
+    It is a context manager, which closes it. Calls raise a RuntimeError if the buffer is closed,
+    and an OSError if the file cannot be read or written, or a transition in it is damaged; then
+    :meth:`push` has stored nothing, :meth:`push_batch` nothing or a multiple of ``hot_capacity``,
+    and :meth:`set_state`, which raises a ValueError with ``keep``, some.
 
     Args:
         hot_capacity: how many transitions lie in memory, at least 1.
@@ -655,91 +772,6 @@ class MmapReplayBuffer:
             MemoryError: no address space could hold it.
         """
 
-    @property
-    def capacity(self) -> int:
-        """How many transitions fit, in memory and in the file."""
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory that the buffer takes when it is full, without the file."""
-    def __len__(self) -> int:
-        """Return how many transitions are stored."""
-
-    def push(
-        self,
-        obs: ArrayLike,
-        action: ArrayLike,
-        reward: _Scalar,
-        terminated: _Scalar,
-        truncated: _Scalar,
-        next_obs: ArrayLike | None = None,
-    ) -> None:
-        """Store one transition, as :meth:`ReplayBuffer.push` does.
-
-        Raises:
-            OSError: the file cannot take an older transition; nothing is stored.
-            RuntimeError: the buffer is closed.
-        """
-
-    def push_batch(
-        self,
-        obs: ArrayLike,
-        actions: ArrayLike,
-        rewards: ArrayLike,
-        terminated: ArrayLike,
-        truncated: ArrayLike,
-        next_obs: ArrayLike | None = None,
-    ) -> None:
-        """Store n transitions, as :meth:`ReplayBuffer.push_batch` does.
-
-        Raises:
-            OSError: the file cannot take older transitions. If n is at most ``hot_capacity``
-                nothing is stored, otherwise a multiple of it.
-            RuntimeError: the buffer is closed.
-        """
-
-    def sample(
-        self,
-        batch_size: SupportsIndex,
-        seed: SupportsIndex | None = None,
-        *,
-        out: _Arrays | None = None,
-    ) -> _Arrays:
-        """Draw transitions uniformly with replacement, as :meth:`ReplayBuffer.sample` does.
-
-        Raises:
-            OSError: the file cannot be read, or a transition in it is damaged.
-            RuntimeError: as there, or the buffer is closed.
-        """
-
-    def changed_rows(self, since: int) -> tuple[int, int, list[tuple[int, int]]]:
-        """Return which slots have changed, as :meth:`ReplayBuffer.changed_rows` does."""
-
-    def rows(self, start: int, stop: int) -> dict[str, NDArray[Any]]:
-        """Return rows of a :meth:`state`, as :meth:`ReplayBuffer.rows` does.
-
-        Raises:
-            ValueError: such slots are not filled.
-            OSError: the file cannot be read, or a transition in it is damaged.
-        """
-
-    def rest(self) -> dict[str, NDArray[Any]]:
-        """Return the part of a :meth:`state` that is not one row per slot."""
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return a copy of all that decides how the buffer goes on, in memory.
-
-        Its keys are those of :meth:`ReplayBuffer.state`.
-        """
-
-    def set_state(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on exactly from a :meth:`state`, also that of a :class:`ReplayBuffer`.
-
-        Raises:
-            ValueError: as :meth:`ReplayBuffer.set_state`, or the buffer was made with ``keep``: its
-                file is what it goes on from. The buffer stays as it was.
-            OSError: there is no room in the file; some transitions are stored.
-        """
-
     def flush(self) -> None:
         """Make durable what is stored, and the random stream; without ``keep``, do nothing.
 
@@ -766,100 +798,15 @@ class MmapReplayBuffer:
 
     def __exit__(self, *_exception: object) -> None: ...
 
-@final
-class OfflineDatasetBuffer:
-    """Recorded transitions, drawn from uniformly, one by one or in pieces of trajectories.
-
-    A call releases the interpreter lock; calls from several threads are done one after the other.
-    """
-
-    def __new__(
-        cls,
-        obs: ArrayLike,
-        next_obs: ArrayLike,
-        actions: ArrayLike,
-        rewards: ArrayLike,
-        terminated: ArrayLike,
-        truncated: ArrayLike,
-        normalize: bool = False,
-        *,
-        obs_dim: _Shape | None = None,
-        act_dim: _Shape | None = None,
-        obs_dtype: DTypeLike | None = None,
-        act_dtype: DTypeLike | None = None,
-        seed: SupportsIndex | None = None,
-    ) -> OfflineDatasetBuffer: ...
-    def __len__(self) -> int:
-        """Return how many transitions there are."""
-    def n_episodes(self) -> int:
-        """Return how many episodes there are."""
-
-    def stats(self) -> dict[str, float]:
-        """Return the sizes of the dataset and statistics of its episodes."""
-    @property
-    def obs_mean(self) -> NDArray[np.float64] | None:
-        """Mean of ``obs`` over the dataset, shape ``obs_dim``; ``None`` without ``normalize``."""
-    @property
-    def obs_std(self) -> NDArray[np.float64] | None:
-        """Standard deviation of ``obs`` plus 0.001; ``None`` if ``normalize`` is off."""
-    def sample(
-        self,
-        batch_size: SupportsIndex,
-        seed: SupportsIndex | None = None,
-        *,
-        out: _Arrays | None = None,
-    ) -> _Arrays:
-        """Draw transitions uniformly with replacement, as :meth:`ReplayBuffer.sample` does."""
-    def sample_trajectories(
-        self, batch_size: SupportsIndex, seq_len: SupportsIndex, seed: SupportsIndex | None = None
-    ) -> _Arrays:
-        """Draw pieces of trajectories: every transition begins one with equal probability."""
-    def state(self) -> _Arrays:
-        """Return what changes: ``rng`` ``(6,)`` uint64, as in :meth:`ReplayBuffer.state`."""
-    def set_state(self, state: _Arrays) -> None:
-        """Go on exactly from a :meth:`state` over the same dataset."""
-
 @type_check_only
-class _Ring:
-    """The last transitions of several envs, saved and resumed exactly.
+class _Ring(_Store):
+    """The last transitions of several envs."""
 
-    Memory is reserved at construction, a MemoryError if the machine lacks it, and taken as the
-    buffer fills. A call releases the interpreter lock; calls from several threads are done one
-    after the other.
-    """
-
-    @property
-    def capacity(self) -> int:
-        """How many transitions fit."""
     @property
     def n_envs(self) -> int:
         """How many envs are stored in turn."""
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory that the buffer takes when it is full."""
-    def __len__(self) -> int:
-        """Return how many transitions are stored."""
-
-    def sample(
-        self,
-        batch_size: SupportsIndex,
-        seed: SupportsIndex | None = None,
-        *,
-        out: _Arrays | None = None,
-    ) -> _Arrays:
-        """Draw transitions with replacement, as the buffer's class says."""
     def truncate_episodes(self) -> None:
         """Cut the episodes that go on, as if the envs were reset: their newest step is the last."""
-    def changed_rows(self, since: int) -> tuple[int, int, list[tuple[int, int]]]:
-        """Return which slots may have changed since an older call."""
-    def rows(self, start: int, stop: int) -> _Arrays:
-        """Return a copy of the part of :meth:`state` that is one row per slot."""
-    def rest(self) -> _Arrays:
-        """Return a copy of the part of :meth:`state` that is not one row per slot."""
-    def state(self) -> _Arrays:
-        """Return a copy of all that decides how the buffer goes on."""
-    def set_state(self, state: _Arrays) -> None:
-        """Go on exactly from a :meth:`state`."""
 
 @type_check_only
 class _StepRing(_Ring):
@@ -901,7 +848,7 @@ class _StepRing(_Ring):
         """Draw sequences of steps, each of one env."""
 
 @final
-class ReplayBuffer(_StepRing):
+class ReplayBuffer(_StepRing, _Pushed):
     """The last ``capacity`` transitions, drawn from uniformly with replacement.
 
     ``share_frames`` stores each frame of stacked observations once.
@@ -921,26 +868,6 @@ class ReplayBuffer(_StepRing):
         share_frames: bool = False,
         seed: SupportsIndex | None = None,
     ) -> ReplayBuffer: ...
-    def push(
-        self,
-        obs: ArrayLike,
-        action: ArrayLike,
-        reward: _Scalar,
-        terminated: _Scalar,
-        truncated: _Scalar,
-        next_obs: ArrayLike | None = None,
-    ) -> None:
-        """Store one transition, in the place of the oldest if the buffer is full."""
-    def push_batch(
-        self,
-        obs: ArrayLike,
-        actions: ArrayLike,
-        rewards: ArrayLike,
-        terminated: ArrayLike,
-        truncated: ArrayLike,
-        next_obs: ArrayLike | None = None,
-    ) -> None:
-        """Store n transitions, the rows of arrays, in their order."""
 
 @final
 class PrioritizedReplayBuffer(_StepRing):

@@ -1,100 +1,31 @@
-//! The buffer over a file against one in memory.
+//! The file of a buffer: damage at any byte of what is read.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::path::PathBuf;
-
-use proptest::prelude::*;
 use rlox_kernels::KernelError;
-use rlox_kernels::error::StateError;
 use rlox_kernels::replay::{
-    Batch, DType, Field, Layout, NStep, Stream, TieredReplay, Transitions, UniformReplay, Values,
-    ValuesMut,
+    DType, Field, Layout, NStep, Stream, TieredReplay, Transitions, Values,
 };
-
-const fn layout(capacity: usize) -> Layout {
-    let field = Field { dtype: DType::F32, len: 1 };
-    Layout { capacity, obs: field, action: field, n_step: NStep::ONE, frames: 0 }
-}
-
-/// A path that no other test has.
-fn path(name: &str) -> PathBuf {
-    let name = format!("rlox-{}-{name}-{:?}", std::process::id(), std::thread::current().id());
-    std::env::temp_dir().join(name)
-}
-
-fn with_rows<R>(first: u16, n: u16, push: impl FnOnce(&Transitions<'_>) -> R) -> R {
-    let numbers: Vec<f32> = (first..first + n).map(f32::from).collect();
-    let flags = vec![false; numbers.len()];
-    push(&Transitions {
-        obs: Values::F32(&numbers),
-        actions: Values::F32(&numbers),
-        rewards: &numbers,
-        terminated: &flags,
-        truncated: &flags,
-        next_obs: Some(Values::F32(&numbers)),
-    })
-}
-
-/// The numbers of `n` transitions that `draw` draws.
-fn drawn(n: usize, draw: impl FnOnce(&mut Batch<'_>) -> Result<(), KernelError>) -> Vec<f32> {
-    let (mut obs, mut next_obs) = (vec![f32::NAN; n], vec![f32::NAN; n]);
-    let (mut actions, mut rewards) = (obs.clone(), obs.clone());
-    draw(&mut Batch {
-        obs: ValuesMut::F32(&mut obs),
-        next_obs: Some(ValuesMut::F32(&mut next_obs)),
-        actions: ValuesMut::F32(&mut actions),
-        rewards: &mut rewards,
-        terminated: &mut vec![true; n],
-        truncated: &mut vec![true; n],
-        discounts: None,
-    })
-    .unwrap();
-    assert_eq!([&obs, &next_obs, &actions], [&rewards; 3]);
-    rewards
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20))]
-
-    #[test]
-    fn draws_are_those_of_a_buffer_in_memory(
-        hot in 1_usize..6,
-        cold in 0_usize..9,
-        pushes in prop::collection::vec(1_u16..15, 1..8),
-        keep in any::<bool>(),
-    ) {
-        let (path, capacity) = (path("draws"), hot + cold);
-        let mut model = UniformReplay::new(layout(capacity), Stream::from_seed(0)).unwrap();
-        let open = || TieredReplay::open(layout(capacity), hot, &path, keep, Stream::from_seed(0));
-        let mut buffer = open().unwrap();
-        let mut count = 0;
-        for n in pushes {
-            with_rows(count, n, |rows| buffer.push(rows)).unwrap();
-            with_rows(count, n, |rows| model.push(rows, ())).unwrap();
-            count += n;
-            if keep && n % 3 == 0 {
-                buffer.close().unwrap();
-                buffer = open().unwrap();
-            }
-            prop_assert_eq!(buffer.len(), model.ring().len());
-            let expected = drawn(9, |batch| model.sample(None, batch, &mut ()));
-            prop_assert_eq!(drawn(9, |batch| buffer.sample(None, batch)), expected);
-        }
-        buffer.close().unwrap();
-        prop_assert_eq!(path.exists(), keep);
-        let closed = with_rows(0, 1, |rows| buffer.push(rows)).unwrap_err();
-        prop_assert_eq!(closed, StateError::Closed.into());
-        let _ = std::fs::remove_file(path);
-    }
-}
 
 #[test]
 fn damage_is_an_error() {
-    let path = path("damage");
-    let open = || TieredReplay::open(layout(9), 2, &path, true, Stream::from_seed(0));
+    let name = format!("rlox-{}-damage", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let field = Field { dtype: DType::F32, len: 1 };
+    let n_step = NStep::ONE;
+    let layout = Layout { capacity: 9, obs: field, action: field, n_step, frames: 0 };
+    let open = || TieredReplay::open(layout, 2, &path, true, Stream::from_seed(0));
     let mut buffer = open().unwrap();
-    with_rows(0, 9, |rows| buffer.push(rows)).unwrap();
+    let numbers = Values::F32(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+    let rows = Transitions {
+        obs: numbers,
+        actions: numbers,
+        rewards: &[0.0; 9],
+        terminated: &[false; 9],
+        truncated: &[false; 9],
+        next_obs: Some(numbers),
+    };
+    buffer.push(&rows).unwrap();
     buffer.close().unwrap();
     let whole = std::fs::read(&path).unwrap();
     // Every part that is read: the header, the commits, and the slots.

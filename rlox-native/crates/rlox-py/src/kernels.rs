@@ -126,41 +126,32 @@ pub(crate) fn compute_gae_time_major<'py>(
 ) -> PyResult<Py<PyAny>> {
     let py = rewards.py();
     let discount = Discount::new(gamma, lam).map_err(raise)?;
-    let rollout = [rewards, values, terminated, truncated, final_values, last_values];
-    let pair = in_precision_of!(rewards, |F| time_major::<F>(rollout, discount, out)?
-        .into_pyobject(py)?);
-    Ok(pair.into_any().unbind())
-}
-
-fn time_major<'py, F: Float + Element + Sync>(
-    [rewards, values, terminated, truncated, final_values, last_values]: [&Bound<'py, PyAny>; 6],
-    discount: Discount,
-    out: Out<'_, 'py>,
-) -> PyResult<Pair<'py, F, Ix2>> {
-    let py = rewards.py();
-    let rewards = real_array::<F, Ix2>(rewards, "rewards")?;
-    let values = real_array::<F, Ix2>(values, "values")?;
-    let terminated = mask_array::<Ix2>(terminated, "terminated")?;
-    let truncated = mask_array::<Ix2>(truncated, "truncated")?;
-    let final_values = real_array::<F, Ix2>(final_values, "final_values")?;
-    let last_values = real_array::<F, Ix1>(last_values, "last_values")?;
-    // The kernel sees flat slices, in which a transposed array would have the right length.
-    let expected = rewards.shape();
-    check_shape("values", values.shape(), "rewards", expected)?;
-    check_shape("terminated", terminated.shape(), "rewards", expected)?;
-    check_shape("truncated", truncated.shape(), "rewards", expected)?;
-    check_shape("final_values", final_values.shape(), "rewards", expected)?;
-    let shape = rewards.as_array().raw_dim();
-    check_shape("last_values", last_values.shape(), "a row of rewards", &[shape[1]])?;
-    let input = TimeMajor {
-        rewards: rewards.as_slice()?,
-        values: values.as_slice()?,
-        terminated: terminated.as_slice(),
-        truncated: truncated.as_slice(),
-        final_values: final_values.as_slice()?,
-        last_values: last_values.as_slice()?,
-    };
-    filled_pair(py, shape, out, |advantages, returns| {
-        gae_time_major(&input, discount, &mut Estimates { advantages, returns })
+    in_precision_of!(rewards, |F| {
+        let rewards = real_array::<F, Ix2>(rewards, "rewards")?;
+        let values = real_array::<F, Ix2>(values, "values")?;
+        let terminated = mask_array::<Ix2>(terminated, "terminated")?;
+        let truncated = mask_array::<Ix2>(truncated, "truncated")?;
+        let final_values = real_array::<F, Ix2>(final_values, "final_values")?;
+        let last_values = real_array::<F, Ix1>(last_values, "last_values")?;
+        // The kernel sees flat slices, in which a transposed array would have the right length.
+        let expected = rewards.shape();
+        check_shape("values", values.shape(), "rewards", expected)?;
+        check_shape("terminated", terminated.shape(), "rewards", expected)?;
+        check_shape("truncated", truncated.shape(), "rewards", expected)?;
+        check_shape("final_values", final_values.shape(), "rewards", expected)?;
+        let shape = rewards.as_array().raw_dim();
+        check_shape("last_values", last_values.shape(), "a row of rewards", &[shape[1]])?;
+        let input = TimeMajor {
+            rewards: rewards.as_slice()?,
+            values: values.as_slice()?,
+            terminated: terminated.as_slice(),
+            truncated: truncated.as_slice(),
+            final_values: final_values.as_slice()?,
+            last_values: last_values.as_slice()?,
+        };
+        let pair = filled_pair(py, shape, out, |advantages, returns| {
+            gae_time_major(&input, discount, &mut Estimates { advantages, returns })
+        })?;
+        Ok(pair.into_pyobject(py)?.into_any().unbind())
     })
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Mutex;
 
-use numpy::{Element, Ix1, Ix2, PyArray1, PyUntypedArrayMethods};
+use numpy::{Ix1, Ix2, PyArray1, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use rlox_learner::{
     ActionRows, ActorCritic, Batch, Head, Learner, Loss, Moments, Objective, Optimizer, Plan,
-    Progress, Real, StepRule,
+    StepRule,
 };
 
 use crate::convert::{as_real_array, check_shape, output_array, parse_step, real, real_array};
@@ -15,7 +15,7 @@ use crate::errors::raise;
 use crate::flags::{MaskArray, mask_array};
 use crate::locks::lock;
 use crate::precision::{Precise, of_dtype, with_learner};
-use crate::replay::{Expected, read, read_rows};
+use crate::replay::{Expected, read, read_rows, vector};
 use crate::{env::VecEnv, learner_rollout};
 
 /// Takes the gradient steps of an iteration on arrays that the caller keeps.
@@ -23,15 +23,6 @@ use crate::{env::VecEnv, learner_rollout};
 pub(crate) struct ActorCriticLearner {
     learner: Precise<Learner<f32>, Learner<f64>>,
     shape: ActorCritic,
-}
-
-/// The arrays of an update.
-struct Arrays<'a, 'py> {
-    parameters: &'a Bound<'py, PyAny>,
-    moments: (u64, Option<&'a Bound<'py, PyAny>>, &'a Bound<'py, PyAny>),
-    batch: [&'a Bound<'py, PyAny>; 6],
-    masks: Option<&'a Bound<'py, PyAny>>,
-    order: &'a Bound<'py, PyAny>,
 }
 
 #[pymethods]
@@ -64,8 +55,8 @@ impl ActorCriticLearner {
     }
 
     /// The clipped gradient of the last minibatch, `(n_parameters,)`.
-    fn gradients(&self, py: Python<'_>) -> Py<PyAny> {
-        with_learner!(self.learner, |learner| copied(py, learner))
+    fn gradients<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        with_learner!(self.learner, |learner| vector(py, lock(learner).gradients()))
     }
 
     /// Take one gradient step per minibatch; return the means of the terms and the steps taken.
@@ -113,22 +104,66 @@ impl ActorCriticLearner {
             Some(clip_eps) => Objective::Clipped { clip_eps, dual_clip, vf_clip_eps },
             None => Objective::PolicyGradient,
         };
-        let plan = Plan {
-            order: &[],
-            epoch_rows: 0,
-            batch_size,
-            loss: Loss { objective, vf_coef, ent_coef, normalize_advantages },
-            rule: StepRule { optimizer, learning_rate, max_grad_norm },
-            target_kl,
-        };
-        let arrays = Arrays {
-            parameters,
-            moments: (step, first_moments, second_moments),
-            batch: [obs, actions, log_probs, values, advantages, returns],
-            masks: action_masks,
-            order,
-        };
-        let progress = with_learner!(self.learner, |learner| self.run(py, learner, &arrays, plan))?;
+        let loss = Loss { objective, vf_coef, ent_coef, normalize_advantages };
+        let rule = StepRule { optimizer, learning_rate, max_grad_norm };
+        let all = [self.shape.n_parameters()];
+        let progress = with_learner!(self.learner, |learner: F| {
+            let mut parameters = output_array::<F, Ix1>(parameters, "parameters", &all)?;
+            let mut second = output_array::<F, Ix1>(second_moments, "second_moments", &all)?;
+            let first =
+                first_moments.map(|array| output_array::<F, Ix1>(array, "first_moments", &all));
+            let mut first = first.transpose()?;
+            let obs = real_array::<F, Ix2>(obs, "obs")?;
+            let log_probs = real_array::<F, Ix1>(log_probs, "log_probs")?;
+            let values = real_array::<F, Ix1>(values, "values")?;
+            let advantages = real_array::<F, Ix1>(advantages, "advantages")?;
+            let returns = real_array::<F, Ix1>(returns, "returns")?;
+            let order = as_real_array(order, "order")?;
+            let [_, epoch_rows] = *order.shape() else {
+                return Err(PyValueError::new_err("order must have 2 dimensions"));
+            };
+            let expected = Expected { shape: order.shape(), like: "order", optional: 0 };
+            let order = read::<i64>(order.as_any(), "order", &expected)?;
+            let rows = log_probs.len();
+            check_shape("obs", obs.shape(), "log_probs", &[rows, self.shape.obs_dim()])?;
+            let (integers, components);
+            let actions = match self.shape.head() {
+                Head::Categorical(_) => {
+                    integers = read_rows::<i64>(actions, "actions", "log_probs", rows)?;
+                    ActionRows::Discrete(integers.as_slice()?)
+                }
+                Head::Gaussian(width) => {
+                    components = real_array::<F, Ix2>(actions, "actions")?;
+                    check_shape("actions", components.shape(), "log_probs", &[rows, width])?;
+                    ActionRows::Continuous(components.as_slice()?)
+                }
+            };
+            let masks = action_masks.map(|masks| mask_array::<Ix2>(masks, "action_masks"));
+            let masks = masks.transpose()?;
+            if let Some(masks) = &masks {
+                let expected = [rows, self.shape.head().width()];
+                check_shape("action_masks", masks.shape(), "log_probs", &expected)?;
+            }
+            let batch = Batch {
+                masks: masks.as_ref().map(MaskArray::as_slice),
+                obs: obs.as_slice()?,
+                actions,
+                log_probs: log_probs.as_slice()?,
+                values: values.as_slice()?,
+                advantages: advantages.as_slice()?,
+                returns: returns.as_slice()?,
+            };
+            let order = order.as_slice()?;
+            let plan = Plan { order, epoch_rows, batch_size, loss, rule, target_kl };
+            let mut moments = Moments {
+                step,
+                first: first.as_mut().map_or(Ok(&mut [][..]), |first| first.as_slice_mut())?,
+                second: second.as_slice_mut()?,
+            };
+            let parameters = parameters.as_slice_mut()?;
+            py.detach(|| lock(learner).update(parameters, &mut moments, batch, plan))
+        });
+        let progress = progress.map_err(raise)?;
         Ok((progress.terms.to_array(), progress.steps))
     }
 
@@ -148,20 +183,15 @@ impl ActorCriticLearner {
         truncated: &Bound<'py, PyAny>,
         final_values: &Bound<'py, PyAny>,
     ) -> PyResult<()> {
-        let arrays = learner_rollout::Arrays {
-            parameters,
-            stream,
-            next_obs,
-            obs,
-            actions,
-            log_probs,
-            rewards,
-            terminated,
-            truncated,
-            final_values,
-        };
         let shape = (self.shape.obs_dim(), self.shape.head());
-        learner_rollout::collect(py, self.single()?, shape, envs, &arrays)
+        learner_rollout::collect(
+            py,
+            self.single()?,
+            shape,
+            envs,
+            [parameters, stream, next_obs, obs, actions],
+            [log_probs, rewards, terminated, truncated, final_values],
+        )
     }
 
     /// Draw an action for each row of `obs`; return actions (R, ...) and log-probabilities (R,).
@@ -199,81 +229,4 @@ impl ActorCriticLearner {
             Precise::Double(_) => Err(PyTypeError::new_err("rollouts are float32")),
         }
     }
-
-    /// Borrows the arrays and updates without the interpreter lock.
-    fn run<F: Real + Element>(
-        &self,
-        py: Python<'_>,
-        learner: &Mutex<Learner<F>>,
-        arrays: &Arrays<'_, '_>,
-        plan: Plan<'_>,
-    ) -> PyResult<Progress> {
-        let all = [self.shape.n_parameters()];
-        let (step, first, second) = arrays.moments;
-        let mut parameters = output_array::<F, Ix1>(arrays.parameters, "parameters", &all)?;
-        let mut second = output_array::<F, Ix1>(second, "second_moments", &all)?;
-        let mut first =
-            first.map(|array| output_array::<F, Ix1>(array, "first_moments", &all)).transpose()?;
-        let [obs, actions, log_probs, values, advantages, returns] = arrays.batch;
-        let obs = real_array::<F, Ix2>(obs, "obs")?;
-        let log_probs = real_array::<F, Ix1>(log_probs, "log_probs")?;
-        let values = real_array::<F, Ix1>(values, "values")?;
-        let advantages = real_array::<F, Ix1>(advantages, "advantages")?;
-        let returns = real_array::<F, Ix1>(returns, "returns")?;
-        let order = as_real_array(arrays.order, "order")?;
-        let [_, epoch_rows] = *order.shape() else {
-            return Err(PyValueError::new_err("order must have 2 dimensions"));
-        };
-        let expected = Expected { shape: order.shape(), like: "order", optional: 0 };
-        let order = read::<i64>(order.as_any(), "order", &expected)?;
-        let rows = log_probs.len();
-        check_shape("obs", obs.shape(), "log_probs", &[rows, self.shape.obs_dim()])?;
-        let (integers, components);
-        let actions = match self.shape.head() {
-            Head::Categorical(_) => {
-                integers = read_rows::<i64>(actions, "actions", "log_probs", rows)?;
-                ActionRows::Discrete(integers.as_slice()?)
-            }
-            Head::Gaussian(width) => {
-                components = real_array::<F, Ix2>(actions, "actions")?;
-                check_shape("actions", components.shape(), "log_probs", &[rows, width])?;
-                ActionRows::Continuous(components.as_slice()?)
-            }
-        };
-        let masks =
-            arrays.masks.map(|masks| mask_array::<Ix2>(masks, "action_masks")).transpose()?;
-        if let Some(masks) = &masks {
-            let expected = [rows, self.shape.head().width()];
-            check_shape("action_masks", masks.shape(), "log_probs", &expected)?;
-        }
-        let batch = Batch {
-            masks: masks.as_ref().map(MaskArray::as_slice),
-            obs: obs.as_slice()?,
-            actions,
-            log_probs: log_probs.as_slice()?,
-            values: values.as_slice()?,
-            advantages: advantages.as_slice()?,
-            returns: returns.as_slice()?,
-        };
-        let plan = Plan { order: order.as_slice()?, epoch_rows, ..plan };
-        let mut moments = Moments {
-            step,
-            first: match first.as_mut() {
-                Some(first) => first.as_slice_mut()?,
-                None => &mut [],
-            },
-            second: second.as_slice_mut()?,
-        };
-        let parameters = parameters.as_slice_mut()?;
-        py.detach(|| {
-            let mut learner = lock(learner);
-            learner.update(parameters, &mut moments, batch, plan)
-        })
-        .map_err(raise)
-    }
-}
-
-fn copied<F: Real + Element>(py: Python<'_>, learner: &Mutex<Learner<F>>) -> Py<PyAny> {
-    let learner = lock(learner);
-    PyArray1::from_slice(py, learner.gradients()).into_any().unbind()
 }

@@ -12,20 +12,7 @@ use crate::env::VecEnv;
 use crate::errors::raise;
 use crate::flags::{MaskArray, mask_array, output_flags};
 use crate::locks::lock;
-
-/// The arrays of a rollout, in the order of the method's arguments.
-pub(crate) struct Arrays<'a, 'py> {
-    pub(crate) parameters: &'a Bound<'py, PyAny>,
-    pub(crate) stream: &'a Bound<'py, PyAny>,
-    pub(crate) next_obs: &'a Bound<'py, PyAny>,
-    pub(crate) obs: &'a Bound<'py, PyAny>,
-    pub(crate) actions: &'a Bound<'py, PyAny>,
-    pub(crate) log_probs: &'a Bound<'py, PyAny>,
-    pub(crate) rewards: &'a Bound<'py, PyAny>,
-    pub(crate) terminated: &'a Bound<'py, PyAny>,
-    pub(crate) truncated: &'a Bound<'py, PyAny>,
-    pub(crate) final_values: &'a Bound<'py, PyAny>,
-}
+use crate::output::filled;
 
 /// Borrows the arrays and fills them without the interpreter lock.
 pub(crate) fn collect(
@@ -33,30 +20,31 @@ pub(crate) fn collect(
     learner: &Mutex<Learner<f32>>,
     shape: (usize, Head),
     envs: &VecEnv,
-    arrays: &Arrays<'_, '_>,
+    [parameters, stream, next_obs, obs, actions]: [&Bound<'_, PyAny>; 5],
+    [log_probs, rewards, terminated, truncated, final_values]: [&Bound<'_, PyAny>; 5],
 ) -> PyResult<()> {
     let (obs_dim, head) = shape;
     let n = envs.n_envs();
-    let parameters = real_array::<f32, Ix1>(arrays.parameters, "parameters")?;
-    let mut stream = output_array::<u64, Ix1>(arrays.stream, "stream", &[4])?;
-    let mut next_obs = output_array::<f32, Ix2>(arrays.next_obs, "next_obs", &[n, obs_dim])?;
-    let steps = arrays.rewards.len()?;
+    let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
+    let mut stream = output_array::<u64, Ix1>(stream, "stream", &[4])?;
+    let mut next_obs = output_array::<f32, Ix2>(next_obs, "next_obs", &[n, obs_dim])?;
+    let steps = rewards.len()?;
     let table = [steps, n];
-    let mut obs = output_array::<f32, Ix3>(arrays.obs, "obs", &[steps, n, obs_dim])?;
-    let mut log_probs = output_array::<f32, Ix2>(arrays.log_probs, "log_probs", &table)?;
-    let mut rewards = output_array::<f32, Ix2>(arrays.rewards, "rewards", &table)?;
-    let mut terminated = output_flags::<Ix2>(arrays.terminated, "terminated", &table)?;
-    let mut truncated = output_flags::<Ix2>(arrays.truncated, "truncated", &table)?;
-    let mut final_values = output_array::<f32, Ix2>(arrays.final_values, "final_values", &table)?;
+    let mut obs = output_array::<f32, Ix3>(obs, "obs", &[steps, n, obs_dim])?;
+    let mut log_probs = output_array::<f32, Ix2>(log_probs, "log_probs", &table)?;
+    let mut rewards = output_array::<f32, Ix2>(rewards, "rewards", &table)?;
+    let mut terminated = output_flags::<Ix2>(terminated, "terminated", &table)?;
+    let mut truncated = output_flags::<Ix2>(truncated, "truncated", &table)?;
+    let mut final_values = output_array::<f32, Ix2>(final_values, "final_values", &table)?;
     let (mut integers, mut components);
     let actions = match head {
         Head::Categorical(_) => {
-            integers = output_array::<i64, Ix2>(arrays.actions, "actions", &table)?;
+            integers = output_array::<i64, Ix2>(actions, "actions", &table)?;
             ActionBuffer::Discrete(integers.as_slice_mut()?)
         }
         Head::Gaussian(width) => {
             let shape = [steps, n, width];
-            components = output_array::<f32, Ix3>(arrays.actions, "actions", &shape)?;
+            components = output_array::<f32, Ix3>(actions, "actions", &shape)?;
             ActionBuffer::Continuous(components.as_slice_mut()?)
         }
     };
@@ -113,11 +101,7 @@ pub(crate) fn act<'py>(
             log_probs: log_probs.as_slice_mut()?,
         };
         let parameters = parameters.as_slice()?;
-        py.detach(|| {
-            let mut learner = lock(learner);
-            learner.act(parameters, &mut rng, &mut request)
-        })
-        .map_err(raise)
+        py.detach(|| lock(learner).act(parameters, &mut rng, &mut request)).map_err(raise)
     };
     let actions = match head {
         Head::Categorical(_) => {
@@ -151,16 +135,7 @@ pub(crate) fn values<'py>(
     let py = obs.py();
     let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
     let obs = real_array::<f32, Ix2>(obs, "obs")?;
-    let values = PyArray1::zeros(py, obs.shape().first().copied().unwrap_or(0), false);
-    {
-        let mut values = values.try_readwrite()?;
-        let (parameters, obs) = (parameters.as_slice()?, obs.as_slice()?);
-        let values = values.as_slice_mut()?;
-        py.detach(|| {
-            let mut learner = lock(learner);
-            learner.values(parameters, obs, values)
-        })
-        .map_err(raise)?;
-    }
-    Ok(values)
+    let rows = obs.shape().first().copied().unwrap_or(0);
+    let (parameters, obs) = (parameters.as_slice()?, obs.as_slice()?);
+    filled(py, Ix1(rows), |values| lock(learner).values(parameters, obs, values))
 }

@@ -49,8 +49,21 @@ pub(crate) fn of_dtype<S, D>(
     }
 }
 
-/// Evaluates a closure-like expression with the learner that a [`Precise`] holds.
+/// Evaluates a closure-like expression with the learner that a [`Precise`] holds, and, where the body
+/// needs it, with its precision as a type.
 macro_rules! with_learner {
+    ($learners:expr, |$learner:ident: $float:ident| $body:expr) => {
+        match &$learners {
+            $crate::precision::Precise::Single($learner) => {
+                type $float = f32;
+                $body
+            }
+            $crate::precision::Precise::Double($learner) => {
+                type $float = f64;
+                $body
+            }
+        }
+    };
     ($learners:expr, |$learner:ident| $body:expr) => {
         match &$learners {
             $crate::precision::Precise::Single($learner) => $body,

@@ -39,26 +39,18 @@ pub(crate) fn compute_vtrace<'py>(
     let last_value = ("bootstrap_value", bootstrap_value);
     let rollout = Arguments { rewards, values, dones, last_value, truncated, final_values };
     let bars = Truncation { rho_bar, c_bar };
-    in_precision_of!(rewards, |F| targets::<F>(py, log_rhos, &rollout, gamma, bars))
-}
-
-fn targets<'py, F: Float + Element + Sync>(
-    py: Python<'py>,
-    log_rhos: &Bound<'py, PyAny>,
-    rollout: &Arguments<'_, 'py>,
-    gamma: f64,
-    bars: Truncation,
-) -> PyResult<Py<PyAny>> {
-    let rollout = Rollout::<F>::parse(rollout)?;
-    let log_rhos = real_array::<F, IxDyn>(log_rhos, "log_rhos")?;
-    let shape = rollout.shape();
-    let got = log_rhos.as_array().raw_dim();
-    check_shape("log_rhos", got.slice(), "rewards", shape.slice())?;
-    let (input, log_rhos) = (rollout.time_major()?, log_rhos.as_slice()?);
-    let pair = filled_pair(py, shape, None, |vs, pg_advantages| {
-        vtrace(&input, log_rhos, gamma, bars, &mut Targets { vs, pg_advantages })
-    })?;
-    Ok(pair.into_pyobject(py)?.into_any().unbind())
+    in_precision_of!(rewards, |F| {
+        let rollout = Rollout::<F>::parse(&rollout)?;
+        let log_rhos = real_array::<F, IxDyn>(log_rhos, "log_rhos")?;
+        let shape = rollout.shape();
+        let got = log_rhos.as_array().raw_dim();
+        check_shape("log_rhos", got.slice(), "rewards", shape.slice())?;
+        let (input, log_rhos) = (rollout.time_major()?, log_rhos.as_slice()?);
+        let pair = filled_pair(py, shape, None, |vs, pg_advantages| {
+            vtrace(&input, log_rhos, gamma, bars, &mut Targets { vs, pg_advantages })
+        })?;
+        Ok(pair.into_pyobject(py)?.into_any().unbind())
+    })
 }
 
 /// Compute discounted returns of a rollout (T,) or (T, N).

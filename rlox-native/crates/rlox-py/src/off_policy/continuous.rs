@@ -1,20 +1,16 @@
 //! SAC, TD3 and DDPG, and what conservative Q-learning adds.
 
-use std::sync::Mutex;
-
-use numpy::{Element, Ix1, Ix2, PyArray1, PyArrayMethods, PyReadonlyArray};
+use numpy::{Ix1, Ix2, Ix3, PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_learner::Real;
-use rlox_learner::off_policy::{
-    self as kernels, Actor, Cloning, PolicyStep, PolicyTerms, ValueStep,
-};
+use rlox_learner::off_policy::{self as kernels, Actor, Cloning, PolicyStep, Samples, ValueStep};
 
-use super::{Adam, BatchArrays, penalty};
+use super::{Adam, BatchArrays};
 use crate::convert::{real, real_array};
 use crate::errors::raise;
 use crate::locks::lock;
 use crate::precision::{Precise, of_dtype, with_learner};
+use crate::replay::vector;
 
 type Learners = Precise<kernels::ContinuousLearner<f32>, kernels::ContinuousLearner<f64>>;
 
@@ -85,9 +81,30 @@ impl ContinuousLearner {
         let critics = Adam::parse(critics, "critics")?;
         let batch = BatchArrays::parse(batch)?;
         let step = ValueStep { alpha, scale, penalty_weight, rule: critics.rule(learning_rate) };
-        let others = [target, policy];
-        with_learner!(self.learner, |learner| self
-            .run_values(py, learner, &critics, others, &batch, noise, step))
+        with_learner!(self.learner, |learner: F| {
+            let mut borrowed = critics.borrow::<F>()?;
+            let (parameters, mut moments) = borrowed.view()?;
+            let target = real_array::<F, Ix1>(target, "target")?;
+            let policy = real_array::<F, Ix1>(policy, "policy")?;
+            let actions = real_array::<F, Ix2>(&batch.actions, "actions")?;
+            let noise = noise.map(|noise| real_array::<F, Ix2>(noise, "noise")).transpose()?;
+            let rows = batch.borrow::<F>()?;
+            let mut errors = vec![0.0; self.n_critics * rows.len()];
+            let (target, policy, actions) =
+                (target.as_slice()?, policy.as_slice()?, actions.as_slice()?);
+            let noise = noise.as_ref().map_or(Ok(&[][..]), |noise| noise.as_slice())?;
+            let batch = rows.view()?;
+            let out = &mut errors;
+            let terms = py.detach(|| {
+                let moments = &mut moments;
+                lock(learner).step_values(
+                    parameters, target, policy, moments, batch, actions, noise, step, out,
+                )
+            });
+            let terms = terms.map_err(raise)?;
+            let errors = PyArray1::from_vec(py, errors).reshape([self.n_critics, rows.len()])?;
+            Ok((terms.loss, terms.value, errors.into_any().unbind()))
+        })
     }
 
     /// Take a gradient step of the policy; return the loss and the mean entropy.
@@ -104,11 +121,28 @@ impl ContinuousLearner {
         cloning: Option<(Bound<'_, PyAny>, f64)>,
     ) -> PyResult<(f64, f64)> {
         let policy = Adam::parse(policy, "policy")?;
-        let (arrays, rates) = ([critics, obs], (alpha, learning_rate));
-        let terms = with_learner!(self.learner, |learner| run_policy(
-            py, learner, &policy, arrays, noise, cloning, rates
-        ))?;
-        Ok((terms.loss, terms.entropy))
+        with_learner!(self.learner, |learner: F| {
+            let mut borrowed = policy.borrow::<F>()?;
+            let (parameters, mut moments) = borrowed.view()?;
+            let critics = real_array::<F, Ix1>(critics, "critics")?;
+            let obs = real_array::<F, Ix2>(obs, "obs")?;
+            let noise = noise.map(|noise| real_array::<F, Ix2>(noise, "noise")).transpose()?;
+            let target;
+            let cloning = match cloning {
+                Some((actions, alpha)) => {
+                    target = real_array::<F, Ix2>(&actions, "actions")?;
+                    Some(Cloning { actions: target.as_slice()?, alpha })
+                }
+                None => None,
+            };
+            let step = PolicyStep { alpha, cloning, rule: policy.rule(learning_rate) };
+            let (critics, obs) = (critics.as_slice()?, obs.as_slice()?);
+            let noise = noise.as_ref().map_or(Ok(&[][..]), |noise| noise.as_slice())?;
+            let terms = py.detach(|| {
+                lock(learner).step_policy(parameters, critics, &mut moments, obs, noise, step)
+            });
+            terms.map(|terms| (terms.loss, terms.entropy)).map_err(raise)
+        })
     }
 
     /// Return the penalty of each critic, and keep its gradient for the next step of the critics.
@@ -125,15 +159,29 @@ impl ContinuousLearner {
         lower_bounds: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Vec<f64>> {
         let batch = BatchArrays::parse(batch)?;
-        let (networks, samples) = ([critics, policy], [random, here, there]);
-        with_learner!(self.learner, |learner| penalty::run(
-            py,
-            learner,
-            networks,
-            &batch,
-            samples,
-            lower_bounds
-        ))
+        with_learner!(self.learner, |learner: F| {
+            let critics = real_array::<F, Ix1>(critics, "critics")?;
+            let policy = real_array::<F, Ix1>(policy, "policy")?;
+            let actions = real_array::<F, Ix2>(&batch.actions, "actions")?;
+            let random = real_array::<F, Ix3>(random, "random")?;
+            let here = real_array::<F, Ix3>(here, "here")?;
+            let there = real_array::<F, Ix3>(there, "there")?;
+            let bounds = lower_bounds.map(|bounds| real_array::<F, Ix1>(bounds, "lower_bounds"));
+            let bounds = bounds.transpose()?;
+            let rows = batch.borrow::<F>()?;
+            let rows = rows.view()?;
+            let (critics, policy, actions) =
+                (critics.as_slice()?, policy.as_slice()?, actions.as_slice()?);
+            let samples = Samples {
+                random: random.as_slice()?,
+                here: here.as_slice()?,
+                there: there.as_slice()?,
+                lower_bounds: bounds.as_ref().map(|bounds| bounds.as_slice()).transpose()?,
+            };
+            let (obs, next_obs) = (rows.obs, rows.next_obs);
+            py.detach(|| lock(learner).penalize(critics, policy, obs, next_obs, actions, samples))
+                .map_err(raise)
+        })
     }
 
     /// Return the mean of -log π of the actions that the policy makes of noise.
@@ -144,107 +192,24 @@ impl ContinuousLearner {
         obs: &Bound<'_, PyAny>,
         noise: &Bound<'_, PyAny>,
     ) -> PyResult<f64> {
-        with_learner!(self.learner, |learner| penalty::run_entropy(
-            py,
-            learner,
-            [policy, obs, noise]
-        ))
+        with_learner!(self.learner, |learner: F| {
+            let policy = real_array::<F, Ix1>(policy, "policy")?;
+            let obs = real_array::<F, Ix2>(obs, "obs")?;
+            let noise = real_array::<F, Ix2>(noise, "noise")?;
+            let (policy, obs, noise) = (policy.as_slice()?, obs.as_slice()?, noise.as_slice()?);
+            py.detach(|| lock(learner).entropy(policy, obs, noise)).map_err(raise)
+        })
     }
 
     /// The gradients of the last steps of the policy and of the critics.
-    fn gradients(&self, py: Python<'_>) -> (Py<PyAny>, Py<PyAny>) {
-        with_learner!(self.learner, |learner| copied(py, learner))
+    fn gradients<'py>(&self, py: Python<'py>) -> (Bound<'py, PyAny>, Bound<'py, PyAny>) {
+        with_learner!(self.learner, |learner| {
+            let learner = lock(learner);
+            (vector(py, learner.policy_gradients()), vector(py, learner.critic_gradients()))
+        })
     }
 
     fn __repr__(&self) -> String {
         format!("ContinuousLearner(act_dim={}, n_critics={})", self.act_dim, self.n_critics)
     }
-}
-
-impl ContinuousLearner {
-    fn run_values<F: Real + Element>(
-        &self,
-        py: Python<'_>,
-        learner: &Mutex<kernels::ContinuousLearner<F>>,
-        critics: &Adam<'_>,
-        [target, policy]: [&Bound<'_, PyAny>; 2],
-        batch: &BatchArrays<'_>,
-        noise: Option<&Bound<'_, PyAny>>,
-        step: ValueStep,
-    ) -> PyResult<(f64, f64, Py<PyAny>)> {
-        let mut borrowed = critics.borrow::<F>()?;
-        let (parameters, mut moments) = borrowed.view()?;
-        let target = real_array::<F, Ix1>(target, "target")?;
-        let policy = real_array::<F, Ix1>(policy, "policy")?;
-        let actions = real_array::<F, Ix2>(&batch.actions, "actions")?;
-        let noise = noise_array::<F>(noise)?;
-        let rows = batch.borrow::<F>()?;
-        let mut errors = vec![F::zero(); self.n_critics * rows.len()];
-        let (target, policy) = (target.as_slice()?, policy.as_slice()?);
-        let (actions, noise, batch) = (actions.as_slice()?, view(noise.as_ref())?, rows.view()?);
-        let terms = py
-            .detach(|| {
-                let errors = &mut errors;
-                lock(learner).step_values(
-                    parameters,
-                    target,
-                    policy,
-                    &mut moments,
-                    batch,
-                    actions,
-                    noise,
-                    step,
-                    errors,
-                )
-            })
-            .map_err(raise)?;
-        let errors = PyArray1::from_vec(py, errors).reshape([self.n_critics, rows.len()])?;
-        Ok((terms.loss, terms.value, errors.into_any().unbind()))
-    }
-}
-
-fn run_policy<F: Real + Element>(
-    py: Python<'_>,
-    learner: &Mutex<kernels::ContinuousLearner<F>>,
-    policy: &Adam<'_>,
-    [critics, obs]: [&Bound<'_, PyAny>; 2],
-    noise: Option<&Bound<'_, PyAny>>,
-    cloning: Option<(Bound<'_, PyAny>, f64)>,
-    (alpha, learning_rate): (f64, f64),
-) -> PyResult<PolicyTerms> {
-    let mut borrowed = policy.borrow::<F>()?;
-    let (parameters, mut moments) = borrowed.view()?;
-    let critics = real_array::<F, Ix1>(critics, "critics")?;
-    let obs = real_array::<F, Ix2>(obs, "obs")?;
-    let noise = noise_array::<F>(noise)?;
-    let cloning = cloning
-        .map(|(actions, alpha)| Ok::<_, PyErr>((real_array::<F, Ix2>(&actions, "actions")?, alpha)))
-        .transpose()?;
-    let cloning = match &cloning {
-        Some((actions, alpha)) => Some(Cloning { actions: actions.as_slice()?, alpha: *alpha }),
-        None => None,
-    };
-    let step = PolicyStep { alpha, cloning, rule: policy.rule(learning_rate) };
-    let (critics, obs, noise) = (critics.as_slice()?, obs.as_slice()?, view(noise.as_ref())?);
-    py.detach(|| lock(learner).step_policy(parameters, critics, &mut moments, obs, noise, step))
-        .map_err(raise)
-}
-
-fn noise_array<'py, F: Element>(
-    noise: Option<&Bound<'py, PyAny>>,
-) -> PyResult<Option<PyReadonlyArray<'py, F, Ix2>>> {
-    noise.map(|noise| real_array(noise, "noise")).transpose()
-}
-
-fn view<'a, F: Element>(noise: Option<&'a PyReadonlyArray<'_, F, Ix2>>) -> PyResult<&'a [F]> {
-    Ok(noise.map(|noise| noise.as_slice()).transpose()?.unwrap_or(&[]))
-}
-
-fn copied<F: Real + Element>(
-    py: Python<'_>,
-    learner: &Mutex<kernels::ContinuousLearner<F>>,
-) -> (Py<PyAny>, Py<PyAny>) {
-    let learner = lock(learner);
-    let array = |values: &[F]| PyArray1::from_slice(py, values).into_any().unbind();
-    (array(learner.policy_gradients()), array(learner.critic_gradients()))
 }

@@ -1,11 +1,8 @@
 //! Implicit Q-learning.
 
-use std::sync::Mutex;
-
-use numpy::{Element, Ix1, Ix2, PyArray1};
+use numpy::{Ix1, Ix2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_learner::Real;
 use rlox_learner::off_policy::{
     ImplicitLearner as Kernel, ImplicitLosses, ImplicitParts, ImplicitTerms, Learnt,
 };
@@ -15,6 +12,7 @@ use crate::convert::{real, real_array};
 use crate::errors::raise;
 use crate::locks::lock;
 use crate::precision::{Precise, of_dtype, with_learner};
+use crate::replay::vector;
 
 type Learners = Precise<Kernel<f32>, Kernel<f64>>;
 
@@ -25,9 +23,6 @@ pub(crate) struct ImplicitLearner {
     n_critics: usize,
     act_dim: usize,
 }
-
-/// What Python gives to move, with its step size.
-type Part<'py> = (Adam<'py>, f64);
 
 #[pymethods]
 impl ImplicitLearner {
@@ -75,60 +70,38 @@ impl ImplicitLearner {
         #[pyo3(from_py_with = real::temperature)] temperature: f64,
         #[pyo3(from_py_with = real::max_weight)] max_weight: f64,
     ) -> PyResult<(f64, f64, f64, f64, f64)> {
-        let parts = [
-            (Adam::parse(value, "value")?, learning_rate),
-            (Adam::parse(policy, "policy")?, policy_learning_rate),
-            (Adam::parse(critics, "critics")?, learning_rate),
-        ];
+        let value = Adam::parse(value, "value")?;
+        let policy = Adam::parse(policy, "policy")?;
+        let critics = Adam::parse(critics, "critics")?;
         let batch = BatchArrays::parse(batch)?;
         let losses = ImplicitLosses { expectile, temperature, max_weight };
-        let terms = with_learner!(self.learner, |learner| run(
-            py, learner, &parts, target, &batch, losses
-        ))?;
+        let terms = with_learner!(self.learner, |learner: F| {
+            let mut of_value = value.borrow::<F>()?;
+            let mut of_policy = policy.borrow::<F>()?;
+            let mut of_critics = critics.borrow::<F>()?;
+            let (parameters, moments) = of_value.view()?;
+            let value = Learnt { parameters, moments, rule: value.rule(learning_rate) };
+            let (parameters, moments) = of_policy.view()?;
+            let policy = Learnt { parameters, moments, rule: policy.rule(policy_learning_rate) };
+            let (parameters, moments) = of_critics.view()?;
+            let critics = Learnt { parameters, moments, rule: critics.rule(learning_rate) };
+            let target = real_array::<F, Ix1>(target, "target")?;
+            let actions = real_array::<F, Ix2>(&batch.actions, "actions")?;
+            let rows = batch.borrow::<F>()?;
+            let (target, actions, rows) = (target.as_slice()?, actions.as_slice()?, rows.view()?);
+            let parts = ImplicitParts { value, policy, critics };
+            py.detach(|| lock(learner).step(parts, target, rows, actions, losses)).map_err(raise)?
+        });
         let ImplicitTerms { value_loss, q_loss, policy_loss, q_value, weight } = terms;
         Ok((value_loss, q_loss, policy_loss, q_value, weight))
     }
 
     /// The gradients of the last step of value, policy and critics.
-    fn gradients(&self, py: Python<'_>) -> [Py<PyAny>; 3] {
-        with_learner!(self.learner, |learner| copied(py, learner))
+    fn gradients<'py>(&self, py: Python<'py>) -> [Bound<'py, PyAny>; 3] {
+        with_learner!(self.learner, |l| lock(l).gradients().map(|values| vector(py, values)))
     }
 
     fn __repr__(&self) -> String {
         format!("ImplicitLearner(act_dim={}, n_critics={})", self.act_dim, self.n_critics)
     }
-}
-
-fn run<F: Real + Element>(
-    py: Python<'_>,
-    learner: &Mutex<Kernel<F>>,
-    parts: &[Part<'_>; 3],
-    target: &Bound<'_, PyAny>,
-    batch: &BatchArrays<'_>,
-    losses: ImplicitLosses,
-) -> PyResult<ImplicitTerms> {
-    let [value, policy, critics] = parts;
-    let mut arrays = [value.0.borrow::<F>()?, policy.0.borrow()?, critics.0.borrow()?];
-    let [of_value, of_policy, of_critics] = &mut arrays;
-    let learnt = |(adam, rate): &Part<'_>, parameters, moments| Learnt {
-        parameters,
-        moments,
-        rule: adam.rule(*rate),
-    };
-    let (parameters, moments) = of_value.view()?;
-    let value = learnt(value, parameters, moments);
-    let (parameters, moments) = of_policy.view()?;
-    let policy = learnt(policy, parameters, moments);
-    let (parameters, moments) = of_critics.view()?;
-    let critics = learnt(critics, parameters, moments);
-    let target = real_array::<F, Ix1>(target, "target")?;
-    let actions = real_array::<F, Ix2>(&batch.actions, "actions")?;
-    let rows = batch.borrow::<F>()?;
-    let (target, actions, rows) = (target.as_slice()?, actions.as_slice()?, rows.view()?);
-    let parts = ImplicitParts { value, policy, critics };
-    py.detach(|| lock(learner).step(parts, target, rows, actions, losses)).map_err(raise)
-}
-
-fn copied<F: Real + Element>(py: Python<'_>, learner: &Mutex<Kernel<F>>) -> [Py<PyAny>; 3] {
-    lock(learner).gradients().map(|values| PyArray1::from_slice(py, values).into_any().unbind())
 }

@@ -2,7 +2,6 @@
 
 mod continuous;
 mod implicit;
-mod penalty;
 mod q_learner;
 
 pub(crate) use continuous::ContinuousLearner;

@@ -1,11 +1,8 @@
 //! Deep Q-learning.
 
-use std::sync::Mutex;
-
-use numpy::{Element, Ix1, PyArray1};
+use numpy::{Ix1, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_learner::Real;
 use rlox_learner::off_policy::{self as kernels, ElementLoss, QNetwork, QStep};
 
 use super::{Adam, BatchArrays};
@@ -13,7 +10,7 @@ use crate::convert::{real, real_array};
 use crate::errors::raise;
 use crate::locks::lock;
 use crate::precision::{Precise, of_dtype, with_learner};
-use crate::replay::{Expected, read};
+use crate::replay::{Expected, read, vector};
 
 /// Takes gradient steps of action values on arrays that the caller keeps.
 #[pyclass(frozen, module = "rlox_native")]
@@ -73,46 +70,31 @@ impl QLearner {
         let batch = BatchArrays::parse(batch)?;
         let loss = if huber { ElementLoss::Huber } else { ElementLoss::Squared };
         let step = QStep { double, loss, rule: learnt.rule(learning_rate) };
-        with_learner!(self.learner, |learner| run(py, learner, &learnt, target, &batch, step))
+        with_learner!(self.learner, |learner: F| {
+            let mut borrowed = learnt.borrow::<F>()?;
+            let (parameters, mut moments) = borrowed.view()?;
+            let target = real_array::<F, Ix1>(target, "target")?;
+            let rows = batch.borrow::<F>()?;
+            let expected = Expected { shape: &[rows.len(), 1], like: "rewards", optional: 0 };
+            let actions = read::<i64>(&batch.actions, "actions", &expected)?;
+            let mut errors = vec![0.0; rows.len()];
+            let (target, actions, batch) = (target.as_slice()?, actions.as_slice()?, rows.view()?);
+            let out = &mut errors;
+            let terms = py.detach(|| {
+                lock(learner).step(parameters, target, &mut moments, batch, actions, step, out)
+            });
+            let terms = terms.map_err(raise)?;
+            Ok((terms.loss, terms.value, PyArray1::from_vec(py, errors).into_any().unbind()))
+        })
     }
 
     /// The clipped gradient of the last step, `(n_parameters,)`.
-    fn gradients(&self, py: Python<'_>) -> Py<PyAny> {
-        with_learner!(self.learner, |learner| copied(py, learner))
+    fn gradients<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        with_learner!(self.learner, |learner| vector(py, lock(learner).gradients()))
     }
 
     fn __repr__(&self) -> String {
         let Self { shape, .. } = self;
         format!("QLearner(obs_dim={}, n_actions={})", shape.obs_dim(), shape.n_actions())
     }
-}
-
-/// Borrows the arrays and takes the step without the interpreter lock.
-fn run<F: Real + Element>(
-    py: Python<'_>,
-    learner: &Mutex<kernels::QLearner<F>>,
-    learnt: &Adam<'_>,
-    target: &Bound<'_, PyAny>,
-    batch: &BatchArrays<'_>,
-    step: QStep,
-) -> PyResult<(f64, f64, Py<PyAny>)> {
-    let mut borrowed = learnt.borrow::<F>()?;
-    let (parameters, mut moments) = borrowed.view()?;
-    let target = real_array::<F, Ix1>(target, "target")?;
-    let rows = batch.borrow::<F>()?;
-    let expected = Expected { shape: &[rows.len(), 1], like: "rewards", optional: 0 };
-    let actions = read::<i64>(&batch.actions, "actions", &expected)?;
-    let mut errors = vec![F::zero(); rows.len()];
-    let (target, actions, batch) = (target.as_slice()?, actions.as_slice()?, rows.view()?);
-    let terms = py
-        .detach(|| {
-            let errors = &mut errors;
-            lock(learner).step(parameters, target, &mut moments, batch, actions, step, errors)
-        })
-        .map_err(raise)?;
-    Ok((terms.loss, terms.value, PyArray1::from_vec(py, errors).into_any().unbind()))
-}
-
-fn copied<F: Real + Element>(py: Python<'_>, learner: &Mutex<kernels::QLearner<F>>) -> Py<PyAny> {
-    PyArray1::from_slice(py, lock(learner).gradients()).into_any().unbind()
 }

@@ -299,6 +299,6 @@ pub(super) fn parse_dtype(
 }
 
 /// A one-dimensional array with the elements of `values`.
-pub(super) fn vector<'py, T: Element>(py: Python<'py>, values: &[T]) -> Bound<'py, PyAny> {
+pub(crate) fn vector<'py, T: Element>(py: Python<'py>, values: &[T]) -> Bound<'py, PyAny> {
     PyArray1::from_slice(py, values).into_any()
 }

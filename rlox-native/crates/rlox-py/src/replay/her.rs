@@ -35,7 +35,7 @@ pub(crate) struct HerReplayBuffer {
     description: String,
 }
 
-buffer_methods!(HerReplayBuffer, HindsightReplay, [()], [ring rows state] {
+buffer_methods!(HerReplayBuffer, HindsightReplay, [()], [ring push_whole rows state] {
     #[new]
     #[pyo3(
         signature = (capacity, obs_dim, act_dim, goal_dim, compute_reward=None, **options),
@@ -87,43 +87,6 @@ buffer_methods!(HerReplayBuffer, HindsightReplay, [()], [ring rows state] {
     /// Show the functions of the caller's to the collector of cycles.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.relabelling.traverse(&visit)
-    }
-
-    /// Store one transition, in the place of the oldest if the buffer is full.
-    #[pyo3(signature = (obs, action, reward, terminated, truncated, next_obs))]
-    fn push<'py>(
-        &self,
-        py: Python<'py>,
-        obs: &Bound<'py, PyAny>,
-        action: &Bound<'py, PyAny>,
-        reward: &Bound<'py, PyAny>,
-        terminated: &Bound<'py, PyAny>,
-        truncated: &Bound<'py, PyAny>,
-        next_obs: &Bound<'py, PyAny>,
-    ) -> PyResult<()> {
-        let next_obs = Some(next_obs);
-        let row = Rows::one(&self.fields, obs, action, reward, terminated, truncated, next_obs)?;
-        let row = row.transitions()?;
-        py.detach(|| lock(&self.buffer).push(&row, ())).map_err(raise_for_one)
-    }
-
-    /// Store several transitions, the rows of arrays.
-    #[pyo3(signature = (obs, actions, rewards, terminated, truncated, next_obs))]
-    fn push_batch<'py>(
-        &self,
-        py: Python<'py>,
-        obs: &Bound<'py, PyAny>,
-        actions: &Bound<'py, PyAny>,
-        rewards: &Bound<'py, PyAny>,
-        terminated: &Bound<'py, PyAny>,
-        truncated: &Bound<'py, PyAny>,
-        next_obs: &Bound<'py, PyAny>,
-    ) -> PyResult<()> {
-        let next_obs = Some(next_obs);
-        let rows =
-            Rows::many(&self.fields, obs, actions, rewards, terminated, truncated, next_obs)?;
-        let rows = rows.transitions()?;
-        py.detach(|| lock(&self.buffer).push(&rows, ())).map_err(raise)
     }
 
     /// Draw transitions uniformly with replacement, most with other goals; return a dict of arrays.

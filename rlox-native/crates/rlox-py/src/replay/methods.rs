@@ -4,7 +4,7 @@
 ///
 /// - `ring`: sizes and the cut of all episodes, of a class with `fields` and a `buffer` of the kernels' type `$replay`;
 /// - `steps`: transitions of several steps, and sequences;
-/// - `push`: storing transitions whose next observations may be missing;
+/// - `push`: storing transitions whose next observations may be missing, or, as `push_whole`, may not;
 /// - `sample`: drawing transitions alone;
 /// - `rows`: what has changed of a ring, and the rows of some slots;
 /// - `state`: save and resume of a buffer that has nothing besides ring and stream.
@@ -95,10 +95,19 @@ macro_rules! buffer_methods {
             }
         });
     };
-    ($class:ident, $replay:ident, [$($plain:tt)*], [push $($group:ident)*] { $($body:tt)* }) => {
+    ($class:ident, $replay:ident, $plain:tt, [push $($group:ident)*] $body:tt) => {
+        buffer_methods!(
+            $class, $replay, $plain, [push_next [= None] [Option<&Bound<'py, PyAny>>] $($group)*] $body
+        );
+    };
+    ($class:ident, $replay:ident, $plain:tt, [push_whole $($group:ident)*] $body:tt) => {
+        buffer_methods!($class, $replay, $plain, [push_next [] [&Bound<'py, PyAny>] $($group)*] $body);
+    };
+    ($class:ident, $replay:ident, [$($plain:tt)*], [push_next [$($default:tt)*] [$next:ty] $($group:ident)*] { $($body:tt)* }) => {
         buffer_methods!($class, $replay, [$($plain)*], [$($group)*] { $($body)*
             /// Store one transition, in the place of the oldest if the buffer is full.
-            #[pyo3(signature = (obs, action, reward, terminated, truncated, next_obs=None))]
+            #[allow(clippy::useless_conversion, reason = "of what may be missing to itself")]
+            #[pyo3(signature = (obs, action, reward, terminated, truncated, next_obs $($default)*))]
             fn push<'py>(
                 &self,
                 py: Python<'py>,
@@ -107,16 +116,17 @@ macro_rules! buffer_methods {
                 reward: &Bound<'py, PyAny>,
                 terminated: &Bound<'py, PyAny>,
                 truncated: &Bound<'py, PyAny>,
-                next_obs: Option<&Bound<'py, PyAny>>,
+                next_obs: $next,
             ) -> PyResult<()> {
-                let fields = &self.fields;
+                let (fields, next_obs) = (&self.fields, next_obs.into());
                 let row = Rows::one(fields, obs, action, reward, terminated, truncated, next_obs)?;
                 let row = row.transitions()?;
                 py.detach(|| lock(&self.buffer).push(&row, $($plain)*)).map_err(raise_for_one)
             }
 
             /// Store several transitions, the rows of arrays.
-            #[pyo3(signature = (obs, actions, rewards, terminated, truncated, next_obs=None))]
+            #[allow(clippy::useless_conversion, reason = "of what may be missing to itself")]
+            #[pyo3(signature = (obs, actions, rewards, terminated, truncated, next_obs $($default)*))]
             fn push_batch<'py>(
                 &self,
                 py: Python<'py>,
@@ -125,9 +135,9 @@ macro_rules! buffer_methods {
                 rewards: &Bound<'py, PyAny>,
                 terminated: &Bound<'py, PyAny>,
                 truncated: &Bound<'py, PyAny>,
-                next_obs: Option<&Bound<'py, PyAny>>,
+                next_obs: $next,
             ) -> PyResult<()> {
-                let fields = &self.fields;
+                let (fields, next_obs) = (&self.fields, next_obs.into());
                 let rows =
                     Rows::many(fields, obs, actions, rewards, terminated, truncated, next_obs)?;
                 let rows = rows.transitions()?;

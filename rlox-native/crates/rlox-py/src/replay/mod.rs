@@ -17,7 +17,7 @@ mod sequences;
 mod state;
 mod uniform;
 
-pub(crate) use arrays::{Cells, Expected, read, read_rows};
+pub(crate) use arrays::{Cells, Expected, read, read_rows, vector};
 pub(crate) use her::HerReplayBuffer;
 pub(crate) use mmap::MmapReplayBuffer;
 pub(crate) use offline::OfflineDatasetBuffer;

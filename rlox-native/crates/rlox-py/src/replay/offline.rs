@@ -13,7 +13,7 @@ use super::arrays::{vector, zeros};
 use super::batch::{BatchArrays, item, parse_dict};
 use super::fields::Fields;
 use super::options::parse_stream;
-use super::recording::{Reading, Recording};
+use super::recording;
 use super::sampling::sample;
 use super::state::parse_words;
 use crate::convert::{numpy_call, parse_seed, parse_size};
@@ -57,8 +57,8 @@ impl OfflineDatasetBuffer {
         act_dtype: Option<&Bound<'_, PyAny>>,
         seed: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let recording = Recording { obs, next_obs, actions, rewards, terminated, truncated };
-        let (fields, rows) = recording.read(&Reading { obs_dim, act_dim, obs_dtype, act_dtype })?;
+        let parts = [obs, next_obs, actions, rewards, terminated, truncated];
+        let (fields, rows) = recording::read(parts, [obs_dim, act_dim], [obs_dtype, act_dtype])?;
         let dtype = fields.layout.obs.dtype;
         if normalize && !matches!(dtype, DType::F32 | DType::F64) {
             let text = format!(

@@ -12,76 +12,59 @@ use crate::convert::{as_real_array, check_shape};
 use crate::errors::raise;
 use crate::memory::check_transitions;
 
-/// The options that say how the numbers of a dataset are to be read.
-pub(super) struct Reading<'a, 'py> {
-    pub(super) obs_dim: Option<&'a Bound<'py, PyAny>>,
-    pub(super) act_dim: Option<&'a Bound<'py, PyAny>>,
-    pub(super) obs_dtype: Option<&'a Bound<'py, PyAny>>,
-    pub(super) act_dtype: Option<&'a Bound<'py, PyAny>>,
-}
-
-/// The parts of a dataset as they were given.
-pub(super) struct Recording<'a, 'py> {
-    pub(super) obs: &'a Bound<'py, PyAny>,
-    pub(super) next_obs: &'a Bound<'py, PyAny>,
-    pub(super) actions: &'a Bound<'py, PyAny>,
-    pub(super) rewards: &'a Bound<'py, PyAny>,
-    pub(super) terminated: &'a Bound<'py, PyAny>,
-    pub(super) truncated: &'a Bound<'py, PyAny>,
-}
-
-impl<'py> Recording<'_, 'py> {
-    /// The shapes and types of the parts, and the transitions.
-    pub(super) fn read(&self, reading: &Reading<'_, 'py>) -> PyResult<(Fields, Rows<'py>)> {
-        let rewards = as_real_array(self.rewards, "rewards")?;
-        let n = rewards.len();
-        if n == 0 {
-            return Err(PyValueError::new_err("rewards must hold at least 1 number, got 0"));
-        }
-        let given = reading.obs_dim.map(|dim| parse_axes(dim, "obs_dim")).transpose()?;
-        let (obs, obs_shape) = rows(self.obs, "obs", n, given.map(|(shape, _)| shape))?;
-        let (next_obs, _) = rows(self.next_obs, "next_obs", n, Some(obs_shape.clone()))?;
-        let given = reading.act_dim.map(|dim| parse_axes(dim, "act_dim")).transpose()?;
-        let (actions, act_shape) = rows(self.actions, "actions", n, given.map(|(shape, _)| shape))?;
-
-        let is_bytes = obs.dtype().kind() == b'u' && obs.dtype().itemsize() == 1;
-        let obs_dtype = reading
-            .obs_dtype
-            .map_or(Ok(if is_bytes { DType::U8 } else { DType::F32 }), |dtype| {
-                parse_dtype(dtype, "obs_dtype", OBS_DTYPES)
-            })?;
-        let is_integer = b"biu".contains(&actions.dtype().kind());
-        let act_dtype = reading
-            .act_dtype
-            .map_or(Ok(if is_integer { DType::I64 } else { DType::F32 }), |dtype| {
-                parse_dtype(dtype, "act_dtype", ACT_DTYPES)
-            })?;
-        let field = |dtype, shape: &[usize]| Field { dtype, len: shape.iter().product() };
-        let fields = Fields {
-            layout: Layout {
-                capacity: n,
-                obs: field(obs_dtype, &obs_shape),
-                action: field(act_dtype, &act_shape),
-                n_step: NStep::ONE,
-                frames: 0,
-            },
-            obs: obs_shape,
-            action: act_shape,
-        };
-        // Before the arrays are read, which copies those of other types.
-        let bytes = fields.layout.memory_bytes().map_err(raise)?;
-        check_transitions("the number of transitions", n, bytes)?;
-        let rows = Rows::many(
-            &fields,
-            obs.as_any(),
-            actions.as_any(),
-            rewards.as_any(),
-            self.terminated,
-            self.truncated,
-            Some(next_obs.as_any()),
-        )?;
-        Ok((fields, rows))
+/// The shapes and types of a dataset's parts, and its transitions. The `dims` and `dtypes` of
+/// observations and actions say how their numbers are to be read.
+pub(super) fn read<'py>(
+    [obs, next_obs, actions, rewards, terminated, truncated]: [&Bound<'py, PyAny>; 6],
+    [obs_dim, act_dim]: [Option<&Bound<'py, PyAny>>; 2],
+    [obs_dtype, act_dtype]: [Option<&Bound<'py, PyAny>>; 2],
+) -> PyResult<(Fields, Rows<'py>)> {
+    let rewards = as_real_array(rewards, "rewards")?;
+    let n = rewards.len();
+    if n == 0 {
+        return Err(PyValueError::new_err("rewards must hold at least 1 number, got 0"));
     }
+    let given = obs_dim.map(|dim| parse_axes(dim, "obs_dim")).transpose()?;
+    let (obs, obs_shape) = rows(obs, "obs", n, given.map(|(shape, _)| shape))?;
+    let (next_obs, _) = rows(next_obs, "next_obs", n, Some(obs_shape.clone()))?;
+    let given = act_dim.map(|dim| parse_axes(dim, "act_dim")).transpose()?;
+    let (actions, act_shape) = rows(actions, "actions", n, given.map(|(shape, _)| shape))?;
+
+    let is_bytes = obs.dtype().kind() == b'u' && obs.dtype().itemsize() == 1;
+    let obs_dtype = obs_dtype
+        .map_or(Ok(if is_bytes { DType::U8 } else { DType::F32 }), |dtype| {
+            parse_dtype(dtype, "obs_dtype", OBS_DTYPES)
+        })?;
+    let is_integer = b"biu".contains(&actions.dtype().kind());
+    let act_dtype = act_dtype
+        .map_or(Ok(if is_integer { DType::I64 } else { DType::F32 }), |dtype| {
+            parse_dtype(dtype, "act_dtype", ACT_DTYPES)
+        })?;
+    let field = |dtype, shape: &[usize]| Field { dtype, len: shape.iter().product() };
+    let fields = Fields {
+        layout: Layout {
+            capacity: n,
+            obs: field(obs_dtype, &obs_shape),
+            action: field(act_dtype, &act_shape),
+            n_step: NStep::ONE,
+            frames: 0,
+        },
+        obs: obs_shape,
+        action: act_shape,
+    };
+    // Before the arrays are read, which copies those of other types.
+    let bytes = fields.layout.memory_bytes().map_err(raise)?;
+    check_transitions("the number of transitions", n, bytes)?;
+    let rows = Rows::many(
+        &fields,
+        obs.as_any(),
+        actions.as_any(),
+        rewards.as_any(),
+        terminated,
+        truncated,
+        Some(next_obs.as_any()),
+    )?;
+    Ok((fields, rows))
 }
 
 /// `object` as `n` rows, and the shape of a row: the one given, or what the size leaves.
