@@ -25,8 +25,9 @@ PUBLIC = [
     "compute_batch_group_advantages", "compute_batch_token_kl", "compute_batch_token_kl_schulman",
     "compute_discounted_returns", "compute_gae", "compute_gae_batched", "compute_gae_batched_f32",
     "compute_group_advantages", "compute_lambda_returns", "compute_n_step_returns",
-    "compute_token_kl", "compute_token_kl_schulman", "compute_vtrace", "evaluate", "explain", "export",
-    "hookimpl", "list_algorithms", "load_policy", "make", "normalize_advantages", "pack_sequences", "spec",
+    "compute_token_kl", "compute_token_kl_schulman", "compute_vtrace", "evaluate", "explain",
+    "export", "hookimpl", "list_algorithms", "load_policy", "make", "normalize_advantages",
+    "pack_sequences", "spec",
 ]  # fmt: skip
 RUST = {
     "CandleCollector": "candle", "CartPole": "native", "MmapReplayBuffer": "native",

@@ -46,7 +46,8 @@ def _sigmoid(x: Array) -> Array:
 
 def _gelu(x: Array) -> Array:
     erf = np.vectorize(math.erf, otypes=[np.float64])(x / math.sqrt(2))
-    return (0.5 * x * (1 + erf)).astype(np.float32)
+    result: Array = (0.5 * x * (1 + erf)).astype(np.float32)
+    return result
 
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -119,7 +120,8 @@ def _join(layer: Layer, x: Any, step: Step) -> Array:
 
 def _flatten(layer: Layer, x: Array, step: Step) -> Array:
     flat = x.reshape(len(x), -1).astype(np.float32, copy=False)
-    return flat if layer["divide_by"] == 1 else flat / np.float32(layer["divide_by"])
+    scaled: Array = flat if layer["divide_by"] == 1 else flat / np.float32(layer["divide_by"])
+    return scaled
 
 
 def _one_hot(layer: Layer, x: Array, step: Step) -> Array:
@@ -134,7 +136,8 @@ def _image(layer: Layer, x: Array, step: Step) -> Array:
         x = x[:, None]
     elif not layer["channels_first"]:
         x = x.transpose(0, 3, 1, 2)
-    return x.astype(np.float32) / np.float32(layer["divide_by"])
+    scaled: Array = x.astype(np.float32) / np.float32(layer["divide_by"])
+    return scaled
 
 
 def _convolution(layer: Layer, x: Array, step: Step) -> Array:

@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
-from torch import Tensor, nn
+from torch import nn
 
 from rlox.errors import ExportError
 from rlox.spaces.rows import ActionRows
@@ -51,9 +51,10 @@ DEFAULTS: dict[Any, tuple[str, Any]] = {
 }
 
 
-def array(tensor: Tensor) -> npt.NDArray[Any]:
+def array(tensor: Any) -> npt.NDArray[Any]:
     """Return a tensor's numbers as an array that shares nothing with it."""
-    return np.array(tensor.detach().cpu().numpy())
+    numbers: npt.NDArray[Any] = np.array(tensor.detach().cpu().numpy())
+    return numbers
 
 
 def chain(*layers: LayerData) -> LayerData:

@@ -30,7 +30,7 @@ def restore(path: Path, env: str | None, parts: Mapping[str, str]) -> Algorithm:
         CheckpointError: the file is damaged or does not fit.
     """
     manifest = checkpoint.read(path)
-    algorithm_class = registry.algorithm_class(str(manifest.get("name")))
+    algorithm_class: type[Algorithm] = registry.algorithm_class(str(manifest.get("name")))
     texts = dict(parts)
     if not registry.spec(algorithm_class.name).env:  # others act without what they learnt from
         texts = {**parts_of_run(path), **texts}
