@@ -21,7 +21,7 @@ FLOORS = (
     ("evaluation",),
     ("callbacks",),
     ("training",),
-    ("learners",),
+    ("deployment", "learners"),
     ("analysis", "replay", "rollouts"),
     ("algorithm",),
     ("api",),

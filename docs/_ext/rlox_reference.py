@@ -81,6 +81,7 @@ def write_reference() -> None:
         "cli-train": table(("flag", "default", "meaning"), run_flags(RunOptions)),
         "cli-resume": table(("flag", "default", "meaning"), command_flags("resume")),
         "cli-eval": table(("flag", "default", "meaning"), command_flags("eval")),
+        "cli-export": table(("flag", "default", "meaning"), command_flags("export")),
         "cli-plot": table(("flag", "default", "meaning"), command_flags("plot")),
         "cli-bench": table(("flag", "default", "meaning"), command_flags("bench")),
         "cli-explain": table(("flag", "default", "meaning"), command_flags("explain")),

@@ -26,7 +26,8 @@ PUBLIC = [
     "compute_discounted_returns", "compute_gae", "compute_gae_batched", "compute_gae_batched_f32",
     "compute_group_advantages", "compute_lambda_returns", "compute_n_step_returns",
     "compute_token_kl", "compute_token_kl_schulman", "compute_vtrace", "evaluate", "explain",
-    "hookimpl", "list_algorithms", "make", "normalize_advantages", "pack_sequences", "spec",
+    "export", "hookimpl", "list_algorithms", "load_policy", "make", "normalize_advantages",
+    "pack_sequences", "spec",
 ]  # fmt: skip
 RUST = {
     "CandleCollector": "candle", "CartPole": "native", "MmapReplayBuffer": "native",

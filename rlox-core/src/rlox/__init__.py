@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
     from rlox.api import explain, make
     from rlox.config.model import Config
+    from rlox.deployment import export, load_policy
     from rlox.evaluation import evaluate
     from rlox.preferences import DPOPair
     from rlox.reference import (
@@ -70,7 +71,9 @@ _MODULES = {
     "LossSpec": "rlox.registry.specs",
     "evaluate": "rlox.evaluation",
     "explain": "rlox.api",
+    "export": "rlox.deployment",
     "hookimpl": "rlox.registry.hookspecs",
+    "load_policy": "rlox.deployment",
     "list_algorithms": "rlox.registry.table",
     "make": "rlox.api",
     "spec": "rlox.registry.table",
@@ -151,8 +154,10 @@ __all__ = [
     "compute_vtrace",
     "evaluate",
     "explain",
+    "export",
     "hookimpl",
     "list_algorithms",
+    "load_policy",
     "make",
     "normalize_advantages",
     "pack_sequences",

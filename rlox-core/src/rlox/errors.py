@@ -14,6 +14,7 @@ __all__ = [
     "DatasetError",
     "DivergenceError",
     "EnvError",
+    "ExportError",
     "LoggerError",
     "MissingDependencyError",
     "PluginConflictError",
@@ -67,6 +68,10 @@ class SpaceError(RloxError, ValueError):
 
 class EnvError(RloxError, ValueError):
     """An env cannot be built, or broke its contract while stepping."""
+
+
+class ExportError(RloxError, TypeError):
+    """A policy holds something that a policy file cannot describe."""
 
 
 class WorkerError(RloxError, RuntimeError):

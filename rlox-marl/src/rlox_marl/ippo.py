@@ -16,6 +16,7 @@ from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
+from rlox.deployment import PolicyData
 from rlox.logging import LoggerCallback
 from rlox.losses import ClippedSurrogate
 from rlox.nn import torch_threads
@@ -126,6 +127,10 @@ class IPPO(Algorithm):
         """Return the actions of all agents of N envs, by group."""
         actions: dict[str, Any] = self.learning.predict_team(obs, deterministic)
         return actions
+
+    def policy_data(self) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+        return self.learning.policy_data()
 
     def state_dict(self) -> dict[str, Any]:
         """Return policies, optimisers and envs."""

@@ -32,6 +32,7 @@ from rlox.batches import RolloutBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
+from rlox.deployment import PolicyData
 from rlox.envs import is_team
 from rlox.errors import ConfigError
 from rlox.learners import Objective, RolloutTask, mean_terms, passes_target_kl
@@ -179,6 +180,10 @@ class MAPPO(Algorithm):
         """Return the actions of all agents of N envs, by group."""
         actions: dict[str, Any] = self.learning.predict_team(obs, deterministic)
         return actions
+
+    def policy_data(self) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+        return self.learning.policy_data()
 
     def state_dict(self) -> dict[str, Any]:
         """Return policies, optimisers and envs."""

@@ -10,6 +10,7 @@ import torch
 from rlox.batches import estimate_advantages
 from rlox.batches.rollout import RolloutBatch
 from rlox.config.model import changed
+from rlox.deployment import PolicyData
 from rlox.errors import ConfigError
 from rlox.learners import RolloutTask, Update, choose_learner
 from rlox.losses import ClippedSurrogate
@@ -122,6 +123,10 @@ class OneAgent:
         raise EnvError(
             "the policy is of one agent and the env has several; evaluate it on an env of one agent"
         )
+
+    def policy_data(self) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+        return self.agent.policy_data(self._algorithm.name)
 
     def state_dict(self) -> dict[str, Any]:
         """Return policy, optimiser and collector."""

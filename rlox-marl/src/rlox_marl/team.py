@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from rlox.batches.rollout import RolloutBatch
 from rlox.config.model import changed
+from rlox.deployment import PolicyData
 from rlox.envs import fixed_env_count, make_team_env
-from rlox.errors import BackendError, CheckpointError, ConfigError
+from rlox.errors import BackendError, CheckpointError, ConfigError, ExportError
 from rlox.learners import RolloutTask, Update
 from rlox.losses import ClippedSurrogate
 from rlox.networks.validate_actors import require_actor, try_actor
@@ -230,6 +231,14 @@ class Team:
         """Return the actions of all agents, by group; see :class:`TeamActor`."""
         with torch_threads(self._algorithm.config.torch_threads):
             return self._actor.predict_team(obs, deterministic, **memory)
+
+    def policy_data(self) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+        raise ExportError(
+            "the policies of a team cannot be exported yet, got the agents "
+            f"{', '.join(agent for view in self.views for agent in view.agents)}; "
+            "act with the checkpoint"
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Return policies, optimisers and envs."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import cast
 
 import torch
+from gymnasium import spaces
 from rlox.nn import ReluMLP
+from rlox.nn.layer_data import LayerData, chain, layer_data, mode
 from torch import Tensor, nn
 
 __all__ = [
@@ -34,11 +36,16 @@ class CategoricalPolicy(nn.Module):
     ) -> None:
         super().__init__()
         self.generator = generator
+        self._actions = spaces.Discrete(n_actions)
         self.net = ReluMLP((obs_dim, hidden, hidden, n_actions), generator=generator)
 
     def deterministic(self, obs: Tensor) -> Tensor:
         """Return the most probable actions (B,) int64."""
         return cast("Tensor", self.net(obs)).argmax(-1)
+
+    def layer_data(self) -> LayerData:
+        """Describe the most probable actions; see :mod:`rlox.nn.layer_data`."""
+        return chain(layer_data(self.net), mode(self._actions))
 
     def log_prob(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Return log-probabilities (B,) of actions (B,) int64."""

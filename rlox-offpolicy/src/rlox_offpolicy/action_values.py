@@ -14,6 +14,7 @@ from rlox.learners.value_objectives import (
     QLearning,
     QuantileQLearning,
 )
+from rlox.nn.layer_data import LayerData, array, chain
 from torch import Tensor
 
 from rlox_offpolicy.targets import categorical_projection, quantile_huber_loss, td_targets
@@ -38,6 +39,9 @@ class ActionValues(Protocol):
 
     def values(self, outputs: Tensor) -> Tensor:
         """Return the expected returns that outputs (..., n) stand for."""
+
+    def layer_data(self) -> LayerData:
+        """Describe :meth:`values`; see :mod:`rlox.nn.layer_data`."""
 
     def targets(self, next_outputs: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
         """Return what is to be learnt of an action: the distribution of r + γ Z(s').
@@ -77,6 +81,10 @@ class ExpectedValues:
         """Return the outputs."""
         return outputs
 
+    def layer_data(self) -> LayerData:
+        """Describe :meth:`values`; see :mod:`rlox.nn.layer_data`."""
+        return chain()
+
     def targets(self, next_outputs: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
         """Return r + γ Q'(s', a')."""
         return td_targets(rewards, discounts, next_outputs)
@@ -109,6 +117,10 @@ class CategoricalValues:
         """Return Σ p_i z_i."""
         return outputs.softmax(-1) @ self.support
 
+    def layer_data(self) -> LayerData:
+        """Describe :meth:`values`; see :mod:`rlox.nn.layer_data`."""
+        return {"layer": "expected", "support": array(self.support)}
+
     def targets(self, next_outputs: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
         """Return the projected probabilities (B, n)."""
         return categorical_projection(next_outputs.softmax(-1), rewards, discounts, self.support)
@@ -139,6 +151,10 @@ class QuantileValues:
     def values(self, outputs: Tensor) -> Tensor:
         """Return the mean of the quantiles."""
         return outputs.mean(-1)
+
+    def layer_data(self) -> LayerData:
+        """Describe :meth:`values`; see :mod:`rlox.nn.layer_data`."""
+        return {"layer": "mean"}
 
     def targets(self, next_outputs: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
         """Return r + γ θ'_j, (B, n)."""

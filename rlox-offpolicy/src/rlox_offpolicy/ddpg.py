@@ -21,6 +21,7 @@ import numpy.typing as npt
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
+from rlox.deployment import PolicyData
 from rlox.learners.terms import AddedLosses, Losses
 from rlox.learners.transitions import ChosenReplayLearner
 from rlox.learners.value_objectives import TwinDelayed
@@ -116,6 +117,10 @@ class DDPG(Algorithm):
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return μ(s) for one observation, or for a batch; see ``Algorithm``."""
         return self.replay.predict(self.actor_critic.mode, obs)
+
+    def policy_data(self) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+        return self.replay.policy_data(self.name, self.policy)
 
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimisers, noise, envs and buffer."""

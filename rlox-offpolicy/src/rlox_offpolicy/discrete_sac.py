@@ -35,6 +35,7 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
+from rlox.deployment import PolicyData
 from rlox.learners.terms import AddedLosses, Losses, mean_terms
 from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
 from rlox.learners.value_objectives import DiscreteSoftActorCritic
@@ -240,6 +241,10 @@ class DiscreteSAC(Algorithm):
         """
         choose = self._mode if deterministic else partial(self._sample, stream="predict")
         return self.replay.predict(choose, obs)
+
+    def policy_data(self) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+        return self.replay.policy_data(self.name, self.policy)
 
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimisers, envs and buffer."""

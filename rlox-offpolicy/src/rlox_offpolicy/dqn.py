@@ -35,6 +35,7 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
+from rlox.deployment import PolicyData
 from rlox.errors import ConfigError
 from rlox.learners.terms import AddedLosses, Losses, QTerms, mean_terms
 from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
@@ -249,6 +250,12 @@ class DQN(Algorithm):
             return explore(actions, starts, step)
 
         return self.replay.predict(choose, obs)
+
+    def policy_data(self) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+        silence(self.network)
+        read = self.action_values.layer_data()
+        return self.replay.policy_data(self.name, self.network, read)
 
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimiser, envs and buffer."""

@@ -34,6 +34,7 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
+from rlox.deployment import PolicyData
 from rlox.learners.terms import AddedLosses, Losses, mean_terms
 from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
 from rlox.learners.value_objectives import SoftActorCritic
@@ -41,12 +42,7 @@ from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
 from rlox.networks.defaults import make_critics, make_squashed_gaussian
 from rlox.networks.predict import drawing_from
-from rlox.nn import (
-    FlatOptimizer,
-    frozen,
-    load_parts_state,
-    parts_state,
-)
+from rlox.nn import FlatOptimizer, frozen, load_parts_state, parts_state
 from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 
@@ -284,6 +280,10 @@ class SAC(Algorithm):
             return self.replay.predict(self._mode, obs)
         with drawing_from(self.streams.torch("predict"), self.policy):
             return self.replay.predict(self._sample, obs)
+
+    def policy_data(self) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+        return self.replay.policy_data(self.name, self.policy)
 
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimisers, noise, envs and buffer."""

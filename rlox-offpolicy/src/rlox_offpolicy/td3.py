@@ -32,19 +32,14 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
+from rlox.deployment import PolicyData
 from rlox.learners.terms import AddedLosses, Losses, PolicyTerms, QTerms, mean_terms
 from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
 from rlox.learners.value_objectives import TwinDelayed
 from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
 from rlox.networks.defaults import make_critics, make_deterministic_policy
-from rlox.nn import (
-    FlatOptimizer,
-    frozen,
-    load_parts_state,
-    parts_state,
-    standard_normal,
-)
+from rlox.nn import FlatOptimizer, frozen, load_parts_state, parts_state, standard_normal
 from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 
@@ -94,10 +89,8 @@ class DeterministicActorCritic:
         objective: TwinDelayed,
         added_losses: Losses | None,
     ) -> None:
-        cfg = self.config = algorithm.config
-        self.clock = algorithm.clock
-        self.policy_delay = policy_delay
-        self.objective = objective
+        cfg, self.clock = algorithm.config, algorithm.clock
+        self.policy_delay, self.objective = policy_delay, objective
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
         self.replay = make_replay(algorithm, buffer)
         self.exploration = make_exploration(algorithm, exploration)
@@ -122,8 +115,7 @@ class DeterministicActorCritic:
             "policy": FlatOptimizer(self.policy, adam),
             "critic": FlatOptimizer(self.critic, adam),
         }
-        self.added_losses = AddedLosses(added_losses, self.optimizers)
-        algorithm.added_losses = self.added_losses
+        algorithm.added_losses = self.added_losses = AddedLosses(added_losses, self.optimizers)
         self._noise = algorithm.streams.torch("target noise")
         self.parts = {
             "policy": self.policy,
@@ -171,8 +163,8 @@ class DeterministicActorCritic:
         return self._mu(obs).cpu().numpy()  # type: ignore[no-any-return]
 
     def _act(self, obs: Tensor) -> npt.NDArray[Any]:
-        starts = self.replay.collector.episode_start
-        return self.exploration.explore(self.mode(obs), starts, self.clock.env_steps)
+        begun = self.replay.collector.episode_start
+        return self.exploration.explore(self.mode(obs), begun, self.clock.env_steps)
 
     def learn_values(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take a gradient step of the critics."""
@@ -279,9 +271,8 @@ class TD3(Algorithm):
         )
         of = self.actor_critic
         self.replay, self.schedules, self.exploration = of.replay, of.schedules, of.exploration
-        self.policy, self.policy_target = of.policy, of.policy_target
-        self.critic, self.target = of.critic, of.critic_target
-        self.learner = of.learner
+        self.policy, self.policy_target, self.critic = of.policy, of.policy_target, of.critic
+        self.target, self.learner = of.critic_target, of.learner
 
     def iterate(self, hooks: Hooks) -> TD3Metrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
@@ -290,6 +281,10 @@ class TD3(Algorithm):
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return μ(s) for one observation, or for a batch; see ``Algorithm``."""
         return self.replay.predict(self.actor_critic.mode, obs)
+
+    def policy_data(self) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+        return self.replay.policy_data(self.name, self.policy)
 
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimisers, noise, envs and buffer."""

@@ -24,6 +24,7 @@ from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
+from rlox.deployment import PolicyData
 from rlox.learners.rollouts import ChosenLearner, choose_learner
 from rlox.learners.tasks import Objective, RolloutTask
 from rlox.learners.terms import AddedLosses, Losses, make_metrics
@@ -183,6 +184,10 @@ class HybridPPO(Algorithm):
     def predict(self, obs: Any, deterministic: bool = True) -> Any:
         """Return an action for one observation, or actions for a batch; see ``ActorCritic``."""
         return self.agent.predict(obs, deterministic)
+
+    def policy_data(self) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+        return self.agent.policy_data(self.name)
 
     def state_dict(self) -> dict[str, Any]:
         """Return policy, optimiser and collector."""

@@ -26,6 +26,7 @@ from rlox.batches.rollout import RolloutBatch, estimate_advantages
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
+from rlox.deployment import PolicyData
 from rlox.learners.rollouts import ChosenLearner, choose_learner
 from rlox.learners.tasks import Objective, RolloutTask
 from rlox.learners.terms import (
@@ -210,6 +211,10 @@ class PPO(Algorithm):
             episode_start=episode_start,
             action_masks=action_masks,
         )
+
+    def policy_data(self) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+        return self.agent.policy_data(self.name)
 
     def state_dict(self) -> dict[str, Any]:
         """Return policy, optimiser and collector."""

@@ -23,6 +23,10 @@ COMMANDS = {
         "rlox.cli.commands.evaluate:eval_command",
         "Run a checkpoint's policy without learning.",
     ),
+    "export": (
+        "rlox.cli.commands.export:export_command",
+        "Write a checkpoint's policy as a file that acts without torch.",
+    ),
     "plot": ("rlox.cli.commands.plot:plot_command", "Draw learning curves of runs and sweeps."),
     "bench": ("rlox.cli.commands.bench:bench_command", "Measure speed next to other libraries."),
     "list": ("rlox.cli.commands.list:list_command", "Show what is installed."),

@@ -19,6 +19,7 @@ from rlox.networks.recurrent import RecurrentPolicy
 from rlox.nn.distributions import Categorical, DiagonalGaussian, Distribution
 from rlox.nn.encoders import ConvolutionalEncoder, EncoderKind, make_encoder
 from rlox.nn.heads import ActionHead
+from rlox.nn.layer_data import LayerData, chain, layer_data, mode
 from rlox.nn.mlp import TanhMLP
 
 __all__ = ["ActorCriticPolicy", "ContinuousPolicy", "DiscretePolicy", "Policy", "make_policy"]
@@ -113,6 +114,7 @@ class DiscretePolicy(Policy):
     ) -> None:
         super().__init__(generator=generator)
         sizes = (obs_dim, hidden, hidden)
+        self._action_space = spaces.Discrete(n_actions)
         self.actor = TanhMLP((*sizes, n_actions), output_gain=0.01, generator=generator)
         self.critic = TanhMLP((*sizes, 1), output_gain=1.0, generator=generator)
 
@@ -127,6 +129,10 @@ class DiscretePolicy(Policy):
     def value(self, features: Tensor) -> Tensor:
         """Return values (B,)."""
         return self.critic(features).squeeze(-1)  # type: ignore[no-any-return]
+
+    def layer_data(self) -> LayerData:
+        """Describe the most probable actions; see :mod:`rlox.nn.layer_data`."""
+        return chain(layer_data(self.actor), mode(self._action_space))
 
 
 class ContinuousPolicy(Policy):
@@ -152,6 +158,7 @@ class ContinuousPolicy(Policy):
     ) -> None:
         super().__init__(generator=generator)
         sizes = (obs_dim, hidden, hidden)
+        self._action_space = spaces.Box(-np.inf, np.inf, (act_dim,))
         self.actor = TanhMLP((*sizes, act_dim), output_gain=0.01, generator=generator)
         self.critic = TanhMLP((*sizes, 1), output_gain=1.0, generator=generator)
         self.log_std = nn.Parameter(torch.full((act_dim,), log_std))
@@ -169,6 +176,10 @@ class ContinuousPolicy(Policy):
     def value(self, features: Tensor) -> Tensor:
         """Return values (B,)."""
         return self.critic(features).squeeze(-1)  # type: ignore[no-any-return]
+
+    def layer_data(self) -> LayerData:
+        """Describe the most probable actions; see :mod:`rlox.nn.layer_data`."""
+        return chain(layer_data(self.actor), mode(self._action_space))
 
 
 class ActorCriticPolicy(Policy):
@@ -212,6 +223,10 @@ class ActorCriticPolicy(Policy):
     def value(self, features: Tensor) -> Tensor:
         """Return values (B,)."""
         return self.critic(features).squeeze(-1)  # type: ignore[no-any-return]
+
+    def layer_data(self) -> LayerData:
+        """Describe the most probable actions; see :mod:`rlox.nn.layer_data`."""
+        return chain(layer_data(self.encoder), layer_data(self.actor), layer_data(self.head))
 
 
 def make_policy(

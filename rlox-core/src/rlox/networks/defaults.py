@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from rlox.networks.policies import DeterministicPolicy, SquashedGaussianPolicy
 from rlox.networks.values import DiscreteQNetwork, DuelingQNetwork, TwinQNetwork
 from rlox.nn.encoders import make_encoder
+from rlox.nn.layer_data import LayerData, chain, layer_data
 from rlox.nn.relu import EnsembleMLP, ReluMLP
 
 __all__ = [
@@ -229,3 +230,7 @@ class EncodedPolicy(nn.Module):
     def deterministic(self, obs: Any) -> Tensor:
         """Return the policy's actions (B, act_dim) without noise."""
         return self.policy.deterministic(self.encoder(obs))  # type: ignore[no-any-return]
+
+    def layer_data(self) -> LayerData:
+        """Describe the actions without noise; see :mod:`rlox.nn.layer_data`."""
+        return chain(layer_data(self.encoder), layer_data(self.policy))

@@ -10,6 +10,7 @@ import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from torch import Tensor, nn
 
 from rlox.nn.devices import standard_normal
+from rlox.nn.layer_data import LayerData, activation, chain, layer_data
 from rlox.nn.relu import ReluMLP
 
 __all__ = ["DeterministicPolicy", "GaussianPolicy", "SquashedGaussianPolicy"]
@@ -43,6 +44,10 @@ class DeterministicPolicy(nn.Module):
     def deterministic(self, obs: Tensor) -> Tensor:
         """Return the same as calling the policy."""
         return self(obs)  # type: ignore[no-any-return]
+
+    def layer_data(self) -> LayerData:
+        """Describe the policy; see :mod:`rlox.nn.layer_data`."""
+        return chain(layer_data(self.net), activation("tanh"))
 
 
 class GaussianPolicy(nn.Module):
@@ -81,6 +86,10 @@ class GaussianPolicy(nn.Module):
     def deterministic(self, obs: Tensor) -> Tensor:
         """Return the means (B, act_dim) for observations (B, obs_dim)."""
         return cast("Tensor", self.net(obs)).tanh()
+
+    def layer_data(self) -> LayerData:
+        """Describe the means; see :mod:`rlox.nn.layer_data`."""
+        return chain(layer_data(self.net), activation("tanh"))
 
     def log_prob(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Return log-densities (B,) of actions (B, act_dim)."""
@@ -168,6 +177,11 @@ class SquashedGaussianPolicy(nn.Module):
     def deterministic(self, obs: Tensor) -> Tensor:
         """Return tanh(μ(s)), (B, act_dim)."""
         return self._mean_and_log_std(obs)[0].tanh()
+
+    def layer_data(self) -> LayerData:
+        """Describe the modes; see :mod:`rlox.nn.layer_data`."""
+        means = {"layer": "first_half"}
+        return chain(layer_data(self.net), means, activation("tanh"))
 
 
 def _squashed_log_prob(standardised: Tensor, log_std: Tensor, pre_tanh: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +16,8 @@ from torch import Tensor
 
 from rlox.errors import SpaceError
 from rlox.protocols import OnPolicyActor, RecurrentActor
-from rlox.spaces.masks import MASK_KEY
 from rlox.spaces.nested import map_leaves
-from rlox.spaces.rows import ActionRows, ObservationRows
+from rlox.spaces.requests import Request, memory_of, read_request
 
 __all__ = [
     "act",
@@ -140,12 +139,7 @@ def predict_with_memory(
         ValueError: an argument has another shape.
     """
     given = _prepare(observation_space, action_space, obs, action_masks, preprocess, device)
-    shape = (given.size, policy.state_size)
-    memory = np.zeros(shape, np.float32) if state is None else np.array(state, np.float32)
-    if memory.shape != shape:
-        raise ValueError(f"state must have shape {shape}, got {memory.shape}")
-    if episode_start is not None:
-        memory[np.broadcast_to(np.asarray(episode_start, np.bool_), (given.size,))] = 0.0
+    memory = memory_of(state, (given.request.size, policy.state_size), episode_start)
     before = torch.from_numpy(memory).to(device)
     distribution, _, after = policy.step(given.obs, before, given.masks)
     rows = distribution.mode() if deterministic else distribution.sample(generator)[0]
@@ -172,14 +166,11 @@ class _Given:
 
     obs: Any
     masks: Tensor | None
-    size: int
-    single: bool
-    rows: ActionRows
+    request: Request
 
     def actions(self, chosen: Tensor) -> Any:
         """Return what the user gets for action rows (B, ...)."""
-        actions = self.rows.to_env(chosen.cpu().numpy())
-        return self.rows.take(actions, 0) if self.single else actions
+        return self.request.actions(chosen.cpu().numpy())
 
 
 def _prepare(
@@ -190,20 +181,11 @@ def _prepare(
     preprocess: Callable[[Any], Any] | None,
     device: torch.device | str,
 ) -> _Given:
-    if isinstance(obs, Mapping) and MASK_KEY in obs and action_masks is None:
-        action_masks = obs[MASK_KEY]
-        obs = {key: value for key, value in obs.items() if key != MASK_KEY}
-    batch, single = ObservationRows(observation_space).batch(obs)
-    size = len(next(iter(batch.values())) if isinstance(batch, dict) else batch)
-    rows = ActionRows(action_space)
-    masks = None
-    if action_masks is not None:
-        given = np.asarray(action_masks)[None] if single else np.asarray(action_masks)
-        masks = torch.from_numpy(rows.check_masks(given, size)).to(device)
-    if preprocess is not None:
-        batch = preprocess(batch)
+    request = read_request(observation_space, action_space, obs, action_masks)
+    masks = None if request.masks is None else torch.from_numpy(request.masks).to(device)
+    batch = request.obs if preprocess is None else preprocess(request.obs)
     tensors = map_leaves(lambda leaf: torch.from_numpy(leaf).to(device), batch)
-    return _Given(tensors, masks, size, single, rows)
+    return _Given(tensors, masks, request)
 
 
 @contextmanager

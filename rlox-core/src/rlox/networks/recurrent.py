@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from rlox.nn.distributions import Distribution
 from rlox.nn.heads import ActionHead
+from rlox.nn.layer_data import LayerData, chain, layer_data
 from rlox.nn.memory import Memory, MemoryKind
 from rlox.nn.mlp import TanhMLP
 
@@ -108,3 +109,8 @@ class RecurrentPolicy(nn.Module):
         distribution = self.head(self.actor(acting.flatten(0, 1)), action_masks)
         values = self.critic(judging.flatten(0, 1)).squeeze(-1)
         return distribution, values, torch.cat([actor_state, critic_state], -1)
+
+    def layer_data(self) -> LayerData:
+        """Describe the most probable actions; only the policy's memory is part of it."""
+        parts = (self.encoder, self.actor_memory, self.actor, self.head)
+        return chain(*(layer_data(part) for part in parts))

@@ -7,6 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from rlox.nn.layer_data import LayerData, activation, chain, layer_data
 from rlox.nn.relu import EnsembleMLP, ReluMLP
 
 __all__ = ["DiscreteQNetwork", "DuelingQNetwork", "QNetwork", "TwinQNetwork", "ValueNetwork"]
@@ -100,6 +101,12 @@ class DiscreteQNetwork(nn.Module):
         outputs = self.net(obs)
         return outputs if self.n_atoms is None else outputs.unflatten(-1, (-1, self.n_atoms))  # type: ignore[no-any-return]
 
+    def layer_data(self) -> LayerData:
+        """Describe the outputs; see :mod:`rlox.nn.layer_data`."""
+        if self.n_atoms is None:
+            return layer_data(self.net)
+        return chain(layer_data(self.net), {"layer": "atoms", "count": self.n_atoms})
+
 
 class DuelingQNetwork(nn.Module):
     """Q(s, a) = V(s) + A(s, a) - mean over a' of A(s, a'), on a shared hidden layer.
@@ -146,6 +153,16 @@ class DuelingQNetwork(nn.Module):
             return value + advantages - advantages.mean(-1, keepdim=True)  # type: ignore[no-any-return]
         advantages = advantages.unflatten(-1, (-1, self.n_atoms))
         return value.unsqueeze(-2) + advantages - advantages.mean(-2, keepdim=True)  # type: ignore[no-any-return]
+
+    def layer_data(self) -> LayerData:
+        """Describe the outputs; see :mod:`rlox.nn.layer_data`."""
+        streams = {
+            "layer": "dueling",
+            "value": layer_data(self.value),
+            "advantage": layer_data(self.advantage),
+            "atoms": self.n_atoms or 0,
+        }
+        return chain(layer_data(self.shared), activation("relu"), streams)
 
 
 class ValueNetwork(nn.Module):

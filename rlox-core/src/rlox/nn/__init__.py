@@ -13,6 +13,7 @@ from rlox.nn.encoders import (
 )
 from rlox.nn.flat import FlatOptimizer, flatten_parameters
 from rlox.nn.heads import ActionHead
+from rlox.nn.layer_data import LayerData, layer_data
 from rlox.nn.memory import Memory, MemoryKind
 from rlox.nn.mlp import TanhMLP, orthogonal
 from rlox.nn.module_optimizer import ModuleOptimizer, make_optimizer
@@ -41,6 +42,7 @@ __all__ = [
     "EnsembleMLP",
     "FlatOptimizer",
     "Joint",
+    "LayerData",
     "Memory",
     "MemoryKind",
     "ModuleOptimizer",
@@ -54,6 +56,7 @@ __all__ = [
     "flatten_parameters",
     "flush_denormals",
     "frozen",
+    "layer_data",
     "load_module_state",
     "load_parts_state",
     "make_encoder",

@@ -28,6 +28,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlox.errors import SpaceError
+from rlox.nn.layer_data import LayerData, activation, array, chain, layer_data, linear
 from rlox.nn.mlp import orthogonal
 from rlox.spaces.nested import channels_first, is_nested, leaf_spaces
 
@@ -141,6 +142,10 @@ class VectorEncoder(nn.Module):
         features = obs.reshape(len(obs), -1).float()
         return features if self._scale == 1.0 else features / self._scale
 
+    def layer_data(self) -> LayerData:
+        """Describe the encoder; see :mod:`rlox.nn.layer_data`."""
+        return {"layer": "flatten", "divide_by": self._scale}
+
 
 class OneHotEncoder(nn.Module):
     """For each whole number a vector with a 1 at its place.
@@ -164,6 +169,10 @@ class OneHotEncoder(nn.Module):
         places = obs.reshape(len(obs), -1).long() + self._first
         features = torch.zeros(len(obs), self.output_size, device=obs.device)
         return features.scatter_(1, places, 1.0)
+
+    def layer_data(self) -> LayerData:
+        """Describe the encoder; see :mod:`rlox.nn.layer_data`."""
+        return {"layer": "one_hot", "first": array(self._first), "size": self.output_size}
 
 
 class ConvolutionalEncoder(nn.Module):
@@ -212,6 +221,17 @@ class ConvolutionalEncoder(nn.Module):
             features = F.relu(convolution(features))
         return F.relu(self.layer(features.flatten(1)))
 
+    def layer_data(self) -> LayerData:
+        """Describe the encoder; see :mod:`rlox.nn.layer_data`."""
+        layers: list[LayerData] = [
+            {"layer": "image", "channels_first": self._channels_first, "divide_by": self._scale}
+        ]
+        for convolution in self.convolutions:
+            own = {**linear(convolution), "layer": "convolution", "stride": convolution.stride[0]}  # type: ignore[index]
+            layers += [own, activation("relu")]
+        flat = {"layer": "flatten", "divide_by": 1.0}
+        return chain(*layers, flat, linear(self.layer), activation("relu"))
+
 
 class CombinedEncoder(nn.Module):
     """One encoder for each leaf of a nested space, their features side by side.
@@ -232,3 +252,8 @@ class CombinedEncoder(nn.Module):
         """Return features (B, output_size) of leaves (B, *shape) by name."""
         pairs = zip(self.names, self.encoders, strict=True)
         return torch.cat([encoder(obs[name]) for name, encoder in pairs], -1)
+
+    def layer_data(self) -> LayerData:
+        """Describe the encoders; see :mod:`rlox.nn.layer_data`."""
+        pairs = zip(self.names, self.encoders, strict=True)
+        return {"layer": "join", "leaves": [[name, layer_data(each)] for name, each in pairs]}

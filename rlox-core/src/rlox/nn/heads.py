@@ -10,6 +10,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlox.nn.distributions import Categorical, DiagonalGaussian, Distribution, Joint
+from rlox.nn.layer_data import LayerData, mode
 from rlox.spaces.rows import ActionLeaf, ActionRows
 
 __all__ = ["ActionHead"]
@@ -32,6 +33,7 @@ class ActionHead(nn.Module):
 
     def __init__(self, action_space: gymnasium.Space[Any], *, log_std: float = 0.0) -> None:
         super().__init__()
+        self._space = action_space
         rows = ActionRows(action_space)
         self.parts = nn.ModuleList(_part(leaf, log_std) for leaf in rows.leaves)
         self.output_sizes = [int(part.output_size) for part in self.parts]  # type: ignore[arg-type]
@@ -59,6 +61,10 @@ class ActionHead(nn.Module):
         split = torch.split(outputs, self.output_sizes, -1)
         parts = [part(o, m) for part, o, m in zip(self.parts, split, masks, strict=True)]
         return parts[0] if len(parts) == 1 else Joint(parts, self._columns)
+
+    def layer_data(self) -> LayerData:
+        """Describe the modes of the distributions; see :mod:`rlox.nn.layer_data`."""
+        return mode(self._space)
 
 
 def _part(leaf: ActionLeaf, log_std: float) -> nn.Module:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rlox.nn.devices import torch_threads
+from rlox.nn.layer_data import LayerData, array
 from rlox.nn.layers import empty_layer
 
 __all__ = ["Memory", "MemoryKind"]
@@ -78,3 +79,14 @@ class Memory(nn.Module):
         parts = [part.contiguous() for part in state.unsqueeze(0).chunk(2, -1)]
         output, parts = self.layer(features, parts)
         return output, torch.cat(list(parts), -1).squeeze(0)
+
+    def layer_data(self) -> LayerData:
+        """Describe one step of the layer; see :mod:`rlox.nn.layer_data`."""
+        return {
+            "layer": "memory",
+            "kind": self._kind,
+            "input_weight": array(self.layer.weight_ih_l0),
+            "hidden_weight": array(self.layer.weight_hh_l0),
+            "input_bias": array(self.layer.bias_ih_l0),
+            "hidden_bias": array(self.layer.bias_hh_l0),
+        }

@@ -12,6 +12,7 @@ import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from torch import Tensor, nn
 
 from rlox.nn.devices import torch_threads
+from rlox.nn.layer_data import LayerData, perceptron
 from rlox.nn.layers import empty_layer
 
 __all__ = ["TanhMLP", "orthogonal"]
@@ -71,3 +72,7 @@ class TanhMLP(nn.Module):
         for layer in hidden:
             inputs = F.linear(inputs, layer.weight, layer.bias).tanh_()
         return F.linear(inputs, last.weight, last.bias)
+
+    def layer_data(self) -> LayerData:
+        """Describe the layers; see :mod:`rlox.nn.layer_data`."""
+        return perceptron(self.layers, "tanh")  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from torch import Tensor, nn
 
+from rlox.nn.layer_data import LayerData, perceptron
 from rlox.nn.layers import empty_layer
 from rlox.nn.noisy import NoisyLinear
 
@@ -64,6 +65,10 @@ class ReluMLP(nn.Module):
         for layer in hidden:
             inputs = F.linear(inputs, layer.weight, layer.bias).relu_()
         return F.linear(inputs, last.weight, last.bias)
+
+    def layer_data(self) -> LayerData:
+        """Describe the layers; see :mod:`rlox.nn.layer_data`."""
+        return perceptron(self.layers, "relu")  # type: ignore[arg-type]
 
 
 class EnsembleMLP(nn.Module):

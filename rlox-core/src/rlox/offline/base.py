@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import Config
+from rlox.deployment import PolicyData
 from rlox.errors import ConfigError
 from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
@@ -109,8 +110,7 @@ class OfflineAlgorithm(Algorithm):
         config = _with_sizes(config, rows, n_actions)
         super().__init__(env, config=config, callbacks=callbacks, logger=logger)
         cfg: OfflineConfig = self.config
-        assert cfg.obs_dim is not None
-        assert cfg.act_dim is not None
+        assert cfg.obs_dim is not None and cfg.act_dim is not None  # noqa: PT018
         self.dataset = self.minibatches = dataset
         self.continuous = continuous
         self.device = find_device(cfg.device)
@@ -252,6 +252,11 @@ class OfflineAlgorithm(Algorithm):
         with torch_threads(threads), drawing_from(generator, policy):
             return act(choose, *spaces, obs, device=self.device)
 
+    def policy_data(self) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+        network = self.scaling.layer_data(self.policy, self.continuous)
+        return PolicyData(self.name, self.observation_space, self.action_space, network)
+
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimisers and scales."""
         return {
@@ -277,8 +282,8 @@ def _with_sizes(
         if config.obs_dim is None or config.act_dim is None:
             raise ConfigError("pass a dataset, or obs_dim and act_dim to act without one")
         return config
-    n = len(rows["obs"])
-    sizes = {"obs_dim": rows["obs"].shape[1], "act_dim": rows["actions"].size // n}
+    act_dim = rows["actions"].size // len(rows["obs"])
+    sizes = {"obs_dim": rows["obs"].shape[1], "act_dim": act_dim}
     if rows["actions"].dtype.kind == "i":
         sizes["act_dim"] = config.act_dim or n_actions or int(rows["actions"].max()) + 1
     for name, size in sizes.items():

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rlox.batches.transitions import TransitionBatch
 from rlox.errors import CheckpointError
+from rlox.nn.layer_data import LayerData, chain, layer_data
 
 __all__ = ["OfflineBatch", "Scaling"]
 
@@ -119,6 +120,18 @@ class Scaling:
             terminated.float(),
             None if returns is None else torch.as_tensor(returns, device=self.device).float(),
         )
+
+    def layer_data(self, policy: Any, continuous: bool) -> LayerData:
+        """Describe a policy in the env's units; see :mod:`rlox.nn.layer_data`.
+
+        Args:
+            policy: in the networks' units.
+            continuous: whether its actions are vectors of numbers.
+        """
+        seen = {"layer": "normalize", "mean": self.obs_mean, "std": self.obs_std}
+        low, high = self.act_low.astype(np.float64), self.act_high.astype(np.float64)
+        acted = {"layer": "affine", "scale": (high - low) / 2, "shift": (high + low) / 2}
+        return chain(seen, layer_data(policy), *[acted] * continuous)
 
     def state_dict(self) -> dict[str, Any]:
         """Return copies of the four arrays."""

@@ -42,6 +42,8 @@ class Preprocessor:
 
     def __init__(self, space: Space, *, normalize: bool, frame_stack: int) -> None:
         leaves = leaf_spaces(space)
+        self.frame_stack = frame_stack
+        """Number of frames that are joined."""
         self._rows = ObservationRows(space)
         self.moments = {
             name: Moments(leaf.shape or ())

@@ -84,6 +84,10 @@ class BoxActions:
         """Return actions (N, act_dim) as :mod:`rlox.spaces.rows` has them."""
         return self.to_env(actions)
 
+    def layer_data(self) -> dict[str, Any]:
+        """Describe :meth:`to_env`; see :mod:`rlox.deployment.layers`."""
+        return {"layer": "affine", "scale": self._half_range, "shift": self._center}
+
 
 def make_actions(space: spaces.Space[Any]) -> DiscreteActions | BoxActions:
     """Return how the actions of ``space`` are kept.

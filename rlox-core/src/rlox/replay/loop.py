@@ -12,10 +12,12 @@ from torch import Tensor
 
 from rlox.batches.transitions import TransitionBatch
 from rlox.config.schedules import Schedules
+from rlox.deployment import PolicyData
 from rlox.envs.running import RunningEnvs
 from rlox.errors import CheckpointError, ConfigError
 from rlox.networks.predict import act
-from rlox.nn import find_device, flush_denormals, torch_threads
+from rlox.nn import find_device, flush_denormals, layer_data, torch_threads
+from rlox.nn.layer_data import chain, mode
 from rlox.protocols import PrioritizedBuffer, StatefulBuffer
 from rlox.replay.action_codec import BoxActions, DiscreteActions, make_actions
 from rlox.replay.buffers import BufferOptions, cut_episodes
@@ -198,6 +200,22 @@ class ReplayLoop:
                 obs,
                 device=self.device,
             )
+
+    def policy_data(self, algorithm: str, *parts: Any) -> PolicyData:
+        """Return a policy as data; see :class:`rlox.deployment.Exportable`.
+
+        Args:
+            algorithm: registered name of what trained it.
+            parts: modules or layers, one after the other, from observations to outputs per
+                discrete action, or to actions in [-1, 1].
+        """
+        env = self.env
+        network = [each if isinstance(each, dict) else layer_data(each) for each in parts]
+        if isinstance(self.actions, BoxActions):
+            network.append(self.actions.layer_data())
+        else:
+            network.append(mode(env.action_space))
+        return PolicyData(algorithm, env.observation_space, env.action_space, chain(*network))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the collector and, if it is to be saved, the buffer."""

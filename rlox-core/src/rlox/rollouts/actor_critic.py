@@ -14,6 +14,7 @@ from torch import nn
 from rlox.batches.rollout import RolloutBatch
 from rlox.config.composition import Selection
 from rlox.config.model import UNSET, Config
+from rlox.deployment import PolicyData
 from rlox.envs.gymnasium import Vectorization
 from rlox.envs.make import fixed_env_count
 from rlox.envs.running import EpisodeStatistics
@@ -24,6 +25,7 @@ from rlox.nn import (
     EncoderKind,
     FlatOptimizer,
     find_device,
+    layer_data,
     load_module_state,
     module_state,
     torch_threads,
@@ -32,6 +34,7 @@ from rlox.preprocessing import Preprocessor
 from rlox.protocols import RecurrentActor, VecEnv
 from rlox.rollouts.collector import RolloutCollector
 from rlox.seeding import SeedStreams
+from rlox.spaces import ActionRows
 from rlox.training.hooks import Hooks
 
 __all__ = ["ActorCritic", "Collector", "PolicyMaker", "fit_to_env"]
@@ -236,6 +239,22 @@ class ActorCritic:
             else:
                 actions = predict(*asked, **common)
         return actions if state is UNSET else (actions, following or None)
+
+    def policy_data(self, algorithm: str) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`.
+
+        Args:
+            algorithm: registered name of what trained it.
+        """
+        env = self.collector.env
+        return PolicyData(
+            algorithm=algorithm,
+            observation_space=env.observation_space,
+            action_space=env.action_space,
+            network=layer_data(self.policy),
+            preprocessor=self.collector.preprocessor,
+            takes_masks=ActionRows(env.action_space).mask_size > 0,
+        )
 
     def close(self) -> None:
         """Free the resources of the envs that were made here."""

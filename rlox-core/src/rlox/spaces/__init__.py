@@ -2,6 +2,7 @@
 
 from rlox.spaces.masks import MASK_KEY, ActionMasks, without_mask
 from rlox.spaces.nested import channels_first, is_nested, join, leaf_spaces, map_leaves, split
+from rlox.spaces.requests import Request, memory_of, read_request
 from rlox.spaces.rows import ActionLeaf, ActionRows, ObservationRows, require_finite
 
 __all__ = [
@@ -10,11 +11,14 @@ __all__ = [
     "ActionMasks",
     "ActionRows",
     "ObservationRows",
+    "Request",
     "channels_first",
     "is_nested",
     "join",
     "leaf_spaces",
     "map_leaves",
+    "memory_of",
+    "read_request",
     "require_finite",
     "split",
     "without_mask",

@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from rlox import registry
 from rlox.cli.output import print_pairs
-from rlox.cli.runs.folder import find_checkpoint, parts_of_run
-from rlox.cli.runs.parts import load_parts
+from rlox.cli.runs.folder import find_checkpoint
+from rlox.cli.runs.restoring import restore
 
 __all__ = ["eval_command"]
 
@@ -56,17 +55,9 @@ def eval_command(
 
     Models and datasets are those of the run folder that the checkpoint lies in.
     """
-    from rlox.training import checkpoint as checkpoints
-
     path = find_checkpoint(checkpoint, best=best)
-    manifest = checkpoints.read(path)
-    algorithm_class = registry.algorithm_class(str(manifest.get("name")))
     given = {"reward_fn": reward, "preference_fn": preference}
-    texts = {name: text for name, text in given.items() if text is not None}
-    if not registry.spec(algorithm_class.name).env:  # others act without what they learnt from
-        texts = {**parts_of_run(path), **texts}
-    parts = load_parts(texts)
-    algorithm = algorithm_class.from_checkpoint(path, env_id=env, **parts)
+    algorithm = restore(path, env, {k: text for k, text in given.items() if text is not None})
     result = algorithm.run_episodes(n_episodes=episodes, deterministic=not stochastic, seed=seed)
     low, high = float(result.returns.min()), float(result.returns.max())
     length = float(result.lengths.mean())

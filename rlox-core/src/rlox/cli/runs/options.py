@@ -1,6 +1,7 @@
 """Run options of ``rlox train`` beyond the algorithm's config."""
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -85,16 +86,42 @@ class RunOptions:
         int, typer.Option(help="episodes per evaluation", min=1, metavar="N")
     ] = 20
     checkpoint_freq: Annotated[
-        int,
+        str,
         typer.Option(
-            help="env steps between checkpoints; 0: only at the end and on Ctrl-C",
-            min=0,
-            metavar="STEPS",
+            help="time between checkpoints, 30s or 5min, of which the newest is kept; env steps "
+            "between them, 50000, all of which are kept; 0: only at the end and on Ctrl-C",
+            metavar="TIME|STEPS",
         ),
-    ] = 0
+    ] = "30s"
     quiet: Annotated[bool, typer.Option("--quiet", help="show no progress")] = False
     parts: dict[str, str] = dataclasses.field(default_factory=dict)
     """Parts of the algorithm besides the env, as text; see :mod:`rlox.cli.runs.parts`."""
+
+    def __post_init__(self) -> None:
+        _ = self.checkpoint_steps  # raises
+
+    @property
+    def checkpoint_steps(self) -> int:
+        """Steps between checkpoints that are all kept; 0: there are none.
+
+        Raises:
+            ConfigError: the option is neither steps nor a time.
+        """
+        text = self.checkpoint_freq
+        if re.fullmatch(r"\d+", text):
+            return int(text)
+        if self.checkpoint_seconds:
+            return 0
+        raise ConfigError(
+            "checkpoint_freq must be a time such as 30s or 5min, a whole number of steps, or 0, "
+            f"got {text!r}"
+        )
+
+    @property
+    def checkpoint_seconds(self) -> float:
+        """Seconds between checkpoints of which the newest is kept; 0: there are none."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|min|h)", self.checkpoint_freq)
+        return float(found[1]) * {"s": 1, "min": 60, "h": 3600}[found[2]] if found else 0.0
 
     @property
     def loggers(self) -> list[str]:
@@ -137,6 +164,8 @@ class RunOptions:
             values = dict(values)
             dataset = values.pop("dataset")
             values["parts"] = {} if dataset is None else {"dataset": dataset}
+        if isinstance(values, dict) and type(values.get("checkpoint_freq")) is int:
+            values = {**values, "checkpoint_freq": str(values["checkpoint_freq"])}
         try:
             return TypeAdapter(cls).validate_python(values)
         except ValidationError as error:

@@ -15,7 +15,7 @@ from rlox import api, registry
 from rlox.api import make_callbacks, make_logger
 from rlox.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressCallback
 from rlox.cli.output import print_pairs, print_progress, print_warning
-from rlox.cli.runs.callbacks import Interruption, ProgressLines
+from rlox.cli.runs.callbacks import Interruption, LatestCheckpoint, ProgressLines
 from rlox.cli.runs.folder import (
     RunFolder,
     SavedState,
@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     from rlox.config.model import Config
 
 __all__ = ["resume_in_folder", "train_in_folder"]
+
+
+NEW_BUFFER = (
+    "the checkpoint holds no replay buffer (--save-replay-buffer saves it): a new one is filled "
+    "before learning goes on, so that the result is not that of an uninterrupted run"
+)
+"""What the record of a run says that was resumed without its replay buffer."""
 
 
 def train_in_folder(
@@ -121,6 +128,9 @@ def resume_in_folder(
                 algorithm.logger.rewind(saved.steps)
             folder.go_back_to(saved)
             learned = saved.path.stem == "final" or not algorithm.clock.remaining
+            if not learned and getattr(algorithm.config, "save_replay_buffer", True) is False:
+                folder.record(differs=NEW_BUFFER)
+                print_warning(NEW_BUFFER, log)
             return session.run(algorithm, _nothing if learned else algorithm.train)
 
 
@@ -177,10 +187,13 @@ class Session:
                     verbose=not options.quiet and self.log is None,
                 )
             )
-        if options.checkpoint_freq:
+        if options.checkpoint_steps:
             callbacks.append(
-                CheckpointCallback(options.checkpoint_freq, folder.checkpoints, verbose=False)
+                CheckpointCallback(options.checkpoint_steps, folder.checkpoints, verbose=False)
             )
+        if options.checkpoint_seconds:
+            latest = folder.checkpoint("latest")
+            callbacks.append(LatestCheckpoint(latest, options.checkpoint_seconds))
         # two bars cannot share a terminal
         if not options.quiet and "progress" not in options.callbacks:
             bar = self.log is None and sys.stdout.isatty()
@@ -215,6 +228,7 @@ class Session:
         if self.interruption.signal is not None:
             path = folder.checkpoint("interrupted")
             algorithm.save(path)
+            self._remove_latest(algorithm)
             folder.end("interrupted", **clock.progress())
             self._complain(
                 f"interrupted at {clock.steps:,} {clock.unit_text}; saved {path}; "
@@ -223,6 +237,7 @@ class Session:
             return self.interruption.exit_code
         # before the evaluation, which may fail or be interrupted
         algorithm.save(folder.checkpoint("final"))
+        self._remove_latest(algorithm)
         self.interruption.learnt = True
         result = algorithm.run_episodes(n_episodes=options.eval_episodes)
         mean, std, length = result.mean_return, result.std_return, float(result.lengths.mean())
@@ -249,6 +264,12 @@ class Session:
             self.log,
         )
         return 0
+
+    def _remove_latest(self, algorithm: Algorithm) -> None:
+        """Delete the newest checkpoint of :class:`LatestCheckpoint`, as a newer one is saved."""
+        latest = self.folder.checkpoint("latest")
+        if latest.is_file():
+            algorithm.remove_checkpoint(latest)
 
     def _complain(self, message: str) -> None:
         with suppress(OSError):  # the terminal may be closed

@@ -1,0 +1,10 @@
+"""Deployment: trained policies as files that act without torch.
+
+:func:`export` writes one, :func:`load_policy` reads one, and :class:`LoadedPolicy` acts. A file
+``policy.rlox`` is computed with NumPy, a file ``policy.onnx`` by onnxruntime (extra ``onnx``).
+"""
+
+from rlox.deployment.files import export, load_policy
+from rlox.deployment.policy import Exportable, LoadedPolicy, PolicyData
+
+__all__ = ["Exportable", "LoadedPolicy", "PolicyData", "export", "load_policy"]

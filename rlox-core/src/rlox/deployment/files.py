@@ -1,0 +1,228 @@
+"""Policy files: writer and reader.
+
+A file ``policy.rlox`` is one safetensors file: the arrays are its tensors, and its metadata holds
+JSON with the format version, the spaces, the preprocessing and the layers
+(:mod:`rlox.deployment.layers`). Nothing in it is code. A file ``policy.onnx`` is a graph that any
+ONNX runtime computes, whose metadata holds the rest.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from operator import index
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as safetensors_bytes
+
+from rlox.deployment.policy import Compute, Exportable, LoadedPolicy, NumPyNetwork, PolicyData
+from rlox.deployment.policy import example as example_of
+from rlox.deployment.space_data import count_numbers, space_from_data, space_to_data
+from rlox.errors import CheckpointError, ConfigError, ExportError
+from rlox.preprocessing import Preprocessor
+from rlox.spaces import ActionRows
+from rlox.training.atomic_files import write_atomically
+from rlox.training.state_tree import pack, unpack
+from rlox.training.versions import installed_versions
+
+__all__ = ["FORMAT_VERSION", "SUFFIXES", "export", "load_policy"]
+
+FORMAT_VERSION = 1
+
+ALWAYS_MADE = 2**20
+"""Numbers of an array that every file may ask for; an honest one holds weights for more."""
+
+SUFFIXES = (".rlox", ".onnx")
+"""Of policy files."""
+
+Read = Callable[[PolicyData], Compute]
+
+MISFITS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    SafetensorError,
+    TypeError,
+    ValueError,
+)
+"""What a damaged or hostile file may raise."""
+
+
+def export(algorithm: Any, path: str | Path) -> None:
+    """Write the policy of a trained algorithm as one file that acts without torch.
+
+    Args:
+        algorithm: what :func:`rlox.make` or ``from_checkpoint`` returned.
+        path: of the file; folders are made as needed. Its ending is the format: ``.rlox`` for
+            :func:`load_policy` with NumPy, ``.onnx`` for any ONNX runtime (extra ``onnx``).
+
+    Raises:
+        ConfigError: the ending is another.
+        ExportError: the algorithm gives no policy, or it holds a module that cannot be described.
+        MissingDependencyError: ONNX is not installed.
+        OSError: the file cannot be written.
+    """
+    path = Path(path)
+    _require_suffix(path)
+    if not isinstance(algorithm, Exportable):
+        name = getattr(algorithm, "name", type(algorithm).__name__)
+        raise ExportError(
+            f"'{name}' cannot be exported: it has no method policy_data(); use its checkpoint"
+        )
+    data = algorithm.policy_data()
+    content = _to_bytes(data)
+    if path.suffix == ".onnx":
+        from rlox.deployment.onnx import onnx_bytes
+
+        # what the graph computes is not in the metadata too
+        rest = base64.b64encode(_to_bytes(data, with_network=False)).decode()
+        content = onnx_bytes(data, {"rlox": rest})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, content)
+
+
+def load_policy(path: str | Path) -> LoadedPolicy:
+    """Return the policy in a file that :func:`export` wrote.
+
+    Args:
+        path: of a file ``.rlox`` or ``.onnx``.
+
+    Raises:
+        CheckpointError: the file is missing, damaged, no policy, or too new.
+        ConfigError: its name ends otherwise.
+        MissingDependencyError: onnxruntime is not installed.
+    """
+    path = Path(path)
+    _require_suffix(path)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"policy file '{path}' cannot be read: {error}") from None
+    read: Read = lambda data: NumPyNetwork(data.network)  # noqa: E731
+    if path.suffix == ".onnx":
+        from rlox.deployment.onnx import open_onnx
+
+        content, read = open_onnx(content, path)
+    try:
+        data = _from_bytes(content, path)
+        network = read(data)
+        policy = LoadedPolicy(data, network)
+        _try(policy, network)
+    except CheckpointError:
+        raise
+    except MISFITS as error:
+        raise CheckpointError(f"'{path}' is no policy file or is damaged: {error!r}") from None
+    return policy
+
+
+def _try(policy: LoadedPolicy, network: Compute) -> None:
+    """Act once, so that a network which does not fit the spaces is refused here."""
+    rows, after = network(*example_of(policy.data))
+    actions = ActionRows(policy.action_space)
+    columns = sum(leaf.columns for leaf in actions.leaves)
+    if rows.size != columns or len(rows) != 1 or after.shape != (1, policy.state_size):
+        raise ValueError("its network returns other shapes than the actions have")
+    actions.take(actions.to_env(rows), 0)
+
+
+def _require_suffix(path: Path) -> None:
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(
+            f"the name of a policy file must end in {' or '.join(SUFFIXES)}, got '{path}'"
+        )
+
+
+def _to_bytes(data: PolicyData, *, with_network: bool = True) -> bytes:
+    seen = data.preprocessor
+    tree = {
+        "algorithm": data.algorithm,
+        "observation_space": space_to_data(data.observation_space),
+        "action_space": space_to_data(data.action_space),
+        "preprocessing": None
+        if seen is None
+        else {"frame_stack": seen.frame_stack, "moments": seen.state_dict()},
+        "takes_masks": data.takes_masks,
+        "network": data.network if with_network else _without_arrays(data.network),
+    }
+    tensors: dict[str, npt.NDArray[Any]] = {}
+    header = {
+        "format_version": FORMAT_VERSION,
+        "versions": installed_versions(),
+        "policy": pack(tree, "", tensors),
+    }
+    return safetensors_bytes(tensors, metadata={"rlox_policy": json.dumps(header)})
+
+
+def _without_arrays(layer: Any) -> dict[str, Any]:
+    """Return what the memory's size follows from."""
+    found = {"layers": list(_memories(layer))}
+    return {"layer": "chain", **found}
+
+
+def _memories(layer: Any) -> Any:
+    if isinstance(layer, dict) and layer.get("layer") == "memory":
+        shape = (0, np.shape(layer["hidden_weight"])[1])
+        empty = np.zeros(shape, np.float32)
+        yield {"layer": "memory", "kind": layer["kind"], "hidden_weight": empty}
+        return
+    for each in layer.values() if isinstance(layer, dict) else layer:
+        if isinstance(each, (dict, list)):
+            yield from _memories(each)
+
+
+def _one_hot_sizes(layer: Any) -> list[int]:
+    if isinstance(layer, list):
+        return [size for each in layer for size in _one_hot_sizes(each)]
+    if not isinstance(layer, dict):
+        return []
+    own = [index(layer["size"])] if layer.get("layer") == "one_hot" else []
+    return own + [size for each in layer.values() for size in _one_hot_sizes(each)]
+
+
+def _metadata(content: bytes) -> dict[str, str]:
+    """Return the metadata of a safetensors file, whose library reads them of paths only."""
+    size = int.from_bytes(content[:8], "little")
+    found: dict[str, str] = json.loads(content[8 : 8 + size])["__metadata__"]
+    return found
+
+
+def _from_bytes(content: bytes, path: Path) -> PolicyData:
+    tensors = load_tensors(content)
+    header = json.loads(_metadata(content)["rlox_policy"])
+    version = header["format_version"]
+    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
+        raise CheckpointError(
+            f"policy file '{path}' has format version {version!r}, this rlox reads up to "
+            f"{FORMAT_VERSION}; upgrade rlox"
+        )
+    tree = unpack(header["policy"], tensors)
+    space = space_from_data(tree["observation_space"])
+    options = tree["preprocessing"]
+    frames = 1 if options is None else index(options["frame_stack"])
+    action_space = space_from_data(tree["action_space"])
+    allowed = max(sum(array.size for array in tensors.values()), ALWAYS_MADE)
+    sizes = [count_numbers(space) * frames, count_numbers(action_space)]
+    if max(sizes + _one_hot_sizes(tree["network"])) > allowed:
+        raise ValueError("it asks for arrays that are larger than the file")
+    preprocessor = None
+    if options is not None:
+        normalize = bool(options["moments"])
+        preprocessor = Preprocessor(space, normalize=normalize, frame_stack=frames)
+        preprocessor.load_state_dict(options["moments"])
+    return PolicyData(
+        algorithm=str(tree["algorithm"]),
+        observation_space=space,
+        action_space=action_space,
+        network=tree["network"],
+        preprocessor=preprocessor,
+        takes_masks=bool(tree["takes_masks"]),
+    )

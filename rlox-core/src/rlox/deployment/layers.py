@@ -1,0 +1,237 @@
+"""Layers of policy files, computed with NumPy.
+
+| layer | keys | computes |
+| --- | --- | --- |
+| chain | layers | one after the other |
+| join | leaves: pairs of name and layer | layers of the leaves, side by side |
+| flatten | divide_by | the numbers (B, n), float32, divided |
+| one_hot | first, size | a 1 at the place first + number, for each number |
+| image | channels_first, divide_by | (B, channels, height, width), float32, divided |
+| convolution | weight, bias, stride | a convolution without padding |
+| linear | weight, bias | W x + b |
+| activation | function | elementwise, see :data:`ACTIVATIONS` |
+| normalize | mean, std | (x - mean) / std in float32 |
+| affine | scale, shift | scale x + shift in float64 |
+| memory | kind, input_weight, hidden_weight, input_bias, hidden_bias | a step of an LSTM or \
+GRU |
+| atoms | count | (B, A n) as (B, A, n) |
+| dueling | value, advantage, atoms | value + advantage - mean advantage |
+| expected | support | the mean of a distribution with these logits over atoms |
+| mean | | over the last dimension |
+| first_half | | of the columns |
+| mode | parts, plain | rows of actions (:mod:`rlox.spaces.rows`) |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["ACTIVATIONS", "LAYERS", "Step", "compute", "memory_size"]
+
+Array = npt.NDArray[Any]
+Layer = Mapping[str, Any]
+
+
+def _sigmoid(x: Array) -> Array:
+    # of the negative size, so that nothing overflows
+    small = np.exp(-np.abs(x))
+    result: Array = np.where(x >= 0, 1, small) / (1 + small)
+    return result
+
+
+def _gelu(x: Array) -> Array:
+    erf = np.vectorize(math.erf, otypes=[np.float64])(x / math.sqrt(2))
+    result: Array = (0.5 * x * (1 + erf)).astype(np.float32)
+    return result
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    "gelu": _gelu,
+    "leaky_relu": lambda x: np.where(x > 0, x, np.float32(0.01) * x),
+    "relu": lambda x: np.maximum(x, 0),
+    "sigmoid": _sigmoid,
+    "silu": lambda x: x * _sigmoid(x),
+    "tanh": np.tanh,
+}
+
+
+class Step:
+    """What the layers of a policy read and write beside their inputs, in one step of B episodes.
+
+    Args:
+        state: (B, state_size) the memory before.
+        masks: (B, mask_size) bool; ``None`` masks nothing.
+    """
+
+    def __init__(self, state: Array, masks: Array | None) -> None:
+        self.masks = masks
+        self._state = state
+        self._used = 0
+        self._after: list[Array] = []
+
+    def recall(self, size: int) -> Array:
+        """Return the next ``size`` columns of the memory."""
+        self._used += size
+        return self._state[:, self._used - size : self._used]
+
+    def remember(self, state: Array) -> None:
+        """Keep the memory of a layer for the next step."""
+        self._after.append(state)
+
+    def after(self) -> Array:
+        """Return the memory (B, state_size) after the step."""
+        return np.concatenate(self._after, -1) if self._after else self._state
+
+
+def compute(layer: Layer, inputs: Any, step: Step) -> Any:
+    """Return what a layer makes of its inputs.
+
+    Raises:
+        LookupError, TypeError, ValueError: it is no description of a layer, or does not fit.
+    """
+    return LAYERS[layer["layer"]](layer, inputs, step)
+
+
+def memory_size(layer: Any) -> int:
+    """Return how many numbers the layers inside a description remember of an episode."""
+    if isinstance(layer, Mapping):
+        if layer.get("layer") == "memory":
+            size = int(np.shape(layer["hidden_weight"])[1])
+            return 2 * size if layer["kind"] == "lstm" else size
+        return sum(memory_size(value) for value in layer.values())
+    return sum(memory_size(each) for each in layer) if isinstance(layer, list) else 0
+
+
+def _chain(layer: Layer, x: Any, step: Step) -> Any:
+    for each in layer["layers"]:
+        x = compute(each, x, step)
+    return x
+
+
+def _join(layer: Layer, x: Any, step: Step) -> Array:
+    return np.concatenate([compute(each, x[name], step) for name, each in layer["leaves"]], -1)
+
+
+def _flatten(layer: Layer, x: Array, step: Step) -> Array:
+    flat = x.reshape(len(x), -1).astype(np.float32, copy=False)
+    scaled: Array = flat if layer["divide_by"] == 1 else flat / np.float32(layer["divide_by"])
+    return scaled
+
+
+def _one_hot(layer: Layer, x: Array, step: Step) -> Array:
+    places = x.reshape(len(x), -1) + layer["first"]
+    features = np.zeros((len(x), layer["size"]), np.float32)
+    np.put_along_axis(features, places, 1, -1)
+    return features
+
+
+def _image(layer: Layer, x: Array, step: Step) -> Array:
+    if x.ndim == 3:
+        x = x[:, None]
+    elif not layer["channels_first"]:
+        x = x.transpose(0, 3, 1, 2)
+    scaled: Array = x.astype(np.float32) / np.float32(layer["divide_by"])
+    return scaled
+
+
+def _convolution(layer: Layer, x: Array, step: Step) -> Array:
+    weight, stride = layer["weight"], layer["stride"]
+    windows = np.lib.stride_tricks.sliding_window_view(x, weight.shape[2:], (2, 3))
+    windows = windows[:, :, ::stride, ::stride]  # (B, in, height, width, size, size)
+    out = np.tensordot(windows, weight, ([1, 4, 5], [1, 2, 3])) + layer["bias"]
+    return np.ascontiguousarray(out.transpose(0, 3, 1, 2))
+
+
+def _linear(layer: Layer, x: Array, step: Step) -> Array:
+    result: Array = x @ layer["weight"].T + layer["bias"]
+    return result
+
+
+def _memory(layer: Layer, x: Array, step: Step) -> Array:
+    size = layer["hidden_weight"].shape[1]
+    hidden = step.recall(size)
+    given = x @ layer["input_weight"].T + layer["input_bias"]
+    recalled = hidden @ layer["hidden_weight"].T + layer["hidden_bias"]
+    if layer["kind"] == "gru":
+        (r, z, n), (own_r, own_z, own_n) = np.split(given, 3, -1), np.split(recalled, 3, -1)
+        update = _sigmoid(z + own_z)
+        new = np.tanh(n + _sigmoid(r + own_r) * own_n)
+        hidden = (1 - update) * new + update * hidden
+        step.remember(hidden)
+        return hidden
+    i, f, g, o = np.split(given + recalled, 4, -1)
+    cell = _sigmoid(f) * step.recall(size) + _sigmoid(i) * np.tanh(g)
+    hidden = _sigmoid(o) * np.tanh(cell)
+    step.remember(np.concatenate([hidden, cell], -1))
+    return hidden
+
+
+def _dueling(layer: Layer, x: Array, step: Step) -> Array:
+    value, advantage = (compute(layer[name], x, step) for name in ("value", "advantage"))
+    n = layer["atoms"] or 1
+    advantage = advantage.reshape(len(x), -1, n)
+    values: Array = value[:, None] + advantage - advantage.mean(1, keepdims=True)
+    return values if layer["atoms"] else values[..., 0]
+
+
+def _expected(layer: Layer, x: Array, step: Step) -> Array:
+    weights = np.exp(x - x.max(-1, keepdims=True))
+    values: Array = (weights / weights.sum(-1, keepdims=True)) @ layer["support"]
+    return values
+
+
+def _affine(layer: Layer, x: Array, step: Step) -> Array:
+    result: Array = layer["scale"] * x.astype(np.float64) + layer["shift"]
+    return result
+
+
+def _mode(layer: Layer, x: Array, step: Step) -> Array:
+    columns: list[Array] = []
+    at = mask_at = 0
+    for part in layer["parts"]:
+        kind, sizes = part["kind"], part["sizes"]
+        for size in sizes:
+            outputs = x[:, at : at + size]
+            at += size
+            if kind == "numbers":
+                columns.append(outputs[:, 0])
+                continue
+            if kind == "binary":
+                outputs = np.concatenate([np.zeros_like(outputs), outputs], -1)
+            choices = outputs.shape[1]
+            if step.masks is not None:
+                possible = step.masks[:, mask_at : mask_at + choices]
+                outputs = np.where(possible, outputs, -np.inf)
+            mask_at += choices
+            columns.append(outputs.argmax(-1))
+    if layer["plain"]:
+        return columns[0]
+    rows = np.stack(columns, -1)
+    return rows.astype(np.float32) if rows.dtype.kind == "f" else rows
+
+
+LAYERS: dict[str, Callable[[Layer, Any, Step], Any]] = {
+    "activation": lambda layer, x, step: ACTIVATIONS[layer["function"]](x),
+    "affine": _affine,
+    "atoms": lambda layer, x, step: x.reshape(len(x), -1, layer["count"]),
+    "chain": _chain,
+    "convolution": _convolution,
+    "dueling": _dueling,
+    "expected": _expected,
+    "first_half": lambda layer, x, step: x[:, : x.shape[1] // 2],
+    "flatten": _flatten,
+    "image": _image,
+    "join": _join,
+    "linear": _linear,
+    "mean": lambda layer, x, step: x.mean(-1),
+    "memory": _memory,
+    "mode": _mode,
+    "normalize": lambda layer, x, step: (x - layer["mean"]) / layer["std"],
+    "one_hot": _one_hot,
+}

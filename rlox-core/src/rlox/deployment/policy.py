@@ -1,0 +1,184 @@
+"""Policies as data, and acting with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from rlox.config.model import UNSET
+from rlox.deployment.layers import Step, compute, memory_size
+from rlox.errors import ExportError, SpaceError
+from rlox.preprocessing import Preprocessor
+from rlox.spaces import (
+    ActionRows,
+    ObservationRows,
+    leaf_spaces,
+    map_leaves,
+    memory_of,
+    read_request,
+)
+
+__all__ = ["Compute", "Exportable", "LoadedPolicy", "NumPyNetwork", "PolicyData", "example"]
+
+Space = gymnasium.Space[Any]
+
+
+@dataclass(frozen=True)
+class PolicyData:
+    """All that acts: from an env's observation to its most probable action."""
+
+    algorithm: str
+    """Registered name of what trained it."""
+    observation_space: Space
+    """Of one env, without action masks."""
+    action_space: Space
+    """Of one env."""
+    network: dict[str, Any]
+    """From what the policy sees to rows of actions in the env's units (:mod:`rlox.spaces.rows`);
+    see :mod:`rlox.deployment.layers`."""
+    preprocessor: Preprocessor | None = None
+    """Makes of observations what the policy sees; ``None``: it sees them as they are."""
+    takes_masks: bool = False
+    """Whether the policy heeds action masks."""
+
+
+@runtime_checkable
+class Exportable(Protocol):
+    """An algorithm that gives its policy as data."""
+
+    def policy_data(self) -> PolicyData:
+        """Return the policy as it stands.
+
+        Raises:
+            ExportError: it holds a module that cannot be described.
+        """
+
+
+class Compute(Protocol):
+    """A network: from observations, memory and masks to rows of actions and the memory after."""
+
+    def __call__(
+        self, obs: Any, state: npt.NDArray[np.float32], masks: npt.NDArray[np.bool_] | None
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32]]:
+        """Compute B actions."""
+
+
+class NumPyNetwork:
+    """Layers computed with NumPy.
+
+    Args:
+        layer: their description.
+    """
+
+    def __init__(self, layer: dict[str, Any]) -> None:
+        self._layer = layer
+
+    def __call__(
+        self, obs: Any, state: npt.NDArray[np.float32], masks: npt.NDArray[np.bool_] | None
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32]]:
+        """Return rows of B actions and the memory (B, state_size) after them."""
+        step = Step(state, masks)
+        rows = compute(self._layer, obs, step)
+        return rows, step.after()
+
+
+class LoadedPolicy:
+    """A trained policy that acts without the algorithm that trained it.
+
+    Args:
+        data: the policy.
+        network: computes ``data.network``.
+    """
+
+    def __init__(self, data: PolicyData, network: Compute) -> None:
+        self.data = data
+        self._network = network
+        self.state_size = memory_size(data.network)
+        """Numbers that its memory has for an episode."""
+
+    @property
+    def observation_space(self) -> Space:
+        """Space of the observations that :meth:`predict` takes."""
+        return self.data.observation_space
+
+    @property
+    def action_space(self) -> Space:
+        """Space of the actions that :meth:`predict` returns."""
+        return self.data.action_space
+
+    def __repr__(self) -> str:
+        d = self.data
+        return f"<LoadedPolicy of '{d.algorithm}': {d.observation_space} -> {d.action_space}>"
+
+    def predict(
+        self,
+        obs: Any,
+        deterministic: bool = True,
+        *,
+        state: Any = UNSET,
+        episode_start: npt.ArrayLike | None = None,
+        action_masks: npt.ArrayLike | None = None,
+    ) -> Any:
+        """Return an action for one observation, or actions for a batch.
+
+        Args:
+            obs: one observation or a batch (B, *shape), nested as the observation space is.
+            deterministic: must be true: a policy file holds the most probable actions.
+            state: what is remembered of the episodes: what this method returned with the last
+                actions, ``None`` at the beginning. If it is left out, each observation is an
+                episode's first.
+            episode_start: bool or (B,) bools, whether an episode begins with the observation, of
+                which nothing is remembered; ``None`` forgets nothing.
+            action_masks: (mask_size,) or (B, mask_size), see :mod:`rlox.spaces.rows`;
+                ``None``: nothing is masked.
+
+        Returns:
+            For one observation an action of the space: an int if it is discrete, else an array,
+            nested as the space is; for a batch arrays (B, ...). If ``state`` is given, a pair of
+            them and the next state, ``None`` if there is nothing to remember.
+
+        Raises:
+            ExportError: a sampled action is asked for.
+            SpaceError: the policy or the actions take no masks.
+            ValueError: an argument has another shape.
+        """
+        if not deterministic:
+            raise ExportError(
+                "a policy file holds the most probable actions, got deterministic=False; leave it "
+                "out, or sample with the checkpoint"
+            )
+        data = self.data
+        request = read_request(data.observation_space, data.action_space, obs, action_masks)
+        if request.masks is not None and not data.takes_masks:
+            raise SpaceError(f"there are action masks, which '{data.algorithm}' does not take")
+        before = {} if state is UNSET or state is None else state
+        following: dict[str, Any] = {}
+        seen = request.obs
+        if data.preprocessor is not None:
+            seen = data.preprocessor.see(seen, before.get("frames"), episode_start)
+            if data.preprocessor.has_frames:
+                following["frames"] = seen
+        shape = (request.size, self.state_size)
+        memory = memory_of(before.get("memory"), shape, episode_start)
+        rows, after = self._network(seen, memory, request.masks)
+        if self.state_size:
+            following["memory"] = after
+        actions = request.actions(rows)
+        return actions if state is UNSET else (actions, following or None)
+
+
+def example(data: PolicyData) -> tuple[Any, npt.NDArray[np.float32], npt.NDArray[np.bool_] | None]:
+    """Return observation, memory and masks as a network takes them, for one example."""
+    space = data.observation_space
+    lowest = {name: getattr(leaf, "start", 0) for name, leaf in leaf_spaces(space).items()}
+    empty = ObservationRows(space).empty(1)
+    obs = map_leaves(np.full_like, empty, lowest if isinstance(empty, dict) else lowest[""])
+    if data.preprocessor is not None:
+        obs = data.preprocessor.begin(obs)
+    n_masks = ActionRows(data.action_space).mask_size if data.takes_masks else 0
+    masks = np.ones((1, n_masks), np.bool_) if n_masks else None
+    return obs, np.zeros((1, memory_size(data.network)), np.float32), masks

@@ -1,0 +1,140 @@
+"""Layer descriptions: torch modules as plain data.
+
+A description is a dict with the key ``"layer"``, the other keys of that kind of layer, and NumPy
+arrays; :mod:`rlox.deployment` computes it without torch and lists the kinds. A module describes
+itself with a method ``layer_data()`` that returns such a dict; torch's own common layers are
+described here. Policies describe how an observation becomes the row of the most probable action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from torch import nn
+
+from rlox.errors import ExportError
+from rlox.spaces.rows import ActionRows
+
+__all__ = [
+    "LayerData",
+    "activation",
+    "array",
+    "chain",
+    "layer_data",
+    "linear",
+    "mode",
+    "perceptron",
+]
+
+LayerData = dict[str, Any]
+
+FUNCTIONS = {
+    nn.ELU: "elu",
+    nn.GELU: "gelu",
+    nn.LeakyReLU: "leaky_relu",
+    nn.ReLU: "relu",
+    nn.SiLU: "silu",
+    nn.Sigmoid: "sigmoid",
+    nn.Tanh: "tanh",
+}
+"""Activations that can be described, with torch's default numbers only."""
+
+DEFAULTS: dict[Any, tuple[str, Any]] = {
+    nn.ELU: ("alpha", 1.0),
+    nn.GELU: ("approximate", "none"),
+    nn.LeakyReLU: ("negative_slope", 0.01),
+}
+
+
+def array(tensor: Any) -> npt.NDArray[Any]:
+    """Return a tensor's numbers as an array that shares nothing with it."""
+    numbers: npt.NDArray[Any] = np.array(tensor.detach().cpu().numpy())
+    return numbers
+
+
+def chain(*layers: LayerData) -> LayerData:
+    """Describe layers that are computed one after the other."""
+    return {"layer": "chain", "layers": list(layers)}
+
+
+def activation(function: str) -> LayerData:
+    """Describe an activation by its name."""
+    return {"layer": "activation", "function": function}
+
+
+def linear(layer: Any) -> LayerData:
+    """Describe a layer with ``weight`` (n_out, n_in) and ``bias`` (n_out,), or ``None``."""
+    bias = np.zeros(len(layer.weight), np.float32) if layer.bias is None else array(layer.bias)
+    return {"layer": "linear", "weight": array(layer.weight), "bias": bias}
+
+
+def perceptron(layers: Sequence[Any], function: str) -> LayerData:
+    """Describe linear layers with an activation between them."""
+    described = [linear(layers[0])]
+    for layer in layers[1:]:
+        described += [activation(function), linear(layer)]
+    return chain(*described)
+
+
+def mode(space: gymnasium.Space[Any]) -> LayerData:
+    """Describe how outputs become rows of the most probable actions; see :class:`ActionHead`.
+
+    Args:
+        space: of one env's action. Its discrete columns have one output per choice, those of a
+            ``MultiBinary`` one each, the logit of 1, and numbers one each, their mean.
+    """
+    parts = [
+        {"kind": "numbers", "sizes": [1] * leaf.columns}
+        if not leaf.sizes
+        else {"kind": "binary", "sizes": [1] * leaf.columns}
+        if isinstance(leaf.space, spaces.MultiBinary)
+        else {"kind": "choices", "sizes": list(leaf.sizes)}
+        for leaf in ActionRows(space).leaves
+    ]
+    return {"layer": "mode", "parts": parts, "plain": isinstance(space, spaces.Discrete)}
+
+
+def layer_data(module: Any) -> LayerData:
+    """Return a module's description.
+
+    Args:
+        module: has a method ``layer_data()``, or is a ``torch.nn.Sequential`` of modules that can
+            be described, a ``Linear``, a ``Flatten`` of all dimensions, or an activation.
+
+    Raises:
+        ExportError: it is none of these, or inherits its method.
+    """
+    kind = type(module)
+    if "layer_data" in vars(kind):
+        return module.layer_data()  # type: ignore[no-any-return]
+    if hasattr(module, "layer_data"):
+        # what the subclass changed is not in the description that it inherits
+        raise ExportError(
+            f"{kind.__name__} inherits layer_data(), which describes the class that it derives "
+            "from; give it one of its own"
+        )
+    if kind is nn.Sequential:
+        return chain(*(layer_data(each) for each in module))
+    if kind is nn.Linear:
+        return linear(module)
+    if kind is nn.Identity:
+        return chain()
+    if kind is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1):
+        return {"layer": "flatten", "divide_by": 1.0}
+    if kind in FUNCTIONS:
+        name, default = DEFAULTS.get(kind, ("", None))
+        if name and getattr(module, name) != default:
+            raise ExportError(
+                f"a policy file has {kind.__name__} with {name}={default!r} only, got "
+                f"{getattr(module, name)!r}"
+            )
+        return activation(FUNCTIONS[kind])
+    raise ExportError(
+        f"{kind.__name__} cannot be described in a policy file; give it a method layer_data(), see "
+        "rlox.nn.layer_data, or build it of torch.nn.Sequential, Linear and activations"
+    )

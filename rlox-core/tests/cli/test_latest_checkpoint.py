@@ -1,0 +1,70 @@
+"""Checkpoints every so often: when they are due, and what the option takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rlox.cli.runs import callbacks
+from rlox.cli.runs.callbacks import LatestCheckpoint
+from rlox.cli.runs.options import RunOptions
+from rlox.errors import ConfigError
+
+
+class Clock:
+    """A time that passes when it is told to, and while something is saved."""
+
+    def __init__(self, saving: float) -> None:
+        self.now, self.saving = 100.0, saving
+        self.saved: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def save(self, path: Path) -> None:
+        self.saved.append(self.now)
+        self.now += self.saving
+
+
+@pytest.mark.parametrize(
+    ("saving", "expected"), [(0.0, [130.0, 160.0, 190.0]), (10.0, [130.0, 230.0])]
+)
+def test_it_saves_when_it_is_time(
+    saving: float, expected: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every 30 seconds, but a tenth of the time at most."""
+    clock = Clock(saving)
+    monkeypatch.setattr(callbacks, "time", clock)
+    callback = LatestCheckpoint(Path("latest"), 30.0)
+    callback.on_training_start()
+    for second in range(100, 231):
+        clock.now = max(clock.now, float(second))
+        if clock.now == second and second <= (200 if not saving else 230):
+            callback.on_iteration_end(algo=clock)
+    assert clock.saved == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "steps", "seconds"),
+    [("30s", 0, 30.0), ("0.5 s", 0, 0.5), ("5min", 0, 300.0), ("2h", 0, 7200.0), ("0", 0, 0.0),
+     ("50000", 50_000, 0.0)],
+)  # fmt: skip
+def test_times_and_steps(text: str, steps: int, seconds: float) -> None:
+    """A unit makes it a time."""
+    options = RunOptions(checkpoint_freq=text)
+    assert (options.checkpoint_steps, options.checkpoint_seconds) == (steps, seconds)
+    assert RunOptions.from_dict(options.to_dict()) == options
+
+
+@pytest.mark.parametrize("text", ["often", "-1", "0s", "3 days", ""])
+def test_other_texts_are_refused(text: str) -> None:
+    """Before anything is built."""
+    with pytest.raises(ConfigError, match="must be a time such as 30s or 5min"):
+        RunOptions(checkpoint_freq=text)
+
+
+def test_older_records_are_read() -> None:
+    """They have numbers of steps."""
+    older: dict[str, Any] = {**RunOptions().to_dict(), "checkpoint_freq": 16}
+    assert RunOptions.from_dict(older).checkpoint_steps == 16

@@ -1,0 +1,432 @@
+"""Exported policies act as the algorithms that they come from, without torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import rlox
+import torch
+from gymnasium import spaces
+from rlox.algorithm import Algorithm
+from rlox.cli.app import build_app
+from rlox.deployment import Exportable, LoadedPolicy
+from rlox.errors import CheckpointError, ConfigError, ExportError, SpaceError
+from rlox_offline.datasets import Dataset
+from safetensors.numpy import load, save
+from torch import nn
+from typer.testing import CliRunner
+
+STEPS = 1000
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+LARGE_IMAGE = spaces.Box(0, 255, (40, 40, 3), np.uint8)
+SMALL_IMAGE = spaces.Box(0, 1, (4, 10, 10), np.uint8)
+NESTED = spaces.Dict(
+    {
+        "image": SMALL_IMAGE,
+        "place": spaces.Discrete(4, start=2),
+        "kinds": spaces.MultiDiscrete([3, 2]),
+        "switches": spaces.MultiBinary(3),
+        "pair": spaces.Tuple((VECTOR, spaces.Box(-5, 5, (2, 2), np.float32))),
+    }
+)
+TORQUES = spaces.Box(np.array([-2, 0], np.float32), np.array([2, 5], np.float32))
+CHOICES = spaces.Discrete(4, start=3)
+ALL_ACTIONS = spaces.Dict(
+    {
+        "choice": CHOICES,
+        "torques": TORQUES,
+        "switches": spaces.MultiBinary(2),
+        "kinds": spaces.MultiDiscrete([[2, 4], [3, 2]]),
+        "gears": spaces.Box(0, 3, (2,), np.int64),
+    }
+)
+
+
+class Env(gymnasium.Env):
+    """Random observations of any space."""
+
+    def __init__(self, observation_space: spaces.Space, action_space: spaces.Space) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self.steps = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        self.steps += 1
+        return self.observation_space.sample(), 1.0, self.steps == 20, False, {}
+
+
+CASES: dict[str, tuple[str, spaces.Space, spaces.Space, dict[str, Any]]] = {
+    "ppo": ("ppo", VECTOR, CHOICES, {"normalize_observations": True, "frame_stack": 3}),
+    "ppo-nested": ("ppo", NESTED, ALL_ACTIONS, {"normalize_observations": True, "frame_stack": 2}),
+    "ppo-lstm": (
+        "ppo",
+        NESTED,
+        ALL_ACTIONS,
+        {"recurrent": "lstm", "normalize_observations": True, "frame_stack": 2},
+    ),
+    "ppo-gru": ("ppo", VECTOR, TORQUES, {"recurrent": "gru"}),
+    "ppo-image": ("ppo", LARGE_IMAGE, CHOICES, {"frame_stack": 2}),
+    "a2c": ("a2c", SMALL_IMAGE, spaces.MultiDiscrete([3, 2]), {}),
+    "a2c-binary": ("a2c", spaces.MultiBinary(4), spaces.MultiBinary(3), {}),
+    "impala": ("impala", spaces.Discrete(5, start=-1), CHOICES, {"n_actors": 1}),
+    "mappo": ("mappo", VECTOR, TORQUES, {}),
+    "ippo": ("ippo", spaces.MultiDiscrete([2, 3]), CHOICES, {}),
+    "dqn": ("dqn", VECTOR, CHOICES, {}),
+    "dqn-rainbow": (
+        "dqn",
+        VECTOR,
+        CHOICES,
+        {"dueling": True, "noisy": True, "distributional": "c51", "v_min": -9.0, "v_max": 9.0},
+    ),
+    "dqn-quantiles": ("dqn", NESTED, CHOICES, {"dueling": True, "distributional": "qr-dqn"}),
+    "discrete_sac": ("discrete_sac", NESTED, CHOICES, {}),
+    "sac": ("sac", NESTED, TORQUES, {}),
+    "td3": ("td3", VECTOR, TORQUES, {}),
+    "ddpg": ("ddpg", SMALL_IMAGE, spaces.Box(-2, 2, (2,), np.float64), {}),
+}
+
+
+@pytest.fixture(params=["rlox", "onnx"])
+def suffix(request: pytest.FixtureRequest) -> str:
+    """Both formats; the second needs the extra."""
+    if request.param == "onnx":
+        pytest.importorskip("onnx")
+        pytest.importorskip("onnxruntime")
+    return str(request.param)
+
+
+def make(name: str, observed: spaces.Space, acted: spaces.Space, **options: Any) -> Algorithm:
+    """Return an algorithm whose weights are not those of a policy that prefers nothing."""
+    torch.manual_seed(1)
+    algorithm = rlox.make(name, env=lambda: Env(observed, acted), n_envs=2, seed=1, **options)
+    for module in vars(algorithm).values():
+        if isinstance(module, nn.Module):
+            for parameter in module.parameters():
+                parameter.data.add_(0.05 * torch.randn_like(parameter))
+    return algorithm
+
+
+def stacked(samples: list[Any]) -> Any:
+    """Return samples of a space as one batch, nested alike."""
+    if isinstance(samples[0], Mapping):
+        return {key: stacked([each[key] for each in samples]) for key in samples[0]}
+    if isinstance(samples[0], tuple):
+        return tuple(stacked(list(each)) for each in zip(*samples, strict=True))
+    return np.stack(samples)
+
+
+def require_same(ours: Any, theirs: Any) -> None:
+    """Require equal actions: exactly if they are discrete, to 1e-5 if not."""
+    if isinstance(ours, Mapping):
+        assert list(ours) == list(theirs)
+        for key in ours:
+            require_same(ours[key], theirs[key])
+        return
+    assert type(ours) is type(theirs)
+    assert np.asarray(ours).dtype == np.asarray(theirs).dtype
+    if np.asarray(ours).dtype.kind == "f":
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+    else:
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def exported(algorithm: Any, folder: Path, suffix: str = "rlox") -> LoadedPolicy:
+    """Return the policy after a way through a file."""
+    path = folder / f"policy.{suffix}"
+    rlox.export(algorithm, path)
+    return rlox.load_policy(path)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_actions_are_the_algorithms(case: str, suffix: str, tmp_path: Path) -> None:
+    """In 1,000 steps of 20 envs, with episodes that begin anywhere, and for one observation."""
+    name, observed, acted, options = CASES[case]
+    algorithm = make(name, observed, acted, **options)
+    if options.get("normalize_observations"):
+        algorithm.train(1)
+    policy = exported(algorithm, tmp_path, suffix)
+    stateful = options.get("recurrent") or options.get("frame_stack")
+    observed.seed(2)
+    rng, n_envs, state, own = np.random.default_rng(3), 20, None, None
+    for _ in range(STEPS // n_envs):
+        obs = stacked([observed.sample() for _ in range(n_envs)])
+        if stateful:
+            memory = {"episode_start": rng.random(n_envs) < 0.1}
+            expected, state = algorithm.predict(obs, state=state, **memory)
+            found, own = policy.predict(obs, state=own, **memory)
+        else:
+            expected, found = algorithm.predict(obs), policy.predict(obs)
+        require_same(found, expected)
+    obs = observed.sample()
+    require_same(policy.predict(obs), algorithm.predict(obs))
+    algorithm.close()
+
+
+@pytest.mark.parametrize("recurrent", ["none", "gru"])
+@pytest.mark.parametrize("acted", [CHOICES, ALL_ACTIONS], ids=["discrete", "nested"])
+def test_masks_are_heeded(acted: Any, recurrent: str, suffix: str, tmp_path: Path) -> None:
+    """As by the algorithm, for a batch of 1,000 random masks."""
+    algorithm = make("ppo", VECTOR, acted, recurrent=recurrent)
+    policy = exported(algorithm, tmp_path, suffix)
+    rng = np.random.default_rng(4)
+    obs = rng.uniform(-1, 1, (STEPS, 3)).astype(np.float32)
+    sizes = [n for leaf in rlox_leaves(acted) for n in leaf]
+    masks = np.concatenate([one_at_least(rng.random((STEPS, n)) < 0.5) for n in sizes], 1)
+    require_same(
+        policy.predict(obs, action_masks=masks), algorithm.predict(obs, action_masks=masks)
+    )
+    with pytest.raises(ValueError, match="forbids every choice"):
+        policy.predict(obs, action_masks=np.zeros_like(masks))
+    algorithm.close()
+
+
+def rlox_leaves(space: spaces.Space) -> list[tuple[int, ...]]:
+    """Return the numbers of choices of the columns of a space's leaves."""
+    from rlox.spaces import ActionRows
+
+    return [leaf.sizes for leaf in ActionRows(space).leaves]
+
+
+def one_at_least(masks: np.ndarray) -> np.ndarray:
+    """Return masks with a possible choice in every row."""
+    masks[~masks.any(1), -1] = True
+    return masks
+
+
+def recorded(discrete: bool) -> Dataset:
+    """Return 200 random transitions, with observations that are far from standardised."""
+    rng = np.random.default_rng(5)
+    actions = rng.integers(4, size=200) if discrete else rng.uniform([-2, 0], [2, 5], (200, 2))
+    ended = np.arange(200) % 20 == 19
+    columns = {"obs": rng.normal(3, 2, (200, 3)), "actions": actions, "rewards": rng.random(200)}
+    bounds = {} if discrete else {"act_low": [-2, 0], "act_high": [2, 5]}
+    return Dataset({**columns, "terminated": ended}, **bounds)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("bc", {}),
+        ("bc", {"stochastic": True}),
+        ("bc", {"continuous": False}),
+        ("td3_bc", {}),
+        ("awac", {}),
+        ("iql", {}),
+        ("cql", {}),
+    ],
+    ids=str,
+)
+def test_offline_policies(name: str, options: Any, suffix: str, tmp_path: Path) -> None:
+    """With the dataset's normalisation and bounds, on 1,000 observations."""
+    dataset = recorded(not options.get("continuous", True))
+    algorithm = rlox.make(name, dataset=dataset, seed=1, hidden=32, **options)
+    algorithm.train(2)
+    policy = exported(algorithm, tmp_path, suffix)
+    obs = np.random.default_rng(6).normal(3, 2, (STEPS, 3)).astype(np.float32)
+    require_same(policy.predict(obs), algorithm.predict(obs))
+    require_same(policy.predict(obs[0]), algorithm.predict(obs[0]))
+
+
+BLOCKED = """
+import sys, json
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "rlox_onpolicy", "rlox_native"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Block())
+import numpy as np, rlox
+policy = rlox.load_policy(sys.argv[1])
+rng, state, actions = np.random.default_rng(0), None, []
+for step in range(50):
+    action, state = policy.predict(rng.normal(size=4), state=state)
+    actions.append(action)
+result = rlox.evaluate(policy, "CartPole-v1", n_episodes=2)
+print(json.dumps({"actions": actions, "loaded": "torch" in sys.modules}))
+"""
+
+
+def test_a_policy_acts_where_torch_is_not(tmp_path: Path) -> None:
+    """With a memory, normalised, and in an evaluation; torch cannot be imported there."""
+    algorithm = rlox.make(
+        "ppo", env="CartPole-v1", seed=1, n_envs=2, n_steps=16, batch_size=32,
+        recurrent="lstm", normalize_observations=True,
+    )  # fmt: skip
+    algorithm.train(64)
+    path = tmp_path / "policy.rlox"
+    rlox.export(algorithm, path)
+    made = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", BLOCKED, str(path)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    rng, state, actions = np.random.default_rng(0), None, []
+    for _ in range(50):
+        action, state = algorithm.predict(rng.normal(size=4), state=state)
+        actions.append(action)
+    assert json.loads(made.stdout) == {"actions": actions, "loaded": False}
+
+
+def test_every_algorithm_that_can_be_exported_is_tested_here() -> None:
+    """Those that cannot are known by name, and say so."""
+    tested = {case[0] for case in CASES.values()} | {"bc", "td3_bc", "awac", "iql", "cql"}
+    classes = {spec.name: rlox.registry.algorithm_class(spec.name) for spec in registered()}
+    able = {name for name, kind in classes.items() if issubclass(kind, Exportable)}
+    # hybrid_ppo has PPO's networks, and FQE acts with the policy that it is given
+    assert able - tested == {"fqe", "hybrid_ppo"} & set(classes)
+    without = set(classes) - able
+    assert without == {
+        "dpo", "dreamer_v3", "grpo", "online_dpo", "rl8_ppo", "rl8_recurrent_ppo", "sft",
+    } & set(classes)  # fmt: skip
+
+
+def registered() -> list[Any]:
+    """Return the specs of all algorithms that are installed."""
+    return [rlox.spec(name) for name in rlox.list_algorithms()]
+
+
+class OwnPolicy(nn.Module):
+    """A policy without a description."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def deterministic(self, obs: torch.Tensor) -> torch.Tensor:
+        return self.layer(obs).tanh()
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        return self.deterministic(obs)
+
+
+class DescribedPolicy(OwnPolicy):
+    """The same, with one."""
+
+    def layer_data(self) -> dict[str, Any]:
+        from rlox.nn.layer_data import activation, chain, linear
+
+        return chain(linear(self.layer), activation("tanh"))
+
+
+class ChangedPolicy(DescribedPolicy):
+    """Inherits a description of something else."""
+
+
+def test_own_modules(suffix: str, tmp_path: Path) -> None:
+    """They describe themselves, or are built of torch's layers; others are refused by name."""
+    layers = nn.Sequential(
+        nn.Linear(3, 8), nn.SiLU(), nn.Linear(8, 8, bias=False), nn.GELU(), nn.Linear(8, 8),
+        nn.ELU(), nn.Linear(8, 8), nn.LeakyReLU(), nn.Linear(8, 2), nn.Sigmoid(),
+    )  # fmt: skip
+    obs = np.random.default_rng(7).normal(0, 3, (STEPS, 3)).astype(np.float32)
+    for own in (DescribedPolicy(), layers):
+        algorithm = make("td3", VECTOR, TORQUES, policy=own)
+        policy = exported(algorithm, tmp_path, suffix)
+        require_same(policy.predict(obs), algorithm.predict(obs))
+    with pytest.raises(ExportError, match="OwnPolicy cannot be described"):
+        exported(make("td3", VECTOR, TORQUES, policy=OwnPolicy()), tmp_path, suffix)
+    with pytest.raises(ExportError, match="ChangedPolicy inherits layer_data"):
+        exported(make("td3", VECTOR, TORQUES, policy=ChangedPolicy()), tmp_path, suffix)
+
+
+def test_mistakes_are_errors(tmp_path: Path) -> None:
+    """One line each: another ending, no policy, masks that nobody heeds, sampled actions."""
+    algorithm = make("dqn", VECTOR, CHOICES)
+    with pytest.raises(ConfigError, match=r"must end in .rlox or .onnx, got 'policy.pt'"):
+        rlox.export(algorithm, "policy.pt")
+    with pytest.raises(ExportError, match="has no method policy_data"):
+        rlox.export(object(), tmp_path / "policy.rlox")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        rlox.load_policy(tmp_path / "none.rlox")
+    policy = exported(algorithm, tmp_path)
+    assert "dqn" in repr(policy)
+    with pytest.raises(SpaceError, match="'dqn' does not take"):
+        policy.predict(np.zeros(3), action_masks=np.ones(4))
+    with pytest.raises(ExportError, match="deterministic=False"):
+        policy.predict(np.zeros(3), deterministic=False)
+    with pytest.raises(ValueError, match=r"obs must have shape \(3,\)"):
+        policy.predict(np.zeros(5))
+
+
+def test_teams_are_refused(tmp_path: Path) -> None:
+    """One file holds one agent's policy; the error names the agents."""
+    team = rlox.make("mappo", env="mpe2/simple_spread_v3", n_envs=1, n_steps=8, seed=1)
+    with pytest.raises(ExportError, match="got the agents agent_0, agent_1, agent_2"):
+        rlox.export(team, tmp_path / "policy.rlox")
+    team.close()
+
+
+DEEP = '{"layer": "chain", "layers": [' * 5000 + "]}" * 5000
+
+
+def changed(content: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
+    """Return a policy file with another header."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["rlox_policy"])
+    change(header)
+    text = json.dumps(header).replace('"deep"', DEEP)
+    return save(load(content), metadata={"rlox_policy": text})
+
+
+HOSTILE: dict[str, Callable[[dict[str, Any]], None]] = {
+    "version": lambda h: h.update(format_version=99),
+    "layer": lambda h: h["policy"]["network"].update(layer="__import__"),
+    "depth": lambda h: h["policy"].update(network="deep"),
+    "space": lambda h: h["policy"]["observation_space"].update(kind="os"),
+    "size": lambda h: h["policy"].update(
+        observation_space={"kind": "multi_binary", "shape": [10**12]}
+    ),
+    "frames": lambda h: h["policy"].update(preprocessing={"frame_stack": 10**12, "moments": {}}),
+    "one_hot": lambda h: h["policy"].update(
+        network={"layer": "one_hot", "first": 0, "size": 10**12}
+    ),
+    "actions": lambda h: h["policy"].update(
+        action_space={"kind": "multi_binary", "shape": [7]}
+    ),
+    "tensor": lambda h: h["policy"].update(network={"$tensor": "nothing"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_files_are_refused(name: str, tmp_path: Path) -> None:
+    """Before anything large is made."""
+    path = tmp_path / "policy.rlox"
+    rlox.export(make("dqn", VECTOR, CHOICES), path)
+    path.write_bytes(changed(path.read_bytes(), HOSTILE[name]))
+    with pytest.raises(CheckpointError, match="policy"):
+        rlox.load_policy(path)
+
+
+def test_damaged_files_are_refused(suffix: str, tmp_path: Path) -> None:
+    """Cut anywhere, or something else entirely."""
+    path = tmp_path / f"policy.{suffix}"
+    rlox.export(make("dqn", VECTOR, CHOICES), path)
+    whole = path.read_bytes()
+    for content in (b"", whole[:4], whole[: len(whole) // 2], b"\xff" * 64, b'{"a": 1}'):
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match="damaged"):
+            rlox.load_policy(path)
+
+
+def test_the_command_writes_what_the_function_does(suffix: str, tmp_path: Path) -> None:
+    """From a checkpoint; the file acts as it does."""
+    algorithm = rlox.make("ppo", env="CartPole-v1", seed=1, n_envs=2, n_steps=16, batch_size=32)
+    algorithm.train(64)
+    checkpoint, path = tmp_path / "final.safetensors", tmp_path / f"policy.{suffix}"
+    algorithm.save(checkpoint)
+    result = CliRunner().invoke(build_app(), ["export", str(checkpoint), str(path)])
+    assert result.exit_code == 0, result.output
+    assert "bytes" in result.output
+    obs = np.random.default_rng(8).normal(size=(STEPS, 4)).astype(np.float32)
+    require_same(rlox.load_policy(path).predict(obs), algorithm.predict(obs))
