@@ -61,6 +61,7 @@ BENCHMARKS = [
     "checkpoint_segments",
     "start_up",
     "multi_agent_envs",
+    "remote_envs",
 ]
 
 
