@@ -62,6 +62,7 @@ BENCHMARKS = [
     "start_up",
     "multi_agent_envs",
     "mappo_end_to_end",
+    "remote_envs",
 ]
 
 
