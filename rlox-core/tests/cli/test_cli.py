@@ -479,7 +479,7 @@ def test_list_shows_all_kinds_with_distribution_and_summary(run: Run) -> None:
     values = json.loads(run("list", "--json").out)
     assert set(values) == {
         "algorithms", "env_backends", "replay_buffers", "learner_backends", "loggers", "callbacks",
-        "actor_backends", "commands",
+        "actor_backends", "policy_losses", "preference_losses", "commands",
         "conflicts",
     }  # fmt: skip
     assert values["algorithms"][0]["distribution"] == "rlox-counting"
