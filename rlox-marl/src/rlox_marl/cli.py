@@ -28,7 +28,9 @@ def _marl() -> None:
 
 def match_command(
     first: Annotated[Path, typer.Argument(help="A checkpoint, or a run folder: its latest one.")],
-    second: Annotated[Path, typer.Argument(help="Likewise; it plays the other side.")],
+    second: Annotated[
+        Path, typer.Argument(help="A checkpoint or a run folder; it plays the other side.")
+    ],
     env: Annotated[
         str | None,
         typer.Option(help="Id of the game; left out: the first's.", metavar="ID"),
