@@ -28,7 +28,9 @@ def _marl() -> None:
 
 def match_command(
     first: Annotated[Path, typer.Argument(help="A checkpoint, or a run folder: its latest one.")],
-    second: Annotated[Path, typer.Argument(help="Likewise; it plays the other side.")],
+    second: Annotated[
+        Path, typer.Argument(help="A checkpoint or a run folder; it plays the other side.")
+    ],
     env: Annotated[
         str | None,
         typer.Option(help="Id of the game; left out: the first's.", metavar="ID"),
@@ -43,19 +45,19 @@ def match_command(
     """Let the policies of two runs play each other, and print how many games each has won."""
     from rlox_marl.matches import play_match
 
-    players = [_load(path, env) for path in (first, second)]
-    game = players[0].env_source
-    if env is None and players[1].env_source != game:
+    one, other = _load(first, env), _load(second, env)
+    game = one.env_source
+    if env is None and other.env_source != game:
         raise typer.BadParameter(
-            f"{first} was trained on {game} and {second} on {players[1].env_source}; name the "
+            f"{first} was trained on {game} and {second} on {other.env_source}; name the "
             "game with --env"
         )
     result = play_match(
-        *players, game, n_games=games, seed=seed, deterministic=not stochastic,
-        env_kwargs=players[0].env_arguments().get("env_kwargs"),
+        one, other, game, n_games=games, seed=seed, deterministic=not stochastic,
+        env_kwargs=one.env_arguments().get("env_kwargs"),
     )  # fmt: skip
-    for player in players:
-        player.close()
+    one.close()
+    other.close()
     values = {
         "first": str(first), "second": str(second), "env": str(game), "games": games,
         "wins": result.wins, "draws": result.draws, "losses": result.losses,

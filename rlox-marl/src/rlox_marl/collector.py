@@ -188,8 +188,11 @@ def gather_actions(parts: list[tuple[PolicyView, Any]], n_envs: int) -> dict[str
     for view, actions in parts:
         found.setdefault(view.group.name, []).append((view, actions))
     return {
-        name: _side_by_side([_per_env(actions, n_envs) for _, actions in some])
-        for name, some in found.items()  # views of one group are in the order of its columns
+        name: _side_by_side(
+            [_per_env(actions, n_envs) for _, actions in some],
+            np.argsort([column for view, _ in some for column in view.columns]),
+        )
+        for name, some in found.items()
     }
 
 
@@ -201,10 +204,11 @@ def _per_env(actions: Any, n_envs: int) -> Any:
     return actions.reshape(n_envs, -1, *actions.shape[1:])
 
 
-def _side_by_side(parts: list[Any]) -> Any:
+def _side_by_side(parts: list[Any], order: npt.NDArray[Any]) -> Any:
+    """Return the parts' columns in the order of the group's."""
     first = parts[0]
     if isinstance(first, dict):
-        return {key: _side_by_side([part[key] for part in parts]) for key in first}
+        return {key: _side_by_side([part[key] for part in parts], order) for key in first}
     if isinstance(first, tuple):
-        return tuple(_side_by_side(list(leaves)) for leaves in zip(*parts, strict=True))
-    return first if len(parts) == 1 else np.concatenate(parts, axis=1)
+        return tuple(_side_by_side(list(leaves), order) for leaves in zip(*parts, strict=True))
+    return first if len(parts) == 1 else np.concatenate(parts, axis=1)[:, order]

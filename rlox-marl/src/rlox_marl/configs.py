@@ -11,6 +11,7 @@ from rlox.config.model import (
     changed,
     choice,
     count,
+    option,
     positive,
     probability,
     schedule,
@@ -51,9 +52,10 @@ class MAPPOConfig(ClippedSurrogateConfig):
         "the agent's observation, or the latter alone; auto: the state if the env has one, else "
         "all observations",
     )  # fmt: skip
-    share_parameters: Literal["group", "agent"] = choice(
-        "group", source=f"{YU}, sec. 4",
-        help="one policy for all agents of equal spaces, which see who they are, or one each",
+    share_parameters: str = option(
+        "group", source=f"{YU}, sec. 4", unit="names", min_length=1,
+        help="group: one policy for all agents of equal spaces, which see who they are; agent: one "
+        "each; or who shares one, as in 'left,right;goalkeeper'",
     )  # fmt: skip
     team_reward: Literal["own", "mean", "sum"] = choice(
         "own", source="rlox",

@@ -52,7 +52,7 @@ def play_match(
 
     Args:
         first: has ``predict_team``, see :class:`rlox.envs.playing.TeamPlayer`.
-        second: likewise.
+        second: plays the other side.
         env: of two agents; an id or a callable.
         n_games: number of games.
         seed: of the games; two of them, one for each side, have the same.

@@ -106,7 +106,8 @@ class OpponentPool:
     def learning(self) -> npt.NDArray[np.bool_]:
         """(N, 2) bool, the sides that the learner plays."""
         rival = self._member[:, None] >= 0
-        return ~(rival & (np.arange(2) == self._side[:, None]))
+        learner: npt.NDArray[np.bool_] = ~(rival & (np.arange(2) == self._side[:, None]))
+        return learner
 
     def freeze(self, policy: Any, env_steps: int) -> None:
         """Take the learner's policy into the pool whenever the interval has passed.

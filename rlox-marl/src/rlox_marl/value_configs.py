@@ -15,6 +15,7 @@ from rlox.config.model import (
     count,
     discount,
     flag,
+    option,
     positive,
     probability,
     schedule,
@@ -85,9 +86,10 @@ class TeamValueConfig(Config):
         1.0, help="share of the network in the target's update; 1: a copy",
         source="Mnih et al. 2015, algorithm 1",
     )  # fmt: skip
-    share_parameters: Literal["group", "agent"] = choice(
-        "group", source=f"{SUNEHAG}, sec. 3",
-        help="one network for all agents of equal spaces, which see who they are, or one each",
+    share_parameters: str = option(
+        "group", source=f"{SUNEHAG}, sec. 3", unit="names", min_length=1,
+        help="group: one network for all agents of equal spaces, which see who they are; agent: "
+        "one each; or who shares one, as in 'left,right;goalkeeper'",
     )  # fmt: skip
     hidden: int = count(
         64, unit="units", help="width of the hidden layers", source=f"{RASHID}, app. C"

@@ -28,7 +28,7 @@ class PolicyView:
     """
 
     name: str
-    """The group's name, or the agent's."""
+    """The group's name, or those of the agents."""
     group: AgentGroup
     """Where the agents are."""
     columns: tuple[int, ...]
@@ -115,10 +115,12 @@ def make_views(env: MultiAgentVecEnv, critic: str, share: str) -> tuple[PolicyVi
     Args:
         env: its groups and its state.
         critic: kind of the critic.
-        share: ``"group"`` for a policy per group of equal spaces, ``"agent"`` for one per agent.
+        share: ``"group"`` for a policy per group of equal spaces, ``"agent"`` for one per agent, or
+            the names of agents that share one, separated by ``,``, and policies by ``;``.
 
     Raises:
-        ConfigError: the critic needs a state and the env has none.
+        ConfigError: the critic needs a state and the env has none; or ``share`` does not name each
+            agent once, or puts agents of different spaces together.
     """
     if critic == "auto":
         critic = "observations" if env.state_space is None else "state"
@@ -129,13 +131,39 @@ def make_views(env: MultiAgentVecEnv, critic: str, share: str) -> tuple[PolicyVi
         )
     views = []
     for group in env.groups:
-        columns = tuple(range(len(group.agents)))
-        parts = [columns] if share == "group" else [(column,) for column in columns]
-        for part in parts:
-            name = group.name if share == "group" else group.agents[part[0]]
+        for name, part in _parts(group, share, env.possible_agents):
             space = _space(env, group, len(part), critic)
             views.append(PolicyView(name, group, part, space, critic, tuple(env.groups)))
     return tuple(views)
+
+
+def _parts(
+    group: AgentGroup, share: str, everybody: tuple[str, ...]
+) -> list[tuple[str, tuple[int, ...]]]:
+    """Return name and columns of each policy of a group."""
+    if share == "group":
+        return [(group.name, tuple(range(len(group.agents))))]
+    if share == "agent":
+        return [(agent, (column,)) for column, agent in enumerate(group.agents)]
+    shared = [[agent.strip() for agent in part.split(",")] for part in share.split(";")]
+    named = [agent for part in shared for agent in part]
+    if sorted(named) != sorted(everybody):
+        raise ConfigError(
+            f"share_parameters='{share}' must be 'group', 'agent', or name each agent once, as in "
+            f"'{','.join(everybody[:-1])};{everybody[-1]}'; the agents are {', '.join(everybody)}"
+        )
+    parts = []
+    for part in shared:
+        own = [agent for agent in part if agent in group.agents]
+        if own and len(own) < len(part):
+            raise ConfigError(
+                f"share_parameters='{share}' has one policy for agents of different spaces, "
+                f"{', '.join(part)}; separate them with ';'"
+            )
+        if own:
+            columns = tuple(sorted(group.agents.index(agent) for agent in own))
+            parts.append(("+".join(group.agents[column] for column in columns), columns))
+    return parts
 
 
 def team_space(env: MultiAgentVecEnv) -> Space:
