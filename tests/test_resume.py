@@ -32,6 +32,11 @@ TEAM = ("--n-envs", 8, "--n-steps", 25, "--batch-size", 200, "--n-epochs", 2, "-
 
 ENVS = ("CartPole-v1", "Pendulum-v1")
 
+GUARD = 400
+"""Seconds after which a process is taken to hang; a busy machine takes minutes to start one."""
+
+pytestmark = pytest.mark.timeout(3 * GUARD)
+
 REPLAY = ("--hidden", 8, "--train-freq", 64, "--gradient-steps", 4, "--save-replay-buffer")
 
 QUANTILES = ("--distributional", "qr-dqn", "--n-quantiles", 5)
@@ -76,7 +81,7 @@ def start(*arguments: object) -> subprocess.Popen[str]:
 
 def finish(process: subprocess.Popen[str]) -> None:
     """Wait for a good end."""
-    assert process.wait(120) == 0
+    assert process.wait(GUARD) == 0
 
 
 def parameter_hash(state: dict[str, Any]) -> str:
@@ -171,7 +176,7 @@ def kill_at_random(command: tuple[object, ...], processes: list[subprocess.Popen
     """Start a run in the folder ``cut`` and kill it at a random moment after a checkpoint."""
     killed = start(*command, "--run-dir", "cut")
     processes.append(killed)
-    deadline = time.monotonic() + 100
+    deadline = time.monotonic() + GUARD
     while not list(Path("cut").glob("checkpoints/step-*.safetensors")):
         assert killed.poll() is None
         assert time.monotonic() < deadline
