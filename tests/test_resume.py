@@ -32,6 +32,11 @@ TEAM = ("--n-envs", 8, "--n-steps", 25, "--batch-size", 200, "--n-epochs", 2, "-
 
 ENVS = ("CartPole-v1", "Pendulum-v1")
 
+GUARD = 400
+"""Seconds after which a process is taken to hang; a busy machine takes minutes to start one."""
+
+pytestmark = pytest.mark.timeout(3 * GUARD)
+
 REPLAY = ("--hidden", 8, "--train-freq", 64, "--gradient-steps", 4, "--save-replay-buffer")
 
 QUANTILES = ("--distributional", "qr-dqn", "--n-quantiles", 5)
@@ -91,7 +96,7 @@ def start(*arguments: object, first: str = "") -> subprocess.Popen[str]:
 
 def finish(process: subprocess.Popen[str]) -> None:
     """Wait for a good end."""
-    assert process.wait(250) == 0
+    assert process.wait(GUARD) == 0
 
 
 def parameter_hash(state: dict[str, Any]) -> str:
@@ -189,7 +194,7 @@ def kill_at_random(command: tuple[object, ...], processes: list[subprocess.Popen
     """
     killed = start(*command, "--run-dir", "cut", first=NEVER_ENDING.format(left=2_000))
     processes.append(killed)
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + GUARD
     while not list(Path("cut").glob("checkpoints/step-*.safetensors")):
         assert killed.poll() is None
         assert time.monotonic() < deadline

@@ -213,8 +213,8 @@ impl TeamEnv for SimpleSpread {
             let others = others.map(|(_, &place)| between(place, here));
             let seen = own.into_iter().chain(landmarks).chain(others);
             let (pairs, _) = row.as_chunks_mut::<2>();
-            let (told, silent) = pairs.split_at_mut(2 + n_agents + n_agents - 1);
-            for (pair, vector) in told.iter_mut().zip(seen) {
+            let (visible, silent) = pairs.split_at_mut(2 + n_agents + n_agents - 1);
+            for (pair, vector) in visible.iter_mut().zip(seen) {
                 *pair = vector.map(single);
             }
             silent.fill([0.0; 2]);
