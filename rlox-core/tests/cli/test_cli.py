@@ -148,7 +148,9 @@ def test_flags_win_over_the_file_and_the_file_over_the_defaults(run: Run, tmp_pa
         (("eval", "nothing"), "checkpoint 'nothing' does not exist"),
         (("eval", "."), "folder '.' holds no checkpoints/*.safetensors"),
         (("explain", "countng"), "unknown algorithm 'countng'; did you mean 'counting'"),
-        (("lst",), "no such command 'lst'"),
+        (("lst",), "no such command 'lst'; did you mean 'list'"),
+        (("trian",), "no such command 'trian'; did you mean 'train'"),
+        (("qqq",), "no such command 'qqq'"),
     ],
 )  # fmt: skip
 def test_wrong_input_is_one_line_before_any_work(

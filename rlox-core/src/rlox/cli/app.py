@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 import rlox
-from rlox.errors import PluginWarning
+from rlox.errors import PluginWarning, UnknownNameError, suggest
 from rlox.registry.entry import Registration
 from rlox.registry.specs import resolve
 from rlox.registry.table import get_registry
@@ -58,7 +58,11 @@ class CommandGroup(TyperGroup):
         return [*COMMANDS, *(each.spec.name for each in plugin_commands())]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command ``cmd_name``, or ``None``."""
+        """Return the command ``cmd_name``.
+
+        Raises:
+            UnknownNameError: there is none; the text has the nearest names.
+        """
         if cmd_name == "train":
             app = resolve(COMMANDS[cmd_name][0])()
         elif cmd_name in COMMANDS:
@@ -67,7 +71,8 @@ class CommandGroup(TyperGroup):
         elif cmd_name in get_registry().names("rlox_commands"):
             app = get_registry().get("rlox_commands", cmd_name).build()
         else:
-            return None
+            near = suggest(cmd_name, self.list_commands(ctx))
+            raise UnknownNameError(f"no such command '{cmd_name}'{near}")
         command = typer.main.get_command(app)
         command.name = cmd_name
         return command

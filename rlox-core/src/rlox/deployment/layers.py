@@ -162,14 +162,14 @@ def _memory(layer: Layer, x: Array, step: Step) -> Array:
         (r, z, n), (own_r, own_z, own_n) = np.split(given, 3, -1), np.split(recalled, 3, -1)
         update = _sigmoid(z + own_z)
         new = np.tanh(n + _sigmoid(r + own_r) * own_n)
-        hidden = (1 - update) * new + update * hidden
-        step.remember(hidden)
-        return hidden
+        after: Array = (1 - update) * new + update * hidden
+        step.remember(after)
+        return after
     i, f, g, o = np.split(given + recalled, 4, -1)
     cell = _sigmoid(f) * step.recall(size) + _sigmoid(i) * np.tanh(g)
-    hidden = _sigmoid(o) * np.tanh(cell)
-    step.remember(np.concatenate([hidden, cell], -1))
-    return hidden
+    output: Array = _sigmoid(o) * np.tanh(cell)
+    step.remember(np.concatenate([output, cell], -1))
+    return output
 
 
 def _dueling(layer: Layer, x: Array, step: Step) -> Array:
