@@ -10,6 +10,7 @@ from rlox.learners.rollouts import (
     make_torch_learner,
     minimize_over_epochs,
 )
+from rlox.learners.target_policy import TargetPolicy
 from rlox.learners.tasks import Objective, RolloutTask, Unroller, Update
 from rlox.learners.terms import (
     AddedLoss,
@@ -65,6 +66,7 @@ __all__ = [
     "SoftActorCritic",
     "Step",
     "StepResult",
+    "TargetPolicy",
     "TorchLearner",
     "TorchReplayLearner",
     "TwinDelayed",

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from rlox.batches.rollout import Unroll
+from rlox.config.composition import Selection
 from rlox.envs.gymnasium import Vectorization
 from rlox.seeding import SeedStreams
 
@@ -67,7 +68,7 @@ class ActorPlan:
     """Fixes the streams of all actors."""
     backend: str = "auto"
     """Learner backend whose way of acting is taken."""
-    env_backend: str = "auto"
+    env_backend: str | Selection = "auto"
     vectorization: Vectorization = "sync"
     env_kwargs: Mapping[str, Any] | None = None
     normalize_observations: bool = False
