@@ -1,9 +1,9 @@
-"""Registers the command of env workers with rlox."""
+"""Registers the Ray backends and the command of env workers with rlox."""
 
 from collections.abc import Iterable
 
 from rlox.registry.hookspecs import hookimpl
-from rlox.registry.specs import AlgorithmSpec, CommandSpec
+from rlox.registry.specs import ActorBackendSpec, AlgorithmSpec, CommandSpec, EnvBackendSpec
 
 
 @hookimpl
@@ -13,6 +13,29 @@ def rlox_commands() -> Iterable[CommandSpec]:
         name="worker",
         summary="Serve envs to a learner on another machine.",
         factory="rlox_distributed.cli:make_command",
+    )
+
+
+@hookimpl
+def rlox_actor_backends() -> Iterable[ActorBackendSpec]:
+    """Register ``ray``."""
+    yield ActorBackendSpec(
+        name="ray",
+        summary="Actors on a Ray cluster; unrolls and weights go through its object store.",
+        factory="rlox_distributed.ray_backends:make_ray_actor",
+        options="rlox_distributed.ray_options:RayActorOptions",
+    )
+
+
+@hookimpl
+def rlox_env_backends() -> Iterable[EnvBackendSpec]:
+    """Register ``ray``."""
+    yield EnvBackendSpec(
+        name="ray",
+        summary="gymnasium envs on a Ray cluster, one in each actor; for slow envs.",
+        factory="rlox_distributed.ray_backends:make_ray_envs",
+        options="rlox_distributed.ray_options:RayEnvOptions",
+        priority=-1,
     )
 
 
