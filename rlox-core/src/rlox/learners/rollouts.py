@@ -15,6 +15,7 @@ from rlox.learners.choose import find_learner
 from rlox.learners.tasks import Objective, RolloutTask
 from rlox.learners.terms import mean_terms
 from rlox.learners.transitions import ReplayTask, TorchReplayLearner
+from rlox.ranks import RANKS
 from rlox.training.hooks import Hooks
 
 __all__ = [
@@ -120,8 +121,14 @@ class TorchLearner:
 
     def collect(self, n_steps: int, hooks: Hooks) -> Unroll:
         """Step the envs with the policy; see :class:`Learner`."""
-        unroll: Unroll = self._task.collector.unroll(self._task.policy, n_steps, hooks.env_step)
-        return unroll
+        task = self._task
+        preprocessor = getattr(task.collector, "preprocessor", None)
+        if task.acts_only or preprocessor is None or not RANKS:
+            unroll: Unroll = task.collector.unroll(task.policy, n_steps, hooks.env_step)
+            return unroll
+        with preprocessor.sharing():
+            shared: Unroll = task.collector.unroll(task.policy, n_steps, hooks.env_step)
+            return shared
 
     def update(
         self, batch: RolloutBatch | Unroll, objective: Objective, learning_rate: float, hooks: Hooks
@@ -154,6 +161,8 @@ def minimize_over_epochs(
         Means of the loss's terms over the minibatches.
     """
     assert task.batch_size is not None
+    for ranks in RANKS:  # else one would wait for minibatches that the others do not have
+        ranks.require_equal(len(batch.returns), "number of rows in a rollout")
     collected: list[Any] = []
     for _ in range(task.n_epochs):
         for minibatch in batch.sample_minibatches(task.batch_size, generator=task.generator):
@@ -173,4 +182,5 @@ def _kl(terms: Any) -> float:
             f"target_kl needs an objective that reports approx_kl, got {type(terms).__name__}; "
             "add it to the terms, or leave target_kl out"
         )
-    return float(terms.approx_kl)
+    kl = float(terms.approx_kl)
+    return RANKS[0].total(kl, "the stop at target_kl") / RANKS[0].size if RANKS else kl

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -153,8 +153,9 @@ class ActorRollouts:
         weights = Weights(self.version, parameters.cpu().numpy().copy(), moments)
         taken = self._started.take(weights)
         lags = [self.version - unroll.weights_version for unroll in taken.unrolls]
-        for unroll in taken.unrolls:
-            self._take_in(unroll, hooks)
+        with nullcontext() if self.preprocessor is None else self.preprocessor.sharing():
+            for unroll in taken.unrolls:
+                self._take_in(unroll, hooks)
         return Gathered(
             taken.unrolls,
             float(min(lags)),
