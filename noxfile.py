@@ -270,6 +270,14 @@ def loggers(session: nox.Session) -> None:
 
 
 @nox.session(default=False, tags=["nightly"])
+def ray(session: nox.Session) -> None:
+    """The Ray backends of rlox-distributed; a cluster takes seconds to a minute to start."""
+    sync(session, "--package", "rlox-distributed", "--group", "ray")
+    with session.chdir("rlox-distributed"):
+        session.run("pytest", "tests/test_ray.py", *session.posargs)
+
+
+@nox.session(default=False, tags=["nightly"])
 def candle(session: nox.Session) -> None:
     """rlox-candle with what it collects for; the first build of candle takes minutes."""
     sync(session, "--extra", "candle", "--group", "test", "--group", "docs", "--group", "types")

@@ -184,7 +184,7 @@ def test_a_broken_plugin_is_one_warning_and_nothing_else(with_broken: Environmen
         print(json.dumps([names, texts]))
     """
     names, texts = with_broken.evaluate(code)
-    assert names == ["a2c", "hybrid_ppo", "impala", "ppo", "reinforce"]
+    assert names == ["a2c", "appo", "hybrid_ppo", "impala", "ppo", "reinforce"]
     assert len(texts) == 1
     assert "rlox-broken" in texts[0]
     assert "a_library_that_was_uninstalled" in texts[0]
@@ -222,6 +222,7 @@ def test_list_shows_a_conflict(with_conflict: Environment) -> None:
     listed = json.loads(done.stdout)
     assert [entry["name"] for entry in listed["algorithms"]] == [
         "a2c",
+        "appo",
         "hybrid_ppo",
         "impala",
         "ppo",

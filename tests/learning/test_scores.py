@@ -27,6 +27,10 @@ TASKS: list[Any] = [
         id="ppo-LunarLander-v3",
     ),
     pytest.param("a2c", "CartPole-v1", 500_000, 450.0, None, id="a2c-CartPole-v1"),
+    pytest.param("appo", "CartPole-v1", 500_000, 475.0, None, id="appo-CartPole-v1"),
+    pytest.param(
+        "appo", "Pendulum-v1", 500_000, -300.0, "examples/appo-pendulum.yaml", id="appo-Pendulum-v1"
+    ),
     pytest.param(
         "impala",
         "CartPole-v1",

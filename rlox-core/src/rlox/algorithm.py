@@ -24,6 +24,7 @@ from rlox.errors import EnvError
 from rlox.evaluation import MAX_STEPS, EvaluationResult, evaluate
 from rlox.logging import LoggerCallback
 from rlox.logging.base import require_logger
+from rlox.ranks import agreed_seed, begin_together, own_rank
 from rlox.seeding import SeedStreams, draw_seed
 from rlox.training import checkpoint
 from rlox.training.hooks import Hooks
@@ -87,7 +88,7 @@ class Algorithm(ABC):
     ) -> None:
         seed = getattr(config, "seed", None)
         if seed is None:
-            seed = draw_seed()
+            seed = agreed_seed(draw_seed())
             if "seed" in type(config).model_fields:
                 config = config.replace(seed=seed)
         self.config: Any = config
@@ -110,7 +111,7 @@ class Algorithm(ABC):
         self.own_objective: Any = None
         """A user's own objective, of an algorithm that takes one; ``None``: the algorithm's."""
         self.clock = Progress(self.step_unit, counters=dict.fromkeys(self.counters, 0))
-        self.streams = SeedStreams(seed)
+        self.streams = SeedStreams(seed, own_rank())
 
     @abstractmethod
     def iterate(self, hooks: Hooks) -> Any:
@@ -165,6 +166,7 @@ class Algorithm(ABC):
                 f"this '{self.name}' was closed, and its envs and logger with it; train before "
                 "close(), or save and go on with from_checkpoint"
             )
+        begin_together(self)
         return run(self, total_timesteps)
 
     def evaluate(
@@ -207,7 +209,7 @@ class Algorithm(ABC):
             env,
             n_episodes=n_episodes,
             deterministic=deterministic,
-            seed=self.streams.seeds("evaluation", 1)[0] if seed is None else seed,
+            seed=self.streams.seeds("evaluation", 1, shared=True)[0] if seed is None else seed,
             max_steps=max_steps,
             **self.env_arguments(env),
         )

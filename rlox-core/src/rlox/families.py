@@ -46,6 +46,7 @@ class AlgorithmRow(NamedTuple):
 
 ALGORITHMS = (
     AlgorithmRow("a2c", "A2C", "onpolicy"),
+    AlgorithmRow("appo", "APPO", "onpolicy"),
     AlgorithmRow("awac", "AWAC", "offline", trainer=False),
     AlgorithmRow("bc", "BC", "offline", trainer=False),
     AlgorithmRow("best_of_n", "BestOfN", "llm", trainer=False, registered=False),

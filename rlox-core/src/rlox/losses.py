@@ -15,6 +15,7 @@ from torch import Tensor
 from rlox.batches.rollout import RolloutBatch, RolloutMinibatch
 from rlox.batches.unrolls import StepRows
 from rlox.protocols import OnPolicyActor, RecurrentActor
+from rlox.ranks import RANKS
 
 __all__ = [
     "ClippedSurrogate",
@@ -219,7 +220,12 @@ def evaluate_actions(
 
 
 def standardize(advantages: Tensor) -> Tensor:
-    """Return (B,) advantages less their mean, in units of their standard deviation."""
+    """Return (B,) advantages less their mean, in units of their standard deviation.
+
+    Both are of the rows of all ranks together.
+    """
+    if RANKS:
+        return RANKS[0].standardize(advantages)
     return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
 
 

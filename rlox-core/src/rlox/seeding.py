@@ -64,27 +64,60 @@ class SeedStreams:
 
     Args:
         seed: non-negative integer.
+        rank: of the process among those of one training. Seeds differ by rank from the beginning;
+            generators are the same on all ranks, so that these begin with one policy, until
+            :meth:`spread`.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, rank: int = 0) -> None:
         self.seed = seed
+        self._rank = rank
+        self.is_spread = False
+        """Whether :meth:`spread` was called since the beginning or the last restoring."""
+        self._key: tuple[int, ...] = ()
         self._numpy: dict[str, np.random.Generator] = {}
         self._torch: dict[str, torch.Generator] = {}
 
-    def _sequence(self, name: str) -> np.random.SeedSequence:
+    def _sequence(self, name: str, key: tuple[int, ...] = ()) -> np.random.SeedSequence:
         digest = hashlib.sha256(name.encode()).digest()[:16]
-        return np.random.SeedSequence(
-            self.seed, spawn_key=tuple(int(word) for word in np.frombuffer(digest, "<u4"))
-        )
+        words = tuple(int(word) for word in np.frombuffer(digest, "<u4"))
+        return np.random.SeedSequence(self.seed, spawn_key=(*words, *key))
 
-    def seeds(self, name: str, count: int) -> list[int]:
-        """Return ``count`` seeds in [0, 2**32) of the stream ``name``; the same at every call."""
-        return [int(word) for word in self._sequence(name).generate_state(count)]
+    def spread(self, steps: int) -> None:
+        """Let the generators of ranks above 0 draw other numbers than those of rank 0.
+
+        Args:
+            steps: done so far, so that a training that goes on does not repeat its draws.
+        """
+        self.is_spread = True
+        if not self._rank:
+            return
+        self._key = (self._rank, steps)
+        for name, rng in self._numpy.items():
+            rng.bit_generator.state = np.random.PCG64(self._sequence(name, self._key)).state
+        for name, generator in self._torch.items():
+            generator.manual_seed(self._torch_seed(name))
+
+    def _torch_seed(self, name: str) -> int:
+        return int(self._sequence(name, self._key).generate_state(1, np.uint64)[0]) >> 1
+
+    def seeds(self, name: str, count: int, *, shared: bool = False) -> list[int]:
+        """Return ``count`` seeds in [0, 2**32) of the stream ``name``; the same at every call.
+
+        Args:
+            name: of the stream.
+            count: how many.
+            shared: the same on all ranks.
+        """
+        key = (self._rank,) if self._rank and not shared else ()
+        return [int(word) for word in self._sequence(name, key).generate_state(count)]
 
     def numpy(self, name: str) -> np.random.Generator:
         """Return the NumPy generator of the stream ``name``; one object per name."""
         if name not in self._numpy:
-            self._numpy[name] = np.random.Generator(np.random.PCG64(self._sequence(name)))
+            self._numpy[name] = np.random.Generator(
+                np.random.PCG64(self._sequence(name, self._key))
+            )
         return self._numpy[name]
 
     def torch(self, name: str) -> torch.Generator:
@@ -96,7 +129,7 @@ class SeedStreams:
 
         if name not in self._torch:
             generator = torch.Generator()
-            generator.manual_seed(int(self._sequence(name).generate_state(1, np.uint64)[0]) >> 1)
+            generator.manual_seed(self._torch_seed(name))
             self._torch[name] = generator
         return self._torch[name]
 
@@ -135,6 +168,7 @@ class SeedStreams:
         Raises:
             CheckpointError: a stream's state has the wrong form.
         """
+        self.is_spread = False
         try:
             self.seed = int(state["seed"])
             for name, numpy_state in state["numpy"].items():

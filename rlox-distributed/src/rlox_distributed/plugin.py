@@ -1,9 +1,9 @@
-"""Registers the command and the env backend of env workers with rlox."""
+"""Registers env workers, the Ray backends and the command of workers with rlox."""
 
 from collections.abc import Iterable
 
 from rlox.registry.hookspecs import hookimpl
-from rlox.registry.specs import AlgorithmSpec, CommandSpec, EnvBackendSpec
+from rlox.registry.specs import ActorBackendSpec, AlgorithmSpec, CommandSpec, EnvBackendSpec
 
 
 @hookimpl
@@ -17,8 +17,19 @@ def rlox_commands() -> Iterable[CommandSpec]:
 
 
 @hookimpl
+def rlox_actor_backends() -> Iterable[ActorBackendSpec]:
+    """Register ``ray``."""
+    yield ActorBackendSpec(
+        name="ray",
+        summary="Actors on a Ray cluster; unrolls and weights go through its object store.",
+        factory="rlox_distributed.ray_backends:make_ray_actor",
+        options="rlox_distributed.ray_options:RayActorOptions",
+    )
+
+
+@hookimpl
 def rlox_env_backends() -> Iterable[EnvBackendSpec]:
-    """Register the envs of workers."""
+    """Register the envs of workers and those of a Ray cluster."""
     yield EnvBackendSpec(
         name="grpc",
         summary="Envs of workers on other machines, over gRPC.",
@@ -26,6 +37,13 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
         options="rlox_distributed.options:GrpcOptions",
         priority=0,
         remote=True,
+    )
+    yield EnvBackendSpec(
+        name="ray",
+        summary="gymnasium envs on a Ray cluster, one in each actor; for slow envs.",
+        factory="rlox_distributed.ray_backends:make_ray_envs",
+        options="rlox_distributed.ray_options:RayEnvOptions",
+        priority=-1,
     )
 
 

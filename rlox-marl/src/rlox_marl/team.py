@@ -18,6 +18,7 @@ from rlox.losses import ClippedSurrogate
 from rlox.networks.validate_actors import require_actor, try_actor
 from rlox.nn import FlatOptimizer, find_device, load_module_state, module_state, torch_threads
 from rlox.protocols import MultiAgentObs
+from rlox.ranks import RANKS
 from rlox.training.hooks import Hooks
 from torch import nn
 
@@ -204,6 +205,8 @@ class Team:
                 target_kl=cfg.target_kl,
                 generator=self._algorithm.streams.torch("minibatches"),
             )
+            for ranks in RANKS:  # else one would wait for minibatches that the others do not have
+                ranks.require_equal(len(batch.returns), "number of rows in a rollout")
             terms = self._update(task, batch, loss, rates["learning_rate"], hooks)
             reports.append({**terms, "explained_variance": batch.explained_variance()})
         if not reports:

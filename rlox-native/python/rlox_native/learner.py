@@ -18,6 +18,7 @@ from rlox.learners.rollouts import TorchLearner
 from rlox.losses import ClippedSurrogate, PolicyGradient
 from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy
 from rlox.nn import TanhMLP
+from rlox.ranks import RANKS
 
 from rlox_native._native import ActorCriticLearner
 from rlox_native.acting import NativeActor, can_act
@@ -225,4 +226,9 @@ def make_learner(task: RolloutTask | ReplayTask) -> Learner | ReplayLearner:
 
     from rlox_native.replay_learner import make_replay_learner
 
+    if RANKS and not getattr(task, "acts_only", False):
+        raise BackendError(
+            "it takes whole updates in one call, between whose steps the gradients of several "
+            "ranks cannot be averaged"
+        )
     return make_replay_learner(task) if isinstance(task, ReplayTask) else NativeLearner(task)

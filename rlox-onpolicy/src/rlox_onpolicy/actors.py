@@ -18,12 +18,12 @@ from torch import nn
 if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
 
-    from rlox_onpolicy.impala_config import IMPALAConfig
+    from rlox_onpolicy.actor_options import ActorsConfig
 
 __all__ = ["fit_to_envs", "make_actor_critic", "start_actors", "worker_options"]
 
 
-def fit_to_envs(config: IMPALAConfig, env: Any) -> IMPALAConfig:
+def fit_to_envs(config: ActorsConfig, env: Any) -> ActorsConfig:
     """Return the config with the numbers of actors and envs that ``env`` is, if that is fixed.
 
     Args:
@@ -98,7 +98,7 @@ def make_actor_critic(
         make_optimizer: see :class:`rlox.nn.FlatOptimizer`.
         policy: see :class:`rlox.rollouts.actor_critic.ActorCritic`.
     """
-    cfg: IMPALAConfig = algorithm.config
+    cfg: ActorsConfig = algorithm.config
     actors = ActorRollouts(
         env,
         _env_options(cfg),
@@ -128,7 +128,7 @@ def make_actor_critic(
 
 def start_actors(algorithm: Algorithm, env: Any, agent: ActorCritic, actors: ActorRollouts) -> None:
     """Build the actors of an algorithm that has its policy."""
-    cfg: IMPALAConfig = algorithm.config
+    cfg: ActorsConfig = algorithm.config
     plan = ActorPlan(
         env=env,
         policy=copy.deepcopy(agent.policy).cpu(),
@@ -146,7 +146,7 @@ def start_actors(algorithm: Algorithm, env: Any, agent: ActorCritic, actors: Act
     )
     actors.start(
         plan,
-        cfg.actor_backend,
+        selection(cfg, "actor_backend"),
         order=cfg.order,
         min_actors=cfg.min_workers,
         per_update=cfg.update_size,
@@ -155,7 +155,7 @@ def start_actors(algorithm: Algorithm, env: Any, agent: ActorCritic, actors: Act
     )
 
 
-def _env_options(config: IMPALAConfig) -> dict[str, Any]:
+def _env_options(config: ActorsConfig) -> dict[str, Any]:
     return {
         "env_backend": selection(config, "env_backend"),
         "vectorization": config.vectorization,

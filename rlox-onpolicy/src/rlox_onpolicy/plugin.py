@@ -8,13 +8,21 @@ from rlox.registry.specs import AlgorithmSpec
 
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
-    """Register PPO, HybridPPO, A2C and IMPALA."""
+    """Register PPO, HybridPPO, A2C, APPO and IMPALA."""
     yield AlgorithmSpec(
         name="a2c",
         summary="Synchronous advantage actor-critic.",
         config="rlox_onpolicy.configs:A2CConfig",
         factory="rlox_onpolicy.a2c:A2C",
         paper="https://arxiv.org/abs/1602.01783",
+    )
+    yield AlgorithmSpec(
+        name="appo",
+        summary="PPO's surrogate near a target network, on the unrolls of actors.",
+        config="rlox_onpolicy.appo_config:APPOConfig",
+        factory="rlox_onpolicy.appo:APPO",
+        paper="https://arxiv.org/abs/1912.00167",
+        takes=("worker_addresses",),
     )
     yield AlgorithmSpec(
         name="hybrid_ppo",

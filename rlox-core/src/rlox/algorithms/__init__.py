@@ -10,6 +10,7 @@ from rlox.families import ALGORITHMS
 
 if TYPE_CHECKING:
     from rlox.algorithms.a2c import A2C
+    from rlox.algorithms.appo import APPO
     from rlox.algorithms.awac import AWAC
     from rlox.algorithms.bc import BC
     from rlox.algorithms.best_of_n import BestOfN
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "A2C",
+    "APPO",
     "AWAC",
     "BC",
     "CQL",

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from gymnasium.vector.utils import batch_space
 
 from rlox.envs.action_batches import batch_of_actions
-from rlox.envs.workers.process import WorkerProcess
+from rlox.envs.workers.process import MakeWorker, Worker, WorkerProcess
 from rlox.envs.workers.registered import spec_to_send
 from rlox.envs.workers.supervisor import Supervisor
 from rlox.errors import EnvError, WorkerLostError
@@ -43,6 +43,7 @@ class ProcessVecEnv:
         env_kwargs: arguments of ``gymnasium.make`` or of the callable.
         step_timeout: seconds that a step of all envs may take.
         max_restarts: how often each env may begin again.
+        make_worker: makes a process, here or elsewhere.
 
     Raises:
         EnvError: the env cannot be built or sent.
@@ -56,12 +57,14 @@ class ProcessVecEnv:
         env_kwargs: Mapping[str, Any] | None = None,
         step_timeout: float = 60.0,
         max_restarts: int = 0,
+        make_worker: MakeWorker = WorkerProcess,
     ) -> None:
+        self._make_worker = make_worker
         self._arguments = (env, dict(env_kwargs or {}), spec_to_send(env))
         self._step_timeout = step_timeout
         self.supervisor = Supervisor(max_restarts)
         """Which envs began again, and why."""
-        self._workers: list[WorkerProcess] = []
+        self._workers: list[Worker] = []
         self.close = weakref.finalize(self, _close, self._workers)
         """Ends the processes."""
         self._seeds: list[int | None] = [None] * n_envs
@@ -90,9 +93,9 @@ class ProcessVecEnv:
         """Of the processes."""
         return [worker.pid for worker in self._workers]
 
-    def _start(self, index: int) -> WorkerProcess:
+    def _start(self, index: int) -> Worker:
         try:
-            return WorkerProcess(
+            return self._make_worker(
                 "rlox.envs.env_server:serve", self._arguments, name=f"the process of env {index}"
             )
         except (pickle.PicklingError, TypeError, AttributeError) as error:
@@ -146,7 +149,7 @@ class ProcessVecEnv:
         return step
 
     def _send(
-        self, worker: WorkerProcess, method: str, message: Any, arrays: Arrays | None = None
+        self, worker: Worker, method: str, message: Any, arrays: Arrays | None = None
     ) -> None:
         with suppress(WorkerLostError):  # so is the answer, where the env begins again
             worker.send(method, message, arrays)
@@ -159,7 +162,8 @@ class ProcessVecEnv:
             lost: WorkerLostError = error
         while True:
             attempt = self.supervisor.lost(f"env {index}", lost)
-            self._workers[index] = self._start(index)
+            before, self._workers[index] = self._workers[index], self._start(index)
+            before.close()
             seed = self._seeds[index]
             if seed is not None:
                 seed = int(np.random.SeedSequence((seed, attempt)).generate_state(1)[0])
@@ -169,7 +173,7 @@ class ProcessVecEnv:
                 lost = error
 
 
-def _close(workers: Sequence[WorkerProcess]) -> None:
+def _close(workers: Sequence[Worker]) -> None:
     for worker in workers:
         worker.close()
 

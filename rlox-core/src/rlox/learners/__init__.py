@@ -9,6 +9,7 @@ from rlox.learners.rollouts import (
     choose_learner,
     make_torch_learner,
 )
+from rlox.learners.target_policy import TargetPolicy
 from rlox.learners.tasks import Objective, RolloutTask, Unroller, Update
 from rlox.learners.terms import (
     AddedLoss,
@@ -65,6 +66,7 @@ __all__ = [
     "SoftActorCritic",
     "Step",
     "StepResult",
+    "TargetPolicy",
     "TorchLearner",
     "TorchReplayLearner",
     "TwinDelayed",

@@ -13,6 +13,7 @@ from rlox.batches.rollout import RolloutBatch, Unroll
 from rlox.learners.choose import find_learner
 from rlox.learners.tasks import Objective, RolloutTask
 from rlox.learners.transitions import ReplayTask, TorchReplayLearner
+from rlox.ranks import RANKS
 from rlox.training.hooks import Hooks
 
 __all__ = [
@@ -117,11 +118,20 @@ class TorchLearner:
 
     def collect(self, n_steps: int, hooks: Hooks) -> Unroll:
         """Step the envs with the policy; see :class:`Learner`."""
-        unroll: Unroll = self._task.collector.unroll(self._task.policy, n_steps, hooks.env_step)
-        return unroll
+        task = self._task
+        preprocessor = getattr(task.collector, "preprocessor", None)
+        if task.acts_only or preprocessor is None or not RANKS:
+            unroll: Unroll = task.collector.unroll(task.policy, n_steps, hooks.env_step)
+            return unroll
+        with preprocessor.sharing():
+            shared: Unroll = task.collector.unroll(task.policy, n_steps, hooks.env_step)
+            return shared
 
     def update(
         self, batch: RolloutBatch | Unroll, objective: Objective, learning_rate: float, hooks: Hooks
     ) -> dict[str, float]:
         """Take the algorithm's own gradient steps; see :class:`Learner`."""
+        if isinstance(batch, RolloutBatch):
+            for ranks in RANKS:  # else one would wait for minibatches that the others do not have
+                ranks.require_equal(len(batch.returns), "number of rows in a rollout")
         return self._task.update(self._task, batch, objective, learning_rate, hooks)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rlox.errors import CheckpointError, ConfigError, suggest
+from rlox.ranks import RANKS
 
 __all__ = [
     "AddedLoss",
@@ -176,7 +177,10 @@ def passes_target_kl(terms: Any, target_kl: float | None) -> bool:
             f"target_kl needs an objective that reports approx_kl, got {type(terms).__name__}; "
             "add it to the terms, or leave target_kl out"
         )
-    return float(terms.approx_kl) > KL_TOLERANCE * target_kl
+    kl = float(terms.approx_kl)
+    if RANKS:  # all stop, or none
+        kl = RANKS[0].total(kl, "the stop at target_kl") / RANKS[0].size
+    return kl > KL_TOLERANCE * target_kl
 
 
 def make_metrics(

@@ -1,4 +1,4 @@
-"""The objective of actor-critics that learn from unrolls by V-trace, as data."""
+"""V-trace: targets of unrolls, and the loss of actor-critics that use them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlox.losses import evaluate_actions
 from rlox.protocols import RecurrentActor
 from rlox.spaces.nested import map_leaves
 
-__all__ = ["VTraceActorCritic", "VTraceTerms"]
+__all__ = ["VTraceActorCritic", "VTraceTerms", "values_beyond", "vtrace_targets"]
 
 
 ROUNDING = 1e-5
@@ -77,7 +77,16 @@ class VTraceActorCritic:
             rows.view(shape) for rows in evaluate_actions(policy, step_rows(minibatch))
         )
         log_rhos = log_probs.detach() - minibatch.log_probs
-        vs, advantages = self._targets(policy, minibatch, log_rhos, values.detach())
+        vs, advantages = vtrace_targets(
+            minibatch,
+            log_rhos,
+            values.detach(),
+            *values_beyond(policy, minibatch),
+            gamma=self.gamma,
+            rho_bar=self.rho_bar,
+            c_bar=self.c_bar,
+            pg_rho_bar=self.pg_rho_bar,
+        )
         policy_loss = -(advantages * log_probs).mean()
         value_loss = (values - vs).square().mean()
         mean_entropy = entropy.mean()
@@ -93,36 +102,61 @@ class VTraceActorCritic:
         )
         return loss, terms
 
-    def _targets(
-        self, policy: Any, unroll: Unroll, log_rhos: Tensor, values: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Return the value function's targets and the advantages, (T, N) each."""
-        next_values, final_values = _values_beyond(policy, unroll)
-        dtype = np.float64 if values.dtype == torch.float64 else np.float32
-        vs, advantages = kernels.backend().compute_vtrace(
-            log_rhos.cpu().numpy(),
-            unroll.rewards.astype(dtype, copy=False),
-            values.cpu().numpy(),
-            unroll.terminated,
-            next_values.cpu().numpy(),
-            self.gamma,
-            self.rho_bar,
-            self.c_bar,
-            truncated=unroll.truncated,
-            final_values=final_values.astype(dtype, copy=False),
-        )
-        on_device = [torch.from_numpy(array).to(values) for array in (vs, advantages)]
-        if self.pg_rho_bar != self.rho_bar:
-            # the kernel's advantages have the ratios of the targets
-            bounds = [math.log(bound) for bound in (self.pg_rho_bar, self.rho_bar)]
-            wanted, given = (log_rhos.clamp(max=bound) for bound in bounds)
-            on_device[1] = on_device[1] * (wanted - given).exp()
-        return on_device[0], on_device[1]
+
+def vtrace_targets(
+    unroll: Unroll,
+    log_rhos: Tensor,
+    values: Tensor,
+    next_values: Tensor,
+    final_values: npt.NDArray[Any],
+    *,
+    gamma: float,
+    rho_bar: float,
+    c_bar: float,
+    pg_rho_bar: float,
+) -> tuple[Tensor, Tensor]:
+    """Return V-trace's targets of the values, and its advantages, each (T, N).
+
+    Args:
+        unroll: T steps of N envs.
+        log_rhos: (T, N) log π - log μ, without gradient.
+        values: (T, N) of π, without gradient.
+        next_values: (N,), see :func:`values_beyond`.
+        final_values: (T, N), see there.
+        gamma: discount γ.
+        rho_bar: see :class:`VTraceActorCritic`, as of the bounds below.
+        c_bar: see there.
+        pg_rho_bar: see there.
+    """
+    dtype = np.float64 if values.dtype == torch.float64 else np.float32
+    vs, advantages = kernels.backend().compute_vtrace(
+        log_rhos.cpu().numpy(),
+        unroll.rewards.astype(dtype, copy=False),
+        values.cpu().numpy(),
+        unroll.terminated,
+        next_values.cpu().numpy(),
+        gamma,
+        rho_bar,
+        c_bar,
+        truncated=unroll.truncated,
+        final_values=final_values.astype(dtype, copy=False),
+    )
+    on_device = [torch.from_numpy(array).to(values) for array in (vs, advantages)]
+    if pg_rho_bar != rho_bar:
+        # the kernel's advantages have the ratios of the targets
+        bounds = [math.log(bound) for bound in (pg_rho_bar, rho_bar)]
+        wanted, given = (log_rhos.clamp(max=bound) for bound in bounds)
+        on_device[1] = on_device[1] * (wanted - given).exp()
+    return on_device[0], on_device[1]
 
 
 @torch.no_grad()
-def _values_beyond(policy: Any, unroll: Unroll) -> tuple[Tensor, npt.NDArray[Any]]:
+def values_beyond(policy: Any, unroll: Unroll) -> tuple[Tensor, npt.NDArray[Any]]:
     """Return values of what the steps led to that is no row of the unroll.
+
+    Args:
+        policy: with a value function.
+        unroll: T steps of N envs.
 
     Returns:
         (N,) of the observations to act on next, and (T, N) of the true final observations where an

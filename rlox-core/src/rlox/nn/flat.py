@@ -25,6 +25,7 @@ from rlox.errors import CheckpointError
 from rlox.nn.clipping import Clip, require_one_bound
 from rlox.nn.devices import torch_threads
 from rlox.nn.optimizer_classes import class_and_options, state_of_one_element
+from rlox.ranks import RANKS
 
 __all__ = ["FlatOptimizer", "flatten_parameters"]
 
@@ -187,7 +188,7 @@ class FlatOptimizer:
     def apply(
         self, learning_rate: float | None = None, *, scaler: torch.amp.GradScaler | None = None
     ) -> None:
-        """Clip the gradients and take one step down them.
+        """Average the gradients over ranks, clip them and take one step down them.
 
         Args:
             learning_rate: step size; ``None`` takes what ``torch_optimizer.param_groups`` says, as
@@ -203,6 +204,8 @@ class FlatOptimizer:
                 "a parameter's gradient was replaced; call FlatOptimizer.step instead of "
                 "optimizer.zero_grad() and step()"
             )
+        for ranks in RANKS:
+            ranks.average(self.gradients)
         if scaler is not None:
             scaler.unscale_(self.torch_optimizer)
         if self.clip is not None:

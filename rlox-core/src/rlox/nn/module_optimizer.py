@@ -15,6 +15,7 @@ from rlox.errors import CheckpointError
 from rlox.nn.clipping import Clip, require_one_bound
 from rlox.nn.flat import FlatOptimizer
 from rlox.nn.optimizer_classes import ELEMENTWISE, class_and_options
+from rlox.ranks import RANKS
 
 __all__ = ["ModuleOptimizer", "make_optimizer"]
 
@@ -87,13 +88,18 @@ class ModuleOptimizer:
     def apply(
         self, learning_rate: float | None = None, *, scaler: torch.amp.GradScaler | None = None
     ) -> None:
-        """Clip the gradients, take one step down them and drop them.
+        """Average the gradients over ranks, clip them, take one step down them and drop them.
 
         Args:
             learning_rate: step size of every parameter group; ``None`` takes what
                 ``torch_optimizer.param_groups`` says.
             scaler: see :meth:`rlox.nn.FlatOptimizer.apply`.
         """
+        for ranks in RANKS:
+            for p in self._learnt:
+                if p.grad is None:
+                    p.grad = torch.zeros_like(p)
+                ranks.average(p.grad)
         if scaler is not None:
             scaler.unscale_(self.torch_optimizer)
         if self.clip is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -14,6 +15,7 @@ from rlox.errors import ConfigError
 from rlox.preprocessing.frames import FrameStack
 from rlox.preprocessing.moments import CLIP, EPSILON, Moments
 from rlox.protocols import VecEnvStep
+from rlox.ranks import RANKS
 from rlox.spaces.nested import is_nested, leaf_spaces, map_leaves
 from rlox.spaces.rows import ObservationRows, require_finite
 
@@ -81,6 +83,28 @@ class Preprocessor:
         """Take in what another preprocessor has :meth:`recorded`."""
         for name, state in recorded.items():
             self.moments[name].merge(state)
+            if self._recent is not None:
+                self._recent[name].merge(state)
+
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """Let all ranks take in, at the block's end, what each has taken in within it."""
+        if not RANKS or not self.moments:
+            yield
+            return
+        before = self.state_dict()
+        self.record()
+        yield
+        recent = self.recorded()
+        self._recent = None
+        self.load_state_dict(before)
+        for name, moments in self.moments.items():
+            mean, variance, count = recent[name].values()
+            row = np.concatenate([np.ravel(mean), np.ravel(variance), [count]])
+            for each in RANKS[0].gather(row, "moments of observations"):
+                parts = np.split(each[:-1], 2)
+                shaped = [part.reshape(moments.mean.shape) for part in parts]
+                moments.merge({"mean": shaped[0], "variance": shaped[1], "count": each[-1]})
 
     def reset(self, obs: Any) -> Any:
         """Take in the first observations (N, *shape) of all envs; return what is seen."""

@@ -20,7 +20,7 @@ PARTS: dict[str, tuple[str, str | None]] = {
     "rlox_env_backends": ("(env_id, *, n_envs, env_kwargs)" + OWN, "rlox.protocols:VecEnv"),
     "rlox_buffers": ("(asked)" + OWN, None),
     "rlox_learner_backends": ("(task)", None),
-    "rlox_actor_backends": ("(plan, index)", None),
+    "rlox_actor_backends": ("(plan, index)" + OWN, None),
     "rlox_policy_losses": ("(batch)" + OWN, None),
     "rlox_preference_losses": ("(batch)" + OWN, None),
     "rlox_loggers": ("(log_dir)", "rlox.logging:LoggerCallback"),

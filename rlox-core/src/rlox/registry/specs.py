@@ -178,12 +178,16 @@ class ActorBackendSpec:
         summary: one sentence.
         factory: ``"module:function"``; ``function(plan, index)`` gets a
             :class:`rlox.rollouts.ActorPlan` and which of its actors to build, and returns a
-            :class:`rlox.rollouts.Actor`.
+            :class:`rlox.rollouts.Actor`. If ``options`` is set, it also gets one instance of that
+            model as the keyword ``options``.
+        options: ``"module:Model"``, a subclass of :class:`rlox.Config` with the backend's own
+            options, which are accepted beside the algorithm's; ``None``: it has none.
     """
 
     name: str
     summary: str
     factory: str
+    options: str | None = None
 
 
 @dataclass(frozen=True)

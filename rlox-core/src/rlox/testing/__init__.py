@@ -48,6 +48,7 @@ from rlox.testing.env_backends import (
     check_env_shapes,
     check_env_state,
 )
+from rlox.testing.in_ranks import run_in_ranks
 from rlox.testing.language import (
     LANGUAGE_CHECKS,
     check_language_algorithm,
@@ -144,4 +145,5 @@ __all__ = [
     "check_team_training",
     "check_training",
     "check_unknown_option",
+    "run_in_ranks",
 ]

@@ -11,6 +11,7 @@ from typing import Any
 
 from rlox.callbacks import Phase
 from rlox.logging import Table
+from rlox.ranks import RANKS
 from rlox.training.trainable import Trainable
 from rlox.validation import require_integer
 
@@ -38,6 +39,8 @@ class Hooks:
         self._rollout_listened = algorithm.callbacks.listens("on_rollout_end")
         self.stopped = False
         """Whether a callback has returned False from ``on_step``."""
+        self.stop_agreed = False
+        """The same of several ranks, all of which stop at the iteration's end."""
         self._phase_listened = algorithm.callbacks.listens("on_phase")
         self._phase: Phase = "other"
 
@@ -105,6 +108,9 @@ class Hooks:
 
     def _step(self) -> None:
         if self.step_listened and not self.call("on_step"):
+            if RANKS:  # the others go on with the iteration, and wait for us
+                self.stop_agreed = True
+                return
             self.stopped = True
             raise StopTraining
 

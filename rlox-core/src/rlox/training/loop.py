@@ -12,6 +12,7 @@ from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from rlox.errors import ConfigError, DivergenceError
+from rlox.ranks import RANKS
 from rlox.training.hooks import Hooks, StopTraining
 from rlox.training.trainable import Trainable
 from rlox.validation import require_integer
@@ -64,10 +65,13 @@ def run_iteration(algorithm: Trainable) -> dict[str, float]:
 def _timed_iteration(algorithm: Trainable, hooks: Hooks) -> dict[str, float]:
     """Return the metrics of one iteration, with its speed."""
     clock = algorithm.clock
-    started, steps_before = time.perf_counter(), clock.steps
+    started, steps_before, env_steps = time.perf_counter(), clock.steps, clock.env_steps
     hooks.enter("collect")
     iteration = _iterate(algorithm, hooks)
     hooks.enter("other")
+    for ranks in RANKS:
+        own = clock.env_steps - env_steps
+        clock.env_steps = env_steps + int(ranks.total(own, "the number of env steps"))
     clock.iterations += 1
     if not is_dataclass(type(iteration)):
         raise TypeError(
@@ -85,7 +89,10 @@ def _report(algorithm: Trainable, hooks: Hooks, metrics: dict[str, float]) -> bo
     """Log an iteration, call the callbacks, and return whether the training goes on."""
     if algorithm.logger is not None:
         algorithm.logger.on_train_step(algorithm.clock.steps, metrics)
-    return bool(hooks.call("on_iteration_end", metrics=metrics)) and not hooks.stopped
+    going_on = bool(hooks.call("on_iteration_end", metrics=metrics)) and not hooks.stopped
+    if not RANKS:
+        return going_on
+    return not RANKS[0].total(hooks.stop_agreed or not going_on, "the end of the training")
 
 
 def _row(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """``rlox train <algorithm>``: training commands with config flags."""
 
 import inspect
+import os
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -101,6 +102,8 @@ def train_function(name: str) -> Callable[..., None]:
             parts={name: text for name, text in given.items() if text is not None},
         )
         sweeps = options.seeds is not None or options.sweep
+        if sweeps and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise ConfigError("a sweep trains one run per process; start it without torchrun")
         if options.jobs is not None and not sweeps:
             raise ConfigError("--jobs is for a sweep; pass --seeds too, such as --seeds 5")
         config = resolve_config(

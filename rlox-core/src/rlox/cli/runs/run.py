@@ -26,6 +26,7 @@ from rlox.cli.runs.folder import (
 from rlox.cli.runs.options import RunOptions
 from rlox.cli.runs.parts import load_parts
 from rlox.errors import CheckpointError, ConfigError
+from rlox.ranks import join_ranks
 from rlox.training import checkpoint
 
 if TYPE_CHECKING:
@@ -67,7 +68,11 @@ def train_in_folder(
     if options.run_dir is not None:
         require_unused(options.run_dir)
     registry.algorithm_class(name)  # imports torch, which takes long enough to be interrupted
+    ranks = join_ranks()
     with api.make(name, options.env, config=config, **load_parts(options.parts)) as algorithm:
+        if ranks is not None and ranks.rank:
+            algorithm.callbacks.callbacks += [interruption := interruption or Interruption()]
+            return _train_beside(interruption, partial(algorithm.train, options.total_timesteps))
         seed = algorithm.streams.seed
         path = options.run_dir or RunFolder.default_path(name, options.subject, what=seed)
         require_unused(path)
@@ -113,7 +118,16 @@ def resume_in_folder(
             "checkpoint in Python: from_checkpoint(path).train(env_steps)"
         )
     algorithm_class = registry.algorithm_class(str(record.get("algorithm")))
-    session = Session(folder, options, interruption or Interruption(), log)
+    interruption = interruption or Interruption()
+    session = Session(folder, options, interruption, log)
+    ranks = join_ranks()
+    if ranks is not None and ranks.rank:
+        saved = _checkpoint_to_resume(run, log)
+        with algorithm_class.from_checkpoint(
+            saved.path, env, callbacks=[interruption], **load_parts(options.parts)
+        ) as algorithm:
+            remaining = saved.path.stem != "final" and algorithm.clock.remaining
+            return _train_beside(interruption, algorithm.train if remaining else _nothing)
     with folder.lock():
         saved = _checkpoint_to_resume(run, log)
         with algorithm_class.from_checkpoint(
@@ -132,6 +146,13 @@ def resume_in_folder(
                 folder.record(differs=NEW_BUFFER)
                 print_warning(NEW_BUFFER, log)
             return session.run(algorithm, _nothing if learned else algorithm.train)
+
+
+def _train_beside(interruption: Interruption, learn: Callable[[], Any]) -> int:
+    """Call ``learn`` as a rank above 0, which neither logs nor saves; return the exit code."""
+    with interruption:
+        learn()
+    return 0 if interruption.signal is None else interruption.exit_code
 
 
 def _nothing() -> None:

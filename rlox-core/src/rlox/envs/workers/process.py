@@ -15,11 +15,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy.typing as npt
 
@@ -27,13 +27,42 @@ from rlox.envs.workers.arena import Arena
 from rlox.envs.workers.carrying import dumps
 from rlox.errors import WorkerError, WorkerLostError
 
-__all__ = ["WorkerProcess", "spare_file"]
+__all__ = ["MakeWorker", "Worker", "WorkerProcess", "spare_file"]
 
 IN_MEMORY = Path("/dev/shm")  # noqa: S108  # the file is unlinked at once
 ENDING = 5.0
 """Seconds in which a worker may end by itself."""
 
 Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+class Worker(Protocol):
+    """Something elsewhere that answers calls within deadlines, as :class:`WorkerProcess` does."""
+
+    @property
+    def pid(self) -> int:
+        """Of its process, on the machine where that is."""
+
+    def call(
+        self, method: str, message: Any = None, arrays: Arrays | None = None, *, deadline: float
+    ) -> tuple[Any, dict[str, npt.NDArray[Any]]]:
+        """Call a method and return its answer and newly allocated arrays."""
+
+    def send(self, method: str, message: Any = None, arrays: Arrays | None = None) -> None:
+        """Begin a call, whose answer :meth:`receive` takes."""
+
+    def receive(self, deadline: float) -> tuple[Any, dict[str, npt.NDArray[Any]]]:
+        """Return what the call under way answers."""
+
+    def close(self) -> None:
+        """Let it end after the call under way."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+
+MakeWorker = Callable[..., Worker]
+"""From the arguments ``factory``, ``arguments`` and ``name=`` of :class:`WorkerProcess`."""
 
 
 def spare_file() -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from rlox.batches.rollout import Unroll
@@ -34,6 +36,14 @@ class Weights:
     """(P,) the optimiser's flat parameters."""
     moments: Mapping[str, Mapping[str, Any]] | None = None
     """Moments of all observations by leaf, if they are normalised."""
+
+    @cached_property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Parameters and moments by name, to send: of one version always the same object."""
+        given: dict[str, npt.NDArray[Any]] = {"": self.parameters}
+        for leaf, moments in (self.moments or {}).items():
+            given |= {f"{part}:{leaf}": np.asarray(value) for part, value in moments.items()}
+        return given
 
 
 class Actor(Protocol):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from rlox.batches.rollout import Unroll
 from rlox.batches.unrolls import unroll_from_arrays, unroll_to_arrays
-from rlox.envs.workers.process import WorkerProcess
+from rlox.envs.workers.process import MakeWorker, Worker, WorkerProcess
 from rlox.envs.workers.registered import register_here, spec_to_send
 from rlox.envs.workers.supervisor import Supervisor
 from rlox.errors import WorkerLostError
@@ -33,10 +33,13 @@ class ProcessActor:
     Args:
         plan: what all actors are built from.
         index: which of them it is.
+        make_worker: makes the process, here or elsewhere.
     """
 
-    def __init__(self, plan: ActorPlan, index: int) -> None:
-        self._plan, self._index = plan, index
+    def __init__(
+        self, plan: ActorPlan, index: int, make_worker: MakeWorker = WorkerProcess
+    ) -> None:
+        self._plan, self._index, self._make_worker = plan, index, make_worker
         self._supervisor = Supervisor(plan.max_restarts)
         self._sequence = 0
         self._closed = False
@@ -58,7 +61,7 @@ class ProcessActor:
         return self._process.pid
 
     def _start(self, attempt: int) -> None:
-        self._process = WorkerProcess(
+        self._process: Worker = self._make_worker(
             f"{__name__}:serve",
             (self._plan, self._index, attempt, spec_to_send(self._plan.env)),
             name=self.name,
@@ -71,12 +74,9 @@ class ProcessActor:
         Raises:
             WorkerLostError: the process was lost more often than it may begin again.
         """
-        given: Arrays = {"": weights.parameters}
-        for leaf, moments in (weights.moments or {}).items():
-            given |= {f"{part}:{leaf}": np.asarray(value) for part, value in moments.items()}
-        arrays = self._collect(weights.version, given)
+        arrays = self._collect(weights.version, weights.arrays)
         while arrays is None:
-            arrays = self._collect(weights.version, given)
+            arrays = self._collect(weights.version, weights.arrays)
         self._deadline = self._plan.deadline
         self._sequence += 1
         return replace(unroll_from_arrays(arrays), sequence=self._sequence - 1)
@@ -88,7 +88,9 @@ class ProcessActor:
         except WorkerLostError as error:
             if self._closed:
                 raise
-            self._start(self._supervisor.lost(self.name, error))
+            attempt, before = self._supervisor.lost(self.name, error), self._process
+            self._start(attempt)
+            before.close()
             return None
 
     def state_dict(self) -> dict[str, Any]:

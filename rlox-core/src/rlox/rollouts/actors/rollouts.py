@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -14,6 +14,7 @@ import torch
 
 from rlox import registry
 from rlox.batches.rollout import Unroll
+from rlox.config.composition import Selection
 from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.envs.running import EpisodeStatistics
 from rlox.preprocessing import Preprocessor
@@ -97,7 +98,7 @@ class ActorRollouts:
     def start(
         self,
         plan: ActorPlan,
-        backend: str,
+        backend: str | Selection,
         *,
         order: Order | Literal["auto"] = "auto",
         min_actors: int | None = None,
@@ -107,7 +108,7 @@ class ActorRollouts:
 
         Args:
             plan: what they are built from.
-            backend: registered name of the actor backend.
+            backend: registered name of the actor backend, with its own options if it has some.
             order: ``"auto"`` takes ``"arrival"`` where fewer than all actors may live, for then
                 nothing is fixed, and ``"fixed"`` elsewhere.
             min_actors: how many must live; ``None``: all.
@@ -118,15 +119,16 @@ class ActorRollouts:
         """
         spares = min_actors is not None and min_actors < plan.n_actors
         chosen: Order = order if order != "auto" else ("arrival" if spares else "fixed")
+        selected = backend if isinstance(backend, Selection) else Selection(backend)
         logging.getLogger("rlox").info(
             "%d actors of the backend '%s', unrolls in the order '%s'",
-            plan.n_actors, backend, chosen,
+            plan.n_actors, selected.name, chosen,
         )  # fmt: skip
-        registration = registry.get_registry().get("rlox_actor_backends", backend)
+        registration = registry.get_registry().get("rlox_actor_backends", selected.name)
         with ExitStack() as made:  # those that were made end where one fails
             actors = []
             for index in range(plan.n_actors):
-                actor = registration.build(plan, index)
+                actor = registration.build(plan, index, options=selected.options)
                 made.callback(actor.close)
                 actors.append(actor)
             self._pool = ActorPool(actors, order=chosen, min_actors=min_actors, **options)
@@ -155,8 +157,9 @@ class ActorRollouts:
         weights = Weights(self.version, parameters.cpu().numpy().copy(), moments)
         taken = self._started.take(weights)
         lags = [self.version - unroll.weights_version for unroll in taken.unrolls]
-        for unroll in taken.unrolls:
-            self._take_in(unroll, hooks)
+        with nullcontext() if self.preprocessor is None else self.preprocessor.sharing():
+            for unroll in taken.unrolls:
+                self._take_in(unroll, hooks)
         return Gathered(
             taken.unrolls,
             float(min(lags)),

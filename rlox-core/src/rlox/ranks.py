@@ -1,0 +1,210 @@
+"""Ranks: one training in several processes, by torch.distributed.
+
+Each rank steps envs of its own. Between ``backward`` and ``apply`` of
+:class:`rlox.protocols.Optimizer` the gradients are averaged, so that all ranks take one step and
+keep one set of parameters. What else must be one number on all of them, such as counts of env
+steps and the wish to stop, is agreed upon here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from rlox.errors import ConfigError, WorkerLostError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = [
+    "RANKS",
+    "Ranks",
+    "agreed_seed",
+    "begin_together",
+    "current_ranks",
+    "join_ranks",
+    "leave_ranks",
+    "own_rank",
+]
+
+ResultT = TypeVar("ResultT")
+
+TIMEOUT = 600.0
+"""Seconds that a rank waits for the others."""
+
+
+class Ranks:
+    """This process among those of one training.
+
+    Every method is called by all ranks, in the same order, and returns the same on all.
+
+    Args:
+        distributed: the module ``torch.distributed``, with its process group.
+    """
+
+    def __init__(self, distributed: Any) -> None:
+        self._dist = distributed
+        self.rank: int = distributed.get_rank()
+        """Which of them this is; rank 0 logs and saves."""
+        self.size: int = distributed.get_world_size()
+        """How many there are."""
+
+    def _together(self, what: str, call: Callable[[], ResultT]) -> ResultT:
+        try:
+            return call()
+        except RuntimeError as error:
+            raise WorkerLostError(
+                f"rank {self.rank} of {self.size} lost another rank while it agreed on {what}: "
+                f"{str(error).splitlines()[0]}"
+            ) from error
+
+    def average(self, tensor: Tensor, what: str = "gradients") -> None:
+        """Replace a tensor by its mean over ranks, in place.
+
+        Args:
+            tensor: of one shape on all ranks.
+            what: what errors call it.
+
+        Raises:
+            WorkerLostError: another rank has gone, or does not answer.
+        """
+        self.add(tensor, what)
+        tensor.div_(self.size)
+
+    def add(self, tensor: Tensor, what: str) -> None:
+        """Replace a tensor by its sum over ranks, in place; see :meth:`average`."""
+        self._together(what, lambda: self._dist.all_reduce(tensor))
+
+    def total(self, value: float, what: str) -> float:
+        """Return the sum of a number over ranks, exact for whole numbers up to 2**53."""
+        import torch
+
+        sum_ = torch.tensor([value], dtype=torch.float64)
+        self.add(sum_, what)
+        return float(sum_)
+
+    def gather(self, array: npt.NDArray[Any], what: str) -> list[npt.NDArray[np.float64]]:
+        """Return the arrays of all ranks, of one shape, in the order of ranks."""
+        import torch
+
+        own = torch.from_numpy(np.array(array, np.float64, ndmin=1))
+        found = [torch.empty_like(own) for _ in range(self.size)]
+        self._together(what, lambda: self._dist.all_gather(found, own))
+        return [each.numpy() for each in found]
+
+    def standardize(self, values: Tensor) -> Tensor:
+        """Return (B,) values less their mean, in units of their deviation, of all ranks' rows."""
+        import torch
+
+        sums = torch.stack([values.sum(), torch.full_like(values[0], len(values))])
+        self.add(sums, "a mean over rows")
+        centred = values - sums[0] / sums[1]
+        squares = centred.square().sum()
+        self.add(squares, "a deviation over rows")
+        return centred / ((squares / (sums[1] - 1)).sqrt() + 1e-8)
+
+    def require_equal(self, value: int, what: str) -> None:
+        """Check that a whole number below 2**53 is the same on all ranks.
+
+        Raises:
+            ConfigError: it is not.
+        """
+        values = [int(each.item()) for each in self.gather(np.array(value), what)]
+        if len(set(values)) > 1:
+            raise ConfigError(
+                f"all {self.size} ranks must have the same {what}, got {values} by rank"
+            )
+
+    def require_one_policy(self, optimizers: Mapping[str, Any]) -> None:
+        """Check that all ranks have the same parameters, bit for bit.
+
+        Args:
+            optimizers: of the training, by name.
+
+        Raises:
+            ConfigError: they differ, as those of networks of one's own may.
+        """
+        for name, optimizer in optimizers.items():
+            digest = hashlib.sha256(optimizer.parameters.detach().cpu().numpy().tobytes()).digest()
+            self.require_equal(int.from_bytes(digest[:6], "big"), f"initial parameters of '{name}'")
+
+
+RANKS: list[Ranks] = []
+"""This process among the ranks of its training; empty if it is the only one."""
+
+
+def current_ranks() -> Ranks | None:
+    """Return this process among the training's ranks; ``None`` if it is the only one."""
+    return RANKS[0] if RANKS else None
+
+
+def own_rank() -> int:
+    """Return which of the ranks this process is; 0 if it is the only one."""
+    return RANKS[0].rank if RANKS else 0
+
+
+def agreed_seed(seed: int) -> int:
+    """Return rank 0's seed."""
+    if not RANKS:
+        return seed
+    return int(RANKS[0].total(0 if own_rank() else seed, "the seed"))
+
+
+def begin_together(algorithm: Any) -> None:
+    """Check that all ranks have one policy, and let their random streams part; once a training.
+
+    Args:
+        algorithm: a :class:`rlox.Algorithm`.
+
+    Raises:
+        ConfigError: the parameters differ.
+    """
+    if RANKS and not algorithm.streams.is_spread:
+        RANKS[0].require_one_policy(algorithm.optimizers)
+        algorithm.streams.spread(algorithm.clock.steps)
+
+
+def join_ranks(timeout: float = TIMEOUT) -> Ranks | None:
+    """Join the ranks that ``torchrun`` has started, before an algorithm is made.
+
+    Args:
+        timeout: seconds to wait for the others, now and whenever something is agreed upon.
+
+    Returns:
+        This process among them; ``None`` if ``torchrun`` has started one, or nothing.
+
+    Raises:
+        ConfigError: the others cannot be reached.
+    """
+    if RANKS:
+        return RANKS[0]
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        return None
+    from torch import distributed
+
+    if not distributed.is_initialized():
+        try:
+            distributed.init_process_group("gloo", timeout=timedelta(seconds=timeout))
+        except (RuntimeError, ValueError) as error:
+            raise ConfigError(
+                f"rank {os.environ.get('RANK', '?')} of {os.environ['WORLD_SIZE']} cannot reach "
+                f"the others: {str(error).splitlines()[0]}; start all with torchrun"
+            ) from error
+    RANKS.append(Ranks(distributed))
+    return RANKS[0]
+
+
+def leave_ranks() -> None:
+    """End the connection to the other ranks, if there is one."""
+    if RANKS:
+        from torch import distributed
+
+        RANKS.clear()
+        if distributed.is_initialized():
+            distributed.destroy_process_group()

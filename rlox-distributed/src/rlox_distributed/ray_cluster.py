@@ -1,0 +1,156 @@
+"""Connections to Ray clusters, running ones or new ones."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from rlox.errors import ConfigError, WorkerError, import_extra
+
+__all__ = ["Cluster", "import_ray", "join_cluster"]
+
+KEPT = 4
+"""Shared arrays whose references are kept: two versions of weights, and some to spare."""
+
+STORE_BYTES = 512 * 2**20
+"""Size of the object store of a cluster that is started here."""
+
+
+def import_ray() -> Any:
+    """Return the module ``ray``.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
+    return import_extra("ray", "the backend 'ray'", "ray")
+
+
+STARTS = 4
+"""Attempts to start a cluster here."""
+
+
+class Cluster:
+    """The cluster that this process is connected to.
+
+    Args:
+        started: whether it was started here, and is to be stopped with its last user.
+    """
+
+    def __init__(self, started: bool) -> None:
+        self.started = started
+        self.users = 0
+        self._shared: OrderedDict[int, tuple[Mapping[str, Any], Any]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def share(self, arrays: Mapping[str, Any]) -> Any:
+        """Return a reference to arrays, which go to the object store once per object.
+
+        Args:
+            arrays: whoever made them changes them no more.
+        """
+        with self._lock:
+            if id(arrays) not in self._shared:
+                self._shared[id(arrays)] = (arrays, import_ray().put(dict(arrays)))
+                while len(self._shared) > KEPT:
+                    self._shared.popitem(last=False)
+            return self._shared[id(arrays)][1]
+
+    def cpus(self, asked: float) -> float:
+        """Return how many CPUs an actor reserves: none where it shares this machine anyway."""
+        return 0.0 if self.started else asked
+
+    def leave(self) -> None:
+        """Disconnect, and stop what was started here, once the last user has left."""
+        with _LOCK:
+            self.users -= 1
+            if self.users or _JOINED.get("cluster") is not self:
+                return
+            del _JOINED["cluster"]
+            self._shared.clear()
+            if self.started or _JOINED.pop("connected", None):
+                with suppress(Exception):  # of a cluster that is gone already
+                    import_ray().shutdown()
+
+
+_LOCK = threading.Lock()
+_JOINED: dict[str, Any] = {}
+
+
+def join_cluster(address: str | None) -> Cluster:
+    """Return the cluster at an address, connected; every call needs a :meth:`Cluster.leave`.
+
+    Args:
+        address: ``host:port`` or ``"auto"``; ``None`` takes the connection that the process has,
+            the variable ``RAY_ADDRESS``, or a new cluster on this machine.
+
+    Raises:
+        ConfigError: there is no cluster, or the process is connected to another one.
+        WorkerError: no cluster could be started.
+    """
+    with _LOCK:
+        if "cluster" not in _JOINED:
+            _JOINED["cluster"] = _connect(address)
+        elif address not in (None, "auto"):
+            _require_address(address)
+        cluster: Cluster = _JOINED["cluster"]
+        cluster.users += 1
+        return cluster
+
+
+def _connect(address: str | None) -> Cluster:
+    log, ray = logging.getLogger("rlox"), import_ray()
+    if ray.is_initialized():  # the caller's own connection, which stays
+        if address not in (None, "auto"):
+            _require_address(address)
+        return Cluster(started=False)
+    target = address or os.environ.get("RAY_ADDRESS") or "local"
+    options: dict[str, Any] = {"logging_level": "WARNING"}
+    # else Ray makes the environment of `uv run` anew for every worker
+    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+    if target == "local":
+        # Ray's workers yield to all else by default, and here they are the training
+        os.environ.setdefault("RAY_worker_niceness", "0")
+        options["object_store_memory"] = STORE_BYTES
+        # the dashboard needs more than Ray itself, and tries to start without it
+        options["include_dashboard"] = importlib.util.find_spec("aiohttp_cors") is not None
+    for attempt in range(STARTS):
+        try:
+            context = ray.init(address=target, **options)
+            break
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise ConfigError(
+                f"there is no Ray cluster at '{target}': {_line(error)}; start one with "
+                "`ray start --head`, or leave ray_address out"
+            ) from error
+        except Exception as error:  # Ray gives its daemons half a minute, on any machine
+            ray.shutdown()
+            if target != "local" or attempt == STARTS - 1:
+                raise WorkerError(f"no Ray cluster could be started: {_line(error)}") from error
+            log.warning("the Ray cluster did not start in time and begins again")
+    if target == "local":
+        board = context.dashboard_url
+        where = f"http://{board}" if board else 'missing, pip install "ray[default]" brings it'
+        log.info("a Ray cluster was started on this machine; its dashboard is %s", where)
+        return Cluster(started=True)
+    _JOINED["connected"] = True
+    log.info("connected to the Ray cluster at %s", target)
+    return Cluster(started=False)
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _require_address(address: str | None) -> None:
+    here = import_ray().get_runtime_context().gcs_address
+    if here != address:
+        raise ConfigError(
+            f"ray_address is '{address}', but this process is connected to the Ray cluster at "
+            f"'{here}'; leave it out, or disconnect with ray.shutdown()"
+        )

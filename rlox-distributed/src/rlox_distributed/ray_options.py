@@ -1,0 +1,42 @@
+"""Options of the Ray backends."""
+
+from __future__ import annotations
+
+from rlox.config.model import Config, count, option, positive
+
+__all__ = ["RayActorOptions", "RayEnvOptions"]
+
+ADDRESS = option(
+    None, unit="address", source="ray.init",
+    help="of the Ray cluster, host:port or auto; None: RAY_ADDRESS, or else a cluster on this "
+    "machine that ends with the training",
+)  # fmt: skip
+"""``str | None``"""
+
+CPUS = option(
+    1.0, unit="CPUs", source="ray.remote", ge=0.0,
+    help="CPUs of the cluster that each actor occupies; a cluster of this machine alone, started "
+    "here, counts none",
+)  # fmt: skip
+"""``float``"""
+
+
+class RayActorOptions(Config):
+    """Options of the actor backend ``ray``."""
+
+    ray_address: str | None = ADDRESS
+    ray_cpus: float = CPUS
+
+
+class RayEnvOptions(Config):
+    """Options of the env backend ``ray``."""
+
+    ray_address: str | None = ADDRESS
+    ray_cpus: float = CPUS
+    ray_step_timeout: float = positive(
+        60.0, unit="seconds", help="time that a step of all envs may take", source="rlox"
+    )
+    ray_restarts: int = count(
+        0, ge=0, unit="restarts", source="rlox",
+        help="how often each env may begin again; only for algorithms that learn from rollouts",
+    )  # fmt: skip

@@ -1,0 +1,250 @@
+"""Ray backends: threads' batches bit for bit, restarts, errors, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import rlox
+import rlox.testing
+from rlox.errors import ConfigError, WorkerError, WorkerLostError
+from rlox.testing.probes import first_difference
+from rlox_distributed.ray_cluster import join_cluster
+
+ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
+pytest.importorskip("rlox_onpolicy")
+
+pytestmark = [
+    pytest.mark.timeout(600),  # a cluster takes up to a minute to start on a busy machine
+    pytest.mark.filterwarnings("ignore::FutureWarning:ray"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+SMALL: dict[str, Any] = {"n_actors": 2, "n_envs": 2, "n_steps": 8, "hidden": 8, "seed": 1}
+KINDS = ("raylet", "gcs_server")
+
+
+def ray_processes() -> list[str]:
+    """Return the daemons of Ray that run on this machine."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            name = path.read_text(encoding="utf-8").strip()
+        except OSError:  # it has ended since
+            continue
+        if name in KINDS:
+            found.append(f"{path.parent.name} {name}")
+    return found
+
+
+@pytest.fixture(name="cluster", scope="module")
+def fixture_cluster() -> Iterator[None]:
+    """One cluster for the tests of this file, which their backends find."""
+    joined = join_cluster(None)
+    yield
+    joined.leave()
+    assert not ray.is_initialized()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_the_actor_backend_conforms() -> None:
+    """Unrolls are bit for bit those of a local actor."""
+    assert rlox.testing.check_actor_backend("ray") == {}
+
+
+@pytest.mark.usefixtures("cluster")
+def test_the_env_backend_conforms() -> None:
+    """Seeds and resets are those of one process; state is not exposed."""
+    left_out = rlox.testing.check_env_backend("ray", "CartPole-v1", n_envs=2, n_steps=60)
+    assert set(left_out) == {"check_env_state"}
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("name", ["impala", "appo"])
+def test_ray_trains_as_threads_do(name: str, tmp_path: Path) -> None:
+    """Bit for bit, with moments that travel, and through a checkpoint, which threads go on from."""
+    options = {**SMALL, "normalize_observations": True, "queue_size": 2}
+    path, states = tmp_path / "saved.rlox", []
+    for backend in ("thread", "ray"):
+        with rlox.make(name, env="Pendulum-v1", actor_backend=backend, **options) as algorithm:
+            algorithm.train(32 * 3)
+            if backend == "ray":
+                algorithm.save(path)
+            algorithm.train(32 * 2)
+            states.append(algorithm.state_dict())
+            kind = type(algorithm)
+    assert first_difference(states[0], states[1]) is None
+    with kind.from_checkpoint(path, actor_backend="thread") as algorithm:
+        algorithm.train(32 * 2)
+        assert first_difference(states[0], algorithm.state_dict()) is None
+
+
+@pytest.mark.usefixtures("cluster")
+def test_weights_go_to_the_store_once_per_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many actors there are."""
+    puts: list[Any] = []
+    put = ray.put
+
+    def watch(value: Any, **options: Any) -> Any:
+        puts.append(value)
+        return put(value, **options)
+
+    monkeypatch.setattr(ray, "put", watch)
+    with rlox.make("impala", env="CartPole-v1", actor_backend="ray", **SMALL) as impala:
+        impala.train(32 * 3)
+    assert len(puts) == 3
+
+
+class Breaks(gymnasium.Env):
+    """An env that breaks in its tenth step."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Return zeros."""
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        """Count, and break."""
+        self.steps += 1
+        if self.steps == 10:
+            raise ZeroDivisionError("the wheel came off")
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+
+
+@pytest.mark.usefixtures("cluster")
+def test_an_error_in_an_actor_arrives_with_its_traceback() -> None:
+    """Of its own class; the cause names the actor and has the env's source line."""
+    options = {**SMALL, "n_actors": 1, "actor_backend": "ray"}
+    with rlox.make("impala", env=Breaks, **options) as impala:
+        with pytest.raises(ZeroDivisionError, match="the wheel came off") as caught:
+            impala.train(1_000)
+        assert isinstance(caught.value.__cause__, WorkerError)
+        assert "in actor 0" in str(caught.value.__cause__)
+        assert "in step" in str(caught.value.__cause__)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_killed_actor_begins_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Training goes on; the restart is counted and logged, and no step is counted twice."""
+    options = {**SMALL, "n_actors": 1, "actor_backend": "ray"}
+    with rlox.make("impala", env="CartPole-v1", **options) as impala:
+        impala.train(1)
+        os.kill(impala.actors._started._actors[0].pid, signal.SIGKILL)
+        assert impala.train(32)["restarts"] == 1.0
+        assert impala.clock.env_steps == 16 + 32
+    assert "actor 0 begins again: actor 0 has died on Ray" in caplog.text
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_stopped_actor_is_given_up_after_its_deadline() -> None:
+    """A process that neither answers nor shows that it goes on is an error that names it."""
+    options = {**SMALL, "n_actors": 1, "actor_backend": "ray", "max_restarts": 0}
+    with rlox.make("impala", env="CartPole-v1", worker_timeout=20.0, **options) as impala:
+        impala.train(32)
+        pid = impala.actors._started._actors[0].pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(WorkerLostError, match="actor 0 has not answered in 20 s"):
+                impala.train(32)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_ppo_steps_envs_on_ray() -> None:
+    """The same parameters as with envs in this process, and evaluations use the backend too."""
+    parameters = []
+    for backend in ("gymnasium", "ray"):
+        with rlox.make("ppo", env="CartPole-v1", env_backend=backend, n_envs=2, n_steps=16,
+                       batch_size=16, hidden=8, seed=0) as ppo:  # fmt: skip
+            ppo.train(64)
+            parameters.append(ppo.optimizer.parameters.clone())
+            ppo.evaluate(n_episodes=1, max_steps=500)
+    assert bool((parameters[0] == parameters[1]).all())
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_killed_env_is_an_error_or_lost() -> None:
+    """Without restarts an error that names it; with them its rows are lost."""
+    from rlox.config.composition import Selection
+    from rlox.envs import make_vec_env
+    from rlox_distributed.ray_options import RayEnvOptions
+
+    for restarts in (0, 1):
+        selected = Selection("ray", RayEnvOptions(ray_restarts=restarts))
+        env = make_vec_env("CartPole-v1", n_envs=2, backend=selected)
+        env.reset_all(0)
+        os.kill(env.pids[1], signal.SIGKILL)
+        if restarts:
+            assert env.step_all(np.zeros(2, np.int64))["lost"].tolist() == [False, True]
+        else:
+            with pytest.raises(WorkerLostError, match="the process of env 1 has died on Ray"):
+                env.step_all(np.zeros(2, np.int64))
+        env.close()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_another_cluster_is_refused() -> None:
+    """A process has one connection."""
+    with pytest.raises(ConfigError, match="is connected to the Ray cluster at"):
+        rlox.make("impala", env="CartPole-v1", actor_backend="ray", ray_address="10.0.0.1:1",
+                  **SMALL)  # fmt: skip
+
+
+def test_a_cluster_of_its_own_ends_with_the_training(tmp_path: Path) -> None:
+    """Started by itself, said in the log, and gone when Ctrl-C ends the process."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import logging, signal, sys, rlox\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's '&' ignores it\n"
+        "logging.basicConfig(level=logging.INFO, stream=sys.stdout)\n"
+        "impala = rlox.make('impala', env='CartPole-v1', seed=0, n_actors=1, n_envs=2,\n"
+        "                   actor_backend='ray', n_steps=8, queue_size=2)\n"
+        "impala.train(16)\n"
+        "import ray\n"
+        "print('session', ray._private.worker._global_node.get_session_dir_path(), flush=True)\n"
+        "print('pid', impala.actors._started._actors[0].pid, flush=True)\n"
+        "impala.train(1_000_000_000)\n",
+        encoding="utf-8",
+    )
+    before = set(ray_processes())
+    environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
+    with (tmp_path / "errors").open("w+", encoding="utf-8") as errors:
+        training = subprocess.Popen(
+            [sys.executable, str(script)],
+            stdout=subprocess.PIPE, stderr=errors, text=True, env=environment,
+        )  # fmt: skip
+        try:
+            assert training.stdout is not None
+            lines = []
+            for line in training.stdout:
+                lines.append(line)
+                if line.startswith("pid"):
+                    break
+            training.send_signal(signal.SIGINT)
+            training.stdout.read()
+            training.wait(120)
+        finally:
+            training.kill()
+        errors.seek(0)
+        text = errors.read()
+    assert "KeyboardInterrupt" in text
+    assert any("a Ray cluster was started on this machine" in line for line in lines)
+    pid = int(lines[-1].split()[1])
+    assert not Path(f"/proc/{pid}").exists()
+    assert set(ray_processes()) <= before
