@@ -128,18 +128,34 @@ def test_failing_seed_leaves_the_others_and_is_resumed(
     assert contents("sweep/seed-1")[0]["algorithm"] == contents("alone")[0]["algorithm"]
 
 
-def start(*arguments: object) -> subprocess.Popen[str]:
-    """Start the command line in a process."""
+HOLDING = """
+import pathlib, time
+from rlox_onpolicy.ppo import PPO
+
+iterate = PPO.iterate
+
+def held(self, hooks):
+    came = lambda: any(getattr(each, "signal", None) for each in self.callbacks.callbacks)
+    while self.clock.iterations >= 5 and pathlib.Path("hold").exists() and not came():
+        time.sleep(0.01)
+    return iterate(self, hooks)
+
+PPO.iterate = held
+"""
+
+
+def start(*arguments: object, first: str = "") -> subprocess.Popen[str]:
+    """Start the command line in a process that runs the code ``first`` before."""
     # a shell's background job ignores it
     main = "import signal, rlox.cli; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    main += "rlox.cli.main()"
+    main = first + main + "rlox.cli.main()"
     command = [sys.executable, "-c", main, *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def wait_for(process: subprocess.Popen[str], condition: Callable[[], bool]) -> None:
     """Wait until something is true of what a process has written."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not condition():
         assert process.poll() is None
         assert time.monotonic() < deadline
@@ -148,14 +164,15 @@ def wait_for(process: subprocess.Popen[str], condition: Callable[[], bool]) -> N
 
 def test_ctrl_c_saves_every_run_and_resume_finishes_them() -> None:
     """Those under way end their iteration, those not begun begin later; all as if uninterrupted."""
-    arguments = (*TRAIN, "--total-timesteps", 60_000, "--seeds", 3, "--jobs", 2)
+    arguments = (*TRAIN, "--total-timesteps", 6_400, "--seeds", 3, "--jobs", 2)
 
-    process = start(*arguments, "--run-dir", "sweep")
+    Path("hold").touch()
+    process = start(*arguments, "--run-dir", "sweep", first=HOLDING)
     try:
         logs = [Path(f"sweep/seed-{seed}/metrics.jsonl") for seed in (0, 1)]
         wait_for(process, lambda: all(log.exists() and log.stat().st_size for log in logs))
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
     finally:
         process.kill()
     assert process.returncode == 130, err
@@ -188,7 +205,7 @@ def test_signal_stops_what_need_not_be_waited_for(during: str) -> None:
             time.sleep(0.5)
             assert process.poll() is None
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     finally:
         process.kill()
     assert process.returncode == 128 + signal.SIGTERM, err

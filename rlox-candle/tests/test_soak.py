@@ -63,7 +63,7 @@ def stop_under_a_wait(collector: CandleCollector) -> None:
     thread = threading.Thread(target=receive)
     thread.start()
     collector.stop()
-    thread.join(30)
+    thread.join(120)
     assert not thread.is_alive()
     assert all("stopped" in text for text in caught)
 
@@ -106,7 +106,7 @@ def test_memory_and_threads_stay_as_they_are() -> None:
             samples.append((round(elapsed, 1), round(resident(), 1), threads()))
     alive.clear()
     gc.collect()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while threads() > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert threads() == before

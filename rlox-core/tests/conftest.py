@@ -11,7 +11,11 @@ from types import ModuleType
 
 import cloudpickle
 import pytest
+from hypothesis import HealthCheck, settings
 from rlox import kernels, reference, registry
+
+settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-speed")
 
 FOLDER = Path(__file__).parent
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,7 @@ class CountingAlgorithm(Algorithm):
         """Report steps and updates without taking any."""
         if self.fail_at == self.clock.iterations:
             raise ArithmeticError("asked to fail")
+        self._wait_while_held()
         for _ in range(self.config.n_steps):
             hooks.env_step(self.config.n_envs)
         hooks.rollout_end("batch")
@@ -74,6 +76,21 @@ class CountingAlgorithm(Algorithm):
             hooks.train_batch(lambda: {"loss": draw})
         self.draws = np.append(self.draws, draw)
         return CountingMetrics(mean_reward=float(len(self.draws)), noise=draw)
+
+    def _wait_while_held(self) -> None:
+        """Wait while the file ``hold`` names no more env steps than there are, or for a signal.
+
+        So that a training in another process is under way for as long as a test needs it to be.
+        """
+        interruptions = [each for each in self.callbacks.callbacks if hasattr(each, "signal")]
+        while not any(each.signal is not None for each in interruptions):
+            try:
+                held_at = int(Path("hold").read_text(encoding="utf-8") or "0")
+            except FileNotFoundError:
+                return
+            if self.clock.env_steps < held_at:
+                return
+            time.sleep(0.01)
 
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return action 0 for one observation vector, or zeros for a batch."""

@@ -19,7 +19,7 @@ def test_threads_that_write_one_file_do_not_disturb_each_other(
     written, replace = threading.Barrier(2), Path.replace
 
     def replace_together(self: Path, target: Any) -> Path:
-        written.wait(10)
+        written.wait(120)
         return replace(self, target)
 
     monkeypatch.setattr(Path, "replace", replace_together)

@@ -34,8 +34,8 @@ class Worker:
 
     def work(self, seconds: float, arrays: Any) -> Any:
         """Sleep with a sign now and then."""
-        for _ in range(10):
-            time.sleep(seconds / 10)
+        for _ in range(100):
+            time.sleep(seconds / 100)
             self.beat()
         return "worked", {}
 
@@ -86,7 +86,7 @@ def test_arrays_and_answers_come_back(worker: WorkerProcess) -> None:
             "number": np.array(size, np.int64),
             "bytes": np.full(size % 7, 3, np.uint8),
         }
-        answer, got = worker.call("scale", {"size": size}, arrays, deadline=30)
+        answer, got = worker.call("scale", {"size": size}, arrays, deadline=120)
         assert answer == {"size": size}
         kept.append((arrays, got))
     for arrays, got in kept:
@@ -98,10 +98,10 @@ def test_arrays_and_answers_come_back(worker: WorkerProcess) -> None:
 def test_an_error_comes_with_its_class_and_traceback(worker: WorkerProcess) -> None:
     """And the worker goes on."""
     with pytest.raises(EnvError, match="the wheel came off") as caught:
-        worker.call("fail", "the wheel came off", deadline=30)
+        worker.call("fail", "the wheel came off", deadline=120)
     assert isinstance(caught.value.__cause__, WorkerError)
     assert "in fail" in str(caught.value.__cause__)
-    assert worker.call("scale", 1, deadline=30)[0] == 1
+    assert worker.call("scale", 1, deadline=120)[0] == 1
 
 
 def test_an_error_that_cannot_be_pickled_comes_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,74 +109,76 @@ def test_an_error_that_cannot_be_pickled_comes_as_text(monkeypatch: pytest.Monke
     monkeypatch.syspath_prepend(Path(__file__).parent)
     worker = WorkerProcess(FACTORY, (-1.0,), name="worker 1")
     with pytest.raises(RuntimeError, match="UnpicklableError: text"):
-        worker.call("scale", deadline=30)
+        worker.call("scale", deadline=120)
     worker.close()
 
 
 def test_a_killed_worker_is_lost_at_once(worker: WorkerProcess) -> None:
     """The error names it and the signal."""
-    worker.call("scale", deadline=30)
+    worker.call("scale", deadline=120)
     worker.send("sleep", 60)
     os.kill(worker.pid, signal.SIGKILL)
     with pytest.raises(WorkerLostError, match=r"worker 0 has died \(signal 9\)"):
-        worker.receive(30)
+        worker.receive(120)
 
 
 def test_a_worker_that_exits_is_lost(worker: WorkerProcess) -> None:
     """The error names the status."""
     with pytest.raises(WorkerLostError, match=r"worker 0 has died \(exit status 3\)"):
-        worker.call("die", 3, deadline=30)
+        worker.call("die", 3, deadline=120)
 
 
 def test_a_stopped_worker_misses_its_deadline(worker: WorkerProcess) -> None:
     """And is killed, although it takes no other signal."""
-    worker.call("scale", deadline=30)
+    worker.call("scale", deadline=120)
     os.kill(worker.pid, signal.SIGSTOP)
-    started = time.monotonic()
     with pytest.raises(WorkerLostError, match=r"worker 0 has not answered in 0.3 s"):
         worker.call("scale", deadline=0.3)
-    assert time.monotonic() - started < 10
     assert not Path(f"/proc/{worker.pid}").exists()
 
 
 def test_signs_of_life_extend_the_deadline(worker: WorkerProcess) -> None:
     """It is of a step, not of the call."""
-    worker.call("scale", deadline=30)
-    assert worker.call("work", 3.0, deadline=1.5)[0] == "worked"
+    worker.call("scale", deadline=120)
+    assert worker.call("work", 4.0, deadline=3.0)[0] == "worked"
 
 
 def test_an_answer_that_nobody_took_is_no_answer_to_the_next_call(worker: WorkerProcess) -> None:
     """As where Ctrl-C interrupts the wait."""
     worker.send("scale", "first")
     worker.send("scale", "second")
-    assert worker.receive(30)[0] == "second"
+    assert worker.receive(120)[0] == "second"
 
 
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     """Even in the midst of a call; and no file is left in shared memory."""
     code = (
         "import sys, time; sys.path.insert(0, sys.argv[1])\n"
-        "from rlox.envs.workers import WorkerProcess\n"
+        "from pathlib import Path; from rlox.envs.workers import WorkerProcess, process\n"
+        "process.IN_MEMORY = Path(sys.argv[2])\n"
         "worker = WorkerProcess('test_workers:make_worker', (1.0,), name='worker')\n"
-        "worker.call('scale', deadline=60)\n"
+        "worker.call('scale', deadline=120)\n"
         "worker.send('sleep', 600)\n"
         "print(worker.pid, flush=True); time.sleep(600)\n"
     )
-    before = set(os.listdir("/dev/shm"))
+    memory = tmp_path / "memory"
+    memory.mkdir()
     parent = subprocess.Popen(
-        [sys.executable, "-c", code, str(Path(__file__).parent)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, str(Path(__file__).parent), str(memory)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    for _ in range(200):
+    for _ in range(2_400):
         if not _runs(pid):
             break
         time.sleep(0.05)
     assert not _runs(pid)
-    assert {name for name in os.listdir("/dev/shm") if name.startswith("tmp")} <= before
+    assert not list(memory.iterdir())
 
 
 def _runs(pid: int) -> bool:

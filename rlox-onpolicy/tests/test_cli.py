@@ -184,7 +184,7 @@ def test_ctrl_c_leaves_a_checkpoint_that_training_goes_on_from(vectorization: st
         assert time.monotonic() < deadline
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "saved run/checkpoints/interrupted.safetensors" in err
     restored = PPO.from_checkpoint("run/checkpoints/interrupted.safetensors")
@@ -219,7 +219,7 @@ def test_terminal_shows_a_progress_bar_and_the_summary() -> None:
     os.close(theirs)
     received = b"".join(iter(lambda: read(ours), b""))
     os.close(ours)
-    assert process.wait(30) == 0
+    assert process.wait(120) == 0
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", received.decode())
     assert "━" in text
     assert "env steps/s" in text

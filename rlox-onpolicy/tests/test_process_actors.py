@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 import pytest
 import rlox.testing
+from rlox.envs.workers import process
 from rlox.errors import WorkerError, WorkerLostError
 from rlox.testing.probes import first_difference
 from rlox_onpolicy.impala import IMPALA
@@ -26,10 +27,19 @@ def test_actor_backends_conform(name: str) -> None:
     assert rlox.testing.check_actor_backend(name) == {}
 
 
-def test_processes_train_as_threads_do(tmp_path: Path) -> None:
+@pytest.fixture(name="memory")
+def fixture_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder for the files of shared arrays, that no other process writes to."""
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    monkeypatch.setattr(process, "IN_MEMORY", memory)
+    return memory
+
+
+def test_processes_train_as_threads_do(tmp_path: Path, memory: Path) -> None:
     """Bit for bit, with moments that travel, through a checkpoint, and nothing is left behind."""
     options = {**SMALL, "normalize_observations": True, "queue_size": 2}
-    path, before = tmp_path / "impala.rlox", set(os.listdir("/dev/shm"))
+    path = tmp_path / "impala.rlox"
     states, pids = [], []
     for backend in ("thread", "process"):
         with IMPALA("Pendulum-v1", actor_backend=backend, **options) as impala:
@@ -42,7 +52,7 @@ def test_processes_train_as_threads_do(tmp_path: Path) -> None:
             states.append(impala.state_dict())
     assert first_difference(states[0], states[1]) is None
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
-    assert set(os.listdir("/dev/shm")) <= before
+    assert not list(memory.iterdir())
     with IMPALA.from_checkpoint(path, actor_backend="thread") as impala:
         impala.train(32 * 3)
         assert first_difference(states[0], impala.state_dict()) is None
@@ -114,12 +124,16 @@ def test_spares_replace_an_actor_that_is_given_up() -> None:
             impala.train(32 * 4)
 
 
-def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+def test_ctrl_c_leaves_nothing(tmp_path: Path, memory: Path) -> None:
     """Neither a process nor a file in shared memory, with unrolls under way."""
     script = tmp_path / "train.py"
     script.write_text(
+        "import pathlib\n"
         "import signal\n"
+        "import sys\n"
         "import rlox\n"
+        "from rlox.envs.workers import process\n"
+        "process.IN_MEMORY = pathlib.Path(sys.argv[1])\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's '&' ignores it\n"
         "impala = rlox.make('impala', env='CartPole-v1', seed=0, n_actors=1, queue_size=2,\n"
         "                   actor_backend='process', n_steps=8)\n"
@@ -128,17 +142,19 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
         "impala.train(1_000_000_000)\n",
         encoding="utf-8",
     )
-    before = set(os.listdir("/dev/shm"))
     training = subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, str(script), str(memory)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert training.stdout is not None
     pid = int(training.stdout.readline())
     training.send_signal(signal.SIGINT)
     try:
-        _, errors = training.communicate(timeout=60)
+        _, errors = training.communicate(timeout=120)
     finally:
         training.kill()
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert not Path(f"/proc/{pid}").exists()
-    assert set(os.listdir("/dev/shm")) <= before
+    assert not list(memory.iterdir())

@@ -71,14 +71,28 @@ def run(
 
 
 @pytest.fixture
+def hold() -> Callable[[int | None], None]:
+    """Return a function that has trainings wait at a count of env steps, or go on again."""
+
+    def hold(env_steps: int | None) -> None:
+        if env_steps is None:
+            Path("hold").unlink()
+        else:
+            Path("new").write_text(str(env_steps), encoding="utf-8")
+            Path("new").replace("hold")
+
+    return hold
+
+
+@pytest.fixture
 def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Return a function that starts the command line in a process, and kill what is left."""
     processes: list[subprocess.Popen[str]] = []
 
-    def start(*arguments: object) -> subprocess.Popen[str]:
+    def start(*arguments: object, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [sys.executable, "-c", "import rlox.cli; rlox.cli.main()", *map(str, arguments)],
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
         )

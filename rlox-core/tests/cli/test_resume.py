@@ -231,23 +231,28 @@ def test_latest_checkpoint_is_the_one_of_most_env_steps(
     assert damaged == []
 
 
-def test_killed_process_is_resumed_by_another(start: Callable[..., Any]) -> None:
+def test_killed_process_is_resumed_by_another(
+    start: Callable[..., Any], hold: Callable[[int | None], None]
+) -> None:
     """After SIGKILL and Ctrl-C in real processes the run ends as one that nothing stopped."""
     long = (*TRAIN[:6], "--checkpoint-freq", "800", "--total-timesteps", "24000")
-    assert start(*long, "--run-dir", "whole", "--quiet").wait(100) == 0
+    assert start(*long, "--run-dir", "whole", "--quiet").wait(120) == 0
+    hold(12_000)
     process = start(*long, "--run-dir", "cut", "--quiet")
     wait_for_checkpoint(process)
     process.send_signal(signal.SIGKILL)
-    process.wait(30)
+    process.wait(120)
     latest = max(saved_steps("cut"))
+    hold(20_000)
     process = start("resume", "cut", "--quiet")
     wait_for_checkpoint(process, beyond=latest)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert "to finish: rlox resume cut" in err
+    hold(None)
     process = start("resume", "cut", "--quiet")
-    _, err = process.communicate(timeout=100)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert len(record("cut")["resumed"]) == 2
     assert draws("cut") == draws("whole")
@@ -256,7 +261,11 @@ def test_killed_process_is_resumed_by_another(start: Callable[..., Any]) -> None
 
 @pytest.mark.parametrize("seeds", [(), ("--seeds", "2")], ids=["run", "sweep"])
 def test_command_that_is_printed_finishes_a_run_on_an_imported_env(
-    run: Callable[..., Any], start: Callable[..., Any], tmp_path: Path, seeds: tuple[str, ...]
+    run: Callable[..., Any],
+    start: Callable[..., Any],
+    hold: Callable[[int | None], None],
+    tmp_path: Path,
+    seeds: tuple[str, ...],
 ) -> None:
     """It names the env, as no file may say which module is imported."""
     module = tmp_path / "site-packages" / "envs_of_a_stranger.py"
@@ -267,9 +276,10 @@ def test_command_that_is_printed_finishes_a_run_on_an_imported_env(
         encoding="utf-8",
     )
     env = "envs_of_a_stranger:Strange-v0"
+    hold(400)
     process = start("train", "counting", "--env", env, "--eval-episodes", 2, "--total-timesteps",
-                    40_000, "--run-dir", "cut", *seeds)  # fmt: skip
-    deadline = time.monotonic() + 60
+                    1_200, "--run-dir", "cut", *seeds)  # fmt: skip
+    deadline = time.monotonic() + 120
     folders = [Path("cut", f"seed-{seed}") for seed in range(2)] if seeds else [Path("cut")]
     logs = [folder / "metrics.jsonl" for folder in folders]
     while not all(log.exists() and log.stat().st_size for log in logs):
@@ -277,7 +287,8 @@ def test_command_that_is_printed_finishes_a_run_on_an_imported_env(
         assert time.monotonic() < deadline
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
+    hold(None)
     command = err.strip().partition("to finish: rlox ")[2].split()
     assert command == ["resume", "cut", "--env", env]
     result = run(*command)
@@ -293,7 +304,7 @@ def saved_steps(folder: str) -> list[int]:
 
 def wait_for_checkpoint(process: subprocess.Popen[str], beyond: int = 0) -> None:
     """Wait until a checkpoint after ``beyond`` env steps is there."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while max(saved_steps("cut"), default=0) <= beyond:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline

@@ -148,20 +148,22 @@ def test_run_under_way_is_not_set_aside(run: Callable[..., Any]) -> None:
 
 
 def test_ctrl_c_stops_all_runs_and_resume_finishes_them(
-    run: Callable[..., Any], start: Callable[..., Any]
+    run: Callable[..., Any], start: Callable[..., Any], hold: Callable[[int | None], None]
 ) -> None:
     """No process is left, every begun run has saved its state, and those not begun begin later."""
-    arguments = (*TRAIN, "--total-timesteps", 6_000, "--seeds", "0..2", "--jobs", 2, "--eval-freq",
+    arguments = (*TRAIN, "--total-timesteps", 1_200, "--seeds", "0..2", "--jobs", 2, "--eval-freq",
                  100)  # fmt: skip
+    hold(400)
     process = start(*arguments, "--run-dir", "sweep")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     metrics = [Path(f"sweep/seed-{seed}/metrics.jsonl") for seed in (0, 1)]
     while not all(path.exists() and path.stat().st_size for path in metrics):
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
+    hold(None)
     assert process.returncode == 130
     assert err == "interrupted; to finish: rlox resume sweep\n"
     assert "2 not begun" in " ".join(lines(out))

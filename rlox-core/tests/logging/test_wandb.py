@@ -36,7 +36,7 @@ def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_SILENT", "true")
 
 
-def records(folder: Path, seconds: float = 20.0) -> list[Any]:
+def records(folder: Path, seconds: float = 120.0) -> list[Any]:
     """Return the records of the one run in a folder, once the library's process wrote the last."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

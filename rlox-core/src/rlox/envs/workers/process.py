@@ -162,7 +162,7 @@ class WorkerProcess:
 
     def _how(self) -> str:
         with suppress(subprocess.TimeoutExpired):
-            code = self._process.wait(1.0)
+            code = self._process.wait(ENDING)
             return f" (signal {-code})" if code < 0 else f" (exit status {code})"
         return ""
 
