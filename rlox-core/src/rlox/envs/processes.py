@@ -93,7 +93,9 @@ class ProcessVecEnv:
     def _start(self, index: int) -> WorkerProcess:
         try:
             return WorkerProcess(
-                "rlox.envs.env_server:serve", self._arguments, name=f"the process of env {index}"
+                "rlox.envs.env_server:serve",
+                (*self._arguments, index),
+                name=f"the process of env {index}",
             )
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise EnvError(
