@@ -76,21 +76,19 @@ def test_final_observation_outlives_the_reset(env_class: Any, how: Any) -> None:
         (
             {"reward": np.array([1.0])},
             "the reward of OneBuffer.step must be one number, got ndarray of shape (1,) and dtype "
-            "float64",
+            "float64 in step 1 of env 0",
         ),
         (
             {"reward": None},
-            "the reward of OneBuffer.step must be one number, got NoneType of shape () and dtype "
-            "object",
+            "the reward of OneBuffer.step must be one number, got None in step 1 of env 0",
         ),
         (
             {"terminated": 0.5},
-            "the terminated of OneBuffer.step must be one truth value, got 0.5",
+            "the terminated of OneBuffer.step must be one truth value, got 0.5 in step 1 of env 0",
         ),
         (
             {"truncated": [True]},
-            "the truncated of OneBuffer.step must be one truth value, got list of shape (1,) and "
-            "dtype bool",
+            "the truncated of OneBuffer.step must be one truth value, got list in step 1 of env 0",
         ),
     ],
 )
@@ -151,22 +149,23 @@ class Constant:
     [
         (
             {"truncated": None},
-            "Changed.step_all must return a dict with obs, rewards, terminated, truncated, "
-            "final_obs; it has no truncated",
+            "Changed.step_all in step 1 must return a dict with obs, rewards, terminated, "
+            "truncated, final_obs; it has no truncated",
         ),
         (
             {"rewards": 1.0},
-            "rewards of Changed.step_all must be an array of shape (2,) of numbers, got float",
+            "rewards of Changed.step_all in step 1 must be an array of shape (2,) of numbers, got "
+            "float",
         ),
         (
             {"terminated": np.full(2, 0.5)},
-            "terminated of Changed.step_all must be an array of shape (2,) of bool, got ndarray of "
-            "shape (2,) and dtype float64",
+            "terminated of Changed.step_all in step 1 must be an array of shape (2,) of bool, got "
+            "ndarray of shape (2,) and dtype float64",
         ),
         (
             {"final_obs": np.zeros(2, np.float32)},
-            "final_obs of Changed.step_all must be an array of shape (2, 1) of numbers, got "
-            "ndarray of shape (2,) and dtype float32",
+            "final_obs of Changed.step_all in step 1 must be an array of shape (2, 1) of numbers, "
+            "got ndarray of shape (2,) and dtype float32",
         ),
     ],
 )
@@ -265,8 +264,8 @@ def test_observations_of_a_wrapper_are_those_of_its_own_space() -> None:
     with pytest.raises(EnvError) as caught:
         env.reset_all(0)
     assert str(caught.value) == (
-        "TransformObservation.reset returned an observation of shape (1,), expected (2,); change "
-        "it or the env's observation_space"
+        "TransformObservation.reset returned an observation of shape (1,), expected (2,) in a "
+        "reset of env 0; change it or the env's observation_space"
     )
     env.close()
 
@@ -274,16 +273,25 @@ def test_observations_of_a_wrapper_are_those_of_its_own_space() -> None:
 @pytest.mark.parametrize(
     ("env_class", "message"),
     [
-        (OldStep, r"OldStep.step must return \(obs, reward, .*\), got tuple of 4; "),
-        (OldReset, r"OldReset.reset must return \(obs, info\), got ndarray; gymnasium"),
+        (
+            OldStep,
+            r"OldStep.step must return \(obs, reward, .*\), got tuple of 4 in step 1 of env 0; ",
+        ),
+        (
+            OldReset,
+            r"OldReset.reset must return \(obs, info\), got ndarray in a reset of env 0; gymnasium",
+        ),
         (Longer, r"Longer.reset returned an observation of shape \(3,\), expected \(1,\)"),
         (LongerLater, r"LongerLater.step returned an observation of shape \(3,\), expected"),
         (
             MoreKeys,
-            r"MoreKeys.reset returned an observation that is not nested as its space: expected "
-            r"the keys \['count'\], got \['count', 'more'\]; change it or the env's observation_sp",
+            r"MoreKeys.reset returned an observation that is not nested as its space in a reset of "
+            r"env 0: expected the keys \['count'\], got \['count', 'more'\]; change",
         ),
-        (NoKeys, r"NoKeys.reset returned .* nested as its space: expected .* got ndarray; change"),
+        (
+            NoKeys,
+            r"NoKeys.reset returned .* nested as its space in a reset of .* got ndarray",
+        ),
         (MoreKeysLater, r"MoreKeysLater.step returned .* the keys \['count'\], got .*'more'"),
     ],
 )
@@ -298,3 +306,93 @@ def test_what_is_no_reset_or_step_is_reported_with_the_env(env_class: Any, messa
     with pytest.raises(EnvError, match=rf"^{message}"):
         begin()
     env.close()
+
+
+class BreaksLater(OneBuffer):
+    """Returns what it should, until in its fifth step it does not."""
+
+    def __init__(self, part: int, value: Any) -> None:
+        super().__init__(truncated=False)
+        self._part, self._value, self._steps = part, value, 0
+
+    def step(self, action: Any) -> Any:
+        """Count."""
+        self._steps += 1
+        returned = [self._obs(), 1.0, False, False, {}]
+        if self._steps == 5:
+            if self._part < 0:
+                return self._value
+            returned[self._part] = self._value
+        return tuple(returned)
+
+
+BROKEN = [
+    (-1, None, r"BreaksLater.step must return \(obs, reward, .*\), got NoneType{where}; "),
+    (-1, (1, 2), r"BreaksLater.step must return \(obs, .*\), got tuple of 2{where}; "),
+    (0, None, r"BreaksLater.step returned .* of shape \(\), expected \(1,\){where}; change"),
+    (0, np.zeros(2, np.float32), r".* an observation of shape \(2,\), expected \(1,\){where}; "),
+    (0, ["far"], r".* an observation of dtype <U3, expected float32: list{where}; change"),
+    (0, [[0.0], [1.0, 2.0]], r".* that is no array, expected shape \(1,\): list{where}; change"),
+    (1, None, r"the reward of BreaksLater.step must be one number, got None{where}$"),
+    (1, "1.0", r"the reward of BreaksLater.step must be one number, got '1.0'{where}$"),
+    (1, np.ones(3), r"the reward .* number, got ndarray of shape \(3,\) and dtype float64{where}$"),
+    (2, "yes", r"the terminated of BreaksLater.step must be one truth value, got 'yes'{where}$"),
+    (2, None, r"the terminated .* must be one truth value, got None{where}$"),
+    (3, 2, r"the truncated .* must be one truth value, got 2{where}$"),
+    (4, None, r"the info of BreaksLater.step must be a dict, got None{where}$"),
+]
+
+
+@pytest.mark.parametrize(("part", "value", "message"), BROKEN)
+def test_a_later_step_is_checked_as_the_first_is(part: int, value: Any, message: str) -> None:
+    """The error has the env's number, its step, what was expected and what came."""
+    good = BreaksLater(0, np.zeros(1, np.float32))
+    envs = iter([good, BreaksLater(part, value)])
+    env = GymVecEnv(lambda: next(envs), 2)
+    env.reset_all(0)
+    for _ in range(4):
+        env.step_all(np.zeros(2, np.int64))
+    with pytest.raises(EnvError, match="^" + message.format(where=" in step 5 of env 1")):
+        env.step_all(np.zeros(2, np.int64))
+    env.close()
+
+
+@pytest.mark.parametrize(("part", "value", "message"), [BROKEN[0], BROKEN[3], BROKEN[9]])
+def test_a_worker_process_reports_its_env(part: int, value: Any, message: str) -> None:
+    """With the number that the env has among all."""
+    env = GymVecEnv(BreaksLater, 2, vectorization="async",
+                    env_kwargs={"part": part, "value": value})  # fmt: skip
+    env.reset_all(0)
+    for _ in range(4):
+        env.step_all(np.zeros(2, np.int64))
+    with pytest.raises(EnvError, match="^" + message.format(where=" in step 5 of env 0")):
+        env.step_all(np.zeros(2, np.int64))
+    with pytest.raises(EnvError, match="in step 5 of env 1"):
+        env._processes._receive(1, 120)  # type: ignore[union-attr]
+    env.close()
+
+
+def test_nested_and_discrete_observations_are_checked_in_every_step() -> None:
+    """An array in a dict too."""
+    env = GymVecEnv(Nested, 1)
+    env.reset_all(0)
+    env.step_all(np.zeros(1, np.int64))
+    inner: Any = env._env
+    inner.envs[0].unwrapped._buffer = np.zeros(2, np.float32)
+    with pytest.raises(EnvError, match=r"observation 'count' of shape \(2,\), .* in step 2 of env"):
+        env.step_all(np.zeros(1, np.int64))
+    env.close()
+
+
+def test_a_later_step_of_a_vector_env_is_checked_too() -> None:
+    """In training, and in evaluation."""
+    env = Changed()
+    session = RunningEnvs.make(env)
+    assert session.obs is not None
+    session.step(np.zeros(2, np.int64))
+    env._changes = {"rewards": np.array(["1", "2"])}
+    with pytest.raises(EnvError, match=r"^rewards of Changed.step_all in step 2 must be an array"):
+        session.step(np.zeros(2, np.int64))
+    env._changes = {"terminated": np.ones(2)}
+    with pytest.raises(EnvError, match=r"^terminated of Changed.step_all in step 3 .* of bool"):
+        session.step(np.zeros(2, np.int64))

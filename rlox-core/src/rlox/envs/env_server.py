@@ -50,14 +50,17 @@ def _named(prefix: str, obs: Any) -> Arrays:
     return {f"{prefix}:{leaf}": array for leaf, array in leaves.items()}
 
 
-def serve(env: Any, env_kwargs: Mapping[str, Any], spec: Any, beat: Callable[[], None]) -> _Server:
+def serve(
+    env: Any, env_kwargs: Mapping[str, Any], spec: Any, number: int, beat: Callable[[], None]
+) -> _Server:
     """Return what answers for one env, in its process.
 
     Args:
         env: a gymnasium id, or a callable that makes an env.
         env_kwargs: its arguments.
         spec: how to make the env of an id that the parent has registered; ``None``: as here.
+        number: of the env, for errors.
         beat: a sign that it goes on; a step is one call, so there is none.
     """
     register_here(spec)
-    return _Server(GymVecEnv(env, 1, env_kwargs=env_kwargs))
+    return _Server(GymVecEnv(env, 1, env_kwargs=env_kwargs, first_number=number))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import setitem
 from typing import Any, Literal
 
@@ -53,6 +54,7 @@ class GymVecEnv:
         env_kwargs: arguments of ``gymnasium.make``.
         max_restarts: how often each env in a process of its own may begin again if that dies or
             stalls.
+        first_number: what errors call the first env, if others count further ones.
 
     Raises:
         EnvError: the env cannot be built; the text has gymnasium's reason.
@@ -68,6 +70,7 @@ class GymVecEnv:
         vectorization: Vectorization = "sync",
         env_kwargs: Mapping[str, Any] | None = None,
         max_restarts: int = 0,
+        first_number: int = 0,
     ) -> None:
         self._seed = seed
         self._processes: ProcessVecEnv | None = None
@@ -80,7 +83,7 @@ class GymVecEnv:
                 max_restarts=max_restarts,
             )
             return
-        self._env = _vectorize(env_id, n_envs, env_kwargs or {})
+        self._env = _vectorize(env_id, n_envs, env_kwargs or {}, first_number)
         self._mode = self._env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         if self._mode is not AutoresetMode.SAME_STEP and not _resets_by_mask(self._env, self._mode):
             raise EnvError(
@@ -214,7 +217,7 @@ class _UsersEnv(SyncVectorEnv):
 
 
 def _vectorize(
-    env: EnvLike, n_envs: int | None, env_kwargs: Mapping[str, Any]
+    env: EnvLike, n_envs: int | None, env_kwargs: Mapping[str, Any], first_number: int
 ) -> VectorEnv[Any, Any, Any]:
     if isinstance(env, VectorEnv):
         if n_envs not in (None, env.num_envs):
@@ -226,11 +229,13 @@ def _vectorize(
                 f"one env cannot serve as n_envs = {n_envs} copies; pass its id or a callable "
                 "that makes it, or n_envs=1"
             )
-        return _UsersEnv([lambda: CheckedEnv(env)], autoreset_mode=AutoresetMode.SAME_STEP)
+        return _UsersEnv(
+            [lambda: CheckedEnv(env, f"env {first_number}")], autoreset_mode=AutoresetMode.SAME_STEP
+        )
     _require_makeable(env)
     count = _require_number(n_envs)
 
-    def build() -> gymnasium.Env[Any, Any]:
+    def build(number: int) -> gymnasium.Env[Any, Any]:
         made = make_env(env, env_kwargs)
         if not isinstance(made, gymnasium.Env):
             raise EnvError(
@@ -242,11 +247,11 @@ def _vectorize(
                     f"{type(made).__name__}.{space} must be a gymnasium.Space, got "
                     f"{getattr(made, space, None)!r}; set it in the env's constructor"
                 )
-        return CheckedEnv(made)
+        return CheckedEnv(made, f"env {number}")
 
     try:
         vector = SyncVectorEnv(
-            [build for _ in range(count)],
+            [partial(build, first_number + i) for i in range(count)],
             autoreset_mode=AutoresetMode.SAME_STEP,
         )
     except (gymnasium.error.Error, ModuleNotFoundError) as error:

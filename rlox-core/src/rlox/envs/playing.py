@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from rlox.envs.validate import require_vec_step
+from rlox.envs.validate import CheckedSteps
 from rlox.protocols import MaskingVecEnv, MultiAgentObs, MultiAgentVecEnv, VecEnv
 
 __all__ = ["OnePlayer", "Player", "TeamPlayer"]
@@ -54,7 +54,7 @@ class OnePlayer:
         masked = isinstance(env, MaskingVecEnv) and "action_masks" in arguments
         self._masking: Any = env if masked else None
         self._stateful = "state" in arguments
-        self._checked = False
+        self._steps = CheckedSteps(env)
 
     def begin(self, seeds: Sequence[int]) -> None:
         """Reset all envs."""
@@ -77,9 +77,7 @@ class OnePlayer:
         if isinstance(space, spaces.Box):
             actions = np.clip(actions, space.low, space.high)
         step = self._env.step_all(actions)
-        if not self._checked:
-            require_vec_step(step, self._env)
-            self._checked = True
+        self._steps.check(step)
         self._obs = step["obs"]
         self._starts = step["terminated"] | step["truncated"]
         return step["rewards"], np.zeros((self.n_envs, 0)), self._starts

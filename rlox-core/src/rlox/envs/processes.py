@@ -96,7 +96,9 @@ class ProcessVecEnv:
     def _start(self, index: int) -> Worker:
         try:
             return self._make_worker(
-                "rlox.envs.env_server:serve", self._arguments, name=f"the process of env {index}"
+                "rlox.envs.env_server:serve",
+                (*self._arguments, index),
+                name=f"the process of env {index}",
             )
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise EnvError(

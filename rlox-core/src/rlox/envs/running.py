@@ -12,7 +12,7 @@ import numpy.typing as npt
 from rlox.config.composition import Selection
 from rlox.envs.gymnasium import Vectorization
 from rlox.envs.make import fixed_env_count, make_vec_env
-from rlox.envs.validate import require_vec_step
+from rlox.envs.validate import CheckedSteps
 from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
 from rlox.seeding import SeedStreams
 from rlox.spaces.nested import map_leaves
@@ -39,7 +39,7 @@ class RunningEnvs:
         self._owned = owned
         self._seeds = SeedStreams(seed).seeds("envs", env.n_envs)
         self._obs: Any = None
-        self._checked = False
+        self._steps = CheckedSteps(env)
 
     @classmethod
     def make(
@@ -99,12 +99,10 @@ class RunningEnvs:
         """Step all envs with (N, ...) actions; :attr:`obs` stays for the caller to set.
 
         Raises:
-            EnvError: the first step has not what :class:`rlox.protocols.VecEnvStep` says.
+            EnvError: the step has not what :class:`rlox.protocols.VecEnvStep` says.
         """
         step = self.env.step_all(actions)
-        if not self._checked:
-            require_vec_step(step, self.env)
-            self._checked = True
+        self._steps.check(step)
         return step
 
     def close(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import gymnasium
@@ -12,26 +14,38 @@ from rlox.errors import EnvError
 from rlox.protocols import VecEnv, VecEnvStep
 from rlox.spaces.nested import is_nested, leaf_spaces, split
 
-__all__ = ["STEP_KEYS", "CheckedEnv", "require_vec_step"]
+__all__ = ["STEP_KEYS", "CheckedEnv", "CheckedSteps", "require_vec_step"]
+
+NUMBERS = "biuf"
+"""Kinds of dtypes that are numbers."""
+SHOWN = 60
+"""Characters of a value in a message."""
 
 STEP_KEYS = tuple(sorted(VecEnvStep.__required_keys__, key=[*VecEnvStep.__annotations__].index))
 """What every step of a vector env has."""
 
 
 class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """One env of a vector env.
+    """One env of a vector env, whose resets and steps are checked.
 
-    Its first reset and step are checked. Its final observations are copies: an env may write each
-    observation into the same array, and a vector env that resets it within the step keeps them for
-    longer.
+    A step whose parts have the types and the shape of one that was found good is taken as it is,
+    which costs a comparison each; any other is looked at in full. Its final observations are
+    copies: an env may write each observation into the same array, and a vector env that resets it
+    within the step keeps them for longer.
 
     Args:
         env: is stepped and closed.
+        place: what errors say of where it stands, such as ``"env 3"``.
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], place: str = "") -> None:
         super().__init__(env)
-        self._checked = self._reset = False
+        self._place = place
+        self._n_steps = 0
+        # of a good observation
+        self._shape: Any = None
+        self._dtype: Any = None
+        self._form: Any = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -39,35 +53,98 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Reset the env.
 
         Raises:
-            EnvError: the first reset does not return two things, or an observation of another
-                shape or with other keys.
+            EnvError: it does not return two things, or an observation of another shape, kind or
+                nesting.
         """
         returned = self.env.reset(seed=seed, options=options)
-        if not self._reset:
-            _require_returned(self.env, "reset", ("obs", "info"), returned)
-            self._reset = True
+        if returned.__class__ is tuple and len(returned) == 2:
+            obs, info = returned
+            if (
+                obs.__class__ is np.ndarray
+                and obs.dtype is self._dtype
+                and obs.shape == self._shape
+                and info.__class__ is dict
+            ):
+                return returned
+        _require_returned(self.env, "reset", ("obs", "info"), returned, self._where("reset"))
         return returned
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step the env.
 
         Raises:
-            EnvError: the first step does not return five things, its observation has another shape
-                or other keys, its reward is not one number, or a flag of it not one truth value.
+            EnvError: the step does not return five things, its observation has another shape, kind
+                or nesting, its reward is not one number, or a flag of it not one truth value.
         """
         returned = self.env.step(action)
-        if not self._checked:
-            parts = ("obs", "reward", "terminated", "truncated", "info")
-            _require_returned(self.env, "step", parts, returned)
-            name = _name(self.env)
-            _require_scalar(name, "reward", "number", returned[1])
-            for flag, value in zip(parts[2:4], returned[2:4], strict=True):
-                _require_scalar(name, flag, "truth value", value)
-            self._checked = True
+        self._n_steps += 1
+        if returned.__class__ is not tuple or len(returned) != 5:
+            self._look(returned)
         obs, reward, terminated, truncated, info = returned
+        if not (
+            obs.__class__ is np.ndarray
+            and obs.dtype is self._dtype
+            and obs.shape == self._shape
+            and reward.__class__ in _NUMBERS
+            and terminated.__class__ in _FLAGS
+            and truncated.__class__ in _FLAGS
+            and info.__class__ is dict
+        ):
+            self._look(returned)
         if terminated or truncated:
             obs = copy.deepcopy(obs)
         return obs, reward, terminated, truncated, info
+
+    def _look(self, returned: Any) -> None:
+        """Refuse a step with a wrong part, and remember the form of a good observation."""
+        if isinstance(returned, tuple) and len(returned) == 5 and self._is_nested_good(*returned):
+            return
+        where = self._where("step")
+        parts = ("obs", "reward", "terminated", "truncated", "info")
+        _require_returned(self.env, "step", parts, returned, where)
+        name = _name(self.env)
+        _require_scalar(name, "reward", "number", returned[1], where)
+        for flag, value in zip(parts[2:4], returned[2:4], strict=True):
+            _require_scalar(name, flag, "truth value", value, where)
+        obs = returned[0]
+        if obs.__class__ is np.ndarray:
+            self._shape, self._dtype = obs.shape, obs.dtype
+        elif obs.__class__ is dict:
+            with suppress(AttributeError):
+                self._form = _form(obs)
+
+    def _is_nested_good(
+        self, obs: Any, reward: Any, terminated: Any, truncated: Any, info: Any
+    ) -> bool:
+        """Return whether a step with a dict of arrays has the form of one that was found good."""
+        classes = terminated.__class__, truncated.__class__
+        if obs.__class__ is not dict or reward.__class__ not in _NUMBERS:
+            return False
+        try:
+            return _form(obs) == self._form and _FLAGS.issuperset(classes) and type(info) is dict
+        except AttributeError:  # a leaf that is no array
+            return False
+
+    def _where(self, method: str) -> str:
+        """Return which call of which env it was, for errors."""
+        place = f" of {self._place}" if self._place else ""
+        return f" in {f'step {self._n_steps}' if method == 'step' else 'a reset'}{place}"
+
+
+# of values of these types none can be wrong
+_NUMBERS = frozenset({float, int, np.float64, np.float32})
+_FLAGS = frozenset({bool, np.bool_})
+
+
+def _form(value: Any) -> Any:
+    """Return what an array, or a dict of arrays, shares with others that are as good.
+
+    Raises:
+        AttributeError: it is neither.
+    """
+    if value.__class__ is dict:
+        return [(key, each.shape, each.dtype) for key, each in value.items()]
+    return value.__class__, value.shape, value.dtype
 
 
 def _name(env: gymnasium.Env[Any, Any]) -> str:
@@ -79,51 +156,114 @@ def _name(env: gymnasium.Env[Any, Any]) -> str:
 
 
 def _require_returned(
-    env: gymnasium.Env[Any, Any], method: str, parts: tuple[str, ...], returned: Any
+    env: gymnasium.Env[Any, Any], method: str, parts: tuple[str, ...], returned: Any, where: str
 ) -> None:
     """Refuse another number of things than ``parts``, or an observation of another form."""
     name = f"{_name(env)}.{method}"
     if not isinstance(returned, tuple) or len(returned) != len(parts):
         many = f" of {len(returned)}" if isinstance(returned, tuple) else ""
         raise EnvError(
-            f"{name} must return ({', '.join(parts)}), got {type(returned).__name__}{many}; "
+            f"{name} must return ({', '.join(parts)}), got {type(returned).__name__}{many}{where}; "
             "gymnasium.utils.env_checker.check_env says more"
         )
     try:
         leaves = split(env.observation_space, returned[0])
     except ValueError as error:
         raise EnvError(
-            f"{name} returned an observation that is not nested as its space: {error}; change it "
-            "or the env's observation_space"
+            f"{name} returned an observation that is not nested as its space{where}: {error}; "
+            "change it or the env's observation_space"
         ) from None
     leaves = leaves if is_nested(env.observation_space) else {"": leaves}
     for leaf, space in leaf_spaces(env.observation_space).items():
-        if space.shape is not None and np.shape(leaves[leaf]) != space.shape:
+        problem = _difference(leaves[leaf], space)
+        if problem is not None:
             what = f"observation '{leaf}'" if leaf else "observation"
             raise EnvError(
-                f"{name} returned an {what} of shape {np.shape(leaves[leaf])}, expected "
-                f"{space.shape}; change it or the env's observation_space"
+                f"{name} returned an {what} {problem}{where}; change it or the env's "
+                "observation_space"
             )
+    if not isinstance(returned[-1], Mapping):
+        raise EnvError(f"the info of {name} must be a dict, got {_short(returned[-1])}{where}")
 
 
-def _require_scalar(env_name: str, key: str, kind: str, value: Any) -> None:
-    array = np.asarray(value)
-    if array.shape == () and array.dtype.kind in "biuf":
-        if kind == "number" or array in (0, 1):
-            return
-        got = repr(value)
-    else:
-        got = f"{type(value).__name__} of shape {array.shape} and dtype {array.dtype}"
-    raise EnvError(f"the {key} of {env_name}.step must be one {kind}, got {got}")
+def _difference(value: Any, space: gymnasium.Space[Any]) -> str | None:
+    """Return what distinguishes a value from those of a space: its shape, or that it is no number.
+
+    ``None``: nothing does.
+    """
+    if space.shape is None:
+        return None
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        return f"that is no array, expected shape {space.shape}: {_short(value)}"
+    if array.shape != space.shape:
+        return f"of shape {array.shape}, expected {space.shape}"
+    if space.dtype is not None and space.dtype.kind in NUMBERS and array.dtype.kind not in NUMBERS:
+        return f"of dtype {array.dtype}, expected {space.dtype}: {_short(value)}"
+    return None
 
 
-def require_vec_step(step: VecEnvStep, env: VecEnv) -> None:
+def _short(value: Any) -> str:
+    """Return a value for a message, however large it is."""
+    if isinstance(value, (str, bytes)):
+        return repr(value if len(value) <= SHOWN else value[:SHOWN])
+    if value is None or isinstance(value, (bool, int, float, np.generic)):
+        return repr(value)[:SHOWN]
+    if isinstance(value, np.ndarray):
+        return f"ndarray of shape {value.shape} and dtype {value.dtype}"
+    return type(value).__name__
+
+
+def _require_scalar(env_name: str, key: str, kind: str, value: Any, where: str) -> None:
+    number = isinstance(value, (bool, int, float, np.generic)) or (
+        isinstance(value, np.ndarray) and value.shape == ()
+    )
+    array = np.asarray(value) if number else None
+    if array is not None and array.dtype.kind in NUMBERS and (kind == "number" or array in (0, 1)):
+        return
+    raise EnvError(f"the {key} of {env_name}.step must be one {kind}, got {_short(value)}{where}")
+
+
+class CheckedSteps:
+    """Steps of a vector env, of which each is compared with one that was found good."""
+
+    def __init__(self, env: VecEnv) -> None:
+        self._env = env
+        self._good: Any = None
+        self._n_steps = 0
+
+    def check(self, step: VecEnvStep) -> None:
+        """Refuse a step that has not what :class:`rlox.protocols.VecEnvStep` says.
+
+        Raises:
+            EnvError: see :func:`require_vec_step`; the text says which step it was.
+        """
+        self._n_steps += 1
+        try:
+            given: Any = step
+            seen = [_form(given[key]) for key in STEP_KEYS]
+        except (AttributeError, KeyError, TypeError):
+            seen = []
+        if not seen or seen != self._good:
+            require_vec_step(step, self._env, f" in step {self._n_steps}")
+            self._good = seen
+
+
+def require_vec_step(step: VecEnvStep, env: VecEnv, where: str = "") -> None:
     """Refuse a step of ``env`` that has not what :class:`rlox.protocols.VecEnvStep` says.
+
+    Args:
+        step: what ``env.step_all`` returned.
+        env: which made it.
+        where: what an error says of when it was.
 
     Raises:
         EnvError: a key is missing, or an array is of another shape or kind.
     """
-    name = f"{type(env).__name__}.step_all"
+    name = f"{type(env).__name__}.step_all{where}"
+    if not isinstance(step, Mapping):
+        raise EnvError(f"{name} must return a dict with {', '.join(STEP_KEYS)}, got {_short(step)}")
     missing = [key for key in STEP_KEYS if key not in step]
     if missing:
         raise EnvError(
