@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 FLOORS = (
     ("errors", "families", "kernels", "validation"),
-    ("preferences", "ranks", "reference"),
+    ("ranks", "reference"),
     ("registry",),
     ("config", "logging", "seeding", "spaces"),
     ("batches", "nn"),

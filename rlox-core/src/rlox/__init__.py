@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rlox.config.model import Config
     from rlox.deployment import export, load_policy
     from rlox.evaluation import evaluate
-    from rlox.preferences import DPOPair
     from rlox.reference import (
         HerReplayBuffer,
         OfflineDatasetBuffer,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
         normalize_advantages,
         pack_sequences,
     )
+    from rlox.reference.preferences import DPOPair
     from rlox.registry.hookspecs import hookimpl
     from rlox.registry.specs import (
         ActorBackendSpec,
@@ -64,7 +64,7 @@ _MODULES = {
     "CallbackSpec": "rlox.registry.specs",
     "CommandSpec": "rlox.registry.specs",
     "Config": "rlox.config.model",
-    "DPOPair": "rlox.preferences",
+    "DPOPair": "rlox.reference.preferences",
     "EnvBackendSpec": "rlox.registry.specs",
     "LearnerBackendSpec": "rlox.registry.specs",
     "LoggerSpec": "rlox.registry.specs",

@@ -13,7 +13,7 @@ from rlox.errors import ConfigError
 
 
 class Clock:
-    """A time that passes when it is told to, and while something is saved."""
+    """A time that passes on request, and while something is saved."""
 
     def __init__(self, saving: float) -> None:
         self.now, self.saving = 100.0, saving

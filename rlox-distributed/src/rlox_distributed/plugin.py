@@ -1,4 +1,4 @@
-"""Registers env workers, the Ray backends and the command of workers with rlox."""
+"""Registers env workers, Ray's backends and a command with rlox."""
 
 from collections.abc import Iterable
 

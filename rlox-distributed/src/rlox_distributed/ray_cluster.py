@@ -111,7 +111,7 @@ def _connect(address: str | None) -> Cluster:
         return Cluster(started=False)
     target = address or os.environ.get("RAY_ADDRESS") or "local"
     options: dict[str, Any] = {"logging_level": "WARNING"}
-    # else Ray makes the environment of `uv run` anew for every worker
+    # else Ray builds the environment of `uv run` again for every worker
     os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     if target == "local":
         # Ray's workers yield to all else by default, and here they are the training

@@ -1,4 +1,4 @@
-"""Ends of episodes in a storage of steps, and the returns of the episodes that ended."""
+"""Ends of episodes in a storage of steps, and their returns."""
 
 from __future__ import annotations
 

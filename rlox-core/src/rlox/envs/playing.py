@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from rlox.envs.validate import CheckedSteps
+from rlox.envs.running import CheckedSteps
 from rlox.protocols import MaskingVecEnv, MultiAgentObs, MultiAgentVecEnv, VecEnv
 
 __all__ = ["OnePlayer", "Player", "TeamPlayer"]

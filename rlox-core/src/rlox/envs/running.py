@@ -12,13 +12,13 @@ import numpy.typing as npt
 from rlox.config.composition import Selection
 from rlox.envs.gymnasium import Vectorization
 from rlox.envs.make import fixed_env_count, make_vec_env
-from rlox.envs.validate import CheckedSteps
+from rlox.envs.validate import STEP_KEYS, require_vec_step
 from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
 from rlox.seeding import SeedStreams
-from rlox.spaces.nested import map_leaves
+from rlox.spaces.nested import form_of, map_leaves
 from rlox.spaces.rows import require_finite
 
-__all__ = ["EpisodeStatistics", "RunningEnvs"]
+__all__ = ["CheckedSteps", "EpisodeStatistics", "RunningEnvs"]
 
 MAX_RESTARTS = 3
 """How often each env in a process of its own may begin again."""
@@ -140,6 +140,31 @@ class RunningEnvs:
             )
         self.statistics.load_state_dict(state["statistics"], keep_running=exact)
         return exact
+
+
+class CheckedSteps:
+    """Steps of a vector env, of which each is compared with one that was found good."""
+
+    def __init__(self, env: VecEnv) -> None:
+        self._env = env
+        self._good: Any = None
+        self._n_steps = 0
+
+    def check(self, step: VecEnvStep) -> None:
+        """Refuse a step that has not what :class:`rlox.protocols.VecEnvStep` says.
+
+        Raises:
+            EnvError: see :func:`require_vec_step`; the text says which step it was.
+        """
+        self._n_steps += 1
+        try:
+            given: Any = step
+            seen = [form_of(given[key]) for key in STEP_KEYS]
+        except (AttributeError, KeyError, TypeError):
+            seen = []
+        if not seen or seen != self._good:
+            require_vec_step(step, self._env, f" in step {self._n_steps}")
+            self._good = seen
 
 
 class EpisodeStatistics:

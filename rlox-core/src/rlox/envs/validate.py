@@ -12,9 +12,9 @@ import numpy as np
 
 from rlox.errors import EnvError
 from rlox.protocols import VecEnv, VecEnvStep
-from rlox.spaces.nested import is_nested, leaf_spaces, split
+from rlox.spaces.nested import form_of, is_nested, leaf_spaces, split
 
-__all__ = ["STEP_KEYS", "CheckedEnv", "CheckedSteps", "require_vec_step"]
+__all__ = ["STEP_KEYS", "CheckedEnv", "require_vec_step"]
 
 NUMBERS = "biuf"
 """Kinds of dtypes that are numbers."""
@@ -111,7 +111,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._shape, self._dtype = obs.shape, obs.dtype
         elif obs.__class__ is dict:
             with suppress(AttributeError):
-                self._form = _form(obs)
+                self._form = form_of(obs)
 
     def _is_nested_good(
         self, obs: Any, reward: Any, terminated: Any, truncated: Any, info: Any
@@ -121,7 +121,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         if obs.__class__ is not dict or reward.__class__ not in _NUMBERS:
             return False
         try:
-            return _form(obs) == self._form and _FLAGS.issuperset(classes) and type(info) is dict
+            return form_of(obs) == self._form and _FLAGS.issuperset(classes) and type(info) is dict
         except AttributeError:  # a leaf that is no array
             return False
 
@@ -134,17 +134,6 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 # of values of these types none can be wrong
 _NUMBERS = frozenset({float, int, np.float64, np.float32})
 _FLAGS = frozenset({bool, np.bool_})
-
-
-def _form(value: Any) -> Any:
-    """Return what an array, or a dict of arrays, shares with others that are as good.
-
-    Raises:
-        AttributeError: it is neither.
-    """
-    if value.__class__ is dict:
-        return [(key, each.shape, each.dtype) for key, each in value.items()]
-    return value.__class__, value.shape, value.dtype
 
 
 def _name(env: gymnasium.Env[Any, Any]) -> str:
@@ -223,31 +212,6 @@ def _require_scalar(env_name: str, key: str, kind: str, value: Any, where: str) 
     if array is not None and array.dtype.kind in NUMBERS and (kind == "number" or array in (0, 1)):
         return
     raise EnvError(f"the {key} of {env_name}.step must be one {kind}, got {_short(value)}{where}")
-
-
-class CheckedSteps:
-    """Steps of a vector env, of which each is compared with one that was found good."""
-
-    def __init__(self, env: VecEnv) -> None:
-        self._env = env
-        self._good: Any = None
-        self._n_steps = 0
-
-    def check(self, step: VecEnvStep) -> None:
-        """Refuse a step that has not what :class:`rlox.protocols.VecEnvStep` says.
-
-        Raises:
-            EnvError: see :func:`require_vec_step`; the text says which step it was.
-        """
-        self._n_steps += 1
-        try:
-            given: Any = step
-            seen = [_form(given[key]) for key in STEP_KEYS]
-        except (AttributeError, KeyError, TypeError):
-            seen = []
-        if not seen or seen != self._good:
-            require_vec_step(step, self._env, f" in step {self._n_steps}")
-            self._good = seen
 
 
 def require_vec_step(step: VecEnvStep, env: VecEnv, where: str = "") -> None:

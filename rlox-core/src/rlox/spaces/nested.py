@@ -15,7 +15,7 @@ from gymnasium import spaces
 
 from rlox.errors import SpaceError
 
-__all__ = ["channels_first", "is_nested", "join", "leaf_spaces", "map_leaves", "split"]
+__all__ = ["channels_first", "form_of", "is_nested", "join", "leaf_spaces", "map_leaves", "split"]
 
 Space = gymnasium.Space[Any]
 
@@ -67,6 +67,17 @@ def split(space: Space, value: Any) -> Any:
 def join(space: Space, leaves: Any) -> Any:
     """Return the nested value that :func:`split` splits into ``leaves``."""
     return _join(space, leaves, "") if is_nested(space) else leaves
+
+
+def form_of(value: Any) -> Any:
+    """Return what an array, or a dict of arrays, shares with others that are as good.
+
+    Raises:
+        AttributeError: it is neither.
+    """
+    if value.__class__ is dict:
+        return [(key, each.shape, each.dtype) for key, each in value.items()]
+    return value.__class__, value.shape, value.dtype
 
 
 def map_leaves(function: Callable[..., Any], value: Any, *others: Any) -> Any:

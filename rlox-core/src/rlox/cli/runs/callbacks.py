@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, TextIO
@@ -14,7 +15,7 @@ from rlox.cli.output import print_progress
 from rlox.cli.runs.signals import HANG_UP, ending_signals
 from rlox.cli.stdout import stdout_is_broken
 
-__all__ = ["Interruption", "LatestCheckpoint", "ProgressLines"]
+__all__ = ["Interruption", "LatestCheckpoint", "ProgressLines", "remove_latest", "train_beside"]
 
 
 class Interruption(Callback):
@@ -130,3 +131,16 @@ class ProgressLines(Callback):
         shown = "no episode finished yet" if math.isnan(mean) else f"return {mean:.1f}"
         speed = f"{step:,}/{target:,} {unit}, {metrics[f'{clock.unit}_per_second']:,.0f} {unit}/s"
         print_progress(f"{speed}, {shown}" if clock.unit == "env_steps" else speed, self._file)
+
+
+def remove_latest(path: Path, algorithm: Any) -> None:
+    """Delete what :class:`LatestCheckpoint` saved, as a newer checkpoint is there."""
+    if path.is_file():
+        algorithm.remove_checkpoint(path)
+
+
+def train_beside(interruption: Interruption, learn: Callable[[], Any]) -> int:
+    """Call ``learn`` as a rank above 0, which neither logs nor saves; return the exit code."""
+    with interruption:
+        learn()
+    return 0 if interruption.signal is None else interruption.exit_code

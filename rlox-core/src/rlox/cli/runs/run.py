@@ -15,7 +15,13 @@ from rlox import api, registry
 from rlox.api import make_callbacks, make_logger
 from rlox.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressCallback
 from rlox.cli.output import print_pairs, print_progress, print_warning
-from rlox.cli.runs.callbacks import Interruption, LatestCheckpoint, ProgressLines
+from rlox.cli.runs.callbacks import (
+    Interruption,
+    LatestCheckpoint,
+    ProgressLines,
+    remove_latest,
+    train_beside,
+)
 from rlox.cli.runs.folder import (
     RunFolder,
     SavedState,
@@ -72,7 +78,7 @@ def train_in_folder(
     with api.make(name, options.env, config=config, **load_parts(options.parts)) as algorithm:
         if ranks is not None and ranks.rank:
             algorithm.callbacks.callbacks += [interruption := interruption or Interruption()]
-            return _train_beside(interruption, partial(algorithm.train, options.total_timesteps))
+            return train_beside(interruption, partial(algorithm.train, options.total_timesteps))
         seed = algorithm.streams.seed
         path = options.run_dir or RunFolder.default_path(name, options.subject, what=seed)
         require_unused(path)
@@ -127,7 +133,7 @@ def resume_in_folder(
             saved.path, env, callbacks=[interruption], **load_parts(options.parts)
         ) as algorithm:
             remaining = saved.path.stem != "final" and algorithm.clock.remaining
-            return _train_beside(interruption, algorithm.train if remaining else _nothing)
+            return train_beside(interruption, algorithm.train if remaining else _nothing)
     with folder.lock():
         saved = _checkpoint_to_resume(run, log)
         with algorithm_class.from_checkpoint(
@@ -146,13 +152,6 @@ def resume_in_folder(
                 folder.record(differs=NEW_BUFFER)
                 print_warning(NEW_BUFFER, log)
             return session.run(algorithm, _nothing if learned else algorithm.train)
-
-
-def _train_beside(interruption: Interruption, learn: Callable[[], Any]) -> int:
-    """Call ``learn`` as a rank above 0, which neither logs nor saves; return the exit code."""
-    with interruption:
-        learn()
-    return 0 if interruption.signal is None else interruption.exit_code
 
 
 def _nothing() -> None:
@@ -249,7 +248,7 @@ class Session:
         if self.interruption.signal is not None:
             path = folder.checkpoint("interrupted")
             algorithm.save(path)
-            self._remove_latest(algorithm)
+            remove_latest(folder.checkpoint("latest"), algorithm)
             folder.end("interrupted", **clock.progress())
             self._complain(
                 f"interrupted at {clock.steps:,} {clock.unit_text}; saved {path}; "
@@ -258,7 +257,7 @@ class Session:
             return self.interruption.exit_code
         # before the evaluation, which may fail or be interrupted
         algorithm.save(folder.checkpoint("final"))
-        self._remove_latest(algorithm)
+        remove_latest(folder.checkpoint("latest"), algorithm)
         self.interruption.learnt = True
         result = algorithm.run_episodes(n_episodes=options.eval_episodes)
         mean, std, length = result.mean_return, result.std_return, float(result.lengths.mean())
@@ -285,12 +284,6 @@ class Session:
             self.log,
         )
         return 0
-
-    def _remove_latest(self, algorithm: Algorithm) -> None:
-        """Delete the newest checkpoint of :class:`LatestCheckpoint`, as a newer one is saved."""
-        latest = self.folder.checkpoint("latest")
-        if latest.is_file():
-            algorithm.remove_checkpoint(latest)
 
     def _complain(self, message: str) -> None:
         with suppress(OSError):  # the terminal may be closed
