@@ -27,6 +27,7 @@ FUNCTIONS = [name for name in rlox_native.__all__ if name.islower() and name != 
 INSTANCES = {
     "CartPole": lambda: rlox_native.CartPole(seed=0),
     "VecEnv": lambda: rlox_native.VecEnv(2, seed=0),
+    "MultiAgentVecEnv": lambda: rlox_native.MultiAgentVecEnv(2, seed=0),
     "RunningMeanStd": lambda: rlox_native.RunningMeanStd((2,)),
     "PackedSequences": lambda: rlox_native.pack_sequences([1, 2], 3),
     "ActorCriticLearner": lambda: rlox_native.ActorCriticLearner(3, (4,), n_actions=2),

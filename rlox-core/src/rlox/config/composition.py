@@ -120,7 +120,7 @@ def local_options(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
         cls: a config class.
         values: options by name.
     """
-    kept = dict(values)
+    kept = {**values}
     for field, hook in selectors(cls).items():
         registration = _registered(hook, values.get(field))
         if registration is not None and getattr(registration.spec, "remote", False):
