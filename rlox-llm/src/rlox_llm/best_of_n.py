@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 import torch
 from rlox.seeding import SeedStreams
-from rlox.validation import require_integer
+from rlox.config.arguments import require_integer
 from torch import Tensor
 
 from rlox_llm.building import ModuleOrFolder, padding_token, token_ids

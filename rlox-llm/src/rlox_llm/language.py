@@ -23,7 +23,7 @@ from rlox.logging import LoggerCallback
 from rlox.nn import FlatOptimizer
 from rlox.training.hooks import Hooks
 from rlox.training.loop import run_iteration
-from rlox.validation import require_integer
+from rlox.config.arguments import require_integer
 from torch import Tensor
 
 from rlox_llm.building import ModuleOrFolder, build_models

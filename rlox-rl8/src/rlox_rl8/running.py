@@ -19,7 +19,7 @@ from rlox.errors import CheckpointError, ConfigError
 from rlox.evaluation import EvaluationResult
 from rlox.protocols import VecEnv
 from rlox.training.hooks import Hooks
-from rlox.validation import require_integer
+from rlox.config.arguments import require_integer
 from tensordict import TensorDict
 
 from rlox_rl8.env import Env
