@@ -1,4 +1,4 @@
-"""Files: regular ones only, no links in folders, written whole or not at all."""
+"""Files: regular ones only, written whole or not at all."""
 
 from rlox.files.atomic import remove_parts, sync_folder, target_of, write_atomically
 from rlox.files.opening import open_regular, read_text, require_plain_folder
