@@ -18,17 +18,12 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
-from measure import machine, ratio_summary, write
-
-Part = tuple[Any, str, str | Callable[[], str]]
-"""An object, the name of its function, and what that does."""
+from measure import Part, cpu_by_part, machine, ratio_summary, write
 
 Contender = tuple[Callable[[], Any], list[Part]]
 
@@ -232,41 +227,6 @@ def measure(contenders: dict[str, Any], rounds: int) -> dict[str, Any]:
     return {"wall": wall, "cpu": cpu}
 
 
-def shares(step: Callable[[], Any], parts: list[Part], rounds: int) -> dict[str, float]:
-    """Return CPU milliseconds of a step by its parts, and of what is left, as means."""
-    spent: dict[str, float] = {}
-    running = ["else"]
-    since = time.process_time()
-
-    def switch() -> None:
-        nonlocal since
-        now = time.process_time()
-        spent[running[-1]] = spent.get(running[-1], 0.0) + now - since
-        since = now
-
-    def timed(function: Any, name: str | Callable[[], str]) -> Any:
-        def call(*arguments: Any, **options: Any) -> Any:
-            switch()
-            running.append(name if isinstance(name, str) else name())
-            try:
-                return function(*arguments, **options)
-            finally:
-                switch()
-                running.pop()
-
-        return call
-
-    with ExitStack() as stack:
-        for owner, attribute, name in parts:
-            new = timed(getattr(owner, attribute), name)
-            stack.enter_context(mock.patch.object(owner, attribute, new))
-        since = time.process_time()
-        for _ in range(rounds):
-            step()
-        switch()
-    return {name: round(1000 * seconds / rounds, 1) for name, seconds in sorted(spent.items())}
-
-
 CONTENDERS: dict[str, Callable[[Path], Contender]] = {
     "rlox_grpo": rlox_grpo, "trl_grpo": trl_grpo, "rlox_dpo": rlox_dpo, "trl_dpo": trl_dpo,
 }  # fmt: skip
@@ -327,7 +287,7 @@ def main() -> None:
                 for clock, times in found.items()
             }
             results[name]["cpu_ms_by_part"] = {
-                who: shares(*contender, arguments.rounds) for who, contender in made.items()
+                who: cpu_by_part(*contender, arguments.rounds) for who, contender in made.items()
             }
             print(name, results[name], flush=True)
     results["peak_mb"] = {name: peak_elsewhere(name) for name in CONTENDERS}

@@ -95,7 +95,7 @@ CALLS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("rows of rewards", lambda: grpo(rewarding(lambda c: [[1, 2]] * len(c))).train_step(PROMPTS),
      TypeError, "must return a number for each completion, got list"),
     ("no reward", lambda: grpo(rewarding(lambda c: [None] * len(c))).train_step(PROMPTS),
-     ValueError, "completion 0 got no reward"),
+     ValueError, "no completion got a reward"),
     ("a reward function that raises", lambda: grpo(rewarding(lambda c: 1 / 0)).train_step(PROMPTS),
      ZeroDivisionError, "division by zero"),
     ("no reward function", lambda: GRPO(tiny_lm(), tiny_lm()), ConfigError, "needs reward_fn="),
