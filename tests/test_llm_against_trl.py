@@ -248,7 +248,7 @@ def test_completions_without_a_reward(scale: str, monkeypatch: pytest.MonkeyPatc
     ours = grpo.train_step(PROMPTS["llama"])
     options = (("kl_coef", 0.0), ("scale_rewards", scale), ("entropy_coef", 0.05))
     trainer, _ = grpo_trainer("llama", options)
-    monkeypatch.setitem(trainer.reward_funcs, 0, lambda **_: rewards)
+    monkeypatch.setattr(trainer, "reward_funcs", [lambda **_: rewards])
     trainer._metrics["train"].clear()
     inputs = trainer._generate_and_score_completions(rows_of("llama"))
     loss = trainer._compute_loss(trainer.model, inputs)
