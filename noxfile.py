@@ -447,7 +447,7 @@ def faults(session: nox.Session) -> None:
 @nox.session(default=False)
 def learn(session: nox.Session) -> None:
     """Train to published scores, several seeds each; results go to ``scores/``."""
-    sync(session, "--group", "learn")
+    sync(session, "--group", "learn", "--group", "benchmark")  # whose peers learn beside rlox
     session.run("pytest", "tests/learning", "-m", "learn", "-s", "--timeout=0", *session.posargs)
 
 
