@@ -435,12 +435,12 @@ def parity(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def faults(session: nox.Session) -> None:
-    """Disturb env workers by 50 random schedules, and fuzz their decoders for ten minutes."""
+    """Disturb env workers by 50 random schedules, kill learners, and fuzz decoders for minutes."""
     share(session)
     run(
         session, "pytest", "tests/test_remote_faults.py", "tests/test_remote_security.py",
         "--timeout=0", *session.posargs, RLOX_FAULT_SCHEDULES="50",
-        RLOX_BAD_CONNECTIONS="10000", RLOX_FUZZ_SECONDS="600",
+        RLOX_LEARNER_KILLS="20", RLOX_BAD_CONNECTIONS="10000", RLOX_FUZZ_SECONDS="600",
     )  # fmt: skip
 
 

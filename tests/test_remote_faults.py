@@ -1,6 +1,7 @@
 """Faults of env workers and their links: no step is lost silently, done twice or torn.
 
-``RLOX_FAULT_SCHEDULES`` sets the number of random schedules; ``nox -s faults`` runs 50.
+``RLOX_FAULT_SCHEDULES`` sets the number of random schedules and ``RLOX_LEARNER_KILLS`` how often
+a learner is killed; ``nox -s faults`` runs 50 and 20.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from rlox_distributed.pool import RemoteEnvPool
 from rlox_distributed.worker import EnvWorker
 
 SCHEDULES = int(os.environ.get("RLOX_FAULT_SCHEDULES", "3"))
+KILLS = int(os.environ.get("RLOX_LEARNER_KILLS", "2"))
 SCRIPT = Path(__file__).with_name("counting_worker.py")
 COUNTING = runpy.run_path(str(SCRIPT), run_name="counting_worker")
 FAIL, LENGTH, N_ENVS, NAN, STALL = (
@@ -284,20 +286,21 @@ while True:
 
 
 def test_a_killed_learner_resumes_on_its_workers(tmp_path: Path) -> None:
-    """The worker waits for the next learner, which goes on from the last checkpoint."""
+    """At random moments; the worker waits for the next, which goes on from the last checkpoint."""
     worker = EnvWorker(make_vec_env("CartPole-v1", n_envs=2), "CartPole-v1", "127.0.0.1:0")
     worker.start()
     command = [sys.executable, "-c", LEARNER, f"127.0.0.1:{worker.port}", str(tmp_path)]
-    reached = 0
-    for _ in range(2):
+    reached, rng = 0, random.Random(0)
+    for _ in range(KILLS):
         learner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert learner.stdout is not None
         began = int(learner.stdout.readline().split()[1])
         assert began >= reached, "it goes on from the last checkpoint that was reported"
         for _ in range(3):
             reached = int(learner.stdout.readline().split()[1])
+        time.sleep(rng.uniform(0.0, 0.5))  # in the midst of a step, an update or a checkpoint
         learner.kill()
         learner.wait()
         learner.stdout.close()
-    assert reached >= 6 * 64
+    assert reached >= KILLS * 3 * 64
     worker.stop(grace=0.1)
