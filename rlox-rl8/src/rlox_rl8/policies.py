@@ -64,7 +64,7 @@ class GenericPolicyBase:
 
     @contextmanager
     def mode(self, requires_grad: bool) -> Iterator[None]:
-        """Run the model as in evaluation, and leave every module's mode as it was, after errors too.
+        """Run the model as in evaluation; every module's mode is as before after the block.
 
         Calls of ``sample`` in the block find the mode set, which takes as long as a small model.
 

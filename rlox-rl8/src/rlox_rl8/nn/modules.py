@@ -39,7 +39,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 
 
 IN_PLACE = frozenset({"relu", "relu6", "leaky_relu", "elu", "celu", "selu"})
-"""Activations whose gradient needs only what they return, so that they may overwrite their input."""
+"""Activations whose gradient needs only what they return: they may overwrite their input."""
 
 
 def get_activation(name: str, /, *, inplace: bool = False) -> nn.Module:
