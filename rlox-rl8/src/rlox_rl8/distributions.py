@@ -94,7 +94,7 @@ class Categorical(TorchDistributionWrapper):
 
     def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
         super().__init__(features, model)
-        self.logits = features["logits"].log_softmax(-1)
+        self.logits: Tensor = features["logits"].log_softmax(-1)
 
     @cached_property
     def dist(self) -> torch.distributions.Categorical:  # type: ignore[override]
