@@ -145,6 +145,7 @@ def test_step_needs_a_collect() -> None:
         ({"horizons_per_env_reset": 0}, "horizons_per_env_reset must be positive"),
         ({"max_grad_norm": 0.0}, "max_grad_norm must be positive"),
         ({"num_sgd_iters": 0}, "num_sgd_iters must be positive"),
+        ({"sgd_minibatch_size": 0}, "sgd_minibatch_size must be positive"),
         ({"sgd_minibatch_size": 7}, "must divide the buffer's 128"),
         ({"accumulate_grads": True}, "needs several minibatches"),
         ({"target_kl_div": 0.1, "accumulate_grads": True}, "exclude each other"),
@@ -168,8 +169,9 @@ def test_negative_state_resets_mean_never() -> None:
     for _ in range(3):
         algorithm.collect()
     assert calls == [16]
-    with pytest.raises(ValueError, match="seq_len must divide"):
-        RecurrentAlgorithmConfig(**SMALL, seq_len=3).build(DiscreteDummyEnv)
+    for length, message in ((3, "seq_len must divide"), (0, "seq_len must be positive")):
+        with pytest.raises(ValueError, match=message):
+            RecurrentAlgorithmConfig(**SMALL, seq_len=length).build(DiscreteDummyEnv)
 
 
 def test_advantages_leave_rewards_as_they_are() -> None:

@@ -160,7 +160,8 @@ class Algorithm(GenericAlgorithmBase[AlgorithmHparams, AlgorithmState, Policy]):
     def __init__(self, env_cls: EnvFactory, /, config: AlgorithmConfig | None = None) -> None:
         self.state = AlgorithmState()
         set_up(self, env_cls, config or AlgorithmConfig(), Policy, AlgorithmHparams)
-        self._observed = self.buffer.select("obs")  # slices of one entry
+        observed = self.buffer.select("obs")
+        self._observed = [observed[:, : t + 1] for t in range(self.hparams.horizon + 1)]
 
     def _require_ends(self) -> None:
         views = self.policy.model.view_requirements
@@ -177,7 +178,7 @@ class Algorithm(GenericAlgorithmBase[AlgorithmHparams, AlgorithmState, Policy]):
 
     def _act(self, t: int, deterministic: bool, *, last: bool = False) -> TensorDict:
         return self.policy.sample(
-            self._observed[:, : t + 1],
+            self._observed[t],
             deterministic=deterministic,
             return_actions=not last,
             return_logp=not last,
@@ -216,7 +217,8 @@ class RecurrentAlgorithm(
         self.state = RecurrentAlgorithmState()
         config = config or RecurrentAlgorithmConfig()
         set_up(self, env_cls, config, RecurrentPolicy, RecurrentAlgorithmHparams)
-        self._observed = self.buffer.select("obs")
+        observed = self.buffer.select("obs")
+        self._observed = [observed[:, t : t + 1] for t in range(self.hparams.horizon + 1)]
         self._forget()
 
     def _forget(self) -> None:
@@ -246,7 +248,7 @@ class RecurrentAlgorithm(
 
     def _act(self, t: int, deterministic: bool, *, last: bool = False) -> TensorDict:
         out, states = self.policy.sample(
-            self._observed[:, t : t + 1],
+            self._observed[t],
             self._states,
             deterministic=deterministic,
             return_actions=not last,

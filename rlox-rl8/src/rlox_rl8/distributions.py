@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -85,11 +86,38 @@ class TorchDistributionWrapper(Distribution):
 
 
 class Categorical(TorchDistributionWrapper):
-    """Discrete actions from ``logits`` (N, A, n)."""
+    """Discrete actions from ``logits`` (N, A, n).
+
+    One draw from the same random numbers as torch's distribution, whose checks of the
+    probabilities take longer than a small model.
+    """
 
     def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
         super().__init__(features, model)
-        self.dist = torch.distributions.Categorical(logits=features["logits"], validate_args=False)
+        self.logits: Tensor = features["logits"].log_softmax(-1)
+
+    @cached_property
+    def dist(self) -> torch.distributions.Categorical:  # type: ignore[override]
+        """The distribution of torch."""
+        return torch.distributions.Categorical(logits=self.logits, validate_args=False)
+
+    def deterministic_sample(self) -> Tensor:
+        """Return the mode."""
+        return self.logits.argmax(-1)
+
+    def sample(self) -> Tensor:
+        """Return a sample: the first arrival of exponential clocks with the classes' rates."""
+        return (self.logits.exp() / torch.empty_like(self.logits).exponential_()).argmax(-1)
+
+    def logp(self, samples: Tensor, /) -> Tensor:
+        """Return log-probabilities (N, 1)."""
+        logp = self.logits.gather(-1, samples[..., None].long())
+        return logp.squeeze(-1).sum(-1, keepdim=True)
+
+    def entropy(self) -> Tensor:
+        """Return entropies (N, 1) in nats; a class of probability 0 adds none."""
+        finite = self.logits.clamp(min=torch.finfo(self.logits.dtype).min)
+        return -(finite * self.logits.exp()).sum((-2, -1))[:, None]
 
 
 class Normal(TorchDistributionWrapper):

@@ -152,7 +152,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         Raises:
             ValueError: observations or rewards are not finite, or of a wrong shape.
         """
-        with self.random(), torch.no_grad():
+        with self.random(), self.policy.mode(False):
             return self._collect(env_config, deterministic)
 
     def _collect(self, env_config: dict[str, Any] | None, deterministic: bool) -> CollectStats:
@@ -168,14 +168,16 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             carried[0] = 0.0 if resets else carried[-1]
         self._whole = False
         self.state.buffered = False
+        kept = {key: store[key] for key in ("actions", "logp", "values")}
+        obs, rewards = store["obs"], store["rewards"]
         for t in range(hparams.horizon):
             self._before_step(t)
             sampled = self._act(t, deterministic)
             out = self.env.step(sampled["actions"])
-            for key in ("actions", "logp", "values"):
-                store[key][t] = sampled[key]
-            store["obs"][t + 1] = out["obs"]
-            store["rewards"][t] = out["rewards"]
+            for key, entry in kept.items():
+                entry[t] = sampled[key]
+            obs[t + 1] = out["obs"]
+            rewards[t] = out["rewards"]
             if scaling:
                 begun = carried[t]
                 if self.ends is not None:

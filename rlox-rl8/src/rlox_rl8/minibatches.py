@@ -16,7 +16,7 @@ __all__ = ["TERMS", "add_gradient", "losses_of", "minibatches"]
 
 TERMS = ("losses/entropy", "losses/policy", "losses/vf", "losses/total", "monitors/kl_div")
 
-MICRO_BATCH = 8192
+MICRO_BATCH = 2048
 """Rows of one forward and backward pass: their activations stay in the processor's caches."""
 
 

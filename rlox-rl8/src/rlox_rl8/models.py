@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -63,9 +64,15 @@ class Model(GenericModelBase):
     ) -> TensorDict:
         """Return the views of a batch (B, T): B rows for ``"last"``, B·T for ``"all"``."""
         rows = batch.shape[0] * (batch.shape[1] if kind == "all" else 1)
+        parts = {
+            key: requirement.apply(batch[key], kind)
+            for key, requirement in self.view_requirements.items()
+        }
+        if all(isinstance(key, str) for key in parts):
+            return TensorDict(parts, batch_size=[rows], device=batch.device)
         out = TensorDict({}, batch_size=[rows], device=batch.device)
-        for key, requirement in self.view_requirements.items():
-            out[key] = requirement.apply(batch[key], kind)
+        for key, part in parts.items():
+            out[key] = part  # tuples name nested entries
         return out
 
     @abstractmethod
@@ -178,11 +185,10 @@ class _Perceptrons(Model):
             observation_spec, action_spec, hiddens=hiddens, activation_fn=activation_fn
         )
         size, width = observation_spec.shape[0], hiddens[-1]
-        self.latents = MLP(size, hiddens, activation_fn=activation_fn)
+        mlp = partial(MLP, size, hiddens, activation_fn=activation_fn, inplace=True)
+        self.latents = mlp()
         self.head = _Head(width, action_spec)
-        self.vf = nn.Sequential(
-            MLP(size, hiddens, activation_fn=activation_fn), nn.Linear(width, 1)
-        )
+        self.vf = nn.Sequential(mlp(), nn.Linear(width, 1))
         self._obs: Tensor | None = None
 
     def forward(self, batch: TensorDict, /) -> TensorDict:

@@ -59,21 +59,35 @@ class GenericPolicyBase:
         self.model = model.to(device)
         self.distribution_cls = distribution_cls or Distribution.default_dist_cls(action_spec)
         self.device = torch.device(device)
+        self._entered: bool | None = None
+        """Whether gradients are wanted in the block of :meth:`mode` that runs."""
 
     @contextmanager
-    def _mode(self, requires_grad: bool) -> Iterator[None]:
-        """Run the model as in evaluation, and leave its mode as it was, after errors too."""
-        training = self.model.training
+    def mode(self, requires_grad: bool) -> Iterator[None]:
+        """Run the model as in evaluation; every module's mode is as before after the block.
+
+        Calls of ``sample`` in the block find the mode set, which takes as long as a small model.
+
+        Args:
+            requires_grad: whether gradients are wanted.
+        """
+        if self._entered is requires_grad:
+            yield
+            return
+        modes = [(module, module.training) for module in self.model.modules()]
+        before, self._entered = self._entered, requires_grad
         self.model.eval()
-        for module in self.model.modules():
+        for module, _ in modes:
             # cuDNN has no gradient in evaluation
             if requires_grad and isinstance(module, torch.nn.RNNBase) and not module.dropout:
-                module.train()
+                module.training = True
         try:
             with torch.set_grad_enabled(requires_grad):
                 yield
         finally:
-            self.model.train(training)
+            self._entered = before
+            for module, training in modes:
+                module.training = training
 
     def _outputs(
         self,
@@ -135,7 +149,7 @@ class Policy(GenericPolicyBase):
             return_values: whether ``values`` (., 1) are there.
             return_views: whether the model's ``views`` are there.
         """
-        with self._mode(requires_grad):
+        with self.mode(requires_grad):
             made = "views" in batch.keys()  # noqa: SIM118  # a TensorDict iterates over rows
             views = batch["views"] if made else self.model.apply_view_requirements(batch, kind=kind)
             out = self._outputs(
@@ -186,7 +200,7 @@ class RecurrentPolicy(GenericPolicyBase):
             return_logp: whether ``logp`` is there.
             return_values: whether ``values`` are there.
         """
-        with self._mode(requires_grad):
+        with self.mode(requires_grad):
             if states is None:
                 states = self.init_states(batch.shape[0])
             features, after = self.model(batch, states)

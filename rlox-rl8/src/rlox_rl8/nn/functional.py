@@ -172,7 +172,7 @@ def masked_avg(
 
 
 def masked_max(
-    x: Tensor, /, *, mask: Tensor | None = None, dim: int = 1, keepdim: bool = False
+    x: Tensor, /, *, mask: Tensor | None = None, dim: int = 1, keepdim: bool = True
 ) -> tuple[Tensor, Tensor]:
     """Return the greatest entries of ``x`` (B, T, ...) where ``mask`` is true, and their places."""
     if mask is not None:

@@ -38,15 +38,23 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 }  # fmt: skip
 
 
-def get_activation(name: str, /) -> nn.Module:
+IN_PLACE = frozenset({"relu", "relu6", "leaky_relu", "elu", "celu", "selu"})
+"""Activations whose gradient needs only what they return: they may overwrite their input."""
+
+
+def get_activation(name: str, /, *, inplace: bool = False) -> nn.Module:
     """Return the activation called ``name``.
+
+    Args:
+        name: of the activation.
+        inplace: overwrite the input, if the activation can; the others ignore it.
 
     Raises:
         ValueError: there is none.
     """
     if name not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, got {name!r}")
-    return ACTIVATIONS[name]()
+    return ACTIVATIONS[name](**{"inplace": True} if inplace and name in IN_PLACE else {})
 
 
 class MLP(nn.Sequential):
@@ -59,6 +67,7 @@ class MLP(nn.Sequential):
         norm_layer: class put before each activation, such as ``torch.nn.LayerNorm``.
         dropout: probability after each activation.
         bias: whether layers have one.
+        inplace: see :func:`get_activation`.
     """
 
     def __init__(
@@ -70,13 +79,14 @@ class MLP(nn.Sequential):
         norm_layer: type[nn.Module] | None = None,
         dropout: float = 0.0,
         bias: bool = True,
+        inplace: bool = False,
     ) -> None:
         layers: list[nn.Module] = []
         for width in hiddens:
             layers.append(nn.Linear(input_dim, width, bias=bias))
             if norm_layer is not None:
                 layers.append(norm_layer(width))
-            layers.append(get_activation(activation_fn))
+            layers.append(get_activation(activation_fn, inplace=inplace))
             if dropout:
                 layers.append(nn.Dropout(dropout))
             input_dim = width

@@ -1,0 +1,156 @@
+"""``collect`` and ``step`` of PPO on batched envs: rlox and rl8 1.0, in one process and in turn.
+
+Both have the same env, the same options and their own default networks, with one thread. Peak
+memory and the import are measured in processes of their own. rl8 need not share an environment
+with rlox: a folder that has it goes on ``PYTHONPATH``.
+
+    python benchmarks/rl8_speed.py [--rounds 5] [--envs 64 1024 8192]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import warnings
+from typing import Any
+
+import torch
+from measure import interleave_calls, machine, ratio_summary, run_process, summary, write
+
+CONTENDERS = {"rlox": "rlox.rl8", "rl8": "rl8"}
+KINDS = ("AlgorithmConfig", "RecurrentAlgorithmConfig")
+NETWORKS: dict[str, dict[str, dict[str, Any]]] = {
+    "AlgorithmConfig": {"default": {}, "64x64": {"hiddens": (64, 64)}},
+    "RecurrentAlgorithmConfig": {"default": {}, "64": {"hidden_size": 64}},
+}
+"""Options of the default models, by kind and by what the rows call them."""
+
+
+def make(contender: str, kind: str, network: str, num_envs: int) -> Any:
+    """Return an algorithm on the dummy env with discrete actions."""
+    module = importlib.import_module(CONTENDERS[contender])
+    envs = importlib.import_module(f"{CONTENDERS[contender]}.env")
+    config = getattr(module, kind)(
+        num_envs=num_envs, device="cpu", model_config=NETWORKS[kind][network]
+    )
+    return config.build(envs.DiscreteDummyEnv)
+
+
+def compare(kind: str, network: str, num_envs: int, rounds: int) -> dict[str, Any]:
+    """Return milliseconds of both calls, and rl8's time over rlox's in the same round."""
+    made = {name: make(name, kind, network, num_envs) for name in CONTENDERS}
+    calls = {
+        (name, call): getattr(algorithm, call)
+        for name, algorithm in made.items()
+        for call in ("collect", "step")
+    }
+    for call in calls.values():
+        call()
+    seconds = {key: found[:, 0] for key, found in interleave_calls(calls, rounds, 1).items()}
+    for name in CONTENDERS:
+        seconds[name, "both"] = seconds[name, "collect"] + seconds[name, "step"]
+    row: dict[str, Any] = {"kind": kind, "network": network, "num_envs": num_envs}
+    for call in ("collect", "step", "both"):
+        row[call] = {
+            **{f"{name}_ms": summary(1e3 * seconds[name, call]) for name in CONTENDERS},
+            "ratio": ratio_summary(1 / seconds["rlox", call], 1 / seconds["rl8", call]),
+        }
+        ours, theirs = (row[call][f"{name}_ms"]["median"] for name in CONTENDERS)
+        ratio = row[call]["ratio"]
+        print(
+            f"{kind:24s} {network:8s} {num_envs:5d} {call:8s} {ours:9.1f} ms, rl8 {theirs:9.1f} ms:"
+            f" {ratio['median']:5.2f}x ({ratio['min']:.2f}-{ratio['max']:.2f})",
+            flush=True,
+        )
+    return row
+
+
+PEAK = """
+import resource, sys, warnings
+warnings.simplefilter("ignore")
+sys.path.insert(0, {folder!r})
+import torch
+torch.set_num_threads(1)
+from rl8_speed import make
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+algorithm = make({contender!r}, {kind!r}, "default", {num_envs})
+algorithm.collect()
+algorithm.step()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, before / 1024)
+"""
+
+
+def peaks(kind: str, num_envs: int, rounds: int) -> dict[str, Any]:
+    """Return the MiB that a process of each takes at most, and has after importing."""
+    found: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for name in CONTENDERS:
+            values = {
+                "folder": os.path.dirname(os.path.abspath(__file__)),
+                "contender": name,
+                "kind": kind,
+                "num_envs": num_envs,
+            }
+            peak, imports = map(float, run_process(PEAK.format(**values))[2].split())
+            found.setdefault(name, []).append(peak)
+            found.setdefault(f"{name}, imports", []).append(imports)
+    row: dict[str, Any] = {"kind": kind, "num_envs": num_envs}
+    row |= {name: summary(values) for name, values in found.items()}
+    row["share_of_rl8"] = ratio_summary(found["rlox"], found["rl8"])
+    print(f"{kind:24s} {num_envs:5d} peak {row['rlox']['median']:.0f} MiB, "
+          f"rl8 {row['rl8']['median']:.0f} MiB", flush=True)  # fmt: skip
+    return row
+
+
+def imports(rounds: int) -> dict[str, Any]:
+    """Return the processor's milliseconds of importing the algorithms, and torch alone."""
+    codes = {
+        "rlox": "from rlox.rl8 import AlgorithmConfig",
+        "rl8": "import warnings; warnings.simplefilter('ignore'); from rl8 import AlgorithmConfig",
+        "torch": "import torch",
+    }
+    found: dict[str, list[float]] = {name: [] for name in codes}
+    for i in range(rounds + 1):
+        for name, code in codes.items():
+            used = 1e3 * run_process(code)[1]
+            if i:  # the first of each fills the file cache
+                found[name].append(used)
+    row = {name: summary(values) for name, values in found.items()}
+    print({name: round(figures["median"]) for name, figures in row.items()}, flush=True)
+    return {**row, "share_of_rl8": ratio_summary(found["rlox"], found["rl8"])}
+
+
+def main() -> None:
+    """Measure and write ``benchmarks/results/<processor>/rl8_speed.json``."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--envs", type=int, nargs="*", default=[64, 1024, 8192])
+    parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
+    parser.add_argument("--networks", nargs="*", help="names of the rows; all by default")
+    parser.add_argument("--processes", type=int, default=3, help="per memory and import figure")
+    parser.add_argument("--dry-run", action="store_true", help="print, write nothing")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    result: dict[str, Any] = {
+        "rounds": given.rounds,
+        "machine": machine(["rlox-core", "rlox-rl8", "torch", "tensordict", "torchrl"]),
+        "threads": 1,
+    }
+    result["rows"] = [
+        compare(kind, network, num_envs, given.rounds)
+        for num_envs in given.envs
+        for kind in given.kinds
+        for network in NETWORKS[kind]
+        if not given.networks or network in given.networks
+    ]
+    if given.processes:
+        result["import_ms_of_processor"] = imports(given.processes)
+        result["peak_mib"] = [peaks(kind, max(given.envs), 1) for kind in given.kinds]
+    if not given.dry_run:
+        print(write("rl8_speed", result))
+
+
+if __name__ == "__main__":
+    main()

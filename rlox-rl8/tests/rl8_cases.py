@@ -1,0 +1,285 @@
+"""Cases whose figures rlox and rl8 1.0 share; ``rl8_numbers.json`` has those of rl8.
+
+Nothing is drawn by torch: weights, observations, and what is added to the buffer so that the bounds
+of the loss are met, come from NumPy; actions are modes, and minibatches are not shuffled.
+
+    PYTHONPATH=<folder with rl8> python rlox-rl8/tests/rl8_cases.py
+
+writes the file anew.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tensordict import TensorDict
+from torchrl.data import Categorical, Unbounded
+
+NUMBERS = Path(__file__).with_name("rl8_numbers.json")
+KINDS = ("AlgorithmConfig", "RecurrentAlgorithmConfig")
+ENVS, HORIZON, SEQUENCE = 16, 8, 4
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "dual clip": {"dual_clip_param": 1.1},
+    "value clip": {"vf_clip_param": 0.3, "vf_coeff": 0.5},
+    "entropy": {"entropy_coeff": 0.05},
+    "minibatches": {"sgd_minibatch_size": 16},
+    "accumulated minibatches": {"sgd_minibatch_size": 8, "accumulate_grads": True},
+    "divergence at once": {"target_kl_div": 1e-3},
+    "divergence later": {
+        "target_kl_div": 0.08,
+        "num_sgd_iters": 30,
+        "optimizer_config": {"lr": 0.2},
+    },
+    "nothing normalised": {"normalize_advantages": False, "normalize_rewards": False},
+    "gamma and lambda": {"gamma": 0.9, "gae_lambda": 0.8, "clip_param": 0.1},
+    "short gradient": {"max_grad_norm": 0.01, "num_sgd_iters": 2},
+    "two horizons a reset": {"horizons_per_env_reset": 2, "normalize_rewards": False},
+    "one reset": {"horizons_per_env_reset": -1, "normalize_rewards": False},
+    "Adam": {"optimizer_cls": torch.optim.Adam, "optimizer_config": {"lr": 1e-3}},
+}
+RECURRENT: dict[str, dict[str, Any]] = {
+    "states never reset": {"seqs_per_state_reset": -1, "horizons_per_env_reset": 2,
+                           "normalize_rewards": False},
+    "states reset in horizons": {"seqs_per_state_reset": 1},
+    "states across horizons": {"seqs_per_state_reset": 4, "horizons_per_env_reset": 2,
+                               "normalize_rewards": False},
+    "short sequences": {"seq_len": 2, "seqs_per_state_reset": 4},
+}  # fmt: skip
+
+REFUSED: dict[str, dict[str, Any]] = {
+    f"{name}={value}": {name: value}
+    for name, values in {
+        "clip_param": (0.0, 1.0, -0.1), "dual_clip_param": (1.0, 0.5), "gae_lambda": (0.0, 1.1),
+        "gamma": (0.0, 1.1), "horizon": (0, -1), "horizons_per_env_reset": (0,),
+        "max_grad_norm": (0.0, -1.0), "num_sgd_iters": (0,), "sgd_minibatch_size": (7,),
+        "vf_clip_param": (0.0,), "vf_coeff": (0.0,), "target_kl_div": (0.0,),
+        "enable_amp": (True,), "accumulate_grads": (True,), "lr_schedule": ([(1, 0.1)],),
+        "entropy_coeff_schedule": ([(1, 0.1)],),
+    }.items()
+    for value in values
+} | {
+    "accumulation and divergence": {"accumulate_grads": True, "target_kl_div": 0.1,
+                                    "sgd_minibatch_size": 8},
+    "unknown kind, learning rate": {"lr_schedule": [(0, 0.1)], "lr_schedule_kind": "cubic"},
+    "unknown kind, entropy": {"entropy_coeff_schedule": [(0, 0.1)],
+                              "entropy_coeff_schedule_kind": "cubic"},
+    "nothing wrong": {},
+}  # fmt: skip
+REFUSED_RECURRENT: dict[str, dict[str, Any]] = {
+    "seq_len=3": {"seq_len": 3},
+    "seqs_per_state_reset=0": {"seqs_per_state_reset": 0},
+    "seqs_per_state_reset=3": {"seqs_per_state_reset": 3},
+}  # fmt: skip
+
+
+def drawn(name: str, shape: Any, scale: float = 1.0) -> torch.Tensor:
+    """Return normal numbers that depend on a name alone."""
+    rng = np.random.default_rng(list(name.encode()))
+    return torch.from_numpy(scale * rng.normal(size=tuple(shape))).float()
+
+
+def line(base: Any, discrete: bool) -> Any:
+    """Return a class of envs whose resets are the same: walkers on a line, paid by |position|."""
+
+    class Line(base):  # type: ignore[misc, valid-type]
+        def __init__(self, num_envs: int, /, horizon: Any = None, *, device: Any = "cpu") -> None:
+            super().__init__(num_envs, horizon, device=device)
+            self.observation_spec = Unbounded(torch.Size([1]), device=device)
+            one = torch.Size([1])
+            self.action_spec = Categorical(3, one) if discrete else Unbounded(one, device=device)
+            self.at = torch.zeros(num_envs, 1)
+            self.resets = 0
+
+        def reset(self, *, config: Any = None) -> torch.Tensor:
+            self.resets += 1
+            self.at = drawn(f"reset {self.resets}", self.at.shape)
+            return self.at.clone()
+
+        def step(self, action: torch.Tensor) -> Any:
+            self.at = self.at + (0.3 * (action - 1).float() if discrete else 0.3 * action)
+            out = {"obs": self.at.clone(), "rewards": 1 - self.at.abs()}
+            return TensorDict(out, batch_size=[self.num_envs])
+
+    return Line
+
+
+def pieces(model: Any) -> list[torch.Tensor]:
+    """Return the parameters as rl8 has them: one layer for the mean, one for the deviation."""
+    parameters = [p.detach() for p in model.parameters()]
+    if hasattr(model, "head") and not model.head.discrete:
+        weight, bias = parameters[4:6]
+        parameters[4:6] = [weight[:1], bias[:1], weight[1:], bias[1:]]
+    return parameters
+
+
+def set_weights(model: Any) -> None:
+    """Write weights that depend on their places alone."""
+    for i, piece in enumerate(pieces(model)):
+        piece.copy_(drawn(f"weight {i}", piece.shape, 0.4))
+
+
+def made(package: str, kind: str, discrete: bool, **options: Any) -> Any:
+    """Return a small algorithm."""
+    algorithms, env = (importlib.import_module(f"{package}.{n}") for n in ("algorithms", "env"))
+    network = {"hiddens": (16, 16)} if kind == KINDS[0] else {"hidden_size": 16}
+    given: dict[str, Any] = {
+        "num_envs": ENVS, "horizon": HORIZON, "device": "cpu", "shuffle_minibatches": False,
+        "model_config": network, "optimizer_cls": torch.optim.SGD, "optimizer_config": {"lr": 0.05},
+    }  # fmt: skip
+    if kind == KINDS[1]:
+        given |= {"seq_len": SEQUENCE, "seqs_per_state_reset": HORIZON // SEQUENCE}
+    return getattr(algorithms, kind)(**{**given, **options}).build(line(env.Env, discrete))
+
+
+def round_figures(package: str, kind: str, discrete: bool, options: dict[str, Any]) -> Any:
+    """Return what three rounds of collecting and learning report, and the weights after each.
+
+    Each begins with the same weights, so that rounding is not carried from one to the next.
+    """
+    algorithm = made(package, kind, discrete, **options)
+    # the resets of two packages' validations count differently
+    algorithm.env.resets = 0
+    figures = []
+    for i in range(3):
+        set_weights(algorithm.policy.model)
+        collected = algorithm.collect(deterministic=True)
+        buffer = algorithm.buffer
+        found = {"scale": float(algorithm.state.reward_scale), "resets": algorithm.env.resets}
+        for key in ("rewards", "logp", "values"):
+            entry = buffer[key] if key == "values" else buffer[key][:, :-1]
+            found[key] = float((entry * drawn(key, entry.shape)).sum())
+        buffer["logp"][:, :-1] += drawn(f"logp {i}", buffer["logp"][:, :-1].shape, 0.2)
+        buffer["values"] += drawn(f"values {i}", buffer["values"].shape, 0.3)
+        learnt = algorithm.step()
+        # rl8's sums in the recurrent kind leave the first step out
+        kept = {k: v for k, v in collected.items() if "rewards" in k or k.startswith("env/")}
+        stats = {**(kept if kind == KINDS[0] else {}), **learnt}
+        found |= {k: float(v) for k, v in stats.items() if not k.startswith("profiling")}
+        weights = torch.cat([p.flatten() for p in pieces(algorithm.policy.model)])
+        found["norm"] = float(weights.norm())
+        found["weights"] = float(weights @ drawn("sum", weights.shape))
+        figures.append(found)
+    return figures
+
+
+def refusal(package: str, kind: str, options: dict[str, Any]) -> str:
+    """Return the name of the error that options end in."""
+    try:
+        made(package, kind, True, **options)
+    except Exception as error:  # its class is compared
+        return type(error).__name__
+    return "accepted"
+
+
+def schedule_figures(package: str) -> Any:
+    """Return values of both schedules at counts around their points."""
+    module = importlib.import_module(f"{package}.schedulers")
+    points = [(0, 1.0), (10, 2.0), (30, 0.5)]
+    counts = (0, 5, 9, 10, 11, 20, 30, 99)
+    found = {
+        name: [getattr(module, name)(points).step(n) for n in counts]
+        for name in ("StepScheduler", "InterpScheduler")
+    }
+    found["ConstantScheduler"] = [module.ConstantScheduler(3.0).step(n) for n in counts]
+    for kind in ("step", "interp"):
+        entropy = module.EntropyScheduler(9.0, schedule=points, kind=kind)
+        optimizer = torch.optim.SGD([torch.zeros(1)], lr=9.0)
+        rate = module.LRScheduler(optimizer, schedule=points, kind=kind)
+        found[kind] = []
+        for n in counts:
+            found[kind].append([entropy.step(n), entropy.coeff, rate.step(n)])
+            found[kind].append([float(optimizer.param_groups[0]["lr"])] * 3)
+    return found
+
+
+def condition_figures(package: str) -> Any:
+    """Return what conditions make of a series, call by call."""
+    module = importlib.import_module(f"{package}.conditions")
+    series = [5.0, 4.0, 4.0, 4.0, 4.001, 3.0, 3.5, 3.2, 3.0, 6.0, 6.0, 6.0, 6.0, 7.0]
+    conditions: dict[str, Callable[[], Any]] = {
+        "lower": lambda: module.HitsLowerBound("x", 3.0),
+        "upper": lambda: module.HitsUpperBound("x", 6.0),
+        "plateau": lambda: module.Plateaus("x", patience=2),
+        "wide plateau": lambda: module.Plateaus("x", patience=2, rtol=0.2),
+        "decrease": lambda: module.StopsDecreasing("x", patience=3),
+        "increase": lambda: module.StopsIncreasing("x", patience=3),
+        "and": lambda: module.And(
+            [module.Plateaus("x", patience=2), module.HitsUpperBound("x", 5.0)]
+        ),
+    }
+    found = {}
+    for name, make in conditions.items():
+        condition = make()
+        found[name] = [bool(condition({"x": x})) for x in series]
+    return found
+
+
+def view_figures(package: str) -> Any:
+    """Return the padded windows of a model's views, of plain and of nested observations."""
+    views, models = (importlib.import_module(f"{package}.{n}") for n in ("views", "models"))
+
+    class Model(models.Model):  # type: ignore[misc, name-defined]
+        def forward(self, batch: Any) -> Any:
+            raise NotImplementedError
+
+        def value_function(self) -> Any:
+            raise NotImplementedError
+
+    spec = Unbounded(torch.Size([1]))
+    found = {}
+    x = torch.arange(20.0).reshape(2, 5, 2)
+    for shift in (0, 1, 3, 6):
+        model = Model(spec, spec)
+        requirement = views.ViewRequirement(shift=shift)
+        model.view_requirements = {"obs": requirement, ("nested", "obs"): requirement}
+        batch = TensorDict({"obs": x, "nested": {"obs": -x}}, batch_size=[2, 5])
+        for kind in ("all", "last"):
+            out = model.apply_view_requirements(batch, kind=kind)
+            leaves = out.flatten_keys("/").items()
+            found[f"{kind} {shift}"] = {k: v.float().tolist() for k, v in sorted(leaves)}
+    return found
+
+
+def mask_figures(package: str) -> Any:
+    """Return sums under masks."""
+    f = importlib.import_module(f"{package}.nn.functional")
+    x = drawn("masked", (3, 4, 2))
+    mask = f.mask_from_lengths(x, torch.tensor([1, 4, 2]))
+    greatest, places = f.masked_max(x, mask=mask, dim=1)
+    return {
+        "mask": mask.float().tolist(),
+        "mean": f.masked_avg(x, mask=mask, dim=1).tolist(),
+        "max": greatest.tolist(),
+        "places": places.float().tolist(),
+        "softmax": f.masked_log_softmax(x[..., 0], mask=mask, dim=1).exp().tolist(),
+    }
+
+
+CASES: dict[str, Callable[[str], Any]] = {
+    "schedules": schedule_figures,
+    "conditions": condition_figures,
+    "views": view_figures,
+    "masks": mask_figures,
+}
+for _kind in KINDS:
+    _recurrent = _kind == KINDS[1]
+    for _name, _given in {**OPTIONS, **(RECURRENT if _recurrent else {})}.items():
+        for _discrete in (True, False):
+            CASES[f"{_kind}, {'discrete' if _discrete else 'continuous'}, {_name}"] = (
+                lambda p, k=_kind, d=_discrete, o=_given: round_figures(p, k, d, o)
+            )
+    for _name, _given in {**REFUSED, **(REFUSED_RECURRENT if _recurrent else {})}.items():
+        CASES[f"{_kind}, options, {_name}"] = lambda p, k=_kind, o=_given: refusal(p, k, o)
+
+if __name__ == "__main__":
+    NUMBERS.write_text(
+        json.dumps({name: case("rl8") for name, case in CASES.items()}, indent=0) + "\n"
+    )

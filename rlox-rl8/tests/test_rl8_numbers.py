@@ -1,0 +1,49 @@
+"""The figures of rl8 1.0.0 on the same data and weights, kept in a file; see ``rl8_cases``."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_spec = importlib.util.spec_from_file_location(
+    "rl8_cases", Path(__file__).with_name("rl8_cases.py")
+)
+assert _spec is not None
+assert _spec.loader is not None
+cases = importlib.util.module_from_spec(_spec)
+sys.modules["rl8_cases"] = cases
+_spec.loader.exec_module(cases)
+
+NUMBERS: dict[str, Any] = json.loads(cases.NUMBERS.read_text(encoding="utf-8"))
+
+
+def near(found: Any, expected: Any, where: str) -> None:
+    """Compare nested figures within 1e-5."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys(), where
+        for key, value in expected.items():
+            near(found[key], value, f"{where}, {key}")
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), where
+        for i, value in enumerate(expected):
+            near(found[i], value, f"{where}, {i}")
+    elif isinstance(expected, str):
+        assert found == expected, where
+    else:
+        assert found == pytest.approx(expected, rel=1e-5, abs=1e-5), where
+
+
+def test_every_case_has_numbers() -> None:
+    """And no others are kept."""
+    assert set(NUMBERS) == set(cases.CASES)
+
+
+@pytest.mark.parametrize("name", cases.CASES)
+def test_numbers_are_those_of_rl8(name: str) -> None:
+    """Buffers, losses, weights, windows, schedules, conditions and refusals."""
+    near(cases.CASES[name]("rlox_rl8"), NUMBERS[name], name)
