@@ -225,8 +225,7 @@ class Link:
 class _Stream:
     """A bidirectional stream whose answers can be waited for with a deadline.
 
-    Whoever waits reads the stream itself, since handing an answer from one thread to another costs
-    as much as a third of the round trip. gRPC has no deadline for one answer, so a thread that
+    Whoever waits reads the stream itself. gRPC has no deadline for one answer, so a thread that
     sleeps until the next deadline cancels the stream.
     """
 

@@ -13,8 +13,8 @@ from typing import Any, final
 
 import numpy as np
 import torch
-from rlox.seeding import SeedStreams
 from rlox.config.arguments import require_integer
+from rlox.seeding import SeedStreams
 from torch import Tensor
 
 from rlox_llm.building import ModuleOrFolder, eos_tokens, padding_token
