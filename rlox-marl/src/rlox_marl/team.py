@@ -34,8 +34,8 @@ from rlox_marl.views import PolicyView, make_views
 __all__ = ["Team"]
 
 ONE_AGENT_OPTIONS = (
-    "recurrent", "memory_size", "normalize_observations", "normalize_rewards", "frame_stack",
-    "vectorization",
+    "recurrent", "memory_size", "normalize_observations", "normalize_rewards", "clip_rewards",
+    "frame_stack", "vectorization",
 )  # fmt: skip
 """PPO's options that teams do not have."""
 
