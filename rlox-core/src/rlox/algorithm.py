@@ -231,7 +231,7 @@ class Algorithm(ABC):
         cls = type(self.config)
         here = local_options(cls, {"env_backend": getattr(self.config, "env_backend", "auto")})
         if "env_backend" in cls.selected and here:
-            arguments["backend"] = selection(self.config, "env_backend")
+            arguments["backend"] = selection(self.config, "env_backend").for_evaluation()
         return arguments
 
     def close(self) -> None:

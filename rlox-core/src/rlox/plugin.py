@@ -64,13 +64,25 @@ def video_callback(log_dir: str | Path) -> VideoCallback:
 
 @hookimpl
 def rlox_env_backends() -> Iterable[EnvBackendSpec]:
-    """Register gymnasium, which tries every id."""
+    """Register gymnasium, which tries every id, and ALE's games."""
     yield EnvBackendSpec(
         name="gymnasium",
         summary="Any registered gymnasium env, stepped in this process or in worker processes.",
         factory="rlox.envs.gymnasium:make_vec_env",
         priority=0,
     )
+    yield EnvBackendSpec(
+        name="ale",
+        summary="Atari games, preprocessed, on ALE's own threads (ale-py).",
+        factory="rlox.envs.atari:make_vec_env",
+        env_prefixes=("ALE/",),
+        options="rlox.envs.atari:AtariOptions",
+        env_kwargs=(
+            "continuous", "continuous_action_threshold", "frameskip", "full_action_space",
+            "grayscale", "img_height", "img_width", "max_num_frames_per_episode", "maxpool",
+            "noop_max", "repeat_action_probability", "stack_num", "use_fire_reset",
+        ),
+    )  # fmt: skip
 
 
 @hookimpl
