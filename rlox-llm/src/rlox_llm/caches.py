@@ -40,7 +40,7 @@ def _classes() -> tuple[type[Any], type[Any]]:
 
         def __init__(self, layer: Any, index: Tensor, room: int) -> None:
             # as an initialised layer stands; the arguments of initialising differ by version
-            vars(self).update(vars(layer))
+            self.__dict__.update(layer.__dict__)
             self._keys, self._values = (_enlarged(x, index, room)
                                         for x in (layer.keys, layer.values))  # fmt: skip
             self._show(layer.keys.shape[2])
