@@ -193,6 +193,8 @@ def choose_backend(
             passed_over.append(f"'{each.spec.name}' has no vectorization='async'")
         elif unknown:
             passed_over.append(f"'{each.spec.name}' takes no env_kwargs {unknown}")
+        elif each.spec.unavailable is not None and (reason := each.load("unavailable")()):
+            passed_over.append(f"'{each.spec.name}' cannot be used: {reason}")
         else:
             return each, "; ".join(["it is the fastest that has the id", *passed_over])
     takes_all = next(b for b in backends if b.spec.name == "gymnasium")

@@ -104,6 +104,8 @@ class EnvBackendSpec:
             checkpoints hold neither the backend nor its options. If a model of options has a method
             ``for_actor(index, n_actors)``, it returns those of one of several actors, and with a
             method ``for_evaluation()`` those of evaluations.
+        unavailable: ``"module:function"`` that returns why it cannot be used here, or an empty
+            string; ``backend="auto"`` then passes it over. ``None``: it always can.
 
     Raises:
         TypeError: ``env_ids`` or ``env_kwargs`` is text.
@@ -119,6 +121,7 @@ class EnvBackendSpec:
     env_prefixes: tuple[str, ...] = ()
     teams: bool = False
     remote: bool = False
+    unavailable: str | None = None
 
     def __post_init__(self) -> None:
         """Reject text if several names are expected."""
