@@ -176,10 +176,18 @@ class MAPPO(Algorithm):
         memory = {"state": state, "episode_start": episode_start, "action_masks": action_masks}
         return self.learning.predict(obs, deterministic, agent_idx, **memory)
 
-    def predict_team(self, obs: MultiAgentObs, deterministic: bool = True) -> dict[str, Any]:
-        """Return the actions of all agents of N envs, by group."""
-        actions: dict[str, Any] = self.learning.predict_team(obs, deterministic)
-        return actions
+    def predict_team(
+        self,
+        obs: MultiAgentObs,
+        deterministic: bool = True,
+        *,
+        state: Any = UNSET,
+        episode_start: npt.NDArray[Any] | None = None,
+    ) -> Any:
+        """Return the actions of all agents of N envs; see ``TeamActor.predict_team``."""
+        return self.learning.predict_team(
+            obs, deterministic, state=state, episode_start=episode_start
+        )
 
     def policy_data(self) -> PolicyData:
         """Return the policy as data; see :class:`rlox.deployment.Exportable`."""

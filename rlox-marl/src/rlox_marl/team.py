@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,7 @@ from rlox.networks.validate_actors import require_actor, try_actor
 from rlox.nn import FlatOptimizer, find_device, load_module_state, module_state, torch_threads
 from rlox.protocols import MultiAgentObs
 from rlox.ranks import RANKS
+from rlox.rollouts import require_same_option
 from rlox.training.hooks import Hooks
 from torch import nn
 
@@ -27,16 +29,14 @@ from rlox_marl.collector import MultiAgentCollector
 from rlox_marl.objectives import TeamSurrogate
 from rlox_marl.optimizers import ActorCriticOptimizer
 from rlox_marl.policies import TeamPolicy
+from rlox_marl.preprocessing import TeamPreprocessor
 from rlox_marl.running import RunningTeams, with_agents
 from rlox_marl.self_play import OpponentPool, require_two_players
 from rlox_marl.views import PolicyView, make_views
 
 __all__ = ["Team"]
 
-ONE_AGENT_OPTIONS = (
-    "recurrent", "memory_size", "normalize_observations", "normalize_rewards", "frame_stack",
-    "vectorization",
-)  # fmt: skip
+ONE_AGENT_OPTIONS = ("recurrent", "memory_size", "vectorization")
 """PPO's options that teams do not have."""
 
 
@@ -82,12 +82,21 @@ class Team:
         env = make_team_env(
             source, n_envs=cfg.n_envs, backend=cfg.env_backend, env_kwargs=cfg.env_kwargs
         )
-        envs = RunningTeams(
-            env, algorithm.streams.seeds("envs", 1)[0], owned=fixed_env_count(source) is None
-        )
+        owned = fixed_env_count(source) is None
+        with ExitStack() as made:  # the envs are closed if the rest fails
+            if owned:
+                made.callback(env.close)
+            algorithm.config = with_agents(cfg, env)
+            preprocessor = None
+            if cfg.normalize_observations or cfg.frame_stack > 1:
+                preprocessor = TeamPreprocessor(
+                    env, normalize=cfg.normalize_observations, frame_stack=cfg.frame_stack
+                )
+            self.views = make_views(preprocessor or env, cfg.critic, cfg.share_parameters)
+            made.pop_all()
+        seed = algorithm.streams.seeds("envs", 1)[0]
+        envs = RunningTeams(env, seed, owned=owned, preprocessor=preprocessor)
         algorithm.resources.callback(envs.close)
-        algorithm.config = with_agents(cfg, env)
-        self.views = make_views(env, cfg.critic, cfg.share_parameters)
         self.collector = MultiAgentCollector(
             envs,
             self.views,
@@ -95,6 +104,7 @@ class Team:
             team_reward=cfg.team_reward,
             gamma=cfg.gamma,
             gae_lambda=cfg.gae_lambda,
+            normalize_rewards=cfg.normalize_rewards,
         )
         self.policies: dict[str, Any] = {}
         algorithm.optimizers = {}
@@ -103,12 +113,9 @@ class Team:
             if cfg.opponents != "none":
                 self.collector.pool = self._make_pool(made, env.n_envs)
             algorithm.optimizers[view.name] = self._make_optimizer(made)
+        generator, seen = algorithm.streams.torch("predict"), preprocessor
         self._actor = TeamActor(
-            self.views,
-            self.policies,
-            env.possible_agents,
-            algorithm.streams.torch("predict"),
-            self.device,
+            self.views, self.policies, env, generator, self.device, preprocessor=seen
         )
 
     def _make_policy(self, view: PolicyView, policy: Callable[..., nn.Module] | None) -> Any:
@@ -171,7 +178,9 @@ class Team:
         if self.collector.pool is not None:
             (policy,) = self.policies.values()
             self.collector.pool.freeze(policy, self._algorithm.clock.env_steps)
-        return self.collector.collect(self.policies, n_steps, hooks.env_step)
+        preprocessor = self.collector.envs.preprocessor
+        with nullcontext() if preprocessor is None else preprocessor.sharing():
+            return self.collector.collect(self.policies, n_steps, hooks.env_step)
 
     def update(
         self,
@@ -246,10 +255,12 @@ class Team:
     def state_dict(self) -> dict[str, Any]:
         """Return policies, optimisers and envs."""
         optimizers = self._algorithm.optimizers
+        scalers = self.collector.reward_scalers
         return {
             "policies": {name: module_state(policy) for name, policy in self.policies.items()},
             "optimizers": {name: one.state_dict() for name, one in optimizers.items()},
             "envs": self.collector.envs.state_dict(),
+            "rewards": {name: one.state_dict() for name, one in scalers.items()},
             "pool": None if self.collector.pool is None else self.collector.pool.state_dict(),
         }
 
@@ -257,7 +268,8 @@ class Team:
         """Restore policies, optimisers and envs.
 
         Raises:
-            CheckpointError: the policies are another team's.
+            CheckpointError: the policies are another team's, or it was saved with another choice of
+                what is normalised.
         """
         if set(state["policies"]) != set(self.policies):
             raise CheckpointError(
@@ -267,7 +279,11 @@ class Team:
         for name, policy in self.policies.items():
             load_module_state(policy, state["policies"][name])
             self._algorithm.optimizers[name].load_state_dict(state["optimizers"][name])
+        scalers = self.collector.reward_scalers
+        require_same_option("normalize_rewards", bool(state.get("rewards")), bool(scalers))
         exact = self.collector.envs.load_state_dict(state["envs"])
+        for name, scaler in scalers.items():
+            scaler.load_state_dict(state["rewards"][name], keep_running=exact)
         if self.collector.pool is not None and state.get("pool") is not None:
             self.collector.pool.load_state_dict(state["pool"], keep_games=exact)
 
