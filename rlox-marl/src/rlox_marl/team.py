@@ -14,8 +14,7 @@ from rlox.config.model import changed
 from rlox.deployment import PolicyData
 from rlox.envs import fixed_env_count, make_team_env
 from rlox.errors import BackendError, CheckpointError, ConfigError, ExportError
-from rlox.learners import RolloutTask, Update
-from rlox.losses import ClippedSurrogate
+from rlox.learners import Objective, RolloutTask, Update
 from rlox.networks.validate_actors import require_actor, try_actor
 from rlox.nn import FlatOptimizer, find_device, load_module_state, module_state, torch_threads
 from rlox.protocols import MultiAgentObs
@@ -26,7 +25,6 @@ from torch import nn
 
 from rlox_marl.acting import TeamActor
 from rlox_marl.collector import MultiAgentCollector
-from rlox_marl.objectives import TeamSurrogate
 from rlox_marl.optimizers import ActorCriticOptimizer
 from rlox_marl.policies import TeamPolicy
 from rlox_marl.preprocessing import TeamPreprocessor
@@ -185,15 +183,12 @@ class Team:
     def update(
         self,
         batches: Mapping[str, RolloutBatch],
-        objective: ClippedSurrogate,
+        objective: Objective,
         rates: Mapping[str, float],
         hooks: Hooks,
     ) -> dict[str, float]:
         """Let each policy learn from its rollout, and return the means over policies of terms."""
         cfg = self._algorithm.config
-        loss: Any = objective
-        if cfg.normalize_values != "none" or cfg.huber_delta is not None:
-            loss = TeamSurrogate(objective, cfg.huber_delta)
         reports = []
         for name, batch in batches.items():
             optimizer = self._algorithm.optimizers[name]
@@ -203,7 +198,7 @@ class Team:
             if size == 1 and cfg.normalize_advantages:
                 continue  # the advantage of one row alone says nothing
             task = RolloutTask(
-                loss,
+                objective,
                 self.policies[name],
                 optimizer,
                 self.collector,
@@ -213,10 +208,11 @@ class Team:
                 batch_size=size,
                 target_kl=cfg.target_kl,
                 generator=self._algorithm.streams.torch("minibatches"),
+                added_losses=self._algorithm.added_losses,
             )
             for ranks in RANKS:  # else one would wait for minibatches that the others do not have
                 ranks.require_equal(len(batch.returns), "number of rows in a rollout")
-            terms = self._update(task, batch, loss, rates["learning_rate"], hooks)
+            terms = self._update(task, batch, objective, rates["learning_rate"], hooks)
             reports.append({**terms, "explained_variance": batch.explained_variance()})
         if not reports:
             return {}
