@@ -38,7 +38,9 @@ def estimate_team_advantages(
         gae_lambda: trace decay λ in [0, 1].
 
     Returns:
-        A batch of the rows of agents that acted, step 0 first; ``None`` if there are none.
+        A batch of the rows of agents that acted, step 0 first; ``None`` if there are none. Its
+        rewards are those of the agents' steps, and advantages are estimated from scaled rewards
+        if the unroll has them.
     """
     if active.all():
         return estimate_advantages(unroll, policy, gamma, gae_lambda)
@@ -67,7 +69,7 @@ def estimate_team_advantages(
     cut[last[goes_on], acted[goes_on]] = True
     final_values[last[goes_on], acted[goes_on]] = values[-1, acted[goes_on]]
     advantages, returns = kernels.backend().compute_gae_time_major(
-        packed(unroll.rewards),
+        packed(unroll.rewards if unroll.scaled_rewards is None else unroll.scaled_rewards),
         packed(values[:-1]),
         terminated,
         cut,
@@ -108,6 +110,7 @@ def _owned(unroll: Unroll, active: Flags) -> dict[str, Any]:
     assert unroll.final_values is not None
     shape = active.shape
     rewards = np.zeros(shape, np.float32)
+    scaled = None if unroll.scaled_rewards is None else np.zeros(shape, np.float32)
     terminated, truncated = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
     final_values = np.zeros(shape, np.float32)
     step_of = np.full(shape[1], -1)  # the step that lasts, -1 where there is none
@@ -115,6 +118,8 @@ def _owned(unroll: Unroll, active: Flags) -> dict[str, Any]:
         step_of = np.where(active[t], t, step_of)
         lasting = np.flatnonzero(step_of >= 0)
         rewards[step_of[lasting], lasting] += unroll.rewards[t, lasting]
+        if scaled is not None and unroll.scaled_rewards is not None:
+            scaled[step_of[lasting], lasting] += unroll.scaled_rewards[t, lasting]
         ended = unroll.terminated[t] | unroll.truncated[t]
         ends = lasting[ended[lasting]]
         at = step_of[ends], ends
@@ -123,6 +128,7 @@ def _owned(unroll: Unroll, active: Flags) -> dict[str, Any]:
         step_of[ends] = -1
     return {
         "rewards": rewards,
+        "scaled_rewards": scaled,
         "terminated": terminated,
         "truncated": truncated,
         "final_values": final_values,

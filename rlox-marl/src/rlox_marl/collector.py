@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from rlox.batches.rollout import RolloutBatch, Unroll
 from rlox.networks.predict import taking_masks
+from rlox.preprocessing import RewardScaler
 from rlox.protocols import MultiAgentObs, MultiAgentStep
 from rlox.rollouts import UnrollWriter
 from rlox.spaces import ActionRows, ObservationRows
@@ -34,6 +35,8 @@ class MultiAgentCollector:
         team_reward: what an agent learns from; see :class:`rlox_marl.configs.MAPPOConfig`.
         gamma: discount in [0, 1].
         gae_lambda: trace decay λ in [0, 1].
+        normalize_rewards: divide what each policy learns from by the deviation of its agents'
+            discounted returns, see :class:`rlox.preprocessing.RewardScaler`.
         pool: plays some sides of games of two; ``None``: the policies act for all agents.
     """
 
@@ -46,6 +49,7 @@ class MultiAgentCollector:
         team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         gae_lambda: float = 0.95,
+        normalize_rewards: bool = False,
         pool: OpponentPool | None = None,
     ) -> None:
         self.envs = envs
@@ -56,6 +60,12 @@ class MultiAgentCollector:
         self.gamma, self.gae_lambda = gamma, gae_lambda
         self.pool = pool
         self._team_reward = team_reward
+        self.reward_scalers = {
+            view.name: RewardScaler(envs.env.n_envs * len(view.columns), gamma)
+            for view in views
+            if normalize_rewards
+        }
+        """By policy; none if rewards are not scaled."""
         self._rows = {view.name: ObservationRows(view.space) for view in views}
         self._actions = {view.name: ActionRows(view.group.action_space) for view in views}
 
@@ -116,7 +126,7 @@ class MultiAgentCollector:
                 if self.pool is not None:
                     active[view.name][t] &= self.pool.learning.reshape(-1)
             step = self.envs.step(self._act(policies, writers, shown))
-            self._add(writers, step)
+            self._add(writers, {name: steps[t] for name, steps in active.items()}, step)
             if on_step is not None:
                 on_step(self.env.n_envs)
         shown = self.envs.shown
@@ -154,8 +164,13 @@ class MultiAgentCollector:
             parts.append((view, taken))
         return gather_actions(parts, self.env.n_envs)
 
-    def _add(self, writers: Mapping[str, UnrollWriter], step: MultiAgentStep) -> None:
-        """Keep what the envs answered."""
+    def _add(
+        self,
+        writers: Mapping[str, UnrollWriter],
+        active: Mapping[str, npt.NDArray[np.bool_]],
+        step: MultiAgentStep,
+    ) -> None:
+        """Keep what the envs answered; ``active`` (N * A,) says who acted, by policy."""
         if self.pool is not None:
             self.pool.add(step["rewards"][self.views[0].group.name], step["episode_ended"])
         everybody = np.concatenate(list(step["rewards"].values()), axis=1)
@@ -164,16 +179,22 @@ class MultiAgentCollector:
             if self._team_reward != "own":
                 total = getattr(everybody, self._team_reward)(axis=1)
                 rewards = np.repeat(total, len(view.columns))
-            truncated = view.take(step["truncated"])
+            terminated, truncated = view.take(step["terminated"]), view.take(step["truncated"])
+            scaler, scaled = self.reward_scalers.get(view.name), None
+            if scaler is not None:
+                over = np.repeat(step["episode_ended"], len(view.columns))
+                rests = ~active[view.name] & (rewards == 0)
+                scaled = scaler.scale(rewards, terminated | truncated | over, lost=rests)
             final = view.see(step["final_obs"], step["final_state"]) if truncated.any() else {}
             writers[view.name].add(
                 {
                     "obs": None,
                     "rewards": rewards,
-                    "terminated": view.take(step["terminated"]),
+                    "terminated": terminated,
                     "truncated": truncated,
                     "final_obs": final,
-                }
+                },
+                scaled,
             )
 
 

@@ -108,7 +108,7 @@ class Preprocessor:
 
     def reset(self, obs: Any) -> Any:
         """Take in the first observations (N, *shape) of all envs; return what is seen."""
-        self._update(obs)
+        self.take_in(obs)
         return self.begin(obs)
 
     def step(self, before: Any, step: VecEnvStep) -> VecEnvStep:
@@ -121,7 +121,7 @@ class Preprocessor:
         Raises:
             EnvError: an observation to normalise is not finite.
         """
-        self._update(step["obs"])
+        self.take_in(step["obs"])
         if self.moments and step["final_obs"] is not step["obs"]:
             require_finite(step["final_obs"])
         seen = final = self.follow(before, step["final_obs"])
@@ -173,7 +173,12 @@ class Preprocessor:
         for name, moments in self.moments.items():
             moments.load_state_dict(state[name])
 
-    def _update(self, obs: Any) -> None:
+    def take_in(self, obs: Any) -> None:
+        """Take in observations (B, *shape).
+
+        Raises:
+            EnvError: there are moments, and an observation is not finite.
+        """
         if self.moments:
             require_finite(obs)  # the moments never forget a NaN
         for name, moments in self.moments.items():

@@ -22,7 +22,7 @@ from rlox.rollouts.memory import EnvMemory, MemoryActor
 from rlox.rollouts.writer import UnrollWriter
 from rlox.spaces.rows import ActionRows, ObservationRows
 
-__all__ = ["RolloutCollector"]
+__all__ = ["RolloutCollector", "require_same_option"]
 
 OnStep = Callable[[int], None]
 
@@ -218,8 +218,8 @@ class RolloutCollector:
             CheckpointError: the state was saved with another choice of what is normalised.
         """
         normalizes = self.preprocessor is not None and bool(self.preprocessor.moments)
-        _require_same("normalize_observations", bool(state.get("observations")), normalizes)
-        _require_same("normalize_rewards", "rewards" in state, self.reward_scaler is not None)
+        require_same_option("normalize_observations", bool(state.get("observations")), normalizes)
+        require_same_option("normalize_rewards", "rewards" in state, self.reward_scaler is not None)
         exact = self.envs.load_state_dict(state)
         if self.preprocessor is not None:
             self.preprocessor.load_state_dict(state["observations"])
@@ -231,7 +231,12 @@ class RolloutCollector:
             self._memory = EnvMemory(**tensors)
 
 
-def _require_same(option: str, saved: bool, present: bool) -> None:
+def require_same_option(option: str, saved: bool, present: bool) -> None:
+    """Check that a checkpoint was saved with an option on if it is on, and off if it is off.
+
+    Raises:
+        CheckpointError: it was not.
+    """
     if saved != present:
         raise CheckpointError(
             f"it was saved with {option}={saved}, got {option}={present}; leave the option as it "
