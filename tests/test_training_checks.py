@@ -18,6 +18,7 @@ from rlox_offline.datasets import Dataset
 from rlox_offline.fqe import FQE
 from rlox_offline.iql import IQL
 from rlox_offline.td3_bc import TD3BC
+from rlox_offpolicy.crossq import CrossQ
 from rlox_offpolicy.ddpg import DDPG
 from rlox_offpolicy.discrete_sac import DiscreteSAC
 from rlox_offpolicy.dqn import DQN
@@ -66,6 +67,7 @@ ALGORITHMS: dict[str, Callable[..., Any]] = {
     "dqn": lambda **options: DQN("CartPole-v1", **REPLAY, **options),
     "discrete_sac": lambda **options: DiscreteSAC("CartPole-v1", **REPLAY, **options),
     "sac": lambda **options: SAC("Pendulum-v1", **REPLAY, **options),
+    "crossq": lambda **options: CrossQ("Pendulum-v1", **REPLAY, **options),
     "td3": lambda **options: TD3("Pendulum-v1", **REPLAY, **options),
     "ddpg": lambda **options: DDPG("Pendulum-v1", **REPLAY, **options),
     "bc": lambda **options: BC(dataset(), **OFFLINE, **options),
@@ -81,7 +83,7 @@ BACKENDS = [
     for name in ALGORITHMS
     for options in (
         [{}]
-        if name in ("discrete_sac", "bc", "awac", "fqe")
+        if name in ("discrete_sac", "crossq", "bc", "awac", "fqe")
         else [{"backend": "torch"}, {"backend": "native"}]
     )
 ]

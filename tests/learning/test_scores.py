@@ -86,6 +86,14 @@ TASKS: list[Any] = [
         id="sac-MountainCarContinuous-v0",
     ),
     pytest.param(
+        "crossq",
+        "Pendulum-v1",
+        20_000,
+        -200.0,
+        "examples/crossq-pendulum.yaml",
+        id="crossq-Pendulum-v1",
+    ),
+    pytest.param(
         "td3", "Pendulum-v1", 20_000, -200.0, "examples/td3-pendulum.yaml", id="td3-Pendulum-v1"
     ),
     pytest.param(

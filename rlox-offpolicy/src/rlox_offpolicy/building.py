@@ -38,7 +38,7 @@ __all__ = [
 
 ConfigT = TypeVar("ConfigT", bound=Config)
 
-NETWORK_OPTIONS = ("hidden", "dueling", "noisy_std")
+NETWORK_OPTIONS = ("hidden", "critic_hidden", "dueling", "noisy_std")
 """The options of the default networks."""
 
 
