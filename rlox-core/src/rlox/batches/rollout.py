@@ -291,4 +291,4 @@ def _parts(field: Any, order: Tensor | None, size: int) -> Iterable[Any]:
     if isinstance(field, dict):
         leaves = zip(*(_parts(leaf, order, size) for leaf in field.values()), strict=True)
         return (dict(zip(field, parts, strict=True)) for parts in leaves)
-    return torch.split(field if order is None else field[order], size)
+    return torch.split(field if order is None else field.index_select(0, order), size)
