@@ -327,7 +327,7 @@ WRONG = [
     ({"critic_learning_rate": 2.0}, SPREAD, ConfigError, r"values in \[0.0, 1.0\]"),
     ({"team_rewards": "mean"}, SPREAD, ConfigError, "did you mean 'team_reward'"),
     ({"backend": "native"}, SPREAD, BackendError, "the learner backend 'native' cannot do this"),
-    ({"recurrent": "gru"}, SPREAD, ConfigError, "recurrent='gru' is not supported for several"),
+    ({"recurrent": "gru", "n_steps": 100}, SPREAD, ConfigError, "no multiple of n_steps 100"),
     ({"frame_stack": 0}, SPREAD, ConfigError, "frame_stack"),
     ({"vectorization": "async"}, SPREAD, ConfigError, "vectorization='async' is not supported"),
     ({"policy": torch.nn.Linear(1, 1)}, SPREAD, TypeError, "policy must be a callable"),

@@ -84,6 +84,7 @@ def make_learning(
     if source is None:
         raise ConfigError("there is no env; pass its id or a callable as env_id, or env_fn=")
     if is_team(source, backend=cfg.env_backend, env_kwargs=cfg.env_kwargs):
+        _check_memory(cfg)
         return Team(algorithm, policy, update)
     if cfg.n_agents not in (None, 1):
         raise ConfigError(
@@ -92,6 +93,22 @@ def make_learning(
         )
     first = objective_of(algorithm, Schedules(cfg, scheduled(cfg)).at(0, 0))
     return OneAgent(algorithm, policy, first, update)
+
+
+def _check_memory(config: MAPPOConfig) -> None:
+    """Check what a memory needs of a team's rollouts, whose rows only the env says."""
+    if config.recurrent == "none":
+        return
+    if config.batch_size % config.n_steps:
+        raise ConfigError(
+            f"batch_size {config.batch_size} is no multiple of n_steps {config.n_steps}; the "
+            "minibatches of a recurrent policy are whole sequences"
+        )
+    if config.opponents != "none":
+        raise ConfigError(
+            f"opponents='{config.opponents}' needs policies without a memory, got "
+            f"recurrent='{config.recurrent}'; leave one of them out"
+        )
 
 
 def objective_of(algorithm: Any, rates: Mapping[str, float]) -> Objective:

@@ -26,7 +26,7 @@ from torch import nn
 from rlox_marl.acting import TeamActor
 from rlox_marl.collector import MultiAgentCollector
 from rlox_marl.optimizers import ActorCriticOptimizer
-from rlox_marl.policies import TeamPolicy
+from rlox_marl.policies import RecurrentTeamPolicy, TeamPolicy, make_team_policy
 from rlox_marl.preprocessing import TeamPreprocessor
 from rlox_marl.running import RunningTeams, with_agents
 from rlox_marl.self_play import OpponentPool, require_two_players
@@ -34,7 +34,7 @@ from rlox_marl.views import PolicyView, make_views
 
 __all__ = ["Team"]
 
-ONE_AGENT_OPTIONS = ("recurrent", "memory_size", "clip_rewards", "vectorization")
+ONE_AGENT_OPTIONS = ("clip_rewards", "vectorization")
 """PPO's options that teams do not have."""
 
 
@@ -121,8 +121,10 @@ class Team:
         generator = self._algorithm.streams.torch("policy")
         made: Any
         if policy is None:
-            made = TeamPolicy(
+            made = make_team_policy(
                 view,
+                recurrent=cfg.recurrent,
+                memory_size=cfg.memory_size,
                 hidden=cfg.hidden,
                 network=cfg.network,
                 normalize_values=cfg.normalize_values,
@@ -162,7 +164,7 @@ class Team:
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
         if cfg.critic_learning_rate is None:
             return FlatOptimizer(policy, adam, max_grad_norm=cfg.max_grad_norm)
-        if not isinstance(policy, TeamPolicy):
+        if not isinstance(policy, TeamPolicy | RecurrentTeamPolicy):
             raise ConfigError(
                 "critic_learning_rate needs the default policies, whose actors and critics share "
                 f"no parameters, got {type(policy).__name__}; leave one of them out"
@@ -194,8 +196,10 @@ class Team:
             optimizer = self._algorithm.optimizers[name]
             if isinstance(optimizer, ActorCriticOptimizer):
                 optimizer.critic_learning_rate = rates["critic_learning_rate"]
-            size = _whole_minibatches(cfg.batch_size, len(batch.returns))
-            if size == 1 and cfg.normalize_advantages:
+            size = min(cfg.batch_size, len(batch.returns))
+            if batch.initial_state is None:
+                size = _whole_minibatches(size, len(batch.returns))
+            if 1 in (size, len(batch.returns)) and cfg.normalize_advantages:
                 continue  # the advantage of one row alone says nothing
             task = RolloutTask(
                 objective,
@@ -257,6 +261,7 @@ class Team:
             "optimizers": {name: one.state_dict() for name, one in optimizers.items()},
             "envs": self.collector.envs.state_dict(),
             "rewards": {name: one.state_dict() for name, one in scalers.items()},
+            "memory": self.collector.memory_state(),
             "pool": None if self.collector.pool is None else self.collector.pool.state_dict(),
         }
 
@@ -280,6 +285,7 @@ class Team:
         exact = self.collector.envs.load_state_dict(state["envs"])
         for name, scaler in scalers.items():
             scaler.load_state_dict(state["rewards"][name], keep_running=exact)
+        self.collector.load_memory_state(state.get("memory", {}) if exact else {})
         if self.collector.pool is not None and state.get("pool") is not None:
             self.collector.pool.load_state_dict(state["pool"], keep_games=exact)
 
