@@ -150,6 +150,27 @@ def test_checkpoints_of_a_diverged_training_stay_good(tmp_path: Path) -> None:
     assert restored.optimizer.is_finite()
 
 
+class SpoilAtTheEnd(Callback):
+    """Makes the first network's parameters NaN in one of the last hooks."""
+
+    def __init__(self, hook: str) -> None:
+        setattr(self, hook, self.spoil)
+
+    def spoil(self, **kwargs: Any) -> None:
+        next(iter(kwargs["algo"].optimizers.values())).parameters.fill_(float("nan"))
+
+
+@pytest.mark.parametrize("hook", ["on_iteration_end", "on_training_end"])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_what_a_last_hook_made_of_the_parameters_is_reported(name: str, hook: str) -> None:
+    """After the last iteration too, for what is saved next would be worthless."""
+    algorithm = ALGORITHMS[name]()
+    callback = SpoilAtTheEnd(hook)
+    algorithm.callbacks.callbacks.append(callback)
+    with pytest.raises(DivergenceError, match="diverged: after"):
+        algorithm.train(64)
+
+
 def replace_data(policy: Any) -> None:
     """Give all parameters the data of one vector."""
     values = nn.utils.parameters_to_vector(policy.parameters()).detach().clone()
