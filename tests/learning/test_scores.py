@@ -107,6 +107,14 @@ TASKS: list[Any] = [
         "examples/mappo-simple-spread.yaml",
         id="mappo-simple_spread_v3",
     ),
+    pytest.param(
+        "ippo",
+        "mpe2/simple_spread_v3",
+        600_000,
+        -13.0,
+        "examples/mappo-simple-spread.yaml",
+        id="ippo-simple_spread_v3",
+    ),
 ]
 
 
