@@ -1,8 +1,8 @@
 """``collect`` and ``step`` of PPO on batched envs: rlox and rl8 1.0, in one process and in turn.
 
-Both have the same env, the same options and their own default networks, with one thread. Peak
-memory and the import are measured in processes of their own. rl8 need not share an environment
-with rlox: a folder that has it goes on ``PYTHONPATH``.
+Both have the same env, the same options and their own default networks, with one thread, whose
+time on the processor is compared. Peak memory and the import are measured in processes of their
+own. rl8 need not share an environment with rlox: a folder that has it goes on ``PYTHONPATH``.
 
     python benchmarks/rl8_speed.py [--rounds 5] [--envs 64 1024 8192]
 """
@@ -12,11 +12,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import time
 import warnings
 from typing import Any
 
 import torch
-from measure import interleave_calls, machine, ratio_summary, run_process, summary, write
+from measure import machine, ratio_summary, run_process, summary, write
 
 CONTENDERS = {"rlox": "rlox.rl8", "rl8": "rl8"}
 KINDS = ("AlgorithmConfig", "RecurrentAlgorithmConfig")
@@ -38,23 +39,28 @@ def make(contender: str, kind: str, network: str, num_envs: int) -> Any:
 
 
 def compare(kind: str, network: str, num_envs: int, rounds: int) -> dict[str, Any]:
-    """Return milliseconds of both calls, and rl8's time over rlox's in the same round."""
+    """Return the processor's milliseconds, and rl8's time over rlox's in the same round."""
     made = {name: make(name, kind, network, num_envs) for name in CONTENDERS}
-    calls = {
-        (name, call): getattr(algorithm, call)
-        for name, algorithm in made.items()
-        for call in ("collect", "step")
+    seconds: dict[tuple[str, str], list[float]] = {
+        (name, call): [] for name in made for call in ("collect", "step", "both")
     }
-    for call in calls.values():
-        call()
-    seconds = {key: found[:, 0] for key, found in interleave_calls(calls, rounds, 1).items()}
-    for name in CONTENDERS:
-        seconds[name, "both"] = seconds[name, "collect"] + seconds[name, "step"]
+    for i in range(rounds + 1):
+        for name, algorithm in made.items():
+            for call in ("collect", "step"):
+                started = time.process_time()
+                getattr(algorithm, call)()
+                if i:  # the first round warms up
+                    seconds[name, call].append(time.process_time() - started)
+    for name in made:
+        calls = zip(seconds[name, "collect"], seconds[name, "step"], strict=True)
+        seconds[name, "both"] = [sum(pair) for pair in calls]
     row: dict[str, Any] = {"kind": kind, "network": network, "num_envs": num_envs}
     for call in ("collect", "step", "both"):
         row[call] = {
-            **{f"{name}_ms": summary(1e3 * seconds[name, call]) for name in CONTENDERS},
-            "ratio": ratio_summary(1 / seconds["rlox", call], 1 / seconds["rl8", call]),
+            **{
+                f"{name}_ms": summary([1e3 * x for x in seconds[name, call]]) for name in CONTENDERS
+            },
+            "ratio": ratio_summary(seconds["rl8", call], seconds["rlox", call]),
         }
         ours, theirs = (row[call][f"{name}_ms"]["median"] for name in CONTENDERS)
         ratio = row[call]["ratio"]
