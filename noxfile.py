@@ -435,19 +435,24 @@ def parity(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def faults(session: nox.Session) -> None:
-    """Disturb env workers by 50 random schedules, and fuzz their decoders for ten minutes."""
+    """Disturb env workers by 50 random schedules, kill learners, and fuzz decoders for minutes.
+
+    The result goes to ``scores/remote-faults.json``.
+    """
     share(session)
+    report = Path(session.create_tmp()) / "faults.xml"
     run(
         session, "pytest", "tests/test_remote_faults.py", "tests/test_remote_security.py",
-        "--timeout=0", *session.posargs, RLOX_FAULT_SCHEDULES="50",
-        RLOX_BAD_CONNECTIONS="10000", RLOX_FUZZ_SECONDS="600",
+        "--timeout=0", f"--junit-xml={report}", *session.posargs, RLOX_FAULT_SCHEDULES="50",
+        RLOX_LEARNER_KILLS="20", RLOX_BAD_CONNECTIONS="10000", RLOX_FUZZ_SECONDS="600",
     )  # fmt: skip
+    run(session, "python", ".ci/fault_report.py", str(report), "scores/remote-faults.json")
 
 
 @nox.session(default=False)
 def learn(session: nox.Session) -> None:
     """Train to published scores, several seeds each; results go to ``scores/``."""
-    sync(session, "--group", "learn")
+    sync(session, "--group", "learn", "--group", "benchmark")  # whose peers learn beside rlox
     session.run("pytest", "tests/learning", "-m", "learn", "-s", "--timeout=0", *session.posargs)
 
 

@@ -3,7 +3,8 @@
 The contenders take turns, so that what else the machine does meets both. Hardly a completion ends
 before its limit, as one token in two thousand is an EOS; both sample, score, and take one gradient
 step on each rollout, with a reference. Ratios are of wall time and of the process's CPU time, which
-other work on the machine hardly moves.
+other work on the machine hardly moves. Where the time goes is measured afterwards, by clocks around
+the same parts of both: a part's clock stands still while another's runs within it.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from measure import machine, ratio_summary, write
+from measure import Part, cpu_by_part, machine, ratio_summary, write
+
+Contender = tuple[Callable[[], Any], list[Part]]
 
 VOCABULARY, PAD, EOS = 2048, 0, 1
 PROMPT, COMPLETION, PROMPTS, GROUP = 24, 16, 8, 8
@@ -69,8 +73,18 @@ def reward_of(ids: Any) -> float:
     return float(sum(ids) % 7)
 
 
-def rlox_grpo(folder: Path) -> Any:
-    """Return a function that takes one gradient step."""
+def rlox_parts(algorithm: Any) -> list[Part]:
+    """Return where the parts of a step of rlox's are."""
+    optimizer = algorithm.optimizers["model"]
+    return [
+        (algorithm.reference, "score", "reference"), (algorithm.policy, "score", "forward"),
+        (optimizer, "backward", "backward"), (optimizer, "apply", "Adam"),
+    ]  # fmt: skip
+
+
+def rlox_grpo(folder: Path) -> Contender:
+    """Return a function that takes one gradient step, and where its parts are."""
+    import rlox_llm.grpo
     from rlox_llm.grpo import GRPO
 
     model = make_model()
@@ -82,7 +96,8 @@ def rlox_grpo(folder: Path) -> Any:
         prompts_per_rollout=PROMPTS,
     )  # fmt: skip
     prompts = torch.from_numpy(rows(PROMPTS, PROMPT))
-    return lambda: grpo.train_step(prompts)
+    sampling = (rlox_llm.grpo, "complete", "sampling")
+    return lambda: grpo.train_step(prompts), [sampling, *rlox_parts(grpo)]
 
 
 def trl_arguments(folder: Path, n: int) -> dict[str, Any]:
@@ -92,6 +107,14 @@ def trl_arguments(folder: Path, n: int) -> dict[str, Any]:
         "gradient_checkpointing": False, "per_device_train_batch_size": n, "save_strategy": "no",
         "logging_steps": 10**6, "disable_tqdm": True, "learning_rate": 1e-5, "max_grad_norm": 1.0,
     }  # fmt: skip
+
+
+def trl_parts(trainer: Any) -> list[Part]:
+    """Return where the last parts of a step of TRL's are."""
+    return [
+        (trainer.accelerator, "backward", "backward"),
+        (trainer.accelerator, "clip_grad_norm_", "Adam"), (trainer.optimizer, "step", "Adam"),
+    ]  # fmt: skip
 
 
 def stepping(trainer: Any) -> Any:
@@ -117,8 +140,8 @@ def stepping(trainer: Any) -> Any:
     return step
 
 
-def trl_grpo(folder: Path) -> Any:
-    """Return a function that takes one gradient step."""
+def trl_grpo(folder: Path) -> Contender:
+    """Return a function that takes one gradient step, and where its parts are."""
     import datasets
     import transformers
     import trl
@@ -137,11 +160,19 @@ def trl_grpo(folder: Path) -> Any:
             [{"prompt": text(row)} for row in rows(PROMPTS, PROMPT)]
         ),
     )  # fmt: skip
-    return stepping(trainer)
+    step = stepping(trainer)
+
+    def scored() -> str:
+        return "forward" if torch.is_grad_enabled() else "reference"
+
+    return step, [
+        (trainer, "_generate", "sampling"),
+        (trainer, "_get_per_token_logps_and_entropies", scored), *trl_parts(trainer),
+    ]  # fmt: skip
 
 
-def rlox_dpo(folder: Path) -> Any:
-    """Return a function that takes one gradient step."""
+def rlox_dpo(folder: Path) -> Contender:
+    """Return a function that takes one gradient step, and where its parts are."""
     from rlox_llm.dpo import DPO
 
     model = make_model()
@@ -155,11 +186,11 @@ def rlox_dpo(folder: Path) -> Any:
             for row, end in zip(found, ends, strict=True)
         ],
     )  # fmt: skip
-    return lambda: dpo.train(1)
+    return lambda: dpo.train(1), rlox_parts(dpo)
 
 
-def trl_dpo(folder: Path) -> Any:
-    """Return a function that takes one gradient step."""
+def trl_dpo(folder: Path) -> Contender:
+    """Return a function that takes one gradient step, and where its parts are."""
     import datasets
     import transformers
     import trl
@@ -175,7 +206,11 @@ def trl_dpo(folder: Path) -> Any:
               "rejected": " " + text(row[-COMPLETION:])} for row in found]
         ),
     )  # fmt: skip
-    return stepping(trainer)
+    step = stepping(trainer)
+    return step, [
+        (trainer.ref_model, "forward", "reference"), (trainer.model, "forward", "forward"),
+        *trl_parts(trainer),
+    ]  # fmt: skip
 
 
 def measure(contenders: dict[str, Any], rounds: int) -> dict[str, Any]:
@@ -192,7 +227,7 @@ def measure(contenders: dict[str, Any], rounds: int) -> dict[str, Any]:
     return {"wall": wall, "cpu": cpu}
 
 
-CONTENDERS = {
+CONTENDERS: dict[str, Callable[[Path], Contender]] = {
     "rlox_grpo": rlox_grpo, "trl_grpo": trl_grpo, "rlox_dpo": rlox_dpo, "trl_dpo": trl_dpo,
 }  # fmt: skip
 
@@ -206,7 +241,7 @@ def peak(name: str) -> dict[str, float]:
         return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
     with tempfile.TemporaryDirectory() as folder:
-        step = CONTENDERS[name](Path(folder))
+        step, _ = CONTENDERS[name](Path(folder))
         before = largest()
         for _ in range(5):
             step()
@@ -239,14 +274,20 @@ def main() -> None:
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
-        for name, ours, theirs in (("grpo", rlox_grpo, trl_grpo), ("dpo", rlox_dpo, trl_dpo)):
-            found = measure({"rlox": ours(path), "trl": theirs(path)}, arguments.rounds)
+        done = {"grpo": PROMPTS * GROUP * COMPLETION, "dpo": PAIRS}
+        for name, unit in (("grpo", "tokens_per_second"), ("dpo", "pairs_per_second")):
+            made = {who: CONTENDERS[f"{who}_{name}"](path) for who in ("rlox", "trl")}
+            found = measure({who: step for who, (step, _) in made.items()}, arguments.rounds)
             results[name] = {
                 clock: {
                     "median_seconds": {k: round(float(np.median(v)), 4) for k, v in times.items()},
+                    unit: {k: round(done[name] / float(np.median(v))) for k, v in times.items()},
                     "trl_over_rlox": ratio_summary(np.array(times["trl"]), np.array(times["rlox"])),
                 }
                 for clock, times in found.items()
+            }
+            results[name]["cpu_ms_by_part"] = {
+                who: cpu_by_part(*contender, arguments.rounds) for who, contender in made.items()
             }
             print(name, results[name], flush=True)
     results["peak_mb"] = {name: peak_elsewhere(name) for name in CONTENDERS}

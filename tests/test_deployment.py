@@ -81,6 +81,7 @@ CASES: dict[str, tuple[str, spaces.Space, spaces.Space, dict[str, Any]]] = {
     "a2c": ("a2c", SMALL_IMAGE, spaces.MultiDiscrete([3, 2]), {}),
     "a2c-binary": ("a2c", spaces.MultiBinary(4), spaces.MultiBinary(3), {}),
     "impala": ("impala", spaces.Discrete(5, start=-1), CHOICES, {"n_actors": 1}),
+    "appo": ("appo", VECTOR, TORQUES, {"n_actors": 1}),
     "mappo": ("mappo", VECTOR, TORQUES, {}),
     "ippo": ("ippo", spaces.MultiDiscrete([2, 3]), CHOICES, {}),
     "dqn": ("dqn", VECTOR, CHOICES, {}),
@@ -287,7 +288,8 @@ def test_every_algorithm_that_can_be_exported_is_tested_here() -> None:
     assert able - tested == {"fqe", "hybrid_ppo"} & set(classes)
     without = set(classes) - able
     assert without == {
-        "dpo", "dreamer_v3", "grpo", "online_dpo", "rl8_ppo", "rl8_recurrent_ppo", "sft",
+        "dpo", "dreamer_v3", "grpo", "independent_q", "online_dpo", "qmix", "rl8_ppo",
+        "rl8_recurrent_ppo", "sft", "vdn",
     } & set(classes)  # fmt: skip
 
 

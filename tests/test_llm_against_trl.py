@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from rlox_llm.grpo import GRPO
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "rlox-llm" / "tests"))
@@ -37,6 +38,7 @@ from trl_cases import (  # a module beside the family's tests
     SMOOTHING,
     VOCABULARY,
     Case,
+    Replay,
     figures,
     known_numbers,
     make_model,
@@ -107,6 +109,11 @@ def move_to_policy(model: nn.Module, kind: str) -> None:
                 parameter.copy_(policy[name])
 
 
+def rows_of(kind: str) -> list[dict[str, str]]:
+    """Return a row of the dataset for each completion."""
+    return [{"prompt": text(prompt)} for prompt in PROMPTS[kind] for _ in range(GROUP)]
+
+
 @cache
 def grpo_trainer(kind: str, options: tuple[tuple[str, Any], ...]) -> tuple[Any, Any]:
     """Return TRL's trainer, whose reference has other weights than the policy, and its batch."""
@@ -123,7 +130,7 @@ def grpo_trainer(kind: str, options: tuple[tuple[str, Any], ...]) -> tuple[Any, 
             **common(folder, len(COMPLETIONS)), num_generations=GROUP, max_completion_length=LIMIT,
             beta=given.pop("kl_coef", 0.04), **given,
         )  # fmt: skip
-        rows = [{"prompt": text(prompt)} for prompt in prompts for _ in range(GROUP)]
+        rows = rows_of(kind)
         trainer = trl.GRPOTrainer(
             model=policy_and_reference(kind, folder), reward_funcs=reward, args=arguments,
             processing_class=tokenizer(), train_dataset=datasets.Dataset.from_list(rows[::GROUP]),
@@ -154,8 +161,13 @@ def trl_grpo(case: Case, old: Tensor | None) -> dict[str, float]:
     trainer.model.zero_grad()
     loss = trainer._compute_loss(trainer.model, inputs)
     loss.backward()
-    kl = trainer._metrics["train"].get("kl", [0.0])[-1]
-    return figures({"loss": float(loss.detach()), "kl": kl}, gradients_of(trainer.model))
+    logged = {name: values[-1] for name, values in trainer._metrics["train"].items()}
+    numbers = {
+        "loss": float(loss.detach()),
+        "kl": logged.get("kl", 0.0),
+        "clip_fraction": logged.get("clip_ratio/region_mean", logged.get("cispo_clip_ratio", 0.0)),
+    }
+    return figures(numbers, gradients_of(trainer.model))
 
 
 @cache
@@ -200,6 +212,8 @@ def trl_dpo(kind: str, loss_type: str) -> dict[str, float]:
         "loss": float(loss.detach()),
         "chosen_reward": logged["rewards/chosen"][-1],
         "rejected_reward": logged["rewards/rejected"][-1],
+        "accuracy": logged["rewards/accuracies"][-1],
+        "margin": logged["rewards/margins"][-1],
     }
     return figures(numbers, gradients_of(trainer.model))
 
@@ -220,6 +234,34 @@ def test_dpo_through_a_model(kind: str, loss_type: str) -> None:
     theirs = trl_dpo(kind, loss_type)
     require_close(ours_dpo(kind, loss_type), theirs)
     require_close(known_numbers()["dpo"][f"{kind}, {loss_type}"], theirs)
+
+
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+def test_completions_without_a_reward(scale: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They count in no mean, and have no advantage; metrics of the rollout are the trainer's."""
+    rewards = [0.9, None, 0.7, 0.5, 0.5, None]
+    grpo = GRPO(
+        make_model("llama"), None, lambda rows, prompts: rewards, group_size=GROUP, kl_coef=0.0,
+        max_new_tokens=LIMIT, generator=Replay(), scale_rewards=scale, entropy_coef=0.05,
+    )  # fmt: skip
+    advantages = grpo._roll_out(grpo.parse(PROMPTS["llama"])).advantages
+    ours = grpo.train_step(PROMPTS["llama"])
+    options = (("kl_coef", 0.0), ("scale_rewards", scale), ("entropy_coef", 0.05))
+    trainer, _ = grpo_trainer("llama", options)
+    monkeypatch.setattr(trainer, "reward_funcs", [lambda **_: rewards])
+    trainer._metrics["train"].clear()
+    inputs = trainer._generate_and_score_completions(rows_of("llama"))
+    loss = trainer._compute_loss(trainer.model, inputs)
+    torch.testing.assert_close(advantages.float(), inputs["advantages"], atol=1e-6, rtol=1e-5)
+    names = {
+        "mean_reward": "reward", "completion_length": "completions/mean_length",
+        "truncated": "completions/clipped_ratio", "entropy": "entropy",
+    }  # fmt: skip
+    if scale != "batch":  # of which the trainer looks at the batch's deviation
+        names["flat_groups"] = "frac_reward_zero_std"
+    for name, of_trl in names.items():
+        assert ours[name] == pytest.approx(trainer._metrics["train"][of_trl][-1], abs=2e-5), name
+    assert ours["loss"] == pytest.approx(float(loss.detach()), abs=2e-5)
 
 
 def write() -> None:

@@ -1,6 +1,7 @@
 """Faults of env workers and their links: no step is lost silently, done twice or torn.
 
-``RLOX_FAULT_SCHEDULES`` sets the number of random schedules; ``nox -s faults`` runs 50.
+``RLOX_FAULT_SCHEDULES`` sets the number of random schedules and ``RLOX_LEARNER_KILLS`` how often
+a learner is killed; ``nox -s faults`` runs 50 and 20.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from rlox_distributed.pool import RemoteEnvPool
 from rlox_distributed.worker import EnvWorker
 
 SCHEDULES = int(os.environ.get("RLOX_FAULT_SCHEDULES", "3"))
+KILLS = int(os.environ.get("RLOX_LEARNER_KILLS", "2"))
 SCRIPT = Path(__file__).with_name("counting_worker.py")
 COUNTING = runpy.run_path(str(SCRIPT), run_name="counting_worker")
 FAIL, LENGTH, N_ENVS, NAN, STALL = (
@@ -284,20 +286,80 @@ while True:
 
 
 def test_a_killed_learner_resumes_on_its_workers(tmp_path: Path) -> None:
-    """The worker waits for the next learner, which goes on from the last checkpoint."""
+    """At random moments; the worker waits for the next, which goes on from the last checkpoint."""
     worker = EnvWorker(make_vec_env("CartPole-v1", n_envs=2), "CartPole-v1", "127.0.0.1:0")
     worker.start()
     command = [sys.executable, "-c", LEARNER, f"127.0.0.1:{worker.port}", str(tmp_path)]
-    reached = 0
-    for _ in range(2):
+    reached, rng = 0, random.Random(0)
+    for _ in range(KILLS):
         learner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert learner.stdout is not None
         began = int(learner.stdout.readline().split()[1])
         assert began >= reached, "it goes on from the last checkpoint that was reported"
         for _ in range(3):
             reached = int(learner.stdout.readline().split()[1])
+        time.sleep(rng.uniform(0.0, 0.5))  # in the midst of a step, an update or a checkpoint
         learner.kill()
         learner.wait()
         learner.stdout.close()
-    assert reached >= 6 * 64
+    assert reached >= KILLS * 3 * 64
     worker.stop(grace=0.1)
+
+
+INTERRUPTED = """
+import signal, sys
+import rlox
+from rlox.callbacks import Callback
+
+class Says(Callback):
+    def on_rollout_end(self, **_):
+        print("trains", flush=True)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's '&' ignores it
+where = {"env_backend": "grpc", "worker_addresses": sys.argv[1:], "actor_backend": "process"}
+sizes = {"n_actors": 2, "n_envs": 2, "hidden": 8}
+with rlox.make("impala", env="CartPole-v1", callbacks=Says(), **sizes, **where) as impala:
+    impala.train(10**9)
+"""
+
+
+def test_an_interrupted_learner_leaves_nothing() -> None:
+    """Ctrl-C ends it and its actors' processes, and its workers are free for the next."""
+    workers = [
+        EnvWorker(make_vec_env("CartPole-v1", n_envs=2), "CartPole-v1", "127.0.0.1:0")
+        for _ in range(2)
+    ]
+    for worker in workers:
+        worker.start()
+    addresses = [f"127.0.0.1:{worker.port}" for worker in workers]
+    learner = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, *addresses],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert learner.stdout is not None
+    assert learner.stdout.readline() == "trains\n"
+    assert len(running_in(learner.pid)) == 3
+    os.killpg(learner.pid, signal.SIGINT)
+    _, errors = learner.communicate()
+    assert "KeyboardInterrupt" in errors
+    end = time.monotonic() + 60
+    while running_in(learner.pid) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not running_in(learner.pid)
+    pool = RemoteEnvPool(addresses, timeout=120.0)
+    pool.reset_all(0)
+    pool.close()
+    for worker in workers:
+        worker.stop(grace=0.1)
+
+
+def running_in(session: int) -> list[str]:
+    """Return the names of the processes of a session that have not ended."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            name, _, rest = path.read_text("utf-8").rpartition(")")
+            state, _, _, of = rest.split()[:4]
+            if int(of) == session and state != "Z":
+                found.append(name)
+    return found

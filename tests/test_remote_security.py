@@ -10,7 +10,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -250,8 +250,11 @@ def test_deep_and_endless_spaces_are_refused() -> None:
 
 
 @pytest.mark.skipif(not FUZZ_SECONDS, reason="RLOX_FUZZ_SECONDS is not set")
-def test_the_decoders_stand_mutations_for_long(pool: RemoteEnvPool) -> None:
+def test_the_decoders_stand_mutations_for_long(
+    pool: RemoteEnvPool, record_property: Callable[[str, object], None]
+) -> None:
     """Random mutations of true messages, for as long as was asked for."""
+    rounds = 0
     rng, end = random.Random(0), time.monotonic() + FUZZ_SECONDS
     reset = pb.Request(sequence=1, reset=pb.Reset(seeds=[1, 2]))
     step = pb.Request(sequence=1, step=pb.Step(actions=[bytes(16)]))
@@ -265,6 +268,8 @@ def test_the_decoders_stand_mutations_for_long(pool: RemoteEnvPool) -> None:
             answer_once(mutate(message.SerializeToString(), rng))
         decode_once(pool, mutate(outcome.SerializeToString(), rng))
         describe_once(mutate(space.encode(), rng).decode("utf-8", "replace"))
+        rounds += 1
+    record_property("mutated messages", 4 * rounds)
 
 
 def mutate(data: bytes, rng: random.Random) -> bytes:

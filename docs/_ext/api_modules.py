@@ -11,11 +11,11 @@ from rlox.families import ALGORITHMS
 ROOT = Path(__file__).parents[2]
 
 FLOORS = (
-    ("errors", "families", "kernels", "validation"),
-    ("ranks", "reference"),
+    ("errors", "families", "kernels"),
+    ("files", "ranks", "reference"),
     ("registry",),
-    ("config", "logging", "seeding", "spaces"),
-    ("batches", "nn"),
+    ("config", "seeding", "spaces"),
+    ("batches", "logging", "nn"),
     ("protocols",),
     ("envs", "losses", "networks", "preprocessing"),
     ("evaluation",),

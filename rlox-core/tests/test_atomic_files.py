@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.training.atomic_files`."""
+"""Tests of :mod:`rlox.files.atomic`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rlox.training.atomic_files import write_atomically
+from rlox.files.atomic import write_atomically
 
 
 def test_threads_that_write_one_file_do_not_disturb_each_other(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -248,6 +250,40 @@ def test_empty_file_holds_no_options(tmp_path: Path, text: str) -> None:
     assert DemoConfig.load(path) == DemoConfig()
 
 
+BOMB = "a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" + "".join(
+    f"{name}: &{name} [{', '.join(9 * [f'*{last}'])}]\n"
+    for last, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+"""A text of some 500 bytes that stands for 10^9 values."""
+
+
+def test_what_a_file_merges_are_options(tmp_path: Path) -> None:
+    """``<<`` takes the keys of another mapping, and keys beside it win."""
+    path = tmp_path / "config.yaml"
+    path.write_text("base: &base {gamma: 0.5, epsilon: 0.25}\nown:\n  <<: *base\n  gamma: 0.75\n")
+    assert read_mapping(path)["own"] == {"gamma": 0.75, "epsilon": 0.25}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
+def test_a_named_pipe_is_no_config(tmp_path: Path) -> None:
+    """Nobody writes to it, so reading would wait for ever."""
+    os.mkfifo(tmp_path / "config.yaml")
+    with pytest.raises(ConfigError, match="cannot be read: is no regular file"):
+        read_mapping(tmp_path / "config.yaml")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [10**10_000, "x" * 10**6, list(range(10**5)), {"x": "y" * 10**6}],
+    ids=["integer", "text", "list", "mapping"],
+)
+def test_an_error_is_short_however_large_the_value(value: Any) -> None:
+    """Its beginning is enough to find it by."""
+    with pytest.raises(ConfigError) as caught:
+        DemoConfig(epsilon=value)
+    assert len(str(caught.value)) < 1000
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -257,6 +293,13 @@ def test_empty_file_holds_no_options(tmp_path: Path, text: str) -> None:
         ("c.yaml", "!!python/object/apply:os.getcwd []", "is not valid: "),
         ("c.json", "{", "is not valid: "),
         ("c.json", "3", "must hold a mapping of option names, got int"),
+        ("c.yaml", "a: {1: 2}\n", "must name its options by text, got 1"),
+        ("c.yaml", "? [1, 2]\n: 3\n", "must name its options by text, got a sequence"),
+        ("c.yaml", "a: 1\na: 2\n", "is not valid: 'a' is there twice"),
+        ("c.yaml", "a: &a [*a]\n", "is not valid: more than 100,000 values, with"),
+        ("c.yaml", BOMB, "is not valid: more than 100,000 values, with"),
+        ("c.yaml", "a: " + 5000 * "[", "is not valid: it is nested too deeply"),
+        ("c.json", 200_000 * "[", "is not valid: it is nested too deeply"),
     ],
 )
 def test_wrong_file_is_refused(tmp_path: Path, name: str, text: str, message: str) -> None:

@@ -204,12 +204,22 @@ def test_models_of_transformers_train(make_model: Any, tmp_path: Path) -> None:
     assert best.generate(PROMPTS).shape == (4, 7)
 
 
-def test_the_first_ratio_is_one_with_several_steps_on_a_rollout() -> None:
-    """Old log-probabilities are computed as the new ones are."""
-    algorithm = grpo(num_iterations=3, temperature=0.8, top_k=6, kl_coef=0.0)
-    done = algorithm._roll_out(algorithm.parse(PROMPTS))
-    logps = algorithm._logps_without_gradient(algorithm.policy, done.completions)
-    assert torch.equal(logps, done.old_logps)
+@pytest.mark.parametrize("make_model", [tiny_lm, llama, gpt2])
+@pytest.mark.parametrize(
+    "sampling",
+    [{}, {"temperature": 0.8, "top_k": 6}, {"temperature": 1.3, "top_p": 0.7, "min_p": 0.02}],
+    ids=str,
+)
+@pytest.mark.parametrize("n_steps", [1, 3])
+def test_the_first_ratio_is_one(make_model: Any, sampling: dict[str, Any], n_steps: int) -> None:
+    """Old log-probabilities are computed as the new ones are, with gradient or without."""
+    algorithm = grpo(
+        make_model(), num_iterations=n_steps, kl_coef=0.0, eos_token_id=3, epsilon=0.0,
+        micro_batch_size=5, **sampling,
+    )  # fmt: skip
+    rollout = algorithm._roll_out(algorithm.parse([[1, 2, 3], [4], [5, 6]]))
+    sums = algorithm._update(rollout)
+    assert sums["clip_fraction"] == 0.0  # of ratios that may not differ from 1 at all
 
 
 def test_a_group_of_one_runs() -> None:

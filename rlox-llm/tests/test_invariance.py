@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from models import count_sevens, llama, sharpened, tiny_lm
-from rlox.algorithms import DPO, GRPO
+from models import count_sevens, gpt2, llama, sharpened, tiny_lm
+from rlox.algorithms import DPO, GRPO, SFT
 from rlox_llm.generation import Rollouts
 from torch import Tensor
 
@@ -29,12 +30,17 @@ class Replay:
         return Rollouts(rows, None, ["length"] * len(rows), params, self.version)
 
 
+def other_model(model: Any) -> Any:
+    """Return a reference of the kind of a model."""
+    return sharpened({"LlamaForCausalLM": llama, "GPT2LMHeadModel": gpt2}[type(model).__name__](1))
+
+
 def step(prompts: Any, model: Any = None, **options: Any) -> tuple[dict[str, float], Tensor]:
     """Return metrics and gradients of a step of GRPO."""
     model = sharpened(llama()) if model is None else model
     options = {"kl_coef": 0.1, **options}
     grpo = GRPO(
-        model, sharpened(llama(1)) if options["kl_coef"] else None, count_sevens, group_size=2,
+        model, other_model(model) if options["kl_coef"] else None, count_sevens, group_size=2,
         max_new_tokens=3, generator=Replay(), max_grad_norm=None, pad_token_id=19, **options,
     )  # fmt: skip
     optimizer = grpo.optimizers["model"]
@@ -66,13 +72,82 @@ def padded(side: str) -> dict[str, Tensor]:
     ids=["left", "right", "order", "4 × 2", "3 + 3 + 2", "packed", "padded"],
 )
 @pytest.mark.parametrize("loss_type", ["dapo", "grpo"])
-def test_form_changes_nothing(prompts: Any, options: dict[str, Any], loss_type: str) -> None:
+@pytest.mark.parametrize("make_model", [llama, gpt2])
+def test_form_changes_nothing(
+    make_model: Any, prompts: Any, options: dict[str, Any], loss_type: str
+) -> None:
     """Padding on either side, order, accumulation and layout."""
-    metrics, gradients = step(ROWS, loss_type=loss_type)
-    others, other_gradients = step(prompts, loss_type=loss_type, **options)
-    for name in ("loss", "kl", "mean_reward", "flat_groups"):
-        assert others[name] == pytest.approx(metrics[name], abs=1e-6), name
-    torch.testing.assert_close(other_gradients, gradients, atol=1e-6, rtol=1e-5)
+    model = sharpened(make_model())
+    metrics, gradients = step(ROWS, copy.deepcopy(model), loss_type=loss_type)
+    others, other_gradients = step(prompts, model, loss_type=loss_type, **options)
+    for name in ("loss", "kl", "mean_reward", "flat_groups", "clip_fraction"):
+        assert others[name] == pytest.approx(metrics[name], abs=1e-6, rel=1e-6), name
+    scale = float(gradients.norm())
+    torch.testing.assert_close(other_gradients, gradients, atol=1e-6 * max(scale, 1.0), rtol=1e-5)
+
+
+def by_single_rows(model: Any, reference: Any, beta: float) -> tuple[Tensor, Tensor]:
+    """Return GRPO's loss and KL from rows that go through the models alone, without filling."""
+    losses, kls = [], []
+    for prompt in ROWS:
+        completions = COMPLETIONS[prompt[0]]
+        rewards = np.array([row.count(7) for row in completions], np.float64)
+        advantages = (rewards - rewards.mean()) / (rewards.std(ddof=1) + 1e-4)
+        for row, advantage in zip(completions, advantages.tolist(), strict=True):
+            logps, ref_logps = (
+                m(torch.tensor([prompt + row])).logits[0, len(prompt) - 1 : -1].log_softmax(1)[
+                    range(len(row)), row
+                ]
+                for m in (model, reference)
+            )  # fmt: skip
+            ratio, difference = (logps - logps.detach()).exp(), ref_logps.detach() - logps
+            kl = ratio * (difference.exp() - difference - 1)
+            losses.append(-advantage * ratio + beta * kl)
+            kls.append(kl)
+    return torch.cat(losses).mean(), torch.cat(kls).mean()
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("make_model", [llama, gpt2])
+def test_filled_up_prompts_give_the_numbers_of_single_rows(make_model: Any, side: str) -> None:
+    """With learnt positions too, which TRL counts from the filling on the left."""
+    model = sharpened(make_model()).eval()
+    expected, kl = by_single_rows(model, other_model(model).eval(), 0.1)
+    gradients = torch.autograd.grad(expected, list(model.parameters()))
+    metrics, found = step(padded(side), model)
+    assert metrics["loss"] == pytest.approx(float(expected.detach()), abs=2e-5, rel=2e-5)
+    assert metrics["kl"] == pytest.approx(float(kl.detach()), abs=2e-5, rel=2e-5)
+    flat = torch.cat([gradient.flatten() for gradient in gradients])
+    assert float((found - flat).norm() / flat.norm()) < 2e-4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"micro_batch_size": 2}, {"micro_batch_size": 3}, {"layout": "packed"}, {"order": True}],
+    ids=str,
+)
+@pytest.mark.parametrize("factory", [DPO, SFT])
+def test_form_changes_nothing_of_pairs_and_examples(factory: Any, change: dict[str, Any]) -> None:
+    """Rows of different lengths, in parts, packed, or in another order."""
+    rows = [
+        {"prompt": row, "chosen": row[::-1] * 2, "rejected": [3], "completion": [4, *row]}
+        for row in ROWS * 2
+    ]
+
+    def gradients(order: bool = False, **options: Any) -> tuple[dict[str, float], Tensor]:
+        model = sharpened(llama())
+        references = {} if factory is SFT else {"ref_model": sharpened(llama(1))}
+        algorithm = factory(model, **references, batch_size=8, max_grad_norm=None, **options)
+        optimizer, kept = algorithm.optimizers["model"], []
+        optimizer.apply = lambda rate: kept.append(optimizer.gradients.clone())
+        return algorithm.train(rows[::-1] if order else rows), kept[0]
+
+    metrics, expected = gradients()
+    others, found = gradients(**change)
+    for name in metrics.keys() - {"gradient_steps_per_second"}:
+        assert others[name] == pytest.approx(metrics[name], abs=1e-6, rel=1e-6), name
+    scale = float(expected.norm())
+    torch.testing.assert_close(found, expected, atol=1e-6 * max(scale, 1.0), rtol=1e-5)
 
 
 def test_flat_groups_can_be_left_out_of_the_work() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import warnings
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from models import Bandit, count_sevens, tiny_lm
 from rlox.algorithms import DPO, GRPO, BestOfN, OnlineDPO
-from rlox_llm.losses import grpo_loss
+from rlox_llm.generation import Rollouts
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -25,13 +27,42 @@ def test_grpo_solves_a_two_token_bandit(seed: int) -> None:
     assert float(model.logits.detach().softmax(0)[1]) >= 0.99
 
 
-def test_the_gradient_on_the_bandit_is_exact() -> None:
-    """With both tokens sampled once and A = ±1 / 2: that of half the gap of the logits."""
+class Fixed:
+    """A sampler of given tokens."""
+
+    in_process = True
+
+    def __init__(self, tokens: list[int]) -> None:
+        self.tokens = tokens
+
+    def sync(self, named_parameters: Any, version: int) -> None:
+        self.version = version
+
+    def generate(self, prompts: Any, n: int, params: Any) -> Rollouts:
+        rows = [[token] for token in self.tokens]
+        return Rollouts(rows, None, ["length"] * n, params, self.version)
+
+
+@pytest.mark.parametrize("n_right", range(5))
+def test_the_gradient_on_the_bandit_is_exact(n_right: int) -> None:
+    """-mean A_i (e_i - π) with e_i the sampled token, for every number of rewarded ones of 4."""
     model = Bandit()
-    logps = model(torch.zeros(2, 1, dtype=torch.long)).log_softmax(2)[[0, 1], :, [0, 1]]
-    loss, _ = grpo_loss(logps, None, None, torch.tensor([-0.5, 0.5]), torch.ones(2, 1))
-    loss.backward()
-    torch.testing.assert_close(model.logits.grad, torch.tensor([0.25, -0.25]))
+    model.logits.data = torch.tensor([0.3, -0.4])
+    tokens = [1] * n_right + [0] * (4 - n_right)
+    grpo = GRPO(
+        model, None, lambda rows, prompts: [float(row[-1]) for row in rows], group_size=4,
+        kl_coef=0.0, max_new_tokens=1, generator=Fixed(tokens), max_grad_norm=None,
+    )  # fmt: skip
+    optimizer, kept = grpo.optimizers["model"], []
+    optimizer.apply = lambda rate: kept.append(optimizer.gradients.clone())  # type: ignore[method-assign]
+    with warnings.catch_warnings():  # of groups whose completions are all the same
+        warnings.simplefilter("ignore")
+        grpo.train_step([[0]])
+    rewards = np.array(tokens, np.float64)
+    advantages = (rewards - rewards.mean()) / (rewards.std(ddof=1) + 1e-4)
+    policy = np.exp([0.3, -0.4]) / np.exp([0.3, -0.4]).sum()
+    expected = -(advantages[:, None] * (np.eye(2)[tokens] - policy)).mean(0)
+    np.testing.assert_allclose(kept[0].numpy(), expected, atol=1e-7)
 
 
 def test_grpo_raises_the_reward_of_a_model() -> None:

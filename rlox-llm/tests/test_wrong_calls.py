@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from models import Bandit, TinyLM, count_sevens, llama, tiny_lm
-from rlox.algorithms import DPO, GRPO, BestOfN, OnlineDPO
+from rlox.algorithms import DPO, GRPO, SFT, BestOfN, OnlineDPO
 from rlox.errors import CheckpointError, ConfigError, DatasetError
 from torch import nn
 
@@ -95,7 +95,7 @@ CALLS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("rows of rewards", lambda: grpo(rewarding(lambda c: [[1, 2]] * len(c))).train_step(PROMPTS),
      TypeError, "must return a number for each completion, got list"),
     ("no reward", lambda: grpo(rewarding(lambda c: [None] * len(c))).train_step(PROMPTS),
-     ValueError, "completion 0 got no reward"),
+     ValueError, "no completion got a reward"),
     ("a reward function that raises", lambda: grpo(rewarding(lambda c: 1 / 0)).train_step(PROMPTS),
      ZeroDivisionError, "division by zero"),
     ("no reward function", lambda: GRPO(tiny_lm(), tiny_lm()), ConfigError, "needs reward_fn="),
@@ -134,6 +134,12 @@ CALLS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
      "token id 5 lies outside the vocabulary of the model, which has 3 tokens"),
     ("context", lambda: grpo(model=llama(), max_new_tokens=30).train_step(PROMPTS), ValueError,
      "pass the context of the model, 32 tokens"),
+    ("a pair beyond the context",
+     lambda: DPO(llama(), llama(1)).train_step([[1] * 20], [[2] * 13], [[3]]), ValueError,
+     "has 33 tokens, which pass the context of the model, 32 tokens"),
+    ("an example beyond the context",
+     lambda: SFT(llama()).train([{"prompt": [1] * 31, "completion": [2, 3]}]), ValueError,
+     "pass the context of the model"),
     ("a mask of another shape",
      lambda: grpo().train_step({"input_ids": PROMPTS, "attention_mask": PROMPTS[:2]}), ValueError,
      "attention_mask must have shape"),
@@ -186,6 +192,12 @@ def test_wrong_call(call: Callable[[], Any], kind: type[Exception], message: str
     """The text says what was expected."""
     with pytest.raises(kind, match=message):
         call()
+
+
+def test_a_row_may_fill_the_context() -> None:
+    """Beside a longer prompt with a shorter completion."""
+    rows = [{"prompt": [1] * 31, "completion": [2]}, {"prompt": [1], "completion": [2] * 31}]
+    assert SFT(llama()).train(rows)["completions"] == 2
 
 
 @pytest.mark.parametrize("what", ["reference", "dataset", "model"])

@@ -191,7 +191,8 @@ def ours_grpo(case: Case, layout: str = "auto") -> tuple[dict[str, float], Tenso
     rollout = grpo._roll_out(grpo.parse(PROMPTS[case.model]))
     old = old_logps(case, grpo, rollout) if case.off_policy else None
     sums = grpo._update(replace(rollout, old_logps=old))
-    return figures({"loss": sums["loss"], "kl": sums["kl"]}, kept[0]), old
+    wanted = {name: sums[name] for name in ("loss", "kl", "clip_fraction")}
+    return figures(wanted, kept[0]), old
 
 
 def ours_dpo(kind: str, loss_type: str) -> dict[str, float]:
@@ -202,8 +203,7 @@ def ours_dpo(kind: str, loss_type: str) -> dict[str, float]:
     )  # fmt: skip
     loss, metrics = dpo.compute_loss(PROMPTS[kind], CHOSEN, REJECTED)
     loss.backward()
-    wanted = {name: metrics[name] for name in ("loss", "chosen_reward", "rejected_reward")}
-    return figures(wanted, dpo.optimizers["model"].gradients)
+    return figures(metrics, dpo.optimizers["model"].gradients)
 
 
 def known_numbers() -> dict[str, dict[str, dict[str, float]]]:

@@ -10,6 +10,7 @@ import pytest
 import rlox
 import torch
 from gymnasium import spaces
+from pettingzoo import ParallelEnv
 from rlox.errors import BackendError, CheckpointError, ConfigError, EnvError, UnknownNameError
 from rlox.testing.probes import first_difference
 from rlox_marl.collector import MultiAgentCollector
@@ -84,9 +85,18 @@ def test_agents_that_die_join_and_wait_are_trained(critic, factory) -> None:
 
 @pytest.mark.parametrize("backend", ["torch", "auto"])
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
-def test_one_agent_is_ppo(backend, env_id) -> None:
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"recurrent": "lstm", "memory_size": 8},
+        {"recurrent": "gru", "memory_size": 8, "normalize_observations": True},
+        {"normalize_rewards": True, "frame_stack": 2, "vf_clip_eps": 0.2},
+    ],
+)
+def test_one_agent_is_ppo(backend, env_id, more) -> None:
     """With one agent all parameters, moments and log rows are PPO's, with any learner."""
-    ppo = rlox.make("ppo", env=env_id, seed=5, backend=backend, **SMALL)
+    ppo = rlox.make("ppo", env=env_id, seed=5, backend=backend, **SMALL, **more)
     options = {k: v for k, v in ppo.config.to_dict().items() if k in type(ppo.config).model_fields}
     mappo = MAPPO(env_id, n_agents=1, **options)
     for _ in range(3):
@@ -95,6 +105,72 @@ def test_one_agent_is_ppo(backend, env_id) -> None:
     assert ppo.learner.backend == mappo.learner.backend
     obs = np.zeros(ppo.collector.env.observation_space.shape, np.float32)
     assert np.array_equal(ppo.predict(obs), mappo.predict(obs, agent_idx=0))
+
+
+class Shown(ParallelEnv):
+    """Two agents with spaces of the caller's, for four steps; the action's size is the cost."""
+
+    metadata = {"name": "shown"}  # noqa: RUF012  # as PettingZoo has it
+
+    def __init__(self, observation_space, action_space):
+        self.possible_agents = ["a", "b"]
+        self._seen, self._acts = observation_space, action_space
+
+    def observation_space(self, agent):
+        return self._seen
+
+    def action_space(self, agent):
+        return self._acts
+
+    def _all(self, value):
+        return dict.fromkeys(self.possible_agents, value)
+
+    def reset(self, seed=None, options=None):
+        self._seen.seed(seed)
+        self.agents, self._t = list(self.possible_agents), 0
+        return {a: self._seen.sample() for a in self.agents}, self._all({})
+
+    def step(self, actions):
+        for agent, action in actions.items():
+            assert self._acts.contains(action), (agent, action)
+        self._t += 1
+        obs = {a: self._seen.sample() for a in self.agents}
+        rewards = {a: -float(np.square(actions[a]).sum()) for a in self.agents}
+        ended = self._all(self._t == 4)
+        if self._t == 4:
+            self.agents = []
+        return obs, rewards, ended, self._all(False), self._all({})
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        spaces.Box(0, 255, (36, 36, 3), np.uint8),
+        spaces.Dict({"x": spaces.Box(-1, 1, (3,), np.float32), "kind": spaces.Discrete(3)}),
+    ],
+    ids=["image", "dict"],
+)
+@pytest.mark.parametrize(
+    "acts",
+    [
+        spaces.Box(np.float32([-1, 0]), np.float32([1, 4]), dtype=np.float32),
+        spaces.MultiDiscrete([2, 3, 4]),
+        spaces.MultiBinary(3),
+    ],
+    ids=["continuous", "multi_discrete", "multi_binary"],
+)
+def test_spaces_of_any_kind_are_trained(seen, acts) -> None:
+    """Images and dicts are seen, and actions of every kind are what the env takes."""
+    options = {**SMALL, "n_epochs": 1, "normalize_values": "value_norm"}
+    with MAPPO(lambda: Shown(seen, acts), seed=0, **options) as algorithm:
+        metrics = algorithm.train(64)
+        assert np.isfinite(metrics["policy_loss"])
+        assert metrics["approx_kl"] >= 0.0
+        obs = seen.sample()
+        assert acts.contains(algorithm.predict(obs, agent_idx=1))
 
 
 def test_the_defaults_are_the_documented_signatures() -> None:

@@ -7,10 +7,11 @@ import re
 import gymnasium
 import numpy as np
 import pytest
+import rlox
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 from rlox.errors import EnvError, MissingDependencyError, SpaceError
-from rlox_marl.envs import PettingZooVecEnv
+from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
 
 ZEROS = np.zeros(2, np.float32)
 
@@ -372,3 +373,13 @@ def test_without_pettingzoo_the_remedy_is_named(monkeypatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pettingzoo", None)
     with pytest.raises(MissingDependencyError, match=r"pip install \"rlox\[marl\]>=2.dev0\""):
         PettingZooVecEnv("sisl/multiwalker-v9")
+
+
+@pytest.mark.parametrize("make", [lambda: "mpe2/simple_spread_v3", lambda: SimpleSpreadVecEnv(1)])
+def test_algorithms_of_one_agent_name_all_that_take_teams(make) -> None:
+    """The names are those that the registry has for teams, no list in core."""
+    names = "'independent_q', 'ippo', 'mappo', 'qmix' or 'vdn'"
+    with pytest.raises(EnvError, match=f"several agents, which.*train it with {names}$"):
+        rlox.make("ppo", env=make())
+    teams = [name for name in rlox.list_algorithms() if rlox.spec(name).trains_teams]
+    assert teams == ["independent_q", "ippo", "mappo", "qmix", "vdn"]

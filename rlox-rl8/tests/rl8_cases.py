@@ -5,7 +5,7 @@ of the loss are met, come from NumPy; actions are modes, and minibatches are not
 
     PYTHONPATH=<folder with rl8> python rlox-rl8/tests/rl8_cases.py
 
-writes the file anew.
+writes that file.
 """
 
 from __future__ import annotations

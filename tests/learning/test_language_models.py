@@ -95,28 +95,31 @@ def trl_curve(start: nn.Module, task: words.Task, seed: int) -> list[float]:
 
 
 @pytest.mark.learn
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_grpo_learns_no_less_than_trls(seed: int) -> None:
+def test_grpo_learns_no_less_than_trls() -> None:
     """At equal prompts, completions and updates, from the same fine-tuned weights."""
     torch.set_num_threads(1)
     task = words.make_task()
-    start = words.supervised(seed, task)
-    before = words.accuracy(start, task.test)
-    began = time.process_time()
-    ours = rlox_curve(start, task, seed)
-    middle = time.process_time()
-    theirs = trl_curve(start, task, seed)
-    keep(
-        f"grpo-reverse-words-seed-{seed}",
-        {
-            "start": before, "every": EVERY, "prompts": PROMPTS, "group": GROUP,
-            "learning_rate": RATE, "rlox": ours, "trl": theirs,
-            "cpu_seconds": {"rlox": round(middle - began, 1),
-                            "trl": round(time.process_time() - middle, 1)},
-        },
-    )  # fmt: skip
-    assert ours[-1] > before + 0.1
-    assert ours[-1] >= theirs[-1] - 0.03 - 0.05  # of one seed; the mean of all is in scores/
+    ends = []
+    for seed in range(SEEDS):
+        start = words.supervised(seed, task)
+        before = words.accuracy(start, task.test)
+        began = time.process_time()
+        ours = rlox_curve(start, task, seed)
+        middle = time.process_time()
+        theirs = trl_curve(start, task, seed)
+        keep(
+            f"grpo-reverse-words-seed-{seed}",
+            {
+                "start": before, "every": EVERY, "prompts": PROMPTS, "group": GROUP,
+                "learning_rate": RATE, "rlox": ours, "trl": theirs,
+                "cpu_seconds": {"rlox": round(middle - began, 1),
+                                "trl": round(time.process_time() - middle, 1)},
+            },
+        )  # fmt: skip
+        assert ours[-1] > before + 0.1
+        ends.append((ours[-1], theirs[-1]))
+    mean, of_trl = np.mean(ends, axis=0)
+    assert mean >= of_trl - 0.03
 
 
 def wrong_by_a_letter(

@@ -10,13 +10,13 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from rlox.config.arguments import require_integer
 from rlox.config.composition import Selection
 from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.envs.playing import OnePlayer, Player, TeamPlayer
 from rlox.envs.teams import is_team, make_team_env
 from rlox.errors import EnvError
 from rlox.protocols import VecEnv
-from rlox.validation import require_integer
 
 __all__ = ["MAX_STEPS", "EvaluationResult", "Predictor", "RunsEpisodes", "evaluate"]
 

@@ -168,6 +168,25 @@ def test_run_goes_back_to_a_checkpoint_that_is_named(
 
 
 @pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize(
+    "name",
+    [".lock", "metrics.jsonl", "evaluations.csv", "run.json", "config.yaml", "checkpoints/new"],
+)
+def test_a_folder_with_links_is_not_resumed(run: Callable[..., Any], name: str) -> None:
+    """A stranger's may lead to any file of its reader, and every one of them stays as it is."""
+    crash_after("cut", 32)
+    target, link = Path("secret"), Path("cut", name)
+    target.write_bytes(link.read_bytes() if link.exists() else b"kept")
+    before = target.read_bytes()
+    link.unlink(missing_ok=True)
+    link.symlink_to(target.absolute())
+    result = run("resume", "cut")
+    assert result.code == 2
+    assert f"'{link}' is a link, and runs are written to folders of regular files" in result.err
+    assert target.read_bytes() == before
+
+
+@pytest.mark.usefixtures("whole")
 def test_what_cannot_be_resumed_is_reported(run: Callable[..., Any]) -> None:
     """One line each, and nothing is touched."""
     finished = run("resume", "whole")

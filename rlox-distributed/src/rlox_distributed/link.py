@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
@@ -222,25 +223,55 @@ class Link:
 
 
 class _Stream:
-    """A bidirectional stream whose answers can be waited for with a deadline."""
+    """A bidirectional stream whose answers can be waited for with a deadline.
+
+    Whoever waits reads the stream itself. gRPC has no deadline for one answer, so a thread that
+    sleeps until the next deadline cancels the stream.
+    """
 
     def __init__(self, method: Any, metadata: Any) -> None:
         self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._sooner = threading.Event()
+        self._due = self._wakes = math.inf
+        self._late = self._closed = False
         self._call = method(iter(self._requests.get, None), metadata=metadata)
-        threading.Thread(target=_pump, args=(self._call, self._answers), daemon=True).start()
+        threading.Thread(target=self._watch, daemon=True).start()
 
     def send(self, data: bytes) -> None:
         self._requests.put(data)
 
     def receive(self, seconds: float) -> Any:
+        with self._lock:
+            self._due = time.monotonic() + seconds
+            if self._due < self._wakes:
+                self._sooner.set()
+        answer, error = None, None
         try:
-            answer = self._answers.get(timeout=seconds)
-        except queue.Empty:
-            raise TimeoutError from None
-        if isinstance(answer, Exception):
-            raise answer
+            answer = next(self._call, None)
+        except grpc.RpcError as raised:
+            error = raised
+        finally:
+            with self._lock:
+                self._due = math.inf
+        if self._late:
+            raise TimeoutError
+        if answer is None:
+            raise error or _EndedError()
         return answer
+
+    def _watch(self) -> None:
+        """Cancel the stream once an answer is late."""
+        while not self._closed:
+            with self._lock:
+                now = time.monotonic()
+                self._late = self._due <= now
+                self._wakes = self._due
+                self._sooner.clear()
+            if self._late:
+                self._call.cancel()
+                return
+            self._sooner.wait(None if self._wakes == math.inf else self._wakes - now)
 
     def end(self, seconds: float) -> None:
         """Send no more requests, and wait until the worker ends the stream."""
@@ -253,6 +284,8 @@ class _Stream:
     def close(self) -> None:
         self._requests.put(None)
         self._call.cancel()
+        self._closed = True
+        self._sooner.set()
 
 
 class _EndedError(grpc.RpcError):  # type: ignore[misc]  # grpc has no types
@@ -263,13 +296,3 @@ class _EndedError(grpc.RpcError):  # type: ignore[misc]  # grpc has no types
 
     def details(self) -> str:
         return "the worker ended the stream"
-
-
-def _pump(call: Any, answers: queue.SimpleQueue[Any]) -> None:
-    try:
-        for answer in call:
-            answers.put(answer)
-    except grpc.RpcError as error:
-        answers.put(error)
-    else:
-        answers.put(_EndedError())

@@ -5,10 +5,9 @@ from __future__ import annotations
 import secrets
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from operator import setitem
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -113,6 +112,8 @@ class RemoteEnvPool:
                         f"{getattr(first, name)}"
                     )
         self._counts = [welcome.n_envs for welcome in welcomes]
+        ends = np.cumsum(self._counts).tolist()
+        self._rows = [slice(end - n, end) for end, n in zip(ends, self._counts, strict=True)]
         self._spaces = [
             space_from_json(text) for text in (first.observation_space, first.action_space)
         ]
@@ -166,16 +167,16 @@ class RemoteEnvPool:
     def step_all(self, actions: Any) -> VecEnvStep:
         """Step all envs with (N, ...) actions; see :class:`rlox.protocols.VecEnvStep`."""
         leaves = split(self._spaces[1], batch_of_actions(actions, self._action_batch))
-        for link, encode, rows in zip(self._links, self._actions, self._rows(), strict=True):
+        for link, encode, rows in zip(self._links, self._actions, self._rows, strict=True):
             part = map_leaves(lambda leaf, rows=rows: np.asarray(leaf)[rows], leaves)
             link.send(pb.Request(step=pb.Step(actions=encode.to_bytes(part))))
         parts = [self._observe_step(worker) for worker in range(len(self._links))]
         obs = self._take(parts)
         step: VecEnvStep = {
             "obs": obs,
-            "rewards": np.concatenate([part.rewards for part in parts]),
-            "terminated": np.concatenate([part.terminated for part in parts]),
-            "truncated": np.concatenate([part.truncated for part in parts]),
+            "rewards": _concatenate([part.rewards for part in parts]),
+            "terminated": _concatenate([part.terminated for part in parts]),
+            "truncated": _concatenate([part.truncated for part in parts]),
             "final_obs": obs,
         }
         if step["terminated"].any() or step["truncated"].any():
@@ -193,14 +194,13 @@ class RemoteEnvPool:
 
     def _observe_step(self, worker: int) -> _Part:
         """Return a worker's part of the step under way; the envs may be lost."""
-        rows = self._rows()[worker]
-        before = map_leaves(lambda leaf: leaf[rows].copy(), self._obs)
         try:
             outcome = self._links[worker].receive(self._timeout).outcome
         except NewSessionError:
-            begun = self._begin_again(worker)
+            rows = self._rows[worker]
+            before = map_leaves(lambda leaf: leaf[rows].copy(), self._obs)
             cut = np.ones(self._counts[worker], np.bool_)
-            return replace(begun, truncated=cut, final_obs=before, lost=True)
+            return self._begin_again(worker)._replace(truncated=cut, final_obs=before, lost=True)
         try:
             return self._decode(worker, outcome)
         except (ValueError, IndexError) as error:
@@ -208,30 +208,26 @@ class RemoteEnvPool:
 
     def _decode(self, worker: int, outcome: Any) -> _Part:
         count, leaves = self._counts[worker], self._leaves[worker]
-        part = self._begun(worker, outcome.next)
-        final_obs = part.obs
+        obs, masks = self._observed(worker, outcome.next)
+        final_obs = obs
         if outcome.ended:
             ended = np.array(outcome.ended, np.int64)
-            final_obs = map_leaves(np.copy, part.obs)
+            final_obs = map_leaves(np.copy, obs)
             true = leaves.from_bytes(outcome.final_obs, len(ended))
             map_leaves(lambda leaf, new: setitem(leaf, ended, new), final_obs, true)
-        return replace(
-            part,
+        return _Part(
+            obs,
+            masks,
             rewards=np.frombuffer(outcome.rewards, "<f8").astype(np.float64).reshape(count),
             terminated=_flags(outcome.terminated).reshape(count),
             truncated=_flags(outcome.truncated).reshape(count),
             final_obs=final_obs,
         )
 
-    def _rows(self) -> list[slice]:
-        """Return which of the N envs are each worker's."""
-        ends = np.cumsum(self._counts).tolist()
-        return [slice(end - count, end) for end, count in zip(ends, self._counts, strict=True)]
-
     def _send_reset(self, worker: int, attempt: int) -> None:
         seeds: list[int] = []
         if self._seeds is not None:
-            seeds = self._seeds[self._rows()[worker]]
+            seeds = self._seeds[self._rows[worker]]
             if attempt:
                 drawn = np.random.SeedSequence((*seeds, attempt)).generate_state(len(seeds))
                 seeds = drawn.tolist()
@@ -246,16 +242,19 @@ class RemoteEnvPool:
 
     def _begun(self, worker: int, given: Any) -> _Part:
         """Return a part with observations and masks alone."""
+        obs, masks = self._observed(worker, given)
         count = self._counts[worker]
-        try:
-            obs = self._leaves[worker].from_bytes(given.obs)
-            masks = None
-            if given.masks:
-                masks = _flags(given.masks).reshape(count, -1)
-        except ValueError as error:
-            raise EnvError(f"the worker {self._links[worker].address} sent {error}") from None
         none = np.zeros(count, np.bool_)
         return _Part(obs, masks, np.zeros(count), none, none, obs)
+
+    def _observed(self, worker: int, given: Any) -> tuple[Any, npt.NDArray[np.bool_] | None]:
+        """Return observations and masks."""
+        try:
+            obs = self._leaves[worker].from_bytes(given.obs)
+            masks = given.masks
+            return obs, _flags(masks).reshape(self._counts[worker], -1) if masks else None
+        except ValueError as error:
+            raise EnvError(f"the worker {self._links[worker].address} sent {error}") from None
 
     def _take(self, parts: Sequence[_Part]) -> Any:
         """Keep and return the observations of all workers."""
@@ -265,8 +264,7 @@ class RemoteEnvPool:
         return self._obs
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(NamedTuple):
     """The rows of one worker's envs."""
 
     obs: Any
@@ -284,6 +282,9 @@ def _flags(data: bytes) -> npt.NDArray[np.bool_]:
 
 
 def _concatenate(parts: Sequence[Any]) -> Any:
+    """Return the rows of all parts; those of one as they are."""
+    if len(parts) == 1:
+        return parts[0]
     return map_leaves(lambda *leaves: np.concatenate(leaves), *parts)
 
 

@@ -79,6 +79,7 @@ class EnvWorker:
         self._spaces = space_to_json(env.observation_space), space_to_json(env.action_space)
         self._obs = Leaves(env.observation_space, env.n_envs)
         self._actions = Leaves(env.action_space, env.n_envs)
+        self._masking = env if isinstance(env, MaskingVecEnv) else None
         self._lock = threading.Lock()
         self._learner = ""
         self._holder: object = None
@@ -240,15 +241,15 @@ class EnvWorker:
             terminated=np.asarray(step["terminated"], np.bool_).tobytes(),
             truncated=np.asarray(step["truncated"], np.bool_).tobytes(),
         )
-        ended = np.flatnonzero(step["terminated"] | step["truncated"])
-        if len(ended):
+        if b"\1" in outcome.terminated or b"\1" in outcome.truncated:
+            ended = np.flatnonzero(step["terminated"] | step["truncated"])
             outcome.ended.extend(ended.tolist())
             final_obs = map_leaves(lambda leaf: leaf[ended], step["final_obs"])
             outcome.final_obs.extend(self._obs.to_bytes(final_obs))
         return pb.Reply(outcome=outcome)
 
     def _observations(self, obs: Any) -> Any:
-        masks = self._env.action_masks() if isinstance(self._env, MaskingVecEnv) else None
+        masks = None if self._masking is None else self._masking.action_masks()
         return pb.Observations(
             obs=self._obs.to_bytes(obs),
             masks=b"" if masks is None else np.asarray(masks, np.bool_).tobytes(),

@@ -13,11 +13,11 @@ from typing import Any, final
 
 import numpy as np
 import torch
+from rlox.config.arguments import require_integer
 from rlox.seeding import SeedStreams
-from rlox.validation import require_integer
 from torch import Tensor
 
-from rlox_llm.building import ModuleOrFolder, padding_token, token_ids
+from rlox_llm.building import ModuleOrFolder, eos_tokens, padding_token
 from rlox_llm.configs import SamplingConfig
 from rlox_llm.generation import Generator, complete
 from rlox_llm.generators import make_generator
@@ -71,8 +71,7 @@ class BestOfN:
             model = load_model(model, config.device)
         self.policy = CausalModel(model, "model", bf16=config.bf16)
         self.reward_fn = RewardFunctions(reward_fn)
-        eos = config.eos_token_id
-        known = self.policy.eos if eos is None else token_ids(eos)
+        known = eos_tokens(config, self.policy, tokenizer)
         self.texts = Texts(tokenizer, known)
         self.sampling = Sampling.of(config, known)
         self.generator = generator or make_generator(config.sampler, self.policy)
@@ -105,5 +104,5 @@ class BestOfN:
         )  # fmt: skip
         columns = [prompt.columns for prompt in prompts for _ in range(self.n)]
         rewards = self.reward_fn(done, self.pad, columns, self.texts).reshape(-1, self.n)
-        best = rewards.argmax(1) + np.arange(len(prompts)) * self.n
+        best = np.nan_to_num(rewards, nan=-np.inf).argmax(1) + np.arange(len(prompts)) * self.n
         return done.select(torch.as_tensor(best, device=self.policy.device))

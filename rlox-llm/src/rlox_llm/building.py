@@ -21,7 +21,7 @@ from rlox_llm.huggingface import (
 from rlox_llm.models import CausalModel
 from rlox_llm.tokens import Texts
 
-__all__ = ["Models", "ModuleOrFolder", "build_models", "padding_token", "token_ids"]
+__all__ = ["Models", "ModuleOrFolder", "build_models", "eos_tokens", "padding_token"]
 
 ModuleOrFolder = nn.Module | str | Path
 
@@ -89,7 +89,7 @@ def build_models(
         reference = CausalModel(found, "ref_model", **options)
     if config.gradient_checkpointing:
         policy.checkpoint_gradients()
-    eos = policy.eos if config.eos_token_id is None else token_ids(config.eos_token_id)
+    eos = eos_tokens(config, policy, tokenizer)
     pad = padding_token(config, policy, tokenizer, eos)
     return Models(policy, reference, eos, Texts(tokenizer, eos), pad)
 
@@ -127,6 +127,10 @@ def padding_token(
     return int(next(token for token in found if token is not None))
 
 
-def token_ids(ids: int | tuple[int, ...]) -> tuple[int, ...]:
-    """Return one or several token ids as a tuple."""
-    return (ids,) if isinstance(ids, int) else tuple(ids)
+def eos_tokens(config: LanguageConfig, model: CausalModel, tokenizer: Any) -> tuple[int, ...]:
+    """Return the tokens that end a completion: the config's, the model's, or the tokenizer's."""
+    given = config.eos_token_id
+    if given is not None:
+        return (given,) if isinstance(given, int) else tuple(given)
+    own = getattr(tokenizer, "eos_token_id", None)
+    return model.eos or (() if own is None else (int(own),))

@@ -44,7 +44,8 @@ class LanguageConfig(Config):
     )  # fmt: skip
     eos_token_id: Tokens = option(
         None, unit="token ids", source="transformers",
-        help="tokens that end a completion; `None`: those of the model's generation config",
+        help="tokens that end a completion; `None`: those of the model's generation config, else "
+        "the tokenizer's",
     )  # fmt: skip
     pad_token_id: int | None = count(
         None, ge=0, unit="token id", source="transformers",

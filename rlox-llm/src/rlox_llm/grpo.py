@@ -32,6 +32,7 @@ from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks, StopTraining
 from torch import Tensor
 
+from rlox_llm.advantages import flat_groups, group_advantages
 from rlox_llm.building import ModuleOrFolder
 from rlox_llm.configs import GRPOConfig
 from rlox_llm.generation import Generator, complete, require_engine_options
@@ -39,7 +40,7 @@ from rlox_llm.generators import ModelGenerator, make_generator
 from rlox_llm.language import LanguageAlgorithm
 from rlox_llm.models import CausalModel
 from rlox_llm.prompts import Prompt, parse_prompts
-from rlox_llm.rewards import RewardFn, RewardFunctions, group_advantages
+from rlox_llm.rewards import RewardFn, RewardFunctions
 from rlox_llm.rollouts import GRPORollout, logps_in_parts, loss_of_part
 from rlox_llm.sampling import Completions, Sampling, warn_of_copies, warn_of_truncation
 from rlox_llm.state import move_reference, require_own_weights
@@ -55,7 +56,7 @@ class GRPOMetrics:
     loss: float
     """The loss; without a KL term and on the first step 0 by construction, or close to it."""
     mean_reward: float
-    """Mean reward of the sampled completions."""
+    """Mean reward of the sampled completions that got one."""
     kl: float
     """Mean estimate of the KL to the reference per token, in nats; 0 with ``kl_coef=0``."""
     reward_std: float
@@ -178,17 +179,17 @@ class GRPO(LanguageAlgorithm):
                 pass
         done = rollout.completions
         self.count(hooks, len(prompts), len(done.tokens), int(done.lengths.sum()))
-        columns = {"reward": rollout.rewards.tolist(), "advantage": rollout.advantages.tolist()}
+        rewards = [None if np.isnan(reward) else float(reward) for reward in rollout.rewards]
+        columns = {"reward": rewards, "advantage": rollout.advantages.tolist()}
         log_completions(hooks, self.config, self.texts, done, columns)
-        groups = rollout.rewards.reshape(-1, self.config.group_size)
         means = {name: float(np.mean([step[name] for step in losses])) for name in losses[0]}
         optional = {name: means.pop(name) for name in ("entropy",) if name in means}
         if rollout.engine_ratio is not None:
             optional["engine_ratio"] = float(rollout.engine_ratio.mean())
         return GRPOMetrics(
-            mean_reward=float(rollout.rewards.mean()),
-            reward_std=float(rollout.rewards.std()),
-            flat_groups=float((groups == groups[:, :1]).all(1).mean()),
+            mean_reward=float(np.nanmean(rollout.rewards)),
+            reward_std=float(np.nanstd(rollout.rewards)),
+            flat_groups=flat_groups(rollout.rewards, self.config.group_size),
             completion_length=float(done.lengths.double().mean()),
             truncated=float((~done.ended).double().mean()),
             optional=optional,
@@ -234,6 +235,8 @@ class GRPO(LanguageAlgorithm):
         cfg: GRPOConfig = self.config
         n_tokens = rollout.mask.sum().clamp(min=1)
         n_rows = len(rollout.mask)
+        of_rows = cfg.importance_sampling_level == "sequence"
+        n_ratios = rollout.mask.any(1).sum().clamp(min=1) if of_rows else n_tokens
         if cfg.filter_flat_groups:
             rollout = rollout.select(rollout.advantages.nonzero()[:, 0])
         done, mask = rollout.completions, rollout.mask
@@ -256,7 +259,8 @@ class GRPO(LanguageAlgorithm):
                 share = float(mask[part].sum() / n_tokens)
                 sums["loss"] += float(loss.detach())
                 sums["kl"] += share * float(terms.kl)
-                sums["clip_fraction"] += share * float(terms.clip_fraction)
+                ratios = mask[part].any(1) if of_rows else mask[part]
+                sums["clip_fraction"] += float(ratios.sum() / n_ratios * terms.clip_fraction)
         optimizer.apply(cfg.learning_rate)
         return sums
 
@@ -276,9 +280,13 @@ class GRPO(LanguageAlgorithm):
         seed: int | None = None,
         max_steps: int = MAX_STEPS,
     ) -> EvaluationResult:
-        """Return the reward of one completion of each prompt, and its length in tokens."""
+        """Return the reward of one completion of each prompt, and its length in tokens.
+
+        Completions without a reward are left out.
+        """
         prompts = self.evaluated_rows(env, n_episodes)
         sampling = Sampling.of(self.config, self.eos, deterministic)
         done = self.completions(prompts, sampling, self.evaluation_generator(seed))
         rewards = self.reward_fn(done, self.pad, [each.columns for each in prompts], self.texts)
-        return EvaluationResult(rewards, done.lengths.cpu().numpy())
+        kept = ~np.isnan(rewards)
+        return EvaluationResult(rewards[kept], done.lengths.cpu().numpy()[kept])

@@ -17,13 +17,13 @@ from typing import Any, ClassVar
 import torch
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
+from rlox.config.arguments import require_integer
 from rlox.errors import ConfigError
 from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
 from rlox.nn import FlatOptimizer
 from rlox.training.hooks import Hooks
 from rlox.training.loop import run_iteration
-from rlox.validation import require_integer
 from torch import Tensor
 
 from rlox_llm.building import ModuleOrFolder, build_models

@@ -214,7 +214,11 @@ class CausalModel:
             temperature: what logits are divided by.
             entropies: whether to compute them too.
             likeliest: whether to say which tokens are the likeliest.
+
+        Raises:
+            ValueError: a row is longer than the model's context.
         """
+        self._require_room(prompts, mask)
         once = len({id(prompt) for prompt in prompts})
         if self.layout == "packed":
             logits = packed(self, prompts, tokens, mask)
@@ -235,6 +239,19 @@ class CausalModel:
             best = mask & (picked >= logits.detach().amax(2))
         logps = logps.view_as(tokens).masked_fill(~mask, 0.0)
         return Scores(logps, found, best)
+
+    def _require_room(self, prompts: Sequence[Tensor], mask: Tensor) -> None:
+        if self.context is None:
+            return
+        if max(len(prompt) for prompt in prompts) + mask.shape[1] <= self.context:
+            return  # whatever the mask is, whose sums are to be fetched from a device
+        lengths = zip(prompts, mask.sum(1).tolist(), strict=True)
+        longest = max(len(prompt) + n for prompt, n in lengths)
+        if longest > self.context:
+            raise ValueError(
+                f"a prompt with its completion has {longest} tokens, which pass the context of the "
+                f"{self.name}, {self.context} tokens; shorten it"
+            )
 
 
 def _tuple(ids: Any) -> tuple[int, ...]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import rlox
 import torch
 from rlox.errors import ConfigError, suggest
 from torch import Tensor, nn
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from rlox_llm.sampling import Completions
 from rlox_llm.tokens import Texts
 
-__all__ = ["ClassifierReward", "RewardFunctions", "group_advantages", "preferences"]
+__all__ = ["ClassifierReward", "RewardFunctions", "preferences"]
 
 RewardFn = Callable[..., Any]
 
@@ -66,7 +65,7 @@ class RewardFunctions:
         columns: Sequence[Mapping[str, Any]] = (),
         texts: Texts | None = None,
     ) -> npt.NDArray[np.float64]:
-        """Return the rewards (N,) of completions.
+        """Return the rewards (N,) of completions, NaN for those that no function rewards.
 
         A function may return ``None`` for a row, which then counts nothing of it.
 
@@ -79,8 +78,8 @@ class RewardFunctions:
         Raises:
             ConfigError: a function asks for texts or columns that are not there.
             TypeError: a function returns no numbers.
-            ValueError: a function returns another number of rewards, one that is not finite, or
-                all of them none for one row.
+            ValueError: a function returns another number of rewards, or one that is not finite, or
+                no completion got a reward.
         """
         rows, prompts = completions.rows(pad)
         ids = [row[mask] for row, mask in zip(completions.tokens, completions.mask, strict=True)]
@@ -90,11 +89,11 @@ class RewardFunctions:
             found.append(_checked(function, function(rows, prompts, **extra), len(rows)))
         table = np.stack(found, 1)
         without = np.isnan(table).all(1)
-        if without.any():
-            raise ValueError(f"completion {int(without.argmax())} got no reward: None of every "
-                             "reward_fn")  # fmt: skip
-        rewards: npt.NDArray[np.float64] = np.nansum(table * self.weights, 1)
-        return rewards
+        if without.all():
+            raise ValueError(
+                "no completion got a reward: every reward_fn returned None for all of them"
+            )
+        return np.where(without, np.nan, np.nansum(table * self.weights, 1))
 
 
 class ClassifierReward:
@@ -260,24 +259,3 @@ def preferences(
                 f"{answer!r}"
             )
     return [int(answer) for answer in answers]
-
-
-def group_advantages(
-    rewards: npt.NDArray[np.float64], group_size: int, scale: str, leave_one_out: bool
-) -> npt.NDArray[Any]:
-    """Return the advantages (N,) of whole groups of completions, with TRL's numbers.
-
-    Args:
-        rewards: (N,)
-        group_size: completions of each prompt; one alone has an advantage of 0.
-        scale: whose sample standard deviation, plus 1e-4, divides deviations from the group's
-            mean: that of the ``"group"``, of the ``"batch"``, or ``"none"``.
-        leave_one_out: subtract the mean of the others of the group instead, and divide by nothing.
-    """
-    advantages: Any = rlox.compute_batch_group_advantages
-    if leave_one_out:
-        return np.asarray(
-            advantages(rewards, group_size, scale="none") * (group_size / max(group_size - 1, 1))
-        )
-    ddof = int(group_size > 1)
-    return np.asarray(advantages(rewards, group_size, ddof=ddof, eps=1e-4, scale=scale))

@@ -25,7 +25,7 @@ class GRPORollout:
 
     completions: Completions
     rewards: np.ndarray[Any, np.dtype[np.float64]]
-    """(N,)"""
+    """(N,), NaN for completions that no reward function rewards."""
     advantages: Tensor
     """(N,)"""
     mask: Tensor

@@ -15,6 +15,7 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         config="rlox_marl.value_configs:IndependentQConfig",
         factory="rlox_marl.independent_q:IndependentQ",
         paper="https://arxiv.org/abs/1511.08779",
+        trains_teams=True,
     )
     yield AlgorithmSpec(
         name="ippo",
@@ -22,6 +23,7 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         config="rlox_marl.configs:IPPOConfig",
         factory="rlox_marl.ippo:IPPO",
         paper="https://arxiv.org/abs/2011.09533",
+        trains_teams=True,
     )
     yield AlgorithmSpec(
         name="mappo",
@@ -29,6 +31,7 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         config="rlox_marl.configs:MAPPOConfig",
         factory="rlox_marl.mappo:MAPPO",
         paper="https://arxiv.org/abs/2103.01955",
+        trains_teams=True,
     )
     yield AlgorithmSpec(
         name="qmix",
@@ -36,6 +39,7 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         config="rlox_marl.value_configs:QMIXConfig",
         factory="rlox_marl.qmix:QMIX",
         paper="https://arxiv.org/abs/1803.11485",
+        trains_teams=True,
     )
     yield AlgorithmSpec(
         name="vdn",
@@ -43,6 +47,7 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         config="rlox_marl.value_configs:VDNConfig",
         factory="rlox_marl.vdn:VDN",
         paper="https://arxiv.org/abs/1706.05296",
+        trains_teams=True,
     )
 
 

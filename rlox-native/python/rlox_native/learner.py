@@ -146,6 +146,8 @@ class NativeLearner:
                 assert task.generator is not None  # target_kl comes with minibatches
                 task.generator.set_state(streams[taken // steps_of_epoch])
                 break
+        if len(collected) == 1:
+            return collected[0]
         return {name: float(np.mean([t[name] for t in collected])) for name in collected[0]}
 
     def gradients(self) -> npt.NDArray[Any]:

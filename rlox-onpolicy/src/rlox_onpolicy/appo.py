@@ -35,6 +35,7 @@ from rlox.batches.unrolls import join_unrolls, on_device
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
+from rlox.deployment import PolicyData
 from rlox.learners.rollouts import ChosenLearner, choose_learner
 from rlox.learners.target_policy import TargetPolicy
 from rlox.learners.tasks import Objective, RolloutTask
@@ -259,6 +260,10 @@ class APPO(Algorithm):
             episode_start=episode_start,
             action_masks=action_masks,
         )
+
+    def policy_data(self) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+        return self.agent.policy_data(self.name)
 
     def state_dict(self) -> dict[str, Any]:
         """Return policies, optimiser, actors, and the unrolls that they have collected."""

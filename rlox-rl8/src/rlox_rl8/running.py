@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import gymnasium
 import numpy as np
 import torch
+from rlox.config.arguments import require_integer
 from rlox.config.composition import selection
 from rlox.config.model import Config, changed
 from rlox.envs import fixed_env_count
@@ -19,7 +20,6 @@ from rlox.errors import CheckpointError, ConfigError
 from rlox.evaluation import EvaluationResult
 from rlox.protocols import VecEnv
 from rlox.training.hooks import Hooks
-from rlox.validation import require_integer
 from tensordict import TensorDict
 
 from rlox_rl8.env import Env

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from rlox.analysis.statistics import IntervalEstimate, bootstrap_iqm
 from rlox.errors import RunError, suggest
+from rlox.files import open_regular, read_text
 
 __all__ = [
     "Curve",
@@ -180,7 +181,7 @@ def aggregate(curves: Sequence[Curve]) -> tuple[Floats, IntervalEstimate]:
 
 def _record(run: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads((run / "run.json").read_text(encoding="utf-8"))
+        found = json.loads(read_text(run / "run.json"))
     except (OSError, ValueError) as error:
         raise RunError(f"'{run / 'run.json'}' cannot be read: {error}") from None
     if not isinstance(found, dict):
@@ -192,7 +193,7 @@ def _rows(run: Path) -> list[dict[str, Any]]:
     """Return the rows of a run's log, each with ``kind`` and ``step``."""
     try:
         if (run / "metrics.jsonl").is_file():
-            lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+            lines = read_text(run / "metrics.jsonl").splitlines(keepends=True)
             # a crash, or a run that is under way, leaves half a line
             rows = [json.loads(line) for line in lines if line.endswith("\n")]
             return [{**row, "kind": row["kind"], "step": int(row["step"])} for row in rows]
@@ -209,7 +210,7 @@ def _rows(run: Path) -> list[dict[str, Any]]:
 def _table(path: Path, kind: str) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
-    with path.open(encoding="utf-8", newline="") as file:
+    with open_regular(path) as file:
         return [
             {"kind": kind, **{k: float(v) for k, v in row.items() if v}}
             for row in csv.DictReader(file)

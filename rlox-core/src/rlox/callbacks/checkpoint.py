@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from rlox.callbacks.base import Callback
 from rlox.callbacks.frequency import Multiples
-from rlox.validation import require_integer
+from rlox.config.arguments import require_integer
 
 __all__ = ["CheckpointCallback"]
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from rlox.callbacks.base import Callback
 from rlox.callbacks.frequency import require_at_least
-from rlox.validation import require_integer
+from rlox.config.arguments import require_integer
 
 __all__ = ["EarlyStoppingCallback", "Monitor"]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from rlox.callbacks.base import Callback, CallbackList
 from rlox.callbacks.frequency import Multiples
+from rlox.config.arguments import require_integer
 from rlox.errors import EnvError
 from rlox.evaluation import MAX_STEPS, EvaluationResult, RunsEpisodes, evaluate, require_other_env
 from rlox.logging.base import LoggerCallback
-from rlox.validation import require_integer
 
 __all__ = ["EvalCallback"]
 

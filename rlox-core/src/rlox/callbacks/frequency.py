@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlox.validation import require_integer
+from rlox.config.arguments import require_integer
 
 __all__ = ["Multiples", "require_at_least"]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from rlox.analysis.learning_curves import Group, XAxis, aggregate
 from rlox.errors import ConfigError, import_extra
+from rlox.files import write_atomically
 
 __all__ = ["FORMATS", "draw", "final_scores", "write_figure"]
 
@@ -140,7 +141,7 @@ def write_figure(figure: Any, path: Path, groups: Sequence[Group], caption: str)
     picture = io.StringIO()
     figure.savefig(picture, format="svg", facecolor="white", metadata={"Date": None})
     svg = picture.getvalue()
-    path.write_text(_page(svg[svg.index("<svg") :], groups, caption), encoding="utf-8")
+    write_atomically(path, _page(svg[svg.index("<svg") :], groups, caption).encode())
 
 
 def require_format(path: Path) -> None:

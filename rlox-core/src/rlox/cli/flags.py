@@ -17,6 +17,7 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from rlox.config.composition import plugin_fields
+from rlox.config.files import parse_yaml
 from rlox.config.model import Config
 from rlox.config.schedules import Linear, Piecewise
 
@@ -87,8 +88,8 @@ def _value(field: FieldInfo, value: Any) -> Any:
         return None
     if value[:1] in ("[", "{"):
         try:
-            return yaml.safe_load(value)
-        except yaml.YAMLError:
+            return parse_yaml(value)
+        except (yaml.YAMLError, ValueError, RecursionError):
             return value
     return value
 

@@ -10,8 +10,12 @@ from typing import Any
 import yaml
 
 from rlox.errors import ConfigError
+from rlox.files import read_text
 
-__all__ = ["read_mapping", "to_yaml"]
+__all__ = ["LARGEST_VALUE", "parse_yaml", "read_mapping", "to_yaml"]
+
+LARGEST_VALUE = 100_000
+"""Most values, of lists and mappings, in a config file."""
 
 
 def to_yaml(values: Mapping[str, Any]) -> str:
@@ -27,25 +31,64 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
         if path.suffix == ".json":
             values = json.loads(text, object_pairs_hook=_unique)
         else:
-            values = yaml.load(text, _Loader)  # noqa: S506  # a safe loader
+            values = parse_yaml(text)
     except OSError as error:
         raise ConfigError(f"config file '{path}' cannot be read: {error.strerror}") from None
+    except _NoTextError as error:
+        raise ConfigError(
+            f"config file '{path}' must name its options by text, got {error}"
+        ) from None
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"config file '{path}' is not valid: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"config file '{path}' is not valid: it is nested too deeply") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
         raise ConfigError(
             f"config file '{path}' must hold a mapping of option names, got {type(values).__name__}"
         )
-    for key in values:
-        if not isinstance(key, str):
-            raise ConfigError(f"config file '{path}' must name its options by text, got {key!r}")
     return values
+
+
+def parse_yaml(text: str) -> Any:
+    """Return the value of a YAML text, of the types that JSON has and dates.
+
+    Raises:
+        yaml.YAMLError: it is no YAML, or with its aliases spelt out it has more than
+            :data:`LARGEST_VALUE` values.
+        ValueError: a mapping has a key twice, or one that is no text.
+        RecursionError: it is nested too deeply.
+    """
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _spelt_out(node, {})
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _spelt_out(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return how many values a node has when every alias is replaced by what it stands for."""
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = LARGEST_VALUE  # an alias within what it stands for has no end
+        parts = node.value
+        if isinstance(node, yaml.MappingNode):
+            parts = [part for pair in parts for part in pair]
+        known[id(node)] = 1 + sum(_spelt_out(part, known) for part in parts)
+    if known[id(node)] > LARGEST_VALUE:
+        problem = f"more than {LARGEST_VALUE:,} values, with its aliases spelt out"
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+    return known[id(node)]
 
 
 def _unique(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
@@ -57,12 +100,20 @@ def _unique(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
     return values
 
 
+class _NoTextError(ValueError):
+    """A key is no text."""
+
+
 class _Loader(yaml.SafeLoader):
     """A YAML reader that refuses a key given twice, of which the last would win unseen."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping of a node."""
-        _unique((self.construct_object(key, deep=True), None) for key, _ in node.value)
+        """Return the mapping of a node, with what ``<<`` merges into it."""
+        keys = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        for key in keys:
+            if key.tag != "tag:yaml.org,2002:str":
+                raise _NoTextError(key.value if isinstance(key.value, str) else f"a {key.id}")
+        _unique((key.value, None) for key in keys)
         return super().construct_mapping(node, deep)
 
 

@@ -37,6 +37,7 @@ from rlox.config.fields import (
 from rlox.config.files import read_mapping, to_yaml
 from rlox.config.schedules import Linear, Piecewise, ScheduleValue
 from rlox.errors import ConfigError, suggest
+from rlox.files import write_atomically
 
 __all__ = [
     "UNSET",
@@ -58,6 +59,9 @@ __all__ = [
 ]
 
 ConfigT = TypeVar("ConfigT", bound="Config")
+
+LONGEST_SHOWN = 300
+"""Most characters of a value in an error."""
 
 
 class Unset(Enum):
@@ -89,10 +93,18 @@ def _lines(error: ValidationError, cls: type[Config]) -> list[str]:
             )
             for prefix in ("Input should be ", "Value error, ", "String should have "):
                 expected = expected.removeprefix(prefix)
-            line = f"{name}: expected {expected}, got {value!r}"
+            line = f"{name}: expected {expected}, got {_shown(value)}"
             if line not in lines:
                 lines.append(line)
     return lines
+
+
+def _shown(value: Any) -> str:
+    """Return a value as an error shows it: short, however large it is."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"a number of {value.bit_length():,} bits"
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 def _types(annotation: Any) -> set[Any]:
@@ -183,7 +195,7 @@ class Config(BaseModel):
 
     def dump(self, path: str | Path) -> None:
         """Write the config as YAML."""
-        Path(path).write_text(self.to_yaml(), encoding="utf-8")
+        write_atomically(Path(path), self.to_yaml().encode())
 
     def to_yaml(self) -> str:
         """Return the config as YAML that :meth:`load` reads back equal."""

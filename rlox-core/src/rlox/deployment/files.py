@@ -25,9 +25,9 @@ from rlox.deployment.policy import Compute, Exportable, LoadedPolicy, NumPyNetwo
 from rlox.deployment.policy import example as example_of
 from rlox.deployment.space_data import count_numbers, space_from_data, space_to_data
 from rlox.errors import CheckpointError, ConfigError, ExportError
+from rlox.files.atomic import write_atomically
 from rlox.preprocessing import Preprocessor
 from rlox.spaces import ActionRows
-from rlox.training.atomic_files import write_atomically
 from rlox.training.state_tree import pack, unpack
 from rlox.training.versions import installed_versions
 

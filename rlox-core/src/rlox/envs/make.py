@@ -13,7 +13,7 @@ from gymnasium.vector import VectorEnv
 from rlox import registry
 from rlox.config.composition import Selection
 from rlox.envs.gymnasium import GymVecEnv, Vectorization
-from rlox.envs.teams import team_backend
+from rlox.envs.teams import several_agents, team_backend
 from rlox.errors import ConfigError, EnvError, RloxError, suggest
 from rlox.protocols import MultiAgentVecEnv, VecEnv
 from rlox.registry.entry import Registration
@@ -100,10 +100,7 @@ def make_vec_env(
         PluginError: the backend is broken.
     """
     if isinstance(env, MultiAgentVecEnv):
-        raise EnvError(
-            f"{type(env).__name__} has several agents, which is no env of one agent; train it with "
-            "'mappo' or 'ippo'"
-        )
+        raise several_agents(f"{type(env).__name__} has")
     if env_kwargs and fixed_env_count(env) is not None:
         raise ConfigError(
             f"env_kwargs {sorted(env_kwargs)} cannot reach a {type(env).__name__} that is built "
@@ -175,10 +172,7 @@ def choose_backend(
     """
     found = registry.get_registry()
     if team_backend(env_id, backend) is not None:
-        raise EnvError(
-            f"'{env_id}' is an env of several agents, which is no env of one agent; train it with "
-            "'mappo' or 'ippo'"
-        )
+        raise several_agents(f"'{env_id}' is an env of")
     if backend != "auto":
         named = found.get("rlox_env_backends", backend)
         env_ids = named.spec.env_ids

@@ -202,9 +202,14 @@ class EpisodeStatistics:
         if not len(rewards):
             return
         totals = self._running_return[envs] + np.cumsum(rewards, 0, dtype=np.float64)
+        over = ended if lost is None else ended | lost
+        if not over.any():
+            self._running_return[envs] = totals[-1]
+            self._running_length[envs] += len(rewards)
+            return
         counted = np.zeros_like(self._running_return[envs])
         begin = -self._running_length[envs]
-        for t, i in np.argwhere(ended if lost is None else ended | lost):
+        for t, i in np.argwhere(over):
             if lost is None or not lost[t, i]:
                 self._returns.append(float(totals[t, i] - counted[i]))
                 self._lengths.append(int(t + 1 - begin[i]))

@@ -9,11 +9,18 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 
 from rlox import registry
-from rlox.errors import EnvError, MissingDependencyError, RloxError, missing_extra, suggest
+from rlox.errors import (
+    EnvError,
+    MissingDependencyError,
+    RloxError,
+    missing_extra,
+    requirement,
+    suggest,
+)
 from rlox.protocols import MultiAgentVecEnv, VecEnv
 from rlox.registry.entry import Registration
 
-__all__ = ["choose_team_backend", "is_team", "make_team_env", "team_backend"]
+__all__ = ["choose_team_backend", "is_team", "make_team_env", "several_agents", "team_backend"]
 
 
 def is_team(
@@ -39,6 +46,19 @@ def is_team(
         return not isinstance(one, type) and is_team(one)
     finally:
         one.close()
+
+
+def several_agents(what: str) -> EnvError:
+    """Return the error of an env of several agents in the place of one of one agent.
+
+    Args:
+        what: the env, as the beginning of a sentence.
+    """
+    found = registry.get_registry().usable("rlox_algorithms")
+    names = [f"'{one.spec.name}'" for one in found if one.spec.trains_teams]
+    *others, last = names or [f"an algorithm of: pip install '{requirement('marl')}'"]
+    remedy = f"train it with {', '.join(others) + ' or ' if others else ''}{last}"
+    return EnvError(f"{what} several agents, which is no env of one agent; {remedy}")
 
 
 def make_team_env(

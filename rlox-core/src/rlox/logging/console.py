@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rlox.config.arguments import require_integer
 from rlox.logging.base import LoggerCallback, Metrics, Table, rows_of
-from rlox.validation import require_integer
 
 __all__ = ["ConsoleLogger"]
 

@@ -6,6 +6,7 @@ import csv
 from pathlib import Path
 from typing import IO
 
+from rlox.files import open_regular
 from rlox.logging.base import LoggerCallback, Metrics
 from rlox.logging.files import keep_lines, open_for_appending
 
@@ -65,5 +66,5 @@ class CsvLogger(LoggerCallback):
 
 def _columns(path: Path) -> list[str]:
     """Return the columns of a table; an empty file has none."""
-    with path.open(encoding="utf-8", newline="") as file:
+    with open_regular(path) as file:
         return next(csv.reader(file), [])

@@ -58,6 +58,7 @@ class AlgorithmSpec:
             On the command line they are flags; one that ends in ``_fn`` is ``module:function``.
         takes: further arguments of this kind that may be given.
         env: whether it takes an env at all, to train or to evaluate in.
+        trains_teams: whether it takes envs of several agents.
 
     Raises:
         TypeError: ``needs`` is text.
@@ -71,6 +72,7 @@ class AlgorithmSpec:
     needs: tuple[str, ...] = ("env",)
     takes: tuple[str, ...] = ()
     env: bool = True
+    trains_teams: bool = False
 
     def __post_init__(self) -> None:
         """Reject text if several names are expected."""

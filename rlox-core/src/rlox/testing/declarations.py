@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rlox.errors import ConfigError
+from rlox.files import write_atomically
 from rlox.registry.table import algorithm_class, config_class, spec
 from rlox.testing.cases import CARTPOLE, open_case
 from rlox.testing.probes import check, require
@@ -85,7 +86,8 @@ def check_config_round_trip(name: str, env: Any = CARTPOLE, **arguments: Any) ->
         for config in (cls(), case.config):
             yaml_file, json_file = Path(folder, "config.yaml"), Path(folder, "config.json")
             config.dump(yaml_file)
-            json_file.write_text(json.dumps(config.to_dict(), allow_nan=False), encoding="utf-8")
+            text = json.dumps(config.to_dict(), allow_nan=False)
+            write_atomically(json_file, text.encode())
             for file in (yaml_file, json_file):
                 read = cls.load(file)
                 changed = [k for k in cls.model_fields if getattr(read, k) != getattr(config, k)]

@@ -31,7 +31,7 @@ from rlox.config.composition import local_options
 from rlox.config.model import Config
 from rlox.envs.make import env_id_of
 from rlox.errors import CheckpointError, ConfigError
-from rlox.training.atomic_files import write_atomically
+from rlox.files.atomic import write_atomically
 from rlox.training.progress import unit_of
 from rlox.training.segment_files import Arrays, SegmentFolder, remove_unused, segments_of
 from rlox.training.segments import SavedBuffer, segment_reader, writing_segments

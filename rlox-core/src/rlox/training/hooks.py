@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlox.callbacks import Phase
+from rlox.config.arguments import require_integer
 from rlox.logging import Table
 from rlox.ranks import RANKS
 from rlox.training.trainable import Trainable
-from rlox.validation import require_integer
 
 __all__ = ["Hooks", "StopTraining"]
 

@@ -23,7 +23,13 @@ from safetensors.numpy import load as arrays_of
 from safetensors.numpy import save as safetensors_bytes
 
 from rlox.errors import CheckpointError
-from rlox.training.atomic_files import remove_parts, sync_folder, target_of, write_atomically
+from rlox.files import (
+    open_regular,
+    remove_parts,
+    sync_folder,
+    target_of,
+    write_atomically,
+)
 
 try:
     import fcntl
@@ -155,7 +161,7 @@ class SegmentFolder:
         with ExitStack() as stack:
             if fcntl is not None:
                 self.path.mkdir(parents=True, exist_ok=True)
-                file = stack.enter_context((self.path / ".lock").open("ab"))
+                file = stack.enter_context(open_regular(self.path / ".lock", "ab"))
                 kind = fcntl.LOCK_EX | fcntl.LOCK_NB if to_remove else fcntl.LOCK_SH
                 try:
                     fcntl.flock(file, kind)
@@ -168,13 +174,10 @@ def _read_regular(path: Path, size: int) -> bytes:
     """Return the contents of a regular file of ``size`` bytes, which is no link."""
     if path.is_symlink():
         raise OSError(f"'{path}' is a link, which is not followed")
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    with open(os.open(path, flags | getattr(os, "O_BINARY", 0)), "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(f"'{path}' is no regular file")
-        if found.st_size != size:
-            raise OSError(f"expected {size} bytes, found {found.st_size}")
+    with open_regular(path, "rb") as file:
+        found = os.fstat(file.fileno()).st_size
+        if found != size:
+            raise OSError(f"expected {size} bytes, found {found}")
         return file.read()
 
 
@@ -194,7 +197,7 @@ def segments_of(checkpoint: Path) -> set[str]:
     if not checkpoint.is_file():  # opening a pipe would wait for who writes
         return set()
     try:
-        with checkpoint.open("rb") as file:
+        with open_regular(checkpoint, "rb") as file:
             length = int.from_bytes(file.read(8), "little")
             if not 0 < length <= _LARGEST_HEADER:
                 return set()

@@ -266,39 +266,3 @@ impl fmt::Display for DidYouMean {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn length_mismatch_names_both_arguments() {
-        let error = check_len("values", 3, "rewards", 4).unwrap_err();
-        assert_eq!(error.to_string(), "values must have length 4 like rewards, got 3");
-    }
-
-    #[test]
-    fn shape_mismatch_prints_tuples() {
-        let error = KernelError::Shape {
-            name: "values",
-            expected: vec![4, 2],
-            like: "rewards",
-            got: vec![2, 4],
-        };
-        let text = "values must have shape (4, 2) like rewards, got (2, 4)";
-        assert_eq!(error.to_string(), text);
-    }
-
-    #[test]
-    fn range_refuses_nan() {
-        let error = check_range("gamma", f64::NAN, 0.0, 1.0).unwrap_err();
-        assert_eq!(error.to_string(), "gamma must lie in [0, 1], got NaN");
-    }
-
-    #[test]
-    fn long_numbers_have_exponents() {
-        let error = check_range("eps", -1e-300, 0.0, f64::MAX).unwrap_err();
-        let text = "eps must lie in [0, 1.7976931348623157e308], got -1e-300";
-        assert_eq!(error.to_string(), text);
-    }
-}

@@ -217,48 +217,6 @@ fn a_refused_step_moves_no_env() {
 }
 
 #[test]
-fn a_restored_state_goes_on_with_the_same_bits() {
-    for id in native_env_ids() {
-        let (mut envs, mut other) = (make_vec(id, 3).unwrap(), make_vec(id, 3).unwrap());
-        let (mut a, mut b) = (Arrays::new(&*envs), Arrays::new(&*envs));
-        envs.reset_all((&mut a.obs).into()).unwrap();
-        for steps in [0, 1, 120] {
-            other.set_state(&envs.state()).unwrap();
-            for step in 0..steps {
-                let units = [if step % 2 == 0 { 1.0 } else { -0.5 }, 0.7, -1.0];
-                let row = Row::of(envs.spec(), &units);
-                envs.step_all(row.actions(), &mut a.buffers()).unwrap();
-                other.step_all(row.actions(), &mut b.buffers()).unwrap();
-                assert_eq!((&a.obs, &a.final_obs), (&b.obs, &b.final_obs), "{id}");
-            }
-            assert_eq!(envs.state(), other.state(), "{id}");
-        }
-    }
-}
-
-#[test]
-fn an_impossible_state_is_refused_whole() {
-    let mut envs = VecEnv::new(2, || Ok(CartPole::default())).unwrap();
-    let before = envs.state();
-    let broken: [fn(&mut rlox_kernels::env::VecEnvState); 7] = [
-        |state| state.physics.truncate(7),
-        |state| state.physics[5] = f64::NAN,
-        |state| state.physics[4] = 2.5,
-        |state| state.elapsed[0] = 500,
-        |state| state.elapsed.truncate(1),
-        |state| state.rng[1][3] = 2,
-        |state| state.rng.truncate(1),
-    ];
-    for break_it in broken {
-        let mut state = before.clone();
-        state.started = true;
-        break_it(&mut state);
-        assert!(envs.set_state(&state).is_err());
-        assert_eq!(envs.state(), before);
-    }
-}
-
-#[test]
 fn impossible_numbers_of_envs_are_refused() {
     for n in [0, MAX_ENVS + 1, usize::MAX] {
         let error = VecEnv::new(n, || Ok(CartPole::default())).err().unwrap();

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.npyio import NpzFile
 from rlox.errors import DatasetError, import_extra
+from rlox.files import open_regular, target_of
 
 from rlox_offline.datasets.columns import Columns, known_columns
 
@@ -126,7 +127,7 @@ def _npy_pieces(archive: zipfile.ZipFile, name: str, rows: int) -> Iterator[npt.
 
 def _write_npz(path: Path, columns: Columns, metadata: Mapping[str, Any]) -> None:
     arrays: dict[str, Any] = {**columns, KEY: np.array(json.dumps(metadata))}
-    with path.open("wb") as file:
+    with open_regular(target_of(path), "wb") as file:
         np.savez_compressed(file, **arrays)
 
 

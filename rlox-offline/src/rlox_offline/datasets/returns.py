@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import rlox
 from rlox.errors import ConfigError, DatasetError
+from rlox.files import open_regular
 from rlox.offline.dataset import OfflineDataset
 
 from rlox_offline.datasets.columns import Columns
@@ -154,7 +155,7 @@ def append_outcomes(path: Path, piece: Columns) -> None:
     rows = np.empty(len(piece["rewards"]), OUTCOME)
     for name in OUTCOME.fields or ():
         rows[name] = piece[name]
-    with path.open("ab") as file:
+    with open_regular(path, "ab") as file:
         rows.tofile(file)
 
 

@@ -19,6 +19,7 @@ from rlox.cli.bench.contenders import CONTENDERS
 from rlox.cli.output import print_pairs, print_table
 from rlox.config.model import Config, resolve_config
 from rlox.errors import ConfigError, RunError, suggest
+from rlox.files import write_atomically
 from rlox.training.versions import installed_versions
 
 __all__ = ["bench_command"]
@@ -65,8 +66,7 @@ def bench_command(
     ]
     result |= {"versions": installed_versions(), "ratio_to": baseline, "rows": rows}
     path = out or Path(f"bench-{algorithm}-{env.replace('/', '_').replace(':', '_')}.json")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_atomically(path, (json.dumps(result, indent=2) + "\n").encode())
     _print(rows, baseline)
     print_pairs({"results": str(path), **missing})
 

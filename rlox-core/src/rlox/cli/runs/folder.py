@@ -17,8 +17,8 @@ from rlox.cli.runs.parts import code_parts, is_code
 from rlox.config.composition import local_options
 from rlox.config.files import read_mapping
 from rlox.errors import CheckpointError, ConfigError
+from rlox.files import open_regular, read_text, remove_parts, require_plain_folder, write_atomically
 from rlox.training import checkpoint
-from rlox.training.atomic_files import remove_parts, write_atomically
 from rlox.training.segment_files import remove_orphans
 from rlox.training.versions import installed_versions
 
@@ -75,11 +75,12 @@ class RunFolder:
         """Make the folder and keep it for this process, which loses it however it ends.
 
         Raises:
-            ConfigError: another process trains in it.
+            ConfigError: another process trains in it, or it holds a link or a named pipe.
         """
+        require_plain_folder(self.path)
         self.path.mkdir(parents=True, exist_ok=True)
         lock = self.path / ".lock"
-        with lock.open("w", encoding="utf-8") as file:
+        with open_regular(lock, "w") as file:
             try:
                 # of the process, unlike flock's: env workers that outlive it do not hold it
                 if fcntl is not None:
@@ -142,11 +143,9 @@ class RunFolder:
         """
         path = self.path / "run.json"
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = json.loads(read_text(path))
         except OSError:
-            raise ConfigError(
-                f"folder '{self.path}' is no run folder: it has no run.json"
-            ) from None
+            raise ConfigError(f"'{self.path}' is no run folder: it has no run.json") from None
         except ValueError as error:
             raise ConfigError(f"'{path}' is damaged: {error}") from None
         if not isinstance(found, dict) or not isinstance(found.get("status"), str):

@@ -14,6 +14,7 @@ from pathlib import Path
 from rlox.cli.runs.folder import RunFolder, checkpoints_in
 from rlox.cli.runs.options import RunOptions
 from rlox.errors import ConfigError
+from rlox.files import read_text, require_plain_folder, write_atomically
 
 __all__ = ["Member", "Sweep", "parse_sets", "set_of"]
 
@@ -102,7 +103,7 @@ class Sweep:
             "options": self.options.to_dict(),
         }
         text = json.dumps(record, indent=2) + "\n"
-        (self.path / "sweep.json").write_text(text, encoding="utf-8")
+        write_atomically(self.path / "sweep.json", text.encode())
 
     @staticmethod
     def is_in(path: Path) -> bool:
@@ -114,10 +115,11 @@ class Sweep:
         """Return the sweep in a folder.
 
         Raises:
-            ConfigError: it is damaged.
+            ConfigError: it is damaged, or holds a link or a named pipe.
         """
+        require_plain_folder(path)
         try:
-            record = json.loads((path / "sweep.json").read_text(encoding="utf-8"))
+            record = json.loads(read_text(path / "sweep.json"))
             seeds = tuple(int(seed) for seed in record["seeds"])
             sets = tuple({str(k): str(v) for k, v in each.items()} for each in record["sets"])
             options = RunOptions.from_dict(record["options"])

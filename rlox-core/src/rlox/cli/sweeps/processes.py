@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlox.cli.runs.signals import handling_signals
+from rlox.files import open_regular
 
 __all__ = ["Job", "run_in_processes", "usable_cores"]
 
@@ -83,7 +84,7 @@ def run_in_processes(
 
 
 def _started(job: Job) -> subprocess.Popen[bytes]:
-    with job.output.open("ab") as output:
+    with open_regular(job.output, "ab") as output:
         return subprocess.Popen(  # noqa: S603  # our own command line
             [sys.executable, "-m", "rlox", *job.arguments],
             stdin=subprocess.DEVNULL,

@@ -15,6 +15,7 @@ from rlox.cli.output import print_pairs, print_table
 from rlox.cli.runs.folder import step_unit_of
 from rlox.cli.sweeps.folder import Member, Sweep
 from rlox.errors import RunError
+from rlox.files import open_regular
 
 __all__ = ["print_results"]
 
@@ -72,7 +73,7 @@ def _write_curves(sweep: Sweep, finished: Sequence[Member]) -> Path | None:
     if not tables:
         return None
     path = sweep.path / "curves.csv"
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with open_regular(path, "w") as file:
         writer = csv.writer(file)
         # one algorithm's runs are all counted in the same unit
         unit = groups[0].curves[0].unit

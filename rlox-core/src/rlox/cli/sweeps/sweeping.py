@@ -33,6 +33,7 @@ from rlox.cli.sweeps.results import print_results
 from rlox.cli.sweeps.threads import Training, run_in_threads
 from rlox.config.files import to_yaml
 from rlox.errors import ConfigError
+from rlox.files import write_atomically
 from rlox.seeding import draw_seed, parse_seeds
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def train_sweep(name: str, config: Config, options: RunOptions) -> int:
         # each run has a seed of its own
         common = {k: v for k, v in config_of_set.to_dict().items() if k != "seed"}
         text = to_yaml(common)
-        (sweep.folder_of(settings) / "config.yaml").write_text(text, encoding="utf-8")
+        write_atomically(sweep.folder_of(settings) / "config.yaml", text.encode())
     sweep.start()
     return _run(sweep, next(filter(None, reasons), None), options.jobs, quiet=options.quiet)
 

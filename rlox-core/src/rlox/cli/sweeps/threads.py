@@ -13,6 +13,7 @@ from rlox.cli.runs.callbacks import Interruption
 from rlox.cli.runs.signals import HANG_UP, handling_signals
 from rlox.cli.sweeps.processes import POLL_SECONDS
 from rlox.errors import RloxError
+from rlox.files import open_regular
 
 __all__ = ["Training", "run_in_threads"]
 
@@ -79,7 +80,7 @@ def run_in_threads(
 
 def _run(job: Training, interruption: Interruption) -> int:
     """Train, and write what goes wrong into the output; the exit codes are the command line's."""
-    with job.output.open("a", encoding="utf-8") as log:
+    with open_regular(job.output, "a") as log:
         try:
             return job.train(interruption, log)
         except (RloxError, OSError) as error:

@@ -1,0 +1,14 @@
+"""Files: regular ones only, written whole or not at all."""
+
+from rlox.files.atomic import remove_parts, sync_folder, target_of, write_atomically
+from rlox.files.opening import open_regular, read_text, require_plain_folder
+
+__all__ = [
+    "open_regular",
+    "read_text",
+    "remove_parts",
+    "require_plain_folder",
+    "sync_folder",
+    "target_of",
+    "write_atomically",
+]
