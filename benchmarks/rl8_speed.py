@@ -4,7 +4,7 @@ Both have the same env, the same options and their own default networks, with on
 time on the processor is compared. Peak memory and the import are measured in processes of their
 own. rl8 need not share an environment with rlox: a folder that has it goes on ``PYTHONPATH``.
 
-    python benchmarks/rl8_speed.py [--rounds 5] [--envs 64 1024 8192]
+    python benchmarks/rl8_speed.py [--rounds 5] [--envs 64 1024 8192] [--peak-envs 64 1024 8192]
 """
 
 from __future__ import annotations
@@ -73,17 +73,20 @@ def compare(kind: str, network: str, num_envs: int, rounds: int) -> dict[str, An
 
 
 PEAK = """
-import resource, sys, warnings
+import sys, warnings
 warnings.simplefilter("ignore")
 sys.path.insert(0, {folder!r})
 import torch
 torch.set_num_threads(1)
-from rl8_speed import make
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+import importlib
+from measure import peak_mib
+from rl8_speed import CONTENDERS, make
+importlib.import_module(CONTENDERS[{contender!r}])
+before = peak_mib()
 algorithm = make({contender!r}, {kind!r}, "default", {num_envs})
 algorithm.collect()
 algorithm.step()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, before / 1024)
+print(peak_mib(), before)
 """
 
 
@@ -132,6 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--envs", type=int, nargs="*", default=[64, 1024, 8192])
+    parser.add_argument("--peak-envs", type=int, nargs="*", default=[64, 1024, 8192])
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
     parser.add_argument("--networks", nargs="*", help="names of the rows; all by default")
     parser.add_argument("--processes", type=int, default=3, help="per memory and import figure")
@@ -153,7 +157,9 @@ def main() -> None:
     ]
     if given.processes:
         result["import_ms_of_processor"] = imports(given.processes)
-        result["peak_mib"] = [peaks(kind, max(given.envs), 1) for kind in given.kinds]
+        result["peak_mib"] = [
+            peaks(kind, num_envs, 1) for num_envs in given.peak_envs for kind in given.kinds
+        ]
     if not given.dry_run:
         print(write("rl8_speed", result))
 
