@@ -26,6 +26,7 @@ TASKS: list[Any] = [
         "examples/ppo-lunar-lander.yaml",
         id="ppo-LunarLander-v3",
     ),
+    pytest.param("rl8_ppo", "CartPole-v1", 300_000, 475.0, None, id="rl8_ppo-CartPole-v1"),
     pytest.param("a2c", "CartPole-v1", 500_000, 450.0, None, id="a2c-CartPole-v1"),
     pytest.param("appo", "CartPole-v1", 500_000, 475.0, None, id="appo-CartPole-v1"),
     pytest.param(
