@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import machine, write
+from measure import machine, peak_mib, write
 
 OBS_DIM, ACT_DIM, EPISODE = 17, 6, 1_000
 ROW_BYTES = 4 * (2 * OBS_DIM + ACT_DIM + 1) + 2
@@ -92,7 +91,7 @@ def train(path: Path) -> dict[str, Any]:
     algorithm.train(GRADIENT_STEPS)
     trained = time.perf_counter()
     dataset.close()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = peak_mib() * 2**20
     return {
         "open_seconds": round(opened - started, 1),
         "gradient_steps_per_second": round(GRADIENT_STEPS / (trained - opened), 1),
