@@ -63,6 +63,7 @@ BENCHMARKS = [
     "multi_agent_envs",
     "mappo_end_to_end",
     "remote_envs",
+    "simulators",
 ]
 
 

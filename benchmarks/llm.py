@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measure import Part, cpu_by_part, machine, ratio_summary, write
+from measure import Part, cpu_by_part, machine, peak_mib, ratio_summary, write
 
 Contender = tuple[Callable[[], Any], list[Part]]
 
@@ -234,18 +234,12 @@ CONTENDERS: dict[str, Callable[[Path], Contender]] = {
 
 def peak(name: str) -> dict[str, float]:
     """Return the largest resident memory of this process after some steps, and what they added."""
-
-    def largest() -> float:
-        # ru_maxrss would be that of the process which started this one, if it was larger
-        status = Path("/proc/self/status").read_text(encoding="utf-8")
-        return int(status.split("VmHWM:")[1].split()[0]) / 1024
-
     with tempfile.TemporaryDirectory() as folder:
         step, _ = CONTENDERS[name](Path(folder))
-        before = largest()
+        before = peak_mib()
         for _ in range(5):
             step()
-        return {"peak": round(largest(), 1), "by_steps": round(largest() - before, 1)}
+        return {"peak": round(peak_mib(), 1), "by_steps": round(peak_mib() - before, 1)}
 
 
 def peak_elsewhere(name: str) -> Any:

@@ -7,7 +7,9 @@ Equal networks (two layers of 64), envs (10 of 25 steps, discrete actions), epoc
 run in processes of their own and take turns, an iteration each. BenchMARL needs an interpreter of
 its own: ``uv venv bm; uv pip install --python bm benchmarl==1.5.1 torchrl==0.10.1
 tensordict==0.10.0 torch==2.8.0 "pettingzoo[mpe]==1.25.0"``. The rates count processor time: on a
-machine that does other work too, wall-clock says little.
+machine that does other work too, wall-clock says little. Shares of processor time: ``env`` is its
+steps, ``acting`` the rest of a rollout with its advantages, ``update`` the rest of the iteration;
+BenchMARL's env is not timed by itself, so that it has a share ``rollout``.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 N_ENVS, CYCLES, EPOCHS, AGENTS, FRAMES = 10, 25, 45, 3, 400
@@ -27,13 +30,41 @@ BACKENDS = {"rlox, native_teams": "native_teams", "rlox, vectorized": "vectorize
 PEER = "BenchMARL"
 
 
-def take_turns(wait: Callable[[], None], iterate: Callable[[], None]) -> None:
+class Shares:
+    """Processor time of the parts of one iteration."""
+
+    def __init__(self) -> None:
+        self.env = self.rollout = 0.0
+        self._began = time.process_time()
+
+    def timing(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``step`` with its time counted as the env's."""
+
+        def timed(*args: Any) -> Any:
+            before = time.process_time()
+            found = step(*args)
+            self.env += time.process_time() - before
+            return found
+
+        return timed
+
+    def begin(self) -> None:
+        """Begin an iteration."""
+        self.env, self._began = 0.0, time.process_time()
+
+    def end_rollout(self) -> None:
+        """Note that the rollout is over."""
+        self.rollout = time.process_time() - self._began
+
+
+def take_turns(iterate: Callable[[], None], shares: Shares) -> None:
     """Run an iteration for each line that comes in, and report what it took."""
     while True:
         wait()
         before = time.process_time(), time.perf_counter()
+        shares.begin()
         iterate()
-        report(before)
+        report(before, shares)
 
 
 def wait() -> None:
@@ -42,22 +73,39 @@ def wait() -> None:
         sys.exit(0)
 
 
-def report(before: tuple[float, float]) -> None:
-    """Write the seconds of processor and of wall-clock time."""
-    print("took", time.process_time() - before[0], time.perf_counter() - before[1], flush=True)
+def report(before: tuple[float, float], shares: Shares) -> None:
+    """Write the seconds of processor and of wall-clock time, of the env and of the rollout."""
+    whole = time.process_time() - before[0], time.perf_counter() - before[1]
+    print("took", *whole, shares.env, shares.rollout, flush=True)
 
 
 def run_rlox(backend: str, env_steps: int) -> None:
     """Train by turns with an env backend."""
     import rlox
+    from rlox.callbacks import Callback
+
+    shares = Shares()
+
+    class Ends(Callback):
+        """Notes where rollouts end."""
+
+        def on_rollout_end(self, **kwargs: Any) -> None:
+            shares.end_rollout()
 
     algorithm = rlox.make(
         "mappo", "mpe2/simple_spread_v3", seed=0, env_backend=backend, torch_threads=1,
         n_envs=N_ENVS, n_steps=env_steps // N_ENVS, n_epochs=EPOCHS, batch_size=AGENTS * FRAMES,
         learning_rate=7e-4, gae_lambda=0.9, ent_coef=0.0, hidden=64,
-        env_kwargs={"max_cycles": CYCLES},
+        env_kwargs={"max_cycles": CYCLES}, callbacks=Ends(),
     )  # fmt: skip
-    take_turns(wait, lambda: algorithm.train(env_steps))
+    env = algorithm.collector.env
+    timed = SimpleNamespace(
+        **{name: getattr(env, name) for name in ("n_envs", "groups", "possible_agents", "reset_all",
+                                                 "close")},
+        step_all=shares.timing(env.step_all),
+    )  # fmt: skip
+    algorithm.collector.env = algorithm.collector.envs.env = timed
+    take_turns(lambda: algorithm.train(env_steps), shares)
 
 
 def run_benchmarl(env_steps: int) -> None:
@@ -72,14 +120,19 @@ def run_benchmarl(env_steps: int) -> None:
         """Reports an iteration when its training ends, and waits before the next."""
 
         before: tuple[float, float]
+        shares = Shares()
+
+        def on_batch_collected(self, batch: Any) -> None:
+            self.shares.end_rollout()
 
         def on_train_end(self, training_td: Any, group: str) -> None:
-            report(self.before)
+            report(self.before, self.shares)
             self.begin()
 
         def begin(self) -> None:
             wait()
             self.before = time.process_time(), time.perf_counter()
+            self.shares.begin()
 
     torch.set_num_threads(1)
     config = ExperimentConfig.get_from_yaml()
@@ -116,7 +169,7 @@ class Contender:
 
     def __init__(self, name: str, python: str, env_steps: int) -> None:
         command = [python, __file__, "--env-steps", str(env_steps), "--contender", name]
-        self.seconds: list[tuple[float, float]] = []
+        self.seconds: list[tuple[float, ...]] = []
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1", "SDL_VIDEODRIVER": "dummy"},
@@ -130,8 +183,7 @@ class Contender:
         self._process.stdin.flush()
         for line in self._process.stdout:
             if line.startswith("took "):
-                processor, wall = map(float, line.split()[1:])
-                self.seconds.append((processor, wall))
+                self.seconds.append(tuple(map(float, line.split()[1:])))
                 return
         raise RuntimeError(f"a contender ended with status {self._process.wait()}")
 
@@ -173,14 +225,20 @@ def main() -> None:
             summary([AGENTS * given.env_steps / pair[kind] for pair in one.seconds[1:]])
             for kind in (0, 1)
         )
+        whole, _, env, rollout = (sum(times) for times in zip(*one.seconds[1:], strict=True))
+        parts = {"env": env, "acting": rollout - env, "update": whole - rollout}
+        if name == PEER:
+            parts = {"rollout": rollout, "update": whole - rollout}
         rows.append(
             {
                 "contender": name,
+                "shares": {part: round(spent / whole, 3) for part, spent in parts.items()},
                 "agent_steps_per_processor_second": processor,
                 "agent_steps_per_second": wall,
             }
         )
         print(f"{name:22s} {processor['median']:10,.0f} agent steps per processor second")
+        print(f"{'':22s} {rows[-1]['shares']}")
     options = {"rounds": given.rounds, "env_steps": given.env_steps}
     where = machine(["rlox-marl", "rlox-native", "pettingzoo", "mpe2", "torch"])
     print(write("mappo_end_to_end", {**options, "machine": where, "simple_spread": rows}))

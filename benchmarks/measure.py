@@ -27,6 +27,7 @@ __all__ = [
     "interleave",
     "interleave_calls",
     "machine",
+    "peak_mib",
     "ratio_summary",
     "run_process",
     "summary",
@@ -87,6 +88,15 @@ def run_process(code: str) -> tuple[float, float, str]:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
     return wall, processor, process.stdout
+
+
+def peak_mib() -> float:
+    """Return the MiB that this process has had in memory at most, on Linux.
+
+    ``ru_maxrss`` would be that of the process which started this one, if it was larger.
+    """
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def write(name: str, result: Mapping[str, Any]) -> Path:

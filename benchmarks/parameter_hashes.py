@@ -29,6 +29,7 @@ RUNS: dict[str, tuple[str, str, int, dict[str, Any]]] = {
     "sac": ("sac", "Pendulum-v1", 300, REPLAY),
     "sac-prioritized": ("sac", "Pendulum-v1", 300, {**REPLAY, "buffer": "prioritized"}),
     "td3": ("td3", "Pendulum-v1", 300, REPLAY),
+    "crossq": ("crossq", "Pendulum-v1", 300, {**REPLAY, "critic_hidden": 16}),
     "ddpg": ("ddpg", "Pendulum-v1", 300, REPLAY),
     "discrete-sac": ("discrete_sac", "CartPole-v1", 300, REPLAY),
     "dqn": ("dqn", "CartPole-v1", 600, {**REPLAY, "train_freq": 4}),

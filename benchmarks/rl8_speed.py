@@ -1,10 +1,10 @@
 """``collect`` and ``step`` of PPO on batched envs: rlox and rl8 1.0, in one process and in turn.
 
-Both have the same env, the same options and their own default networks, with one thread. Peak
-memory and the import are measured in processes of their own. rl8 need not share an environment
-with rlox: a folder that has it goes on ``PYTHONPATH``.
+Both have the same env, the same options and their own default networks, with one thread, whose
+time on the processor is compared. Peak memory and the import are measured in processes of their
+own. rl8 need not share an environment with rlox: a folder that has it goes on ``PYTHONPATH``.
 
-    python benchmarks/rl8_speed.py [--rounds 5] [--envs 64 1024 8192]
+    python benchmarks/rl8_speed.py [--rounds 5] [--envs 64 1024 8192] [--peak-envs 64 1024 8192]
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import time
 import warnings
 from typing import Any
 
 import torch
-from measure import interleave_calls, machine, ratio_summary, run_process, summary, write
+from measure import machine, ratio_summary, run_process, summary, write
 
 CONTENDERS = {"rlox": "rlox.rl8", "rl8": "rl8"}
 KINDS = ("AlgorithmConfig", "RecurrentAlgorithmConfig")
@@ -38,23 +39,28 @@ def make(contender: str, kind: str, network: str, num_envs: int) -> Any:
 
 
 def compare(kind: str, network: str, num_envs: int, rounds: int) -> dict[str, Any]:
-    """Return milliseconds of both calls, and rl8's time over rlox's in the same round."""
+    """Return the processor's milliseconds, and rl8's time over rlox's in the same round."""
     made = {name: make(name, kind, network, num_envs) for name in CONTENDERS}
-    calls = {
-        (name, call): getattr(algorithm, call)
-        for name, algorithm in made.items()
-        for call in ("collect", "step")
+    seconds: dict[tuple[str, str], list[float]] = {
+        (name, call): [] for name in made for call in ("collect", "step", "both")
     }
-    for call in calls.values():
-        call()
-    seconds = {key: found[:, 0] for key, found in interleave_calls(calls, rounds, 1).items()}
-    for name in CONTENDERS:
-        seconds[name, "both"] = seconds[name, "collect"] + seconds[name, "step"]
+    for i in range(rounds + 1):
+        for name, algorithm in made.items():
+            for call in ("collect", "step"):
+                started = time.process_time()
+                getattr(algorithm, call)()
+                if i:  # the first round warms up
+                    seconds[name, call].append(time.process_time() - started)
+    for name in made:
+        calls = zip(seconds[name, "collect"], seconds[name, "step"], strict=True)
+        seconds[name, "both"] = [sum(pair) for pair in calls]
     row: dict[str, Any] = {"kind": kind, "network": network, "num_envs": num_envs}
     for call in ("collect", "step", "both"):
         row[call] = {
-            **{f"{name}_ms": summary(1e3 * seconds[name, call]) for name in CONTENDERS},
-            "ratio": ratio_summary(1 / seconds["rlox", call], 1 / seconds["rl8", call]),
+            **{
+                f"{name}_ms": summary([1e3 * x for x in seconds[name, call]]) for name in CONTENDERS
+            },
+            "ratio": ratio_summary(seconds["rl8", call], seconds["rlox", call]),
         }
         ours, theirs = (row[call][f"{name}_ms"]["median"] for name in CONTENDERS)
         ratio = row[call]["ratio"]
@@ -67,17 +73,20 @@ def compare(kind: str, network: str, num_envs: int, rounds: int) -> dict[str, An
 
 
 PEAK = """
-import resource, sys, warnings
+import sys, warnings
 warnings.simplefilter("ignore")
 sys.path.insert(0, {folder!r})
 import torch
 torch.set_num_threads(1)
-from rl8_speed import make
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+import importlib
+from measure import peak_mib
+from rl8_speed import CONTENDERS, make
+importlib.import_module(CONTENDERS[{contender!r}])
+before = peak_mib()
 algorithm = make({contender!r}, {kind!r}, "default", {num_envs})
 algorithm.collect()
 algorithm.step()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, before / 1024)
+print(peak_mib(), before)
 """
 
 
@@ -126,6 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--envs", type=int, nargs="*", default=[64, 1024, 8192])
+    parser.add_argument("--peak-envs", type=int, nargs="*", default=[64, 1024, 8192])
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
     parser.add_argument("--networks", nargs="*", help="names of the rows; all by default")
     parser.add_argument("--processes", type=int, default=3, help="per memory and import figure")
@@ -147,7 +157,9 @@ def main() -> None:
     ]
     if given.processes:
         result["import_ms_of_processor"] = imports(given.processes)
-        result["peak_mib"] = [peaks(kind, max(given.envs), 1) for kind in given.kinds]
+        result["peak_mib"] = [
+            peaks(kind, num_envs, 1) for num_envs in given.peak_envs for kind in given.kinds
+        ]
     if not given.dry_run:
         print(write("rl8_speed", result))
 

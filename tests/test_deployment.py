@@ -94,6 +94,8 @@ CASES: dict[str, tuple[str, spaces.Space, spaces.Space, dict[str, Any]]] = {
     "dqn-quantiles": ("dqn", NESTED, CHOICES, {"dueling": True, "distributional": "qr-dqn"}),
     "discrete_sac": ("discrete_sac", NESTED, CHOICES, {}),
     "sac": ("sac", NESTED, TORQUES, {}),
+    "crossq": ("crossq", VECTOR, TORQUES, {}),
+    "crossq-encoded": ("crossq", NESTED, TORQUES, {}),
     "td3": ("td3", VECTOR, TORQUES, {}),
     "ddpg": ("ddpg", SMALL_IMAGE, spaces.Box(-2, 2, (2,), np.float64), {}),
 }

@@ -47,6 +47,7 @@ RUNS = [(algorithm, env, options) for algorithm, options in OPTIONS.items() for 
     ("dqn", "CartPole-v1", (*REPLAY, "--noisy", *QUANTILES)),
     ("discrete_sac", "CartPole-v1", REPLAY),
     ("sac", "Pendulum-v1", REPLAY),
+    ("crossq", "Pendulum-v1", (*REPLAY, "--critic-hidden", 8, "--renorm-warm-up", 9)),
     ("td3", "Pendulum-v1", (*REPLAY, "--n-envs", 2)),
     ("ddpg", "Pendulum-v1", REPLAY),
 ]

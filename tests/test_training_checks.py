@@ -18,6 +18,7 @@ from rlox_offline.datasets import Dataset
 from rlox_offline.fqe import FQE
 from rlox_offline.iql import IQL
 from rlox_offline.td3_bc import TD3BC
+from rlox_offpolicy.crossq import CrossQ
 from rlox_offpolicy.ddpg import DDPG
 from rlox_offpolicy.discrete_sac import DiscreteSAC
 from rlox_offpolicy.dqn import DQN
@@ -66,6 +67,7 @@ ALGORITHMS: dict[str, Callable[..., Any]] = {
     "dqn": lambda **options: DQN("CartPole-v1", **REPLAY, **options),
     "discrete_sac": lambda **options: DiscreteSAC("CartPole-v1", **REPLAY, **options),
     "sac": lambda **options: SAC("Pendulum-v1", **REPLAY, **options),
+    "crossq": lambda **options: CrossQ("Pendulum-v1", **REPLAY, **options),
     "td3": lambda **options: TD3("Pendulum-v1", **REPLAY, **options),
     "ddpg": lambda **options: DDPG("Pendulum-v1", **REPLAY, **options),
     "bc": lambda **options: BC(dataset(), **OFFLINE, **options),
@@ -81,7 +83,7 @@ BACKENDS = [
     for name in ALGORITHMS
     for options in (
         [{}]
-        if name in ("discrete_sac", "bc", "awac", "fqe")
+        if name in ("discrete_sac", "crossq", "bc", "awac", "fqe")
         else [{"backend": "torch"}, {"backend": "native"}]
     )
 ]
@@ -146,6 +148,27 @@ def test_checkpoints_of_a_diverged_training_stay_good(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["step-128.safetensors"]
     restored = PPO.from_checkpoint(tmp_path / "step-128.safetensors")
     assert restored.optimizer.is_finite()
+
+
+class SpoilAtTheEnd(Callback):
+    """Makes the first network's parameters NaN in one of the last hooks."""
+
+    def __init__(self, hook: str) -> None:
+        setattr(self, hook, self.spoil)
+
+    def spoil(self, **kwargs: Any) -> None:
+        next(iter(kwargs["algo"].optimizers.values())).parameters.fill_(float("nan"))
+
+
+@pytest.mark.parametrize("hook", ["on_iteration_end", "on_training_end"])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_what_a_last_hook_made_of_the_parameters_is_reported(name: str, hook: str) -> None:
+    """After the last iteration too, for what is saved next would be worthless."""
+    algorithm = ALGORITHMS[name]()
+    callback = SpoilAtTheEnd(hook)
+    algorithm.callbacks.callbacks.append(callback)
+    with pytest.raises(DivergenceError, match="diverged: after"):
+        algorithm.train(64)
 
 
 def replace_data(policy: Any) -> None:

@@ -8,12 +8,14 @@ use numpy::{
     IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
     PyUntypedArray, PyUntypedArrayMethods,
 };
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::panic::PanicException;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_kernels::KernelError;
 use rlox_kernels::env::{ActionSpace, EnvSpec, VecEnvState, make_vec};
 use rlox_kernels::gae::Discount;
+use rlox_kernels::memory::check_room;
 use rlox_kernels::rng::Pcg64;
 
 use crate::Error;
@@ -70,6 +72,9 @@ impl CandleCollector {
         let shape = Shape::of(&spec, hidden);
         check_size("obs_dim", obs_dim, shape.obs_dim, env_id)?;
         check_size("n_actions", n_actions, shape.n_actions, env_id)?;
+        check_rollouts(&spec, n_envs, n_steps, capacity).map_err(kernel)?;
+        let weights_bytes = hidden.saturating_mul(hidden.saturating_add(shape.obs_dim));
+        check_room("hidden", &hidden, weights_bytes.saturating_mul(4 * 4), "").map_err(kernel)?;
         let discount = Discount::new(gamma, gae_lambda).map_err(kernel)?;
         let mut rng = Pcg64::from_os().map_err(kernel)?;
         if let Some(seed) = seed {
@@ -112,14 +117,16 @@ impl CandleCollector {
 
     /// How often the weights were synced.
     #[getter]
-    fn weights_version(&self, py: Python<'_>) -> u64 {
-        py.detach(|| self.worker.version())
+    fn weights_version(&self, py: Python<'_>) -> PyResult<u64> {
+        let worker = self.worker()?;
+        Ok(py.detach(|| worker.version()))
     }
 
     /// Wait for the next rollout and return its arrays, (T, N) each.
     fn recv<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let worker = self.worker()?;
         loop {
-            if let Some(rollout) = py.detach(|| self.worker.receive(PATIENCE)).map_err(raise)? {
+            if let Some(rollout) = py.detach(|| worker.receive(PATIENCE)).map_err(raise)? {
                 return self.arrays(py, rollout);
             }
             py.check_signals()?;
@@ -137,12 +144,14 @@ impl CandleCollector {
             return Err(PyTypeError::new_err(text));
         };
         let weights = array.try_readonly()?.as_array().to_vec();
-        py.detach(|| self.worker.sync(weights)).map_err(raise)
+        let worker = self.worker()?;
+        py.detach(|| worker.sync(weights)).map_err(raise)
     }
 
     /// Return a copy of the newest weights, float32 (P,).
-    fn get_weights<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f32>> {
-        py.detach(|| self.worker.weights()).into_pyarray(py)
+    fn get_weights<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        let worker = self.worker()?;
+        Ok(py.detach(|| worker.weights()).into_pyarray(py))
     }
 
     /// Return log-probabilities (B,) of actions and values (B,) of observations (B, `obs_dim`), by
@@ -168,7 +177,8 @@ impl CandleCollector {
             }
         };
         let obs: Vec<f32> = observations.try_readonly()?.as_array().iter().copied().collect();
-        let evaluated = py.detach(|| self.worker.evaluate(&obs, &actions)).map_err(raise)?;
+        let worker = self.worker()?;
+        let evaluated = py.detach(|| worker.evaluate(&obs, &actions)).map_err(raise)?;
         Ok((evaluated.0.into_pyarray(py), evaluated.1.into_pyarray(py)))
     }
 
@@ -179,7 +189,8 @@ impl CandleCollector {
 
     /// Return a copy of all that decides how the envs go on, once the thread is between rollouts.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let state = py.detach(|| self.worker.state());
+        let worker = self.worker()?;
+        let state = py.detach(|| worker.state());
         let result = PyDict::new(py);
         result.set_item("physics", PyArray1::from_vec(py, state.envs.physics))?;
         result.set_item("elapsed", PyArray1::from_vec(py, state.envs.elapsed))?;
@@ -215,7 +226,8 @@ impl CandleCollector {
             started,
         };
         let state = CollectorState { envs, rng, obs: started.then_some(obs) };
-        py.detach(|| self.worker.set_state(state)).map_err(raise)
+        let worker = self.worker()?;
+        py.detach(|| worker.set_state(state)).map_err(raise)
     }
 
     fn __repr__(&self) -> String {
@@ -225,6 +237,12 @@ impl CandleCollector {
 }
 
 impl CandleCollector {
+    /// The worker, if its thread is this process's.
+    fn worker(&self) -> PyResult<&Worker> {
+        self.worker.check_process().map_err(raise)?;
+        Ok(&self.worker)
+    }
+
     fn arrays<'py>(&self, py: Python<'py>, rollout: Rollout) -> PyResult<Bound<'py, PyDict>> {
         let (steps, envs) = (self.n_steps, self.n_envs);
         let dones: Vec<bool> =
@@ -262,6 +280,32 @@ impl CandleCollector {
     }
 }
 
+/// Makes what a panic raises a `RuntimeError`, as rlox-native does.
+pub(crate) fn make_panics_ordinary(py: Python<'_>) -> PyResult<()> {
+    let class = py.get_type::<PanicException>();
+    class.setattr("__bases__", (py.get_type::<PyRuntimeError>(),))
+}
+
+/// Refuses more rollouts than there is room for: those ahead of the consumer, the one in progress
+/// and the one that is learned from.
+fn check_rollouts(
+    spec: &EnvSpec,
+    n_envs: usize,
+    n_steps: usize,
+    capacity: usize,
+) -> Result<(), KernelError> {
+    let action = match &spec.action_space {
+        ActionSpace::Discrete { .. } => size_of::<i64>(),
+        ActionSpace::Continuous { low, .. } => low.len().saturating_mul(size_of::<f32>()),
+    };
+    // Five numbers and two flags of a step, beside its observation and its action.
+    let step = spec.obs_dim().saturating_mul(size_of::<f32>()).saturating_add(action + 5 * 4 + 2);
+    let rollout = step.saturating_mul(n_envs).saturating_mul(n_steps);
+    check_room("n_steps", &n_steps, rollout.saturating_mul(2), "; take fewer")?;
+    let all = rollout.saturating_mul(capacity.saturating_add(2));
+    check_room("capacity", &capacity, all, "; take fewer rollouts ahead")
+}
+
 /// The stream of actions of a seed: one word more than any env's seed has, so that no env draws it.
 #[expect(clippy::cast_possible_truncation, reason = "the two halves are what is wanted")]
 fn action_stream(seed: u64) -> Pcg64 {
@@ -297,6 +341,9 @@ fn entry<T: numpy::Element + Clone>(state: &Bound<'_, PyDict>, key: &str) -> PyR
 fn raise(error: Error) -> PyErr {
     let text = error.to_string();
     match error {
+        Error::Kernel(KernelError::OutOfMemory { .. } | KernelError::NoRoom { .. }) => {
+            PyMemoryError::new_err(text)
+        }
         Error::Kernel(KernelError::NoEntropy) => PyOSError::new_err(text),
         Error::Kernel(_) => PyValueError::new_err(text),
         _ => PyRuntimeError::new_err(text),

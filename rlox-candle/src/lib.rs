@@ -32,6 +32,12 @@ pub enum Error {
     /// Something panicked in the collecting thread.
     #[error("the collecting thread failed: {0}")]
     Panic(String),
+    /// The collector is another process's.
+    #[error(
+        "the collector was made in another process, of whose threads a fork has none; make a new one \
+         in this process"
+    )]
+    Forked,
     /// The collector has been stopped.
     #[error("the collector has been stopped; make a new one")]
     Stopped,
@@ -50,6 +56,7 @@ mod _candle {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::binding::make_panics_ordinary(module.py())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -56,6 +56,8 @@ struct Shared {
 pub struct Worker {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// The process that has the thread.
+    process: u32,
 }
 
 impl Worker {
@@ -91,7 +93,16 @@ impl Worker {
             .name("rlox-candle".to_owned())
             .spawn(move || in_thread.run())
             .map_err(|error| Error::Thread(error.to_string()))?;
-        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+        Ok(Self { shared, thread: Mutex::new(Some(thread)), process: std::process::id() })
+    }
+
+    /// Checks that this process has the thread. One that was forked has not, and waiting for the thread
+    /// or for one of its locks would take for ever.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    pub fn check_process(&self) -> Result<()> {
+        if self.process == std::process::id() { Ok(()) } else { Err(Error::Forked) }
     }
 
     /// The next rollout, or `None` after `patience` without one.
@@ -177,8 +188,12 @@ impl Worker {
         lock(&self.shared.collector).set_state(state)
     }
 
-    /// Ends the thread, within one step of the envs, and waits for its end. May be called again.
+    /// Ends the thread, within one step of the envs, and waits for its end. May be called again; in a
+    /// forked process it does nothing.
     pub fn stop(&self) {
+        if self.check_process().is_err() {
+            return;
+        }
         self.shared.stop.store(true, Ordering::Relaxed);
         {
             // Under the lock, so that nobody who has just looked at the flag waits past this.

@@ -314,3 +314,47 @@ def test_what_is_no_state_is_refused(make: Any) -> None:
     with pytest.raises(ValueError, match="physics"):
         collector.set_state(state | {"physics": state["physics"][:4].copy()})
     np.testing.assert_equal(collector.state(), state)
+
+
+@pytest.mark.parametrize(
+    ("asked", "value"), [("capacity", 2**62), ("n_steps", 2**62), ("hidden", 2**40)]
+)
+def test_what_has_no_room_is_refused_before_the_thread_begins(
+    make: Any, asked: str, value: int
+) -> None:
+    """Rollouts ahead would fill the memory until the system ends the process."""
+    before = threads()
+    with pytest.raises(MemoryError, match=f"{asked} = {value}: it would take .* are available"):
+        make(**{asked: value})
+    assert threads() == before
+
+
+FORKED = """
+import os
+from rlox_candle import CandleCollector
+collector = CandleCollector("CartPole-v1", 2, n_steps=4, seed=0)
+collector.recv()
+child = os.fork()
+if child == 0:
+    calls = [
+        collector.recv, collector.get_weights, collector.state,
+        lambda: collector.weights_version,
+    ]
+    raised = []
+    for call in calls:
+        try:
+            call()
+        except RuntimeError as error:
+            raised.append("made in another process" in str(error))
+    collector.stop()
+    os._exit(0 if raised == [True] * len(calls) else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+collector.recv()
+collector.stop()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_collector_of_another_process_raises_at_once() -> None:
+    """A fork has none of the threads, and would wait for one of them for ever."""
+    subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=300)

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rlox.errors import CheckpointError
 from rlox.training import checkpoint
-from rlox.training.checkpoint import _digest, read, steps_of
+from rlox.training.checkpoint import _digest, read
 from rlox.training.state_tree import pack, unpack
 
 NUMPY_1 = np.__version__.startswith("1.")
@@ -309,11 +309,11 @@ def test_every_changed_byte_is_reported(counting: ModuleType, tmp_path: Path) ->
 def test_changed_file_without_its_digest_is_a_checkpoint_error(
     counting: ModuleType, tmp_path: Path
 ) -> None:
-    """Where the digest is no help, as in the old format, a wrong byte raises that error or none."""
+    """Where its author made the digest too, a wrong byte raises that error or none."""
     path, changed = tmp_path / "c.rlox", tmp_path / "changed.rlox"
     trained(counting).save(path)
     manifest, tensors = manifest_of(path)
-    text = bytearray(json.dumps({**manifest, "format_version": 1}).encode())
+    text = bytearray(json.dumps(manifest).encode())
     for position in range(0, len(text), 3):
         damaged = bytearray(text)
         damaged[position] ^= 0x15
@@ -351,8 +351,8 @@ def test_foreign_safetensors_is_refused(tmp_path: Path) -> None:
     "text",
     [
         "", "[]", "3", "null", '"x"', "{}", "[" * 100_000, '{"a":' * 100_000,
-        '{"format_version": 1}', '{"format_version": 1, "state": {"$tensor": "absent"}}',
-        '{"format_version": 1, "state": {"$tensor": []}}', '{"format_version": ' + "9" * 5000 + "}",
+        '{"format_version": 3}', '{"format_version": 3, "state": {"$tensor": "absent"}}',
+        '{"format_version": 3, "state": {"$tensor": []}}', '{"format_version": ' + "9" * 5000 + "}",
         '{"format_version": "1", "state": {}}', '{"format_version": true, "state": {}}',
         '{"format_version": NaN, "state": {}}', '{"format_version": 0, "state": {}}',
         '{"format_version": null, "state": {}}', '{"format_version": 1.5, "state": {}}',
@@ -368,40 +368,67 @@ def test_hostile_manifest_is_refused(tmp_path: Path, text: str) -> None:
 def test_newer_format_asks_for_an_upgrade(tmp_path: Path) -> None:
     """A file from the future is distinguished from a damaged one."""
     path = write(tmp_path / "c.rlox", {"format_version": 10**30, "state": {}})
-    with pytest.raises(CheckpointError, match=r"has format version 10+, this rlox reads up to 3"):
+    with pytest.raises(CheckpointError, match=r"has format version 10+, this rlox reads 3; upg"):
         read(path)
 
 
-def test_older_format_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each migration makes the manifest one version newer."""
-    monkeypatch.setattr(checkpoint, "FORMAT_VERSION", 4)
-    monkeypatch.setattr(
-        checkpoint,
-        "MIGRATIONS",
-        {v: lambda m: {**m, "format_version": m["format_version"] + 1} for v in (1, 2, 3)},
-    )
-    path = write(tmp_path / "c.rlox", {"format_version": 1, "state": {"a": 1}})
-    assert read(path) == {"format_version": 4, "state": {"a": 1}}
+def test_older_format_is_refused(tmp_path: Path) -> None:
+    """None ever left the house."""
+    path = write(tmp_path / "c.rlox", {"format_version": 1, "state": {}})
+    with pytest.raises(CheckpointError, match="has format version 1, this rlox reads 3; train"):
+        read(path)
 
 
-def test_checkpoint_of_the_first_format_loads(counting: ModuleType) -> None:
-    """A file written by an earlier rlox, kept beside this test, goes on exactly."""
-    old = Path(__file__).parent / "data" / "checkpoint-format-1.safetensors"
-    manifest, _ = manifest_of(old)
-    assert manifest["format_version"] == 1
-    assert read(old)["format_version"] == checkpoint.FORMAT_VERSION
-    assert steps_of(old) == 16
-    restored = counting.CountingAlgorithm.from_checkpoint(old)
-    uninterrupted = trained(counting, seed=3)
-    restored.train(16)
-    uninterrupted.train(16)
-    assert restored.draws.tolist() == uninterrupted.draws.tolist()
-    assert restored.clock == uninterrupted.clock
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_the_digest_is_checked_whatever_the_version_says(tmp_path: Path, version: int) -> None:
+    """An older version is no way around it."""
+    path = tmp_path / "c.rlox"
+    metadata = {"rlox": json.dumps({"format_version": version, "state": {}}), "digest": "0"}
+    path.write_bytes(safetensors.numpy.save({}, metadata=metadata))
+    with pytest.raises(CheckpointError):
+        read(path)
 
 
-def test_every_older_format_has_a_migration() -> None:
-    """No version is forgotten between the first and the present one."""
-    assert sorted(checkpoint.MIGRATIONS) == list(range(1, checkpoint.FORMAT_VERSION))
+@pytest.mark.parametrize("steps", [-1, 2**60, True, 1.5, "3", None])
+@pytest.mark.parametrize("name", ["env_steps", "gradient_steps", "iterations", "target_env_steps"])
+def test_a_count_that_no_training_reaches_is_refused(
+    counting: ModuleType, tmp_path: Path, name: str, steps: Any
+) -> None:
+    """By its name and its value."""
+    path = tmp_path / "c.rlox"
+    trained(counting).save(path)
+    manifest, tensors = manifest_of(path)
+    manifest["state"]["clock"][name] = steps
+    write(path, manifest, tensors)
+    with pytest.raises(CheckpointError, match=f"{name} must be an integer in"):
+        counting.CountingAlgorithm.from_checkpoint(path)
+
+
+def test_an_array_of_another_dtype_is_refused(counting: ModuleType, tmp_path: Path) -> None:
+    """And not converted."""
+    path = tmp_path / "c.rlox"
+    trained(counting).save(path)
+    manifest, tensors = manifest_of(path)
+    name = "algorithm.draws"
+    other = np.float32 if tensors[name].dtype == np.float64 else np.float64
+    write(path, manifest, {**tensors, name: tensors[name].astype(other)})
+    with pytest.raises(CheckpointError, match=r"'algorithm\.draws' is of dtype float"):
+        counting.CountingAlgorithm.from_checkpoint(path)
+
+
+def test_a_sparse_file_larger_than_the_memory_is_refused_unread(tmp_path: Path) -> None:
+    """It takes no room on the disk, and would take all of the memory."""
+    path = tmp_path / "c.rlox"
+    size = 1 << 42
+    header = json.dumps({"w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+    try:
+        with path.open("wb") as file:
+            file.write(len(header).to_bytes(8, "little") + header)
+            file.truncate(8 + len(header) + size)
+    except OSError:
+        pytest.skip("the file system has no files of 4 TiB")
+    with pytest.raises(CheckpointError, match=r"it would take at least 4\.0 TiB, and .* available"):
+        read(path)
 
 
 @pytest.mark.parametrize("n_envs", [65_536, 10_000])

@@ -20,10 +20,18 @@ def test_one_agent_conforms(name) -> None:
     assert rlox.testing.check_algorithm(name, "CartPole-v1", **SMALL) == {}
 
 
-@pytest.mark.parametrize("name", ["mappo", "ippo"])
-def test_teams_conform(name) -> None:
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("mappo", {}),
+        ("mappo", {"recurrent": "lstm", "memory_size": 4, "normalize_values": "popart"}),
+        ("ippo", {}),
+        ("ippo", {"normalize_observations": True, "normalize_rewards": True, "frame_stack": 2}),
+    ],
+)
+def test_teams_conform(name, options) -> None:
     """They pass the suite of algorithms of several agents."""
-    assert rlox.testing.check_multi_agent_algorithm(name, SPREAD, **SMALL) == {}
+    assert rlox.testing.check_multi_agent_algorithm(name, SPREAD, **SMALL, **options) == {}
 
 
 @pytest.mark.parametrize(
@@ -46,10 +54,11 @@ def test_values_of_teams_conform(name, options) -> None:
     assert reasons == {}
 
 
-def test_teams_of_agents_that_end_conform() -> None:
+@pytest.mark.parametrize("more", [{}, {"recurrent": "gru", "frame_stack": 2}])
+def test_teams_of_agents_that_end_conform(more) -> None:
     """Envs without a state pass all but the exact resume."""
     reasons = rlox.testing.check_multi_agent_algorithm(
-        "mappo", lambda: ScriptedParallel(EPISODES), **SMALL
+        "mappo", lambda: ScriptedParallel(EPISODES), **SMALL, **more
     )
     assert reasons == {"check_team_resume": "the env does not expose its state"}
 

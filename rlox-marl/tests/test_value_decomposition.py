@@ -338,9 +338,10 @@ def test_a_memory_is_carried_from_step_to_step() -> None:
             obs = shown["obs"]["agent"][:, 1]
             mine, own = algorithm.predict(obs, agent_idx=1, state=own)
             np.testing.assert_array_equal(mine, actions["agent"][:, 1])
-            np.testing.assert_allclose(own, state["agent"].view(2, 3, -1)[:, 1], rtol=1e-5)
+            expected = state["memory"]["agent"].view(2, 3, -1)[:, 1]
+            np.testing.assert_allclose(own["memory"], expected, rtol=1e-5)
             shown = env.step_all(actions)
-            assert t == 0 or np.abs(own).max() > 0
+            assert t == 0 or np.abs(own["memory"]).max() > 0
         begun = algorithm.predict_team(shown, state=state, episode_start=np.ones(2, np.bool_))[1]
         fresh = algorithm.predict_team(shown, state=None)[1]
         torch.testing.assert_close(begun, fresh)

@@ -6,7 +6,11 @@ each is given.
 
 import contextlib
 import inspect
+import itertools
 import os
+import subprocess
+import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,6 +19,7 @@ import rlox_native
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from rlox_native import _native
 
 # NumPy's word on numbers that single precision does not have
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in cast:RuntimeWarning")
@@ -137,6 +142,78 @@ def test_what_has_no_room_is_a_memory_error(call):
     """And not the end of the process."""
     with pytest.raises(MemoryError, match=r"not enough memory for (shape|max_len) = "):
         call()
+
+
+UNDER_A_LIMIT = """
+import resource
+import rlox_native
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+for call in [
+    lambda: rlox_native.pack_sequences([3, 2], 10**9),
+    lambda: rlox_native.ReplayBuffer(10**8, 4, 1),
+    lambda: rlox_native.RunningMeanStd((10**8, 3)),
+]:
+    try:
+        call()
+    except MemoryError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit is Linux's")
+def test_a_limit_of_the_address_space_is_heeded():
+    """What is beyond it is a MemoryError with what it would take, and never an abort."""
+    result = subprocess.run(
+        [sys.executable, "-c", UNDER_A_LIMIT], check=True, capture_output=True, text=True
+    )
+    lines = result.stdout.splitlines()
+    assert [line.split(" = ")[0] for line in lines] == [
+        f"not enough memory for {name}" for name in ("max_len", "capacity", "shape")
+    ]
+    assert all("it would take" in line and "are available" in line for line in lines)
+
+
+class Liar:
+    """A sequence of one width that claims to be longer than any memory."""
+
+    def __len__(self):
+        return 2**62
+
+    def __getitem__(self, index):
+        return [4][index]
+
+
+LEARNERS = {
+    "ActorCriticLearner": lambda hidden: rlox_native.ActorCriticLearner(3, hidden, n_actions=2),
+    "QLearner": lambda hidden: rlox_native.QLearner(3, hidden, 2),
+    "ContinuousLearner": lambda hidden: rlox_native.ContinuousLearner(3, 1, hidden, 2),
+    "ImplicitLearner": lambda hidden: rlox_native.ImplicitLearner(
+        3, 1, hidden, 2, log_std_bounds=(-5, 2)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_hidden_widths_are_counted_not_believed(name):
+    """A length that lies, one without end, and networks that no machine holds."""
+    make = LEARNERS[name]
+    Sequence.register(Liar)
+    assert repr(make(Liar())) == repr(make([4]))
+    with pytest.raises(ValueError, match="hidden must have at most 256 layers, got more"):
+        make(itertools.repeat(4))
+    with pytest.raises(MemoryError, match=r"hidden = \[4294967296\]: it would take .* GiB"):
+        make([2**32])
+    with pytest.raises(ValueError, match="every width of hidden must be at least"):
+        make([4, -1])
+
+
+def test_a_panic_is_an_ordinary_exception(capfd):
+    """Wherever it happens, ``except Exception`` gets it; its text is that of the panic."""
+    with pytest.raises(RuntimeError, match=r"^deliberate$") as caught:
+        _native._panic("deliberate")
+    assert isinstance(caught.value, Exception)
+    assert rlox_native.VecEnv(2, seed=0).reset_all().shape == (2, 4)
+    assert "panicked at" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ def minari_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_minari_gives_back_what_was_created() -> None:
     """With the env's bounds and the reference scores."""
     columns = data.columns(act_dim=1)
+    columns |= {name: np.tanh(columns[name]) for name in ("obs", "next_obs")}  # of the env's space
     ends = columns["terminated"] | columns["truncated"]
     # Minari keeps one row of observations per episode, so next ones are those that follow
     follows = np.concatenate([columns["obs"][1:], columns["obs"][-1:]])

@@ -55,7 +55,9 @@ def test_every_format_streams(suffix: str, make: Any, tmp_path: Path) -> None:
 def test_minari_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Episode by episode."""
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    dataset = Dataset(data.columns(act_dim=1), act_low=-2.0, act_high=2.0, env_id="Pendulum-v1")
+    columns = data.columns(act_dim=1)
+    columns |= {name: np.tanh(columns[name]) for name in ("obs", "next_obs")}  # of the env's space
+    dataset = Dataset(columns, act_low=-2.0, act_high=2.0, env_id="Pendulum-v1")
     save_dataset(dataset, "minari:pendulum/streamed-v0")
     require_same(stream_dataset("minari:pendulum/streamed-v0"), dataset)
 

@@ -17,6 +17,8 @@ OPTIONS: dict[str, Any] = {
 CASES = [
     ("sac", "Pendulum-v1", "critic"),
     ("sac", "Pendulum-v1", "policy"),
+    ("crossq", "Pendulum-v1", "critic"),
+    ("crossq", "Pendulum-v1", "policy"),
     ("td3", "Pendulum-v1", "critic"),
     ("td3", "Pendulum-v1", "policy"),
     ("ddpg", "Pendulum-v1", "policy"),

@@ -274,7 +274,8 @@ def test_text_observations_are_refused() -> None:
     [
         (
             {"clip_epss": 0.1},
-            "unknown option 'clip_epss' for PPOConfig; did you mean 'clip_eps' or 'vf_clip_eps'?",
+            "unknown option 'clip_epss' for PPOConfig; did you mean 'clip_eps' or 'vf_clip_eps' "
+            "or 'clip_rewards'?",
         ),
         ({"n_envs": 0}, "n_envs: expected greater than or equal to 1, got 0"),
         ({"gamma": 1.5}, "gamma: expected less than or equal to 1, got 1.5"),

@@ -24,8 +24,21 @@ def fixture_score_seeds() -> Callable[..., list[float]]:
     return score_seeds
 
 
+def evaluate(algorithm: Algorithm) -> dict[str, float]:
+    """Return mean and standard deviation of the returns of :data:`EPISODES` episodes."""
+    result = algorithm.evaluate(n_episodes=EPISODES)
+    return {"mean_return": result.mean_return, "std_return": result.std_return}
+
+
 def score_seeds(
-    make: Callable[[int], Algorithm], label: str, env_steps: int, threshold: float, n_seeds: int = 5
+    make: Callable[[int], Algorithm],
+    label: str,
+    env_steps: int,
+    threshold: float,
+    n_seeds: int = 5,
+    *,
+    measure: Callable[[Algorithm], dict[str, float]] = evaluate,
+    episodes: int = EPISODES,
 ) -> list[float]:
     """Return the mean return of each seed; all that there is to know goes to ``scores/``.
 
@@ -35,6 +48,8 @@ def score_seeds(
         env_steps: of the training.
         threshold: what the scores are held against.
         n_seeds: number of seeds.
+        measure: scores a trained algorithm; ``mean_return`` is what counts.
+        episodes: how many of them ``measure`` plays.
     """
     runs: list[dict[str, Any]] = []
     for seed in range(n_seeds):
@@ -42,15 +57,7 @@ def score_seeds(
         algorithm = make(seed)
         algorithm.train(env_steps)
         seconds = time.perf_counter() - started
-        result = algorithm.evaluate(n_episodes=EPISODES)
-        runs.append(
-            {
-                "seed": seed,
-                "mean_return": result.mean_return,
-                "std_return": result.std_return,
-                "train_seconds": round(seconds, 1),
-            }
-        )
+        runs.append({"seed": seed, **measure(algorithm), "train_seconds": round(seconds, 1)})
         print(label, runs[-1], flush=True)
         algorithm.close()
     name, _, env = label.partition("-")
@@ -60,7 +67,7 @@ def score_seeds(
         "env_steps": env_steps,
         "config": algorithm.config.to_dict() | {"seed": None},
         "threshold": threshold,
-        "episodes": EPISODES,
+        "episodes": episodes,
         "runs": runs,
     }
     path = ROOT / "scores" / f"{label}.json"

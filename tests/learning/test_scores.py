@@ -26,6 +26,7 @@ TASKS: list[Any] = [
         "examples/ppo-lunar-lander.yaml",
         id="ppo-LunarLander-v3",
     ),
+    pytest.param("rl8_ppo", "CartPole-v1", 300_000, 475.0, None, id="rl8_ppo-CartPole-v1"),
     pytest.param("a2c", "CartPole-v1", 500_000, 450.0, None, id="a2c-CartPole-v1"),
     pytest.param("appo", "CartPole-v1", 500_000, 475.0, None, id="appo-CartPole-v1"),
     pytest.param(
@@ -86,6 +87,14 @@ TASKS: list[Any] = [
         id="sac-MountainCarContinuous-v0",
     ),
     pytest.param(
+        "crossq",
+        "Pendulum-v1",
+        20_000,
+        -200.0,
+        "examples/crossq-pendulum.yaml",
+        id="crossq-Pendulum-v1",
+    ),
+    pytest.param(
         "td3", "Pendulum-v1", 20_000, -200.0, "examples/td3-pendulum.yaml", id="td3-Pendulum-v1"
     ),
     pytest.param(
@@ -98,6 +107,14 @@ TASKS: list[Any] = [
         -13.0,
         "examples/mappo-simple-spread.yaml",
         id="mappo-simple_spread_v3",
+    ),
+    pytest.param(
+        "ippo",
+        "mpe2/simple_spread_v3",
+        600_000,
+        -13.0,
+        "examples/mappo-simple-spread.yaml",
+        id="ippo-simple_spread_v3",
     ),
 ]
 

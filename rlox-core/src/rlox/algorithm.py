@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from rlox.callbacks import Callback, CallbackList
 from rlox.config.composition import local_options, selection
+from rlox.config.memory import require_memory
 from rlox.config.model import Config
 from rlox.errors import EnvError
 from rlox.evaluation import MAX_STEPS, EvaluationResult, evaluate
-from rlox.logging import LoggerCallback
-from rlox.logging.base import require_logger
+from rlox.logging.base import LoggerCallback, require_logger
 from rlox.ranks import agreed_seed, begin_together, own_rank
 from rlox.seeding import SeedStreams, draw_seed
 from rlox.training import checkpoint
@@ -91,6 +91,7 @@ class Algorithm(ABC):
             seed = agreed_seed(draw_seed())
             if "seed" in type(config).model_fields:
                 config = config.replace(seed=seed)
+        require_memory(dict(config))
         self.config: Any = config
         self.env_source = env
         self.callbacks = CallbackList(callbacks)
@@ -106,8 +107,7 @@ class Algorithm(ABC):
         """What moves the parameters, by the names of what learns; :meth:`train` checks that they
         do reach the parameters and that these stay finite."""
         self.added_losses: NamedLosses = NoLosses()
-        """The user's own loss terms, of an algorithm that takes them; checkpoints hold their
-        names."""
+        """The user's own loss terms, if it takes them; checkpoints hold their names."""
         self.own_objective: Any = None
         """A user's own objective, of an algorithm that takes one; ``None``: the algorithm's."""
         self.clock = Progress(self.step_unit, counters=dict.fromkeys(self.counters, 0))
@@ -158,7 +158,7 @@ class Algorithm(ABC):
         Raises:
             ValueError: ``total_timesteps`` is not positive, or none with nothing to finish.
             DivergenceError: parameters are no longer finite; raised before callbacks, and so
-                checkpoints, see the iteration.
+                checkpoints, see the iteration, or at the end for what callbacks made of them.
             RuntimeError: it is closed, or the parameters of a network were replaced.
         """
         if self._closed:
@@ -231,7 +231,7 @@ class Algorithm(ABC):
         cls = type(self.config)
         here = local_options(cls, {"env_backend": getattr(self.config, "env_backend", "auto")})
         if "env_backend" in cls.selected and here:
-            arguments["backend"] = selection(self.config, "env_backend")
+            arguments["backend"] = selection(self.config, "env_backend").for_evaluation()
         return arguments
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "EnvError",
     "ExportError",
     "LoggerError",
+    "MemoryLimitError",
     "MissingDependencyError",
     "PluginConflictError",
     "PluginError",
@@ -40,6 +41,10 @@ class RloxError(Exception):
 
 class ConfigError(RloxError, ValueError):
     """A config holds an unknown option or a value out of range."""
+
+
+class MemoryLimitError(RloxError, MemoryError):
+    """What is asked for takes more memory than there is."""
 
 
 class UnknownNameError(RloxError, LookupError):

@@ -51,6 +51,7 @@ ALGORITHMS = (
     AlgorithmRow("bc", "BC", "offline", trainer=False),
     AlgorithmRow("best_of_n", "BestOfN", "llm", trainer=False, registered=False),
     AlgorithmRow("cql", "CQL", "offline", trainer=False),
+    AlgorithmRow("crossq", "CrossQ", "offpolicy"),
     AlgorithmRow("ddpg", "DDPG", "offpolicy"),
     AlgorithmRow("discrete_sac", "DiscreteSAC", "offpolicy"),
     AlgorithmRow("dpo", "DPO", "llm", trainer=False),

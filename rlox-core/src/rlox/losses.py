@@ -205,13 +205,15 @@ def evaluate_actions(
     if isinstance(policy, RecurrentActor):
         assert batch.initial_state is not None
         assert batch.episode_starts is not None
-        return policy.evaluate_actions(
+        evaluated = policy.evaluate_actions(
             batch.obs,
             batch.actions,
             *masks,
             state=batch.initial_state,
             episode_starts=batch.episode_starts,
         )
+        active = getattr(batch, "active", None)
+        return evaluated if active is None else tuple(part[active] for part in evaluated)  # type: ignore[return-value]
     together = getattr(policy, "evaluate_actions", None)
     if together is not None:
         return together(batch.obs, batch.actions, *masks)  # type: ignore[no-any-return]

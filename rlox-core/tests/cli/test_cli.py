@@ -474,7 +474,7 @@ def test_list_shows_all_kinds_with_distribution_and_summary(run: Run) -> None:
     rows = [" ".join(line.split()) for line in run("list").out.splitlines()]
     assert "algorithms counting rlox-counting Counts instead of learning." in rows
     for start_ in (
-        "env backends gymnasium rlox-core", "replay buffers her", "loggers console",
+        "env backends ale rlox-core", "replay buffers her", "loggers console",
         "callbacks checkpoint",
     ):  # fmt: skip
         assert any(row.startswith(start_) for row in rows)

@@ -39,8 +39,8 @@ def _classes() -> tuple[type[Any], type[Any]]:
         """Keys and values at the beginning of tensors with room for more."""
 
         def __init__(self, layer: Any, index: Tensor, room: int) -> None:
-            super().__init__()
-            self.lazy_initialization(layer.keys, layer.values)
+            # as an initialised layer stands; the arguments of initialising differ by version
+            self.__dict__.update(layer.__dict__)
             self._keys, self._values = (_enlarged(x, index, room)
                                         for x in (layer.keys, layer.values))  # fmt: skip
             self._show(layer.keys.shape[2])

@@ -10,11 +10,12 @@ import numpy.typing as npt
 import torch
 from rlox.config.model import UNSET
 from rlox.networks.predict import drawing_from, predict, predict_with_memory
-from rlox.protocols import MultiAgentObs
+from rlox.protocols import MultiAgentObs, MultiAgentVecEnv
 from rlox.spaces import ActionRows, ObservationRows, map_leaves
 from torch import Tensor
 
 from rlox_marl.collector import gather_actions
+from rlox_marl.preprocessing import TeamPreprocessor
 from rlox_marl.views import PolicyView
 
 __all__ = ["TeamActor"]
@@ -26,20 +27,25 @@ class TeamActor:
     Args:
         views: of the policies.
         policies: by the views' names.
-        order: names of the agents in the env's order.
+        env: says what the agents are shown.
         generator: source of samples, so that acting disturbs no training.
         device: where the policies are.
+        preprocessor: of what the agents are shown; ``None`` changes nothing.
     """
 
     def __init__(
         self,
         views: tuple[PolicyView, ...],
         policies: Mapping[str, Any],
-        order: tuple[str, ...],
+        env: MultiAgentVecEnv,
         generator: torch.Generator,
         device: torch.device,
+        *,
+        preprocessor: TeamPreprocessor | None = None,
     ) -> None:
-        self._views, self._policies, self._order = views, policies, order
+        self._views, self._policies, self._order = views, policies, env.possible_agents
+        self._spaces = {group.name: group.observation_space for group in env.groups}
+        self._preprocessor = preprocessor
         self._generator, self._device = generator, device
         self._agents = {
             agent: (view, column) for view in views for column, agent in enumerate(view.agents)
@@ -48,8 +54,9 @@ class TeamActor:
 
     @property
     def has_memory(self) -> bool:
-        """Whether the policies have memories."""
-        return any(getattr(policy, "state_size", 0) for policy in self._policies.values())
+        """Whether the policies or the stacks of frames remember anything."""
+        stacks = self._preprocessor is not None and self._preprocessor.has_frames
+        return stacks or any(getattr(one, "state_size", 0) for one in self._policies.values())
 
     def predict(
         self,
@@ -87,9 +94,9 @@ class TeamActor:
                 f"are {', '.join(self._order)}"
             )
         if not numbers.ndim:
-            memory = None if state is UNSET else state
+            before = {} if state is UNSET or state is None else state
             actions, after = self._predict_one(
-                int(numbers), obs, deterministic, action_masks, memory, episode_start
+                int(numbers), obs, deterministic, action_masks, before, episode_start
             )
             return actions if state is UNSET else (actions, after)
         if state is not UNSET and self.has_memory:
@@ -99,7 +106,7 @@ class TeamActor:
             rows = np.flatnonzero(numbers == number)
             some = _rows_of(obs, rows)
             given = None if action_masks is None else np.asarray(action_masks)[rows]
-            some_actions, _ = self._predict_one(number, some, deterministic, given, None, None)
+            some_actions, _ = self._predict_one(number, some, deterministic, given, {}, None)
             for row, action in zip(rows, some_actions, strict=True):
                 chosen[row] = action
         stacked = np.stack(chosen)
@@ -111,12 +118,18 @@ class TeamActor:
         obs: Any,
         deterministic: bool,
         masks: Any,
-        memory: Any,
+        before: Mapping[str, Any],
         episode_start: npt.ArrayLike | None,
     ) -> tuple[Any, Any]:
         view, column = self._agents[self._order[number]]
+        after: dict[str, Any] = {}
 
         def nest(batch: Any) -> dict[str, npt.NDArray[Any]]:
+            seen = self._preprocessor
+            if seen is not None:
+                batch = seen.see_agent(view.group.name, batch, before.get("frames"), episode_start)
+                if seen.has_frames:
+                    after["frames"] = batch
             named = (
                 {f"obs.{k}": v for k, v in batch.items()}
                 if isinstance(batch, dict)
@@ -137,14 +150,18 @@ class TeamActor:
         }
         asked = (
             self._policies[view.name],
-            view.group.observation_space,
+            self._spaces[view.group.name],
             view.group.action_space,
             obs,
             deterministic,
         )
         if getattr(asked[0], "state_size", 0):
-            return predict_with_memory(*asked, state=memory, episode_start=episode_start, **common)
-        return predict(*asked, **common), None
+            actions, after["memory"] = predict_with_memory(
+                *asked, state=before.get("memory"), episode_start=episode_start, **common
+            )
+        else:
+            actions = predict(*asked, **common)
+        return actions, after or None
 
     def seen(self, view: PolicyView, shown: MultiAgentObs) -> tuple[Any, tuple[Tensor, ...]]:
         """Return the leaves of a view's N * A rows on the device, and their masks if there are any.
@@ -183,15 +200,20 @@ class TeamActor:
         """
         parts = []
         n_envs = len(next(iter(obs["active"].values())))
-        after: dict[str, Tensor] = {}
+        given = {} if state is UNSET or state is None else state
+        memories: dict[str, Tensor] = {}
+        after: dict[str, Any] = {}
+        if self._preprocessor is not None:
+            obs, frames = self._preprocessor.see(obs, given.get("frames"), episode_start)
+            after = {} if frames is None else {"frames": frames}
         for view in self._views:
             policy = self._policies[view.name]
             seen, masks = self.seen(view, obs)
             with drawing_from(self._generator, policy):
                 if getattr(policy, "state_size", 0):
-                    before = None if state is UNSET or state is None else state[view.name]
+                    before = given["memory"][view.name] if given else None
                     memory = self._memory(view, n_envs, before, episode_start)
-                    distribution, _, after[view.name] = policy.step(seen, memory, *masks)
+                    distribution, _, memories[view.name] = policy.step(seen, memory, *masks)
                     if deterministic:
                         rows = distribution.mode()
                     else:
@@ -202,6 +224,8 @@ class TeamActor:
                     rows = policy.get_action_and_logprob(seen, *masks)[0]
             parts.append((view, self.to_env(view, rows.cpu().numpy())))
         actions = gather_actions(parts, n_envs)
+        if memories:
+            after["memory"] = memories
         return actions if state is UNSET else (actions, after or None)
 
     def to_env(self, view: PolicyView, rows: npt.NDArray[Any]) -> Any:

@@ -38,13 +38,17 @@ def estimate_team_advantages(
         gae_lambda: trace decay λ in [0, 1].
 
     Returns:
-        A batch of the rows of agents that acted, step 0 first; ``None`` if there are none.
+        A batch of the rows of agents that acted, step 0 first; ``None`` if there are none. Its
+        rewards are those of the agents' steps, and advantages are estimated from scaled rewards
+        if the unroll has them.
     """
     if active.all():
         return estimate_advantages(unroll, policy, gamma, gae_lambda)
     if not active.any():
         return None
-    unroll = replace(unroll, **_owned(add_values(unroll, policy.get_value), active))
+    if unroll.values is None:
+        unroll = add_values(unroll, policy.get_value)
+    unroll = replace(unroll, **_owned(unroll, active))
     assert unroll.values is not None
     assert unroll.final_values is not None
     values = unroll.values.cpu().numpy()
@@ -67,7 +71,7 @@ def estimate_team_advantages(
     cut[last[goes_on], acted[goes_on]] = True
     final_values[last[goes_on], acted[goes_on]] = values[-1, acted[goes_on]]
     advantages, returns = kernels.backend().compute_gae_time_major(
-        packed(unroll.rewards),
+        packed(unroll.rewards if unroll.scaled_rewards is None else unroll.scaled_rewards),
         packed(values[:-1]),
         terminated,
         cut,
@@ -77,6 +81,8 @@ def estimate_team_advantages(
         gae_lambda,
     )
     device = unroll.log_probs.device
+    if unroll.initial_state is not None:
+        return _sequences(unroll, place, active, advantages, returns)
     rows = torch.from_numpy(np.flatnonzero(active)).to(device)
 
     def chosen(steps: Any) -> Any:
@@ -103,11 +109,68 @@ def estimate_team_advantages(
     )
 
 
+def _sequences(
+    unroll: Unroll,
+    place: npt.NDArray[Any],
+    active: Flags,
+    advantages: npt.NDArray[Any],
+    returns: npt.NDArray[Any],
+) -> RolloutBatch:
+    """Return the own steps of agents that acted as sequences, which replay their memory.
+
+    Args:
+        unroll: T steps of C agents, with values.
+        place: (T, C) number of each own step.
+        active: (T, C) the agents that acted.
+        advantages: (L, C) by own steps, of at most L each.
+        returns: alike.
+    """
+    assert unroll.initial_state is not None
+    assert unroll.values is not None
+    n_columns, device = active.shape[1], unroll.log_probs.device
+    acted = np.flatnonzero(active.any(axis=0))
+    number = np.cumsum(active.any(axis=0)) - 1
+    step, agent = np.nonzero(active)
+    source = np.zeros((int(place.max()) + 1, len(acted)), np.int64)  # step 0 fills what is left
+    there = np.zeros(source.shape, np.bool_)
+    source[place[step, agent], number[agent]] = step * n_columns + agent
+    there[place[step, agent], number[agent]] = True
+    row, column = np.nonzero(there)
+    t, of = source[row, column] // n_columns, acted[column]
+
+    def on_device(array: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(device)
+
+    everything, learnt = on_device(source.reshape(-1)), on_device(t * n_columns + of)
+
+    def chosen(steps: Any, rows: Tensor) -> Any:
+        return None if steps is None else map_leaves(lambda leaf: leaf.flatten(0, 1)[rows], steps)
+
+    return RolloutBatch(
+        obs=chosen(map_leaves(lambda leaf: leaf[:-1], unroll.obs), everything),
+        actions=chosen(unroll.actions, everything),
+        log_probs=chosen(unroll.log_probs, learnt),
+        values=chosen(unroll.values[:-1], learnt),
+        rewards=on_device(unroll.rewards[t, of]),
+        terminated=on_device(unroll.terminated[t, of]),
+        truncated=on_device(unroll.truncated[t, of]),
+        advantages=on_device(advantages[row, of]),
+        returns=on_device(returns[row, of]),
+        n_steps=len(source),
+        n_envs=len(acted),
+        action_masks=chosen(unroll.action_masks, everything),
+        episode_starts=chosen(unroll.episode_starts, everything),
+        initial_state=unroll.initial_state[on_device(acted)],
+        active=on_device(there.reshape(-1)),
+    )
+
+
 def _owned(unroll: Unroll, active: Flags) -> dict[str, Any]:
     """Return rewards, ends and final values with those of resting rows at the step before."""
     assert unroll.final_values is not None
     shape = active.shape
     rewards = np.zeros(shape, np.float32)
+    scaled = None if unroll.scaled_rewards is None else np.zeros(shape, np.float32)
     terminated, truncated = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
     final_values = np.zeros(shape, np.float32)
     step_of = np.full(shape[1], -1)  # the step that lasts, -1 where there is none
@@ -115,6 +178,8 @@ def _owned(unroll: Unroll, active: Flags) -> dict[str, Any]:
         step_of = np.where(active[t], t, step_of)
         lasting = np.flatnonzero(step_of >= 0)
         rewards[step_of[lasting], lasting] += unroll.rewards[t, lasting]
+        if scaled is not None and unroll.scaled_rewards is not None:
+            scaled[step_of[lasting], lasting] += unroll.scaled_rewards[t, lasting]
         ended = unroll.terminated[t] | unroll.truncated[t]
         ends = lasting[ended[lasting]]
         at = step_of[ends], ends
@@ -123,6 +188,7 @@ def _owned(unroll: Unroll, active: Flags) -> dict[str, Any]:
         step_of[ends] = -1
     return {
         "rewards": rewards,
+        "scaled_rewards": scaled,
         "terminated": terminated,
         "truncated": truncated,
         "final_values": final_values,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy.typing as npt
 import torch
 from rlox.batches.rollout import RolloutBatch, Unroll
 from rlox.networks.predict import taking_masks
-from rlox.protocols import MultiAgentObs, MultiAgentStep
-from rlox.rollouts import UnrollWriter
+from rlox.preprocessing import RewardScaler
+from rlox.protocols import MultiAgentObs, MultiAgentStep, RecurrentActor
+from rlox.rollouts import EnvMemory, MemoryActor, UnrollWriter
 from rlox.spaces import ActionRows, ObservationRows
 
 from rlox_marl.advantages import estimate_team_advantages
@@ -34,6 +36,8 @@ class MultiAgentCollector:
         team_reward: what an agent learns from; see :class:`rlox_marl.configs.MAPPOConfig`.
         gamma: discount in [0, 1].
         gae_lambda: trace decay λ in [0, 1].
+        normalize_rewards: divide what each policy learns from by the deviation of its agents'
+            discounted returns, see :class:`rlox.preprocessing.RewardScaler`.
         pool: plays some sides of games of two; ``None``: the policies act for all agents.
     """
 
@@ -46,6 +50,7 @@ class MultiAgentCollector:
         team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         gae_lambda: float = 0.95,
+        normalize_rewards: bool = False,
         pool: OpponentPool | None = None,
     ) -> None:
         self.envs = envs
@@ -56,6 +61,14 @@ class MultiAgentCollector:
         self.gamma, self.gae_lambda = gamma, gae_lambda
         self.pool = pool
         self._team_reward = team_reward
+        self.reward_scalers = {
+            view.name: RewardScaler(envs.env.n_envs * len(view.columns), gamma)
+            for view in views
+            if normalize_rewards
+        }
+        """By policy; none if rewards are not scaled."""
+        self.memory: dict[str, EnvMemory] = {}
+        """By policy, what its agents remember; none of policies without a memory."""
         self._rows = {view.name: ObservationRows(view.space) for view in views}
         self._actions = {view.name: ActionRows(view.group.action_space) for view in views}
 
@@ -105,6 +118,11 @@ class MultiAgentCollector:
         if n_steps < 1:
             raise ValueError(f"n_steps must be at least 1, got {n_steps}")
         writers, active = {}, {}
+        acting = {
+            name: self._remember(name, policy)
+            for name, policy in policies.items()
+            if isinstance(policy, RecurrentActor)
+        }
         for view in self.views:
             columns = self.env.n_envs * len(view.columns)
             writers[view.name] = UnrollWriter(self._rows[view.name], n_steps, columns, self.device)
@@ -115,38 +133,73 @@ class MultiAgentCollector:
                 active[view.name][t] = view.take(shown["active"])
                 if self.pool is not None:
                     active[view.name][t] &= self.pool.learning.reshape(-1)
-            step = self.envs.step(self._act(policies, writers, shown))
-            self._add(writers, step)
+            now = {name: steps[t] for name, steps in active.items()}
+            step = self.envs.step(self._act(policies, acting, writers, now, shown))
+            self._add(writers, acting, now, step)
             if on_step is not None:
                 on_step(self.env.n_envs)
         shown = self.envs.shown
-        return {
-            view.name: (
-                writers[view.name].unroll(view.see(shown["obs"], shown["state"])),
-                active[view.name],
+        unrolls = {}
+        for view in self.views:
+            unroll = writers[view.name].unroll(view.see(shown["obs"], shown["state"]))
+            memory = acting.get(view.name)
+            unroll = unroll if memory is None else memory.complete(unroll)
+            unrolls[view.name] = unroll, active[view.name]
+        return unrolls
+
+    def _remember(self, name: str, policy: RecurrentActor) -> MemoryActor:
+        if name not in self.memory:
+            (columns,) = (len(view.columns) for view in self.views if view.name == name)
+            n = self.env.n_envs * columns
+            self.memory[name] = EnvMemory(
+                torch.zeros(n, policy.state_size, device=self.device),
+                torch.ones(n, dtype=torch.bool, device=self.device),
             )
-            for view in self.views
+        return MemoryActor(policy, self.memory[name])
+
+    def memory_state(self) -> dict[str, Any]:
+        """Return what the agents remember, by policy."""
+        return {
+            name: {key: part.cpu().numpy().copy() for key, part in vars(memory).items()}
+            for name, memory in self.memory.items()
+        }
+
+    def load_memory_state(self, state: Mapping[str, Any]) -> None:
+        """Restore it; policies that are left out forget all."""
+        self.memory = {
+            name: EnvMemory(
+                **{key: torch.tensor(part, device=self.device) for key, part in parts.items()}
+            )
+            for name, parts in state.items()
         }
 
     def _act(
         self,
         policies: Mapping[str, Any],
+        acting: Mapping[str, MemoryActor],
         writers: Mapping[str, UnrollWriter],
+        active: Mapping[str, npt.NDArray[np.bool_]],
         shown: MultiAgentObs,
     ) -> dict[str, Any]:
         """Return the actions by group, and keep what the policies saw and did."""
         parts = []
         for view in self.views:
-            writer, policy = writers[view.name], policies[view.name]
+            writer, memory = writers[view.name], acting.get(view.name)
             row = writer.observe(view.see(shown["obs"], shown["state"]))
+            act: Any
+            if memory is None:
+                act = policies[view.name].get_action_and_logprob
+            else:
+                acts = torch.from_numpy(active[view.name]).to(self.device)
+                act = partial(memory.act, active=None if acts.all() else acts)
             given = None
             if view.group.name in shown["masks"]:
-                act = taking_masks(policy.get_action_and_logprob)
+                act = act if writer.masked else taking_masks(act)
                 masks = np.ascontiguousarray(view.take(shown["masks"]))
                 given = writer.mask(masks)
                 actions, log_probs = act(row, given)
             else:
-                actions, log_probs = policy.get_action_and_logprob(row)
+                actions, log_probs = act(row)
             chosen = writer.act(actions, log_probs)
             if self.pool is not None:
                 chosen = self.pool.act(row, given, chosen)
@@ -154,8 +207,14 @@ class MultiAgentCollector:
             parts.append((view, taken))
         return gather_actions(parts, self.env.n_envs)
 
-    def _add(self, writers: Mapping[str, UnrollWriter], step: MultiAgentStep) -> None:
-        """Keep what the envs answered."""
+    def _add(
+        self,
+        writers: Mapping[str, UnrollWriter],
+        acting: Mapping[str, MemoryActor],
+        active: Mapping[str, npt.NDArray[np.bool_]],
+        step: MultiAgentStep,
+    ) -> None:
+        """Keep what the envs answered; ``active`` (N * A,) says who acted, by policy."""
         if self.pool is not None:
             self.pool.add(step["rewards"][self.views[0].group.name], step["episode_ended"])
         everybody = np.concatenate(list(step["rewards"].values()), axis=1)
@@ -164,17 +223,25 @@ class MultiAgentCollector:
             if self._team_reward != "own":
                 total = getattr(everybody, self._team_reward)(axis=1)
                 rewards = np.repeat(total, len(view.columns))
-            truncated = view.take(step["truncated"])
+            terminated, truncated = view.take(step["terminated"]), view.take(step["truncated"])
+            over = np.repeat(step["episode_ended"], len(view.columns))
+            scaler, scaled = self.reward_scalers.get(view.name), None
+            if scaler is not None:
+                rests = ~active[view.name] & (rewards == 0)
+                scaled = scaler.scale(rewards, terminated | truncated | over, lost=rests)
             final = view.see(step["final_obs"], step["final_state"]) if truncated.any() else {}
-            writers[view.name].add(
+            last = writers[view.name].add(
                 {
                     "obs": None,
                     "rewards": rewards,
-                    "terminated": view.take(step["terminated"]),
+                    "terminated": terminated,
                     "truncated": truncated,
                     "final_obs": final,
-                }
+                },
+                scaled,
             )
+            if view.name in acting:
+                acting[view.name].end_step(last, terminated, truncated, begins=over)
 
 
 def gather_actions(parts: list[tuple[PolicyView, Any]], n_envs: int) -> dict[str, Any]:

@@ -17,20 +17,16 @@ from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
 from rlox.deployment import PolicyData
+from rlox.learners import AddedLosses, Losses, Objective
 from rlox.logging import LoggerCallback
-from rlox.losses import ClippedSurrogate
 from rlox.nn import torch_threads
 from rlox.protocols import MultiAgentObs
-from rlox.rollouts import fit_to_env, make_objective
+from rlox.rollouts import fit_to_env
 from rlox.training.hooks import Hooks
 
 from rlox_marl.configs import IPPOConfig
-from rlox_marl.mappo import (
-    MAPPOMetrics,
-    make_learning,
-    report,
-    scheduled,
-)
+from rlox_marl.learning import check_arguments, make_learning, objective_of, scheduled
+from rlox_marl.mappo import MAPPOMetrics, minimize_over_epochs, report
 
 __all__ = ["IPPO"]
 
@@ -53,16 +49,22 @@ class IPPO(Algorithm):
         config: a :class:`IPPOConfig`, a mapping, or the path of a YAML or JSON file.
         schedules: callables ``env_steps -> value`` for ``learning_rate``, ``clip_eps``,
             ``ent_coef`` or ``critic_learning_rate``; they win over the config and are not saved.
+        objective: minimised by every policy in place of the clipped surrogate; see
+            :class:`rlox.learners.tasks.Objective`. It brings all numbers of its loss.
+        added_losses: ``{"policy": function}`` with functions ``(policy, minibatch) -> scalar`` that
+            are added to the loss of every policy; see :mod:`rlox.learners.terms`.
         config_kwargs: options of :class:`IPPOConfig`, which win over ``config``.
 
     Raises:
-        ConfigError: an option is unknown, out of range, or contradicts the env.
+        ConfigError: an option is unknown, out of range, or contradicts the env, the policy or the
+            objective.
         EnvError: the env cannot be built.
         SpaceError: the env's spaces need a ``policy`` of your own.
     """
 
     name: ClassVar[str] = "ippo"
     config_class: ClassVar[type[Config]] = IPPOConfig
+    added_losses: AddedLosses
 
     def __init__(
         self,
@@ -77,28 +79,31 @@ class IPPO(Algorithm):
         callbacks: Iterable[Callback] | Callback | None = None,
         config: IPPOConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
+        objective: Objective | None = None,
+        added_losses: Losses | None = None,
         **config_kwargs: Any,
     ) -> None:
         resolved = resolve_config(
             IPPOConfig, config, n_agents=n_agents, n_envs=n_envs, seed=seed, **config_kwargs
         )
+        check_arguments(resolved, config_kwargs, policy, objective, schedules)
         source = env_id if env_fn is None else env_fn
         super().__init__(
             source, config=fit_to_env(resolved, source), callbacks=callbacks, logger=logger
         )
         self.schedules = Schedules(self.config, scheduled(self.config), schedules)
-        self.learning = make_learning(self, policy)
+        self.learning = make_learning(self, policy, objective, added_losses, minimize_over_epochs)
         self.collector = self.learning.collector
 
     def iterate(self, hooks: Hooks) -> MAPPOMetrics:
         """Collect T steps of N envs, and minimise each policy's surrogate for K epochs."""
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
-        objective = make_objective(ClippedSurrogate, self.config, rates)
+        objective = objective_of(self, rates)
         with torch_threads(self.config.torch_threads):
             batch: Any = self.learning.collect(hooks)
             hooks.rollout_end(batch)
             terms = self.learning.update(batch, objective, rates, hooks)
-        return report(self.learning, terms, rates["learning_rate"])
+        return report(self.learning, terms, self.added_losses, rates["learning_rate"])
 
     def predict(
         self,
@@ -123,10 +128,18 @@ class IPPO(Algorithm):
         memory = {"state": state, "episode_start": episode_start, "action_masks": action_masks}
         return self.learning.predict(obs, deterministic, agent_idx, **memory)
 
-    def predict_team(self, obs: MultiAgentObs, deterministic: bool = True) -> dict[str, Any]:
-        """Return the actions of all agents of N envs, by group."""
-        actions: dict[str, Any] = self.learning.predict_team(obs, deterministic)
-        return actions
+    def predict_team(
+        self,
+        obs: MultiAgentObs,
+        deterministic: bool = True,
+        *,
+        state: Any = UNSET,
+        episode_start: npt.NDArray[Any] | None = None,
+    ) -> Any:
+        """Return the actions of all agents of N envs; see ``TeamActor.predict_team``."""
+        return self.learning.predict_team(
+            obs, deterministic, state=state, episode_start=episode_start
+        )
 
     def policy_data(self) -> PolicyData:
         """Return the policy as data; see :class:`rlox.deployment.Exportable`."""

@@ -33,30 +33,32 @@ from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
 from rlox.deployment import PolicyData
-from rlox.envs import is_team
-from rlox.errors import ConfigError
-from rlox.learners import Objective, RolloutTask, mean_terms, passes_target_kl
+from rlox.learners import (
+    AddedLosses,
+    Losses,
+    Objective,
+    RolloutTask,
+    make_metrics,
+    mean_terms,
+    passes_target_kl,
+)
 from rlox.logging import LoggerCallback
-from rlox.losses import ClippedSurrogate
 from rlox.nn import torch_threads
 from rlox.protocols import MultiAgentObs
-from rlox.rollouts import fit_to_env, make_objective
+from rlox.rollouts import fit_to_env
 from rlox.training.hooks import Hooks
 
 from rlox_marl.configs import MAPPOConfig
+from rlox_marl.learning import check_arguments, make_learning, objective_of, scheduled
 from rlox_marl.one_agent import OneAgent
 from rlox_marl.team import Team
 
 __all__ = [
     "MAPPO",
     "MAPPOMetrics",
-    "make_learning",
     "minimize_over_epochs",
     "report",
-    "scheduled",
 ]
-
-SCHEDULED = ("learning_rate", "clip_eps", "ent_coef")
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ class MAPPOMetrics:
     """Mean return of each agent over the same episodes, ``return/<agent>``."""
     optional: Mapping[str, float] = field(default_factory=dict)
     """With ``opponents``: ``elo``, the learner's rating, and ``pool_policies``."""
+    added: Mapping[str, float] = field(default_factory=dict)
+    """Means of the user's own losses, and of the terms of an objective of the user's own."""
 
 
 @final
@@ -106,16 +110,22 @@ class MAPPO(Algorithm):
         config: a :class:`MAPPOConfig`, a mapping, or the path of a YAML or JSON file.
         schedules: callables ``env_steps -> value`` for ``learning_rate``, ``clip_eps``,
             ``ent_coef`` or ``critic_learning_rate``; they win over the config and are not saved.
+        objective: minimised by every policy in place of the clipped surrogate; see
+            :class:`rlox.learners.tasks.Objective`. It brings all numbers of its loss.
+        added_losses: ``{"policy": function}`` with functions ``(policy, minibatch) -> scalar`` that
+            are added to the loss of every policy; see :mod:`rlox.learners.terms`.
         config_kwargs: options of :class:`MAPPOConfig`, which win over ``config``.
 
     Raises:
-        ConfigError: an option is unknown, out of range, or contradicts the env.
+        ConfigError: an option is unknown, out of range, or contradicts the env, the policy or the
+            objective.
         EnvError: the env cannot be built.
         SpaceError: the env's spaces need a ``policy`` of your own.
     """
 
     name: ClassVar[str] = "mappo"
     config_class: ClassVar[type[Config]] = MAPPOConfig
+    added_losses: AddedLosses
 
     def __init__(
         self,
@@ -130,28 +140,31 @@ class MAPPO(Algorithm):
         callbacks: Iterable[Callback] | Callback | None = None,
         config: MAPPOConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
+        objective: Objective | None = None,
+        added_losses: Losses | None = None,
         **config_kwargs: Any,
     ) -> None:
         resolved = resolve_config(
             MAPPOConfig, config, n_agents=n_agents, n_envs=n_envs, seed=seed, **config_kwargs
         )
+        check_arguments(resolved, config_kwargs, policy, objective, schedules)
         source = env_id if env_fn is None else env_fn
         super().__init__(
             source, config=fit_to_env(resolved, source), callbacks=callbacks, logger=logger
         )
         self.schedules = Schedules(self.config, scheduled(self.config), schedules)
-        self.learning = make_learning(self, policy)
+        self.learning = make_learning(self, policy, objective, added_losses, minimize_over_epochs)
         self.collector = self.learning.collector
 
     def iterate(self, hooks: Hooks) -> MAPPOMetrics:
         """Collect T steps of N envs, and minimise each policy's surrogate for K epochs."""
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
-        objective = make_objective(ClippedSurrogate, self.config, rates)
+        objective = objective_of(self, rates)
         with torch_threads(self.config.torch_threads):
             batch: Any = self.learning.collect(hooks)
             hooks.rollout_end(batch)
             terms = self.learning.update(batch, objective, rates, hooks)
-        return report(self.learning, terms, rates["learning_rate"])
+        return report(self.learning, terms, self.added_losses, rates["learning_rate"])
 
     def predict(
         self,
@@ -176,10 +189,18 @@ class MAPPO(Algorithm):
         memory = {"state": state, "episode_start": episode_start, "action_masks": action_masks}
         return self.learning.predict(obs, deterministic, agent_idx, **memory)
 
-    def predict_team(self, obs: MultiAgentObs, deterministic: bool = True) -> dict[str, Any]:
-        """Return the actions of all agents of N envs, by group."""
-        actions: dict[str, Any] = self.learning.predict_team(obs, deterministic)
-        return actions
+    def predict_team(
+        self,
+        obs: MultiAgentObs,
+        deterministic: bool = True,
+        *,
+        state: Any = UNSET,
+        episode_start: npt.NDArray[Any] | None = None,
+    ) -> Any:
+        """Return the actions of all agents of N envs; see ``TeamActor.predict_team``."""
+        return self.learning.predict_team(
+            obs, deterministic, state=state, episode_start=episode_start
+        )
 
     def policy_data(self) -> PolicyData:
         """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
@@ -192,36 +213,6 @@ class MAPPO(Algorithm):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore policies, optimisers and envs."""
         self.learning.load_state_dict(state)
-
-
-def make_learning(algorithm: Any, policy: Any) -> OneAgent | Team:
-    """Return how an algorithm learns: as a team, or as one agent.
-
-    Args:
-        algorithm: its base has been initialised; ``schedules`` too.
-        policy: the user's own, or ``None``.
-
-    Raises:
-        ConfigError: ``n_agents`` contradicts the env, or there is no env.
-    """
-    cfg, source = algorithm.config, algorithm.env_source
-    if source is None:
-        raise ConfigError("there is no env; pass its id or a callable as env_id, or env_fn=")
-    if is_team(source, backend=cfg.env_backend, env_kwargs=cfg.env_kwargs):
-        return Team(algorithm, policy, minimize_over_epochs)
-    if cfg.n_agents not in (None, 1):
-        raise ConfigError(
-            f"n_agents is {cfg.n_agents}, but the env has one agent; pass a PettingZoo env, or "
-            "leave n_agents out"
-        )
-    first = make_objective(ClippedSurrogate, cfg, Schedules(cfg, scheduled(cfg)).at(0, 0))
-    return OneAgent(algorithm, policy, first, minimize_over_epochs)
-
-
-def scheduled(config: MAPPOConfig) -> tuple[str, ...]:
-    """Return the options that may be schedules."""
-    own = () if config.critic_learning_rate is None else ("critic_learning_rate",)
-    return (*SCHEDULED, *own)
 
 
 def minimize_over_epochs(
@@ -257,23 +248,24 @@ def minimize_over_epochs(
     return mean_terms(type(collected[0]), collected)
 
 
-def report(learning: OneAgent | Team, terms: Mapping[str, float], rate: float) -> MAPPOMetrics:
+def report(
+    learning: OneAgent | Team, terms: Mapping[str, float], added: AddedLosses, rate: float
+) -> MAPPOMetrics:
     """Return the metrics of an iteration.
 
     Args:
         learning: whose episodes are reported.
         terms: means of the loss's terms.
+        added: the user's own losses.
         rate: learning rate.
     """
     statistics = learning.collector.statistics
-    names = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
-    found = dict.fromkeys((*names, "explained_variance"), float("nan")) | dict(terms)
-    return MAPPOMetrics(
-        mean_reward=statistics.mean_return,
-        mean_episode_length=statistics.mean_length,
-        episodes=float(statistics.finished),
-        **found,
-        learning_rate=rate,
-        agents=learning.agent_metrics(),
-        optional=learning.optional_metrics(),
-    )
+    more: dict[str, Any] = {
+        "mean_reward": statistics.mean_return,
+        "mean_episode_length": statistics.mean_length,
+        "episodes": float(statistics.finished),
+        "learning_rate": rate,
+        "agents": learning.agent_metrics(),
+        "optional": learning.optional_metrics(),
+    }
+    return make_metrics(MAPPOMetrics, terms, added, **more)

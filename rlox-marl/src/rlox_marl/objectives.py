@@ -7,7 +7,13 @@ from typing import Any
 
 import torch
 from rlox.batches.rollout import RolloutBatch, RolloutMinibatch
-from rlox.losses import ClippedSurrogate, PPOTerms, evaluate_actions, ppo_loss
+from rlox.losses import (
+    ClippedSurrogate,
+    PPOTerms,
+    evaluate_actions,
+    ppo_loss,
+    standardize,
+)
 from torch import Tensor
 
 __all__ = ["TeamSurrogate", "huber"]
@@ -38,7 +44,7 @@ class TeamSurrogate:
         numbers = self.surrogate
         advantages, returns, before = minibatch.advantages, minibatch.returns, minibatch.values
         if numbers.normalize_advantages:
-            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+            advantages = standardize(advantages)
         norm = getattr(policy, "value_norm", None)
         if norm is not None:
             norm.update(returns)

@@ -12,8 +12,7 @@ from rlox.batches.rollout import RolloutBatch
 from rlox.config.model import changed
 from rlox.deployment import PolicyData
 from rlox.errors import ConfigError
-from rlox.learners import RolloutTask, Update, choose_learner
-from rlox.losses import ClippedSurrogate
+from rlox.learners import Objective, RolloutTask, Update, choose_learner
 from rlox.rollouts import make_agent
 from rlox.training.hooks import Hooks
 
@@ -39,9 +38,7 @@ class OneAgent:
         ConfigError: an option needs several agents.
     """
 
-    def __init__(
-        self, algorithm: Any, policy: Any, objective: ClippedSurrogate, update: Update
-    ) -> None:
+    def __init__(self, algorithm: Any, policy: Any, objective: Objective, update: Update) -> None:
         cfg = algorithm.config
         cfg.replace(n_agents=1)  # raises if a minibatch does not fit the rollout of one agent
         for name in TEAM_OPTIONS:
@@ -72,6 +69,7 @@ class OneAgent:
             target_kl=cfg.target_kl,
             generator=algorithm.streams.torch("minibatches"),
             actions=algorithm.streams.numpy("native actions"),
+            added_losses=algorithm.added_losses,
         )
         algorithm.learner = choose_learner(cfg.backend, task)
 
@@ -84,7 +82,7 @@ class OneAgent:
     def update(
         self,
         batch: RolloutBatch,
-        objective: ClippedSurrogate,
+        objective: Objective,
         rates: Mapping[str, float],
         hooks: Hooks,
     ) -> dict[str, float]:

@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 import torch
 from rlox.networks import Policy
-from rlox.nn import ActionHead, Distribution, EncoderKind, TanhMLP, make_encoder
+from rlox.nn import ActionHead, Distribution, EncoderKind, Memory, TanhMLP, make_encoder
 from torch import Tensor, nn
 
 from rlox_marl.value_norm import PopArt, ValueNorm
 from rlox_marl.views import PolicyView
 
-__all__ = ["TeamPolicy"]
+__all__ = ["RecurrentTeamPolicy", "TeamPolicy", "make_team_policy"]
 
 
 class TeamPolicy(Policy):
@@ -88,3 +88,137 @@ class TeamPolicy(Policy):
         """Return values (B,) in the rewards' own scale."""
         values = self.value(obs)
         return values if self.value_norm is None else self.value_norm.denormalize(values)
+
+
+class RecurrentTeamPolicy(nn.Module):
+    """Two networks with a recurrent layer each; what they see is :class:`TeamPolicy`'s.
+
+    The state is one row per agent: the actor's memory, then the critic's.
+
+    Args:
+        view: the leaves of both, and the action space.
+        kind: ``"lstm"`` or ``"gru"``.
+        memory_size: units of each recurrent layer, after the encoder.
+        hidden: width of the hidden layer after it.
+        network: see :class:`TeamPolicy`.
+        normalize_values: see :class:`TeamPolicy`.
+        generator: see :class:`TeamPolicy`.
+
+    Raises:
+        SpaceError: an observation has no encoder, or there is no distribution over the actions.
+    """
+
+    def __init__(
+        self,
+        view: PolicyView,
+        kind: Literal["lstm", "gru"],
+        *,
+        memory_size: int = 64,
+        hidden: int = 64,
+        network: EncoderKind = "auto",
+        normalize_values: Literal["none", "value_norm", "popart"] = "none",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.generator = generator
+        head = ActionHead(view.group.action_space)
+
+        def layers(space: Any, sizes: tuple[int, ...], gain: float) -> nn.ModuleDict:
+            encoder = make_encoder(space, kind=network, generator=generator)
+            features = int(encoder.output_size)  # type: ignore[arg-type]
+            return nn.ModuleDict(
+                {
+                    "encoder": encoder,
+                    "memory": Memory(features, memory_size, kind, generator=generator),
+                    "layers": TanhMLP(sizes, output_gain=gain, generator=generator),
+                }
+            )
+
+        self.actor = layers(view.actor_space, (memory_size, hidden, head.output_size), 0.01)
+        self.actor["head"] = head
+        popart = normalize_values == "popart"
+        last, gain = ((), math.sqrt(2)) if popart else ((1,), 1.0)
+        self.critic = layers(view.critic_space, (memory_size, hidden, *last), gain)
+        self.value_norm: ValueNorm | PopArt | None = None
+        """Normalises value targets; ``None``: the critic's outputs are values."""
+        if popart:
+            self.critic["head"] = self.value_norm = PopArt(hidden, generator=generator)
+        elif normalize_values == "value_norm":
+            self.value_norm = ValueNorm()
+        self.state_size = 2 * int(self.actor["memory"].state_size)  # type: ignore[arg-type]
+        """Length of a state's row."""
+
+    def step(
+        self, obs: Any, state: Tensor, action_masks: Tensor | None = None
+    ) -> tuple[Distribution, Tensor, Tensor]:
+        """Return distributions of N actions, values (N,) in the rewards' scale, and the next state.
+
+        Args:
+            obs: N observations.
+            state: (N, state_size), 0 where an episode begins.
+            action_masks: (N, mask_size) bool; ``None`` masks nothing.
+        """
+        goes_on = torch.zeros(1, len(state), dtype=torch.bool, device=state.device)
+        distribution, values, after = self._run(obs, state, goes_on, action_masks)
+        if self.value_norm is not None:
+            values = self.value_norm.denormalize(values)
+        return distribution, values, after
+
+    def evaluate_actions(
+        self,
+        obs: Any,
+        actions: Tensor,
+        action_masks: Tensor | None = None,
+        *,
+        state: Tensor,
+        episode_starts: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log-probabilities, entropies and the critic's outputs, each (T*n,).
+
+        Args:
+            obs: T*n observations, step 0 of all sequences first.
+            actions: theirs.
+            action_masks: (T*n, mask_size) bool; ``None`` masks nothing.
+            state: (n, state_size) before the sequences.
+            episode_starts: (T*n,) bool, whether an episode begins with the observation.
+        """
+        starts = episode_starts.view(-1, len(state))
+        distribution, values, _ = self._run(obs, state, starts, action_masks)
+        return distribution.log_prob(actions), distribution.entropy(), values
+
+    def _run(
+        self, obs: Any, state: Tensor, starts: Tensor, action_masks: Tensor | None
+    ) -> tuple[Distribution, Tensor, Tensor]:
+        after, outputs = [], []
+        for part, before in zip((self.actor, self.critic), state.chunk(2, -1), strict=True):
+            features = part["encoder"](obs).view(*starts.shape, -1)
+            remembered, now = part["memory"](features, before, starts)
+            outputs.append(part["layers"](remembered.flatten(0, 1)))
+            after.append(now)
+        chosen, judged = outputs
+        popart = "head" in self.critic
+        values = self.critic["head"](judged.tanh()) if popart else judged.squeeze(-1)
+        return self.actor["head"](chosen, action_masks), values, torch.cat(after, -1)
+
+
+def make_team_policy(
+    view: PolicyView,
+    *,
+    recurrent: Literal["none", "lstm", "gru"] = "none",
+    memory_size: int = 64,
+    **options: Any,
+) -> TeamPolicy | RecurrentTeamPolicy:
+    """Return the default policy of a view.
+
+    Args:
+        view: the leaves of actor and critic, and the action space.
+        recurrent: kind of memory.
+        memory_size: units of the memory.
+        options: of :class:`TeamPolicy`.
+
+    Raises:
+        SpaceError: there is none; pass one as ``policy=``.
+    """
+    if recurrent == "none":
+        return TeamPolicy(view, **options)
+    return RecurrentTeamPolicy(view, recurrent, memory_size=memory_size, **options)

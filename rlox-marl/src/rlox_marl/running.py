@@ -11,9 +11,11 @@ from rlox.config.model import Config
 from rlox.envs import fixed_env_count
 from rlox.errors import CheckpointError, ConfigError
 from rlox.protocols import MultiAgentObs, MultiAgentStep, MultiAgentVecEnv, StatefulVecEnv
+from rlox.rollouts import require_same_option
 from rlox.seeding import SeedStreams
 
 from rlox_marl.envs.statistics import TeamStatistics
+from rlox_marl.preprocessing import TeamPreprocessor
 
 __all__ = ["RunningTeams", "fit_env_count", "with_agents"]
 
@@ -27,10 +29,19 @@ class RunningTeams:
         env: steps N envs together.
         seed: fixes the envs' random streams.
         owned: whether :meth:`close` closes ``env``.
+        preprocessor: of what the envs show; ``None`` changes nothing.
     """
 
-    def __init__(self, env: MultiAgentVecEnv, seed: int = 0, *, owned: bool = False) -> None:
+    def __init__(
+        self,
+        env: MultiAgentVecEnv,
+        seed: int = 0,
+        *,
+        owned: bool = False,
+        preprocessor: TeamPreprocessor | None = None,
+    ) -> None:
         self.env = env
+        self.preprocessor = preprocessor
         self.statistics = TeamStatistics(env.groups, env.n_envs)
         self._owned = owned
         self._seeds = SeedStreams(seed).seeds("envs", env.n_envs)
@@ -41,11 +52,15 @@ class RunningTeams:
         """What the envs show before the next step; the first look resets them."""
         if self._shown is None:
             self._shown = self.env.reset_all(self._seeds)
+            if self.preprocessor is not None:
+                self._shown = self.preprocessor.reset(self._shown)
         return self._shown
 
     def step(self, actions: Mapping[str, Any]) -> MultiAgentStep:
         """Step all envs with (N, A, ...) actions by group."""
         step = self.env.step_all(actions)
+        if self.preprocessor is not None:
+            step = self.preprocessor.step(step)
         shown = {key: step[key] for key in MultiAgentObs.__annotations__}  # type: ignore[literal-required]
         self._shown = shown  # type: ignore[assignment]
         rewards = {name: paid[None] for name, paid in step["rewards"].items()}
@@ -61,12 +76,15 @@ class RunningTeams:
         """Return the statistics and, if the env exposes it, the env's state."""
         started = self._shown is not None
         stateful = started and isinstance(self.env, StatefulVecEnv)
-        return {
+        state: dict[str, Any] = {
             "started": started,
             "statistics": self.statistics.state_dict(),
             "env": self.env.state() if stateful else None,  # type: ignore[attr-defined]
             "shown": _copied(self._shown) if stateful else None,
         }
+        if self.preprocessor is not None:
+            state["observations"] = self.preprocessor.state_dict()
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> bool:
         """Restore the state; without that of as many envs, new episodes begin at the next look.
@@ -75,8 +93,14 @@ class RunningTeams:
             Whether the envs go on where they were.
 
         Raises:
-            CheckpointError: the envs' state is one of other envs.
+            CheckpointError: the envs' state is one of other envs, or was saved with another choice
+                of what is normalised.
         """
+        seen = self.preprocessor
+        require_same_option(
+            "normalize_observations", _normalizes(state.get("observations")),
+            seen is not None and seen.normalizes,
+        )  # fmt: skip
         as_many = self.statistics.fits(state["statistics"])
         exact = state["env"] is not None and as_many and isinstance(self.env, StatefulVecEnv)
         if exact:
@@ -100,7 +124,14 @@ class RunningTeams:
                 f"envs after {finished} episodes", self.env.n_envs
             )
         self.statistics.load_state_dict(state["statistics"], keep_running=exact)
+        if self.preprocessor is not None:
+            self.preprocessor.load_state_dict(state["observations"], keep_frames=exact)
         return exact
+
+
+def _normalizes(observations: Mapping[str, Any] | None) -> bool:
+    """Return whether there are moments in a preprocessor's state."""
+    return any(observations["groups"].values()) if observations else False
 
 
 def _copied(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import Any
 
@@ -13,30 +14,27 @@ from rlox.config.model import changed
 from rlox.deployment import PolicyData
 from rlox.envs import fixed_env_count, make_team_env
 from rlox.errors import BackendError, CheckpointError, ConfigError, ExportError
-from rlox.learners import RolloutTask, Update
-from rlox.losses import ClippedSurrogate
+from rlox.learners import Objective, RolloutTask, Update
 from rlox.networks.validate_actors import require_actor, try_actor
 from rlox.nn import FlatOptimizer, find_device, load_module_state, module_state, torch_threads
 from rlox.protocols import MultiAgentObs
 from rlox.ranks import RANKS
+from rlox.rollouts import require_same_option
 from rlox.training.hooks import Hooks
 from torch import nn
 
 from rlox_marl.acting import TeamActor
 from rlox_marl.collector import MultiAgentCollector
-from rlox_marl.objectives import TeamSurrogate
 from rlox_marl.optimizers import ActorCriticOptimizer
-from rlox_marl.policies import TeamPolicy
+from rlox_marl.policies import RecurrentTeamPolicy, TeamPolicy, make_team_policy
+from rlox_marl.preprocessing import TeamPreprocessor
 from rlox_marl.running import RunningTeams, with_agents
 from rlox_marl.self_play import OpponentPool, require_two_players
 from rlox_marl.views import PolicyView, make_views
 
 __all__ = ["Team"]
 
-ONE_AGENT_OPTIONS = (
-    "recurrent", "memory_size", "normalize_observations", "normalize_rewards", "frame_stack",
-    "vectorization",
-)  # fmt: skip
+ONE_AGENT_OPTIONS = ("clip_rewards", "vectorization")
 """PPO's options that teams do not have."""
 
 
@@ -82,12 +80,21 @@ class Team:
         env = make_team_env(
             source, n_envs=cfg.n_envs, backend=cfg.env_backend, env_kwargs=cfg.env_kwargs
         )
-        envs = RunningTeams(
-            env, algorithm.streams.seeds("envs", 1)[0], owned=fixed_env_count(source) is None
-        )
+        owned = fixed_env_count(source) is None
+        with ExitStack() as made:  # the envs are closed if the rest fails
+            if owned:
+                made.callback(env.close)
+            algorithm.config = with_agents(cfg, env)
+            preprocessor = None
+            if cfg.normalize_observations or cfg.frame_stack > 1:
+                preprocessor = TeamPreprocessor(
+                    env, normalize=cfg.normalize_observations, frame_stack=cfg.frame_stack
+                )
+            self.views = make_views(preprocessor or env, cfg.critic, cfg.share_parameters)
+            made.pop_all()
+        seed = algorithm.streams.seeds("envs", 1)[0]
+        envs = RunningTeams(env, seed, owned=owned, preprocessor=preprocessor)
         algorithm.resources.callback(envs.close)
-        algorithm.config = with_agents(cfg, env)
-        self.views = make_views(env, cfg.critic, cfg.share_parameters)
         self.collector = MultiAgentCollector(
             envs,
             self.views,
@@ -95,6 +102,7 @@ class Team:
             team_reward=cfg.team_reward,
             gamma=cfg.gamma,
             gae_lambda=cfg.gae_lambda,
+            normalize_rewards=cfg.normalize_rewards,
         )
         self.policies: dict[str, Any] = {}
         algorithm.optimizers = {}
@@ -103,12 +111,9 @@ class Team:
             if cfg.opponents != "none":
                 self.collector.pool = self._make_pool(made, env.n_envs)
             algorithm.optimizers[view.name] = self._make_optimizer(made)
+        generator, seen = algorithm.streams.torch("predict"), preprocessor
         self._actor = TeamActor(
-            self.views,
-            self.policies,
-            env.possible_agents,
-            algorithm.streams.torch("predict"),
-            self.device,
+            self.views, self.policies, env, generator, self.device, preprocessor=seen
         )
 
     def _make_policy(self, view: PolicyView, policy: Callable[..., nn.Module] | None) -> Any:
@@ -116,8 +121,10 @@ class Team:
         generator = self._algorithm.streams.torch("policy")
         made: Any
         if policy is None:
-            made = TeamPolicy(
+            made = make_team_policy(
                 view,
+                recurrent=cfg.recurrent,
+                memory_size=cfg.memory_size,
                 hidden=cfg.hidden,
                 network=cfg.network,
                 normalize_values=cfg.normalize_values,
@@ -157,7 +164,7 @@ class Team:
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
         if cfg.critic_learning_rate is None:
             return FlatOptimizer(policy, adam, max_grad_norm=cfg.max_grad_norm)
-        if not isinstance(policy, TeamPolicy):
+        if not isinstance(policy, TeamPolicy | RecurrentTeamPolicy):
             raise ConfigError(
                 "critic_learning_rate needs the default policies, whose actors and critics share "
                 f"no parameters, got {type(policy).__name__}; leave one of them out"
@@ -171,30 +178,31 @@ class Team:
         if self.collector.pool is not None:
             (policy,) = self.policies.values()
             self.collector.pool.freeze(policy, self._algorithm.clock.env_steps)
-        return self.collector.collect(self.policies, n_steps, hooks.env_step)
+        preprocessor = self.collector.envs.preprocessor
+        with nullcontext() if preprocessor is None else preprocessor.sharing():
+            return self.collector.collect(self.policies, n_steps, hooks.env_step)
 
     def update(
         self,
         batches: Mapping[str, RolloutBatch],
-        objective: ClippedSurrogate,
+        objective: Objective,
         rates: Mapping[str, float],
         hooks: Hooks,
     ) -> dict[str, float]:
         """Let each policy learn from its rollout, and return the means over policies of terms."""
         cfg = self._algorithm.config
-        loss: Any = objective
-        if cfg.normalize_values != "none" or cfg.huber_delta is not None:
-            loss = TeamSurrogate(objective, cfg.huber_delta)
         reports = []
         for name, batch in batches.items():
             optimizer = self._algorithm.optimizers[name]
             if isinstance(optimizer, ActorCriticOptimizer):
                 optimizer.critic_learning_rate = rates["critic_learning_rate"]
-            size = _whole_minibatches(cfg.batch_size, len(batch.returns))
-            if size == 1 and cfg.normalize_advantages:
+            size = min(cfg.batch_size, len(batch.returns))
+            if batch.initial_state is None:
+                size = _whole_minibatches(size, len(batch.returns))
+            if 1 in (size, len(batch.returns)) and cfg.normalize_advantages:
                 continue  # the advantage of one row alone says nothing
             task = RolloutTask(
-                loss,
+                objective,
                 self.policies[name],
                 optimizer,
                 self.collector,
@@ -204,10 +212,11 @@ class Team:
                 batch_size=size,
                 target_kl=cfg.target_kl,
                 generator=self._algorithm.streams.torch("minibatches"),
+                added_losses=self._algorithm.added_losses,
             )
             for ranks in RANKS:  # else one would wait for minibatches that the others do not have
                 ranks.require_equal(len(batch.returns), "number of rows in a rollout")
-            terms = self._update(task, batch, loss, rates["learning_rate"], hooks)
+            terms = self._update(task, batch, objective, rates["learning_rate"], hooks)
             reports.append({**terms, "explained_variance": batch.explained_variance()})
         if not reports:
             return {}
@@ -246,10 +255,13 @@ class Team:
     def state_dict(self) -> dict[str, Any]:
         """Return policies, optimisers and envs."""
         optimizers = self._algorithm.optimizers
+        scalers = self.collector.reward_scalers
         return {
             "policies": {name: module_state(policy) for name, policy in self.policies.items()},
             "optimizers": {name: one.state_dict() for name, one in optimizers.items()},
             "envs": self.collector.envs.state_dict(),
+            "rewards": {name: one.state_dict() for name, one in scalers.items()},
+            "memory": self.collector.memory_state(),
             "pool": None if self.collector.pool is None else self.collector.pool.state_dict(),
         }
 
@@ -257,7 +269,8 @@ class Team:
         """Restore policies, optimisers and envs.
 
         Raises:
-            CheckpointError: the policies are another team's.
+            CheckpointError: the policies are another team's, or it was saved with another choice of
+                what is normalised.
         """
         if set(state["policies"]) != set(self.policies):
             raise CheckpointError(
@@ -267,7 +280,12 @@ class Team:
         for name, policy in self.policies.items():
             load_module_state(policy, state["policies"][name])
             self._algorithm.optimizers[name].load_state_dict(state["optimizers"][name])
+        scalers = self.collector.reward_scalers
+        require_same_option("normalize_rewards", bool(state.get("rewards")), bool(scalers))
         exact = self.collector.envs.load_state_dict(state["envs"])
+        for name, scaler in scalers.items():
+            scaler.load_state_dict(state["rewards"][name], keep_running=exact)
+        self.collector.load_memory_state(state.get("memory", {}) if exact else {})
         if self.collector.pool is not None and state.get("pool") is not None:
             self.collector.pool.load_state_dict(state["pool"], keep_games=exact)
 

@@ -122,7 +122,7 @@ class ValueLearning:
         self._actor = TeamActor(
             self._views,
             self._policies,
-            env.possible_agents,
+            env,
             streams.torch("predict"),
             self.device,
         )

@@ -14,6 +14,8 @@ from rlox.errors import ConfigError
 from rlox.protocols import AgentGroup, MultiAgentVecEnv
 from rlox.spaces import is_nested, map_leaves
 
+from rlox_marl.preprocessing import TeamPreprocessor
+
 __all__ = ["PolicyView", "make_views", "see_team", "team_space"]
 
 Space = gymnasium.Space[Any]
@@ -109,11 +111,13 @@ class PolicyView:
         return leaves
 
 
-def make_views(env: MultiAgentVecEnv, critic: str, share: str) -> tuple[PolicyView, ...]:
+def make_views(
+    env: MultiAgentVecEnv | TeamPreprocessor, critic: str, share: str
+) -> tuple[PolicyView, ...]:
     """Return a view for each policy of a team.
 
     Args:
-        env: its groups and its state.
+        env: its groups and its state; or a preprocessor, for those of what is seen.
         critic: kind of the critic.
         share: ``"group"`` for a policy per group of equal spaces, ``"agent"`` for one per agent, or
             the names of agents that share one, separated by ``,``, and policies by ``;``.
@@ -126,7 +130,7 @@ def make_views(env: MultiAgentVecEnv, critic: str, share: str) -> tuple[PolicyVi
         critic = "observations" if env.state_space is None else "state"
     if critic in ("state", "agent_state") and env.state_space is None:
         raise ConfigError(
-            f"critic='{critic}' needs an env with a state, and {type(env).__name__} has none; take "
+            f"critic='{critic}' needs an env with a state, and this one has none; take "
             "critic='observations' or 'local'"
         )
     views = []
@@ -194,7 +198,9 @@ def see_team(
     return np.concatenate(parts, axis=1, dtype=np.float32)
 
 
-def _space(env: MultiAgentVecEnv, group: AgentGroup, n_agents: int, critic: str) -> spaces.Dict:
+def _space(
+    env: MultiAgentVecEnv | TeamPreprocessor, group: AgentGroup, n_agents: int, critic: str
+) -> spaces.Dict:
     leaves: dict[str, Space] = {"obs": group.observation_space}
     if n_agents > 1:
         leaves["agent"] = spaces.Discrete(n_agents)

@@ -50,6 +50,7 @@ class NativeRollouts:
             and isinstance(collector.env, VecEnv)
             and collector.preprocessor is None
             and collector.reward_scaler is None
+            and collector.clip_rewards is None
         )
 
     def collect(self, n_steps: int, hooks: Hooks) -> Unroll:

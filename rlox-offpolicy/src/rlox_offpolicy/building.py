@@ -38,7 +38,7 @@ __all__ = [
 
 ConfigT = TypeVar("ConfigT", bound=Config)
 
-NETWORK_OPTIONS = ("hidden", "dueling", "noisy_std")
+NETWORK_OPTIONS = ("hidden", "critic_hidden", "dueling", "noisy_std")
 """The options of the default networks."""
 
 
@@ -128,6 +128,7 @@ def make_replay(algorithm: Algorithm, buffer: Any = None) -> ReplayLoop:
         learning_starts=cfg.learning_starts,
         steps_per_iteration=cfg.steps_per_iteration,
         save_replay_buffer=cfg.save_replay_buffer,
+        clip_rewards=cfg.clip_rewards,
         device=cfg.device,
         threads=cfg.torch_threads,
     )

@@ -20,7 +20,14 @@ from rlox.config.model import (
 
 from rlox_offpolicy.replay_config import ReplayConfig
 
-__all__ = ["DDPGConfig", "DQNConfig", "DiscreteSACConfig", "SACConfig", "TD3Config"]
+__all__ = [
+    "DDPGConfig",
+    "DQNConfig",
+    "DiscreteSACConfig",
+    "SACConfig",
+    "TD3Config",
+    "refuse_target_entropy_that_is_not_kept",
+]
 
 BELLEMARE = "Bellemare et al. 2017"
 CHRISTODOULOU = "Christodoulou 2019"
@@ -47,7 +54,8 @@ def _refuse_noise_std_without_noise(config: Any) -> None:
         )
 
 
-def _refuse_target_entropy_that_is_not_kept(config: Any) -> None:
+def refuse_target_entropy_that_is_not_kept(config: Any) -> None:
+    """Refuse a target entropy beside a fixed temperature."""
     if not config.auto_entropy and config.target_entropy is not None:
         raise ValueError("target_entropy needs auto_entropy=True, got auto_entropy=False")
 
@@ -188,7 +196,7 @@ class SACConfig(ReplayConfig):
     @model_validator(mode="after")
     def _check_options(self) -> SACConfig:
         _refuse_noise_std_without_noise(self)
-        _refuse_target_entropy_that_is_not_kept(self)
+        refuse_target_entropy_that_is_not_kept(self)
         return self
 
 
@@ -224,7 +232,7 @@ class DiscreteSACConfig(ReplayConfig):
 
     @model_validator(mode="after")
     def _check_options(self) -> DiscreteSACConfig:
-        _refuse_target_entropy_that_is_not_kept(self)
+        refuse_target_entropy_that_is_not_kept(self)
         return self
 
 

@@ -8,7 +8,7 @@ from rlox.registry.specs import AlgorithmSpec
 
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
-    """Register DDPG, discrete SAC, DQN, SAC and TD3."""
+    """Register CrossQ, DDPG, discrete SAC, DQN, SAC and TD3."""
     yield AlgorithmSpec(
         name="dqn",
         summary="Deep Q-learning, with all of Rainbow, C51 and QR-DQN as options.",
@@ -29,6 +29,13 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         config="rlox_offpolicy.configs:DiscreteSACConfig",
         factory="rlox_offpolicy.discrete_sac:DiscreteSAC",
         paper="https://arxiv.org/abs/1910.07207",
+    )
+    yield AlgorithmSpec(
+        name="crossq",
+        summary="Soft actor-critic with batch renormalization instead of target networks.",
+        config="rlox_offpolicy.crossq_config:CrossQConfig",
+        factory="rlox_offpolicy.crossq:CrossQ",
+        paper="https://arxiv.org/abs/1902.05605",
     )
     yield AlgorithmSpec(
         name="td3",

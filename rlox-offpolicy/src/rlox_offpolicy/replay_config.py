@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import JsonValue, model_validator
+from rlox.config.clipped import CLIP_REWARDS
 from rlox.config.common_fields import (
     BACKEND,
     DEVICE,
@@ -82,6 +83,7 @@ class ReplayConfig(Config):
         1, unit="env steps", source="Hessel et al. 2018, sec. Multi-step learning",
         help="steps whose rewards a target sums up, or fewer where the episode ends",
     )  # fmt: skip
+    clip_rewards: float | None = CLIP_REWARDS
     hidden: int = count(
         256, unit="units", help="width of the two hidden layers", source=f"{HAARNOJA}, table 1"
     )

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import JsonValue, model_validator
 from rlox.config.clipped import (
+    CLIP_REWARDS,
     FRAME_STACK,
     MEMORY_SIZE,
     NETWORK,
@@ -15,6 +16,7 @@ from rlox.config.clipped import (
     RECURRENT,
     ClippedSurrogateConfig,
     refuse_memory_size_without_memory,
+    refuse_two_changes_of_rewards,
 )
 from rlox.config.common_fields import (
     BACKEND,
@@ -69,7 +71,10 @@ class HybridPPOConfig(PPOConfig):
 
     @model_validator(mode="after")
     def _check_preprocessing(self) -> HybridPPOConfig:
-        only = {"normalize_observations": False, "normalize_rewards": False, "frame_stack": 1}
+        only = {
+            "normalize_observations": False, "normalize_rewards": False, "clip_rewards": None,
+            "frame_stack": 1,
+        }  # fmt: skip
         for name, value in only.items():
             if getattr(self, name) != value:
                 raise ValueError(
@@ -132,6 +137,7 @@ class A2CConfig(Config):
     memory_size: int = MEMORY_SIZE
     normalize_observations: bool = NORMALIZE_OBSERVATIONS
     normalize_rewards: bool = NORMALIZE_REWARDS
+    clip_rewards: float | None = CLIP_REWARDS
     frame_stack: int = FRAME_STACK
     backend: str = BACKEND
     env_backend: str = ENV_BACKEND
@@ -143,6 +149,7 @@ class A2CConfig(Config):
     @model_validator(mode="after")
     def _check_options(self) -> A2CConfig:
         refuse_memory_size_without_memory(self)
+        refuse_two_changes_of_rewards(self)
         if self.normalize_advantages and self.n_envs * self.n_steps == 1:
             raise ValueError(
                 "a rollout of n_envs * n_steps = 1 row has no standard deviation; lengthen it or "

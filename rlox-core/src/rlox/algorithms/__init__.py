@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rlox.algorithms.bc import BC
     from rlox.algorithms.best_of_n import BestOfN
     from rlox.algorithms.cql import CQL
+    from rlox.algorithms.crossq import CrossQ
     from rlox.algorithms.ddpg import DDPG
     from rlox.algorithms.discrete_sac import DiscreteSAC
     from rlox.algorithms.dpo import DPO
@@ -63,6 +64,7 @@ __all__ = [
     "TD3BC",
     "VDN",
     "BestOfN",
+    "CrossQ",
     "DiscreteSAC",
     "DreamerV3",
     "HybridPPO",

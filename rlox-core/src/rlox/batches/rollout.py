@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rlox import kernels
+from rlox.batches.sequences import sequence_fields, split_sequences
 from rlox.spaces.nested import map_leaves
 
 __all__ = ["RolloutBatch", "RolloutMinibatch", "Unroll", "add_values", "estimate_advantages"]
@@ -96,6 +97,7 @@ class RolloutMinibatch:
     action_masks: Tensor | None = None
     episode_starts: Tensor | None = None
     initial_state: Tensor | None = None
+    active: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,10 @@ class RolloutBatch:
     """(T*N,) bool, whether an episode began with the observation; ``None`` without a memory."""
     initial_state: Tensor | None = None
     """(N, state_size) memory of the policy before step 0; ``None`` without a memory."""
+    active: Tensor | None = None
+    """(T*N,) bool, the rows of ``obs``, ``actions``, ``action_masks`` and ``episode_starts`` that
+    are learnt from, of a policy with a memory whose sequences have different lengths; the other
+    fields have those rows alone. ``None``: all are."""
 
     @property
     def dones(self) -> Tensor:
@@ -182,12 +188,8 @@ class RolloutBatch:
         envs = torch.arange(self.n_envs)
         if shuffle:
             envs = torch.randperm(self.n_envs, generator=generator)
-        rows = torch.arange(len(self.returns)).view(self.n_steps, self.n_envs)
-        for some in torch.split(envs, batch_size // self.n_steps):
-            chosen = rows[:, some].flatten().to(self.returns.device)
-            fields = [_take(field, chosen) for field in (*self._fields(), self.episode_starts)]
-            fields.append(_take(self.initial_state, some.to(chosen.device)))
-            yield RolloutMinibatch(*fields)
+        for some in split_sequences(self, envs, batch_size // self.n_steps):
+            yield RolloutMinibatch(**sequence_fields(self, some))
 
     def _fields(self) -> tuple[Any, ...]:
         """Return the fields of a minibatch's rows in its order."""
@@ -282,10 +284,6 @@ def _rows(steps: Any) -> Any:
     return None if steps is None else map_leaves(lambda leaf: leaf.flatten(0, 1), steps)
 
 
-def _take(field: Any, rows: Tensor) -> Any:
-    return None if field is None else map_leaves(lambda leaf: leaf[rows], field)
-
-
 def _parts(field: Any, order: Tensor | None, size: int) -> Iterable[Any]:
     """Return a field's rows in ``order``, ``size`` at a time."""
     if field is None:
@@ -293,4 +291,4 @@ def _parts(field: Any, order: Tensor | None, size: int) -> Iterable[Any]:
     if isinstance(field, dict):
         leaves = zip(*(_parts(leaf, order, size) for leaf in field.values()), strict=True)
         return (dict(zip(field, parts, strict=True)) for parts in leaves)
-    return torch.split(field if order is None else field[order], size)
+    return torch.split(field if order is None else field.index_select(0, order), size)

@@ -34,8 +34,8 @@ def main() -> None:
         code = build_app()(args=sys.argv[1:] or ["--help"], prog_name="rlox", standalone_mode=False)
     except typer.TyperException as error:
         code = _report(_house_style(error.format_message()))
-    except (RloxError, OSError) as error:
-        code = _report(str(error))
+    except (RloxError, OSError, MemoryError) as error:
+        code = _report(str(error) or "not enough memory")
     except (typer.Abort, KeyboardInterrupt):
         code = 130
     finally:

@@ -1,6 +1,7 @@
 """Configs: pydantic models, their fields, files and schedules."""
 
 from rlox.config.clipped import (
+    CLIP_REWARDS,
     FRAME_STACK,
     MEMORY_SIZE,
     NETWORK,
@@ -9,6 +10,7 @@ from rlox.config.clipped import (
     RECURRENT,
     ClippedSurrogateConfig,
     refuse_memory_size_without_memory,
+    refuse_two_changes_of_rewards,
 )
 from rlox.config.common_fields import (
     BACKEND,
@@ -40,6 +42,7 @@ from rlox.config.schedules import Linear, Piecewise, Schedules, evaluate_schedul
 
 __all__ = [
     "BACKEND",
+    "CLIP_REWARDS",
     "DEVICE",
     "ENV_BACKEND",
     "FRAME_STACK",
@@ -71,6 +74,7 @@ __all__ = [
     "probability",
     "read_mapping",
     "refuse_memory_size_without_memory",
+    "refuse_two_changes_of_rewards",
     "resolve_config",
     "schedule",
     "to_yaml",

@@ -31,6 +31,7 @@ from rlox.config.model import (
 )
 
 __all__ = [
+    "CLIP_REWARDS",
     "FRAME_STACK",
     "MEMORY_SIZE",
     "NETWORK",
@@ -39,6 +40,7 @@ __all__ = [
     "RECURRENT",
     "ClippedSurrogateConfig",
     "refuse_memory_size_without_memory",
+    "refuse_two_changes_of_rewards",
 ]
 
 SCHULMAN = "Schulman et al. 2017"
@@ -59,6 +61,10 @@ NORMALIZE_REWARDS = flag(
     False, help="divide rewards by the deviation of discounted returns, clip to ±10",
     source=f"{HUANG}, continuous details 8 and 9",
 )  # fmt: skip
+CLIP_REWARDS = positive(
+    None, help="bound of the rewards' sizes in what is learnt from; None: none", unit="reward",
+    source="Mnih et al. 2015, Methods, where it is 1",
+)  # fmt: skip
 FRAME_STACK = count(
     1, unit="env steps", help="number of last observations that are seen as one",
     source=f"{HUANG}, Atari detail 8",
@@ -69,6 +75,15 @@ def refuse_memory_size_without_memory(config: Any) -> None:
     """Refuse the size of a memory that is not there."""
     if config.recurrent == "none" and changed(config, "memory_size"):
         raise ValueError("memory_size needs recurrent='lstm' or 'gru', got recurrent='none'")
+
+
+def refuse_two_changes_of_rewards(config: Any) -> None:
+    """Refuse rewards that are scaled and clipped, whose order would be a guess."""
+    if config.normalize_rewards and config.clip_rewards is not None:
+        raise ValueError(
+            f"clip_rewards={config.clip_rewards} and normalize_rewards=True are two ways to bound "
+            "rewards; leave one of them out"
+        )
 
 
 class ClippedSurrogateConfig(Config):
@@ -138,6 +153,7 @@ class ClippedSurrogateConfig(Config):
     memory_size: int = MEMORY_SIZE
     normalize_observations: bool = NORMALIZE_OBSERVATIONS
     normalize_rewards: bool = NORMALIZE_REWARDS
+    clip_rewards: float | None = CLIP_REWARDS
     frame_stack: int = FRAME_STACK
     backend: str = BACKEND
     env_backend: str = ENV_BACKEND
@@ -154,6 +170,7 @@ class ClippedSurrogateConfig(Config):
     @model_validator(mode="after")
     def _check_options(self) -> ClippedSurrogateConfig:
         refuse_memory_size_without_memory(self)
+        refuse_two_changes_of_rewards(self)
         rollout = self.n_envs * self.n_steps
         if "batch_size" not in self.model_fields_set and self.batch_size > rollout:
             # past the model, which is frozen and would count the option as given

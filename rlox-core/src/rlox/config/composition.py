@@ -44,6 +44,12 @@ class Selection:
     options: Any = None
     """An instance of the plugin's model; ``None``: it has no options of its own."""
 
+    def for_evaluation(self) -> Selection:
+        """Return the selection with the options that the plugin has for evaluations."""
+        if not hasattr(self.options, "for_evaluation"):
+            return self
+        return Selection(self.name, self.options.for_evaluation())
+
 
 _SELECTORS: dict[type[Any], dict[str, str]] = {}
 

@@ -18,7 +18,15 @@ __all__ = [
     "schedule",
 ]
 
-LARGEST = {"envs": 1 << 16, "units": 1 << 13, "env steps per env": 10**6, "threads": 1 << 10}
+LARGEST = {
+    "envs": 1 << 16,
+    "units": 1 << 13,
+    "env steps per env": 10**6,
+    "threads": 1 << 10,
+    "actors": 1 << 10,
+    "layers": 1 << 8,
+    "blocks": 1 << 10,
+}
 """By unit, sizes beyond which a number is a slip, reported before it exhausts the machine: memory,
 or threads, for lack of which OpenMP ends the process."""
 

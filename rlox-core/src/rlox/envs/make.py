@@ -13,7 +13,7 @@ from gymnasium.vector import VectorEnv
 from rlox import registry
 from rlox.config.composition import Selection
 from rlox.envs.gymnasium import GymVecEnv, Vectorization
-from rlox.envs.teams import several_agents, team_backend
+from rlox.envs.teams import has_id, several_agents, team_backend
 from rlox.errors import ConfigError, EnvError, RloxError, suggest
 from rlox.protocols import MultiAgentVecEnv, VecEnv
 from rlox.registry.entry import Registration
@@ -175,23 +175,26 @@ def choose_backend(
         raise several_agents(f"'{env_id}' is an env of")
     if backend != "auto":
         named = found.get("rlox_env_backends", backend)
-        env_ids = named.spec.env_ids
-        if env_ids and env_id not in env_ids:
+        env_ids, prefixes = named.spec.env_ids, named.spec.env_prefixes
+        if (env_ids or prefixes) and not has_id(named, env_id):
+            known = [*env_ids, *(f"{prefix}…" for prefix in prefixes)]
             raise EnvError(
                 f"the env backend '{backend}' has no '{env_id}'{suggest(env_id, env_ids)}; "
-                f"it has {', '.join(env_ids)}; backend='auto' takes gymnasium's"
+                f"it has {', '.join(known)}; backend='auto' takes gymnasium's"
             )
         return named, "it is named"
     backends = found.by_priority("rlox_env_backends")
     passed_over = []
     for each in backends:
-        if env_id not in each.spec.env_ids:
+        if not has_id(each, env_id):
             continue
         unknown = sorted(set(env_kwargs or {}) - set(each.spec.env_kwargs))
         if vectorization == "async":
             passed_over.append(f"'{each.spec.name}' has no vectorization='async'")
         elif unknown:
             passed_over.append(f"'{each.spec.name}' takes no env_kwargs {unknown}")
+        elif each.spec.unavailable is not None and (reason := each.load("unavailable")()):
+            passed_over.append(f"'{each.spec.name}' cannot be used: {reason}")
         else:
             return each, "; ".join(["it is the fastest that has the id", *passed_over])
     takes_all = next(b for b in backends if b.spec.name == "gymnasium")

@@ -20,7 +20,14 @@ from rlox.errors import (
 from rlox.protocols import MultiAgentVecEnv, VecEnv
 from rlox.registry.entry import Registration
 
-__all__ = ["choose_team_backend", "is_team", "make_team_env", "several_agents", "team_backend"]
+__all__ = [
+    "choose_team_backend",
+    "has_id",
+    "is_team",
+    "make_team_env",
+    "several_agents",
+    "team_backend",
+]
 
 
 def is_team(
@@ -144,7 +151,7 @@ def choose_team_backend(
         named = registry.get_registry().get("rlox_env_backends", backend)
         if not named.spec.teams:
             return None, "it is no backend of envs of several agents"
-        if named.spec.env_ids and not _has(named, env_id):
+        if named.spec.env_ids and not has_id(named, env_id):
             known = ", ".join(named.spec.env_ids)
             raise EnvError(
                 f"the env backend '{backend}' has no '{env_id}'"
@@ -153,7 +160,7 @@ def choose_team_backend(
         return named, "it is named"
     passed_over = []
     for one in _backends():
-        if not _has(one, env_id):
+        if not has_id(one, env_id):
             continue
         unknown = sorted(set(env_kwargs or {}) - set(one.spec.env_kwargs))
         if unknown and one.spec.env_ids:
@@ -167,7 +174,7 @@ def _build(
     chosen: Registration, env_id: str, n_envs: int, env_kwargs: dict[str, Any]
 ) -> MultiAgentVecEnv:
     """Build the envs of an id; errors of arguments that another name is near to say so."""
-    known = {name for b in _backends() if _has(b, env_id) for name in b.spec.env_kwargs}
+    known = {name for b in _backends() if has_id(b, env_id) for name in b.spec.env_kwargs}
     hints = "".join(suggest(name, known) for name in sorted(set(env_kwargs) - known))
     try:
         return cast("MultiAgentVecEnv", chosen.build(env_id, n_envs=n_envs, env_kwargs=env_kwargs))
@@ -186,5 +193,6 @@ def _backends() -> list[Registration]:
     return [one for one in found if one.spec.teams]
 
 
-def _has(backend: Registration, env_id: str) -> bool:
+def has_id(backend: Registration, env_id: str) -> bool:
+    """Return whether a backend can build an id."""
     return env_id in backend.spec.env_ids or env_id.startswith(backend.spec.env_prefixes)

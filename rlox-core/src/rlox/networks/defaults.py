@@ -19,6 +19,7 @@ from rlox.nn.relu import EnsembleMLP, ReluMLP
 __all__ = [
     "EncodedCritics",
     "EncodedPolicy",
+    "find_encoder",
     "make_critics",
     "make_deterministic_policy",
     "make_discrete_critics",
@@ -60,7 +61,7 @@ def make_q_network(
         noisy_std=noisy_std,
         generator=generator,
     )
-    encoder, size = _encoder(observation_space, generator)
+    encoder, size = find_encoder(observation_space, generator)
     return make(size) if encoder is None else nn.Sequential(encoder, make(size))
 
 
@@ -84,7 +85,7 @@ def make_critics(
     Raises:
         SpaceError: the observations have no encoder.
     """
-    encoder, size = _encoder(observation_space, generator)
+    encoder, size = find_encoder(observation_space, generator)
     critics = TwinQNetwork(size, act_dim, hidden, n_critics=n_critics, generator=generator)
     return critics if encoder is None else EncodedCritics(encoder, critics)
 
@@ -107,7 +108,7 @@ def make_logits(
     Raises:
         SpaceError: the observations have no encoder.
     """
-    encoder, size = _encoder(observation_space, generator)
+    encoder, size = find_encoder(observation_space, generator)
     logits = ReluMLP((size, hidden, hidden, n_actions), generator=generator)
     return logits if encoder is None else nn.Sequential(encoder, logits)
 
@@ -132,7 +133,7 @@ def make_discrete_critics(
     Raises:
         SpaceError: the observations have no encoder.
     """
-    encoder, size = _encoder(observation_space, generator)
+    encoder, size = find_encoder(observation_space, generator)
     critics = EnsembleMLP(n_critics, (size, hidden, hidden, n_actions), generator=generator)
     return critics if encoder is None else nn.Sequential(encoder, critics)
 
@@ -149,7 +150,7 @@ def make_squashed_gaussian(
     Raises:
         SpaceError: the observations have no encoder.
     """
-    encoder, size = _encoder(observation_space, generator)
+    encoder, size = find_encoder(observation_space, generator)
     policy = SquashedGaussianPolicy(size, act_dim, hidden, generator=generator)
     return policy if encoder is None else EncodedPolicy(encoder, policy)
 
@@ -166,12 +167,12 @@ def make_deterministic_policy(
     Raises:
         SpaceError: the observations have no encoder.
     """
-    encoder, size = _encoder(observation_space, generator)
+    encoder, size = find_encoder(observation_space, generator)
     policy = DeterministicPolicy(size, act_dim, hidden, generator=generator)
     return policy if encoder is None else EncodedPolicy(encoder, policy)
 
 
-def _encoder(
+def find_encoder(
     space: spaces.Space[Any], generator: torch.Generator | None
 ) -> tuple[nn.Module | None, int]:
     """Return an encoder and how many features it makes; vectors are features already."""

@@ -119,6 +119,7 @@ class SquashedGaussianPolicy(nn.Module):
         act_dim: size of an action.
         hidden: width of the two hidden layers.
         log_std_bounds: log σ is clipped to these.
+        net: from observations to μ and log σ, (B, 2 · act_dim); ``None``: two layers of ``hidden``.
         generator: source of the weights and of the sampled actions; ``None`` uses torch's global
             one.
 
@@ -133,12 +134,13 @@ class SquashedGaussianPolicy(nn.Module):
         hidden: int = 256,
         *,
         log_std_bounds: tuple[float, float] = (-20.0, 2.0),
+        net: nn.Module | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.generator = generator
         self.log_std_bounds = log_std_bounds
-        self.net = ReluMLP((obs_dim, hidden, hidden, 2 * act_dim), generator=generator)
+        self.net = net or ReluMLP((obs_dim, hidden, hidden, 2 * act_dim), generator=generator)
 
     def _mean_and_log_std(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = self.net(obs).chunk(2, -1)

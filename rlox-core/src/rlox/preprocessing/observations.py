@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from rlox.config.memory import require_room
 from rlox.errors import ConfigError
 from rlox.preprocessing.frames import FrameStack
 from rlox.preprocessing.moments import CLIP, EPSILON, Moments
@@ -60,6 +61,9 @@ class Preprocessor:
         self._recent: dict[str, Moments] | None = None
         self._stacks: Any = None
         if frame_stack > 1:
+            numbers = sum(int(np.prod(leaf.shape or (1,))) for leaf in leaves.values())
+            # both bounds, and which of them are finite
+            require_room("frame_stack", frame_stack, 4 * frame_stack * numbers, "stack fewer")
             stacks = {name: FrameStack(leaf, frame_stack) for name, leaf in leaves.items()}
             leaves = {name: stack.space for name, stack in stacks.items()}
             self._stacks = stacks if is_nested(space) else stacks[""]
@@ -108,7 +112,7 @@ class Preprocessor:
 
     def reset(self, obs: Any) -> Any:
         """Take in the first observations (N, *shape) of all envs; return what is seen."""
-        self._update(obs)
+        self.take_in(obs)
         return self.begin(obs)
 
     def step(self, before: Any, step: VecEnvStep) -> VecEnvStep:
@@ -121,7 +125,7 @@ class Preprocessor:
         Raises:
             EnvError: an observation to normalise is not finite.
         """
-        self._update(step["obs"])
+        self.take_in(step["obs"])
         if self.moments and step["final_obs"] is not step["obs"]:
             require_finite(step["final_obs"])
         seen = final = self.follow(before, step["final_obs"])
@@ -173,7 +177,12 @@ class Preprocessor:
         for name, moments in self.moments.items():
             moments.load_state_dict(state[name])
 
-    def _update(self, obs: Any) -> None:
+    def take_in(self, obs: Any) -> None:
+        """Take in observations (B, *shape).
+
+        Raises:
+            EnvError: there are moments, and an observation is not finite.
+        """
         if self.moments:
             require_finite(obs)  # the moments never forget a NaN
         for name, moments in self.moments.items():

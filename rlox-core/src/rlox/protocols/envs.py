@@ -50,6 +50,9 @@ class VecEnvStep(_Step, total=False):
     """(N,) the env was lost before it made the step, and stands at the beginning of a new episode;
     left out where none was. Its row holds nothing of an outcome: truncated, a reward of 0, and in
     ``final_obs`` what was acted on. No learner may learn from it."""
+    life_lost: npt.NDArray[np.bool_]
+    """(N,) ``terminated`` says that a life was lost, and the same game goes on in ``obs``; left out
+    where none was. Learners take it as an end; the statistics of episodes do not."""
 
 
 @runtime_checkable

@@ -91,8 +91,7 @@ class EnvBackendSpec:
             :class:`rlox.protocols.VecEnv`. If ``options`` is set, it also gets one instance of
             that model as the keyword ``options``.
         env_ids: the ids it can build.
-        env_prefixes: of a backend of envs of several agents, beginnings of further ids that it
-            can build.
+        env_prefixes: beginnings of further ids that it can build.
         teams: whether its envs are of several agents: ``factory`` then takes callables and envs
             too if ``env_ids`` is empty, and returns a :class:`rlox.protocols.MultiAgentVecEnv`.
         priority: among the backends that have an id, ``backend="auto"`` takes the highest; the
@@ -103,7 +102,10 @@ class EnvBackendSpec:
             others. A backend of envs of several agents without ``env_ids`` tries any.
         remote: whether its envs are on other machines: evaluations then build the id here, and
             checkpoints hold neither the backend nor its options. If a model of options has a method
-            ``for_actor(index, n_actors)``, it returns those of one of several actors.
+            ``for_actor(index, n_actors)``, it returns those of one of several actors, and with a
+            method ``for_evaluation()`` those of evaluations.
+        unavailable: ``"module:function"`` that returns why it cannot be used here, or an empty
+            string; ``backend="auto"`` then passes it over. ``None``: it always can.
 
     Raises:
         TypeError: ``env_ids`` or ``env_kwargs`` is text.
@@ -119,6 +121,7 @@ class EnvBackendSpec:
     env_prefixes: tuple[str, ...] = ()
     teams: bool = False
     remote: bool = False
+    unavailable: str | None = None
 
     def __post_init__(self) -> None:
         """Reject text if several names are expected."""

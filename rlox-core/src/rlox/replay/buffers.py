@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from rlox import kernels
+from rlox.config.memory import require_room
 from rlox.errors import ConfigError
 from rlox.protocols import ReplayBuffer, ReplayBufferProtocol
 from rlox.registry.table import get_registry
@@ -220,6 +221,8 @@ def make_buffer(
     """
     if isinstance(buffer, str):
         name = buffer
+        if name != "mmap":
+            _require_room(asked)
         buffer = get_registry().get("rlox_buffers", name).build(asked, options=options)
         n_step = getattr(buffer, "n_step", asked.n_step)
         if n_step != asked.n_step:
@@ -251,6 +254,18 @@ def make_buffer(
             f"{asked.gamma} was asked for; make both the same"
         )
     return cast("ReplayBuffer", buffer)
+
+
+def _require_room(asked: BufferOptions) -> None:
+    """Refuse a buffer that there is no room for, whatever keeps it.
+
+    Observations and what follows them are two arrays, but for images, whose frames may be shared.
+    """
+    obs = int(np.prod(asked.obs_shape[1:] if "share_frames" in asked.steps else asked.obs_shape))
+    copies = 1 if "share_frames" in asked.steps else 2
+    actions = int(np.prod(asked.act_shape)) * np.dtype(asked.act_dtype).itemsize
+    row = copies * obs * np.dtype(asked.obs_dtype).itemsize + actions + 6
+    require_room("buffer_size", asked.capacity, asked.capacity * row, "keep fewer transitions")
 
 
 def pusher(buffer: Any) -> Callable[..., None]:

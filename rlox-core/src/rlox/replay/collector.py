@@ -25,6 +25,7 @@ class ReplayCollector:
         session: the envs.
         buffer: where transitions go.
         observations: how it keeps them; ``None`` derives it from the envs' space.
+        clip_rewards: bound of the sizes of stored rewards; statistics have the env's.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class ReplayCollector:
         session: RunningEnvs,
         buffer: ReplayBuffer | ReplayBufferProtocol,
         observations: ReplayObservations | None = None,
+        clip_rewards: float | None = None,
     ) -> None:
         self.env = session.env
         self.observations = observations or ReplayObservations(session.env.observation_space)
@@ -41,6 +43,7 @@ class ReplayCollector:
         self.episode_start = np.ones(self.env.n_envs, np.bool_)
         """(N,) whether the present observation is the first of its episode."""
         self._session = session
+        self._clip_rewards = clip_rewards
         self._masking = self.env if isinstance(self.env, MaskingVecEnv) else None
         self._rewards: list[npt.NDArray[np.float64]] = []
         self._ended: list[npt.NDArray[np.bool_]] = []
@@ -86,12 +89,13 @@ class ReplayCollector:
             require_finite(step["obs"])
         lost = step.get("lost", self._none)
         stores = not lost.any()
+        bound = self._clip_rewards
         if stores:
             pack = self.observations.pack
             self._push(
                 pack(obs),
                 actions,
-                rewards,
+                rewards if bound is None else np.clip(rewards, -bound, bound),
                 step["terminated"],
                 step["truncated"],
                 pack(step["final_obs"]),
@@ -100,7 +104,7 @@ class ReplayCollector:
             self._cut()
         self.episode_start = ended
         self._rewards.append(rewards)
-        self._ended.append(self.episode_start)
+        self._ended.append(ended & ~step.get("life_lost", self._none))
         self._lost.append(lost)
         self._session.obs = step["obs"]
         return self.env.n_envs if stores else 0

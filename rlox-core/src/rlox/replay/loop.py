@@ -57,6 +57,7 @@ class ReplayLoop:
         steps_per_iteration: env steps of one iteration, rounded up to whole vector steps; one ends
             whenever the env steps pass a multiple of them.
         save_replay_buffer: whether checkpoints hold the buffer.
+        clip_rewards: see :class:`rlox.replay.collector.ReplayCollector`.
         device: torch device of the batches.
         threads: torch threads while acting; ``None`` leaves torch's setting.
 
@@ -79,6 +80,7 @@ class ReplayLoop:
         learning_starts: int = 1_000,
         steps_per_iteration: int = 1_000,
         save_replay_buffer: bool = False,
+        clip_rewards: float | None = None,
         device: str = "cpu",
         threads: int | None = 1,
     ) -> None:
@@ -91,7 +93,7 @@ class ReplayLoop:
         self.env = envs.env
         self.actions: DiscreteActions | BoxActions = make_actions(self.env.action_space)
         self.observations = ReplayObservations(self.env.observation_space)
-        self.collector = ReplayCollector(envs, buffer, self.observations)
+        self.collector = ReplayCollector(envs, buffer, self.observations, clip_rewards)
         self.prioritized = isinstance(buffer, PrioritizedBuffer)
         if save_replay_buffer and not isinstance(buffer, StatefulBuffer):
             raise ConfigError(

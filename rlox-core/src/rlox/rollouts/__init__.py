@@ -14,7 +14,7 @@ from rlox.rollouts.actors import (
     Weights,
 )
 from rlox.rollouts.building import NETWORK_OPTIONS, make_agent, make_objective, require_objective
-from rlox.rollouts.collector import RolloutCollector
+from rlox.rollouts.collector import RolloutCollector, require_same_option
 from rlox.rollouts.memory import EnvMemory, MemoryActor
 from rlox.rollouts.writer import UnrollWriter
 
@@ -41,4 +41,5 @@ __all__ = [
     "make_agent",
     "make_objective",
     "require_objective",
+    "require_same_option",
 ]

@@ -88,6 +88,7 @@ class ActorCritic:
         memory_size: units of the memory.
         normalize_observations: see :class:`rlox.rollouts.collector.RolloutCollector`.
         normalize_rewards: see there.
+        clip_rewards: see there.
         frame_stack: see there.
         max_grad_norm: bound of the gradient's Euclidean norm.
         n_envs: number of envs N.
@@ -121,6 +122,7 @@ class ActorCritic:
         memory_size: int = 64,
         normalize_observations: bool = False,
         normalize_rewards: bool = False,
+        clip_rewards: float | None = None,
         frame_stack: int = 1,
         max_grad_norm: float = 0.5,
         n_envs: int | None = None,
@@ -149,6 +151,7 @@ class ActorCritic:
             env_kwargs=env_kwargs,
             normalize_observations=normalize_observations,
             normalize_rewards=normalize_rewards,
+            clip_rewards=clip_rewards,
             frame_stack=frame_stack,
         )
         with ExitStack() as made:  # the envs are closed if the rest fails

@@ -53,6 +53,7 @@ def make_agent(
         memory_size=cfg.memory_size,
         normalize_observations=cfg.normalize_observations,
         normalize_rewards=cfg.normalize_rewards,
+        clip_rewards=cfg.clip_rewards,
         frame_stack=cfg.frame_stack,
         max_grad_norm=cfg.max_grad_norm,
         n_envs=cfg.n_envs,

@@ -22,7 +22,7 @@ from rlox.rollouts.memory import EnvMemory, MemoryActor
 from rlox.rollouts.writer import UnrollWriter
 from rlox.spaces.rows import ActionRows, ObservationRows
 
-__all__ = ["RolloutCollector"]
+__all__ = ["RolloutCollector", "require_same_option"]
 
 OnStep = Callable[[int], None]
 
@@ -49,6 +49,8 @@ class RolloutCollector:
         normalize_observations: see :class:`rlox.preprocessing.Preprocessor`.
         normalize_rewards: see :class:`rlox.preprocessing.RewardScaler`; advantages are estimated
             from the scaled rewards, statistics and batches keep the env's.
+        clip_rewards: bound of the rewards' sizes in what is learnt from, instead of scaling;
+            ``None``: they are learnt from as they are.
         frame_stack: number of frames, see :class:`rlox.preprocessing.Preprocessor`.
 
     Raises:
@@ -71,6 +73,7 @@ class RolloutCollector:
         env_kwargs: Mapping[str, Any] | None = None,
         normalize_observations: bool = False,
         normalize_rewards: bool = False,
+        clip_rewards: float | None = None,
         frame_stack: int = 1,
     ) -> None:
         self._made_envs = not isinstance(env_id, RunningEnvs)
@@ -103,6 +106,7 @@ class RolloutCollector:
             )
             self.observation_space = self.preprocessor.space
         self.reward_scaler = RewardScaler(self.env.n_envs, gamma) if normalize_rewards else None
+        self.clip_rewards = clip_rewards
         self._obs_rows = ObservationRows(self.observation_space)
         self._action_rows = ActionRows(self.env.action_space)
         self._memory: EnvMemory | None = None
@@ -161,7 +165,7 @@ class RolloutCollector:
                 step = envs.step(self._action_rows.to_env(steps.act(actions, log_probs)))
                 if self.preprocessor is not None:
                     step = self.preprocessor.step(obs, step)
-                final_obs = steps.add(step, self._scaled_rewards(step))
+                final_obs = steps.add(step, self._learnt_rewards(step))
                 if memory is not None:
                     memory.end_step(final_obs, step["terminated"], step["truncated"])
                 envs.obs = obs = step["obs"]
@@ -169,15 +173,16 @@ class RolloutCollector:
                     on_step(self.env.n_envs)
         finally:
             # episodes go on even if a callback ends the rollout
-            self.statistics.add(steps.rewards, steps.ended, lost=steps.lost)
+            self.statistics.add(steps.rewards, steps.episode_ended, lost=steps.lost)
         unroll = steps.unroll(obs)
         unroll = unroll if memory is None else memory.complete(unroll)
         kept: npt.NDArray[np.bool_] = ~np.any(steps.lost, axis=0)
         return unroll if kept.all() else keep_envs(unroll, kept)
 
-    def _scaled_rewards(self, step: VecEnvStep) -> npt.NDArray[np.float64] | None:
+    def _learnt_rewards(self, step: VecEnvStep) -> npt.NDArray[np.float64] | None:
         if self.reward_scaler is None:
-            return None
+            bound = self.clip_rewards
+            return None if bound is None else np.clip(step["rewards"], -bound, bound)
         ended = step["terminated"] | step["truncated"]
         return self.reward_scaler.scale(step["rewards"], ended, lost=step.get("lost"))
 
@@ -213,8 +218,8 @@ class RolloutCollector:
             CheckpointError: the state was saved with another choice of what is normalised.
         """
         normalizes = self.preprocessor is not None and bool(self.preprocessor.moments)
-        _require_same("normalize_observations", bool(state.get("observations")), normalizes)
-        _require_same("normalize_rewards", "rewards" in state, self.reward_scaler is not None)
+        require_same_option("normalize_observations", bool(state.get("observations")), normalizes)
+        require_same_option("normalize_rewards", "rewards" in state, self.reward_scaler is not None)
         exact = self.envs.load_state_dict(state)
         if self.preprocessor is not None:
             self.preprocessor.load_state_dict(state["observations"])
@@ -226,7 +231,12 @@ class RolloutCollector:
             self._memory = EnvMemory(**tensors)
 
 
-def _require_same(option: str, saved: bool, present: bool) -> None:
+def require_same_option(option: str, saved: bool, present: bool) -> None:
+    """Check that a checkpoint was saved with an option on if it is on, and off if it is off.
+
+    Raises:
+        CheckpointError: it was not.
+    """
     if saved != present:
         raise CheckpointError(
             f"it was saved with {option}={saved}, got {option}={present}; leave the option as it "

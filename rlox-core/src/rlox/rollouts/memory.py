@@ -42,18 +42,37 @@ class MemoryActor:
         self._starts: list[Tensor] = []
         self._values: list[Tensor] = []
         self._final_values: list[Tensor] = []
+        self._waiting: Tensor | None = None
 
-    def act(self, obs: Any, action_masks: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return actions (N, ...) and their log-probabilities (N,)."""
-        self._starts.append(self._memory.starts)
-        distribution, values, self._memory.state = self._policy.step(
-            obs, self._state_to_act_on(), action_masks
-        )
+    def act(
+        self, obs: Any, action_masks: Tensor | None = None, *, active: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return actions (N, ...) and their log-probabilities (N,).
+
+        Args:
+            obs: N observations.
+            action_masks: (N, mask_size) bool; ``None`` masks nothing.
+            active: (N,) bool, the rows that act; the memory of the others stays as it is, and what
+                begins with the observation begins with the first on which the row acts. ``None``:
+                all act.
+        """
+        starts, before = self._memory.starts, self._state_to_act_on()
+        self._starts.append(starts)
+        distribution, values, after = self._policy.step(obs, before, action_masks)
+        self._waiting = None
+        if active is not None:
+            after = torch.where(active.unsqueeze(-1), after, before)
+            self._waiting = starts & ~active
+        self._memory.state = after
         self._values.append(values)
         return distribution.sample(getattr(self._policy, "generator", None))
 
     def end_step(
-        self, final_obs: Any, terminated: npt.NDArray[np.bool_], truncated: npt.NDArray[np.bool_]
+        self,
+        final_obs: Any,
+        terminated: npt.NDArray[np.bool_],
+        truncated: npt.NDArray[np.bool_],
+        begins: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         """Estimate values of truncated episodes, whose memory is still there; forget what ended.
 
@@ -61,12 +80,16 @@ class MemoryActor:
             final_obs: (K, *shape) of the truncated ones.
             terminated: (N,)
             truncated: (N,)
+            begins: (N,) whether an episode begins with the next observation; ``None``: where one
+                ended.
         """
         device = self._memory.state.device
         if final_obs is not None:
             state = self._memory.state[torch.from_numpy(truncated).to(device)]
             self._final_values.append(self._policy.step(final_obs, state)[1])
-        self._memory.starts = torch.from_numpy(terminated | truncated).to(device)
+        ended = terminated | truncated if begins is None else begins
+        starts = torch.from_numpy(ended).to(device)
+        self._memory.starts = starts if self._waiting is None else starts | self._waiting
 
     def complete(self, unroll: Unroll) -> Unroll:
         """Return the unroll with the values and what replays the memory."""

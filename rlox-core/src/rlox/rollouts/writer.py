@@ -47,6 +47,7 @@ class UnrollWriter:
         self._final_obs: list[Any] = []
         self._taken = 0
         self._lost = np.zeros((n_steps, n_envs), np.bool_)
+        self._life_lost = np.zeros((n_steps, n_envs), np.bool_)
 
     @property
     def rewards(self) -> npt.NDArray[np.float32]:
@@ -54,9 +55,10 @@ class UnrollWriter:
         return self._rewards[: self._taken]
 
     @property
-    def ended(self) -> npt.NDArray[np.bool_]:
-        """(steps taken, N) whether an episode ended with the step."""
-        return (self._terminated | self._truncated)[: self._taken]
+    def episode_ended(self) -> npt.NDArray[np.bool_]:
+        """(steps taken, N) whether an episode, not only a life, ended with the step."""
+        ended = (self._terminated | self._truncated) & ~self._life_lost
+        return ended[: self._taken]
 
     @property
     def masked(self) -> bool:
@@ -117,6 +119,8 @@ class UnrollWriter:
         self._truncated[t] = cut = step["truncated"]
         if "lost" in step:
             self._lost[t] = step["lost"]
+        if "life_lost" in step:
+            self._life_lost[t] = step["life_lost"]
         if not cut.any():
             return None
         require_finite(step["final_obs"])

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -28,14 +28,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as safetensors_bytes
 
 from rlox.config.composition import local_options
+from rlox.config.memory import require_memory, require_room
 from rlox.config.model import Config
 from rlox.envs.make import env_id_of
-from rlox.errors import CheckpointError, ConfigError
+from rlox.errors import CheckpointError, ConfigError, MemoryLimitError
 from rlox.files.atomic import write_atomically
 from rlox.training.progress import unit_of
 from rlox.training.segment_files import Arrays, SegmentFolder, remove_unused, segments_of
 from rlox.training.segments import SavedBuffer, segment_reader, writing_segments
-from rlox.training.state_tree import pack, unpack
+from rlox.training.state_tree import pack, require_like, unpack
 from rlox.training.trainable import Trainable
 from rlox.training.versions import installed_versions
 
@@ -43,13 +44,17 @@ __all__ = ["FORMAT_VERSION", "load", "read", "save", "steps_of"]
 
 FORMAT_VERSION = 3
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    # version 2 added the digest, beside the manifest
-    1: lambda manifest: {**manifest, "format_version": 2},
-    # version 3 may have segments, which no older state has
-    2: lambda manifest: {**manifest, "format_version": 3},
-}
-"""From each older format version, the function that makes its manifest one version newer."""
+_MISFITS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What a hostile config or state may raise."""
 
 TrainableT = TypeVar("TrainableT", bound="Trainable")
 
@@ -156,7 +161,10 @@ def steps_of(path: str | Path) -> int:
     manifest, _ = _read(Path(path), with_arrays=False)
     try:
         clock = manifest["state"]["clock"]
-        return int(clock[unit_of(clock)])
+        steps = clock[unit_of(clock)]
+        if type(steps) is not int or steps < 0:
+            raise ValueError(f"{steps!r} steps")
+        return steps
     except _MISFITS as error:
         raise CheckpointError(f"checkpoint '{path}' has no count of steps: {error!r}") from None
 
@@ -165,35 +173,30 @@ def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:
     if not path.is_file():
         raise CheckpointError(f"checkpoint '{path}' does not exist")
     try:
+        if with_arrays:  # a sparse file may be larger than what there is
+            size = path.stat().st_size
+            require_room("its arrays", None, size, "load it on a larger machine")
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             names = file.keys() if with_arrays else ()
             tensors = {name: file.get_tensor(name) for name in names}
         manifest = json.loads(metadata["rlox"])
         version = manifest["format_version"]
-        if type(version) is not int or version < 1:
+        if type(version) is not int or version != FORMAT_VERSION:
+            newer = type(version) is int and version > FORMAT_VERSION
             raise CheckpointError(
-                f"checkpoint '{path}' has the format version {version!r}, expected an integer"
+                f"checkpoint '{path}' has format version {version!r}, this rlox reads "
+                f"{FORMAT_VERSION}; {'upgrade rlox' if newer else 'train and save it again'}"
             )
-        if version > FORMAT_VERSION:
-            raise CheckpointError(
-                f"checkpoint '{path}' has format version {version}, this rlox reads up to "
-                f"{FORMAT_VERSION}; upgrade rlox"
-            )
-        if (
-            with_arrays
-            and version >= 2
-            and metadata["digest"] != _digest(metadata["rlox"], tensors)
-        ):
-            raise ValueError("its contents have changed since it was written")
-        while version < FORMAT_VERSION:
-            manifest = MIGRATIONS[version](manifest)
-            version = manifest["format_version"]
         if with_arrays:
+            if metadata["digest"] != _digest(metadata["rlox"], tensors):
+                raise ValueError("its contents have changed since it was written")
             manifest["state"] = unpack(manifest["state"], tensors, segment_reader(path))
     except CheckpointError:
         raise
-    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError, OSError) as error:
+    except MemoryLimitError as error:
+        raise CheckpointError(f"checkpoint '{path}' cannot be loaded: {error}") from None
+    except (SafetensorError, *_MISFITS, OSError) as error:
         raise CheckpointError(f"'{path}' is no rlox checkpoint or is damaged: {error}") from None
     return manifest, tensors
 
@@ -233,8 +236,12 @@ def _require_sizes(config: Config, values: int, path: str | Path) -> None:
 
     A checkpoint holds at least one number per env, or per number of an observation, and a square of
     weights per layer, so an honest one passes; one that asks for a huge network or a million envs
-    is refused unbuilt.
+    is refused unbuilt. So is one that takes more memory than there is.
     """
+    try:
+        require_memory(dict(config))
+    except MemoryLimitError as error:
+        raise CheckpointError(f"checkpoint '{path}' cannot be loaded: {error}") from None
     for name, field in type(config).model_fields.items():
         extra = field.json_schema_extra
         unit = extra.get("unit") if isinstance(extra, dict) else None
@@ -246,18 +253,6 @@ def _require_sizes(config: Config, values: int, path: str | Path) -> None:
                 f"checkpoint '{path}' has {name} = {size} but holds {values} numbers, fewer than "
                 "that takes; it is not loaded"
             )
-
-
-_MISFITS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-"""What a hostile config or state may raise."""
 
 
 def load(
@@ -282,10 +277,15 @@ def load(
     constructor: Any = cls
     build = partial(constructor, config=config, **arguments)
     by_keyword = {} if env is None else {"env": env}  # not every constructor has an env
-    algorithm = build(env) if cls.env_required else build(**by_keyword)
+    try:
+        algorithm = build(env) if cls.env_required else build(**by_keyword)
+    except MemoryError as error:
+        raise CheckpointError(f"checkpoint '{path}' cannot be loaded: {error}") from None
     try:
         _require_own_code(manifest, algorithm)
         state = manifest["state"]
+        with writing_segments():  # without the contents of buffers
+            require_like(state["algorithm"], algorithm.state_dict())
         algorithm.clock.load_state_dict(state["clock"])
         if "seed" not in arguments or arguments["seed"] == state["streams"]["seed"]:
             algorithm.streams.load_state_dict(state["streams"])

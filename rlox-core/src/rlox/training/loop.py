@@ -40,9 +40,12 @@ def run(algorithm: Trainable, total_timesteps: int | None) -> dict[str, float]:
                 break
     except StopTraining:
         pass
+    else:
+        _require_finite(algorithm)  # a callback may have changed them after the last iteration
     finally:
         algorithm.callbacks.on_training_end(step=clock.steps, algo=algorithm, metrics=metrics)
     _require_views(algorithm)  # a callback may have replaced parameters in the last iteration
+    _require_finite(algorithm)
     return metrics
 
 

@@ -8,6 +8,9 @@ from typing import Any
 
 __all__ = ["Progress", "unit_of"]
 
+MOST = 2**53
+"""A count that no training reaches."""
+
 COUNTERS = ("env_steps", "gradient_steps", "iterations")
 
 
@@ -87,11 +90,22 @@ class Progress:
         return {**counts, **self.counters, f"target_{self.unit}": self.target}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the counters and the target; a further counter that is missing begins at 0."""
+        """Restore the counters and the target; a further counter that is missing begins at 0.
+
+        Raises:
+            ValueError: one of them is no count that a training reaches.
+        """
         for name in COUNTERS:
-            setattr(self, name, int(state[name]))
-        self.counters = {name: int(state.get(name, 0)) for name in self.counters}
-        self.target = int(state[f"target_{self.unit}"])
+            setattr(self, name, _count(name, state[name]))
+        self.counters = {name: _count(name, state.get(name, 0)) for name in self.counters}
+        target = f"target_{self.unit}"
+        self.target = _count(target, state[target])
+
+
+def _count(name: str, value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= MOST:
+        raise ValueError(f"{name} must be an integer in [0, {MOST}], got {value!r}")
+    return value
 
 
 def unit_of(state: Mapping[str, Any]) -> str:

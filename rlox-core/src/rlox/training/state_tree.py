@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from rlox.errors import CheckpointError
 from rlox.training.segment_files import SEGMENTS_KEY, Arrays
 from rlox.training.segments import SavedBuffer
 
-__all__ = ["pack", "unpack"]
+__all__ = ["pack", "require_like", "unpack"]
 
 TENSOR_KEY = "$tensor"
 REST_KEY = "$rest"
@@ -56,6 +57,27 @@ def pack(
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise TypeError(f"state at '{path}' must be an array or a plain value, got {type(value)}")
+
+
+def require_like(saved: Any, fresh: Any, path: str = "algorithm") -> None:
+    """Refuse a saved state whose arrays and counts are not of the kinds that a fresh one has.
+
+    Args:
+        saved: what :func:`unpack` returned.
+        fresh: the state of a new object of the same kind; what it lacks is not looked at.
+        path: where both are in the whole state.
+
+    Raises:
+        CheckpointError: an array is of another dtype, or a count negative or no integer.
+    """
+    if isinstance(fresh, Mapping) and isinstance(saved, Mapping):
+        for name in fresh.keys() & saved.keys():
+            require_like(saved[name], fresh[name], f"{path}.{name}")
+    elif isinstance(fresh, np.ndarray) and isinstance(saved, np.ndarray):
+        if saved.dtype != fresh.dtype:
+            raise CheckpointError(f"'{path}' is of dtype {saved.dtype}, expected {fresh.dtype}")
+    elif type(fresh) is int and fresh >= 0 and (type(saved) is not int or saved < 0):
+        raise CheckpointError(f"'{path}' must be an integer of at least 0, got {saved!r}")
 
 
 def unpack(value: Any, tensors: Arrays, read: ReadBuffer | None = None, path: str = "") -> Any:

@@ -126,6 +126,13 @@ pub enum KernelError {
     /// Memory for an object of the requested size could not be had.
     #[error("not enough memory for {name} = {requested}")]
     OutOfMemory { name: &'static str, requested: usize },
+    /// An argument asks for more memory than there is.
+    #[error(
+        "not enough memory for {name} = {value}: it would take {}, and {} are available{remedy}",
+        Gib(*bytes),
+        Gib(*available)
+    )]
+    NoRoom { name: &'static str, value: String, bytes: u64, available: u64, remedy: &'static str },
     /// The operating system gave no random numbers to seed from.
     #[error("the operating system gave no entropy; pass a seed")]
     NoEntropy,
@@ -219,6 +226,16 @@ impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = format!("{:?}", self.0);
         f.write_str(text.strip_suffix(".0").unwrap_or(&text))
+    }
+}
+
+/// Prints a number of bytes as people read it.
+struct Gib(u64);
+
+impl fmt::Display for Gib {
+    #[expect(clippy::cast_precision_loss, reason = "for a message")]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} GiB", self.0 as f64 / f64::from(1 << 30))
     }
 }
 

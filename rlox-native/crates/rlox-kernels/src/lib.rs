@@ -11,6 +11,7 @@
 //! - [`groups`]: advantages within groups of completions.
 //! - [`divergence`]: Kullback-Leibler divergences of tokens.
 //! - [`packing`]: sequences into rows of one length.
+//! - [`memory`]: how much of it is left.
 //! - [`moments`]: running means and variances, and standardised arrays.
 //! - [`rng`]: NumPy's default random generator, bit for bit.
 //! - [`mod@env`]: the environment trait, the environments, and the vector environment.
@@ -23,6 +24,7 @@ pub mod env;
 pub mod error;
 pub mod gae;
 pub mod groups;
+pub mod memory;
 pub mod moments;
 pub mod number;
 pub mod packing;

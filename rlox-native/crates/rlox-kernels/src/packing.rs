@@ -1,6 +1,7 @@
 //! Packing sequences of different lengths into rows of one length.
 
 use crate::error::{KernelError, Result};
+use crate::memory::filled;
 
 /// Which row each sequence is in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,9 +107,9 @@ impl Packing {
             return Err(KernelError::OutOfMemory { name: "max_len", requested: max_len });
         };
         let mut rows = Rows {
-            packed: vec![padding; size],
-            masks: vec![false; size],
-            positions: vec![0; size],
+            packed: filled("max_len", max_len, padding, size)?,
+            masks: filled("max_len", max_len, false, size)?,
+            positions: filled("max_len", max_len, 0, size)?,
             cu_seqlens: Vec::with_capacity(self.order.len() + 1),
         };
         rows.cu_seqlens.push(0);

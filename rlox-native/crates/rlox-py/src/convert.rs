@@ -15,6 +15,9 @@ use crate::errors::raise;
 /// NumPy's one-letter names of the kinds of number that convert to a real one.
 const REAL_KINDS: &[u8] = b"biuf";
 
+/// Hidden layers of a network at most.
+const MAX_LAYERS: usize = 1 << 8;
+
 /// `object` as a NumPy array of real numbers of any type; `name` is the argument in messages.
 pub(crate) fn as_real_array<'py>(
     object: &Bound<'py, PyAny>,
@@ -122,6 +125,19 @@ fn parse_at_least(low: usize, object: &Bound<'_, PyAny>, name: &str) -> PyResult
         return Err(PyTypeError::new_err(format!("{name} must be an integer, got bool")));
     }
     object.extract().map_err(|error| no_integer(&error, object, name, low))
+}
+
+/// Widths of hidden layers. A sequence is asked for them one by one, as its length may be a lie.
+pub(crate) fn parse_hidden(object: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+    let mut widths = Vec::new();
+    for width in object.try_iter()? {
+        if widths.len() == MAX_LAYERS {
+            let text = format!("hidden must have at most {MAX_LAYERS} layers, got more");
+            return Err(PyValueError::new_err(text));
+        }
+        widths.push(parse_size(&width?, "every width of hidden")?);
+    }
+    Ok(widths)
 }
 
 /// How many gradient steps have been taken.

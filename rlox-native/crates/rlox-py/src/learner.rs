@@ -10,10 +10,13 @@ use rlox_learner::{
     StepRule,
 };
 
-use crate::convert::{as_real_array, check_shape, output_array, parse_step, real, real_array};
+use crate::convert::{
+    as_real_array, check_shape, output_array, parse_hidden, parse_step, real, real_array,
+};
 use crate::errors::raise;
 use crate::flags::{MaskArray, mask_array};
 use crate::locks::lock;
+use crate::memory::check_networks;
 use crate::precision::{Precise, of_dtype, with_learner};
 use crate::replay::{Expected, read, read_rows, vector};
 use crate::{env::VecEnv, learner_rollout};
@@ -32,7 +35,7 @@ impl ActorCriticLearner {
     #[pyo3(signature = (obs_dim, hidden, *, n_actions=None, act_dim=None, dtype="float32"))]
     fn new(
         obs_dim: usize,
-        hidden: Vec<usize>,
+        #[pyo3(from_py_with = parse_hidden)] hidden: Vec<usize>,
         n_actions: Option<usize>,
         act_dim: Option<usize>,
         dtype: &str,
@@ -42,6 +45,7 @@ impl ActorCriticLearner {
             (None, Some(n)) => Head::Gaussian(n),
             _ => return Err(PyTypeError::new_err("give either n_actions or act_dim")),
         };
+        check_networks(obs_dim, &hidden, head.width(), 2)?;
         let shape = ActorCritic::new(obs_dim, &hidden, head).map_err(raise)?;
         let new = || shape.clone();
         let learner = of_dtype(dtype, || Ok(Learner::new(new())), || Ok(Learner::new(new())))?;

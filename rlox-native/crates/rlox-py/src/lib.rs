@@ -36,7 +36,7 @@ mod team_env;
 
 /// What an extension module of another crate wraps its own envs in.
 pub use env::VecEnv;
-pub use errors::raise;
+pub use errors::{make_panics_ordinary, raise};
 pub use team_env::MultiAgentVecEnv;
 
 #[pymodule]
@@ -80,6 +80,9 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::make_panics_ordinary(module.py())?;
+        // Not exported, as nobody has a use for it but a test.
+        module.setattr("_panic", wrap_pyfunction!(super::errors::panic, module)?)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

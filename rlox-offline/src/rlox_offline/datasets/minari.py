@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +13,13 @@ from rlox.errors import DatasetError, import_extra
 
 from rlox_offline.datasets.columns import Columns
 from rlox_offline.datasets.dataset import Dataset
+from rlox_offline.datasets.digests import DIGEST, KEY, Digest, checked, require_loading
+from rlox_offline.datasets.hdf5 import require_own_data
 
 __all__ = ["minari_pieces", "read_minari", "write_minari"]
+
+HDF5_FILE = "main_data.hdf5"
+"""Where Minari keeps what it does not keep in Arrow's format."""
 
 
 def read_minari(dataset_id: str) -> tuple[Columns, dict[str, Any]]:
@@ -26,16 +32,26 @@ def read_minari(dataset_id: str) -> tuple[Columns, dict[str, Any]]:
         DatasetError: there is none of that name, or its observations or actions are no arrays.
         MissingDependencyError: minari is not installed.
     """
-    pieces, metadata = minari_pieces(dataset_id)
+    pieces, metadata = minari_pieces(dataset_id, load=True)
     episodes = list(pieces)
+    if not episodes:
+        raise DatasetError("the dataset holds no episodes")
     return {name: np.concatenate([e[name] for e in episodes]) for name in episodes[0]}, metadata
 
 
-def minari_pieces(dataset_id: str) -> tuple[Iterator[Columns], dict[str, Any]]:
+def minari_pieces(
+    dataset_id: str, *, load: bool = False
+) -> tuple[Iterator[Columns], dict[str, Any]]:
     """Return the columns of each episode of a local Minari dataset, and the metadata.
 
+    Args:
+        dataset_id: of a dataset on this machine.
+        load: whether all episodes will be in memory together.
+
     Raises:
-        DatasetError: there is none of that name, or its observations or actions are no arrays.
+        DatasetError: there is none of that name, its observations or actions are no arrays, or its
+            values are in other files; from the pieces, a value is out of its space, or the dataset
+            is not as rlox saved it.
         MissingDependencyError: minari is not installed.
     """
     minari = import_extra("minari", f"reading the Minari dataset '{dataset_id}'", "minari")
@@ -48,7 +64,37 @@ def minari_pieces(dataset_id: str) -> tuple[Iterator[Columns], dict[str, Any]]:
     source = minari.load_dataset(dataset_id)
     _require_flat("observations", source.spec.observation_space, (spaces.Box, spaces.Discrete))
     _require_flat("actions", source.spec.action_space, (spaces.Box, spaces.Discrete))
-    return (_columns(episode) for episode in source.iterate_episodes()), _metadata(source)
+    file = source.storage.data_path / HDF5_FILE
+    if file.exists():
+        n_bytes = require_own_data(file)
+        if load:
+            require_loading(n_bytes)
+    metadata = _metadata(source)
+    digest = source.storage.metadata.get(DIGEST)
+    texts = {} if digest is None else {KEY: json.dumps(metadata), DIGEST: digest}
+    return checked(_episodes(source), texts), metadata
+
+
+def _episodes(source: Any) -> Iterator[Columns]:
+    """Yield the columns of each episode, whose observations must be of their space."""
+    for episode in source.iterate_episodes():
+        _require_in(source.spec.observation_space, np.asarray(episode.observations))
+        yield _columns(episode)
+
+
+def _require_in(space: Any, obs: Any) -> None:
+    """Refuse observations (T, ...) that are not of the space that a dataset declares."""
+    if isinstance(space, spaces.Discrete):
+        outside = (obs < space.start) | (obs >= space.start + space.n)
+    elif obs.shape[1:] != space.shape:
+        raise DatasetError(f"observations must have shape {space.shape}, got {obs.shape[1:]}")
+    else:
+        outside = (obs < space.low) | (obs > space.high)
+    if outside.any():
+        row = int(np.flatnonzero(outside.reshape(len(obs), -1).any(1))[0])
+        raise DatasetError(
+            f"the observation {obs[row]} is out of the space that the dataset declares, {space}"
+        )
 
 
 def _columns(episode: Any) -> Columns:
@@ -125,7 +171,9 @@ def write_minari(dataset_id: str, dataset: Dataset) -> None:
     ]
     env = gymnasium.make(dataset.env_id)
     try:
-        minari.create_dataset_from_buffers(
+        for name in ("obs", "next_obs"):
+            _require_in(env.observation_space, columns[name])
+        created = minari.create_dataset_from_buffers(
             dataset_id,
             buffers,
             env=env,
@@ -133,6 +181,10 @@ def write_minari(dataset_id: str, dataset: Dataset) -> None:
             ref_max_score=dataset.expert_return,
             algorithm_name="rlox",
         )
+        digest = Digest(json.dumps(_metadata(created)))
+        for episode in created.iterate_episodes():
+            digest.add(_columns(episode))
+        created.storage.update_metadata({DIGEST: digest.text()})
     finally:
         env.close()
 

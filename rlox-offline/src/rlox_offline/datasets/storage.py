@@ -9,6 +9,7 @@ from rlox.errors import DatasetError, suggest
 from rlox.offline.dataset import OfflineDataset
 
 from rlox_offline.datasets.dataset import Dataset, require_metadata
+from rlox_offline.datasets.digests import checked, metadata_in, texts_of
 from rlox_offline.datasets.files import FORMATS, FileFormat, reading
 from rlox_offline.datasets.minari import minari_pieces, read_minari, write_minari
 from rlox_offline.datasets.streamed import PIECE_ROWS, StreamedDataset
@@ -47,10 +48,14 @@ def load_dataset(source: str | Path, *, normalize: bool | None = None, **known: 
     with reading(name):
         if path is None:
             columns, metadata = read_minari(name.removeprefix(MINARI))
+            pieces = iter([columns])
         else:
-            columns, metadata = _format_of(path).read(path)
+            columns, texts = _format_of(path).read(path)
+            pieces, metadata = checked(iter([columns]), texts), metadata_in(texts)
         known = {**require_metadata(metadata), **known}
-        return Dataset(columns, normalize=normalize, **known)
+        dataset = Dataset(next(pieces), normalize=normalize, **known)
+        next(pieces, None)  # to the end, where the digest is compared
+        return dataset
 
 
 def stream_dataset(
@@ -74,7 +79,8 @@ def stream_dataset(
         if path is None:
             pieces, metadata = minari_pieces(name.removeprefix(MINARI))
         else:
-            pieces, metadata = _format_of(path).read_pieces(path, PIECE_ROWS)
+            pieces, texts = _format_of(path).read_pieces(path, PIECE_ROWS)
+            pieces, metadata = checked(pieces, texts), metadata_in(texts)
         known = {**require_metadata(metadata), **options}
         return StreamedDataset(pieces, folder=folder, **known)
 
@@ -102,7 +108,7 @@ def save_dataset(dataset: Dataset, target: str | Path) -> None:
     path = Path(target)
     file_format = _format_of(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    file_format.write(path, dataset.columns, dataset.metadata())
+    file_format.write(path, dataset.columns, texts_of(dataset.columns, dataset.metadata()))
 
 
 def open_dataset(dataset: OfflineDataset | str | Path | None) -> OfflineDataset | None:

@@ -6,9 +6,10 @@ use pyo3::types::PyDict;
 use rlox_learner::off_policy::{self as kernels, Actor, Cloning, PolicyStep, Samples, ValueStep};
 
 use super::{Adam, BatchArrays};
-use crate::convert::{real, real_array};
+use crate::convert::{parse_hidden, real, real_array};
 use crate::errors::raise;
 use crate::locks::lock;
+use crate::memory::check_networks;
 use crate::precision::{Precise, of_dtype, with_learner};
 use crate::replay::vector;
 
@@ -32,7 +33,7 @@ impl ContinuousLearner {
     fn new(
         obs_dim: usize,
         act_dim: usize,
-        hidden: Vec<usize>,
+        #[pyo3(from_py_with = parse_hidden)] hidden: Vec<usize>,
         n_critics: usize,
         log_std_bounds: Option<[f64; 2]>,
         dtype: &str,
@@ -41,6 +42,8 @@ impl ContinuousLearner {
             Some(log_std_bounds) => Actor::SquashedGaussian { log_std_bounds },
             None => Actor::Deterministic,
         };
+        let inputs = obs_dim.saturating_add(act_dim);
+        check_networks(inputs, &hidden, 2, n_critics.saturating_add(2))?;
         let learner = of_dtype(
             dtype,
             || kernels::ContinuousLearner::new(obs_dim, act_dim, &hidden, actor, n_critics),

@@ -8,9 +8,10 @@ use rlox_learner::off_policy::{
 };
 
 use super::{Adam, BatchArrays};
-use crate::convert::{real, real_array};
+use crate::convert::{parse_hidden, real, real_array};
 use crate::errors::raise;
 use crate::locks::lock;
+use crate::memory::check_networks;
 use crate::precision::{Precise, of_dtype, with_learner};
 use crate::replay::vector;
 
@@ -32,11 +33,13 @@ impl ImplicitLearner {
     fn new(
         obs_dim: usize,
         act_dim: usize,
-        hidden: Vec<usize>,
+        #[pyo3(from_py_with = parse_hidden)] hidden: Vec<usize>,
         n_critics: usize,
         log_std_bounds: [f64; 2],
         dtype: &str,
     ) -> PyResult<Self> {
+        let inputs = obs_dim.saturating_add(act_dim);
+        check_networks(inputs, &hidden, 2, n_critics.saturating_add(2))?;
         let learner = of_dtype(
             dtype,
             || Kernel::new(obs_dim, act_dim, &hidden, n_critics, log_std_bounds),

@@ -6,9 +6,10 @@ use pyo3::types::PyDict;
 use rlox_learner::off_policy::{self as kernels, ElementLoss, QNetwork, QStep};
 
 use super::{Adam, BatchArrays};
-use crate::convert::{real, real_array};
+use crate::convert::{parse_hidden, real, real_array};
 use crate::errors::raise;
 use crate::locks::lock;
+use crate::memory::check_networks;
 use crate::precision::{Precise, of_dtype, with_learner};
 use crate::replay::{Expected, read, vector};
 
@@ -26,11 +27,12 @@ impl QLearner {
     #[pyo3(signature = (obs_dim, hidden, n_actions, *, dueling=false, dtype="float32"))]
     fn new(
         obs_dim: usize,
-        hidden: Vec<usize>,
+        #[pyo3(from_py_with = parse_hidden)] hidden: Vec<usize>,
         n_actions: usize,
         dueling: bool,
         dtype: &str,
     ) -> PyResult<Self> {
+        check_networks(obs_dim, &hidden, n_actions, 1)?;
         let shape = match (dueling, hidden.as_slice()) {
             (true, &[width]) => QNetwork::dueling(obs_dim, width, n_actions),
             (true, _) => {

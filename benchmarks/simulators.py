@@ -1,0 +1,138 @@
+"""MuJoCo tasks and Atari games: env steps of rlox's backends, gymnasium's, and EnvPool's.
+
+python benchmarks/simulators.py [--rounds 9] [--envs 8]
+
+Random actions drawn before, one process. ``physics alone`` is MuJoCo's own step for as many
+substeps, without observations, rewards and ends: no env on one thread can be faster. EnvPool takes
+part where it is installed; all of its envs are sent their actions and waited for in each step. The
+frames of Atari games are grey, 84 by 84 and stacked by four in all contenders.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import mujoco
+import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+from measure import interleave, machine, ratio_summary, summary, write
+from rlox.envs.atari import AtariOptions, AtariVecEnv
+from rlox.envs.gymnasium import GymVecEnv
+from rlox.envs.mujoco import MujocoOptions, make_vec_env
+
+TASKS = ("HalfCheetah-v5", "Hopper-v5", "Ant-v5", "Walker2d-v5", "Humanoid-v5")
+GAMES = ("ALE/Pong-v5", "ALE/Breakout-v5")
+CALLS = 60
+
+
+def batches(space: Any, n_envs: int) -> list[Any]:
+    """Return random actions of a space for each call."""
+    space.seed(0)
+    return [np.stack([space.sample() for _ in range(n_envs)]) for _ in range(CALLS)]
+
+
+def stepping(env: Any) -> Callable[[], Any]:
+    """Return a call that steps a vector env of rlox's."""
+    actions = batches(env.action_space, env.n_envs)
+    env.reset_all(0)
+    return lambda: [env.step_all(batch) for batch in actions]
+
+
+def envpool(env_id: str, n_envs: int, threads: int, **options: Any) -> Callable[[], Any]:
+    """Return a call that steps EnvPool's envs."""
+    import envpool
+
+    env = envpool.make_gymnasium(env_id, num_envs=n_envs, num_threads=threads, seed=0, **options)
+    actions = batches(env.action_space, n_envs)
+    env.reset()
+    return lambda: [env.step(batch) for batch in actions]
+
+
+def physics(env_id: str, n_envs: int) -> Callable[[], Any]:
+    """Return a call that makes MuJoCo's steps alone."""
+    env: Any = gymnasium.make(env_id)
+    env.reset(seed=0)
+    model, skip = env.unwrapped.model, env.unwrapped.frame_skip
+    actions = batches(env.action_space, n_envs)
+    data = [mujoco.MjData(model) for _ in range(n_envs)]
+
+    def call() -> None:
+        for each in data:
+            mujoco.mj_resetData(model, each)
+        for batch in actions:
+            for action, each in zip(batch, data, strict=True):
+                each.ctrl[:] = action
+                mujoco.mj_step(model, each, nstep=skip)
+
+    return call
+
+
+def gymnasium_games(env_id: str, n_envs: int) -> Callable[[], Any]:
+    """Return a call that steps gymnasium's env with its own preprocessing."""
+
+    def make() -> Any:
+        env = AtariPreprocessing(gymnasium.make(env_id, frameskip=1))
+        return FrameStackObservation(env, 4)
+
+    env = SyncVectorEnv([make] * n_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+    actions = batches(env.single_action_space, n_envs)
+    env.reset(seed=0)
+    return lambda: [env.step(batch) for batch in actions]
+
+
+def contenders_of(env_id: str, n_envs: int) -> dict[str, Callable[[], Any]]:
+    """Return what is compared for an id."""
+    has_envpool = importlib.util.find_spec("envpool") is not None
+    found: dict[str, Callable[[], Any]] = {}
+    for threads in (1, 2):
+        name = f"{threads} thread" + "s" * (threads > 1)
+        if env_id in TASKS:
+            options = MujocoOptions(physics_threads=threads)
+            env: Any = make_vec_env(env_id, n_envs=n_envs, options=options)
+        else:
+            env = AtariVecEnv(env_id, n_envs, options=AtariOptions(emulator_threads=threads))
+        found[f"rlox, {name}"] = stepping(env)
+        if has_envpool and env_id in TASKS:
+            found[f"EnvPool, {name}"] = envpool(env_id, n_envs, threads)
+        elif has_envpool:
+            games = {"repeat_action_probability": 0.25, "max_episode_steps": 27_000}
+            task = env_id.removeprefix("ALE/")
+            found[f"EnvPool, {name}"] = envpool(task, n_envs, threads, **games)
+    if env_id in TASKS:
+        found["gymnasium"] = stepping(GymVecEnv(env_id, n_envs))
+        found["physics alone"] = physics(env_id, n_envs)
+    else:
+        found["gymnasium"] = gymnasium_games(env_id, n_envs)
+    return found
+
+
+def main() -> None:
+    """Measure and write ``benchmarks/results/<processor>/simulators.json``."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--envs", type=int, default=8)
+    asked = parser.parse_args()
+    rows = []
+    for env_id in (*TASKS, *GAMES):
+        contenders = contenders_of(env_id, asked.envs)
+        interleave(contenders, 1)
+        seconds = interleave(contenders, asked.rounds)
+        for name, taken in seconds.items():
+            per_step = summary([s / CALLS / asked.envs * 1e6 for s in taken])
+            ratio = ratio_summary(seconds["gymnasium"], taken)
+            rows.append({"env": env_id, "contender": name, "us_per_env_step": per_step,
+                         "times_gymnasium": ratio})  # fmt: skip
+            print(f"{env_id:16s} {name:20s} {per_step['median']:8.1f} us, {ratio['median']:.2f}")
+    peers = ["envpool"] if importlib.util.find_spec("envpool") else []
+    where = machine(["rlox-core", "mujoco", "ale-py", "gymnasium", "numpy", *peers])
+    result = {"rounds": asked.rounds, "n_envs": asked.envs, "machine": where, "envs": rows}
+    print(write("simulators", result))
+
+
+if __name__ == "__main__":
+    main()

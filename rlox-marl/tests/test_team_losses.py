@@ -1,0 +1,155 @@
+"""Objectives, added losses and policies of a user's own, of teams and of one agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import rlox
+import torch
+from rlox.errors import CheckpointError, ConfigError
+from rlox.losses import ClippedSurrogate
+from rlox.testing.probes import first_difference
+from rlox_marl.ippo import IPPO
+from rlox_marl.mappo import MAPPO
+from rlox_marl.objectives import TeamSurrogate
+
+SPREAD = "mpe2/simple_spread_v3"
+SMALL = {"n_envs": 4, "n_steps": 8, "batch_size": 32, "n_epochs": 2}
+
+
+def nothing(policy, minibatch):
+    """Return 0."""
+    return 0.0 * policy.get_value(minibatch.obs).mean()
+
+
+def large_values(policy, minibatch):
+    """Return the mean square of the values."""
+    return policy.get_value(minibatch.obs).square().mean()
+
+
+def entropy_only(policy, minibatch):
+    """Return the negative entropy."""
+    return -policy.get_logprob_and_entropy(minibatch.obs, minibatch.actions)[1].mean()
+
+
+def end(algorithm):
+    """Return what was learnt in two iterations, and the last row."""
+    with algorithm:
+        algorithm.train(32)
+        row = algorithm.train(32)
+        return algorithm.learning.state_dict()["policies"], row
+
+
+@pytest.mark.parametrize("name", ["mappo", "ippo"])
+@pytest.mark.parametrize("share", ["group", "agent"])
+def test_an_added_loss_is_minimised_and_logged(name, share) -> None:
+    """One of 0 changes nothing; another one changes what is learnt, of every policy."""
+    options = {"env": SPREAD, "seed": 3, "share_parameters": share, **SMALL}
+    plain, _ = end(rlox.make(name, **options))
+    same, row = end(rlox.make(name, added_losses={"policy": nothing}, **options))
+    assert first_difference(plain, same) is None
+    assert row["nothing"] == 0.0
+    both = {"policy": [nothing, large_values]}
+    other, row = end(rlox.make(name, added_losses=both, **options))
+    assert row["large_values"] > 0.0
+    for policy in plain:
+        assert first_difference(plain[policy], other[policy]) is not None
+
+
+def test_an_added_loss_moves_the_policy_where_it_points() -> None:
+    """With advantages of no weight, the entropy of a policy rises to its maximum."""
+
+    @dataclass(frozen=True)
+    class Nothing:
+        def loss(self, policy, minibatch):
+            zero = 0.0 * policy.get_value(minibatch.obs).sum()
+            return zero, Terms(zero.detach())
+
+    @dataclass(frozen=True)
+    class Terms:
+        zero: torch.Tensor
+
+    with MAPPO(
+        SPREAD, seed=0, objective=Nothing(), added_losses={"policy": entropy_only},
+        learning_rate=1e-2, **SMALL,
+    ) as algorithm:  # fmt: skip
+        row = algorithm.train(512)
+    assert row["entropy_only"] == pytest.approx(-np.log(5), abs=1e-3)
+    assert row["zero"] == 0.0
+    assert np.isnan(row["policy_loss"])
+
+
+@pytest.mark.parametrize("values", ["none", "value_norm", "popart"])
+def test_an_objective_of_equal_numbers_learns_alike(values) -> None:
+    """The algorithm's own objective, passed as the user's, gives the same parameters."""
+    options = {"env": SPREAD, "seed": 3, "normalize_values": values, **SMALL}
+    objective = ClippedSurrogate(clip_eps=0.2, vf_coef=0.5, ent_coef=0.01)
+    if values != "none":
+        objective = TeamSurrogate(objective)
+    plain, row = end(rlox.make("mappo", **options))
+    same, again = end(rlox.make("mappo", objective=objective, **options))
+    assert first_difference(plain, same) is None
+    assert row["policy_loss"] == again["policy_loss"]
+    changed = TeamSurrogate(ClippedSurrogate(clip_eps=0.2, vf_coef=0.5, ent_coef=0.01), 1e-3)
+    other, _ = end(rlox.make("mappo", objective=changed, **options))
+    assert first_difference(plain, other) is not None
+
+
+def test_one_agent_takes_them_as_ppo_does() -> None:
+    """With one agent parameters and rows are PPO's, with losses and objectives of one's own."""
+    objective = ClippedSurrogate(clip_eps=0.1, vf_coef=0.25, ent_coef=0.0)
+    more = {"added_losses": {"policy": large_values}, "objective": objective, "seed": 1}
+    options = {**SMALL, "learning_rate": 1e-3, **more}
+    with (
+        rlox.make("ppo", env="CartPole-v1", **options) as ppo,
+        MAPPO("CartPole-v1", n_agents=1, **options) as mappo,
+    ):
+        row, same = ppo.train(96), mappo.train(96)
+        assert row["large_values"] == same["large_values"] > 0.0
+        assert first_difference(ppo.state_dict(), mappo.state_dict()) is None
+
+
+def own_policy(observation_space, action_space):
+    """Return a policy of the user's own."""
+    from rlox.networks import ActorCriticPolicy
+    from rlox.nn import make_encoder
+
+    return ActorCriticPolicy(make_encoder(observation_space), action_space, (8,))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"added_losses": {"critic": nothing}}, ConfigError, "names the part 'critic'.*policy"),
+        ({"added_losses": {"policy": 3.0}}, TypeError, "must be functions"),
+        ({"objective": 3}, TypeError, r"must have a method loss\(policy, minibatch\)"),
+        ({"objective": "own", "clip_eps": 0.1}, ConfigError, "clip_eps is a number of the"),
+        ({"objective": "own", "huber_delta": 1.0}, ConfigError, "huber_delta is a number of the"),
+        ({"objective": "own", "schedules": {"ent_coef": float}}, ConfigError, "ent_coef is a"),
+        ({"policy": own_policy, "hidden": 8}, ConfigError, "hidden is of the default networks"),
+        ({"policy": own_policy, "network": "mlp"}, ConfigError, "network is of the default"),
+    ],
+)
+@pytest.mark.parametrize("env", [SPREAD, "CartPole-v1"])
+def test_wrong_calls_are_reported(env, options, error, text) -> None:
+    """Each is one error, before the first step, for a team and for one agent."""
+    if options.get("objective") == "own":
+        options = options | {"objective": ClippedSurrogate(0.2, 0.5, 0.0)}
+    with pytest.raises(error, match=text):
+        IPPO(env, **SMALL, **options)
+
+
+def test_a_checkpoint_asks_for_the_same_losses(tmp_path) -> None:
+    """It holds the names of added losses and goes on exactly with the same functions."""
+    added = {"policy": large_values}
+    straight = MAPPO(SPREAD, seed=1, added_losses=added, **SMALL)
+    straight.train(64)
+    straight.save(tmp_path / "one.rlox")
+    with pytest.raises(CheckpointError, match=r"added losses \['policy.large_values'\], got none"):
+        MAPPO.from_checkpoint(tmp_path / "one.rlox")
+    resumed = MAPPO.from_checkpoint(tmp_path / "one.rlox", added_losses=added)
+    for one in (straight, resumed):
+        one.train(64)
+    assert first_difference(straight.state_dict(), resumed.state_dict()) is None

@@ -1,0 +1,258 @@
+"""Teams with memories: what they remember when, how it is replayed, resumed and acted with."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import rlox
+import torch
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pettingzoo import ParallelEnv
+from rlox.batches.sequences import split_sequences
+from rlox.errors import ConfigError
+from rlox.losses import evaluate_actions
+from rlox.testing.probes import first_difference
+from rlox_marl.envs import SimpleSpreadVecEnv
+from rlox_marl.ippo import IPPO
+from rlox_marl.mappo import MAPPO
+from scripted_teams import AGENTS, Life, ScriptedParallel, ScriptedTurns, Turn
+
+SPREAD = "mpe2/simple_spread_v3"
+SMALL = {
+    "n_envs": 3, "n_steps": 8, "batch_size": 32, "n_epochs": 2, "hidden": 8, "memory_size": 8,
+}  # fmt: skip
+PAYS = dict.fromkeys(AGENTS, 1.0)
+LIVES = [
+    {"scout_0": Life(0, 3, "terminated"), "scout_1": Life(1, 5, "truncated"),
+     "tank": Life(0, 4, "both")},
+    {"scout_0": Life(0, 2, "truncated"), "tank": Life(0, 2, "truncated")},
+    {"scout_0": Life(0, 4, "terminated"), "tank": Life(2, 6, "truncated")},
+]  # fmt: skip
+TURNS = [
+    [Turn("scout_0", PAYS, {}), Turn("tank", PAYS, {}), Turn("scout_0", PAYS, {}),
+     Turn("scout_1", PAYS, {"scout_0": "terminated"}), Turn("tank", PAYS, {"tank": "truncated"})],
+    [Turn("tank", PAYS, {}), Turn("scout_1", PAYS, {})],
+]  # fmt: skip
+FACTORIES = {"parallel": lambda: ScriptedParallel(LIVES), "turns": lambda: ScriptedTurns(TURNS)}
+
+
+@pytest.mark.parametrize(
+    ("recurrent", "values"), [("lstm", "none"), ("gru", "value_norm"), ("gru", "popart")]
+)
+@pytest.mark.parametrize("env", [SPREAD, "parallel", "turns"])
+def test_the_learner_replays_what_the_actor_found(env, recurrent, values) -> None:
+    """Before the first gradient step of a rollout probabilities and values are the actor's."""
+    source = FACTORIES.get(env, env)
+    with MAPPO(source, seed=0, recurrent=recurrent, normalize_values=values, **SMALL) as algorithm:
+        policies = algorithm.learning.policies
+        for _ in range(3):
+            for name, batch in algorithm.collector.collect(policies, 8).items():
+                policy = policies[name]
+                rows = 0
+                for part in batch.sample_minibatches(min(16, len(batch.returns))):
+                    with torch.no_grad():
+                        log_probs, _, found = evaluate_actions(policy, part)
+                        if policy.value_norm is not None:
+                            found = policy.value_norm.denormalize(found)
+                    torch.testing.assert_close(log_probs, part.log_probs, atol=1e-5, rtol=1e-4)
+                    torch.testing.assert_close(found, part.values, atol=1e-5, rtol=1e-4)
+                    rows += len(part.returns)
+                assert rows == len(batch.returns)
+            algorithm.train(24)
+
+
+class Ratio:
+    """Records the largest deviation of the ratio of the first minibatch."""
+
+    def __init__(self):
+        self.found = []
+
+    def __call__(self, policy, minibatch):
+        with torch.no_grad():
+            log_probs = evaluate_actions(policy, minibatch)[0]
+            self.found.append(float((log_probs - minibatch.log_probs).exp().sub(1).abs().max()))
+        return torch.zeros(())
+
+
+def test_the_first_ratio_is_one() -> None:
+    """With masks, deaths, late joiners, turns and a memory."""
+    for source in (SPREAD, *FACTORIES.values()):
+        ratio = Ratio()
+        ratio.__name__ = "ratio"
+        options = {**SMALL, "share_parameters": "agent", "recurrent": "gru"}
+        with MAPPO(source, seed=0, added_losses={"policy": ratio}, **options) as algorithm:
+            algorithm.train(24)
+        assert ratio.found[0] < 1e-5
+        assert max(ratio.found) > 1e-4
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.sampled_from(sorted(FACTORIES)), st.integers(1, 3), st.integers(0, 99))
+def test_memories_are_those_of_agents_followed_one_by_one(factory, n_envs, seed) -> None:
+    """An agent's memory takes in what it acted on, and forgets where its env's episode begins."""
+    options = {**SMALL, "n_envs": n_envs, "recurrent": "lstm"}
+    with IPPO(FACTORIES[factory], seed=seed, **options) as algorithm:
+        collector, policies = algorithm.collector, algorithm.learning.policies
+        states = {}
+        step_all, ended = collector.env.step_all, []
+
+        def stepping(actions):
+            step = step_all(actions)
+            ended.append(step["episode_ended"])
+            return step
+
+        collector.env.step_all = stepping
+        for _ in range(2):
+            ended.clear()
+            unrolls = collector.unroll(policies, 8)
+            for view in collector.views:
+                unroll, active = unrolls[view.name]
+                policy, n = policies[view.name], len(view.columns)
+                for c in range(active.shape[1]):
+                    state = states.get((view.name, c), torch.zeros(1, policy.state_size))
+                    for t in range(8):
+                        if active[t, c]:
+                            obs = {k: leaf[t, c : c + 1] for k, leaf in unroll.obs.items()}
+                            masks = unroll.action_masks[t, c : c + 1]
+                            with torch.no_grad():
+                                distribution, value, state = policy.step(obs, state, masks)
+                            action = unroll.actions[t, c : c + 1]
+                            torch.testing.assert_close(
+                                distribution.log_prob(action)[0], unroll.log_probs[t, c]
+                            )
+                            torch.testing.assert_close(value[0], unroll.values[t, c])
+                        if ended[t][c // n]:
+                            state = torch.zeros_like(state)
+                    states[view.name, c] = state
+
+
+class Echo(ParallelEnv):
+    """Each agent is paid for saying what it was shown two steps before.
+
+    Only a policy that remembers can do better than chance.
+    """
+
+    metadata = {"name": "echo"}  # noqa: RUF012  # as PettingZoo has it
+
+    def __init__(self):
+        self.possible_agents = ["a", "b"]
+        self._spaces = spaces.Box(0, 1, (2,), np.float32), spaces.Discrete(2)
+
+    def observation_space(self, agent):
+        return self._spaces[0]
+
+    def action_space(self, agent):
+        return self._spaces[1]
+
+    def reset(self, seed=None, options=None):
+        if seed is not None:
+            self._rng = np.random.default_rng(seed)
+        self.agents, self._t = list(self.possible_agents), 0
+        self._cue = {agent: int(self._rng.integers(2)) for agent in self.agents}
+        return {a: np.eye(2, dtype=np.float32)[c] for a, c in self._cue.items()}, self._all({})
+
+    def _all(self, value):
+        return dict.fromkeys(self.possible_agents, value)
+
+    def step(self, actions):
+        self._t += 1
+        over = self._t == 3
+        rewards = self._all(0.0)
+        if over:
+            rewards = {a: float(actions[a] == self._cue[a]) for a in self.possible_agents}
+            self.agents = []
+        obs = self._all(np.zeros(2, np.float32))
+        return obs, rewards, self._all(over), self._all(False), self._all({})
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("recurrent", ["lstm", "gru"])
+def test_a_memory_is_learnt_to_be_used(recurrent) -> None:
+    """With a memory agents say what they saw; without one they cannot."""
+    options = {
+        "n_envs": 16, "n_steps": 12, "batch_size": 96, "hidden": 16, "learning_rate": 1e-2,
+        "seed": 0,
+    }  # fmt: skip
+    with MAPPO(Echo, recurrent=recurrent, memory_size=16, **options) as algorithm:
+        algorithm.train(6_000)
+        assert algorithm.evaluate(n_episodes=50).mean_return == 1.0
+    with MAPPO(Echo, **options) as algorithm:
+        algorithm.train(6_000)
+        assert algorithm.evaluate(n_episodes=50).mean_return < 0.8
+
+
+@pytest.mark.parametrize("more", [{}, {"normalize_observations": True, "frame_stack": 2}])
+def test_a_resumed_training_is_exact(tmp_path, more) -> None:
+    """N, save, load and N equal 2N: parameters, memories and rows."""
+    options = {**SMALL, "recurrent": "lstm", "normalize_values": "popart", **more}
+    straight = rlox.make("mappo", env=SPREAD, seed=2, **options)
+    straight.train(72)
+    straight.save(tmp_path / "half.rlox")
+    resumed = MAPPO.from_checkpoint(tmp_path / "half.rlox")
+    memory = straight.learning.state_dict()["memory"]
+    assert np.abs(memory["agent"]["state"]).max() > 0
+    ends = []
+    for one in (straight, resumed):
+        row = one.train(72)
+        row = {name: value for name, value in row.items() if not name.endswith("_second")}
+        ends.append((row, one.state_dict(), one.evaluate(n_episodes=2).returns.tolist()))
+        one.close()
+    assert first_difference(*ends) is None
+
+
+def test_one_agent_acts_as_its_team_does() -> None:
+    """Predict follows one agent with the state of its own, as predict_team does all of them."""
+    options = {**SMALL, "recurrent": "gru", "frame_stack": 2, "normalize_observations": True}
+    with MAPPO(SPREAD, seed=1, **options) as algorithm:
+        algorithm.train(48)
+        env = SimpleSpreadVecEnv(2, max_cycles=3)
+        shown, starts = env.reset_all(5), np.ones(2, np.bool_)
+        whole, alone = None, [None] * 3
+        for _ in range(7):
+            actions, whole = algorithm.predict_team(shown, state=whole, episode_start=starts)
+            for k in range(3):
+                own, alone[k] = algorithm.predict(
+                    shown["obs"]["agent"][:, k], agent_idx=k, state=alone[k], episode_start=starts
+                )
+                assert own.tolist() == actions["agent"][:, k].tolist()
+            shown = env.step_all(actions)
+            starts = shown["episode_ended"]
+
+
+def test_sequences_of_one_row_are_joined_to_others() -> None:
+    """A single advantage cannot be standardised."""
+
+    class Batch:
+        active = torch.tensor([[True, True, True], [True, False, False]]).flatten()
+        n_steps, n_envs = 2, 3
+
+    parts = split_sequences(Batch(), torch.tensor([0, 1, 2]), 1)
+    assert [part.tolist() for part in parts] == [[0, 1, 2]]
+    parts = split_sequences(Batch(), torch.tensor([1, 2, 0]), 2)
+    assert [part.tolist() for part in parts] == [[1, 2], [0]]
+    Batch.active = torch.tensor([True, False, False, False, False, False])
+    assert [part.tolist() for part in split_sequences(Batch(), torch.arange(3), 1)] == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"recurrent": "gru", "batch_size": 30}, "batch_size 30 is no multiple of n_steps 8"),
+        ({"recurrent": "none"}, "memory_size needs recurrent"),
+        ({"recurrent": "rnn"}, "recurrent: expected"),
+    ],
+)
+def test_wrong_calls_are_reported(options, text) -> None:
+    """Each says what was given and what to do."""
+    with pytest.raises(ConfigError, match=text):
+        MAPPO(SPREAD, **{**SMALL, **options})
+
+
+def test_a_pool_has_no_memory() -> None:
+    """Self-play with a memory is refused."""
+    with pytest.raises(ConfigError, match="opponents='even' needs policies without a memory"):
+        IPPO("classic/tictactoe-v3", recurrent="gru", opponents="even", **SMALL)

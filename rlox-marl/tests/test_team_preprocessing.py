@@ -1,0 +1,264 @@
+"""Normalised and stacked observations, and scaled rewards, of teams."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import rlox
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rlox.errors import CheckpointError, ConfigError
+from rlox.preprocessing import Preprocessor
+from rlox.testing.probes import first_difference
+from rlox_marl.collector import MultiAgentCollector
+from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
+from rlox_marl.ippo import IPPO
+from rlox_marl.mappo import MAPPO
+from rlox_marl.preprocessing import TeamPreprocessor
+from rlox_marl.running import RunningTeams
+from rlox_marl.views import make_views
+from scripted_teams import AGENTS, N_ACTIONS, Life, ScriptedParallel, ScriptedTurns, Turn
+
+SPREAD = "mpe2/simple_spread_v3"
+SMALL = {"n_envs": 4, "n_steps": 8, "batch_size": 32, "n_epochs": 2, "hidden": 8}
+LIVES = [
+    {"scout_0": Life(0, 3, "terminated"), "scout_1": Life(1, 5, "truncated"),
+     "tank": Life(0, 4, "both")},
+    {"scout_0": Life(0, 2, "truncated"), "tank": Life(0, 2, "truncated")},
+    {"scout_0": Life(0, 4, "terminated"), "tank": Life(2, 6, "truncated")},
+]  # fmt: skip
+PAYS = dict.fromkeys(AGENTS, 1.0)
+TURNS = [
+    [Turn("scout_0", PAYS, {}), Turn("tank", PAYS, {}), Turn("scout_0", PAYS, {}),
+     Turn("scout_1", PAYS, {"scout_0": "terminated"}), Turn("tank", PAYS, {"tank": "truncated"})],
+    [Turn("tank", PAYS, {}), Turn("scout_1", PAYS, {})],
+]  # fmt: skip
+FACTORIES = {
+    "parallel": lambda: ScriptedParallel(LIVES),
+    "turns": lambda: ScriptedTurns(TURNS),
+}
+
+
+def numbers_of(obs):
+    """Return the numbers of an observation of the scripts, nested or not."""
+    return obs["numbers"] if isinstance(obs, dict) else obs
+
+
+def random_actions(rng, env):
+    """Return any actions of all agents, by group; the scripts take those that are masked too."""
+    return {
+        group.name: rng.integers(group.action_space.n, size=(env.n_envs, len(group.agents)))
+        for group in env.groups
+    }
+
+
+class Slow:
+    """What one agent sees, from the list of all that agents of its group have acted on."""
+
+    def __init__(self, frames):
+        self.frames, self.acted_on, self.stacks = frames, [], {}
+
+    def take_in(self, rows):
+        self.acted_on += [np.asarray(row, np.float64) for row in rows]
+
+    def normal(self, obs):
+        """Moments of everything, beside a prior of 1e-4 observations with mean 0 and variance 1."""
+        values = np.array(self.acted_on)
+        total = len(values) + 1e-4
+        mean = values.sum(0) / total
+        variance = (1e-4 * (1 + mean**2) + np.square(values - mean).sum(0)) / total
+        return np.clip((obs - mean) / np.sqrt(variance + 1e-8), -10, 10)
+
+    def stack(self, who, obs, active):
+        frame = self.normal(obs)
+        before = self.stacks.get(who, [frame] * self.frames)
+        seen = [*before[1:], frame] if who in self.stacks else before
+        if active:
+            self.stacks[who] = seen
+        return np.concatenate(seen)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from(sorted(FACTORIES)), st.integers(1, 3), st.integers(1, 3), st.integers(0, 99))
+def test_what_is_seen_is_the_oracles(factory, n_envs, frames, seed) -> None:
+    """Deaths, late joiners and turns: moments and frames are of what agents acted on."""
+    raw, other = (PettingZooVecEnv(FACTORIES[factory], n_envs) for _ in range(2))
+    seen = TeamPreprocessor(other, normalize=True, frame_stack=frames)
+    slow = {group.name: Slow(frames) for group in raw.groups}
+    rng = np.random.default_rng(seed)
+    step, found = raw.reset_all(0), seen.reset(other.reset_all(0))
+    for _ in range(14):
+        ended = step.get("episode_ended", np.ones(n_envs, np.bool_))
+        for group in raw.groups:
+            one, name = slow[group.name], group.name
+            one.take_in(numbers_of(step["obs"][name])[step["active"][name]])
+            if not one.acted_on:
+                continue  # the moments are the prior's
+            for i in range(n_envs):
+                for column in range(len(group.agents)):
+                    if "final_obs" in step:
+                        end = numbers_of(step["final_obs"][name])[i, column]
+                        expected = one.stack((i, column), end, active=False)
+                        last = numbers_of(found["final_obs"][name])[i, column]
+                        np.testing.assert_allclose(last, expected, atol=1e-4)
+                    if ended[i]:
+                        one.stacks.pop((i, column), None)
+                    now = numbers_of(step["obs"][name])[i, column]
+                    active = bool(step["active"][name][i, column])
+                    expected = one.stack((i, column), now, active)
+                    shown = numbers_of(found["obs"][name])[i, column]
+                    np.testing.assert_allclose(shown, expected, atol=1e-4)
+        actions = random_actions(rng, raw)
+        step, found = raw.step_all(actions), seen.step(other.step_all(actions))
+    assert N_ACTIONS["tank"] == 2
+
+
+def test_a_team_that_never_rests_sees_what_single_agents_see() -> None:
+    """Observations, final ones and the state are core's, bit for bit."""
+    env = SimpleSpreadVecEnv(3, max_cycles=4)
+    (group,) = env.groups
+    seen = TeamPreprocessor(env, normalize=True, frame_stack=2)
+    single = Preprocessor(group.observation_space, normalize=True, frame_stack=2)
+    state = Preprocessor(env.state_space, normalize=True, frame_stack=1)
+    shown = env.reset_all(0)
+    found = seen.reset(shown)
+    expected = single.reset(shown["obs"][group.name].reshape(9, -1))
+    of_state = state.reset(shown["state"])
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        assert np.array_equal(found["obs"][group.name].reshape(9, -1), expected)
+        assert np.array_equal(found["state"], of_state)
+        step = env.step_all(random_actions(rng, env))
+        found = seen.step(step)
+        over = np.repeat(step["episode_ended"], 3)
+        one = single.step(
+            expected,
+            {
+                "obs": step["obs"][group.name].reshape(9, -1),
+                "final_obs": step["final_obs"][group.name].reshape(9, -1),
+                "terminated": over,
+                "truncated": over,
+                "rewards": np.zeros(9),
+            },
+        )
+        expected = one["obs"]
+        assert np.array_equal(found["final_obs"][group.name].reshape(9, -1), one["final_obs"])
+        of_state = state.reset(step["state"])
+    assert env.state_space.shape == seen.state_space.shape
+
+
+class Anything(torch.nn.Module):
+    """Draws possible actions; values are 0."""
+
+    def __init__(self, seed):
+        super().__init__()
+        self.rng = np.random.default_rng(seed)
+
+    def get_action_and_logprob(self, obs, action_masks=None):
+        actions = [self.rng.choice(np.flatnonzero(row)) for row in action_masks.numpy()]
+        return torch.tensor(actions), -torch.ones(len(actions))
+
+    def get_value(self, obs):
+        return torch.zeros(len(next(iter(obs.values()))))
+
+
+@pytest.mark.parametrize("factory", sorted(FACTORIES))
+def test_scaled_rewards_are_the_formulas(factory) -> None:
+    """Divided by the deviation of discounted returns of agents that acted or were paid."""
+    env = PettingZooVecEnv(FACTORIES[factory], 2)
+    views = make_views(env, "local", "group")
+    collector = MultiAgentCollector(
+        RunningTeams(env, 0), views, gamma=0.9, normalize_rewards=True
+    )  # fmt: skip
+    unrolls = collector.unroll({view.name: Anything(0) for view in views}, 12)
+    for unroll, active in unrolls.values():
+        returns, taken_in = np.zeros(active.shape[1]), []
+        for t in range(12):
+            returns = 0.9 * returns + unroll.rewards[t]
+            rows = active[t] | (unroll.rewards[t] != 0)
+            taken_in += returns[rows].tolist()
+            total = len(taken_in) + 1e-4
+            mean = np.sum(taken_in) / total
+            squares = np.square(np.array(taken_in) - mean).sum() + 1e-4 * (1 + mean**2)
+            scaled = np.clip(unroll.rewards[t] / np.sqrt(squares / total + 1e-8), -10, 10)
+            np.testing.assert_allclose(unroll.scaled_rewards[t], scaled, rtol=1e-5)
+            returns[unroll.terminated[t] | unroll.truncated[t]] = 0.0
+
+
+OPTIONS = [
+    {"normalize_observations": True},
+    {"frame_stack": 3},
+    {"normalize_rewards": True},
+    {"normalize_observations": True, "normalize_rewards": True, "frame_stack": 2},
+]
+
+
+@pytest.mark.parametrize("critic", ["auto", "observations", "local"])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_options_train_evaluate_and_resume_exactly(tmp_path, options, critic) -> None:
+    """N, save, load and N equal 2N: parameters, moments, frames and rows; and it plays."""
+    straight = rlox.make("mappo", env=SPREAD, seed=2, critic=critic, **SMALL, **options)
+    straight.train(96)
+    straight.save(tmp_path / "half.rlox")
+    with rlox.make("mappo", env=SPREAD, seed=2, critic=critic, **SMALL) as plain:
+        plain.train(96)
+        before, after = plain.state_dict(), straight.state_dict()
+        assert first_difference(before["policies"], after["policies"]) is not None
+    resumed = MAPPO.from_checkpoint(tmp_path / "half.rlox")
+    ends = []
+    for one in (straight, resumed):
+        metrics = one.train(96)
+        assert np.isfinite(metrics["policy_loss"])
+        ends.append((one.state_dict(), one.evaluate(n_episodes=2).returns.tolist()))
+        one.close()
+    assert first_difference(*ends) is None
+
+
+@pytest.mark.parametrize("factory", sorted(FACTORIES))
+def test_teams_that_rest_train_and_play(factory) -> None:
+    """Deaths, late joiners, turns and nested observations need no special case."""
+    with IPPO(FACTORIES[factory], seed=0, **SMALL, **OPTIONS[-1]) as algorithm:
+        metrics = algorithm.train(64)
+        assert np.isfinite(metrics["policy_loss"])
+        assert len(algorithm.evaluate(n_episodes=3).returns) == 3
+
+
+def test_one_agent_acts_as_its_team_does() -> None:
+    """Predict follows one agent with the state of its own, as predict_team does all of them."""
+    with MAPPO(SPREAD, seed=1, **{**SMALL, "n_envs": 2}, **OPTIONS[-1]) as algorithm:
+        algorithm.train(64)
+        env = SimpleSpreadVecEnv(2, max_cycles=3)
+        shown, starts = env.reset_all(5), np.ones(2, np.bool_)
+        (group,) = env.groups
+        whole, alone = None, [None] * 3
+        for _ in range(8):
+            actions, whole = algorithm.predict_team(shown, state=whole, episode_start=starts)
+            for k in range(3):
+                own, alone[k] = algorithm.predict(
+                    shown["obs"][group.name][:, k], agent_idx=k, state=alone[k],
+                    episode_start=starts,
+                )  # fmt: skip
+                assert own.tolist() == actions[group.name][:, k].tolist()
+            shown = env.step_all(actions)
+            starts = shown["episode_ended"]
+
+
+def test_wrong_choices_are_errors(tmp_path) -> None:
+    """Nothing to normalise, and a checkpoint of another choice."""
+    with pytest.raises(ConfigError, match="no observation of the agents has a Box of floats"):
+        IPPO("classic/tictactoe-v3", normalize_observations=True, **SMALL)
+    with MAPPO(SPREAD, seed=1, **SMALL, normalize_rewards=True) as saved:
+        state = saved.state_dict()
+    with (
+        MAPPO(SPREAD, seed=1, **SMALL) as other,
+        pytest.raises(CheckpointError, match="normalize_rewards=True, got normalize_rewards=False"),
+    ):
+        other.load_state_dict(state)
+    with MAPPO(SPREAD, seed=1, **SMALL) as plain:
+        state = plain.state_dict()
+    with (
+        MAPPO(SPREAD, seed=1, **SMALL, normalize_observations=True) as other,
+        pytest.raises(CheckpointError, match="with normalize_observations=False, got"),
+    ):
+        other.load_state_dict(state)

@@ -1,0 +1,131 @@
+"""HDF5 files in D4RL's layout, which hold all of their data themselves.
+
+An HDF5 file may say that its values are in another file, of any kind and anywhere on the machine.
+Such values are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rlox.config.memory import require_room
+from rlox.errors import DatasetError, import_extra
+
+from rlox_offline.datasets.columns import Columns, known_columns
+from rlox_offline.datasets.digests import DIGEST, KEY, require_loading
+
+__all__ = ["hdf5_pieces", "read_hdf5", "require_own_data", "write_hdf5"]
+
+D4RL_NAMES = {
+    "obs": "observations",
+    "next_obs": "next_observations",
+    "terminated": "terminals",
+    "truncated": "timeouts",
+}
+
+
+def read_hdf5(path: Path) -> tuple[Columns, dict[str, Any]]:
+    """Return the columns and the texts beside them."""
+    h5py = import_extra("h5py", f"reading '{path}'", "hdf5")
+    with h5py.File(path, "r") as file:
+        columns = _columns(h5py, file)
+        require_loading(sum(column.nbytes for column in columns.values()))
+        return {name: column[()] for name, column in columns.items()}, _texts(file)
+
+
+def hdf5_pieces(path: Path, rows: int) -> tuple[Iterator[Columns], dict[str, Any]]:
+    """Return the columns in pieces of so many rows, and the texts beside them."""
+    h5py = import_extra("h5py", f"reading '{path}'", "hdf5")
+    with h5py.File(path, "r") as file:
+        columns = _columns(h5py, file)
+        texts = _texts(file)
+        for name, column in columns.items():
+            row_bytes = column.nbytes // max(len(column), 1)
+            require_room(f"rows of '{name}'", None, rows * row_bytes, "make its rows smaller")
+    names = known_columns(list(columns))
+
+    def pieces() -> Iterator[Columns]:
+        with h5py.File(path, "r") as file:
+            n = max((len(file[name]) for name in names), default=0)
+            for start in range(0, n, rows):
+                yield {ours: file[name][start : start + rows] for name, ours in names.items()}
+
+    return pieces(), texts
+
+
+def write_hdf5(path: Path, columns: Columns, texts: Mapping[str, str]) -> None:
+    """Write the columns, compressed and with checksums, and the texts as attributes."""
+    h5py = import_extra("h5py", f"writing '{path}'", "hdf5")
+    with h5py.File(path, "w") as file:
+        for name, column in columns.items():
+            file.create_dataset(
+                D4RL_NAMES.get(name, name), data=column, compression="gzip", fletcher32=True
+            )
+        file.attrs.update(texts)
+
+
+def require_own_data(path: Path) -> int:
+    """Return how many bytes all arrays of an HDF5 file have together.
+
+    Raises:
+        DatasetError: some are in another file, or nowhere.
+    """
+    h5py = import_extra("h5py", f"reading '{path}'", "hdf5")
+    total, known = 0, set()
+    with h5py.File(path, "r") as file:
+        groups = [file]
+        while groups:
+            group = groups.pop()
+            for name in group:
+                item = _own(h5py, group, name)
+                address = h5py.h5o.get_info(item.id).addr
+                if address in known:  # a link to what was there before
+                    continue
+                known.add(address)
+                if isinstance(item, h5py.Dataset):
+                    total += _own_bytes(name, item)
+                elif isinstance(item, h5py.Group):
+                    groups.append(item)
+    return total
+
+
+def _texts(file: Any) -> dict[str, Any]:
+    return {name: file.attrs[name] for name in (KEY, DIGEST) if name in file.attrs}
+
+
+def _columns(h5py: Any, file: Any) -> dict[str, Any]:
+    """Return the datasets that have a meaning, by the file's names."""
+    found = {name: _own(h5py, file, name) for name in known_columns(list(file))}
+    columns = {name: item for name, item in found.items() if isinstance(item, h5py.Dataset)}
+    for name, column in columns.items():
+        if not column.shape:
+            raise DatasetError(f"'{name}' must have rows, got one value or none")
+        if column.dtype.kind not in "biuf":
+            raise DatasetError(f"{name} must hold numbers, got {column.dtype}")
+        _own_bytes(name, column)
+    return columns
+
+
+def _own(h5py: Any, group: Any, name: str) -> Any:
+    """Return what a group has under a name, but not what is a link to elsewhere."""
+    link = group.get(name, getlink=True)
+    if not isinstance(link, h5py.HardLink):
+        raise DatasetError(
+            f"'{name}' is a link to '{link.path}' of {getattr(link, 'filename', 'the same file')!r}"
+            "; put the data there instead"
+        )
+    return group[name]
+
+
+def _own_bytes(name: str, dataset: Any) -> int:
+    """Return the bytes of a dataset whose values are all in its file."""
+    if dataset.external or dataset.is_virtual:
+        raise DatasetError(f"the values of '{name}' are in another file; put them into this one")
+    if dataset.shape is None:
+        return 0
+    n_bytes = int(dataset.nbytes)
+    if n_bytes and not dataset.id.get_storage_size():
+        raise DatasetError(f"'{name}' has the shape {dataset.shape}, but no values are stored")
+    return n_bytes

@@ -1,0 +1,160 @@
+"""Batch renormalization, and perceptrons with it before every linear layer.
+
+Ioffe 2017, algorithm 1 (arXiv 1702.03275). In training mode, with batch statistics μ_B, σ_B and
+running ones μ, σ,
+
+    r = clip(σ_B / σ, 1/r_max, r_max),  d = clip((μ_B - μ) / σ, -d_max, d_max)
+    y = ((x - μ_B) / σ_B · r + d) · γ + β
+
+where r and d have no gradient. In evaluation mode y = (x - μ) / σ · γ + β.
+
+Deviations: before ``warm_up`` steps r = 1 and d = 0, then both limits are whole at once; σ² has the
+constant inside the root (Bhatt et al. 2024, the authors' code).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812  # the field's name for it
+from rlox.nn.layer_data import LayerData, perceptron
+from rlox.nn.relu import EnsembleMLP, ReluMLP
+from torch import Tensor, nn
+
+__all__ = ["BatchRenorm", "RenormCritics", "RenormMLP"]
+
+R_MAX, D_MAX = 3.0, 5.0
+
+
+class BatchRenorm(nn.Module):
+    """Batch renormalization over dimension -2.
+
+    Args:
+        size: number of features n.
+        members: number of members K with statistics of their own, of inputs (K, B, n); ``None``
+            is for inputs (B, n).
+        momentum: share of the running statistics that stays with each training step.
+        warm_up: training steps with plain batch normalization.
+        eps: added to variances.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    steps: Tensor
+
+    def __init__(
+        self,
+        size: int,
+        members: int | None = None,
+        *,
+        momentum: float = 0.99,
+        warm_up: int = 100_000,
+        eps: float = 1e-3,
+    ) -> None:
+        super().__init__()
+        shape = (size,) if members is None else (members, 1, size)
+        self.momentum, self.warm_up, self.eps = momentum, warm_up, eps
+        self.scale = nn.Parameter(torch.ones(shape))
+        self.shift = nn.Parameter(torch.zeros(shape))
+        self.register_buffer("mean", torch.zeros(shape))
+        self.register_buffer("variance", torch.ones(shape))
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return normalised inputs of the same shape; in training mode move the statistics."""
+        running = (self.variance + self.eps).sqrt()
+        if not self.training:
+            return (inputs - self.mean) / running * self.scale + self.shift
+        keep = self.mean.dim() == inputs.dim()
+        variance, mean = torch.var_mean(inputs, -2, correction=0, keepdim=keep)
+        deviation = (variance + self.eps).sqrt()
+        with torch.no_grad():
+            warm = self.steps >= self.warm_up
+            r = (deviation / running).clamp(1 / R_MAX, R_MAX)
+            d = ((mean - self.mean) / running).clamp(-D_MAX, D_MAX)
+            r, d = torch.where(warm, r, 1.0), torch.where(warm, d, 0.0)
+            self.mean.lerp_(mean, 1 - self.momentum)
+            self.variance.lerp_(variance, 1 - self.momentum)
+            self.steps += 1
+        return ((inputs - mean) / deviation * r + d) * self.scale + self.shift
+
+    def folded(self, layer: nn.Linear) -> nn.Linear:
+        """Return a linear layer that is this one in evaluation mode, and then ``layer``."""
+        made = nn.Linear(layer.in_features, layer.out_features)
+        with torch.no_grad():
+            factor = self.scale / (self.variance + self.eps).sqrt()
+            made.weight.copy_(layer.weight * factor)
+            made.bias.copy_(F.linear(self.shift - self.mean * factor, layer.weight, layer.bias))
+        return made
+
+
+class RenormMLP(nn.Module):
+    """A ReLU perceptron with batch renormalization before every linear layer.
+
+    Args:
+        sizes: input size, hidden sizes, output size.
+        generator: source of the weights; ``None`` uses torch's global one.
+        renorm: ``momentum`` and ``warm_up`` of :class:`BatchRenorm`.
+    """
+
+    def __init__(
+        self, sizes: Sequence[int], *, generator: torch.Generator | None = None, **renorm: Any
+    ) -> None:
+        super().__init__()
+        self.net = ReluMLP(sizes, generator=generator)
+        self.norms = nn.ModuleList(BatchRenorm(size, **renorm) for size in sizes[:-1])
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return outputs (B, n_out) of inputs (B, n_in)."""
+        last = len(self.norms) - 1
+        for i, (norm, layer) in enumerate(zip(self.norms, self.net.layers, strict=True)):
+            inputs = layer(norm(inputs))
+            if i < last:
+                inputs = inputs.relu()
+        return inputs
+
+    def layer_data(self) -> LayerData:
+        """Describe the layers in evaluation mode; see :mod:`rlox.nn.layer_data`."""
+        pairs: Any = zip(self.norms, self.net.layers, strict=True)
+        return perceptron([norm.folded(layer) for norm, layer in pairs], "relu")
+
+
+class RenormCritics(nn.Module):
+    """K action values of a continuous action, with statistics of their own.
+
+    Args:
+        obs_dim: size of an observation.
+        act_dim: size of an action.
+        hidden: width of the two hidden layers.
+        n_critics: K.
+        generator: source of the weights; ``None`` uses torch's global one.
+        renorm: ``momentum`` and ``warm_up`` of :class:`BatchRenorm`.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        act_dim: int,
+        hidden: int,
+        *,
+        n_critics: int = 2,
+        generator: torch.Generator | None = None,
+        **renorm: Any,
+    ) -> None:
+        super().__init__()
+        sizes = (obs_dim + act_dim, hidden, hidden, 1)
+        self.net = EnsembleMLP(n_critics, sizes, generator=generator)
+        self.norms = nn.ModuleList(BatchRenorm(size, n_critics, **renorm) for size in sizes[:-1])
+
+    def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Return values (K, B) of observations (B, obs_dim) and actions (B, act_dim)."""
+        inputs = torch.cat((obs, actions), -1)
+        outputs, last = inputs.expand(self.net.n_members, *inputs.shape), len(self.norms) - 1
+        layers = zip(self.norms, self.net.weights, self.net.biases, strict=True)
+        for i, (norm, weight, bias) in enumerate(layers):
+            outputs = torch.baddbmm(bias, norm(outputs), weight)
+            if i < last:
+                outputs = outputs.relu()
+        return outputs.squeeze(-1)
