@@ -1,0 +1,80 @@
+"""The pure functions of DreamerV3 against numbers that torchrl computed of the same inputs."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from rlox_dreamer.imagination import replay_returns
+from rlox_dreamer.losses import (
+    ReturnScale,
+    kl_terms,
+    symexp_bins,
+    symlog,
+    two_hot_loss,
+    two_hot_mean,
+    unimix,
+)
+from torch.nn import functional
+
+_CONTENT = json.loads(Path(__file__).with_name("torchrl_numbers.json").read_text())
+NUMBERS = _CONTENT["numbers"]
+
+
+def given(name: str) -> torch.Tensor:
+    """Return an input."""
+    return torch.tensor(_CONTENT["inputs"][name])
+
+
+def assert_same(got: torch.Tensor, name: str, atol: float = 1e-6) -> None:
+    """Compare with torchrl's number, within 1e-5 of it."""
+    torch.testing.assert_close(got, torch.tensor(NUMBERS[name]), rtol=1e-5, atol=atol)
+
+
+def test_symlog() -> None:
+    """Of values from 0 to ±10⁷."""
+    assert_same(symlog(given("targets")), "symlog")
+
+
+def test_two_hot_loss() -> None:
+    """Bins at symexp of -20 … 20, and targets that are no logarithms."""
+    log_probs = functional.log_softmax(given("head_logits"), -1)
+    assert_same(two_hot_loss(log_probs, given("targets"), symexp_bins(255)), "two_hot_loss")
+
+
+def test_two_hot_mean() -> None:
+    """Float32 sums of bins as large as 4.9e8 agree within 10."""
+    probs = functional.softmax(given("head_logits"), -1)
+    assert_same(two_hot_mean(probs, symexp_bins(255)), "two_hot_mean", atol=10.0)
+
+
+@pytest.mark.parametrize("name", ["prior_logits", "near_logits"])
+def test_kl_terms_and_their_gradients(name: str) -> None:
+    """Far apart, and closer than the free nat of a state, where there is no gradient."""
+    near = name == "near_logits"
+    post = (0 * given(name) if near else given("post_logits")).requires_grad_()
+    prior = given(name).requires_grad_()
+    dyn, rep = (part.mean() for part in kl_terms(unimix(post, 0.01), unimix(prior, 0.01), 1.0))
+    expected = NUMBERS[f"kl_{name}"]
+    assert dyn.item() == pytest.approx(expected["dynamics"], rel=1e-5)
+    assert rep.item() == pytest.approx(expected["representation"], rel=1e-5)
+    assert (dyn.item() == 1.0) == near
+    for loss, of, key in ((dyn, prior, "prior"), (rep, post, "posterior")):
+        (gradient,) = torch.autograd.grad(loss, of)
+        wanted = torch.tensor(expected[f"gradient_of_{key}"])
+        torch.testing.assert_close(gradient, wanted, rtol=1e-5, atol=1e-7)
+        assert (gradient.abs().sum() == 0) == near
+
+
+def test_replay_returns() -> None:
+    """With an episode that the task ends, and one that a time limit ends."""
+    returns = replay_returns(
+        given("rewards"), given("terminal"), given("last"), given("values"), 1 - 1 / 333, 0.95
+    )
+    assert_same(returns, "replay_returns", atol=1e-5)
+
+
+def test_return_scale() -> None:
+    """Percentiles of 12 batches."""
+    scale = ReturnScale()
+    assert_same(torch.stack([scale.update(batch) for batch in given("returns")]), "return_scale")
