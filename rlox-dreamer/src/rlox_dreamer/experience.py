@@ -148,15 +148,15 @@ class Experience:
         self._lost.append(lost)
         self.envs.obs = step["obs"]
         self._stored += n_envs
-        if self._stored >= self._learning_starts and self._can_draw:
+        if self._stored >= self._learning_starts and self.has_sequences(self._length):
             self.updates.count(steps, n_envs)
         with suppress(StopTraining):
             hooks.env_step(n_envs)
 
-    @property
-    def _can_draw(self) -> bool:
+    def has_sequences(self, length: int) -> bool:
+        """Return whether sequences of ``length`` rows can be drawn."""
         # a stream has a row for each of its env's steps at least
-        return self._stored // self.env.n_envs > self._length
+        return self._stored // self.env.n_envs > length
 
     def _push_ends(self, step: Mapping[str, Any], acted: Acted, ended: Array) -> None:
         """Store the rows of final observations; no row follows that needs their states."""
@@ -210,7 +210,11 @@ class Experience:
 
     def draw(self) -> SequenceBatch:
         """Return a batch from the buffer."""
-        drawn = self.buffer.sample(self._batch_size, self._length)
+        return self.sequences(self._batch_size, self._length)
+
+    def sequences(self, count: int, length: int, seed: int | None = None) -> SequenceBatch:
+        """Return ``count`` sequences of ``length`` rows; a seed leaves the next batches alone."""
+        drawn = self.buffer.sample(count, length, seed)
         names = [name for name in drawn if name.startswith(OBS)]
         leaves = {name[len(OBS) :]: self._sequence(drawn[name]) for name in names}
         is_first = self._sequence(drawn["is_first"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, BinaryIO, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -58,12 +58,12 @@ class GifFile:
     """A GIF that plays in a loop; frames are kept in 256 colours until it is closed.
 
     Args:
-        path: of the file.
+        path: of the file, or an open binary file.
         fps: frames per second; a GIF stores times in hundredths of a second, and viewers take less
             than two for an error, so at most 50.
     """
 
-    def __init__(self, path: Path, fps: float) -> None:
+    def __init__(self, path: Path | BinaryIO, fps: float) -> None:
         self._image: Any = import_extra("PIL.Image", "a video in GIF", "video")
         self._path = path
         self._milliseconds = max(round(100 / fps), 2) * 10

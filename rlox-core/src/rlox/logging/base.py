@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 __all__ = ["LoggerCallback", "LoggerList", "Metrics", "Table"]
 
 Metrics = Mapping[str, float]
@@ -25,6 +28,16 @@ class LoggerCallback:
 
     def on_table(self, step: int, name: str, table: Table) -> None:
         """Handle a table, such as sampled completions and their rewards, of step ``step``."""
+
+    def on_video(self, step: int, name: str, frames: npt.NDArray[np.uint8], fps: float) -> None:
+        """Handle a video, such as a world model's predictions, of step ``step``.
+
+        Args:
+            step: in the training's steps.
+            name: what the video shows.
+            frames: (T, height, width, 3) uint8 RGB.
+            fps: frames per second.
+        """
 
     def rewind(self, step: int) -> None:
         """Drop what was logged after env step ``step``, which a resumed training logs again.
@@ -88,6 +101,11 @@ class LoggerList(LoggerCallback):
         """Pass on to every logger."""
         for logger in self.loggers:
             logger.on_table(step, name, table)
+
+    def on_video(self, step: int, name: str, frames: npt.NDArray[np.uint8], fps: float) -> None:
+        """Pass on to every logger."""
+        for logger in self.loggers:
+            logger.on_video(step, name, frames, fps)
 
     def rewind(self, step: int) -> None:
         """Pass on to every logger."""

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
-from rlox.errors import missing_extra
+import numpy as np
+import numpy.typing as npt
+
+from rlox.errors import import_extra, missing_extra
 from rlox.logging.base import LoggerCallback, Metrics, Table, rows_of
 
 __all__ = ["TensorBoardLogger"]
@@ -43,6 +48,29 @@ class TensorBoardLogger(LoggerCallback):
         rows = [tuple(table), ("---",) * len(table), *rows_of(name, table)]
         lines = (" | ".join(str(value).replace("|", "\\|") for value in row) for row in rows)
         self._writer.add_text(f"tables/{name}", "\n".join(f"| {line} |" for line in lines), step)
+
+    def on_video(self, step: int, name: str, frames: npt.NDArray[np.uint8], fps: float) -> None:
+        """Write the video as a GIF, which TensorBoard plays, under the tag ``videos/<name>``.
+
+        Raises:
+            MissingDependencyError: Pillow is not installed.
+        """
+        from rlox.callbacks.video_files import GifFile
+
+        module = "tensorboard.compat.proto.summary_pb2"
+        summary = import_extra(module, "TensorBoardLogger", "tensorboard").Summary
+        content = BytesIO()
+        gif = GifFile(content, fps)
+        for frame in frames:
+            gif.add(frame)
+        gif.close()
+        height, width = frames.shape[1:3]
+        image = summary.Image(
+            height=height, width=width, colorspace=3, encoded_image_string=content.getvalue()
+        )
+        value = summary.Value(tag=f"videos/{name}", image=image)
+        writer: Any = self._writer.file_writer
+        writer.add_summary(summary(value=[value]), step)
 
     def _write(self, kind: str, step: int, metrics: Metrics) -> None:
         for name, value in metrics.items():
