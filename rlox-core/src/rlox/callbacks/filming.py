@@ -10,9 +10,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rlox.callbacks.video_files import Frame, VideoFile, VideoFormat, open_video
 from rlox.envs.make import fixed_env_count
 from rlox.errors import EnvError
+from rlox.files.video_files import Frame, VideoFile, VideoFormat, open_video
 
 __all__ = ["Filmed", "make_renderable", "rendered"]
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from rlox.callbacks.base import Callback
 from rlox.callbacks.frequency import Multiples, require_at_least
-from rlox.callbacks.video_files import VideoFormat
 from rlox.config.arguments import require_integer
 from rlox.errors import import_extra
+from rlox.files.video_files import VideoFormat
 
 if TYPE_CHECKING:
     import gymnasium

@@ -55,7 +55,7 @@ class TensorBoardLogger(LoggerCallback):
         Raises:
             MissingDependencyError: Pillow is not installed.
         """
-        from rlox.callbacks.video_files import GifFile
+        from rlox.files.video_files import GifFile
 
         module = "tensorboard.compat.proto.summary_pb2"
         summary = import_extra(module, "TensorBoardLogger", "tensorboard").Summary
