@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +26,7 @@ from rlox.errors import ConfigError, EnvError, SpaceError, WorkerError, WorkerLo
 from rlox.protocols import VecEnv
 from rlox_distributed.pool import RemoteEnvPool
 from rlox_distributed.protocol import workers_pb2 as pb
-from rlox_distributed.security import Credentials, is_loopback
+from rlox_distributed.security import Credentials, is_loopback, read_token
 from rlox_distributed.spaces import Leaves, space_from_json, space_to_json
 from rlox_distributed.worker import SERVICE, EnvWorker
 
@@ -335,6 +336,49 @@ def test_a_token_is_asked_for(
         assert "secret" not in str(caught.value)
     pool = RemoteEnvPool([where], token_file=token)
     pool.connect()
+    pool.close()
+
+
+@pytest.mark.parametrize(
+    "content", [b"s3cret\xff\xfe", b"s3cret\nsecond", b" \n", "geheım".encode()]
+)
+def test_what_is_no_token_is_refused_without_its_content(
+    content: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """In a file and in the variable, before anything is sent; no part of an error has it."""
+    token = tmp_path / "token"
+    token.write_bytes(content)
+    monkeypatch.setenv("RLOX_WORKER_TOKEN", os.fsdecode(content))
+    for file, where in ((token, "the token file"), (None, "the variable RLOX_WORKER_TOKEN")):
+        with pytest.raises(ConfigError, match=f"{where}.* must hold one line of ASCII") as caught:
+            RemoteEnvPool(["127.0.0.1:1"], token_file=file).connect()
+        text = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + caplog.text
+        assert "s3cret" not in text
+        assert caught.value.__cause__ is None
+
+
+def test_a_token_of_the_variable_is_stripped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of a file; a trailing newline is no part of it."""
+    monkeypatch.setenv("RLOX_WORKER_TOKEN", " a secret\n")
+    assert read_token(None) == "a secret"
+
+
+@pytest.mark.parametrize(
+    "space",
+    ['{"multi_binary": [3000000000]}', '{"multi_binary": [200000000]}',
+     '{"tuple": [{"multi_binary": [200000000]}, {"multi_binary": [200000000]}]}'],
+)  # fmt: skip
+def test_a_worker_with_endless_observations_is_refused(serve: Serve, space: str) -> None:
+    """Before gRPC is asked for room; the text names the worker's numbers."""
+    pool = RemoteEnvPool([address(serve())])
+    pool.connect()
+    (link,) = pool._links
+    welcome = pb.Welcome(observation_space=space, action_space=link.welcome.action_space, n_envs=8)
+    with pytest.raises((EnvError, SpaceError), match=r"numbers, at most|gRPC takes less"):
+        link._largest_answer(welcome)
     pool.close()
 
 

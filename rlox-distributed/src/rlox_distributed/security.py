@@ -32,16 +32,22 @@ def read_token(file: str | Path | None) -> str | None:
     """Return the token in a file, or in the variable ``RLOX_WORKER_TOKEN``; ``None`` without both.
 
     Raises:
-        ConfigError: the file cannot be read, or holds none.
+        ConfigError: the file cannot be read, or what it or the variable holds is no token. The text
+            has nothing of the content.
     """
+    where = f"the variable {TOKEN_VARIABLE}" if file is None else f"the token file '{file}'"
     if file is None:
-        return os.environ.get(TOKEN_VARIABLE) or None
-    try:
-        token = Path(file).read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise ConfigError(f"the token file cannot be read: {error}") from None
+        content = os.environ.get(TOKEN_VARIABLE, "")
+        if not content:
+            return None
+    else:
+        try:
+            content = Path(file).read_bytes().decode("ascii", "replace")
+        except OSError as error:
+            raise ConfigError(f"the token file cannot be read: {error}") from None
+    token = content.strip()
     if not token or not token.isascii() or not token.isprintable():
-        raise ConfigError(f"the token file '{file}' must hold one line of ASCII")
+        raise ConfigError(f"{where} must hold one line of ASCII")
     return token
 
 

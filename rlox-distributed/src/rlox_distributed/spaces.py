@@ -70,7 +70,11 @@ def space_from_json(text: str) -> Space:
         SpaceError: the text describes none.
     """
     try:
-        return _build(json.loads(text))
+        space = _build(json.loads(text))
+        numbers = sum(math.prod(leaf.shape or ()) for leaf in leaf_spaces(space).values())
+        if numbers > MAX_NUMBERS:
+            raise ValueError(f"it has {numbers} numbers, at most {MAX_NUMBERS} are taken")
+        return space
     except _NO_SPACE as error:
         raise SpaceError(f"the worker describes no space: {error!r}") from None
 
