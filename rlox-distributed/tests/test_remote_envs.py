@@ -487,6 +487,7 @@ def test_the_command_serves_and_drains(tmp_path: Path) -> None:
     pool.reset_all(0)
     pool.step_all(np.zeros(2, np.int64))
     os.kill(process.pid, signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)  # until every thread of it has stopped
     started: list[Any] = []
 
     def kill_and_restart() -> None:
