@@ -242,3 +242,39 @@ def test_the_same_seed_gives_the_same_unrolls() -> None:
     """Bit for bit, with a queue, whoever of the actors is the faster."""
     one, other = unrolls_of(4, queue_size=3), unrolls_of(4, queue_size=3)
     assert first_difference(one, other) is None
+
+
+class Paying(gymnasium.Env[Any, Any]):
+    """Three steps that pay 0.5, 7 and -9, or the nearest within the bound."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, bound: float = np.inf) -> None:
+        self._bound = bound
+        self._step = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Begin with the first reward."""
+        super().reset(seed=seed)
+        self._step = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        """Pay the next reward."""
+        reward = float(np.clip((0.5, 7.0, -9.0)[self._step], -self._bound, self._bound))
+        self._step += 1
+        return np.full(2, self._step / 4, np.float32), reward, self._step == 3, False, {}
+
+
+@pytest.mark.parametrize("name", ["impala", "appo"])
+def test_clipped_rewards_are_learnt_from_and_not_reported(name: str) -> None:
+    """Parameters equal those from an env that pays clipped rewards; returns are the env's."""
+    learnt = []
+    for env, clip, mean_return in ((Paying, 1.0, -1.5), (lambda: Paying(1.0), None, 0.5)):
+        with rlox.make(name, env=env, seed=0, clip_rewards=clip, **SMALL) as algorithm:
+            for _ in range(3):
+                metrics = algorithm.train(1)
+            assert metrics["mean_reward"] == mean_return
+            learnt.append(algorithm.optimizers["policy"].parameters.clone())
+    assert torch.equal(*learnt)

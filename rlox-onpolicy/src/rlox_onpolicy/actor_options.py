@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import JsonValue, model_validator
 from rlox.config.clipped import (
+    CLIP_REWARDS,
     FRAME_STACK,
     MEMORY_SIZE,
     NETWORK,
@@ -95,6 +96,7 @@ class ActorsConfig(Config):
     recurrent: Literal["none", "lstm", "gru"] = RECURRENT
     memory_size: int = MEMORY_SIZE
     normalize_observations: bool = NORMALIZE_OBSERVATIONS
+    clip_rewards: float | None = CLIP_REWARDS
     frame_stack: int = FRAME_STACK
     backend: str = BACKEND
     env_backend: str = ENV_BACKEND

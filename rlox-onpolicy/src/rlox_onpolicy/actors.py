@@ -106,6 +106,7 @@ def make_actor_critic(
         n_envs=cfg.n_envs,
         normalize_observations=cfg.normalize_observations,
         frame_stack=cfg.frame_stack,
+        clip_rewards=cfg.clip_rewards,
     )
     agent = ActorCritic(
         env,

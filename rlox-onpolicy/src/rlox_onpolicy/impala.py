@@ -14,7 +14,7 @@ Deviations from the paper:
     2. where an episode was truncated, the current value of its true final observation is
        bootstrapped from, and the trace ends there;
     3. policy and value function of vectors share no parameters;
-    4. rewards are not clipped; weight decay and population based training are left out.
+    4. rewards are clipped only on demand; weight decay and population based training are left out.
 """
 
 from __future__ import annotations

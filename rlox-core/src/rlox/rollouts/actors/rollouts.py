@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -51,6 +51,8 @@ class ActorRollouts:
         normalize_observations: see :class:`rlox.preprocessing.Preprocessor`; the moments are the
             learner's, which takes in what actors have seen and hands them on with the weights.
         frame_stack: see there.
+        clip_rewards: bound of the rewards' sizes in the unrolls that are gathered; the statistics
+            have the env's.
         n_actors: A.
         n_envs: N of each actor.
     """
@@ -64,6 +66,7 @@ class ActorRollouts:
         n_envs: int,
         normalize_observations: bool = False,
         frame_stack: int = 1,
+        clip_rewards: float | None = None,
     ) -> None:
         first = env[0] if isinstance(env, (list, tuple)) else env
         options = dict(env_options)
@@ -81,6 +84,7 @@ class ActorRollouts:
         if fixed_env_count(first) is None:
             probe.close()
         self.n_envs = n_envs
+        self._clip_rewards = clip_rewards
         self.statistics = EpisodeStatistics(n_actors * n_envs)
         self.observation_space = self.env.observation_space
         self.preprocessor: Preprocessor | None = None
@@ -160,8 +164,11 @@ class ActorRollouts:
         with nullcontext() if self.preprocessor is None else self.preprocessor.sharing():
             for unroll in taken.unrolls:
                 self._take_in(unroll, hooks)
+        unrolls = taken.unrolls
+        if (bound := self._clip_rewards) is not None:
+            unrolls = [replace(u, rewards=np.clip(u.rewards, -bound, bound)) for u in unrolls]
         return Gathered(
-            taken.unrolls,
+            unrolls,
             float(min(lags)),
             float(np.mean(lags)),
             float(max(lags)),
