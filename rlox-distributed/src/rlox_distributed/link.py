@@ -156,10 +156,7 @@ class Link:
         masks = welcome.n_envs * min(max(int(choices), 1 << 10), MAX_CHOICES)
         largest: int = 2 * obs + masks + 32 * welcome.n_envs + HEADROOM
         if largest >= 1 << 31:
-            raise EnvError(
-                f"the worker {self.address} would answer with up to {largest:,} bytes for its "
-                f"{welcome.n_envs} envs; gRPC takes less than 2 GiB"
-            )
+            raise EnvError(f"{self.address} has answers of {largest:,} bytes; gRPC takes < 2 GiB")
         return largest
 
     def send(self, request: Any) -> None:
