@@ -126,7 +126,7 @@ def trained(tmp_path: Path, size: int, **work: Any) -> list[dict[str, Any]]:
 
 PPO = {
     "n_envs": 2, "n_steps": 16, "batch_size": 16, "n_epochs": 2, "hidden": 8, "seed": None,
-    "normalize_observations": True, "target_kl": 1e-5,
+    "normalize_observations": True, "target_kl": 1e-7,
 }  # fmt: skip
 
 
