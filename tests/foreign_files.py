@@ -1,4 +1,4 @@
-"""Fuzzing of checkpoints, datasets and configs: damaged and hostile files by seed.
+"""Fuzzing of checkpoints, policies, datasets and configs: damaged and hostile files by seed.
 
 ``python tests/foreign_files.py 2000`` makes so many files of every kind and prints what became of
 them: refused with an error of rlox, loaded, or a fault, with the seed and number that repeat it.
@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import rlox
+import rlox.deployment
 import safetensors
 import safetensors.numpy
 from rlox.errors import RloxError
@@ -164,6 +165,24 @@ def checkpoints(folder: Path, n: int, seed: int) -> Count:
     return count
 
 
+def policies(folder: Path, n: int, seed: int) -> Count:
+    """Try damaged bytes; a policy that is loaded acts as the one that was exported."""
+    honest, path, count = folder / "honest.rlox", folder / "tried.rlox", Count()
+    observations = np.ones((3, 4), np.float32)
+    with rlox.make("ppo", env="CartPole-v1", n_envs=2, n_steps=8, hidden=4, seed=0) as ppo:
+        rlox.deployment.export(ppo, honest)
+    contents = honest.read_bytes()
+    acting = rlox.load_policy(honest).predict(observations)
+
+    def as_saved(path: Path) -> bool:
+        return bool((rlox.load_policy(path).predict(observations) == acting).all())
+
+    for i in range(n):
+        path.write_bytes(damage(random.Random(f"{seed} {i}"), contents))
+        attempt(count, f"policy {i}", path, as_saved)
+    return count
+
+
 def datasets(folder: Path, n: int, seed: int, suffix: str) -> Count:
     """Try damaged bytes; what is loaded must be what was saved."""
     draws, rows = np.random.default_rng(seed), 100
@@ -211,13 +230,14 @@ def configs(folder: Path, n: int, seed: int) -> Count:
 
 
 def every_kind(n: int, seed: int) -> dict[str, Count]:
-    """Try n checkpoints, n datasets over all formats, and n / 4 configs."""
+    """Try n checkpoints, n policies, n datasets over all formats, and n / 4 configs."""
     suffixes = sorted(set(FORMATS) - {".hdf5", ".feather"})  # the same by another name
     with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         folder = Path(name)
         with contextlib.chdir(folder) if sys.version_info >= (3, 11) else contextlib.nullcontext():
             counts = {"checkpoint": checkpoints(folder, n, seed)}
+            counts["policy"] = policies(folder, n, seed)
             for suffix in suffixes:
                 each = -(-n // len(suffixes))
                 counts[f"dataset `{suffix}`"] = datasets(folder, each, seed, suffix)

@@ -1,4 +1,4 @@
-"""Damaged and hostile checkpoints, datasets and configs: a few of those that fuzzing tries."""
+"""Damaged and hostile files: a few of those that fuzzing makes."""
 
 from __future__ import annotations
 
@@ -16,5 +16,10 @@ def test_no_damaged_file_is_more_than_refused() -> None:
     )
     assert result.returncode == 0, result.stdout + result.stderr
     rows = [line.split("|")[1:4] for line in result.stdout.splitlines() if "|" in line][2:]
-    assert {name.strip() for name, *_ in rows} >= {"checkpoint", "config", "dataset `.npz`"}
+    assert {name.strip() for name, *_ in rows} >= {
+        "checkpoint",
+        "policy",
+        "config",
+        "dataset `.npz`",
+    }
     assert all(int(tried) >= 10 and int(refused) > 0 for _, tried, refused in rows)
