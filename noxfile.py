@@ -413,9 +413,12 @@ def thread_sanitizer(session: nox.Session) -> None:
 def fuzz(session: nox.Session) -> None:
     """Fuzz kernels, buffers, their file, datasets and envs for a minute each; ``-- 600`` for ten.
 
+    Before that, 2,000 checkpoints, 2,000 datasets and 500 configs that were damaged or edited.
     Needs a nightly toolchain and ``cargo install cargo-fuzz``.
     """
     seconds = session.posargs[0] if session.posargs else "60"
+    share(session)
+    run(session, "python", "tests/foreign_files.py", "2000")
     with session.chdir(NATIVE):
         for target in ("kernels", "replay", "cold_file", "offline", "vec_env"):
             folders = [f"fuzz/corpus/{target}", f"fuzz/seeds/{target}"]

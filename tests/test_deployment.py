@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from gymnasium import spaces
 from rlox.algorithm import Algorithm
 from rlox.cli.app import build_app
 from rlox.deployment import Exportable, LoadedPolicy
+from rlox.deployment.seal import PLACEHOLDER, seal
 from rlox.errors import CheckpointError, ConfigError, ExportError, SpaceError
 from rlox_offline.datasets import Dataset
 from safetensors.numpy import load, save
@@ -380,7 +382,7 @@ def changed(content: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
     header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["rlox_policy"])
     change(header)
     text = json.dumps(header).replace('"deep"', DEEP)
-    return save(load(content), metadata={"rlox_policy": text})
+    return seal(save(load(content), metadata={"rlox_policy": text, "digest": PLACEHOLDER}))
 
 
 HOSTILE: dict[str, Callable[[dict[str, Any]], None]] = {
@@ -419,8 +421,28 @@ def test_damaged_files_are_refused(suffix: str, tmp_path: Path) -> None:
     whole = path.read_bytes()
     for content in (b"", whole[:4], whole[: len(whole) // 2], b"\xff" * 64, b'{"a": 1}'):
         path.write_bytes(content)
-        with pytest.raises(CheckpointError, match="damaged"):
+        with pytest.raises(CheckpointError, match="is damaged"):
             rlox.load_policy(path)
+
+
+def test_a_changed_weight_is_detected(suffix: str, tmp_path: Path) -> None:
+    """By the digest, which a file of other weights does not have."""
+    path = tmp_path / f"policy.{suffix}"
+    rlox.export(make("dqn", VECTOR, CHOICES), path)
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 97):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(CheckpointError, match="its digest"):
+            rlox.load_policy(path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="named pipes are POSIX's")
+def test_a_named_pipe_is_not_waited_for(suffix: str, tmp_path: Path) -> None:
+    """It is no regular file."""
+    path = tmp_path / f"policy.{suffix}"
+    os.mkfifo(path)
+    with pytest.raises(CheckpointError, match="no regular file"):
+        rlox.load_policy(path)
 
 
 def test_the_command_writes_what_the_function_does(suffix: str, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -177,3 +178,26 @@ def test_a_bare_open_is_found(tmp_path: Path) -> None:
     code = 'open(a, "w")\np.open("ab")\np.open(mode="r+")\np.write_text(x)\nopen(a)\np.open("rb")\n'
     (tmp_path / "code.py").write_text(code)
     assert len(list(writing_calls(tmp_path / "code.py"))) == 4
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the system keeps a directory in use")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("-c", "import rlox; rlox.make('ppo', env='CartPole-v1')"),
+        ("-c", "from rlox.algorithms.ppo import PPO"),
+        ("-m", "rlox", "train", "ppo", "--env", "CartPole-v1", "--total-timesteps", "64"),
+    ],
+)
+def test_a_deleted_working_directory_is_a_message(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """And not the end of the process by a library that looks for a file beside it."""
+    pytest.importorskip("rlox_onpolicy")
+    (tmp_path / "gone").mkdir()
+    remove = "import os, sys; os.chdir(sys.argv[1]); os.rmdir(sys.argv[1]); "
+    result = subprocess.run(
+        [sys.executable, "-c", remove + "os.execv(sys.executable, [sys.executable, *sys.argv[2:]])",
+         str(tmp_path / "gone"), *command],
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert result.returncode in (1, 2)  # an exception, or the command's message
+    assert "the working directory is gone" in result.stderr

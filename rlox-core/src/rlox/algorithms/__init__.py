@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlox.errors import suggest
 from rlox.families import ALGORITHMS
+from rlox.files import require_working_directory
 
 if TYPE_CHECKING:
     from rlox.algorithms.a2c import A2C
@@ -72,6 +73,8 @@ __all__ = [
     "OnlineDPO",
     "RL8RecurrentPPO",
 ]
+
+require_working_directory()  # before any of them imports torch, which ends a process without one
 
 
 def __getattr__(name: str) -> Any:

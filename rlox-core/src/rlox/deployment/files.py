@@ -23,9 +23,10 @@ from safetensors.numpy import save as safetensors_bytes
 
 from rlox.deployment.policy import Compute, Exportable, LoadedPolicy, NumPyNetwork, PolicyData
 from rlox.deployment.policy import example as example_of
+from rlox.deployment.seal import PLACEHOLDER, is_intact, seal
 from rlox.deployment.space_data import count_numbers, space_from_data, space_to_data
 from rlox.errors import CheckpointError, ConfigError, ExportError
-from rlox.files.atomic import write_atomically
+from rlox.files import open_regular, write_atomically
 from rlox.preprocessing import Preprocessor
 from rlox.spaces import ActionRows
 from rlox.training.state_tree import pack, unpack
@@ -85,9 +86,9 @@ def export(algorithm: Any, path: str | Path) -> None:
 
         # what the graph computes is not in the metadata too
         rest = base64.b64encode(_to_bytes(data, with_network=False)).decode()
-        content = onnx_bytes(data, {"rlox": rest})
+        content = onnx_bytes(data, {"rlox": rest, "digest": PLACEHOLDER})
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, content)
+    write_atomically(path, seal(content))
 
 
 def load_policy(path: str | Path) -> LoadedPolicy:
@@ -104,9 +105,15 @@ def load_policy(path: str | Path) -> LoadedPolicy:
     path = Path(path)
     _require_suffix(path)
     try:
-        content = path.read_bytes()
+        with open_regular(path, "rb") as file:
+            content = file.read()
     except OSError as error:
         raise CheckpointError(f"policy file '{path}' cannot be read: {error}") from None
+    if not is_intact(content):
+        raise CheckpointError(
+            f"'{path}' is no policy file or is damaged: its digest is missing or does not fit; "
+            "write one with rlox export"
+        )
     read: Read = lambda data: NumPyNetwork(data.network)  # noqa: E731
     if path.suffix == ".onnx":
         from rlox.deployment.onnx import open_onnx
@@ -159,7 +166,9 @@ def _to_bytes(data: PolicyData, *, with_network: bool = True) -> bytes:
         "versions": installed_versions(),
         "policy": pack(tree, "", tensors),
     }
-    return safetensors_bytes(tensors, metadata={"rlox_policy": json.dumps(header)})
+    return safetensors_bytes(
+        tensors, metadata={"rlox_policy": json.dumps(header), "digest": PLACEHOLDER}
+    )
 
 
 def _without_arrays(layer: Any) -> dict[str, Any]:

@@ -1,13 +1,19 @@
 """Files: regular ones only, written whole or not at all."""
 
 from rlox.files.atomic import remove_parts, sync_folder, target_of, write_atomically
-from rlox.files.opening import open_regular, read_text, require_plain_folder
+from rlox.files.opening import (
+    open_regular,
+    read_text,
+    require_plain_folder,
+    require_working_directory,
+)
 
 __all__ = [
     "open_regular",
     "read_text",
     "remove_parts",
     "require_plain_folder",
+    "require_working_directory",
     "sync_folder",
     "target_of",
     "write_atomically",

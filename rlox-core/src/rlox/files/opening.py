@@ -15,7 +15,13 @@ from typing import Any, BinaryIO, Literal, TextIO, overload
 
 from rlox.errors import ConfigError
 
-__all__ = ["LARGEST_TEXT", "open_regular", "read_text", "require_plain_folder"]
+__all__ = [
+    "LARGEST_TEXT",
+    "open_regular",
+    "read_text",
+    "require_plain_folder",
+    "require_working_directory",
+]
 
 TextMode = Literal["r", "w", "a"]
 ByteMode = Literal["rb", "wb", "ab", "r+b"]
@@ -111,3 +117,17 @@ def require_plain_folder(folder: Path) -> None:
                     f"'{entry.path}' is {kind}, and runs are written to folders of regular files "
                     "only; replace it by a copy of what it leads to, or remove it"
                 )
+
+
+def require_working_directory() -> None:
+    """Check that the working directory exists; MKL, which torch loads, ends processes without one.
+
+    Raises:
+        ConfigError: it was deleted, or cannot be read any more.
+    """
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise ConfigError(
+            f"the working directory is gone ({error.strerror}); change to one that exists"
+        ) from None

@@ -218,8 +218,9 @@ def compute_gae(
         return _write((np.empty(0), np.empty(0)), out)
     values = _vector("values", values, np.float64, len(rewards))
     dones = _vector("dones", dones, np.float64, len(rewards))
+    last_values = [last_value + 0.0]  # an integer of any size is a number; a text is none
     return compute_gae_batched(
-        rewards, values, dones, [last_value], len(rewards), gamma, lam, out=out
+        rewards, values, dones, last_values, len(rewards), gamma, lam, out=out
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlox.errors import PluginError
+from rlox.files import require_working_directory
 
 __all__ = [
     "ActorBackendSpec",
@@ -27,7 +28,9 @@ def resolve(reference: str) -> Any:
 
     Raises:
         PluginError: the reference is malformed or the module has no such name.
+        ConfigError: the working directory was deleted, without which torch ends the process.
     """
+    require_working_directory()
     module, _, name = reference.partition(":")
     if not name:
         raise PluginError(f"reference must look like 'module:name', got '{reference}'")

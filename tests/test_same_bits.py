@@ -1,0 +1,124 @@
+"""One seed, the same bits: whatever the hash seed, torch's threads, and the process.
+
+Every case trains in two processes, and what they learnt must be equal to the last bit. Learner
+backends differ by rounding, so each has a case of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from itertools import product
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.timeout(1200)
+
+ROLLOUTS = {"n_envs": 4, "n_steps": 32, "hidden": 16}
+REPLAY = {"n_envs": 2, "learning_starts": 64, "batch_size": 32, "hidden": 16}
+TEAMS = {"env": "mpe2/simple_spread_v3", "n_envs": 4, "hidden": 16}
+OFFLINE = {"batch_size": 32, "hidden": 16}
+
+ON_POLICY = {
+    "ppo": ({**ROLLOUTS, "batch_size": 64}, ("CartPole-v1", "Pendulum-v1")),
+    "a2c": (ROLLOUTS, ("CartPole-v1", "Pendulum-v1")),
+    "dqn": (REPLAY, ("CartPole-v1",)),
+    "sac": (REPLAY, ("Pendulum-v1",)),
+    "td3": (REPLAY, ("Pendulum-v1",)),
+    "ddpg": (REPLAY, ("Pendulum-v1",)),
+}
+"""Algorithms with two learner backends, and the envs of each."""
+
+TORCH_ONLY: dict[str, dict[str, Any]] = {
+    "discrete_sac": {"env": "CartPole-v1", **REPLAY},
+    "crossq": {"env": "Pendulum-v1", **REPLAY, "critic_hidden": 16},
+    "impala": {"env": "CartPole-v1", "n_actors": 2, "n_envs": 2, "n_steps": 16, "hidden": 16},
+    "appo": {"env": "CartPole-v1", "n_actors": 2, "n_envs": 2, "n_steps": 16, "hidden": 16},
+    "mappo": {**TEAMS, "n_steps": 25, "batch_size": 100},
+    "ippo": {**TEAMS, "n_steps": 25, "batch_size": 100, "recurrent": "gru"},
+    "qmix": {**TEAMS, "learning_starts": 100, "batch_size": 8},
+    "rl8_ppo": {"env": "CartPole-v1", "n_envs": 8, "horizon": 16, "sgd_minibatch_size": 64},
+    "dreamer_v3": {"env": "CartPole-v1", "learning_starts": 128, "batch_size": 4, "seq_len": 8,
+                   "train_ratio": 4},
+}  # fmt: skip
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    (name, {**options, "env": env, "backend": backend, "env_backend": env_backend})
+    for name, (options, envs) in ON_POLICY.items()
+    for env, backend, env_backend in product(envs, ("native", "torch"), ("native", "gymnasium"))
+]
+CASES += list(TORCH_ONLY.items())
+CASES += [
+    (name, {**OFFLINE, "backend": backend})
+    for name, backend in product(("td3_bc", "cql", "iql"), ("native", "torch"))
+]
+CASES += [(name, OFFLINE) for name in ("bc", "awac")]
+
+TRAIN = """
+import hashlib, json, sys
+import numpy as np, rlox, torch
+from rlox_offline.datasets import Dataset
+
+torch.set_num_threads(int(sys.argv[1]))
+
+def digest(value, into):
+    if isinstance(value, dict):
+        for key in sorted(value):
+            into.update(key.encode())
+            digest(value[key], into)
+    elif hasattr(value, "tobytes"):
+        into.update(value.tobytes())
+    else:
+        into.update(repr(value).encode())
+
+draws = np.random.default_rng(0)
+columns = {
+    "obs": draws.normal(size=(200, 3)), "next_obs": draws.normal(size=(200, 3)),
+    "actions": draws.uniform(-1, 1, (200, 2)), "rewards": draws.normal(size=200),
+    "terminated": np.arange(200) % 20 == 19,
+}
+for name, options in json.loads(sys.argv[2]):
+    steps = 300
+    if "env" not in options:
+        options["dataset"], steps = Dataset(columns, act_low=-1.0, act_high=1.0), 20
+    with rlox.make(name, **options, seed=3) as algorithm:
+        algorithm.train(steps)
+        into = hashlib.sha256()
+        digest(algorithm.state_dict(), into)
+        print(into.hexdigest())
+"""
+
+
+@pytest.fixture(scope="module")
+def hashes() -> list[tuple[str, str]]:
+    """Hashes of what every case learnt, in two processes that differ in what must not matter."""
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", TRAIN, threads, json.dumps(CASES)],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": threads},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for threads, hash_seed in (("1", "0"), ("2", "12345"))
+    ]  # fmt: skip
+    outputs = [child.communicate() for child in children]
+    assert [child.returncode for child in children] == [0, 0], outputs
+    first, second = (out.splitlines() for out, _ in outputs)
+    return list(zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("case", range(len(CASES)), ids=lambda i: f"{CASES[i][0]}-{i}")
+def test_processes_agree(hashes: list[tuple[str, str]], case: int) -> None:
+    """The parameters, the optimiser's moments and all else that a checkpoint has."""
+    assert hashes[case][0] == hashes[case][1], CASES[case]
+
+
+def test_seeds_matter(hashes: list[tuple[str, str]]) -> None:
+    """No two cases learnt the same but those that differ in the env backend alone."""
+    learnt: dict[str, set[str]] = {}
+    for (name, options), (digest, _) in zip(CASES, hashes, strict=True):
+        key = json.dumps([name, {k: v for k, v in options.items() if k != "env_backend"}])
+        learnt.setdefault(digest, set()).add(key)
+    assert all(len(keys) == 1 for keys in learnt.values())
