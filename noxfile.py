@@ -461,6 +461,18 @@ def learn(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def presets(session: nox.Session) -> None:
+    """Train the presets of at most ten minutes again; below its tolerance is a failure.
+
+    ``-- -k "sac and Hopper"`` trains those that pytest finds by name, however long they take.
+    """
+    sync(session, "--group", "learn")
+    marker = "presets or long_presets" if session.posargs else "presets"
+    session.run("pytest", "tests/learning/test_presets.py", "-m", marker, "-s", "--timeout=0",
+                *session.posargs)  # fmt: skip
+
+
+@nox.session(default=False)
 def benchmarks(session: nox.Session) -> None:
     """Measure rlox and its peers side by side; ``-- replay offline`` runs those scripts alone.
 

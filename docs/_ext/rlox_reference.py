@@ -77,6 +77,7 @@ def write_reference() -> None:
         "plugin-options": plugin_options(),
         "registered": "\n".join(registered_section(*kind) for kind in KINDS.items()),
         "algorithms": table(("name", "class"), algorithm_classes()),
+        "presets": presets(),
         "code-map": table(("floor", "where", "what"), code_map()),
         "cli-train": table(("flag", "default", "meaning"), run_flags(RunOptions)),
         "cli-resume": table(("flag", "default", "meaning"), command_flags("resume")),
@@ -218,6 +219,7 @@ KINDS = {
     "Loggers": "rlox_loggers",
     "Callbacks": "rlox_callbacks",
     "Commands": "rlox_commands",
+    "Files of presets": "rlox_presets",
 }
 
 
@@ -228,6 +230,29 @@ def registered_section(title: str, hook: str) -> str:
     found = [get_registry().get(hook, name) for name in get_registry().names(hook)]
     rows = [(f"`{r.spec.name}`", f"`{r.distribution}`", r.spec.summary) for r in found]
     return f"## {title}\n\n{table(('name', 'distribution', 'summary'), rows)}"
+
+
+def presets() -> str:
+    """Return a heading and a table for the presets of every algorithm that has any."""
+    from rlox.config.presets import list_presets
+
+    sections = []
+    for name in dict.fromkeys(preset.algorithm for preset in list_presets()):
+        rows = [
+            (
+                f"`{preset.env}`",
+                f"`{preset.name}`",
+                f"{preset.steps:,}",
+                "–" if preset.score is None else f"{preset.score:g}",
+                "–" if preset.tolerance is None else f"{preset.score - preset.tolerance:g}",
+                preset.evidence,
+                preset.source,
+            )
+            for preset in list_presets(name)
+        ]
+        columns = ("env", "preset", "steps", "score", "at least", "evidence", "source")
+        sections.append(f"## {name}\n\n{table(columns, rows)}")
+    return "\n".join(sections)
 
 
 def run_flags(options: Any) -> Iterator[Sequence[str]]:

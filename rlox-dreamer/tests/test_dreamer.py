@@ -9,9 +9,10 @@ import pytest
 import rlox
 import torch
 from gymnasium import spaces
+from rlox.config.presets import list_presets
 from rlox.errors import ConfigError, EnvError, SpaceError
 from rlox.testing import check_algorithm
-from rlox_dreamer.configs import PRESETS, SIZES, DreamerV3Config
+from rlox_dreamer.configs import SIZES, DreamerV3Config
 from rlox_dreamer.dreamer import DreamerV3
 
 SMALL: dict[str, Any] = {
@@ -217,15 +218,16 @@ def test_sizes_are_options_that_given_ones_win_over(size: Any) -> None:
     assert DreamerV3Config(**config.to_dict()) == config
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", list_presets("dreamer_v3"), ids=lambda preset: preset.name)
 def test_presets_set_the_published_numbers(preset: Any) -> None:
     """Given options win over the preset, and the size over its sizes."""
-    config = DreamerV3Config(preset=preset)
-    assert all(getattr(config, name) == value for name, value in PRESETS[preset].items())
-    if preset != "none":
-        assert (config.batch_size, config.seq_len, config.imagination_horizon) == (16, 64, 15)
-        assert DreamerV3Config(preset=preset, size="debug").deter_dim == 64
-        assert DreamerV3Config(preset=preset, train_ratio=8).train_ratio == 8
+    config = DreamerV3Config(preset=preset.name)
+    assert all(getattr(config, name) == value for name, value in preset.options.items())
+    assert (config.batch_size, config.seq_len, config.imagination_horizon) == (16, 64, 15)
+    assert config.gamma == pytest.approx(1 - 1 / 333)
+    assert config.deter_dim == SIZES[config.size]["deter_dim"]
+    assert DreamerV3Config(preset=preset.name, size="debug").deter_dim == 64
+    assert DreamerV3Config(preset=preset.name, train_ratio=8).train_ratio == 8
 
 
 @pytest.mark.parametrize(

@@ -361,7 +361,7 @@ def test_configs_agree() -> None:
         named = {"n_envs": "num_envs"}
         defaults = vars(theirs())
         found = ours().to_dict()
-        for name in found.keys() - {"seed", "learning_rate", "env_backend", "env_kwargs"}:
+        for name in found.keys() - {"seed", "preset", "learning_rate", "env_backend", "env_kwargs"}:
             assert found[name] == defaults[named.get(name, name)], name
         left = defaults.keys() - {named.get(name, name) for name in found}
         assert left == {

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         LearnerBackendSpec,
         LoggerSpec,
         LossSpec,
+        PresetsSpec,
     )
     from rlox.registry.table import list_algorithms, spec
 
@@ -69,6 +70,7 @@ _MODULES = {
     "LearnerBackendSpec": "rlox.registry.specs",
     "LoggerSpec": "rlox.registry.specs",
     "LossSpec": "rlox.registry.specs",
+    "PresetsSpec": "rlox.registry.specs",
     "evaluate": "rlox.evaluation",
     "explain": "rlox.api",
     "export": "rlox.deployment",
@@ -135,6 +137,7 @@ __all__ = [
     "LossSpec",
     "MmapReplayBuffer",
     "OfflineDatasetBuffer",
+    "PresetsSpec",
     "PrioritizedReplayBuffer",
     "ReplayBuffer",
     "RunningMeanStd",

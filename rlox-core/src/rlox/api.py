@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from rlox.callbacks import Callback
 from rlox.config.composition import plugin_fields
 from rlox.config.model import Config
+from rlox.config.presets import full_name
 from rlox.errors import ConfigError
 from rlox.logging import LoggerCallback, LoggerList
 from rlox.logging.base import require_logger
@@ -36,6 +37,7 @@ def make(
     env: Any = None,
     *,
     config: Config | Mapping[str, Any] | str | Path | None = None,
+    preset: str | None = None,
     callbacks: Iterable[Callback | str] | Callback | str | None = None,
     logger: LoggerCallback | str | Iterable[LoggerCallback | str] | None = None,
     log_dir: str | Path = "runs",
@@ -48,13 +50,16 @@ def make(
         env: what the algorithm interacts with: a gymnasium id, a callable that makes a gymnasium
             env, a gymnasium env, a gymnasium vector env, or a :class:`rlox.protocols.VecEnv`.
         config: a config object, a mapping, or the path of a YAML or JSON file.
+        preset: tuned options for ``env``, over which ``config`` and ``overrides`` win: one of
+            :func:`rlox.config.presets.list_presets`, such as ``"tuned"``.
         callbacks: callbacks, as objects or registered names.
         logger: a logger or several, as objects or registered names.
         log_dir: the folder of loggers and callbacks given by name.
         overrides: config options, which win over ``config``, and the algorithm's own arguments.
 
     Raises:
-        UnknownNameError: ``name`` is not registered; the text has the nearest names.
+        UnknownNameError: ``name`` is not registered, or there is no such preset; the text has the
+            nearest names.
         ConfigError: an option is unknown or out of range, or a needed argument is missing.
 
     Example:
@@ -67,6 +72,8 @@ def make(
     for need in found.needs:
         if given.get(need) is None and not (need == "env" and given.get("env_fn")):
             raise ConfigError(f"the algorithm '{name}' needs {need}=..., got none")
+    if preset is not None:
+        given["preset"] = full_name(name, env, preset)
     # the constructors of the documents call their first argument env_id
     arguments = [given.pop("env")] if "env" in found.needs else []
     if given.get("env", ...) is None:

@@ -126,7 +126,8 @@ def test_flags_win_over_the_file_and_the_file_over_the_defaults(run: Run, tmp_pa
         *TRAIN, "--total-timesteps", 10, "--config", file, "--n-steps", 7, "--run-dir", folder
     )
     assert result.code == 0, result.err
-    assert config(folder) == {"seed": 42, "n_envs": 5, "n_steps": 7, "n_updates": 3}
+    expected = {"seed": 42, "preset": "none", "n_envs": 5, "n_steps": 7, "n_updates": 3}
+    assert config(folder) == expected
 
 
 # errors
@@ -482,7 +483,7 @@ def test_list_shows_all_kinds_with_distribution_and_summary(run: Run) -> None:
     assert set(values) == {
         "algorithms", "env_backends", "replay_buffers", "learner_backends", "loggers", "callbacks",
         "actor_backends", "policy_losses", "preference_losses", "commands",
-        "conflicts",
+        "files_of_presets", "conflicts",
     }  # fmt: skip
     assert values["algorithms"][0]["distribution"] == "rlox-counting"
 

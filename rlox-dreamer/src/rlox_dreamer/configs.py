@@ -1,4 +1,4 @@
-"""Config, model sizes and presets of DreamerV3."""
+"""Config and model sizes of DreamerV3."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rlox.config.common_fields import (
     DEVICE,
     ENV_BACKEND,
     ENV_KWARGS,
+    PRESET,
     SEED,
     TORCH_THREADS,
     VECTORIZATION,
@@ -27,14 +28,13 @@ from rlox.config.model import (
     probability,
 )
 
-__all__ = ["PRESETS", "SIZES", "DreamerV3Config"]
+__all__ = ["SIZES", "DreamerV3Config"]
 
 CODE = "github.com/danijar/dreamerv3, 2025"
 HAFNER = "Hafner et al. 2025"
 MISSION = "rlox"
 
 Size = Literal["debug", "1m", "12m", "25m", "50m", "100m", "200m", "400m"]
-Preset = Literal["none", "dmc_proprio", "dmc_vision", "atari100k", "atari", "crafter", "bsuite"]
 
 
 def _size(
@@ -58,36 +58,15 @@ SIZES: Mapping[str, Mapping[str, int]] = {
 }
 """Options that each size stands for; ``debug`` is small enough for tests and simple tasks."""
 
-OFFICIAL: Mapping[str, Any] = {
-    "batch_size": 16, "seq_len": 64, "imagination_horizon": 15, "learning_rate": 4e-5,
-    "warmup": 1_000, "gamma": 1 - 1 / 333, "dyn_scale": 1.0, "rep_scale": 0.1,
-    "buffer_size": 5_000_000, "learning_starts": 1_024,
-}  # fmt: skip
-"""What all presets share: the published method's numbers."""
-
-PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "none": {},
-    "dmc_proprio": {**OFFICIAL, "size": "1m", "train_ratio": 1024.0},
-    "dmc_vision": {**OFFICIAL, "size": "200m", "train_ratio": 256.0},
-    "atari100k": {**OFFICIAL, "size": "200m", "train_ratio": 256.0},
-    "atari": {**OFFICIAL, "size": "200m", "train_ratio": 32.0, "n_envs": 16},
-    "crafter": {**OFFICIAL, "size": "200m", "train_ratio": 512.0},
-    "bsuite": {**OFFICIAL, "size": "200m", "train_ratio": 1024.0},
-}
-"""Options that each preset stands for."""
-
 
 class DreamerV3Config(Config):
     """Options of DreamerV3."""
 
     seed: int | None = SEED
+    preset: str = PRESET
     n_envs: int = count(
         1, unit="envs", help="number of envs N stepped together", source=f"{CODE}, atari100k"
     )
-    preset: Preset = choice(
-        "none", help="published options of a family of tasks; options that are given win",
-        source=f"{CODE}, configs.yaml",
-    )  # fmt: skip
     size: Size = choice(
         "debug", help="size of all networks; options that are given win",
         source=f"{HAFNER}, table 3",
@@ -227,13 +206,10 @@ class DreamerV3Config(Config):
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, values: Any) -> Any:
-        """Options that are given win over the size, and the size over the preset."""
-        if not isinstance(values, Mapping):
+        """Options that are given win over the size."""
+        if not isinstance(values, Mapping) or "size" not in values:
             return values
-        preset = PRESETS.get(values.get("preset", "none"), {})
-        size = SIZES.get(values.get("size", preset.get("size", "debug")), {})
-        chosen = "size" in values or "size" in preset
-        return {**preset, **(size if chosen else {}), **values}
+        return {**SIZES.get(values["size"], {}), **values}
 
     @model_validator(mode="after")
     def _check(self) -> DreamerV3Config:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from rlox.registry.hookspecs import hookimpl
-from rlox.registry.specs import AlgorithmSpec
+from rlox.registry.specs import AlgorithmSpec, PresetsSpec
 
 
 @hookimpl
@@ -16,3 +16,9 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         factory="rlox_dreamer.dreamer:DreamerV3",
         paper="https://arxiv.org/abs/2301.04104",
     )
+
+
+@hookimpl
+def rlox_presets() -> Iterable[PresetsSpec]:
+    """Register the tuned options of DreamerV3."""
+    yield PresetsSpec("rlox-dreamer", "Tuned options of DreamerV3.", "rlox_dreamer:presets.yaml")

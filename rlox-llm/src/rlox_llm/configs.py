@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pydantic import field_validator, model_validator
-from rlox.config.common_fields import SEED
+from rlox.config.common_fields import PRESET, SEED
 from rlox.config.model import (
     Config,
     choice,
@@ -91,6 +91,7 @@ class LanguageConfig(Config):
         "are", unit="name", source="rlox", min_length=1,
     )  # fmt: skip
     seed: int | None = SEED
+    preset: str = PRESET
     torch_threads: int | None = count(
         None, unit="threads", source="rlox",
         help="torch threads while training; `None`: leave torch's setting",

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from rlox.registry.hookspecs import hookimpl
-from rlox.registry.specs import AlgorithmSpec, CommandSpec, EnvBackendSpec
+from rlox.registry.specs import AlgorithmSpec, CommandSpec, EnvBackendSpec, PresetsSpec
 
 
 @hookimpl
@@ -80,4 +80,12 @@ def rlox_commands() -> Iterable[CommandSpec]:
         name="marl",
         summary="Let trained policies of several agents play each other.",
         factory="rlox_marl.cli:marl_app",
+    )
+
+
+@hookimpl
+def rlox_presets() -> Iterable[PresetsSpec]:
+    """Register the tuned options of the algorithms for teams."""
+    yield PresetsSpec(
+        "rlox-marl", "Tuned options of the algorithms for teams.", "rlox_marl:presets.yaml"
     )

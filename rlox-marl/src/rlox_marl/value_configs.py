@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import JsonValue, model_validator
-from rlox.config.common_fields import DEVICE, ENV_BACKEND, ENV_KWARGS, SEED, TORCH_THREADS
+from rlox.config.common_fields import DEVICE, ENV_BACKEND, ENV_KWARGS, PRESET, SEED, TORCH_THREADS
 from rlox.config.model import (
     Config,
     ScheduleValue,
@@ -40,6 +40,7 @@ class TeamValueConfig(Config):
         None, unit="agents", help="number of agents; None: the env's", source="rlox"
     )
     seed: int | None = SEED
+    preset: str = PRESET
     n_envs: int = count(8, unit="envs", help="number of envs N stepped together", source="rlox")
     buffer_size: int = count(
         100_000, unit="env steps", help="capacity of the replay buffer", source=f"{RASHID}, app. C"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from rlox.registry.hookspecs import hookimpl
-from rlox.registry.specs import AlgorithmSpec, CommandSpec
+from rlox.registry.specs import AlgorithmSpec, CommandSpec, PresetsSpec
 
 
 @hookimpl
@@ -66,4 +66,12 @@ def rlox_commands() -> Iterable[CommandSpec]:
         name="dataset",
         summary="Look at recorded datasets, and record new ones.",
         factory="rlox_offline.cli:dataset_app",
+    )
+
+
+@hookimpl
+def rlox_presets() -> Iterable[PresetsSpec]:
+    """Register the tuned options of the offline algorithms."""
+    yield PresetsSpec(
+        "rlox-offline", "Tuned options of the offline algorithms.", "rlox_offline:presets.yaml"
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from rlox.registry.hookspecs import hookimpl
-from rlox.registry.specs import AlgorithmSpec
+from rlox.registry.specs import AlgorithmSpec, PresetsSpec
 
 
 @hookimpl
@@ -50,4 +50,14 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         config="rlox_offpolicy.configs:DDPGConfig",
         factory="rlox_offpolicy.ddpg:DDPG",
         paper="https://arxiv.org/abs/1509.02971",
+    )
+
+
+@hookimpl
+def rlox_presets() -> Iterable[PresetsSpec]:
+    """Register the tuned options of the off-policy algorithms."""
+    yield PresetsSpec(
+        "rlox-offpolicy",
+        "Tuned options of the off-policy algorithms.",
+        "rlox_offpolicy:presets.yaml",
     )

@@ -12,6 +12,7 @@ from rlox.config.common_fields import (
     DEVICE,
     ENV_BACKEND,
     ENV_KWARGS,
+    PRESET,
     SEED,
     TORCH_THREADS,
     VECTORIZATION,
@@ -46,6 +47,7 @@ class ReplayConfig(Config):
     }
 
     seed: int | None = SEED
+    preset: str = PRESET
     n_envs: int = count(
         1, unit="envs", help="number of envs N stepped together", source="common practice"
     )

@@ -19,6 +19,7 @@ from rlox.config.common_fields import (
     DEVICE,
     ENV_BACKEND,
     ENV_KWARGS,
+    PRESET,
     SEED,
     TORCH_THREADS,
     VECTORIZATION,
@@ -36,6 +37,7 @@ class ActorsConfig(Config):
     """Base of the configs of algorithms that learn from actors' unrolls."""
 
     seed: int | None = SEED
+    preset: str = PRESET
     n_actors: int = count(2, unit="actors", help="number of actors A", source="rlox")
     n_envs: int = count(
         2, unit="envs", help="number of envs N that each actor steps together", source="rlox"

@@ -23,6 +23,7 @@ from rlox.config.common_fields import (
     DEVICE,
     ENV_BACKEND,
     ENV_KWARGS,
+    PRESET,
     SEED,
     TORCH_THREADS,
     VECTORIZATION,
@@ -98,6 +99,7 @@ class A2CConfig(Config):
     }
 
     seed: int | None = SEED
+    preset: str = PRESET
     n_envs: int = count(
         8, unit="envs", help="number of envs N stepped together", source="Stable-Baselines3 zoo"
     )

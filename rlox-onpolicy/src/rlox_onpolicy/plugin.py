@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from rlox.registry.hookspecs import hookimpl
-from rlox.registry.specs import AlgorithmSpec
+from rlox.registry.specs import AlgorithmSpec, PresetsSpec
 
 
 @hookimpl
@@ -44,4 +44,12 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         config="rlox_onpolicy.configs:PPOConfig",
         factory="rlox_onpolicy.ppo:PPO",
         paper="https://arxiv.org/abs/1707.06347",
+    )
+
+
+@hookimpl
+def rlox_presets() -> Iterable[PresetsSpec]:
+    """Register the tuned options of the on-policy algorithms."""
+    yield PresetsSpec(
+        "rlox-onpolicy", "Tuned options of the on-policy algorithms.", "rlox_onpolicy:presets.yaml"
     )

@@ -31,7 +31,7 @@ def agent_config(cls: type[ConfigT], config: Config, parts: Mapping[str, Any] | 
         ConfigError: a part is unknown, or is an option.
     """
     numbers = config.to_dict()
-    for name in ("seed", "env_backend", "env_kwargs"):
+    for name in ("seed", "preset", "env_backend", "env_kwargs"):
         del numbers[name]
     numbers["num_envs"] = numbers.pop("n_envs")
     rate = numbers.pop("learning_rate")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import JsonValue
-from rlox.config.common_fields import ENV_BACKEND, ENV_KWARGS, SEED
+from rlox.config.common_fields import ENV_BACKEND, ENV_KWARGS, PRESET, SEED
 from rlox.config.model import Config, choice, coefficient, count, flag, option, positive
 
 __all__ = ["RL8PPOConfig", "RL8RecurrentPPOConfig"]
@@ -18,6 +18,7 @@ class RL8PPOConfig(Config):
     """Options of RL8PPO."""
 
     seed: int | None = SEED
+    preset: str = PRESET
     env_backend: str = ENV_BACKEND
     env_kwargs: dict[str, JsonValue] = ENV_KWARGS
     n_envs: int = count(8192, unit="envs", help="number of copies B in the env", source=RL8)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from rlox.registry.hookspecs import hookimpl
-from rlox.registry.specs import AlgorithmSpec
+from rlox.registry.specs import AlgorithmSpec, PresetsSpec
 
 PAPER = "https://arxiv.org/abs/1707.06347"
 
@@ -24,4 +24,12 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         config="rlox_rl8.configs:RL8RecurrentPPOConfig",
         factory="rlox_rl8.rl8_recurrent_ppo:RL8RecurrentPPO",
         paper=PAPER,
+    )
+
+
+@hookimpl
+def rlox_presets() -> Iterable[PresetsSpec]:
+    """Register the tuned options of PPO on envs of tensors."""
+    yield PresetsSpec(
+        "rlox-rl8", "Tuned options of PPO on envs of tensors.", "rlox_rl8:presets.yaml"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlox.config.common_fields import ENV_BACKEND, SEED
+from rlox.config.common_fields import ENV_BACKEND, PRESET, SEED
 from rlox.config.model import Config, coefficient, count, discount, positive
 
 __all__ = ["NewAlgorithmConfig"]
@@ -14,6 +14,7 @@ class NewAlgorithmConfig(Config):
     """Options of NewAlgorithm."""
 
     seed: int | None = SEED
+    preset: str = PRESET
     env_backend: str = ENV_BACKEND
     n_envs: int = count(16, unit="envs", help="number of envs N stepped together", source="rlox")
     n_steps: int = count(64, unit="env steps per env", help="rollout length T", source="rlox")

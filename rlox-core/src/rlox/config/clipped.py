@@ -12,6 +12,7 @@ from rlox.config.common_fields import (
     DEVICE,
     ENV_BACKEND,
     ENV_KWARGS,
+    PRESET,
     SEED,
     TORCH_THREADS,
     VECTORIZATION,
@@ -96,6 +97,7 @@ class ClippedSurrogateConfig(Config):
     }
 
     seed: int | None = SEED
+    preset: str = PRESET
     n_envs: int = count(
         8, unit="envs", help="number of envs N stepped together", source=f"{SCHULMAN}, table 5"
     )

@@ -12,6 +12,7 @@ __all__ = [
     "DEVICE",
     "ENV_BACKEND",
     "ENV_KWARGS",
+    "PRESET",
     "SEED",
     "TORCH_THREADS",
     "VECTORIZATION",
@@ -21,6 +22,12 @@ SEED = count(
     42, ge=0, unit="1", help="fixes every random draw; None draws one from entropy", source="rlox"
 )
 """``int | None``"""
+
+PRESET = option(
+    "none", help="tuned options, ENV/NAME as rlox list --presets shows them; given options win",
+    unit="name", source="rlox", min_length=1,
+)  # fmt: skip
+"""``str``"""
 
 ENV_BACKEND = option(
     "auto", help="env backend for ids; auto takes the fastest that has the id",

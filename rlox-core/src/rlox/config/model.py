@@ -35,6 +35,7 @@ from rlox.config.fields import (
     schedule,
 )
 from rlox.config.files import read_mapping, to_yaml
+from rlox.config.presets import fill_in
 from rlox.config.schedules import Linear, Piecewise, ScheduleValue
 from rlox.errors import ConfigError, suggest
 from rlox.files import write_atomically
@@ -136,14 +137,16 @@ class Config(BaseModel):
 
     def __new__(cls: type[ConfigT], **values: Any) -> ConfigT:  # Python 3.10 has no Self
         """Return a config of ``cls``, or of a subclass with the options of selected plugins."""
-        return super().__new__(composed_class(cls, values))
+        return super().__new__(composed_class(cls, fill_in(cls, values)))
 
     def __init__(self, **values: Any) -> None:
-        """Validate ``values``.
+        """Validate ``values``, and those of the preset that they name.
 
         Raises:
+            UnknownNameError: they name a preset that is not there.
             ConfigError: an option is unknown or out of range; the text names all of them.
         """
+        values = fill_in(type(self), values)
         try:
             super().__init__(**without_foreign_defaults(type(self), values))
         except ValidationError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from rlox.config.common_fields import DEVICE, ENV_KWARGS, SEED, TORCH_THREADS
+from rlox.config.common_fields import DEVICE, ENV_KWARGS, PRESET, SEED, TORCH_THREADS
 from rlox.config.model import Config, count, positive
 
 __all__ = ["OfflineConfig"]
@@ -36,6 +36,7 @@ class OfflineConfig(Config):
         help="gradient steps over which metrics are averaged and after which they are logged",
     )  # fmt: skip
     seed: int | None = SEED
+    preset: str = PRESET
     env_kwargs: dict[str, JsonValue] = ENV_KWARGS
     device: str = DEVICE
     torch_threads: int | None = TORCH_THREADS

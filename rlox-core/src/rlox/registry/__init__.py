@@ -13,6 +13,7 @@ from rlox.registry.specs import (
     LearnerBackendSpec,
     LoggerSpec,
     LossSpec,
+    PresetsSpec,
     resolve,
 )
 from rlox.registry.table import (
@@ -37,6 +38,7 @@ __all__ = [
     "LearnerBackendSpec",
     "LoggerSpec",
     "LossSpec",
+    "PresetsSpec",
     "Registration",
     "Registry",
     "algorithm_class",

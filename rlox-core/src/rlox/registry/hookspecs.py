@@ -22,6 +22,7 @@ from rlox.registry.specs import (
     LearnerBackendSpec,
     LoggerSpec,
     LossSpec,
+    PresetsSpec,
 )
 
 __all__ = ["hookimpl"]
@@ -79,3 +80,8 @@ def rlox_callbacks() -> Iterable[CallbackSpec]:  # type: ignore[empty-body]
 @hookspec
 def rlox_commands() -> Iterable[CommandSpec]:  # type: ignore[empty-body]
     """Return the commands that the distribution adds to the command line."""
+
+
+@hookspec
+def rlox_presets() -> Iterable[PresetsSpec]:  # type: ignore[empty-body]
+    """Return the files of presets that the distribution provides."""

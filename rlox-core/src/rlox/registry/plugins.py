@@ -38,6 +38,7 @@ from rlox.registry.specs import (
     LearnerBackendSpec,
     LoggerSpec,
     LossSpec,
+    PresetsSpec,
 )
 
 __all__ = ["GROUP", "HOOKS", "load_plugins"]
@@ -55,6 +56,7 @@ HOOKS: dict[str, type] = {
     "rlox_loggers": LoggerSpec,
     "rlox_callbacks": CallbackSpec,
     "rlox_commands": CommandSpec,
+    "rlox_presets": PresetsSpec,
 }
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "LearnerBackendSpec",
     "LoggerSpec",
     "LossSpec",
+    "PresetsSpec",
     "resolve",
 ]
 
@@ -254,6 +255,22 @@ class CallbackSpec:
     summary: str
     factory: str
     in_folder: bool = False
+
+
+@dataclass(frozen=True)
+class PresetsSpec:
+    """A file of presets: tuned options with the score to expect.
+
+    Args:
+        name: registered name, that of the distribution; presets have names of their own.
+        summary: one sentence.
+        file: ``"package:file"``, a YAML file beside the package's modules; see
+            :mod:`rlox.config.presets`.
+    """
+
+    name: str
+    summary: str
+    file: str
 
 
 @dataclass(frozen=True)

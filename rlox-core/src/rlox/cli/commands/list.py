@@ -9,6 +9,7 @@ import typer
 
 from rlox.cli.app import hidden_commands, plugin_commands
 from rlox.cli.output import print_table, print_warning
+from rlox.config.presets import list_presets
 from rlox.registry.table import get_registry
 
 __all__ = ["list_command"]
@@ -24,13 +25,20 @@ KINDS = {
     "loggers": "rlox_loggers",
     "callbacks": "rlox_callbacks",
     "commands": "rlox_commands",
+    "files of presets": "rlox_presets",
 }
 
 
 def list_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    presets: Annotated[
+        bool, typer.Option("--presets", help="Show tuned options of algorithms for envs instead.")
+    ] = False,
 ) -> None:
     """Show what is installed: algorithms, env backends, replay buffers, loggers and so on."""
+    if presets:
+        _list_presets(as_json)
+        return
     catalogue = {title: _entries(hook) for title, hook in KINDS.items()}
     conflicts = [*get_registry().conflicts(), *hidden_commands()]
     if as_json:
@@ -57,3 +65,25 @@ def _entries(hook: str) -> list[dict[str, str]]:
         }
         for registration in (plugin_commands() if commands else get_registry().usable(hook))
     ]
+
+
+def _list_presets(as_json: bool) -> None:
+    """Print the presets with the scores to expect, and who measured them."""
+    found = list_presets()
+    if as_json:
+        typer.echo(json.dumps([preset.model_dump() for preset in found], indent=2))
+        return
+    rows = [
+        (
+            preset.algorithm,
+            preset.env,
+            preset.name,
+            f"{preset.steps:,}",
+            "-" if preset.score is None else f"{preset.score:g} (-{preset.tolerance:g})",
+            preset.evidence,
+            preset.source,
+        )
+        for preset in found
+    ]
+    columns = ("algorithm", "env", "preset", "steps", "score", "evidence", "source")
+    print_table(columns, rows, whole=columns[:3])

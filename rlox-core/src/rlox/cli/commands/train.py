@@ -1,5 +1,6 @@
 """``rlox train <algorithm>``: training commands with config flags."""
 
+import dataclasses
 import inspect
 import os
 import warnings
@@ -13,7 +14,8 @@ from rlox import registry
 from rlox.cli.flags import flags_of, given_options
 from rlox.cli.runs.options import RunOptions
 from rlox.cli.runs.parts import part_parameters
-from rlox.config.model import resolve_config
+from rlox.config.model import Config, resolve_config
+from rlox.config.presets import full_name, list_presets
 from rlox.errors import ConfigError, PluginConflictError, PluginWarning, RloxError
 
 __all__ = ["train_app"]
@@ -24,6 +26,10 @@ RUN_PARAMETERS = {
     for p in inspect.signature(RunOptions).parameters.values()
     if p.name != "parts"
 }
+
+
+CONTEXT = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+"""What the parser knows, such as which flags were given."""
 
 
 class AlgorithmGroup(TyperGroup):
@@ -92,7 +98,7 @@ def train_function(name: str) -> Callable[..., None]:
         del run_parameters[0]
     parts = part_parameters(spec.needs, spec.takes)
 
-    def command(**arguments: Any) -> None:
+    def command(ctx: typer.Context, **arguments: Any) -> None:
         from rlox.cli.runs.run import train_in_folder
         from rlox.cli.sweeps.sweeping import train_sweep
 
@@ -106,16 +112,26 @@ def train_function(name: str) -> Callable[..., None]:
             raise ConfigError("a sweep trains one run per process; start it without torchrun")
         if options.jobs is not None and not sweeps:
             raise ConfigError("--jobs is for a sweep; pass --seeds too, such as --seeds 5")
-        config = resolve_config(
-            config_class, options.config, **given_options(config_class, arguments)
-        )
+        given_flags = given_options(config_class, arguments)
+        if options.preset is not None:
+            given_flags["preset"] = full_name(name, options.env, options.preset)
+        config = resolve_config(config_class, options.config, **given_flags)
+        if getattr(ctx.get_parameter_source("total_timesteps"), "name", "") == "DEFAULT":
+            options = dataclasses.replace(options, total_timesteps=_steps(name, config, options))
         if options.seeds is not None and "seed" in config.given():
             where = "--seed" if arguments.get("seed") is not None else f"seed in {options.config}"
             raise ConfigError(f"{where} and --seeds contradict each other; give one of them")
         train = train_sweep if sweeps else train_in_folder
         raise typer.Exit(train(name, config, options))
 
-    parameters = [*run_parameters, *parts, *flags]
+    parameters = [CONTEXT, *run_parameters, *parts, *flags]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
+
+
+def _steps(name: str, config: Config, options: RunOptions) -> int:
+    """Return the steps of the config's preset; the default without one, and if it is gone."""
+    full = getattr(config, "preset", None)
+    found = (preset.steps for preset in list_presets(name) if preset.full_name == full)
+    return next(found, options.total_timesteps)

@@ -122,6 +122,7 @@ class RunFolder:
             status="running",
             algorithm=algorithm.name,
             env=options.env,
+            preset=getattr(algorithm.config, "preset", "none"),
             seed=algorithm.streams.seed,
             total_timesteps=options.total_timesteps,
             step_unit=algorithm.clock.unit,

@@ -13,7 +13,7 @@ from rlox.errors import ConfigError
 
 __all__ = ["RunOptions"]
 
-NOT_RESUMED = ("config", "run_dir", "seeds", "sweep", "jobs", "quiet")
+NOT_RESUMED = ("config", "preset", "run_dir", "seeds", "sweep", "jobs", "quiet")
 """Run options that say nothing about the training."""
 
 
@@ -32,7 +32,7 @@ class RunOptions:
         int,
         typer.Option(
             help="env steps to train for, rounded up to whole iterations; with a dataset, "
-            "gradient steps, like all steps below",
+            "gradient steps, like all steps below; with --preset by default the preset's",
             min=1,
             metavar="STEPS",
         ),
@@ -40,6 +40,14 @@ class RunOptions:
     config: Annotated[
         Path | None,
         typer.Option(help="YAML or JSON file with options; flags win over it", metavar="FILE"),
+    ] = None
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="tuned options for the env that `rlox list --presets` shows; --config and flags "
+            "win over them",
+            metavar="NAME",
+        ),
     ] = None
     run_dir: Annotated[
         Path | None,

@@ -1,0 +1,137 @@
+"""The presets of all distributions: they fit their algorithms, and their scores the files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rlox
+from rlox.config.presets import Preset, list_presets
+from rlox.errors import UnknownNameError
+from rlox.registry.table import config_class
+
+ROOT = Path(__file__).parents[1]
+PRESETS = list_presets()
+MEASURED = [preset for preset in PRESETS if preset.scores is not None]
+KINDS = {
+    "classic control": "CartPole-v1",
+    "Box2D": "LunarLander-v3",
+    "MuJoCo": "HalfCheetah-v5",
+    "Atari": "ALE/Pong-v5",
+    "teams": "mpe2/simple_spread_v3",
+}
+
+
+def name(preset: Preset) -> str:
+    """Return what a test of a preset is called."""
+    return f"{preset.algorithm}-{preset.full_name}"
+
+
+@pytest.fixture(autouse=True)
+def _no_presets_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLOX_PRESETS", str(tmp_path / "none"))
+
+
+def test_there_are_presets_of_every_kind_and_family() -> None:
+    """At least forty, of all kinds of envs and all distributions whose algorithms step envs."""
+    assert len(PRESETS) >= 40
+    assert all(list_presets(env=env) for env in KINDS.values())
+    families = {config_class(p.algorithm).__module__.split(".")[0] for p in PRESETS}
+    assert families == {
+        "rlox_dreamer", "rlox_marl", "rlox_offline", "rlox_offpolicy", "rlox_onpolicy", "rlox_rl8",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=name)
+def test_preset_is_a_config_of_its_algorithm(preset: Preset) -> None:
+    """Its options are valid and win over the defaults; the config names the preset."""
+    config: Any = config_class(preset.algorithm)(preset=preset.full_name)
+    assert config.preset == preset.full_name
+    assert preset.options.keys() <= config.given().keys()
+    cls = config_class(preset.algorithm)
+    assert config == cls(preset=preset.full_name, **preset.options)
+    assert cls(**config.to_dict()) == config
+
+
+@pytest.mark.parametrize("preset", MEASURED, ids=name)
+def test_measured_score_is_that_of_the_files(preset: Preset) -> None:
+    """Mean and worst over seeds, steps, episodes and options are those that were measured."""
+    assert preset.scores is not None
+    assert preset.score is not None
+    assert preset.tolerance is not None
+    files = [json.loads(path.read_text("utf-8")) for path in sorted(ROOT.glob(preset.scores))]
+    if "runs" in files[0]:
+        [found] = files
+        returns = [run["mean_return"] for run in found["runs"]]
+        seconds = [run["train_seconds"] for run in found["runs"]]
+        assert (found["algorithm"], found["env_steps"]) == (preset.algorithm, preset.steps)
+        assert found["episodes"] == preset.episodes
+        config = config_class(preset.algorithm)(preset=preset.full_name).to_dict()
+        same = config.keys() & found["config"].keys() - {"seed", "preset", "n_agents", "epsilon"}
+        assert {k: config[k] for k in same} == {k: found["config"][k] for k in same}
+    else:
+        returns = [each["evaluation"]["mean"] for each in files]
+        seconds = [each["processor_seconds"] for each in files]
+        assert {(each["algorithm"], each["env"]) for each in files} == {
+            (preset.algorithm, preset.env)
+        }
+    assert len(returns) == 5
+    assert preset.score == pytest.approx(np.mean(returns), abs=0.01)
+    assert min(returns) >= preset.score - preset.tolerance
+    assert preset.minutes == pytest.approx(np.mean(seconds) / 60, abs=0.06)
+
+
+def test_make_takes_a_preset_and_given_options_win() -> None:
+    """The preset's options, those of the call over them, and the name in the config."""
+    with rlox.make("ppo", env="Pendulum-v1", preset="tuned", gamma=0.95, seed=0) as algorithm:
+        config = algorithm.config
+    assert (config.n_steps, config.gamma, config.preset) == (256, 0.95, "Pendulum-v1/tuned")
+    base = {"n_steps": 64}
+    with rlox.make("ppo", env="Pendulum-v1", preset="tuned", config=base) as algorithm:
+        assert (algorithm.config.n_steps, algorithm.config.gamma) == (64, 0.9)
+
+
+def test_both_words_of_dreamer_mean_one_thing() -> None:
+    """The argument of make, the config's option and a config in a mapping give the same config."""
+    small = {
+        "size": "debug", "buffer_size": 2_000, "learning_starts": 100, "batch_size": 2,
+        "seq_len": 8, "imagination_horizon": 3, "torch_threads": 1,
+    }  # fmt: skip
+    made = []
+    for how in ({"preset": "crafter"}, {"config": {"preset": "crafter"}}):
+        with rlox.make("dreamer_v3", env="CartPole-v1", seed=0, **small, **how) as algorithm:
+            made.append(algorithm.config)
+    assert made[0] == made[1]
+    assert (made[0].train_ratio, made[0].preset, made[0].size) == (512.0, "crafter", "debug")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            {"name": "ppo", "env": "Pendulum-v1", "preset": "tund"},
+            "unknown preset 'tund' of ppo for Pendulum-v1; did you mean 'tuned'? "
+            "(there are: tuned)",
+        ),
+        (
+            {"name": "td3", "env": "HalfCheeta-v5", "preset": "tuned"},
+            "unknown preset 'tuned' of td3 for HalfCheeta-v5; did you mean 'HalfCheetah-v5/tuned'",
+        ),
+        (
+            {"name": "vdn", "env": "CartPole-v1", "preset": "tuned"},
+            "unknown preset 'tuned' of vdn for CartPole-v1 (there are: none)",
+        ),
+        (
+            {"name": "ppo", "env": "Pendulum-v1", "config": {"preset": "tuned"}},
+            "unknown preset 'tuned' of ppo",
+        ),
+    ],
+)
+def test_unknown_preset_gets_the_nearest_and_all(arguments: Any, said: str) -> None:
+    """The text has what there is for the algorithm and the env, or for other envs."""
+    with pytest.raises(UnknownNameError) as raised:
+        rlox.make(**arguments)
+    assert said in str(raised.value)
