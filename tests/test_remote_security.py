@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 from rlox.envs.make import make_vec_env
 from rlox.errors import RloxError
 from rlox_distributed.link import Link
+from rlox_distributed.parts import decode_outcome
 from rlox_distributed.pool import RemoteEnvPool
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials
@@ -295,7 +296,7 @@ def decode_once(pool: RemoteEnvPool, data: bytes) -> None:
     except DecodeError:
         return
     try:
-        part = pool._decode(0, outcome)
+        part = decode_outcome(outcome, pool._leaves[0], 2)
     except (RloxError, ValueError, IndexError):  # which the pool's step makes errors of rlox
         return
     assert part.obs.shape == part.final_obs.shape == (2, 4)

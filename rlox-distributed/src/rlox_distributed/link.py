@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
@@ -15,7 +16,7 @@ from rlox_distributed.spaces import Leaves, space_from_json
 from rlox_distributed.stream import Stream
 from rlox_distributed.worker import HEADROOM, SERVICE, channel_options
 
-__all__ = ["Link", "NewSessionError"]
+__all__ = ["Link", "NewSessionError", "require_same_envs"]
 
 FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
 """Seconds before the first attempt to connect again, and most seconds before one."""
@@ -223,3 +224,20 @@ class Link:
         if self._call is not None:
             self._call.end(CLOSE_SECONDS)
         self._hang_up()
+
+
+def require_same_envs(links: Sequence[Link]) -> None:
+    """Check that the workers of links serve one env.
+
+    Raises:
+        EnvError: they do not; the text names two that differ.
+    """
+    first = links[0]
+    for link in links:
+        for name in ("env_id", "observation_space", "action_space"):
+            if getattr(link.welcome, name) != getattr(first.welcome, name):
+                raise EnvError(
+                    f"all workers must serve one env: {link.address} has the {name} "
+                    f"{getattr(link.welcome, name)}, {first.address} "
+                    f"{getattr(first.welcome, name)}"
+                )
