@@ -27,13 +27,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rlox.envs.make import make_vec_env
 from rlox.errors import RloxError
+from rlox_distributed.channels import PROTOCOL_VERSION, SERVICE
 from rlox_distributed.link import Link
 from rlox_distributed.parts import decode_outcome
 from rlox_distributed.pool import RemoteEnvPool
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials
 from rlox_distributed.spaces import space_from_json, space_to_json
-from rlox_distributed.worker import MAX_STREAMS, PROTOCOL_VERSION, SERVICE, EnvWorker
+from rlox_distributed.worker import MAX_STREAMS, EnvWorker
 
 BAD_CONNECTIONS = int(os.environ.get("RLOX_BAD_CONNECTIONS", "300"))
 FUZZ_SECONDS = float(os.environ.get("RLOX_FUZZ_SECONDS", "0"))

@@ -24,11 +24,12 @@ from gymnasium import spaces
 from rlox.envs.make import make_vec_env
 from rlox.errors import ConfigError, EnvError, SpaceError, WorkerError, WorkerLostError
 from rlox.protocols import VecEnv
+from rlox_distributed.channels import PROTOCOL_VERSION, SERVICE
 from rlox_distributed.pool import RemoteEnvPool
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials, is_loopback, read_token
 from rlox_distributed.spaces import Leaves, space_from_json, space_to_json
-from rlox_distributed.worker import PROTOCOL_VERSION, SERVICE, EnvWorker
+from rlox_distributed.worker import EnvWorker
 
 Serve = Callable[..., EnvWorker]
 

@@ -10,11 +10,11 @@ import grpc
 import numpy as np
 from rlox.errors import EnvError, WorkerError, WorkerLostError
 
+from rlox_distributed.channels import HEADROOM, SERVICE, channel_options
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials
 from rlox_distributed.spaces import Leaves, space_from_json
 from rlox_distributed.stream import Stream
-from rlox_distributed.worker import HEADROOM, SERVICE, channel_options
 
 __all__ = ["Link", "NewSessionError", "require_same_envs"]
 

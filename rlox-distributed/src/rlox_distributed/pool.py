@@ -19,6 +19,7 @@ from rlox.errors import EnvError, WorkerLostError
 from rlox.protocols import VecEnvStep
 from rlox.spaces.nested import map_leaves, split
 
+from rlox_distributed.channels import PROTOCOL_VERSION
 from rlox_distributed.link import Link, NewSessionError, require_same_envs
 from rlox_distributed.parts import Part, begun, concatenate, decode_outcome, marks
 from rlox_distributed.protocol import workers_pb2 as pb
@@ -26,7 +27,6 @@ from rlox_distributed.security import Credentials
 from rlox_distributed.seeds import seeds_of_attempt, seeds_of_envs
 from rlox_distributed.spaces import Leaves, arguments_to_json, space_from_json
 from rlox_distributed.state import fetch_state, send_state
-from rlox_distributed.worker import PROTOCOL_VERSION
 
 __all__ = ["RemoteEnvPool"]
 

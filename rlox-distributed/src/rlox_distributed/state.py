@@ -1,9 +1,9 @@
-"""State of envs as raw arrays, and its way over the wire in pieces."""
+"""State of envs as raw arrays, sent in pieces."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +11,9 @@ from google.protobuf.message import DecodeError
 from rlox.errors import EnvError
 from rlox.protocols import StatefulVecEnv
 
+from rlox_distributed.link import Link
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.spaces import NUMBERS
-
-if TYPE_CHECKING:
-    from rlox_distributed.link import Link  # which imports the worker, and that this module
 
 __all__ = ["ServedState", "fetch_state", "send_state", "state_from_bytes", "state_to_bytes"]
 

@@ -18,34 +18,18 @@ from rlox.errors import ConfigError
 from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv
 from rlox.spaces.nested import map_leaves
 
+from rlox_distributed.channels import HEADROOM, PROTOCOL_VERSION, SERVICE, channel_options
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials, read_token
 from rlox_distributed.spaces import Leaves, arguments_to_json, space_to_json
 from rlox_distributed.state import ServedState
 
-__all__ = ["PROTOCOL_VERSION", "SERVICE", "EnvWorker", "channel_options"]
+__all__ = ["EnvWorker"]
 
-PROTOCOL_VERSION = 2
-SERVICE = "rlox.distributed.v1.EnvWorker"
 MAX_STREAMS = 8
 """Streams at a time; one is the learner's, the others are being refused."""
 HELLO_SECONDS = 10.0
 """In which a stream must have said who it is."""
-HEADROOM = 1 << 16
-
-
-def channel_options(largest: int) -> list[tuple[str, int]]:
-    """Return gRPC's options: keepalive of 10 s and 5 s, and messages of so many bytes."""
-    return [
-        ("grpc.max_receive_message_length", largest),
-        ("grpc.max_send_message_length", -1),
-        ("grpc.keepalive_time_ms", 10_000),
-        ("grpc.keepalive_timeout_ms", 5_000),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-        ("grpc.so_reuseport", 0),
-    ]
 
 
 class EnvWorker:

@@ -94,7 +94,7 @@ class StatefulVecEnv(Protocol):
     """
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the state of all envs; empty if there is none now, so that episodes begin anew."""
+        """Return the state of all envs; empty if there is none now, and new episodes begin."""
 
     def set_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
         """Restore the state of all envs."""
