@@ -102,13 +102,14 @@ class Worker:
 
     def stop_for(self, seconds: float) -> None:
         """Stop the process and let it go on."""
-        os.kill(self._process.pid, signal.SIGSTOP)
+        self.stop()
         time.sleep(seconds)
         os.kill(self._process.pid, signal.SIGCONT)
 
     def stop(self) -> None:
-        """Stop the process."""
+        """Stop the process, and wait until every thread of it has stopped."""
         os.kill(self._process.pid, signal.SIGSTOP)
+        os.waitpid(self._process.pid, os.WUNTRACED)
 
     def kill(self) -> None:
         """Kill the process."""

@@ -9,6 +9,9 @@ import json
 import os
 import random
 import socket
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -24,12 +27,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rlox.envs.make import make_vec_env
 from rlox.errors import RloxError
+from rlox_distributed.channels import PROTOCOL_VERSION, SERVICE
 from rlox_distributed.link import Link
+from rlox_distributed.parts import decode_outcome
 from rlox_distributed.pool import RemoteEnvPool
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials
 from rlox_distributed.spaces import space_from_json, space_to_json
-from rlox_distributed.worker import MAX_STREAMS, SERVICE, EnvWorker
+from rlox_distributed.worker import MAX_STREAMS, EnvWorker
 
 BAD_CONNECTIONS = int(os.environ.get("RLOX_BAD_CONNECTIONS", "300"))
 FUZZ_SECONDS = float(os.environ.get("RLOX_FUZZ_SECONDS", "0"))
@@ -37,21 +42,62 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS = b"\0\0\0\4\0\0\0\0\0"
 MOST_GROWTH = 96 << 20
 """Bytes of memory by which a worker may grow under attack: buffers of gRPC, not of the attacker."""
+MOST_THREADS = 64
+"""By which it may grow: gRPC's, which are bounded whatever the number of connections."""
 
 
-@pytest.fixture(name="worker")
-def fixture_worker() -> Iterator[EnvWorker]:
-    """Return a worker of two envs."""
-    worker = EnvWorker(make_vec_env("CartPole-v1", n_envs=2), "CartPole-v1", "127.0.0.1:0")
-    worker.start()
-    yield worker
-    worker.stop(grace=0.1)
+PROGRAM = """
+import sys
+import rlox_distributed.worker as worker
+from rlox.envs.make import make_vec_env
+
+worker.HELLO_SECONDS = 0.5
+served = worker.EnvWorker(make_vec_env("CartPole-v1", n_envs=2), "CartPole-v1", "127.0.0.1:0")
+served.start()
+print(served.port, flush=True)
+sys.stdin.read()
+"""
 
 
-def resident_bytes() -> int:
-    """Return the memory of this process, in which the worker is."""
-    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS"))
+class Served:
+    """A worker of two envs in a process of its own, whose memory and threads are bounded."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+        assert self._process.stdout is not None
+        self.port = int(self._process.stdout.readline())
+        self.address = f"127.0.0.1:{self.port}"
+        self._before = self._usage()
+
+    def _usage(self) -> tuple[int, int]:
+        """Return bytes of resident memory and the number of threads."""
+        lines = Path(f"/proc/{self._process.pid}/status").read_text("utf-8").splitlines()
+        given = {name: value for name, _, value in (line.partition(":") for line in lines)}
+        return int(given["VmRSS"].split()[0]) << 10, int(given["Threads"])
+
+    def require_bounded(self) -> None:
+        """Require that memory and threads grew by no more than gRPC's own."""
+        memory, threads = (
+            now - then for now, then in zip(self._usage(), self._before, strict=True)
+        )
+        assert memory < MOST_GROWTH
+        assert threads < MOST_THREADS
+
+    def end(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture(name="served")
+def fixture_served() -> Iterator[Served]:
+    """Return a worker in a process."""
+    served = Served()
+    yield served
+    served.end()
 
 
 def bad_bytes(rng: random.Random) -> bytes:
@@ -68,52 +114,50 @@ def bad_bytes(rng: random.Random) -> bytes:
     return b"GET / HTTP/1.1\r\n\r\n" + rng.randbytes(rng.randrange(200))
 
 
-def test_bad_connections_change_nothing(worker: EnvWorker) -> None:
-    """The honest learner steps all the while, and memory stays bounded."""
-    pool = RemoteEnvPool([f"127.0.0.1:{worker.port}"])
+def test_bad_connections_change_nothing(served: Served) -> None:
+    """The honest learner steps all the while, and memory and threads of the worker are bounded."""
+    pool = RemoteEnvPool([served.address], timeout=120.0)
     here = make_vec_env("CartPole-v1", n_envs=2)
     np.testing.assert_array_equal(pool.reset_all(0), here.reset_all(0))
-    rng, before = random.Random(0), resident_bytes()
+    rng = random.Random(0)
     for number in range(BAD_CONNECTIONS):
-        with socket.create_connection(("127.0.0.1", worker.port)) as stranger, suppress(OSError):
+        with socket.create_connection(("127.0.0.1", served.port)) as stranger, suppress(OSError):
             stranger.sendall(bad_bytes(rng))
         if number % 10 == 0:
             actions = np.array([rng.randrange(2), rng.randrange(2)])
             there, expected = pool.step_all(actions), here.step_all(actions)
             np.testing.assert_array_equal(there["obs"], expected["obs"])
             assert "lost" not in there
-    assert resident_bytes() - before < MOST_GROWTH
+            served.require_bounded()
     assert pool.supervisor.restarts == 0
     pool.close()
 
 
-def test_connections_that_dawdle_do_not_keep_learners_out(
-    worker: EnvWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_connections_that_dawdle_do_not_keep_learners_out(served: Served) -> None:
     """Half-open connections, and all the streams there are, without a hello."""
-    monkeypatch.setattr("rlox_distributed.worker.HELLO_SECONDS", 0.5)
-    address, before = f"127.0.0.1:{worker.port}", resident_bytes()
-    slow = [socket.create_connection(("127.0.0.1", worker.port)) for _ in range(200)]
+    slow = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(200)]
     for number, each in enumerate(slow):
         each.sendall(PREFACE[: 1 + number % len(PREFACE)])
-    with grpc.insecure_channel(address) as channel:
+    with grpc.insecure_channel(served.address) as channel:
         method = channel.stream_stream(f"/{SERVICE}/Session")
-        silent = [method(iter(never())) for _ in range(2 * MAX_STREAMS)]
-        pool = RemoteEnvPool([address])
+        done = threading.Event()
+        silent = [method(never(done)) for _ in range(2 * MAX_STREAMS)]
+        pool = RemoteEnvPool([served.address], timeout=120.0)
         pool.reset_all(0)
         for _ in range(20):
             pool.step_all(np.zeros(2, np.int64))
+        served.require_bounded()
         pool.close()
         for call in silent:
             call.cancel()
+        done.set()
     for each in slow:
         each.close()
-    assert resident_bytes() - before < MOST_GROWTH
 
 
-def never() -> Iterator[bytes]:
-    """Say nothing for longer than any test."""
-    time.sleep(3)
+def never(done: threading.Event) -> Iterator[bytes]:
+    """Send nothing until the test is over."""
+    done.wait()
     yield b""
 
 
@@ -185,6 +229,61 @@ def answer_once(data: bytes) -> None:
         SERVED._done, SERVED._last = 0, b""
 
 
+def greet_once(data: bytes) -> None:
+    """Let the worker read a first request: a welcome, or a refusal that leaves it as it was."""
+    for request in requests_of(data):
+        SERVED._holder, before = None, SERVED._session
+        try:
+            reply = pb.Reply.FromString(SERVED._welcome(request, object(), Context()))
+        except Aborted:
+            assert SERVED._session == before
+        else:
+            assert reply.welcome.session == SERVED._session
+    SERVED._holder = None
+
+
+class Script:
+    """A stream on which an answer comes, and then no other."""
+
+    def __init__(self, data: bytes) -> None:
+        self._answers = [data]
+
+    def receive(self, seconds: float) -> Any:
+        """Return the answer once."""
+        if not self._answers:
+            raise TimeoutError
+        return pb.Reply.FromString(self._answers.pop())
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def receive_once(data: bytes) -> None:
+    """Let the learner take an answer: one to its request, or an error of rlox."""
+    link = Link("127.0.0.1:1", pb.Hello(), Credentials())
+    call: Any = Script(data)
+    link._sent, link._call = 1, call
+    with suppress(RloxError, DecodeError):  # gRPC makes an error of a broken stream of the latter
+        reply = link.receive(1.0)
+        assert reply.sequence == 1
+        assert reply.WhichOneof("answer") != "failure"
+
+
+def connect_once(data: bytes) -> None:
+    """Let the learner read a welcome: envs whose spaces are known, or an error of rlox."""
+    try:
+        welcome = pb.Welcome.FromString(data)
+    except DecodeError:
+        return
+    pool = RemoteEnvPool(["127.0.0.1:1"])
+    (link,) = pool._links
+    some: Any = link
+    some._greet = lambda _: welcome
+    with suppress(RloxError):
+        assert pool.n_envs == welcome.n_envs >= 1
+        assert pool.action_space is not None
+
+
 def describe_once(text: str) -> None:
     """Let the learner read a space: a space, or an error of rlox."""
     with suppress(RloxError):
@@ -198,7 +297,7 @@ def decode_once(pool: RemoteEnvPool, data: bytes) -> None:
     except DecodeError:
         return
     try:
-        part = pool._decode(0, outcome)
+        part = decode_outcome(outcome, pool._leaves[0], 2)
     except (RloxError, ValueError, IndexError):  # which the pool's step makes errors of rlox
         return
     assert part.obs.shape == part.final_obs.shape == (2, 4)
@@ -226,6 +325,49 @@ HUNDREDS = settings(
 def test_a_worker_answers_or_refuses_any_request(data: bytes) -> None:
     """Whatever the bytes are."""
     answer_once(data)
+
+
+LABELS = st.text(max_size=12) | st.just(rlox.__version__)
+SPACES = (
+    texts
+    | st.text(max_size=30)
+    | st.just(space_to_json(make_vec_env("CartPole-v1", n_envs=1).action_space))
+)
+hellos = st.builds(
+    pb.Hello, protocol_version=st.integers(0, 9), library_version=LABELS, learner=LABELS,
+    env_id=LABELS | st.just("CartPole-v1"), env_kwargs=LABELS,
+)  # fmt: skip
+welcomes = st.builds(
+    pb.Welcome, session=LABELS, env_id=LABELS, n_envs=st.integers(0, 2**32 - 1) | st.just(2),
+    observation_space=SPACES, action_space=SPACES, done=st.integers(0, 2**64 - 1),
+)  # fmt: skip
+failures = st.builds(pb.Failure, kind=LABELS, message=LABELS, traceback=LABELS)
+
+
+@HUNDREDS
+@given(data=mutated | hellos.map(lambda hello: pb.Request(hello=hello).SerializeToString()))
+def test_a_worker_welcomes_or_refuses_any_learner(data: bytes) -> None:
+    """Whatever the bytes are."""
+    greet_once(data)
+
+
+@HUNDREDS
+@given(data=st.binary(max_size=300) | welcomes.map(lambda each: each.SerializeToString()))
+def test_a_learner_takes_or_refuses_any_welcome(data: bytes) -> None:
+    """Whatever the bytes are."""
+    connect_once(data)
+
+
+@HUNDREDS
+@given(
+    data=st.binary(max_size=300)
+    | st.builds(pb.Reply, sequence=st.integers(0, 2), failure=failures).map(
+        lambda reply: reply.SerializeToString()
+    )
+)
+def test_a_learner_takes_or_refuses_any_answer(data: bytes) -> None:
+    """Whatever the bytes are; a failure is an error of rlox."""
+    receive_once(data)
 
 
 @HUNDREDS
@@ -263,13 +405,21 @@ def test_the_decoders_stand_mutations_for_long(
         truncated=bytes(2), ended=[0], final_obs=[bytes(16)],
     )  # fmt: skip
     space = space_to_json(make_vec_env("CartPole-v1", n_envs=1).observation_space)
+    hello = pb.Request(hello=pb.Hello(
+        protocol_version=PROTOCOL_VERSION, library_version=rlox.__version__, learner="a",
+    ))  # fmt: skip
+    welcome = pb.Welcome(session="a", n_envs=2, observation_space=space, action_space=space)
+    failure = pb.Reply(sequence=1, failure=pb.Failure(kind="a", message="b", traceback="c"))
     while time.monotonic() < end:
         for message in (reset, step):
             answer_once(mutate(message.SerializeToString(), rng))
+        greet_once(mutate(hello.SerializeToString(), rng))
+        connect_once(mutate(welcome.SerializeToString(), rng))
+        receive_once(mutate(failure.SerializeToString(), rng))
         decode_once(pool, mutate(outcome.SerializeToString(), rng))
         describe_once(mutate(space.encode(), rng).decode("utf-8", "replace"))
         rounds += 1
-    record_property("mutated messages", 4 * rounds)
+    record_property("mutated messages", 7 * rounds)
 
 
 def mutate(data: bytes, rng: random.Random) -> bytes:
@@ -291,6 +441,11 @@ def test_the_size_of_answers_is_bounded_by_the_spaces() -> None:
         pb.Welcome(n_envs=2, observation_space=small, action_space=nested)
     )
     assert bounded < 1 << 23
+    endless = json.dumps({"multi_binary": [1 << 27]})
+    with pytest.raises(RloxError, match=r"gRPC takes < 2 GiB"):
+        link._largest_answer(
+            pb.Welcome(n_envs=1 << 16, observation_space=small, action_space=endless)
+        )
     for count in (0, 1 << 31):
         with pytest.raises(RloxError, match="says it has"):
             link._largest_answer(

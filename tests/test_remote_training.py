@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import rlox
 import rlox.testing
+from gymnasium import spaces
 from rlox import cli
 from rlox.batches.unrolls import unroll_to_arrays
 from rlox.callbacks import Callback
@@ -19,6 +20,7 @@ from rlox.errors import ConfigError, EnvError
 from rlox.testing.probes import first_difference
 from rlox.training import checkpoint
 from rlox_distributed.options import GrpcOptions
+from rlox_distributed.pool import RemoteEnvPool
 from rlox_distributed.worker import EnvWorker
 
 Serve = Callable[..., str]
@@ -31,8 +33,10 @@ def fixture_serve() -> Iterator[Serve]:
     """Return a function that serves envs until the end of the test, and returns where."""
     workers: list[EnvWorker] = []
 
-    def serve(env_id: str = "CartPole-v1", n_envs: int = 2, **env_kwargs: Any) -> str:
-        env = make_vec_env(env_id, n_envs=n_envs, env_kwargs=env_kwargs)
+    def serve(
+        env_id: str = "CartPole-v1", n_envs: int = 2, backend: str = "auto", **env_kwargs: Any
+    ) -> str:
+        env = make_vec_env(env_id, n_envs=n_envs, backend=backend, env_kwargs=env_kwargs)
         worker = EnvWorker(env, env_id, "127.0.0.1:0", env_kwargs=env_kwargs)
         worker.start()
         workers.append(worker)
@@ -46,8 +50,7 @@ def fixture_serve() -> Iterator[Serve]:
 def test_the_backend_passes_the_conformance_suite(serve: Serve) -> None:
     """Over two workers of different size."""
     options = GrpcOptions(worker_addresses=[serve(n_envs=1), serve(n_envs=2)])
-    skipped = rlox.testing.check_env_backend("grpc", "CartPole-v1", options=options)
-    assert set(skipped) == {"check_env_state"}
+    assert rlox.testing.check_env_backend("grpc", "CartPole-v1", options=options) == {}
 
 
 @pytest.mark.parametrize(
@@ -92,6 +95,112 @@ def test_training_on_workers_equals_training_here(serve: Serve) -> None:
             ppo.train(96)
             parameters.append(ppo.optimizers["policy"].parameters.clone())
     assert parameters[0].equal(parameters[1])
+
+
+def test_a_resumed_training_goes_on_with_the_workers_envs_exactly(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """Native ones, in another learner, as if nothing had happened; so do actors'."""
+    where = [serve(n_envs=1), serve(n_envs=2)]
+    for name, options in (
+        ("a2c", {"n_envs": 3}),
+        ("impala", {"n_envs": 1, "n_actors": 1, "worker_addresses": where[:1]}),
+    ):
+        chosen = {"env_backend": "grpc", "worker_addresses": where, **options}
+        given = {"n_steps": 8, "hidden": 8, "seed": 1, "backend": "torch"} | chosen
+        path, parameters = tmp_path / f"{name}.safetensors", []
+        with rlox.make(name, env="CartPole-v1", **given) as straight:
+            straight.train(96)
+            straight.save(path)
+            straight.train(192)
+            parameters.append(straight.optimizers["policy"].parameters.clone())
+        workers = {key: chosen[key] for key in ("env_backend", "worker_addresses")}
+        with type(straight).from_checkpoint(path, **workers) as resumed:
+            resumed.train(192)
+            parameters.append(resumed.optimizers["policy"].parameters.clone())
+        assert parameters[0].equal(parameters[1]), name
+
+
+@pytest.mark.parametrize("kind", ["gymnasium's envs", "envs here", "other workers"])
+def test_without_a_state_that_fits_new_episodes_begin_and_it_is_logged(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    """For want of one, or because it is that of other envs."""
+    where = serve(backend="gymnasium" if kind == "gymnasium's envs" else "native")
+    options: dict[str, Any] = {"env_backend": "grpc", "worker_addresses": [where]}
+    path = tmp_path / "a.safetensors"
+    with rlox.make("a2c", env="CartPole-v1", n_envs=2, n_steps=8, **options) as a2c:
+        a2c.train(32)
+        a2c.save(path)
+        saved = find(a2c.state_dict(), "env")
+    assert (saved is None) == (kind == "gymnasium's envs")
+    if kind == "envs here":
+        options = {"env_backend": "native"}
+    elif kind == "other workers":
+        options = {"env_backend": "grpc", "worker_addresses": [serve(n_envs=1), serve(n_envs=1)]}
+    with caplog.at_level("INFO", "rlox"), type(a2c).from_checkpoint(path, **options) as resumed:
+        resumed.train(64)
+    assert "no state that fits these envs: new episodes begin" in caplog.text
+
+
+def find(state: Any, name: str) -> Any:
+    """Return the entry of a name, wherever it is in nested dicts."""
+    if name in state:
+        return state[name]
+    inner = [find(each, name) for each in state.values() if isinstance(each, dict)]
+    return next((each for each in inner if each is not None), None)
+
+
+class Lives:
+    """Two envs of games with two lives of three steps each."""
+
+    n_envs = 2
+    observation_space: Any = spaces.Box(0, 9, (1,), np.float32)
+    action_space: Any = spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def reset_all(self, seed: Any = None) -> Any:
+        """Begin a game."""
+        self._count = 0
+        return np.zeros((2, 1), np.float32)
+
+    def step_all(self, actions: Any) -> Any:
+        """Go on; the third step loses a life, the sixth the game."""
+        self._count += 1
+        final = np.full((2, 1), self._count, np.float32)
+        ended, lost = self._count % 3 == 0, self._count == 3
+        self._count %= 6
+        step = {"obs": np.full((2, 1), self._count, np.float32), "rewards": np.ones(2),
+                "terminated": np.full(2, ended), "truncated": np.zeros(2, bool),
+                "final_obs": final}  # fmt: skip
+        return step | {"life_lost": np.ones(2, bool)} if lost else step
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_actors_count_episodes_by_game_where_lives_are_lost(remote: bool) -> None:
+    """Learners take a lost life for an end; mean lengths are those of games of six steps."""
+    worker = EnvWorker(Lives(), "Lives", "127.0.0.1:0")
+    worker.start()
+    env: Any = RemoteEnvPool([f"127.0.0.1:{worker.port}"]) if remote else Lives()
+    kept = KeepsUnrolls()
+    with rlox.make(
+        "impala", env=[env], n_actors=1, n_envs=2, n_steps=8, hidden=8, callbacks=kept
+    ) as impala:
+        metrics = impala.train(48)
+    assert (metrics["episodes"], metrics["mean_episode_length"], metrics["mean_reward"]) == (
+        8,
+        6,
+        6,
+    )
+    assert sum(unroll["terminated"].sum() for unroll in kept.unrolls) == 16
+    assert sum(unroll["life_lost"].sum() for unroll in kept.unrolls) == 8
+    env.close()
+    worker.stop(grace=0.1)
 
 
 class KeepsUnrolls(Callback):
@@ -208,12 +317,13 @@ def test_a_run_is_resumed_on_its_workers(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are in the run folder, not in its checkpoints."""
-    run, where = tmp_path / "run", serve()
+    run = tmp_path / "run"
     steps: list[int] = []
     step = EnvWorker._step
     monkeypatch.setattr(
         EnvWorker, "_step", lambda self, actions: (steps.append(1), step(self, actions))[1]
     )
+    where = serve()
     run_command(
         monkeypatch, "train", "a2c", "--env", "CartPole-v1", "--n-envs=2", "--n-steps=8",
         "--env-backend=grpc", f"--worker-addresses={where}", "--total-timesteps=64",

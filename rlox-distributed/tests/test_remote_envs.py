@@ -24,11 +24,12 @@ from gymnasium import spaces
 from rlox.envs.make import make_vec_env
 from rlox.errors import ConfigError, EnvError, SpaceError, WorkerError, WorkerLostError
 from rlox.protocols import VecEnv
+from rlox_distributed.channels import PROTOCOL_VERSION, SERVICE
 from rlox_distributed.pool import RemoteEnvPool
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials, is_loopback, read_token
 from rlox_distributed.spaces import Leaves, space_from_json, space_to_json
-from rlox_distributed.worker import SERVICE, EnvWorker
+from rlox_distributed.worker import EnvWorker
 
 Serve = Callable[..., EnvWorker]
 
@@ -269,7 +270,7 @@ def test_another_protocol_is_refused(serve: Serve, monkeypatch: pytest.MonkeyPat
     """So is another version of the library."""
     where = address(serve())
     monkeypatch.setattr("rlox_distributed.pool.PROTOCOL_VERSION", 9)
-    with pytest.raises(EnvError, match="the worker has the protocol version 1"):
+    with pytest.raises(EnvError, match="the worker has the protocol version 2"):
         RemoteEnvPool([where]).connect()
 
 
@@ -282,7 +283,9 @@ def raw(worker: EnvWorker, *requests: Any) -> list[Any]:
 
 def hello(learner: str = "stranger") -> bytes:
     """Return a first request."""
-    greeting = pb.Hello(protocol_version=1, library_version=rlox.__version__, learner=learner)
+    greeting = pb.Hello(
+        protocol_version=PROTOCOL_VERSION, library_version=rlox.__version__, learner=learner
+    )
     return pb.Request(hello=greeting).SerializeToString()
 
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import math
-import queue
-import threading
 import time
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
 import numpy as np
 from rlox.errors import EnvError, WorkerError, WorkerLostError
 
+from rlox_distributed.channels import HEADROOM, SERVICE, channel_options
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials
 from rlox_distributed.spaces import Leaves, space_from_json
-from rlox_distributed.worker import HEADROOM, SERVICE, channel_options
+from rlox_distributed.stream import Stream
 
-__all__ = ["Link", "NewSessionError"]
+__all__ = ["Link", "NewSessionError", "require_same_envs"]
 
 FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
 """Seconds before the first attempt to connect again, and most seconds before one."""
@@ -139,7 +137,7 @@ class Link:
             else grpc.secure_channel(self.address, secured, options)
         )
         method = self._channel.stream_stream(f"/{SERVICE}/Session", bytes, pb.Reply.FromString)
-        self._call = _Stream(method, self._credentials.metadata())
+        self._call = Stream(method, self._credentials.metadata())
         self._call.send(pb.Request(hello=self._hello).SerializeToString())
         reply = self._call.receive(seconds)
         if reply.WhichOneof("answer") != "welcome":
@@ -155,8 +153,12 @@ class Link:
         choices = np.max(getattr(actions, "nvec", getattr(actions, "n", 0)), initial=0)
         masks = welcome.n_envs * min(max(int(choices), 1 << 10), MAX_CHOICES)
         largest: int = 2 * obs + masks + 32 * welcome.n_envs + HEADROOM
-        if largest >= 1 << 31:
-            raise EnvError(f"{self.address} has answers of {largest:,} bytes; gRPC takes < 2 GiB")
+        for what, size in (
+            ("answers", largest),
+            ("actions", Leaves(actions, welcome.n_envs).size),
+        ):
+            if size >= 1 << 31:
+                raise EnvError(f"{self.address} has {what} of {size:,} bytes; gRPC takes < 2 GiB")
         return largest
 
     def send(self, request: Any) -> None:
@@ -224,77 +226,18 @@ class Link:
         self._hang_up()
 
 
-class _Stream:
-    """A bidirectional stream whose answers can be waited for with a deadline.
+def require_same_envs(links: Sequence[Link]) -> None:
+    """Check that the workers of links serve one env.
 
-    Whoever waits reads the stream itself. gRPC has no deadline for one answer, so a thread that
-    sleeps until the next deadline cancels the stream.
+    Raises:
+        EnvError: they do not; the text names two that differ.
     """
-
-    def __init__(self, method: Any, metadata: Any) -> None:
-        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._sooner = threading.Event()
-        self._due = self._wakes = math.inf
-        self._late = self._closed = False
-        self._call = method(iter(self._requests.get, None), metadata=metadata)
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def send(self, data: bytes) -> None:
-        self._requests.put(data)
-
-    def receive(self, seconds: float) -> Any:
-        with self._lock:
-            self._due = time.monotonic() + seconds
-            if self._due < self._wakes:
-                self._sooner.set()
-        answer, error = None, None
-        try:
-            answer = next(self._call, None)
-        except grpc.RpcError as raised:
-            error = raised
-        finally:
-            with self._lock:
-                self._due = math.inf
-        if self._late:
-            raise TimeoutError
-        if answer is None:
-            raise error or _EndedError()
-        return answer
-
-    def _watch(self) -> None:
-        """Cancel the stream once an answer is late."""
-        while not self._closed:
-            with self._lock:
-                now = time.monotonic()
-                self._late = self._due <= now
-                self._wakes = self._due
-                self._sooner.clear()
-            if self._late:
-                self._call.cancel()
-                return
-            self._sooner.wait(None if self._wakes == math.inf else self._wakes - now)
-
-    def end(self, seconds: float) -> None:
-        """Send no more requests, and wait until the worker ends the stream."""
-        self._requests.put(None)
-        end = time.monotonic() + seconds
-        with suppress(TimeoutError, grpc.RpcError):
-            while True:
-                self.receive(max(end - time.monotonic(), 0.0))
-
-    def close(self) -> None:
-        self._requests.put(None)
-        self._call.cancel()
-        self._closed = True
-        self._sooner.set()
-
-
-class _EndedError(grpc.RpcError):  # type: ignore[misc]  # grpc has no types
-    """The worker ended the stream in good order."""
-
-    def code(self) -> grpc.StatusCode:
-        return grpc.StatusCode.UNAVAILABLE
-
-    def details(self) -> str:
-        return "the worker ended the stream"
+    first = links[0]
+    for link in links:
+        for name in ("env_id", "observation_space", "action_space"):
+            if getattr(link.welcome, name) != getattr(first.welcome, name):
+                raise EnvError(
+                    f"all workers must serve one env: {link.address} has the {name} "
+                    f"{getattr(link.welcome, name)}, {first.address} "
+                    f"{getattr(first.welcome, name)}"
+                )

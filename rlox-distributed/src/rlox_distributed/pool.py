@@ -5,9 +5,8 @@ from __future__ import annotations
 import secrets
 import weakref
 from collections.abc import Mapping, Sequence
-from operator import setitem
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -20,11 +19,14 @@ from rlox.errors import EnvError, WorkerLostError
 from rlox.protocols import VecEnvStep
 from rlox.spaces.nested import map_leaves, split
 
-from rlox_distributed.link import Link, NewSessionError
+from rlox_distributed.channels import PROTOCOL_VERSION
+from rlox_distributed.link import Link, NewSessionError, require_same_envs
+from rlox_distributed.parts import Part, begun, concatenate, decode_outcome, marks
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials
+from rlox_distributed.seeds import seeds_of_attempt, seeds_of_envs
 from rlox_distributed.spaces import Leaves, arguments_to_json, space_from_json
-from rlox_distributed.worker import PROTOCOL_VERSION
+from rlox_distributed.state import fetch_state, send_state
 
 __all__ = ["RemoteEnvPool"]
 
@@ -85,6 +87,8 @@ class RemoteEnvPool:
         """Which workers began again, and why."""
         self._connected = False
         self._seeds: list[int] | None = None
+        self._gone: set[int] = set()
+        """Workers that were restarted while no step was under way; the next one says so."""
         self._obs: Any = None
         self._masks: npt.NDArray[np.bool_] | None = None
         self.close = weakref.finalize(self, _close, self._links)
@@ -101,16 +105,9 @@ class RemoteEnvPool:
             return
         for link in self._links:
             link.connect(self._reset_timeout)
+        require_same_envs(self._links)
         welcomes = [link.welcome for link in self._links]
         first = welcomes[0]
-        for link, welcome in zip(self._links, welcomes, strict=True):
-            for name in ("env_id", "observation_space", "action_space"):
-                if getattr(welcome, name) != getattr(first, name):
-                    raise EnvError(
-                        f"all workers must serve one env: {link.address} has the {name} "
-                        f"{getattr(welcome, name)}, {self._links[0].address} "
-                        f"{getattr(first, name)}"
-                    )
         self._counts = [welcome.n_envs for welcome in welcomes]
         ends = np.cumsum(self._counts).tolist()
         self._rows = [slice(end - n, end) for end, n in zip(ends, self._counts, strict=True)]
@@ -120,6 +117,7 @@ class RemoteEnvPool:
         self._leaves = [Leaves(self._spaces[0], count) for count in self._counts]
         self._actions = [Leaves(self._spaces[1], count) for count in self._counts]
         self._action_batch: gymnasium.Space[Any] = batch_space(self._spaces[1], sum(self._counts))
+        self._has_state = all(welcome.has_state for welcome in welcomes)
         self._connected = True
 
     @property
@@ -151,14 +149,66 @@ class RemoteEnvPool:
         """Return the masks of the next actions; see :class:`rlox.protocols.MaskingVecEnv`."""
         return self._masks
 
+    @property
+    def state_kind(self) -> str:
+        """Whose state :meth:`state` is: that of another division among workers does not fit."""
+        self.connect()
+        return f"envs of workers, {self._counts}"
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the state of all workers' envs, with what they show; empty if one has none.
+
+        It is empty too if a worker was restarted meanwhile, as the next step reports.
+        """
+        self.connect()
+        if self._obs is None or self._gone or not self._has_state:
+            return {}
+        state: dict[str, npt.NDArray[Any]] = {}
+        for worker, link in enumerate(self._links):
+            try:
+                data = fetch_state(link, self._timeout)
+            except NewSessionError:
+                self._gone.add(worker)
+                return {}
+            state[f"worker {worker}"] = np.frombuffer(data, np.uint8)
+        shown = self._obs if isinstance(self._obs, dict) else {"": self._obs}
+        state |= {f"obs {leaf}": array.copy() for leaf, array in shown.items()}
+        if self._masks is not None:
+            state["masks"] = self._masks.copy()
+        if self._seeds is not None:
+            state["seeds"] = np.array(self._seeds, np.uint64)
+        return state
+
+    def set_state(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Let the envs go on from a state of :meth:`state`.
+
+        Raises:
+            EnvError: it is none of workers with as many envs each.
+        """
+        self.connect()
+        parts = {name: array for name, array in state.items() if name.startswith("worker ")}
+        if not self._has_state or len(parts) != len(self._links):
+            raise EnvError(f"expected the state of {self.state_kind}, got {sorted(state)}")
+        for worker in range(len(self._links)):
+            self._restore(worker, state[f"worker {worker}"].tobytes())
+        shown = {name[4:]: np.array(a) for name, a in state.items() if name.startswith("obs ")}
+        self._obs = shown if set(shown) != {""} else shown[""]
+        self._masks = np.array(state["masks"]) if "masks" in state else None
+        self._seeds = state["seeds"].tolist() if "seeds" in state else None
+        self._gone.clear()
+
+    def _restore(self, worker: int, data: bytes) -> None:
+        try:
+            send_state(self._links[worker], data, self._timeout)
+        except NewSessionError:
+            self._note_restart(worker)
+            self._restore(worker, data)
+
     def reset_all(self, seed: int | Sequence[int] | None = None) -> Any:
         """Reset all envs and return N observations; see ``rlox.protocols.VecEnv``."""
         self.connect()
-        self._seeds = None
-        if isinstance(seed, (int, np.integer)):
-            self._seeds = [int(seed) + i for i in range(self.n_envs)]
-        elif seed is not None:
-            self._seeds = [int(each) for each in seed]
+        self._seeds = seeds_of_envs(seed, self.n_envs)
+        self._gone.clear()
         for worker in range(len(self._links)):
             self._send_reset(worker, 0)
         parts = [self._observe_reset(worker) for worker in range(len(self._links))]
@@ -167,125 +217,81 @@ class RemoteEnvPool:
     def step_all(self, actions: Any) -> VecEnvStep:
         """Step all envs with (N, ...) actions; see :class:`rlox.protocols.VecEnvStep`."""
         leaves = split(self._spaces[1], batch_of_actions(actions, self._action_batch))
-        for link, encode, rows in zip(self._links, self._actions, self._rows, strict=True):
+        for worker, (link, encode) in enumerate(zip(self._links, self._actions, strict=True)):
+            rows = self._rows[worker]
             part = map_leaves(lambda leaf, rows=rows: np.asarray(leaf)[rows], leaves)
-            link.send(pb.Request(step=pb.Step(actions=encode.to_bytes(part))))
+            if worker not in self._gone:
+                link.send(pb.Request(step=pb.Step(actions=encode.to_bytes(part))))
         parts = [self._observe_step(worker) for worker in range(len(self._links))]
         obs = self._take(parts)
         step: VecEnvStep = {
             "obs": obs,
-            "rewards": _concatenate([part.rewards for part in parts]),
-            "terminated": _concatenate([part.terminated for part in parts]),
-            "truncated": _concatenate([part.truncated for part in parts]),
+            "rewards": concatenate([part.rewards for part in parts]),
+            "terminated": concatenate([part.terminated for part in parts]),
+            "truncated": concatenate([part.truncated for part in parts]),
             "final_obs": obs,
         }
         if step["terminated"].any() or step["truncated"].any():
-            step["final_obs"] = _concatenate([part.final_obs for part in parts])
-        if any(part.lost for part in parts):
-            step["lost"] = np.repeat([part.lost for part in parts], self._counts)
+            step["final_obs"] = concatenate([part.final_obs for part in parts])
+        if (lives := marks(parts, "life_lost")) is not None:
+            step["life_lost"] = lives
+        if (lost := marks(parts, "lost")) is not None:
+            step["lost"] = lost
         return step
 
-    def _observe_reset(self, worker: int) -> _Part:
+    def _observe_reset(self, worker: int) -> Part:
         try:
             reply = self._links[worker].receive(self._reset_timeout)
         except NewSessionError:
             return self._begin_again(worker)
-        return self._begun(worker, reply.observations)
-
-    def _observe_step(self, worker: int) -> _Part:
-        """Return a worker's part of the step under way; the envs may be lost."""
         try:
-            outcome = self._links[worker].receive(self._timeout).outcome
-        except NewSessionError:
-            rows = self._rows[worker]
-            before = map_leaves(lambda leaf: leaf[rows].copy(), self._obs)
-            cut = np.ones(self._counts[worker], np.bool_)
-            return self._begin_again(worker)._replace(truncated=cut, final_obs=before, lost=True)
-        try:
-            return self._decode(worker, outcome)
-        except (ValueError, IndexError) as error:
-            raise EnvError(f"the worker {self._links[worker].address} sent {error}") from None
-
-    def _decode(self, worker: int, outcome: Any) -> _Part:
-        count, leaves = self._counts[worker], self._leaves[worker]
-        obs, masks = self._observed(worker, outcome.next)
-        final_obs = obs
-        if outcome.ended:
-            ended = np.array(outcome.ended, np.int64)
-            final_obs = map_leaves(np.copy, obs)
-            true = leaves.from_bytes(outcome.final_obs, len(ended))
-            map_leaves(lambda leaf, new: setitem(leaf, ended, new), final_obs, true)
-        return _Part(
-            obs,
-            masks,
-            rewards=np.frombuffer(outcome.rewards, "<f8").astype(np.float64).reshape(count),
-            terminated=_flags(outcome.terminated).reshape(count),
-            truncated=_flags(outcome.truncated).reshape(count),
-            final_obs=final_obs,
-        )
-
-    def _send_reset(self, worker: int, attempt: int) -> None:
-        seeds: list[int] = []
-        if self._seeds is not None:
-            seeds = self._seeds[self._rows[worker]]
-            if attempt:
-                drawn = np.random.SeedSequence((*seeds, attempt)).generate_state(len(seeds))
-                seeds = drawn.tolist()
-        self._links[worker].send(pb.Request(reset=pb.Reset(seeds=seeds)))
-
-    def _begin_again(self, worker: int) -> _Part:
-        """Return the first observations of the envs of a worker that was restarted."""
-        address = self._links[worker].address
-        error = WorkerLostError(f"the worker {address} was restarted")
-        self._send_reset(worker, self.supervisor.lost(f"worker {address}", error))
-        return self._observe_reset(worker)
-
-    def _begun(self, worker: int, given: Any) -> _Part:
-        """Return a part with observations and masks alone."""
-        obs, masks = self._observed(worker, given)
-        count = self._counts[worker]
-        none = np.zeros(count, np.bool_)
-        return _Part(obs, masks, np.zeros(count), none, none, obs)
-
-    def _observed(self, worker: int, given: Any) -> tuple[Any, npt.NDArray[np.bool_] | None]:
-        """Return observations and masks."""
-        try:
-            obs = self._leaves[worker].from_bytes(given.obs)
-            masks = given.masks
-            return obs, _flags(masks).reshape(self._counts[worker], -1) if masks else None
+            return begun(reply.observations, self._leaves[worker], self._counts[worker])
         except ValueError as error:
             raise EnvError(f"the worker {self._links[worker].address} sent {error}") from None
 
-    def _take(self, parts: Sequence[_Part]) -> Any:
+    def _observe_step(self, worker: int) -> Part:
+        """Return a worker's part of the step under way; the envs may be lost."""
+        try:
+            if worker in self._gone:
+                raise NewSessionError
+            outcome = self._links[worker].receive(self._timeout).outcome
+        except NewSessionError:
+            self._gone.discard(worker)
+            rows = self._rows[worker]
+            before = map_leaves(lambda leaf: leaf[rows].copy(), self._obs)
+            cut = np.ones(self._counts[worker], np.bool_)
+            return self._begin_again(worker)._replace(truncated=cut, final_obs=before, lost=cut)
+        try:
+            return decode_outcome(outcome, self._leaves[worker], self._counts[worker])
+        except (ValueError, IndexError) as error:
+            raise EnvError(f"the worker {self._links[worker].address} sent {error}") from None
+
+    def _send_reset(self, worker: int, attempt: int) -> None:
+        given = [] if self._seeds is None else self._seeds[self._rows[worker]]
+        reset = pb.Reset(seeds=seeds_of_attempt(given, attempt))
+        self._links[worker].send(pb.Request(reset=reset))
+
+    def _begin_again(self, worker: int) -> Part:
+        """Return the first observations of the envs of a worker that was restarted."""
+        self._send_reset(worker, self._note_restart(worker))
+        return self._observe_reset(worker)
+
+    def _note_restart(self, worker: int) -> int:
+        """Return how often a worker has begun again.
+
+        Raises:
+            WorkerLostError: too often.
+        """
+        address = self._links[worker].address
+        error = WorkerLostError(f"the worker {address} was restarted")
+        return self.supervisor.lost(f"worker {address}", error)
+
+    def _take(self, parts: Sequence[Part]) -> Any:
         """Keep and return the observations of all workers."""
-        self._obs = _concatenate([part.obs for part in parts])
+        self._obs = concatenate([part.obs for part in parts])
         masks = [part.masks for part in parts if part.masks is not None]
         self._masks = np.concatenate(masks) if masks else None
         return self._obs
-
-
-class _Part(NamedTuple):
-    """The rows of one worker's envs."""
-
-    obs: Any
-    masks: npt.NDArray[np.bool_] | None
-    rewards: npt.NDArray[np.float64]
-    terminated: npt.NDArray[np.bool_]
-    truncated: npt.NDArray[np.bool_]
-    final_obs: Any
-    lost: bool = False
-
-
-def _flags(data: bytes) -> npt.NDArray[np.bool_]:
-    flags: npt.NDArray[np.bool_] = np.frombuffer(data, np.uint8) != 0
-    return flags
-
-
-def _concatenate(parts: Sequence[Any]) -> Any:
-    """Return the rows of all parts; those of one as they are."""
-    if len(parts) == 1:
-        return parts[0]
-    return map_leaves(lambda *leaves: np.concatenate(leaves), *parts)
 
 
 def _close(links: Sequence[Link]) -> None:

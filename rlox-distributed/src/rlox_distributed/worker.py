@@ -15,36 +15,21 @@ import numpy as np
 import rlox
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from rlox.errors import ConfigError
-from rlox.protocols import MaskingVecEnv, VecEnv
+from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv
 from rlox.spaces.nested import map_leaves
 
+from rlox_distributed.channels import HEADROOM, PROTOCOL_VERSION, SERVICE, channel_options
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials, read_token
 from rlox_distributed.spaces import Leaves, arguments_to_json, space_to_json
+from rlox_distributed.state import ServedState
 
-__all__ = ["PROTOCOL_VERSION", "SERVICE", "EnvWorker", "channel_options"]
+__all__ = ["EnvWorker"]
 
-PROTOCOL_VERSION = 1
-SERVICE = "rlox.distributed.v1.EnvWorker"
 MAX_STREAMS = 8
 """Streams at a time; one is the learner's, the others are being refused."""
 HELLO_SECONDS = 10.0
 """In which a stream must have said who it is."""
-HEADROOM = 1 << 16
-
-
-def channel_options(largest: int) -> list[tuple[str, int]]:
-    """Return gRPC's options: keepalive of 10 s and 5 s, and messages of so many bytes."""
-    return [
-        ("grpc.max_receive_message_length", largest),
-        ("grpc.max_send_message_length", -1),
-        ("grpc.keepalive_time_ms", 10_000),
-        ("grpc.keepalive_timeout_ms", 5_000),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-        ("grpc.so_reuseport", 0),
-    ]
 
 
 class EnvWorker:
@@ -80,6 +65,10 @@ class EnvWorker:
         self._obs = Leaves(env.observation_space, env.n_envs)
         self._actions = Leaves(env.action_space, env.n_envs)
         self._masking = env if isinstance(env, MaskingVecEnv) else None
+        self._state = ServedState(env) if isinstance(env, StatefulVecEnv) else None
+        self._calls: dict[str, Callable[[Any], Any]] = {"reset": self._reset, "step": self._step}
+        if self._state is not None:
+            self._calls |= {"save": self._state.save, "load": self._state.load}
         self._lock = threading.Lock()
         self._learner = ""
         self._holder: object = None
@@ -182,6 +171,7 @@ class EnvWorker:
                 observation_space=self._spaces[0],
                 action_space=self._spaces[1],
                 done=self._done,
+                has_state=self._state is not None,
             )
             data: bytes = pb.Reply(welcome=welcome).SerializeToString()
             return data
@@ -198,16 +188,15 @@ class EnvWorker:
                     grpc.StatusCode.FAILED_PRECONDITION,
                     f"expected request {self._done + 1}, got {request.sequence}",
                 )
-            calls: dict[str, Callable[[Any], Any]] = {"reset": self._reset, "step": self._step}
             call = request.WhichOneof("call")
-            if call not in calls:
+            if call not in self._calls:
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"no request is called {call}")
             try:
                 arguments = self._decode(request, call)
             except ValueError as error:
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             try:
-                reply = calls[call](arguments)
+                reply = self._calls[call](arguments)
             except Exception as error:  # whatever an env raises is the learner's to see
                 failure = pb.Failure(
                     kind=type(error).__name__, message=str(error), traceback=traceback.format_exc()
@@ -218,13 +207,17 @@ class EnvWorker:
             return self._last
 
     def _decode(self, request: Any, call: str) -> Any:
-        """Return the seeds or the actions.
+        """Return the seeds, the actions, the offset or the state, if it is complete.
 
         Raises:
             ValueError: they are not as many as the envs and their spaces say.
         """
         if call == "step":
             return self._actions.from_bytes(list(request.step.actions))
+        if call == "save":
+            return request.save.offset
+        if call == "load":
+            return self._state.take(request.load) if self._state is not None else None
         seeds = list(request.reset.seeds)
         if seeds and len(seeds) != self._env.n_envs:
             raise ValueError(f"expected {self._env.n_envs} seeds, got {len(seeds)}")
@@ -241,6 +234,10 @@ class EnvWorker:
             terminated=np.asarray(step["terminated"], np.bool_).tobytes(),
             truncated=np.asarray(step["truncated"], np.bool_).tobytes(),
         )
+        if "life_lost" in step:
+            outcome.life_lost = np.asarray(step["life_lost"], np.bool_).tobytes()
+        if "lost" in step:
+            outcome.lost = np.asarray(step["lost"], np.bool_).tobytes()
         if b"\1" in outcome.terminated or b"\1" in outcome.truncated:
             ended = np.flatnonzero(step["terminated"] | step["truncated"])
             outcome.ended.extend(ended.tolist())

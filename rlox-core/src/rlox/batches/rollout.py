@@ -66,6 +66,8 @@ class Unroll:
     """Whether all envs were reset before step 0, whatever came of the episodes before."""
     envs: npt.NDArray[np.int64] | None = None
     """(N,) which of the collector's envs these are, where some were lost; ``None``: all."""
+    life_lost: npt.NDArray[np.bool_] | None = None
+    """(T, N), ``terminated`` says that a life was lost, and the game went on; ``None``: nowhere."""
     moments: Mapping[str, Mapping[str, Any]] | None = None
     """Mean, variance and count of the raw observations taken in, by leaf, of an actor that
     normalises; ``None`` if nothing is normalised, or the actor keeps the moments itself."""

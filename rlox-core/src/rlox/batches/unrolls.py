@@ -29,7 +29,10 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 NUMBERS = ("weights_version", "actor", "sequence", "resets")
 ON_DEVICE = ("actions", "log_probs", "action_masks", "episode_starts", "initial_state", "values")
-IN_NUMPY = ("rewards", "terminated", "truncated", "scaled_rewards", "final_values", "envs")
+IN_NUMPY = (
+    "rewards", "terminated", "truncated", "scaled_rewards", "final_values", "envs", "life_lost",
+)  # fmt: skip
+STEPS = ("rewards", "terminated", "truncated")
 NESTED = ("obs", "final_obs")
 MOMENTS = "moments"
 
@@ -94,6 +97,7 @@ def join_unrolls(unrolls: Sequence[Unroll]) -> Unroll:
         weights_version=first.weights_version,
         actor=first.actor,
         sequence=first.sequence,
+        life_lost=_join_lives(unrolls),
     )
 
 
@@ -112,7 +116,7 @@ def keep_envs(unroll: Unroll, kept: npt.NDArray[np.bool_]) -> Unroll:
     columns = torch.from_numpy(kept)
     cut = torch.from_numpy(np.nonzero(unroll.truncated)[1])
     fields: dict[str, Any] = {"envs": np.flatnonzero(kept)}
-    for name in ("rewards", "terminated", "truncated", "scaled_rewards", "final_values"):
+    for name in (*STEPS, "scaled_rewards", "final_values", "life_lost"):
         if getattr(unroll, name) is not None:
             fields[name] = getattr(unroll, name)[:, kept]
     for name in ("obs", "actions", "log_probs", "action_masks", "episode_starts", "values"):
@@ -145,6 +149,17 @@ def _join_final_obs(unrolls: Sequence[Unroll], truncated: npt.NDArray[np.bool_])
         column, found = column + unroll.n_envs, found + count
     order = torch.from_numpy(rows[truncated])
     return map_leaves(lambda *leaves: torch.cat(leaves)[order.to(leaves[0].device)], *with_some)
+
+
+def _join_lives(unrolls: Sequence[Unroll]) -> npt.NDArray[np.bool_] | None:
+    lives = [u.life_lost for u in unrolls]
+    if all(each is None for each in lives):
+        return None
+    columns = [
+        np.zeros(u.terminated.shape, np.bool_) if each is None else each
+        for u, each in zip(unrolls, lives, strict=True)
+    ]
+    return np.concatenate(columns, 1)
 
 
 def on_device(unroll: Unroll, device: torch.device) -> Unroll:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +20,8 @@ from rlox.spaces.nested import form_of, map_leaves
 from rlox.spaces.rows import require_finite
 
 __all__ = ["CheckedSteps", "EpisodeStatistics", "RunningEnvs"]
+
+_LOG = logging.getLogger("rlox")
 
 MAX_RESTARTS = 3
 """How often each env in a process of its own may begin again."""
@@ -114,12 +117,19 @@ class RunningEnvs:
         """Return the episode statistics and, if the env exposes it, the env's state."""
         started = self.started
         stateful = started and isinstance(self.env, StatefulVecEnv)
+        env_state = self.env.state() if stateful else None  # type: ignore[attr-defined]
         return {
             "started": started,
             "statistics": self.statistics.state_dict(),
-            "env": self.env.state() if stateful else None,  # type: ignore[attr-defined]
-            "obs": self._obs if stateful else None,
+            "env": env_state or None,
+            "env_kind": self._kind,
+            "obs": self._obs if env_state else None,
         }
+
+    @property
+    def _kind(self) -> str:
+        """Whose state the env's is, where only one kind of env has it."""
+        return getattr(self.env, "state_kind", "")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> bool:
         """Restore the state; without that of as many envs, new episodes begin at the next look.
@@ -128,11 +138,13 @@ class RunningEnvs:
             Whether the envs go on exactly where they were.
         """
         as_many = self.statistics.fits(state["statistics"])
-        exact = state["env"] is not None and as_many and isinstance(self.env, StatefulVecEnv)
+        fits = as_many and state.get("env_kind", "") == self._kind
+        exact = state["env"] is not None and fits and isinstance(self.env, StatefulVecEnv)
         if exact:
             self.env.set_state(dict(state["env"]))  # type: ignore[attr-defined]
             self._obs = map_leaves(np.array, state["obs"])
         elif state["started"]:
+            _LOG.info("the checkpoint has no state that fits these envs: new episodes begin")
             # the envs' streams start again, so take other seeds than the run began with
             finished = int(state["statistics"]["finished"])
             self._seeds = SeedStreams(self._seeds[0]).seeds(

@@ -88,10 +88,13 @@ class VecEnv(Protocol):
 
 @runtime_checkable
 class StatefulVecEnv(Protocol):
-    """A vector env whose complete state can be saved, which makes a resumed run exact."""
+    """A vector env whose complete state can be saved, which makes a resumed run exact.
+
+    Where only some envs take its state, it says in a text ``state_kind`` which do.
+    """
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the state of all envs."""
+        """Return the state of all envs; empty if there is none now, and new episodes begin."""
 
     def set_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
         """Restore the state of all envs."""

@@ -166,6 +166,7 @@ class UnrollWriter:
             if self._scaled_rewards
             else None,
             action_masks=torch.stack(self._masks) if self._masks else None,
+            life_lost=self._life_lost if self._life_lost.any() else None,
         )
 
     def _to_device(self, tensor: Tensor) -> Tensor:

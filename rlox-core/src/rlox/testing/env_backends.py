@@ -171,10 +171,11 @@ def check_env_state(
     if not isinstance(env, StatefulVecEnv):
         env.close()
         return "the env does not expose its state (rlox.protocols.StatefulVecEnv)"
-    other = _make(name, env_id, n_envs, options)
-    assert isinstance(other, StatefulVecEnv)
     _trajectory(env, n_steps // 2, seed)
     state = env.state()
+    if not state:
+        env.close()
+        return "the env's state is empty"
     arrays = isinstance(state, dict) and all(isinstance(v, np.ndarray) for v in state.values())
     require(arrays, "state() must return a dict of arrays")
     kept = copy.deepcopy(state)
@@ -182,11 +183,13 @@ def check_env_state(
     straight = [_snapshot(env.step_all(a)) for a in actions]
     difference = first_difference(kept, state)
     require(difference is None, f"state() must return a copy, but stepping changed {difference}")
+    env.close()  # before the next: a worker steps the envs of one learner
+    other = _make(name, env_id, n_envs, options)
+    assert isinstance(other, StatefulVecEnv)
     other.reset_all(seed + 2)
     other.set_state(state)
     difference = first_difference(straight, [_snapshot(other.step_all(a)) for a in actions])
     require(difference is None, f"a restored env must go on with the same bits, not {difference}")
-    env.close()
     other.close()
     return None
 

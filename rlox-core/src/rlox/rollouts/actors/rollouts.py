@@ -194,6 +194,8 @@ class ActorRollouts:
                 hooks.env_step(unroll.n_envs)
         finally:
             rewards, ended = unroll.rewards[:reported], unroll.terminated | unroll.truncated
+            if unroll.life_lost is not None:
+                ended &= ~unroll.life_lost
             self.statistics.add(rewards, ended[:reported], envs)
 
     def close(self) -> None:
