@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from rlox_dreamer.layers import BlockLinear
-from rlox_dreamer.rssm import RSSM, Latent, sample_one_hot
+from rlox_dreamer.layers import BlockLinear, norm_silu
+from rlox_dreamer.losses import draw_one_hot
+from rlox_dreamer.rssm import RSSM, Latent
 from torch.nn import functional
 
 
@@ -32,6 +33,15 @@ def test_block_layer_equals_a_dense_one_with_masked_weights() -> None:
     assert dense.shape == (12, 8)
     assert (dense == 0).sum() >= 12 * 8 * 3 // 4
     torch.testing.assert_close(layer(x), x @ dense + layer.bias)
+
+
+@pytest.mark.parametrize("axes", [(5,), (2, 5)])
+def test_norm_and_silu_have_their_gradient(axes: tuple[int, ...]) -> None:
+    """By finite differences, with one scale and with one for each of several branches."""
+    x, weight = rand(3, 2, 5).requires_grad_(), rand(*axes, seed=2).requires_grad_()
+    expected = functional.silu(_norm(x, weight))
+    torch.testing.assert_close(norm_silu(x, weight), expected)
+    assert torch.autograd.gradcheck(norm_silu, (x, weight))
 
 
 def test_one_step_of_the_recurrence_equals_the_formulas() -> None:
@@ -93,20 +103,6 @@ def test_only_the_env_that_begins_an_episode_is_reset() -> None:
     assert not torch.equal(undisturbed.deter[1, 0], disturbed.deter[1, 0])
 
 
-def test_samples_pass_the_gradient_of_their_probabilities() -> None:
-    """Straight-through: the value is one-hot, the gradient that of the probabilities."""
-    logits = torch.randn(5, 4, generator=torch.Generator().manual_seed(0)).double()
-    logits.requires_grad_()
-    weights = rand(5, 4)
-    sample = sample_one_hot(functional.log_softmax(logits, -1), rand(5, seed=2))
-    torch.testing.assert_close(sample.detach().round(), sample.detach())
-    assert (sample.sum(-1) == 1).all() or torch.allclose(sample.sum(-1), torch.ones(5).double())
-    (gradient,) = torch.autograd.grad((weights * sample).sum(), logits, retain_graph=True)
-    probs = functional.softmax(logits, -1)
-    (expected,) = torch.autograd.grad((weights * probs).sum(), logits)
-    torch.testing.assert_close(gradient, expected)
-
-
 def test_the_prior_has_the_floor_of_the_uniform_share() -> None:
     """Every class keeps 0.01 / C."""
     net = make()
@@ -121,7 +117,7 @@ def test_imagined_steps_follow_the_prior(steps: int) -> None:
     for k in range(steps):
         action, noise = rand(3, 2, seed=10 + k), rand(3, 3, seed=20 + k)
         deter = net.next_deter(latent, net.embed_actions(action))
-        expected = sample_one_hot(net.prior(deter), noise)
+        expected = draw_one_hot(net.prior(deter).exp(), noise)
         latent = net.imagine_step(latent, action, noise)
         assert torch.equal(latent.deter, deter)
         assert torch.equal(latent.stoch, expected)

@@ -13,7 +13,7 @@ from rlox.spaces.nested import map_leaves
 from rlox.spaces.rows import ObservationRows
 from torch import Tensor
 
-from rlox_dreamer.losses import draw_one_hot
+from rlox_dreamer.losses import sample_mixed
 from rlox_dreamer.networks import Networks
 from rlox_dreamer.rssm import Latent
 from rlox_dreamer.sequences import Acted
@@ -76,13 +76,13 @@ class Actor:
         keep = (~starts).float()
         embedded = net.rssm.embed_actions(actions * keep[:, None])
         deter = net.rssm.next_deter(latent.masked(keep), embedded)
-        log_probs = net.rssm.posterior(deter, net.rssm.project(net.encoder(obs)))
+        logits = net.rssm.posterior_logits(deter, net.rssm.project(net.encoder(obs)))
         if generator is None:
-            modes = log_probs.argmax(-1, keepdim=True)
-            stoch = torch.zeros_like(log_probs).scatter_(-1, modes, 1.0)
+            modes = logits.argmax(-1, keepdim=True)
+            stoch = torch.zeros_like(logits).scatter_(-1, modes, 1.0)
         else:
-            noise = torch.rand(log_probs.shape[:-1], generator=generator)
-            stoch = draw_one_hot(log_probs, noise.to(log_probs.device))
+            noise = torch.rand(logits.shape[:-1], generator=generator).to(logits.device)
+            _, stoch = sample_mixed(logits, net.rssm.mix, noise)
         latent = Latent(deter.float(), stoch)
         parameters = net.policy(latent.features())
         if generator is None:
