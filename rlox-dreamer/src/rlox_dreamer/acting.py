@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.protocols import VecEnv
-from rlox.spaces.nested import map_leaves
 from rlox.spaces.rows import ObservationRows
 from torch import Tensor
 
@@ -27,11 +26,18 @@ class Actor:
     Args:
         networks: model and policy.
         env: the envs.
+        see: from observations (N, *shape) by leaf name to what the networks see of them.
         generator: source of states and actions in training.
     """
 
-    def __init__(self, networks: Networks, env: VecEnv, generator: torch.Generator) -> None:
-        self._networks, self._env, self._generator = networks, env, generator
+    def __init__(
+        self,
+        networks: Networks,
+        env: VecEnv,
+        see: Callable[[Any], Any],
+        generator: torch.Generator,
+    ) -> None:
+        self._networks, self._env, self._see, self._generator = networks, env, see, generator
         self._latent = networks.rssm.initial(env.n_envs)
         self._actions = self._latent.deter.new_zeros(env.n_envs, networks.actions.size)
 
@@ -40,7 +46,7 @@ class Actor:
         """Return samples of states and actions at N observations, and remember them.
 
         Args:
-            obs: (N, *shape) by leaf name.
+            obs: (N, *shape) by leaf name, as the networks see them.
             episode_start: (N,), whether an episode begins with the observation.
         """
         starts = torch.from_numpy(episode_start).to(self._actions.device)
@@ -123,7 +129,7 @@ class Actor:
         starts = np.broadcast_to(given, (count,)) | (state is None)
         deter, stoch, actions = torch.split(torch.from_numpy(memory).to(device), sizes, -1)
         latent, chosen = self._step(
-            map_leaves(lambda leaf: torch.from_numpy(leaf).to(device), batch),
+            self._see(batch),
             Latent(deter, stoch.reshape(count, net.rssm.stoch, net.rssm.classes)),
             actions,
             torch.from_numpy(starts).to(device),

@@ -61,7 +61,7 @@ SIZES: Mapping[str, Mapping[str, int]] = {
 OFFICIAL: Mapping[str, Any] = {
     "batch_size": 16, "seq_len": 64, "imagination_horizon": 15, "learning_rate": 4e-5,
     "warmup": 1_000, "gamma": 1 - 1 / 333, "dyn_scale": 1.0, "rep_scale": 0.1,
-    "buffer_size": 5_000_000, "learning_starts": 1_024,
+    "buffer_size": 5_000_000, "learning_starts": 1_024, "normalize_observations": False,
 }  # fmt: skip
 """What all presets share: the published method's numbers."""
 
@@ -139,6 +139,10 @@ class DreamerV3Config(Config):
     policy_unimix: float = probability(
         0.01, help="the same of a discrete policy; the authors' code has 0", source=HAFNER
     )
+    normalize_observations: bool = flag(
+        True, source="rlox; the paper and the presets do not",
+        help="boxes of floats lose their running mean and are divided by their deviation",
+    )  # fmt: skip
     imagination_horizon: int = count(
         5, unit="steps", help="imagined steps from every replayed state", source=MISSION
     )
