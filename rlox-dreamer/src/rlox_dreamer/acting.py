@@ -79,10 +79,11 @@ class Actor:
             generator: source of samples; ``None`` takes modes.
         """
         net = self._networks
-        keep = (~starts).float()
+        keep, shares = (~starts).float(), net.rssm.shares()
         embedded = net.rssm.embed_actions(actions * keep[:, None])
-        deter = net.rssm.next_deter(latent.masked(keep), embedded)
-        logits = net.rssm.posterior_logits(deter, net.rssm.project(net.encoder(obs)))
+        deter = net.rssm.next_deter(latent.masked(keep), embedded, shares)
+        projected = net.rssm.project(net.encoder(obs))
+        logits = net.rssm.posterior_logits(deter, projected, shares)
         if generator is None:
             modes = logits.argmax(-1, keepdim=True)
             stoch = torch.zeros_like(logits).scatter_(-1, modes, 1.0)

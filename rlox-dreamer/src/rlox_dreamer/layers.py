@@ -47,14 +47,18 @@ def dense(
     return layer
 
 
+def _inverse_rms(x: Tensor, eps: float) -> Tensor:
+    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+
+
 class _NormSilu(torch.autograd.Function):
     """RMSNorm and SiLU in few passes over the rows, which is most of a small model's time."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         """Return silu(x / rms(x) * weight)."""
-        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        inverse = norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+        inverse = _inverse_rms(x, eps)
         unit = x * inverse
         scaled = unit * weight
         ctx.save_for_backward(unit, inverse, weight, scaled)
@@ -86,6 +90,10 @@ def norm_silu(x: Tensor, weight: Tensor, eps: float = 1e-4) -> Tensor:
     if x.is_cuda:
         normed = functional.rms_norm(wide, wide.shape[-1:], None, eps)
         return functional.silu(normed * weight).to(x.dtype)
+    if not torch.is_grad_enabled():
+        return functional.silu((wide * _inverse_rms(wide, eps)).mul_(weight), inplace=True).to(
+            x.dtype
+        )
     active: Tensor = _NormSilu.apply(wide, weight, eps)
     return active.to(x.dtype)
 

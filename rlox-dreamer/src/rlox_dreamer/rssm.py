@@ -43,6 +43,17 @@ class Latent(NamedTuple):
         return Latent(self.deter * keep[:, None], self.stoch * keep[:, None, None])
 
 
+class Shares(NamedTuple):
+    """What all steps of a sequence use of the parameters; taken once, it has one gradient."""
+
+    scales: Tensor
+    """(2, hidden) of the norms of both branches of the state."""
+    core: Tensor
+    """(D, 2 hidden) weights of both branches in the recurrence's first layer."""
+    post: Tensor
+    """(hidden, D) weights of the deterministic state in the posterior's hidden layer."""
+
+
 class RSSM(nn.Module):
     """The model's dynamics.
 
@@ -122,19 +133,26 @@ class RSSM(nn.Module):
         weight, bias = self.core_shared.weight[:, -self.hidden :], self.core_shared.bias
         return functional.linear(self.from_action(bounded), weight, bias)
 
-    def next_deter(self, latent: Latent, embedded: Tensor) -> Tensor:
+    def shares(self) -> Shares:
+        """Return what all steps of a sequence use of the parameters."""
+        return Shares(
+            torch.stack([self.from_deter.norm.weight, self.from_stoch.norm.weight]),
+            self.core_shared.weight[:, : -self.hidden],
+            self.post_in.weight[:, : self.deter],
+        )
+
+    def next_deter(self, latent: Latent, embedded: Tensor, shares: Shares) -> Tensor:
         """Return the deterministic state (B, D) one step on.
 
         Args:
             latent: of B steps.
             embedded: (B, D) of actions, see :meth:`embed_actions`.
+            shares: see :meth:`shares`.
         """
         deter = latent.deter
         branches = [self.from_deter.linear(deter), self.from_stoch.linear(latent.stoch.flatten(-2))]
-        scales = torch.stack([self.from_deter.norm.weight, self.from_stoch.norm.weight])
-        inputs = norm_silu(torch.stack(branches, -2), scales).flatten(-2)
-        weight = self.core_shared.weight[:, : -self.hidden]
-        x = self.core_norm(self.core_own(deter) + functional.linear(inputs, weight) + embedded)
+        inputs = norm_silu(torch.stack(branches, -2), shares.scales).flatten(-2)
+        x = self.core_norm(self.core_own(deter) + functional.linear(inputs, shares.core) + embedded)
         reset, candidate, update = self.gates(x).reshape(len(x), self.blocks, -1).chunk(3, -1)
         candidate = torch.tanh(torch.sigmoid(reset) * candidate).flatten(1)
         update = torch.sigmoid(update - 1).flatten(1)
@@ -147,15 +165,15 @@ class RSSM(nn.Module):
         """
         return functional.linear(tokens, self.post_in.weight[:, self.deter :], self.post_in.bias)
 
-    def posterior_logits(self, deter: Tensor, projected: Tensor) -> Tensor:
+    def posterior_logits(self, deter: Tensor, projected: Tensor, shares: Shares) -> Tensor:
         """Return the unmixed logits (B, S, C) given the observation.
 
         Args:
             deter: (B, D).
             projected: (B, hidden) the tokens' share of the hidden layer, see :meth:`project`.
+            shares: see :meth:`shares`.
         """
-        weight = self.post_in.weight[:, : self.deter]
-        x = self.post_norm(functional.linear(deter, weight) + projected)
+        x = self.post_norm(functional.linear(deter, shares.post) + projected)
         return self._wide(self.post_out(x))
 
     def observe(
@@ -173,12 +191,12 @@ class RSSM(nn.Module):
         """
         keep = (~is_first).to(actions.dtype)
         embedded = self.embed_actions(actions * keep.unsqueeze(-1))
-        projected = self.project(tokens)
+        projected, shares = self.project(tokens), self.shares()
         latent, latents, posteriors = start, [], []
         for t in range(len(tokens)):
             latent = latent.masked(keep[t])
-            deter = self.next_deter(latent, embedded[t])
-            logits = self.posterior_logits(deter, projected[t])
+            deter = self.next_deter(latent, embedded[t], shares)
+            logits = self.posterior_logits(deter, projected[t], shares)
             probs, stoch = sample_mixed(logits, self.mix, noise[t])
             latent = Latent(deter, stoch)
             latents.append(latent)
@@ -186,14 +204,18 @@ class RSSM(nn.Module):
         deters, stochs = zip(*latents, strict=True)
         return Latent(torch.stack(deters), torch.stack(stochs)), log_of(torch.stack(posteriors))
 
-    def imagine_step(self, latent: Latent, actions: Tensor, noise: Tensor) -> Latent:
+    def imagine_step(
+        self, latent: Latent, actions: Tensor, noise: Tensor, shares: Shares | None = None
+    ) -> Latent:
         """Return the state one step on, without an observation.
 
         Args:
             latent: of B steps.
             actions: (B, A).
             noise: (B, S) uniform in [0, 1).
+            shares: see :meth:`shares`; ``None`` takes them anew.
         """
-        deter = self.next_deter(latent, self.embed_actions(actions))
+        shares = self.shares() if shares is None else shares
+        deter = self.next_deter(latent, self.embed_actions(actions), shares)
         logits = self._wide(self.prior_net(deter))
         return Latent(deter, sample_mixed(logits, self.mix, noise)[1])
