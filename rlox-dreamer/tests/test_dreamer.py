@@ -111,7 +111,7 @@ def test_written_states_are_those_of_the_batch() -> None:
     stoch = torch.zeros(SMALL["seq_len"], SMALL["batch_size"], 3, 4)
     stoch[..., 2] = 1
     latent = type(algo.actor._latent)(marks, stoch)
-    algo.experience.write_back(batch.indices, latent)
+    algo.experience.batches.write_back(batch.indices, latent)
     buffer: Any = algo.experience.buffer
     slots = batch.indices % buffer.capacity  # of one env
     # a row drawn twice holds the last one
@@ -120,6 +120,29 @@ def test_written_states_are_those_of_the_batch() -> None:
     flat = marks.transpose(0, 1).reshape(-1, SMALL["deter_dim"]).numpy()[::-1]
     np.testing.assert_array_equal(buffer._fields["deter"][unique], flat[places])
     algo.close()
+
+
+def test_observations_are_normalised_when_they_are_seen(tmp_path: Path) -> None:
+    """Rows are the env's own; batches and predictions have mean 0 and deviation 1."""
+    algo = DreamerV3(Scripted, **SMALL)
+    algo.train(200)
+    buffer: Any = algo.experience.buffer
+    rows = buffer._fields["obs"][: len(buffer)]
+    # what was acted on; final observations are stored beside
+    seen = rows[~buffer._fields["is_last"][: len(buffer)]].astype(np.float64)
+    batch = algo.experience.batches.draw(64, 5, seed=0)
+    raw = buffer.sample(64, 5, 0)["obs"][:, 1:].swapaxes(0, 1)
+    expected = (raw - seen.mean(0)) / seen.std(0)
+    np.testing.assert_allclose(batch.obs, expected, rtol=1e-3, atol=1e-3)
+    algo.save(tmp_path / "a.rlox")
+    again = DreamerV3.from_checkpoint(tmp_path / "a.rlox", env_id=Scripted)
+    plain = DreamerV3(Scripted, **SMALL, normalize_observations=False)
+    one = np.array([[3.0, 4.0]], np.float32)
+    seen, restored, unchanged = (a.experience.batches.see(one) for a in (algo, again, plain))
+    assert torch.equal(seen, restored)
+    assert torch.equal(unchanged, torch.from_numpy(one))
+    for each in (algo, again, plain):
+        each.close()
 
 
 def test_updates_follow_the_ratio_whatever_the_number_of_envs() -> None:

@@ -10,13 +10,15 @@ from rlox_dreamer.losses import (
     draw_one_hot,
     kl_terms,
     lambda_returns,
+    log_of,
+    mixed_probs,
+    sample_mixed,
     symexp,
     symexp_bins,
     symlog,
     two_hot,
     two_hot_loss,
     two_hot_mean,
-    unimix,
 )
 from torch.nn import functional
 
@@ -91,12 +93,40 @@ def test_mean_of_bins_equals_float64() -> None:
 
 def test_unimix_gives_every_class_its_floor() -> None:
     """0.01 / C, however sure the logits are; the probabilities still sum to 1."""
-    log_probs = unimix(torch.tensor([[50.0, 0, 0, -50]]), 0.01)
-    assert log_probs.exp().sum().item() == pytest.approx(1)
-    assert log_probs.exp().min().item() == pytest.approx(0.0025, rel=1e-5)
-    torch.testing.assert_close(
-        unimix(torch.tensor([1.0, 2.0]), 0), functional.log_softmax(torch.tensor([1.0, 2.0]), -1)
+    probs = mixed_probs(torch.tensor([[50.0, 0, 0, -50]]), 0.01)
+    assert probs.sum().item() == pytest.approx(1)
+    assert probs.min().item() == pytest.approx(0.0025, rel=1e-5)
+    logits = torch.tensor([1.0, 2.0])
+    torch.testing.assert_close(mixed_probs(logits, 0), functional.softmax(logits, -1))
+    assert log_of(mixed_probs(torch.tensor([0.0, 1e4]), 0)).isfinite().all()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01])
+def test_mixed_probabilities_have_their_gradient(share: float) -> None:
+    """By finite differences, with a gradient into some of the outputs only."""
+    logits = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).double()
+    assert torch.autograd.gradcheck(
+        lambda x: mixed_probs(x, share), (logits.requires_grad_(),), raise_exception=True
     )
+
+
+def test_samples_pass_the_gradient_of_their_probabilities() -> None:
+    """Straight-through: the value is one-hot, the gradient that of the probabilities."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(5, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    weights, more = torch.randn(2, 5, 4, generator=generator, dtype=torch.float64)
+    noise = torch.rand(5, generator=generator, dtype=torch.float64)
+    probs, samples = sample_mixed(logits, 0.01, noise)
+    assert torch.equal(samples.detach().sort(-1).values, torch.eye(4)[[3] * 5].double())
+    (both,) = torch.autograd.grad((weights * samples + more * probs).sum(), logits)
+    mixed = 0.99 * functional.softmax(logits, -1) + 0.01 / 4
+    (expected,) = torch.autograd.grad(((weights + more) * mixed).sum(), logits)
+    torch.testing.assert_close(both, expected)
+    probs, samples = sample_mixed(logits, 0.01, noise)
+    (through,) = torch.autograd.grad((weights * samples).sum(), logits)
+    mixed = 0.99 * functional.softmax(logits, -1) + 0.01 / 4
+    (expected,) = torch.autograd.grad((weights * mixed).sum(), logits)
+    torch.testing.assert_close(through, expected)
 
 
 def _log_probs(seed: int) -> torch.Tensor:
@@ -183,5 +213,5 @@ def test_one_hot_draws_follow_the_distribution() -> None:
     """Uniform numbers choose classes by the inverse of the distribution function."""
     probs = torch.tensor([0.2, 0.0, 0.5, 0.3])
     noise = (torch.arange(1000) + 0.5) / 1000
-    drawn = draw_one_hot(probs.log().expand(1000, 4), noise)
+    drawn = draw_one_hot(probs.expand(1000, 4), noise)
     torch.testing.assert_close(drawn.mean(0), probs, atol=1e-3, rtol=0)

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from rlox_dreamer.layers import BlockLinear
-from rlox_dreamer.rssm import RSSM, Latent, sample_one_hot
+from rlox_dreamer.layers import BlockLinear, norm_silu
+from rlox_dreamer.losses import draw_one_hot
+from rlox_dreamer.rssm import RSSM, Latent
 from torch.nn import functional
 
 
@@ -34,11 +35,20 @@ def test_block_layer_equals_a_dense_one_with_masked_weights() -> None:
     torch.testing.assert_close(layer(x), x @ dense + layer.bias)
 
 
+@pytest.mark.parametrize("axes", [(5,), (2, 5)])
+def test_norm_and_silu_have_their_gradient(axes: tuple[int, ...]) -> None:
+    """By finite differences, with one scale and with one for each of several branches."""
+    x, weight = rand(3, 2, 5).requires_grad_(), rand(*axes, seed=2).requires_grad_()
+    expected = functional.silu(_norm(x, weight))
+    torch.testing.assert_close(norm_silu(x, weight), expected)
+    assert torch.autograd.gradcheck(norm_silu, (x, weight))
+
+
 def test_one_step_of_the_recurrence_equals_the_formulas() -> None:
     """Three input branches, a block-diagonal hidden layer and a block GRU."""
     net = make()
     deter, stoch, action = rand(3, 8), rand(3, 3, 4, seed=2), 3 * rand(3, 2, seed=3) - 1
-    got = net.next_deter(Latent(deter, stoch), net.embed_actions(action))
+    got = net.next_deter(Latent(deter, stoch), net.embed_actions(action), net.shares())
 
     def branch(part, x):
         return functional.silu(_norm(x @ part.linear.weight.T + part.linear.bias, part.norm.weight))
@@ -61,6 +71,49 @@ def test_one_step_of_the_recurrence_equals_the_formulas() -> None:
     candidate = torch.tanh(torch.sigmoid(reset) * candidate)
     update = torch.sigmoid(update - 1)
     torch.testing.assert_close(got, update * candidate + (1 - update) * deter)
+
+
+def test_the_recurrence_has_its_gradient() -> None:
+    """By finite differences, through the gates, into the state and the actions' share."""
+    net, stoch = make(), rand(3, 3, 4, seed=2)
+
+    def step(deter: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
+        return net.next_deter(Latent(deter, stoch), embedded, net.shares())
+
+    given = [(rand(3, 8, seed=k) - 0.5).requires_grad_() for k in (4, 5)]
+    assert torch.autograd.gradcheck(step, given)
+
+
+def test_the_posterior_equals_its_formula() -> None:
+    """One hidden layer on the deterministic state and the tokens, and 1 % of the uniform share."""
+    net = make()
+    deter, tokens = rand(3, 8) - 0.5, rand(3, 6, seed=2) - 0.5
+    logits = net.posterior_logits(deter, net.project(tokens), net.shares())
+    layer = net.post_in
+    hidden = torch.cat([deter, tokens], -1) @ layer.weight.T + layer.bias
+    hidden = functional.silu(_norm(hidden, net.post_norm.weight))
+    expected = (hidden @ net.post_out.weight.T + net.post_out.bias).view(3, 3, 4)
+    torch.testing.assert_close(logits, expected)
+    start = Latent(torch.zeros(3, 8).double(), torch.zeros(3, 3, 4).double())
+    zero, none = torch.zeros(1, 3, 2).double(), torch.zeros(1, 3, dtype=torch.bool)
+    seen, log_probs = net.observe(start, tokens[None], zero, none, rand(1, 3, 3))
+    logits = net.posterior_logits(seen.deter[0], net.project(tokens), net.shares())
+    mixed = 0.99 * functional.softmax(logits, -1) + 0.01 / 4
+    torch.testing.assert_close(log_probs[0].exp(), mixed)
+
+
+def test_the_prior_equals_its_formula() -> None:
+    """Two hidden layers on the deterministic state, and 1 % of the uniform share."""
+    net = make()
+    deter = rand(3, 8) - 0.5
+    hidden = deter
+    first, second, output = net.prior_net
+    for layer in (first, second):
+        hidden = hidden @ layer.linear.weight.T + layer.linear.bias
+        hidden = functional.silu(_norm(hidden, layer.norm.weight))
+    logits = (hidden @ output.weight.T + output.bias).view(3, 3, 4)
+    mixed = 0.99 * functional.softmax(logits, -1) + 0.01 / 4
+    torch.testing.assert_close(net.prior(deter).exp(), mixed)
 
 
 def test_a_reset_within_a_sequence_equals_two_sequences() -> None:
@@ -93,20 +146,6 @@ def test_only_the_env_that_begins_an_episode_is_reset() -> None:
     assert not torch.equal(undisturbed.deter[1, 0], disturbed.deter[1, 0])
 
 
-def test_samples_pass_the_gradient_of_their_probabilities() -> None:
-    """Straight-through: the value is one-hot, the gradient that of the probabilities."""
-    logits = torch.randn(5, 4, generator=torch.Generator().manual_seed(0)).double()
-    logits.requires_grad_()
-    weights = rand(5, 4)
-    sample = sample_one_hot(functional.log_softmax(logits, -1), rand(5, seed=2))
-    torch.testing.assert_close(sample.detach().round(), sample.detach())
-    assert (sample.sum(-1) == 1).all() or torch.allclose(sample.sum(-1), torch.ones(5).double())
-    (gradient,) = torch.autograd.grad((weights * sample).sum(), logits, retain_graph=True)
-    probs = functional.softmax(logits, -1)
-    (expected,) = torch.autograd.grad((weights * probs).sum(), logits)
-    torch.testing.assert_close(gradient, expected)
-
-
 def test_the_prior_has_the_floor_of_the_uniform_share() -> None:
     """Every class keeps 0.01 / C."""
     net = make()
@@ -120,8 +159,8 @@ def test_imagined_steps_follow_the_prior(steps: int) -> None:
     latent = Latent(rand(3, 8), rand(3, 3, 4, seed=2))
     for k in range(steps):
         action, noise = rand(3, 2, seed=10 + k), rand(3, 3, seed=20 + k)
-        deter = net.next_deter(latent, net.embed_actions(action))
-        expected = sample_one_hot(net.prior(deter), noise)
+        deter = net.next_deter(latent, net.embed_actions(action), net.shares())
+        expected = draw_one_hot(net.prior(deter).exp(), noise)
         latent = net.imagine_step(latent, action, noise)
         assert torch.equal(latent.deter, deter)
         assert torch.equal(latent.stoch, expected)

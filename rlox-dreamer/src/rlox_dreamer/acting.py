@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.protocols import VecEnv
-from rlox.spaces.nested import map_leaves
 from rlox.spaces.rows import ObservationRows
 from torch import Tensor
 
-from rlox_dreamer.losses import draw_one_hot
+from rlox_dreamer.losses import sample_mixed
 from rlox_dreamer.networks import Networks
 from rlox_dreamer.rssm import Latent
 from rlox_dreamer.sequences import Acted
@@ -27,11 +26,18 @@ class Actor:
     Args:
         networks: model and policy.
         env: the envs.
+        see: from observations (N, *shape) by leaf name to what the networks see of them.
         generator: source of states and actions in training.
     """
 
-    def __init__(self, networks: Networks, env: VecEnv, generator: torch.Generator) -> None:
-        self._networks, self._env, self._generator = networks, env, generator
+    def __init__(
+        self,
+        networks: Networks,
+        env: VecEnv,
+        see: Callable[[Any], Any],
+        generator: torch.Generator,
+    ) -> None:
+        self._networks, self._env, self._see, self._generator = networks, env, see, generator
         self._latent = networks.rssm.initial(env.n_envs)
         self._actions = self._latent.deter.new_zeros(env.n_envs, networks.actions.size)
 
@@ -40,7 +46,7 @@ class Actor:
         """Return samples of states and actions at N observations, and remember them.
 
         Args:
-            obs: (N, *shape) by leaf name.
+            obs: (N, *shape) by leaf name, as the networks see them.
             episode_start: (N,), whether an episode begins with the observation.
         """
         starts = torch.from_numpy(episode_start).to(self._actions.device)
@@ -73,16 +79,17 @@ class Actor:
             generator: source of samples; ``None`` takes modes.
         """
         net = self._networks
-        keep = (~starts).float()
+        keep, shares = (~starts).float(), net.rssm.shares()
         embedded = net.rssm.embed_actions(actions * keep[:, None])
-        deter = net.rssm.next_deter(latent.masked(keep), embedded)
-        log_probs = net.rssm.posterior(deter, net.rssm.project(net.encoder(obs)))
+        deter = net.rssm.next_deter(latent.masked(keep), embedded, shares)
+        projected = net.rssm.project(net.encoder(obs))
+        logits = net.rssm.posterior_logits(deter, projected, shares)
         if generator is None:
-            modes = log_probs.argmax(-1, keepdim=True)
-            stoch = torch.zeros_like(log_probs).scatter_(-1, modes, 1.0)
+            modes = logits.argmax(-1, keepdim=True)
+            stoch = torch.zeros_like(logits).scatter_(-1, modes, 1.0)
         else:
-            noise = torch.rand(log_probs.shape[:-1], generator=generator)
-            stoch = draw_one_hot(log_probs, noise.to(log_probs.device))
+            noise = torch.rand(logits.shape[:-1], generator=generator).to(logits.device)
+            _, stoch = sample_mixed(logits, net.rssm.mix, noise)
         latent = Latent(deter.float(), stoch)
         parameters = net.policy(latent.features())
         if generator is None:
@@ -123,7 +130,7 @@ class Actor:
         starts = np.broadcast_to(given, (count,)) | (state is None)
         deter, stoch, actions = torch.split(torch.from_numpy(memory).to(device), sizes, -1)
         latent, chosen = self._step(
-            map_leaves(lambda leaf: torch.from_numpy(leaf).to(device), batch),
+            self._see(batch),
             Latent(deter, stoch.reshape(count, net.rssm.stoch, net.rssm.classes)),
             actions,
             torch.from_numpy(starts).to(device),

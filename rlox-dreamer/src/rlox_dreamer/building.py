@@ -10,22 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from gymnasium.spaces import Box
 from rlox.algorithm import Algorithm
 from rlox.config.composition import selection
 from rlox.config.model import Config, resolve_config
 from rlox.envs.make import fixed_env_count
 from rlox.envs.running import RunningEnvs
 from rlox.errors import ConfigError
+from rlox.preprocessing.observations import Preprocessor
 from rlox.protocols import VecEnv
 from rlox.reference.replay.streams import SequenceReplayBuffer
 from rlox.replay.updates_due import UpdatesDue
+from rlox.spaces.nested import leaf_spaces
 from rlox.spaces.rows import ObservationRows
 
 from rlox_dreamer.configs import DreamerV3Config
 from rlox_dreamer.experience import Experience
 from rlox_dreamer.heads import ActionCodec
 from rlox_dreamer.networks import Networks
-from rlox_dreamer.sequences import row_fields
+from rlox_dreamer.sequences import Batches, row_fields
 
 __all__ = ["DreamerObjective", "make_experience", "make_networks", "resolve"]
 
@@ -104,7 +107,7 @@ def make_experience(algorithm: Algorithm) -> Experience:
     per_step = Fraction(cfg.train_ratio).limit_denominator(10**6) / (cfg.batch_size * cfg.seq_len)
     return Experience(
         envs,
-        buffer,
+        Batches(buffer, _preprocessor(cfg, envs.env), torch.device(cfg.device)),
         algorithm.clock,
         updates=UpdatesDue.of_ratio(per_step),
         batch_size=cfg.batch_size,
@@ -112,8 +115,16 @@ def make_experience(algorithm: Algorithm) -> Experience:
         learning_starts=cfg.learning_starts,
         steps_per_iteration=cfg.steps_per_iteration,
         saves_buffer=cfg.save_replay_buffer,
-        device=torch.device(cfg.device),
     )
+
+
+def _preprocessor(cfg: DreamerV3Config, env: VecEnv) -> Preprocessor | None:
+    """Return what normalises boxes of floats; ``None`` if there are none, or they stay as is."""
+    leaves = leaf_spaces(env.observation_space).values()
+    floats = any(isinstance(leaf, Box) and leaf.dtype.kind == "f" for leaf in leaves)
+    if not (cfg.normalize_observations and floats):
+        return None
+    return Preprocessor(env.observation_space, normalize=True, frame_stack=1)
 
 
 def _require_derived(cfg: DreamerV3Config, env: VecEnv, actions: ActionCodec) -> None:

@@ -118,6 +118,10 @@ class DreamerV3Config(Config):
     policy_unimix: float = probability(
         0.01, help="the same of a discrete policy; the authors' code has 0", source=HAFNER
     )
+    normalize_observations: bool = flag(
+        True, source="rlox; the paper and the presets do not",
+        help="boxes of floats lose their running mean and are divided by their deviation",
+    )  # fmt: skip
     imagination_horizon: int = count(
         5, unit="steps", help="imagined steps from every replayed state", source=MISSION
     )

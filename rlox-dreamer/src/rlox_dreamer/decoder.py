@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlox_dreamer.encoder import MULTIPLES, Convolution, convolution, padded, stages_of
-from rlox_dreamer.layers import Norm, dense, mlp
+from rlox_dreamer.layers import NormSilu, dense, mlp
 from rlox_dreamer.leaves import Leaf, by_name
 
 __all__ = ["Decoder"]
@@ -29,7 +29,7 @@ class ImageDecoder(nn.Module):
         sizes = [depth * m for m in MULTIPLES[:stages]][::-1]
         self.first = (sizes[0], height, width)
         self.start = dense(features, math.prod(self.first), generator)
-        self.start_norm = Norm(sizes[0])
+        self.start_norm = NormSilu(sizes[0])
         self.layers = nn.ModuleList(Convolution(a, b, generator) for a, b in pairwise(sizes))
         self.last = convolution(sizes[-1], leaf.channels, generator)
 
@@ -37,7 +37,7 @@ class ImageDecoder(nn.Module):
         """Return (B, C, H, W) in [0, 1] of (B, features)."""
         channels, height, width = self.first
         x = self.start(features).view(-1, height, width, channels)
-        x = functional.silu(self.start_norm(x)).permute(0, 3, 1, 2)
+        x = self.start_norm(x).permute(0, 3, 1, 2)
         for layer in self.layers:
             x = layer(_doubled(x), halve=False)
         rows, columns = self.resolution

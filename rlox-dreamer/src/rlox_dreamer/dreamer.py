@@ -16,7 +16,8 @@ Deviations from the paper (numbers 1 to 4 are the authors' newest code):
     3. sequences start from stored states, which are written back after every update;
     4. the fast critic bootstraps returns; the slow one regularises it;
     5. ``policy_unimix`` mixes discrete policies as the paper says; the authors' code does not;
-    6. default sizes and rates are small; ``preset`` has the published ones.
+    6. observations are normalised, so that small numbers count as much as large ones;
+    7. default sizes and rates are small; ``preset`` has the published ones, and no 6.
 """
 
 from __future__ import annotations
@@ -119,7 +120,8 @@ class DreamerV3(Algorithm):
         self.optimizer = FlatOptimizer(self.networks, partial(LaProp), clip=AdaptiveClip(cfg.agc))
         self.optimizers = {"networks": self.optimizer}
         self._draws = self.streams.torch("learning")
-        self.actor = Actor(self.networks, self.experience.env, self.streams.torch("acting"))
+        env, see = self.experience.env, self.experience.batches.see
+        self.actor = Actor(self.networks, env, see, self.streams.torch("acting"))
         self._parts = {
             "networks": self.networks, "slow_value": self.slow_value,
             "optimizer": self.optimizer, "return_scale": self.return_scale,
@@ -144,7 +146,7 @@ class DreamerV3(Algorithm):
                 batch = experience.draw()
                 learnt = learner.step(Learn.ALL, batch, self._learning_rate())
                 if learnt.outputs is not None:
-                    experience.write_back(batch.indices, Latent(**learnt.outputs))
+                    experience.batches.write_back(batch.indices, Latent(**learnt.outputs))
                 collected.append(learnt.terms)
                 hooks.train_batch(lambda: mean_terms(DreamerTerms, collected[-1:]))
 
@@ -259,13 +261,9 @@ class DreamerV3(Algorithm):
         """
         cfg, value = self.config, self.networks.value
         targets = replay_returns(
-            batch.rewards,
-            batch.is_terminal,
-            batch.is_last,
-            first.view_as(batch.rewards),
-            cfg.gamma,
-            cfg.return_lambda,
-        )
+            batch.rewards, batch.is_terminal, batch.is_last, first.view_as(batch.rewards),
+            cfg.gamma, cfg.return_lambda,
+        )  # fmt: skip
         log_probs = value(features[:-1])
         slow = self.slow_value.predict(features[:-1].detach())
         losses = value.loss(log_probs, targets) + value.loss(log_probs, slow)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlox_dreamer.layers import Norm, mlp, truncated_normal_
+from rlox_dreamer.layers import NormSilu, mlp, truncated_normal_
 from rlox_dreamer.leaves import Leaf, by_name
 
 __all__ = ["MULTIPLES", "Convolution", "Encoder", "convolution", "padded", "stages_of"]
@@ -41,14 +41,15 @@ class Convolution(nn.Module):
     def __init__(self, inputs: int, outputs: int, generator: torch.Generator) -> None:
         super().__init__()
         self.conv = convolution(inputs, outputs, generator)
-        self.norm = Norm(outputs)
+        self.norm = NormSilu(outputs)
 
     def forward(self, x: Tensor, *, halve: bool) -> Tensor:
         """Return (B, outputs, H, W), or half as high and wide."""
         x = self.conv(x)
         if halve:
             x = functional.max_pool2d(x, 2)
-        return functional.silu(self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
+        normed: Tensor = self.norm(x.permute(0, 2, 3, 1))
+        return normed.permute(0, 3, 1, 2)
 
 
 class ImageEncoder(nn.Module):

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from rlox.envs.running import RunningEnvs
 from rlox.errors import CheckpointError, EnvError, SpaceError
-from rlox.protocols import MaskingVecEnv, SequenceBuffer
+from rlox.protocols import MaskingVecEnv
 from rlox.replay.updates_due import UpdatesDue
+from rlox.rollouts.collector import require_same_option
 from rlox.spaces.nested import map_leaves
 from rlox.spaces.rows import ObservationRows, require_finite
 from rlox.training.hooks import Hooks, StopTraining
 from rlox.training.progress import Progress
 from rlox.training.segments import SavedBuffer
-from torch import Tensor
 
-from rlox_dreamer.rssm import Latent
-from rlox_dreamer.sequences import OBS, Acted, SequenceBatch
+from rlox_dreamer.sequences import OBS, Acted, Batches, SequenceBatch
 
 __all__ = ["Experience"]
 
@@ -33,7 +31,7 @@ class Experience:
 
     Args:
         envs: the running envs.
-        buffer: with the fields of :func:`row_fields`.
+        batches: of the buffer that their rows are stored in.
         clock: the run's clock.
         updates: the replay ratio.
         batch_size: sequences B of a batch.
@@ -41,7 +39,6 @@ class Experience:
         learning_starts: rows to store before the first update, in env steps.
         steps_per_iteration: env steps of one iteration, rounded up to whole vector steps.
         saves_buffer: whether checkpoints hold the buffer.
-        device: of the batches.
 
     Raises:
         SpaceError: the env masks actions.
@@ -50,7 +47,7 @@ class Experience:
     def __init__(
         self,
         envs: RunningEnvs,
-        buffer: SequenceBuffer,
+        batches: Batches,
         clock: Progress,
         *,
         updates: UpdatesDue,
@@ -59,9 +56,9 @@ class Experience:
         learning_starts: int,
         steps_per_iteration: int,
         saves_buffer: bool,
-        device: torch.device,
     ) -> None:
-        self.envs, self.env, self.buffer = envs, envs.env, buffer
+        self.envs, self.env = envs, envs.env
+        self.batches, self.buffer = batches, batches.buffer
         if isinstance(self.env, MaskingVecEnv) and self.env.action_masks() is not None:
             raise SpaceError(
                 "the env masks actions, which this algorithm does not take; use PPO, or an env "
@@ -69,14 +66,13 @@ class Experience:
             )
         self.statistics = envs.statistics
         self.updates = updates
-        self.device = device
         self.episode_start = np.ones(self.env.n_envs, np.bool_)
         """(N,) whether the present observation is the first of its episode."""
         self._clock = clock
         self._batch_size, self._length = batch_size, length
         self._learning_starts = learning_starts
         self._vector_steps = -(-steps_per_iteration // self.env.n_envs)
-        self._saved = SavedBuffer(buffer) if saves_buffer else None
+        self._saved = SavedBuffer(self.buffer) if saves_buffer else None
         self._rows = ObservationRows(self.env.observation_space)
         self._all = np.arange(self.env.n_envs)
         self._stored = 0
@@ -94,10 +90,12 @@ class Experience:
     @contextmanager
     def counted_episodes(self) -> Iterator[None]:
         """Count the episodes of a block's steps at its end, even if it raises."""
-        try:
-            yield
-        finally:
-            self._count_episodes()
+        preprocessor = self.batches.preprocessor
+        with nullcontext() if preprocessor is None else preprocessor.sharing():
+            try:
+                yield
+            finally:
+                self._count_episodes()
 
     def _count_episodes(self) -> None:
         if self._rewards:
@@ -119,12 +117,11 @@ class Experience:
         Raises:
             EnvError: an env returned a number that is not finite.
         """
-        obs, n_envs, steps = (
-            self._rows.stored(self.envs.obs),
-            self.env.n_envs,
-            self._clock.env_steps,
-        )
-        acted = act(map_leaves(self._tensor, obs), self.episode_start)
+        n_envs, steps = self.env.n_envs, self._clock.env_steps
+        obs = self._rows.stored(self.envs.obs)
+        if self.batches.preprocessor is not None:
+            self.batches.preprocessor.take_in(obs)
+        acted = act(self.batches.see(obs), self.episode_start)
         first = self.episode_start
         action = np.zeros_like(acted.actions) if self._previous is None else self._previous
         nothing = np.zeros(n_envs, np.bool_)
@@ -210,45 +207,7 @@ class Experience:
 
     def draw(self) -> SequenceBatch:
         """Return a batch from the buffer."""
-        return self.sequences(self._batch_size, self._length)
-
-    def sequences(self, count: int, length: int, seed: int | None = None) -> SequenceBatch:
-        """Return ``count`` sequences of ``length`` rows; a seed leaves the next batches alone."""
-        drawn = self.buffer.sample(count, length, seed)
-        names = [name for name in drawn if name.startswith(OBS)]
-        leaves = {name[len(OBS) :]: self._sequence(drawn[name]) for name in names}
-        is_first = self._sequence(drawn["is_first"])
-        is_last = self._sequence(drawn["is_last"])
-        is_last[:-1] |= is_first[1:]
-        return SequenceBatch(
-            obs=leaves[""] if list(leaves) == [""] else leaves,
-            actions=self._sequence(drawn["action"]),
-            rewards=self._sequence(drawn["reward"]),
-            is_first=is_first,
-            is_last=is_last,
-            is_terminal=self._sequence(drawn["is_terminal"]),
-            context_deter=self._tensor(drawn["deter"][:, 0]),
-            context_stoch=self._tensor(drawn["stoch"][:, 0]),
-            indices=drawn["indices"][:, 1:],
-        )
-
-    def write_back(self, indices: Array, latents: Latent) -> None:
-        """Store the states that a model newly has of rows.
-
-        Args:
-            indices: (B, T) of the batch.
-            latents: of its (T, B) steps.
-        """
-        stoch = latents.stoch.argmax(-1).transpose(0, 1).cpu().numpy()
-        deter = latents.deter.transpose(0, 1).float().cpu().numpy()
-        self.buffer.update(indices, {"deter": deter, "stoch": stoch})
-
-    def _sequence(self, array: Array) -> Tensor:
-        """Return (T, B, ...) of (B, T + 1, ...), without the context."""
-        return self._tensor(array[:, 1:].swapaxes(0, 1))
-
-    def _tensor(self, array: Array) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+        return self.batches.draw(self._batch_size, self._length)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the envs and their last actions and, if it is to be saved, the buffer."""
@@ -258,8 +217,11 @@ class Experience:
             "episode_start": self.episode_start.copy(),
             "previous": self._previous,
             "reward": self._reward.copy(),
+            "moments": None,
             "buffer": None,
         }
+        if self.batches.preprocessor is not None:
+            state["moments"] = self.batches.preprocessor.state_dict()
         if self._saved is not None:
             state["buffer"] = self._saved.state()
             state["stored"], state["due"] = self._stored, self.updates.pending
@@ -274,7 +236,12 @@ class Experience:
         Raises:
             CheckpointError: the buffer was saved and this one cannot take it over.
         """
-        n_envs = self.env.n_envs
+        preprocessor, n_envs = self.batches.preprocessor, self.env.n_envs
+        require_same_option(
+            "normalize_observations", state["moments"] is not None, preprocessor is not None
+        )
+        if preprocessor is not None:
+            preprocessor.load_state_dict(state["moments"])
         self.episode_start = np.ones(n_envs, np.bool_)
         self._previous, self._reward = None, np.zeros(n_envs, np.float32)
         if self.envs.load_state_dict(state["envs"]):

@@ -15,7 +15,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlox_dreamer.layers import mlp
-from rlox_dreamer.losses import draw_one_hot, symexp_bins, two_hot_loss, two_hot_mean, unimix
+from rlox_dreamer.losses import (
+    draw_one_hot,
+    log_of,
+    mixed_probs,
+    symexp_bins,
+    two_hot_loss,
+    two_hot_mean,
+)
 
 __all__ = ["ActionCodec", "PolicyHead", "TwoHotHead", "continue_loss"]
 
@@ -153,8 +160,8 @@ class PolicyHead(nn.Module):
         draw = torch.rand if self.sizes else torch.randn
         return draw((*shape, self.noise_size), generator=generator)
 
-    def _log_probs(self, parameters: Tensor) -> list[Tensor]:
-        return [unimix(part, self.mix) for part in torch.split(parameters, self.sizes, -1)]
+    def _probs(self, parameters: Tensor) -> list[Tensor]:
+        return [mixed_probs(part, self.mix) for part in torch.split(parameters, self.sizes, -1)]
 
     def _normal(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         mean, std = parameters.chunk(2, -1)
@@ -167,8 +174,8 @@ class PolicyHead(nn.Module):
         if not self.sizes:
             mean, std = self._normal(parameters)
             return mean + std * noise
-        parts = zip(self._log_probs(parameters), noise.unbind(-1), strict=True)
-        return torch.cat([draw_one_hot(log_probs, u) for log_probs, u in parts], -1)
+        parts = zip(self._probs(parameters), noise.unbind(-1), strict=True)
+        return torch.cat([draw_one_hot(probs, u) for probs, u in parts], -1)
 
     @torch.no_grad()
     def mode(self, parameters: Tensor) -> Tensor:
@@ -193,9 +200,10 @@ class PolicyHead(nn.Module):
             log_probs = -0.5 * errors.square() - std.log() - HALF_LOG_2PI
             return log_probs.sum(-1), (std.log() + HALF_LOG_2PI + 0.5).sum(-1)
         log_probs = entropy = torch.zeros((), device=parameters.device)
-        for part, one_hot in zip(
-            self._log_probs(parameters), torch.split(actions, self.sizes, -1), strict=True
+        for probs, one_hot in zip(
+            self._probs(parameters), torch.split(actions, self.sizes, -1), strict=True
         ):
-            log_probs = log_probs + (part * one_hot).sum(-1)
-            entropy = entropy - (part.exp() * part).sum(-1)
+            logs = log_of(probs)
+            log_probs = log_probs + (logs * one_hot).sum(-1)
+            entropy = entropy - (probs * logs).sum(-1)
         return log_probs, entropy

@@ -41,13 +41,14 @@ def imagine(
     draws = policy.noise((horizon + 1, count), generator).to(device)
     noise = torch.rand((horizon, count, rssm.stoch), generator=generator).to(device)
     latent, features, actions = start, [], []
+    shares = rssm.shares()
     for t in range(horizon + 1):
         seen = latent.features()
         action = policy.sample(policy(seen), draws[t])
         features.append(seen)
         actions.append(action)
         if t < horizon:
-            latent = rssm.imagine_step(latent, action, noise[t])
+            latent = rssm.imagine_step(latent, action, noise[t], shares)
     return Imagined(torch.stack(features), torch.stack(actions))
 
 

@@ -10,20 +10,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 __all__ = [
     "ReturnScale",
     "draw_one_hot",
     "kl_terms",
     "lambda_returns",
+    "log_of",
+    "mixed_probs",
+    "sample_mixed",
     "symexp",
     "symexp_bins",
     "symlog",
     "two_hot",
     "two_hot_loss",
     "two_hot_mean",
-    "unimix",
 ]
 
 
@@ -100,8 +101,37 @@ def two_hot_mean(probs: Tensor, bins: Tensor) -> Tensor:
     return surplus @ bins[-half:]
 
 
-def unimix(logits: Tensor, share: float) -> Tensor:
-    """Return log-probabilities of a mixture of softmax with so much of the uniform distribution.
+class _Categorical(torch.autograd.Function):
+    """Probabilities with a uniform share, and samples that pass their gradient on.
+
+    PyTorch's softmax and its index operations take a CPU ten times as long where classes are few.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, share: float, noise: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return probabilities and samples, or no samples without noise."""
+        powers = (logits - logits.amax(-1, keepdim=True)).exp_()
+        soft = powers.div_(powers.sum(-1, keepdim=True))
+        ctx.save_for_backward(soft)
+        ctx.share = share
+        probs = soft.mul(1 - share).add_(share / logits.shape[-1]) if share else soft.clone()
+        return probs, probs.new_empty(0) if noise is None else draw_one_hot(probs, noise)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        """Return the gradient of the logits; that of samples counts as one of probabilities."""
+        (soft,) = ctx.saved_tensors
+        of_probs, of_samples = gradients
+        total = of_probs + of_samples if of_samples.numel() else of_probs
+        weighted = soft * total
+        weighted = torch.addcmul(weighted, soft, weighted.sum(-1, keepdim=True), value=-1)
+        return weighted.mul_(1 - ctx.share), None, None
+
+
+def mixed_probs(logits: Tensor, share: float) -> Tensor:
+    """Return probabilities (..., C) of a mixture of softmax and the uniform distribution.
 
     Args:
         logits: (..., C).
@@ -110,24 +140,47 @@ def unimix(logits: Tensor, share: float) -> Tensor:
     Source:
         Hafner et al. 2025, methods, "Robust world model learning".
     """
-    if share == 0:
-        return functional.log_softmax(logits, -1)
-    probs = functional.softmax(logits, -1)
-    return torch.log((1 - share) * probs + share / logits.shape[-1])
+    probs: Tensor
+    probs, _ = _Categorical.apply(logits, share, None)
+    return probs
+
+
+def sample_mixed(logits: Tensor, share: float, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the probabilities of :func:`mixed_probs`, and one-hot samples, both (..., C).
+
+    Gradients reach the probabilities through the samples.
+
+    Args:
+        logits: (..., C).
+        share: of the uniform distribution.
+        noise: (...) uniform in [0, 1).
+
+    Source:
+        Bengio et al. 2013, "Estimating or propagating gradients through stochastic neurons",
+        straight-through estimator.
+    """
+    probs, samples = _Categorical.apply(logits, share, noise)
+    return probs, samples
+
+
+def log_of(probs: Tensor) -> Tensor:
+    """Return the logarithm of probabilities, finite even where one is 0."""
+    return probs.clamp(min=torch.finfo(probs.dtype).tiny).log()
 
 
 @torch.no_grad()
-def draw_one_hot(log_probs: Tensor, noise: Tensor) -> Tensor:
+def draw_one_hot(probs: Tensor, noise: Tensor) -> Tensor:
     """Return one-hot samples (..., C), by the inverse of the distribution function.
 
     Args:
-        log_probs: (..., C).
+        probs: (..., C).
         noise: (...) uniform in [0, 1).
     """
-    sums = log_probs.exp().cumsum(-1)
-    index = (sums < (noise * sums[..., -1]).unsqueeze(-1)).sum(-1, keepdim=True)
-    index = index.clamp(max=log_probs.shape[-1] - 1)
-    return torch.zeros_like(log_probs).scatter_(-1, index, 1.0)
+    sums = probs.cumsum(-1)
+    reached = (sums >= noise.unsqueeze(-1) * sums[..., -1:]).to(probs.dtype)
+    one_hot = reached.clone()
+    one_hot[..., 1:] -= reached[..., :-1]
+    return one_hot
 
 
 def kl_terms(post: Tensor, prior: Tensor, free_nats: float) -> tuple[Tensor, Tensor]:

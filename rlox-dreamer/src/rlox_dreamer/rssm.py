@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlox_dreamer.layers import BlockLinear, Norm, dense, hidden_layer, mlp
-from rlox_dreamer.losses import draw_one_hot, unimix
+from rlox_dreamer.layers import BlockLinear, Hidden, NormSilu, dense, mlp, norm_silu
+from rlox_dreamer.losses import log_of, mixed_probs, sample_mixed
 
-__all__ = ["RSSM", "Latent", "sample_one_hot"]
+__all__ = ["RSSM", "Latent"]
 
 
 class Latent(NamedTuple):
@@ -43,19 +43,15 @@ class Latent(NamedTuple):
         return Latent(self.deter * keep[:, None], self.stoch * keep[:, None, None])
 
 
-def sample_one_hot(log_probs: Tensor, noise: Tensor) -> Tensor:
-    """Return one-hot samples (..., C), through which gradients reach the probabilities.
+class Shares(NamedTuple):
+    """What all steps of a sequence use of the parameters; taken once, it has one gradient."""
 
-    Args:
-        log_probs: (..., C).
-        noise: (...) uniform in [0, 1).
-
-    Source:
-        Bengio et al. 2013, "Estimating or propagating gradients through stochastic neurons",
-        straight-through estimator.
-    """
-    probs = log_probs.exp()
-    return draw_one_hot(log_probs, noise) + probs - probs.detach()
+    scales: Tensor
+    """(2, hidden) of the norms of both branches of the state."""
+    core: Tensor
+    """(D, 2 hidden) weights of both branches in the recurrence's first layer."""
+    post: Tensor
+    """(hidden, D) weights of the deterministic state in the posterior's hidden layer."""
 
 
 class RSSM(nn.Module):
@@ -88,11 +84,11 @@ class RSSM(nn.Module):
     ) -> None:
         super().__init__()
         self.deter, self.stoch, self.classes = deter, stoch, classes
-        self.blocks, self.mix = blocks, mix
+        self.hidden, self.blocks, self.mix = hidden, blocks, mix
         flat = stoch * classes
-        self.from_deter = hidden_layer(deter, hidden, generator)
-        self.from_stoch = hidden_layer(flat, hidden, generator)
-        self.from_action = hidden_layer(action_size, hidden, generator)
+        self.from_deter = Hidden(deter, hidden, generator)
+        self.from_stoch = Hidden(flat, hidden, generator)
+        self.from_action = Hidden(action_size, hidden, generator)
         # every block sees its own part of the state and all of the rest: a block-diagonal and a
         # dense layer, whose sum is one block-diagonal layer over copies of the rest
         own, shared = deter // blocks, 3 * hidden
@@ -101,10 +97,10 @@ class RSSM(nn.Module):
         )
         scale = math.sqrt(shared / (own + shared))
         self.core_shared = dense(shared, deter, generator, scale=scale)
-        self.core_norm = Norm(deter)
+        self.core_norm = NormSilu(deter)
         self.gates = BlockLinear(deter, 3 * deter, blocks, generator)
         self.post_in = dense(deter + token_size, hidden, generator)
-        self.post_norm = Norm(hidden)
+        self.post_norm = NormSilu(hidden)
         self.post_out = dense(hidden, flat, generator)
         self.prior_net = mlp(deter, hidden, 2, generator, outputs=flat)
 
@@ -121,29 +117,42 @@ class RSSM(nn.Module):
 
     def prior(self, deter: Tensor) -> Tensor:
         """Return log-probabilities (..., S, C) without the observation."""
-        return self._log_probs(self.prior_net(deter))
+        return log_of(mixed_probs(self._wide(self.prior_net(deter)), self.mix))
 
-    def _log_probs(self, logits: Tensor) -> Tensor:
+    def _wide(self, logits: Tensor) -> Tensor:
         wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        return unimix(wide.reshape(*logits.shape[:-1], self.stoch, self.classes), self.mix)
+        return wide.reshape(*logits.shape[:-1], self.stoch, self.classes)
 
     def embed_actions(self, actions: Tensor) -> Tensor:
-        """Return (..., hidden) of actions (..., A), scaled to at most 1 in each number."""
-        bounded = actions / actions.detach().abs().clamp(min=1.0)
-        embedded: Tensor = self.from_action(bounded)
-        return embedded
+        """Return the share (..., D) of actions (..., A) in the recurrence's first layer.
 
-    def next_deter(self, latent: Latent, embedded: Tensor) -> Tensor:
+        Numbers beyond ±1 are divided by their size. The share of all steps is one product; the
+        state's has to wait for the step before.
+        """
+        bounded = actions / actions.detach().abs().clamp(min=1.0)
+        weight, bias = self.core_shared.weight[:, -self.hidden :], self.core_shared.bias
+        return functional.linear(self.from_action(bounded), weight, bias)
+
+    def shares(self) -> Shares:
+        """Return what all steps of a sequence use of the parameters."""
+        return Shares(
+            torch.stack([self.from_deter.norm.weight, self.from_stoch.norm.weight]),
+            self.core_shared.weight[:, : -self.hidden],
+            self.post_in.weight[:, : self.deter],
+        )
+
+    def next_deter(self, latent: Latent, embedded: Tensor, shares: Shares) -> Tensor:
         """Return the deterministic state (B, D) one step on.
 
         Args:
             latent: of B steps.
-            embedded: (B, hidden) actions, see :meth:`embed_actions`.
+            embedded: (B, D) of actions, see :meth:`embed_actions`.
+            shares: see :meth:`shares`.
         """
         deter = latent.deter
-        inputs = [self.from_deter(deter), self.from_stoch(latent.stoch.flatten(-2)), embedded]
-        x = self.core_own(deter) + self.core_shared(torch.cat(inputs, -1))
-        x = functional.silu(self.core_norm(x))
+        branches = [self.from_deter.linear(deter), self.from_stoch.linear(latent.stoch.flatten(-2))]
+        inputs = norm_silu(torch.stack(branches, -2), shares.scales).flatten(-2)
+        x = self.core_norm(self.core_own(deter) + functional.linear(inputs, shares.core) + embedded)
         reset, candidate, update = self.gates(x).reshape(len(x), self.blocks, -1).chunk(3, -1)
         candidate = torch.tanh(torch.sigmoid(reset) * candidate).flatten(1)
         update = torch.sigmoid(update - 1).flatten(1)
@@ -156,16 +165,16 @@ class RSSM(nn.Module):
         """
         return functional.linear(tokens, self.post_in.weight[:, self.deter :], self.post_in.bias)
 
-    def posterior(self, deter: Tensor, projected: Tensor) -> Tensor:
-        """Return log-probabilities (B, S, C) given the observation.
+    def posterior_logits(self, deter: Tensor, projected: Tensor, shares: Shares) -> Tensor:
+        """Return the unmixed logits (B, S, C) given the observation.
 
         Args:
             deter: (B, D).
             projected: (B, hidden) the tokens' share of the hidden layer, see :meth:`project`.
+            shares: see :meth:`shares`.
         """
-        weight = self.post_in.weight[:, : self.deter]
-        x = functional.silu(self.post_norm(functional.linear(deter, weight) + projected))
-        return self._log_probs(self.post_out(x))
+        x = self.post_norm(functional.linear(deter, shares.post) + projected)
+        return self._wide(self.post_out(x))
 
     def observe(
         self, start: Latent, tokens: Tensor, actions: Tensor, is_first: Tensor, noise: Tensor
@@ -182,25 +191,31 @@ class RSSM(nn.Module):
         """
         keep = (~is_first).to(actions.dtype)
         embedded = self.embed_actions(actions * keep.unsqueeze(-1))
-        projected = self.project(tokens)
+        projected, shares = self.project(tokens), self.shares()
         latent, latents, posteriors = start, [], []
         for t in range(len(tokens)):
             latent = latent.masked(keep[t])
-            deter = self.next_deter(latent, embedded[t])
-            log_probs = self.posterior(deter, projected[t])
-            latent = Latent(deter, sample_one_hot(log_probs, noise[t]))
+            deter = self.next_deter(latent, embedded[t], shares)
+            logits = self.posterior_logits(deter, projected[t], shares)
+            probs, stoch = sample_mixed(logits, self.mix, noise[t])
+            latent = Latent(deter, stoch)
             latents.append(latent)
-            posteriors.append(log_probs)
+            posteriors.append(probs)
         deters, stochs = zip(*latents, strict=True)
-        return Latent(torch.stack(deters), torch.stack(stochs)), torch.stack(posteriors)
+        return Latent(torch.stack(deters), torch.stack(stochs)), log_of(torch.stack(posteriors))
 
-    def imagine_step(self, latent: Latent, actions: Tensor, noise: Tensor) -> Latent:
+    def imagine_step(
+        self, latent: Latent, actions: Tensor, noise: Tensor, shares: Shares | None = None
+    ) -> Latent:
         """Return the state one step on, without an observation.
 
         Args:
             latent: of B steps.
             actions: (B, A).
             noise: (B, S) uniform in [0, 1).
+            shares: see :meth:`shares`; ``None`` takes them anew.
         """
-        deter = self.next_deter(latent, self.embed_actions(actions))
-        return Latent(deter, sample_one_hot(self.prior(deter), noise))
+        shares = self.shares() if shares is None else shares
+        deter = self.next_deter(latent, self.embed_actions(actions), shares)
+        logits = self._wide(self.prior_net(deter))
+        return Latent(deter, sample_mixed(logits, self.mix, noise)[1])

@@ -1,4 +1,4 @@
-"""Rows of replayed streams, and batches of sequences of them."""
+"""Rows of replayed streams, and batches of sequences drawn from them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from rlox.preprocessing.observations import Preprocessor
+from rlox.protocols import SequenceBuffer
+from rlox.spaces.nested import map_leaves
 from rlox.spaces.rows import ObservationRows
 from torch import Tensor
 
-__all__ = ["OBS", "Acted", "SequenceBatch", "row_fields"]
+from rlox_dreamer.rssm import Latent
+
+__all__ = ["OBS", "Acted", "Batches", "SequenceBatch", "row_fields"]
 
 Array = npt.NDArray[Any]
 
@@ -37,7 +43,7 @@ class SequenceBatch:
     """T consecutive rows of B streams, time-major, and the states before them."""
 
     obs: Any
-    """(T, B, *shape) by leaf name."""
+    """(T, B, *shape) by leaf name, as the networks see them."""
     actions: Tensor
     """(T, B, A) that led to the observations."""
     rewards: Tensor
@@ -73,3 +79,70 @@ def row_fields(
         "deter": ((deter,), np.float32),
         "stoch": ((stoch,), index),
     }
+
+
+class Batches:
+    """Draws sequences of a buffer for the networks, and writes their states back.
+
+    Rows hold observations as the env gives them; they are normalised when they are seen.
+
+    Args:
+        buffer: with the fields of :func:`row_fields`.
+        preprocessor: normalises; ``None`` leaves observations as they are.
+        device: of the batches.
+    """
+
+    def __init__(
+        self, buffer: SequenceBuffer, preprocessor: Preprocessor | None, device: torch.device
+    ) -> None:
+        self.buffer, self.preprocessor, self.device = buffer, preprocessor, device
+
+    def see(self, obs: Any) -> Any:
+        """Return what the networks see of observations (N, *shape) by leaf name."""
+        seen = obs if self.preprocessor is None else self.preprocessor.begin(obs)
+        return map_leaves(self._tensor, seen)
+
+    def draw(self, count: int, length: int, seed: int | None = None) -> SequenceBatch:
+        """Return ``count`` sequences of ``length`` rows; a seed leaves the next batches alone."""
+        drawn = self.buffer.sample(count, length, seed)
+        names = [name for name in drawn if name.startswith(OBS)]
+        leaves = {
+            name[len(OBS) :]: np.ascontiguousarray(drawn[name][:, 1:].swapaxes(0, 1))
+            for name in names
+        }
+        flat = map_leaves(
+            lambda leaf: leaf.reshape(-1, *leaf.shape[2:]),
+            leaves[""] if list(leaves) == [""] else leaves,
+        )
+        is_first = self._sequence(drawn["is_first"])
+        is_last = self._sequence(drawn["is_last"])
+        is_last[:-1] |= is_first[1:]
+        return SequenceBatch(
+            obs=map_leaves(lambda leaf: leaf.unflatten(0, (length, count)), self.see(flat)),
+            actions=self._sequence(drawn["action"]),
+            rewards=self._sequence(drawn["reward"]),
+            is_first=is_first,
+            is_last=is_last,
+            is_terminal=self._sequence(drawn["is_terminal"]),
+            context_deter=self._tensor(drawn["deter"][:, 0]),
+            context_stoch=self._tensor(drawn["stoch"][:, 0]),
+            indices=drawn["indices"][:, 1:],
+        )
+
+    def write_back(self, indices: Array, latents: Latent) -> None:
+        """Store the states that a model newly has of rows.
+
+        Args:
+            indices: (B, T) of the batch.
+            latents: of its (T, B) steps.
+        """
+        stoch = latents.stoch.argmax(-1).transpose(0, 1).cpu().numpy()
+        deter = latents.deter.transpose(0, 1).float().cpu().numpy()
+        self.buffer.update(indices, {"deter": deter, "stoch": stoch})
+
+    def _sequence(self, array: Array) -> Tensor:
+        """Return (T, B, ...) of (B, T + 1, ...), without the context."""
+        return self._tensor(array[:, 1:].swapaxes(0, 1))
+
+    def _tensor(self, array: Array) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)

@@ -118,7 +118,7 @@ class OpenLoopVideo(Callback):
         leaf, net = self._image(algo), algo.networks
         steps = self.context + self.horizon
         with torch.no_grad(), torch_threads(algo.config.torch_threads), algo._precision():
-            batch = algo.experience.sequences(self.n_sequences, steps, self.seed)
+            batch = algo.experience.batches.draw(self.n_sequences, steps, self.seed)
             start = net.rssm.initial(self.n_sequences)
             if algo.config.replay_context:
                 start = net.rssm.restored(batch.context_deter, batch.context_stoch)
