@@ -138,7 +138,8 @@ def test_step_needs_a_collect() -> None:
     [
         ({"clip_param": 1.0}, "clip_param must lie in"),
         ({"dual_clip_param": 1.0}, "dual_clip_param must exceed 1"),
-        ({"enable_amp": True, "device": "cpu"}, "enable_amp needs a GPU"),
+        ({"amp_dtype": "float16", "device": "cpu"}, "amp_dtype 'float16' needs a GPU"),
+        ({"amp_dtype": "half"}, "amp_dtype must be one of"),
         ({"gamma": 0.0}, "gamma must lie in"),
         ({"gae_lambda": 1.1}, "gae_lambda must lie in"),
         ({"horizon": 0}, "horizon must be positive"),
