@@ -14,6 +14,7 @@ from tensordict import TensorDict
 from torchrl.data import Categorical, Unbounded
 
 GRAVITY, CART, POLE, HALF_LENGTH, FORCE, SECONDS = 9.8, 1.0, 0.1, 0.5, 10.0, 0.02
+OPTIONS: dict[str, Any] = {"horizon": 64}
 
 
 class CartPole(Env):
@@ -64,7 +65,7 @@ class CartPole(Env):
 def main(steps: int = 40, num_envs: int = 64) -> float:
     """Train and return the mean return of the last evaluation."""
     torch.manual_seed(0)
-    trainer = Trainer(AlgorithmConfig(horizon=64, num_envs=num_envs).build(CartPole))
+    trainer = Trainer(AlgorithmConfig(num_envs=num_envs, **OPTIONS).build(CartPole))
     for step in range(0, steps, 5):
         stats = trainer.run(steps_per_eval=5, max_steps=5)
         print(f"step {step + 5}: mean return {stats['eval/returns/mean']:.1f}")

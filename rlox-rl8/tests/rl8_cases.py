@@ -61,7 +61,7 @@ REFUSED: dict[str, dict[str, Any]] = {
         "gamma": (0.0, 1.1), "horizon": (0, -1), "horizons_per_env_reset": (0,),
         "max_grad_norm": (0.0, -1.0), "num_sgd_iters": (0,), "sgd_minibatch_size": (7,),
         "vf_clip_param": (0.0,), "vf_coeff": (0.0,), "target_kl_div": (0.0,),
-        "enable_amp": (True,), "accumulate_grads": (True,), "lr_schedule": ([(1, 0.1)],),
+        "accumulate_grads": (True,), "lr_schedule": ([(1, 0.1)],),
         "entropy_coeff_schedule": ([(1, 0.1)],),
     }.items()
     for value in values

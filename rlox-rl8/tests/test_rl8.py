@@ -138,7 +138,8 @@ def test_step_needs_a_collect() -> None:
     [
         ({"clip_param": 1.0}, "clip_param must lie in"),
         ({"dual_clip_param": 1.0}, "dual_clip_param must exceed 1"),
-        ({"enable_amp": True, "device": "cpu"}, "enable_amp needs a GPU"),
+        ({"amp_dtype": "float16", "device": "cpu"}, "amp_dtype 'float16' needs a GPU"),
+        ({"amp_dtype": "half"}, "amp_dtype must be one of"),
         ({"gamma": 0.0}, "gamma must lie in"),
         ({"gae_lambda": 1.1}, "gae_lambda must lie in"),
         ({"horizon": 0}, "horizon must be positive"),
@@ -384,19 +385,6 @@ def test_the_command_line_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         main()
     assert not end.value.code
     assert list((tmp_path / "run").rglob("final*"))
-
-
-def test_cart_pole_example_learns() -> None:
-    """The mean return of 64 steps rises above -20; untrained it is -59, or -80 with the mode."""
-    import importlib.util
-
-    path = Path(__file__).parents[2] / "examples" / "rl8_cartpole.py"
-    spec = importlib.util.spec_from_file_location("rl8_cartpole", path)
-    assert spec is not None
-    assert spec.loader is not None
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
-    assert example.main(steps=10) > -20
 
 
 def test_stopped_collecting_begins_with_a_reset() -> None:

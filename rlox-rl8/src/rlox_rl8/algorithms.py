@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from tensordict import TensorDict
 
+from rlox_rl8.arguments import Collecting, Learning, Sequences
 from rlox_rl8.building import set_up
 from rlox_rl8.data import (
     AlgorithmHparams,
     AlgorithmState,
-    Device,
     RecurrentAlgorithmHparams,
     RecurrentAlgorithmState,
-    ScheduleKind,
 )
-from rlox_rl8.distributions import Distribution
 from rlox_rl8.engine import GenericAlgorithmBase
 from rlox_rl8.env import EnvFactory
 from rlox_rl8.models import Model, ModelFactory, RecurrentModel, RecurrentModelFactory
@@ -43,43 +41,13 @@ __all__ = [
     "RecurrentAlgorithmState",
 ]
 
-Schedule = list[tuple[int, float]]
-
 
 @dataclass
-class AlgorithmConfig:
+class AlgorithmConfig(Learning, Collecting):
     """Arguments of :class:`Algorithm`; the numbers are documented with ``rl8_ppo``'s options."""
 
     model: Model | None = None
     model_cls: ModelFactory | None = None
-    model_config: dict[str, Any] | None = None
-    distribution_cls: type[Distribution] | None = None
-    horizon: int = 32
-    horizons_per_env_reset: int = 1
-    num_envs: int = 8192
-    optimizer_cls: type[torch.optim.Optimizer] = torch.optim.Adam
-    optimizer_config: dict[str, Any] | None = None
-    accumulate_grads: bool = False
-    enable_amp: bool = False
-    lr_schedule: Schedule | None = None
-    lr_schedule_kind: ScheduleKind = "step"
-    entropy_coeff: float = 0.0
-    entropy_coeff_schedule: Schedule | None = None
-    entropy_coeff_schedule_kind: ScheduleKind = "step"
-    gae_lambda: float = 0.95
-    gamma: float = 0.95
-    sgd_minibatch_size: int | None = None
-    num_sgd_iters: int = 4
-    shuffle_minibatches: bool = True
-    clip_param: float = 0.2
-    vf_clip_param: float = 5.0
-    dual_clip_param: float | None = None
-    vf_coeff: float = 1.0
-    target_kl_div: float | None = None
-    max_grad_norm: float = 5.0
-    normalize_advantages: bool = True
-    normalize_rewards: bool = True
-    device: Device = "auto"
 
     def build(self, env_cls: EnvFactory) -> Algorithm:
         """Return an algorithm for a class of envs, validated."""
@@ -89,41 +57,11 @@ class AlgorithmConfig:
 
 
 @dataclass
-class RecurrentAlgorithmConfig:
+class RecurrentAlgorithmConfig(Learning, Sequences, Collecting):
     """Arguments of :class:`RecurrentAlgorithm`; see ``rl8_recurrent_ppo``'s options."""
 
     model: RecurrentModel | None = None
     model_cls: RecurrentModelFactory | None = None
-    model_config: dict[str, Any] | None = None
-    distribution_cls: type[Distribution] | None = None
-    horizon: int = 32
-    horizons_per_env_reset: int = 1
-    num_envs: int = 8192
-    seq_len: int = 4
-    seqs_per_state_reset: int = 8
-    optimizer_cls: type[torch.optim.Optimizer] = torch.optim.Adam
-    optimizer_config: dict[str, Any] | None = None
-    accumulate_grads: bool = False
-    enable_amp: bool = False
-    lr_schedule: Schedule | None = None
-    lr_schedule_kind: ScheduleKind = "step"
-    entropy_coeff: float = 0.0
-    entropy_coeff_schedule: Schedule | None = None
-    entropy_coeff_schedule_kind: ScheduleKind = "step"
-    gae_lambda: float = 0.95
-    gamma: float = 0.95
-    sgd_minibatch_size: int | None = None
-    num_sgd_iters: int = 4
-    shuffle_minibatches: bool = True
-    clip_param: float = 0.2
-    vf_clip_param: float = 5.0
-    dual_clip_param: float | None = None
-    vf_coeff: float = 1.0
-    target_kl_div: float | None = None
-    max_grad_norm: float = 5.0
-    normalize_advantages: bool = True
-    normalize_rewards: bool = True
-    device: Device = "auto"
 
     if TYPE_CHECKING:
 

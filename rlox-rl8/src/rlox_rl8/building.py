@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 import torch
 from rlox.config.model import Config
 from rlox.errors import ConfigError
+from rlox.learners.compiled import compiled
 from rlox.nn import ModuleOptimizer
 
+from rlox_rl8.minibatches import loss_and_terms
 from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
 
 __all__ = ["agent_config", "set_up"]
@@ -89,8 +91,20 @@ def set_up(algorithm: Any, env_cls: Any, config: Any, policy_cls: Any, hparams_c
         schedule=config.entropy_coeff_schedule,
         kind=config.entropy_coeff_schedule_kind,
     )
-    algorithm.grad_scaler = torch.amp.GradScaler(device.type, enabled=config.enable_amp)
+    hparams = algorithm.hparams
+    scaled = hparams.enable_amp and hparams.half is torch.float16  # bfloat16 has float32's range
+    algorithm.grad_scaler = torch.amp.GradScaler(device.type, enabled=scaled)
+    if hparams.compile:
+        algorithm.loss_and_terms = compiled(loss_and_terms, device)
+        algorithm.step_envs = torch.compile(step_envs)
+    else:
+        algorithm.loss_and_terms, algorithm.step_envs = loss_and_terms, step_envs
     algorithm._allocate()
+
+
+def step_envs(env: Any, actions: Any) -> Any:
+    """Step envs through the object, whose method may be replaced."""
+    return env.step(actions)
 
 
 def _require_dimensions(spec: Any, name: str) -> None:

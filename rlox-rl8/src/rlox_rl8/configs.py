@@ -31,7 +31,7 @@ class RL8PPOConfig(Config):
     accumulate_grads: bool = flag(
         False, help="add the gradients of all minibatches of a pass to one step", source=RL8
     )
-    enable_amp: bool = flag(False, help="learn in half precision on a GPU", source=RL8)
+    enable_amp: bool = flag(False, help="learn in half precision", source=RL8)
     entropy_coeff: float = coefficient(0.0, help="weight c_H of the entropy", source=PPO)
     gae_lambda: float = option(
         0.95, help="trace decay λ", unit="1", source="Schulman et al. 2016", gt=0.0, le=1.0
@@ -69,6 +69,14 @@ class RL8PPOConfig(Config):
         "step", help="jump between the points of a schedule, or interpolate", source=RL8
     )
     device: str = option("auto", help="torch device; auto prefers CUDA", unit="name", source=RL8)
+    amp_dtype: Literal["auto", "float16", "bfloat16"] = choice(
+        "auto", help="half precision of networks; auto is bfloat16 on a CPU, else float16",
+        source="torch.autocast",
+    )  # fmt: skip
+    compile: bool = flag(
+        False, help="compile the env's step and the losses; the first calls take long",
+        source="torch.compile",
+    )  # fmt: skip
 
 
 class RL8RecurrentPPOConfig(RL8PPOConfig):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 import torch
 
 __all__ = [
     "AlgorithmHparams",
     "AlgorithmState",
+    "AmpDtype",
     "CollectStats",
     "Device",
     "MemoryStats",
@@ -24,6 +25,9 @@ Device = str | torch.device
 
 ScheduleKind = Literal["interp", "step"]
 """Interpolate between the points of a schedule, or jump and hold."""
+
+AmpDtype = Literal["auto", "float16", "bfloat16"]
+"""What networks learn in under ``enable_amp``; auto is bfloat16 on a CPU, else float16."""
 
 CollectStats = TypedDict(
     "CollectStats",
@@ -70,7 +74,9 @@ class AlgorithmHparams:
     """Numbers that stay constant throughout training; see :class:`rlox_rl8.AlgorithmConfig`."""
 
     accumulate_grads: bool
+    amp_dtype: AmpDtype
     clip_param: float
+    compile: bool
     device: torch.device
     dual_clip_param: float | None
     enable_amp: bool
@@ -93,6 +99,13 @@ class AlgorithmHparams:
     def device_type(self) -> str:
         """Kind of the device, ``"cpu"`` or ``"cuda"``."""
         return self.device.type
+
+    @property
+    def half(self) -> torch.dtype:
+        """What networks learn in under ``enable_amp``."""
+        if self.amp_dtype == "auto":
+            return torch.bfloat16 if self.device_type == "cpu" else torch.float16
+        return torch.bfloat16 if self.amp_dtype == "bfloat16" else torch.float16
 
     @property
     def num_samples(self) -> int:
@@ -128,8 +141,10 @@ class AlgorithmHparams:
             "be positive, or negative to reset once",
             0,
         )
-        if self.enable_amp and self.device_type == "cpu":
-            raise ValueError("enable_amp needs a GPU, got device 'cpu'; leave it out")
+        names = get_args(AmpDtype)
+        _require(self.amp_dtype in names, "amp_dtype", f"be one of {names}", self.amp_dtype)
+        if self.amp_dtype == "float16" and self.device_type == "cpu":
+            raise ValueError("amp_dtype 'float16' needs a GPU, got device 'cpu'; use 'bfloat16'")
         if self.target_kl_div is not None:
             _require(self.target_kl_div > 0, "target_kl_div", "be positive", self.target_kl_div)
             for name in ("accumulate_grads", "enable_amp"):

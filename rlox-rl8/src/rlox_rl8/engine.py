@@ -55,6 +55,8 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     entropy_scheduler: EntropyScheduler
     lr_scheduler: LRScheduler
     grad_scaler: torch.amp.GradScaler
+    step_envs: Callable[[Env, Any], Any]
+    loss_and_terms: Callable[..., tuple[Tensor, dict[str, Tensor]]]
     buffer: TensorDict
     """(B, T + 1) views of the storage; row T of ``obs`` is the last observation."""
     buffer_spec: Composite
@@ -173,7 +175,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         for t in range(hparams.horizon):
             self._before_step(t)
             sampled = self._act(t, deterministic)
-            out = self.env.step(sampled["actions"])
+            out = self.step_envs(self.env, sampled["actions"])
             for key, entry in kept.items():
                 entry[t] = sampled[key]
             obs[t + 1] = out["obs"]

@@ -12,7 +12,7 @@ from torch import Tensor
 from rlox_rl8.data import AlgorithmHparams
 from rlox_rl8.nn.functional import PPOLosses, ppo_losses
 
-__all__ = ["TERMS", "add_gradient", "losses_of", "minibatches"]
+__all__ = ["TERMS", "add_gradient", "loss_and_terms", "losses_of", "minibatches"]
 
 TERMS = ("losses/entropy", "losses/policy", "losses/vf", "losses/total", "monitors/kl_div")
 
@@ -61,6 +61,28 @@ def losses_of(
     )
 
 
+def loss_and_terms(
+    algorithm: Any, samples: TensorDict, coeff: float
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the loss of samples with its graph, and means by the names of :data:`TERMS`.
+
+    Under ``enable_amp`` networks run in half precision, and the losses of their outputs in single.
+
+    Args:
+        algorithm: whose policy learns.
+        samples: see :func:`losses_of`.
+        coeff: weight of the entropy.
+    """
+    hparams = algorithm.hparams
+    with torch.autocast(hparams.device_type, dtype=hparams.half, enabled=hparams.enable_amp):
+        out = algorithm._forward(samples)
+    if hparams.enable_amp:
+        out = out.apply(lambda x: x.float() if x.is_floating_point() else x)
+    losses = losses_of(algorithm.policy, samples, out, hparams, coeff)
+    shares = (losses.entropy, losses.policy, losses.vf, losses.total.detach(), losses.kl_div)
+    return losses.total, dict(zip(TERMS, shares, strict=True))
+
+
 def add_gradient(algorithm: Any, minibatch: TensorDict, accumulated: int) -> dict[str, Tensor]:
     """Add the gradient of a minibatch and return its terms, or stop before at a high KL.
 
@@ -80,15 +102,14 @@ def add_gradient(algorithm: Any, minibatch: TensorDict, accumulated: int) -> dic
     totals: dict[str, Tensor] = {}
     for part in minibatch.split(size) if size < rows else (minibatch,):
         weight = len(part) / (rows * accumulated)
-        with torch.autocast(hparams.device_type, enabled=hparams.enable_amp):
-            losses = losses_of(algorithm.policy, part, algorithm._forward(part), hparams, coeff)
-        shares = (losses.entropy, losses.policy, losses.vf, losses.total.detach(), losses.kl_div)
-        terms = {key: x * weight for key, x in zip(TERMS, shares, strict=True)}
+        with algorithm.policy.mode(True):
+            total, terms = algorithm.loss_and_terms(algorithm, part, coeff)
         for key, value in terms.items():
-            totals[key] = totals[key] + value if key in totals else value
-        if hparams.target_kl_div is not None and losses.kl_div > 1.5 * hparams.target_kl_div:
-            return {**totals, "stopped": losses.kl_div}
-        loss = losses.total * weight
+            totals[key] = totals.get(key, 0) + value * weight
+        divergence = terms["monitors/kl_div"]
+        if hparams.target_kl_div is not None and divergence > 1.5 * hparams.target_kl_div:
+            return {**totals, "stopped": divergence}
+        loss = total * weight
         scaler = algorithm.grad_scaler
         algorithm.flat.backward(scaler.scale(loss) if hparams.enable_amp else loss)
     return totals

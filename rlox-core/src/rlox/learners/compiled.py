@@ -22,7 +22,7 @@ from rlox.learners.tasks import Objective, RolloutTask
 from rlox.learners.transitions import ReplayTask, TorchReplayLearner
 from rlox.nn import FlatOptimizer
 
-__all__ = ["make_compiled_learner"]
+__all__ = ["compiled", "make_compiled_learner"]
 
 
 def make_compiled_learner(task: RolloutTask | ReplayTask) -> TorchLearner | TorchReplayLearner:
@@ -43,13 +43,13 @@ def make_compiled_learner(task: RolloutTask | ReplayTask) -> TorchLearner | Torc
                 # torch would compile its optimisers' own code too, again for every learning rate
                 setattr(part, "step", _uncompiled(part.step))  # noqa: B010
         steps = {
-            kind: replace(step, learn=_compiled(step.learn, task.device))
+            kind: replace(step, learn=compiled(step.learn, task.device))
             for kind, step in task.steps.items()
         }
         return TorchReplayLearner(replace(task, steps=steps))
     if task.added_losses:
         raise BackendError(f"it knows no added losses ({', '.join(task.added_losses.names)})")
-    loss = _compiled(_loss, task.device)
+    loss = compiled(_loss, task.device)
 
     def update(
         task: RolloutTask, batch: Any, objective: Objective, learning_rate: float, hooks: Any
@@ -82,19 +82,29 @@ def _uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return kept
 
 
-def _compiled(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
+    """Return a function compiled by torch; on CUDA it is replayed as graphs.
+
+    Args:
+        function: of tensors and objects that hold some. It returns a loss, which is used before the
+            next call, and tensors to report, in a tuple, a mapping or a dataclass.
+        device: of the tensors.
+
+    Raises:
+        BackendError: see :func:`make_compiled_learner`.
+    """
     graphs = device.type == "cuda"
     if device.type == "cpu" and not _has_compiler():
         raise BackendError(
             "torch.compile needs a C++ compiler; install g++, or name yours in the variable CXX"
         )
-    compiled = torch.compile(function, mode="reduce-overhead" if graphs else None)
+    made = torch.compile(function, mode="reduce-overhead" if graphs else None)
     if not graphs:
-        return compiled
+        return made
 
     def replayed(*arguments: Any) -> Any:
         torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
-        return _kept(compiled(*arguments))
+        return _kept(made(*arguments))
 
     return replayed
 

@@ -1,0 +1,88 @@
+"""Three control tasks learnt by rlox and rl8 1.0, from the same seeds with the same options.
+
+The envs are those of the examples, 64 copies each, with default networks and one thread. A row has
+the mean return of each horizon as it was collected, so that a figure at n is of n env steps.
+
+    python benchmarks/rl8_learning.py [--seeds 5] [--tasks cartpole mountain_car pendulum]
+
+rl8 need not share an environment with rlox: a folder that has it goes on ``PYTHONPATH``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import statistics
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from measure import machine, write
+
+CONTENDERS = {"rlox": "rlox.rl8", "rl8": "rl8"}
+TASKS = {
+    "cartpole": ("CartPole", 40),
+    "mountain_car": ("MountainCar", 24),
+    "pendulum": ("Pendulum", 24),
+}
+"""Class in ``examples/rl8_<task>.py``, and horizons of a training."""
+ENVS, LAST = 64, 4
+
+
+def learn(contender: str, task: str, seed: int) -> dict[str, Any]:
+    """Return the mean returns of a training's horizons, and the processor's seconds."""
+    path = Path(__file__).parents[1] / "examples" / f"rl8_{task}.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    name, horizons = TASKS[task]
+    torch.manual_seed(seed)
+    package = importlib.import_module(CONTENDERS[contender])
+    config = package.AlgorithmConfig(num_envs=ENVS, device="cpu", **example.OPTIONS)
+    # rl8 compares with these bounds, of which its own class of envs has some
+    bounds = {"max_num_envs": ENVS, "max_horizon": config.horizon}
+    algorithm = config.build(type(name, (getattr(example, name),), bounds))
+    started = time.process_time()
+    returns = []
+    for _ in range(horizons):
+        returns.append(round(float(algorithm.collect()["returns/mean"]), 3))
+        algorithm.step()
+    seconds = round(time.process_time() - started, 2)
+    return {"seed": seed, "returns": returns, "processor_seconds": seconds}
+
+
+def final(run: dict[str, Any]) -> float:
+    """Return the mean of the last horizons, which are those from one reset to the next."""
+    return statistics.mean(run["returns"][-LAST:])
+
+
+def main() -> None:
+    """Train and write ``benchmarks/results/<processor>/rl8_learning.json`` after each task."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--tasks", nargs="*", choices=TASKS, default=TASKS)
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    packages = ["rlox-core", "rlox-rl8", "torch", "tensordict", "torchrl"]
+    result: dict[str, Any] = {"machine": machine(packages), "threads": 1, "num_envs": ENVS}
+    result["tasks"] = {}
+    for task in given.tasks:
+        runs: dict[str, list[dict[str, Any]]] = {name: [] for name in CONTENDERS}
+        for seed in range(given.seeds):
+            for name, kept in runs.items():
+                kept.append(learn(name, task, seed))
+                print(task, name, seed, round(final(kept[-1]), 2),
+                      kept[-1]["processor_seconds"], flush=True)  # fmt: skip
+        finals = {name: [round(final(run), 3) for run in kept] for name, kept in runs.items()}
+        result["tasks"][task] = {"final": finals, "runs": runs}
+        print(task, {k: round(statistics.mean(v), 2) for k, v in finals.items()}, flush=True)
+        print(write("rl8_learning", result), flush=True)
+
+
+if __name__ == "__main__":
+    main()

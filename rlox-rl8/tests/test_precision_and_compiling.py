@@ -1,0 +1,125 @@
+"""Half precision and compiled code compute what the plain code does, within their errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import rlox
+import torch
+from rlox.errors import BackendError
+from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
+from rlox_rl8.env import ContinuousDummyEnv, DiscreteDummyEnv, Env
+from tensordict import TensorDict
+from torchrl.data import Categorical, Unbounded
+
+KINDS = (AlgorithmConfig, RecurrentAlgorithmConfig)
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+DEVICES = ["cpu", pytest.param("cuda", marks=GPU)]
+BFLOAT16_ERROR = 2**-8
+"""Of one rounding, relative."""
+
+
+class Steered(Env):
+    """A position that decays and is steered, from fixed starts."""
+
+    def __init__(
+        self, num_envs: int, /, horizon: int | None = None, *, device: Any = "cpu"
+    ) -> None:
+        super().__init__(num_envs, horizon, device=device)
+        self.observation_spec = Unbounded(torch.Size([2]), device=device)
+        self.action_spec = Categorical(3, torch.Size([1]), device=device)
+        self.state = torch.zeros(num_envs, 2, device=device)
+
+    def reset(self, *, config: dict[str, Any] | None = None) -> torch.Tensor:
+        """Place the copies at even distances."""
+        start = torch.linspace(-1, 1, self.num_envs, device=self.device)
+        self.state = torch.stack([start, -start], -1)
+        return self.state.clone()
+
+    def step(self, action: Any) -> TensorDict:
+        """Let the state decay, and steer its first part."""
+        self.state = 0.9 * self.state
+        self.state[:, :1] += 0.1 * (action - 1)
+        out = {"obs": self.state.clone(), "rewards": -self.state.abs().sum(1, keepdim=True)}
+        return TensorDict(out, batch_size=[self.num_envs], device=self.device)
+
+
+def trained(kind: Any, env: Any, rounds: int = 2, **options: Any) -> tuple[Any, list[Any]]:
+    """Return a small algorithm after some rounds with fixed draws, and their statistics."""
+    torch.manual_seed(0)
+    network = {"hiddens": (16, 16)} if kind is AlgorithmConfig else {"hidden_size": 16}
+    algorithm = kind(
+        num_envs=16, horizon=8, model_config=network, sgd_minibatch_size=16, entropy_coeff=0.01,
+        **({} if kind is AlgorithmConfig else {"seqs_per_state_reset": 2}), **options,
+    ).build(env)  # fmt: skip
+    torch.manual_seed(1)
+    found = [{**algorithm.collect(deterministic=True), **algorithm.step()} for _ in range(rounds)]
+    return algorithm, found
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("env", [DiscreteDummyEnv, ContinuousDummyEnv, Steered])
+@pytest.mark.parametrize("kind", KINDS)
+def test_bfloat16_learns_what_single_precision_does(kind: Any, env: Any, device: str) -> None:
+    """Losses of one pass differ, by a few roundings of the networks' numbers at most."""
+    options = {"device": device, "rounds": 1, "num_sgd_iters": 1, "amp_dtype": "bfloat16"}
+    full, (expected,) = trained(kind, env, **options)
+    half, (found,) = trained(kind, env, enable_amp=True, **options)
+    assert not half.grad_scaler.is_enabled()
+    for key in ("losses/policy", "losses/vf", "losses/entropy", "losses/total"):
+        assert found[key] == pytest.approx(expected[key], rel=8 * BFLOAT16_ERROR, abs=0.02), key
+    parameters = [
+        torch.cat([p.flatten() for p in a.policy.model.parameters()]) for a in (full, half)
+    ]
+    assert parameters[1].dtype == torch.float32
+    assert not torch.equal(*parameters)
+    torch.testing.assert_close(*parameters, rtol=0, atol=0.02)
+
+
+def test_only_networks_run_in_half_precision() -> None:
+    """Features are bfloat16 to the policy, and whole numbers that it returns stay as they are."""
+    algorithm, _ = trained(AlgorithmConfig, DiscreteDummyEnv, device="cpu", enable_amp=True)
+    assert algorithm.hparams.half is torch.bfloat16
+    seen = []
+    distribution = algorithm.policy.distribution_cls
+
+    def spying(features: Any, model: Any) -> Any:
+        seen.append(features["logits"])
+        return distribution(features, model)
+
+    algorithm.policy.distribution_cls = spying
+    algorithm.collect()
+    collected = len(seen)
+    algorithm.step()
+    assert {x.dtype for x in seen} == {torch.float32}
+    # bfloat16 keeps 8 bits, so that the rest of what was made of it is 0
+    learnt = torch.cat([x.flatten() for x in seen[collected:]])
+    torch.testing.assert_close(learnt.bfloat16().float(), learnt, rtol=0, atol=0)
+
+
+# torch itself looks at those
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_compiled_code_gives_the_same_numbers(kind: Any, device: str) -> None:
+    """Env steps, losses and weights are equal within 1e-5, and a change of the env is seen."""
+    torch.compiler.reset()
+    plain, expected = trained(kind, Steered, device=device)
+    fast, found = trained(kind, Steered, device=device, compile=True)
+    for one, other in zip(expected, found, strict=True):
+        for key in one.keys() - {"profiling/collect_ms", "profiling/step_ms"}:
+            assert other[key] == pytest.approx(one[key], rel=1e-5, abs=1e-5), key
+    for p, q in zip(plain.policy.model.parameters(), fast.policy.model.parameters(), strict=True):
+        torch.testing.assert_close(q, p, rtol=1e-5, atol=1e-5)
+    before = fast.env.step
+    fast.env.step = lambda actions: before(actions).apply(lambda x: x * 0 + 7)
+    fast.collect()
+    assert (fast.buffer["rewards"][:, :-1] == 7).all()
+
+
+def test_compiling_needs_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing one is reported as the algorithm is made."""
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(BackendError, match="needs a C\\+\\+ compiler"):
+        rlox.make("rl8_ppo", env=DiscreteDummyEnv, n_envs=4, compile=True, device="cpu")
