@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlox.errors import suggest
 from rlox.families import ALGORITHMS
+from rlox.files import require_working_directory
 
 if TYPE_CHECKING:
 {imports}
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 __all__ = [
 {names}
 ]
+
+require_working_directory()  # before any of them imports torch, which ends a process without one
 
 
 def __getattr__(name: str) -> Any:

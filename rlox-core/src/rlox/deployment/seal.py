@@ -1,4 +1,4 @@
-"""Digests within policy files, of safetensors and of ONNX, which detect damage and not authors."""
+"""Digests within policy files, of safetensors and of ONNX; they detect damage."""
 
 from __future__ import annotations
 
