@@ -1,6 +1,6 @@
 """Servers and slow links of ``remote_envs.py``.
 
-``python benchmarks/remote_servers.py all|busy [CORE]`` prints its ports and serves to its input's end.
+``python benchmarks/remote_servers.py all|busy [CORE]`` serves until its input ends.
 """
 
 from __future__ import annotations
