@@ -277,7 +277,8 @@ found = sorted(folder.glob("*.rlox"), key=lambda path: int(path.stem))
 if found:
     a2c = rlox.algorithms.A2C.from_checkpoint(found[-1], "CartPole-v1", **options)
 else:
-    a2c = rlox.make("a2c", env="CartPole-v1", n_envs=2, n_steps=8, hidden=8, **options)
+    sizes = {"n_envs": 2, "n_steps": 8, "hidden": 8, "seed": 3, "backend": "torch"}
+    a2c = rlox.make("a2c", env="CartPole-v1", **sizes, **options)
 print("began", a2c.clock.env_steps, flush=True)
 while True:
     a2c.train(64)
@@ -287,7 +288,11 @@ while True:
 
 
 def test_a_killed_learner_resumes_on_its_workers(tmp_path: Path) -> None:
-    """At random moments; the worker waits for the next, which goes on from the last checkpoint."""
+    """At random moments; the worker waits for the next, which goes on from the last checkpoint.
+
+    The envs go on with it, so the parameters in the end are those of a training that was never
+    disturbed, bit for bit.
+    """
     worker = EnvWorker(make_vec_env("CartPole-v1", n_envs=2), "CartPole-v1", "127.0.0.1:0")
     worker.start()
     command = [sys.executable, "-c", LEARNER, f"127.0.0.1:{worker.port}", str(tmp_path)]
@@ -305,6 +310,15 @@ def test_a_killed_learner_resumes_on_its_workers(tmp_path: Path) -> None:
         learner.stdout.close()
     assert reached >= KILLS * 3 * 64
     worker.stop(grace=0.1)
+    last = max(tmp_path.glob("*.rlox"), key=lambda path: int(path.stem))
+    sizes: dict[str, Any] = {"n_envs": 2, "n_steps": 8, "hidden": 8, "seed": 3, "backend": "torch"}
+    with rlox.make("a2c", env="CartPole-v1", **sizes) as a2c:
+        while a2c.clock.env_steps < int(last.stem):
+            a2c.train(64)
+        expected = a2c.optimizers["policy"].parameters
+        with type(a2c).from_checkpoint(last) as resumed:
+            assert resumed.clock.env_steps == a2c.clock.env_steps
+            assert resumed.optimizers["policy"].parameters.equal(expected)
 
 
 INTERRUPTED = """

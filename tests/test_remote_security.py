@@ -192,6 +192,20 @@ valid = st.builds(
     sequence=st.integers(0, 3),
     reset=st.builds(pb.Reset, seeds=st.lists(st.integers(0, 2**64 - 1), max_size=3)),
 )
+arrays = st.builds(
+    pb.Array,
+    name=st.sampled_from(["physics", "elapsed", "rng", "started", "env_id", ""]),
+    dtype=st.sampled_from(["<f8", "<u4", "<u8", "|b1", "|u1", "<f3", "O", "<i8,"]),
+    shape=st.lists(st.integers(0, 8) | st.integers(0, 2**64 - 1), max_size=3),
+    data=st.binary(max_size=64),
+)
+states = st.builds(pb.EnvState, arrays=st.lists(arrays, max_size=5)).map(
+    lambda state: state.SerializeToString()
+)
+valid |= states.map(lambda data: pb.Request(sequence=1, load=pb.Load(size=len(data), data=data)))
+valid |= st.builds(
+    pb.Request, sequence=st.just(1), save=st.builds(pb.Save, offset=st.integers(0, 9))
+)
 mutated = st.binary(max_size=300) | st.builds(
     lambda request, noise, at: (lambda data: data[:at] + noise + data[at:])(
         request.SerializeToString()

@@ -29,6 +29,7 @@ from rlox_distributed.pool import RemoteEnvPool
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials, is_loopback, read_token
 from rlox_distributed.spaces import Leaves, space_from_json, space_to_json
+from rlox_distributed.state import PIECE
 from rlox_distributed.worker import EnvWorker
 
 Serve = Callable[..., EnvWorker]
@@ -191,6 +192,97 @@ def test_envs_of_a_restarted_worker_are_lost(serve: Serve) -> None:
     assert "lost" not in pool.step_all(np.zeros(3, np.int64))
     pool.close()
     again.stop(grace=0.1)
+
+
+class Restorable(Counter):
+    """Counting envs whose state can be saved, with much beside it."""
+
+    def state(self) -> Any:
+        """Return the count, and numbers that take several pieces."""
+        return {"count": np.array(self.count), "more": np.arange(20_000), "flag": np.array([True])}
+
+    def set_state(self, state: Any) -> None:
+        """Go on from it."""
+        assert set(state) == {"count", "more", "flag"}
+        assert np.array_equal(state["more"], np.arange(20_000))
+        assert state["flag"].dtype == np.bool_
+        self.count = int(state["count"])
+
+
+def test_a_state_goes_in_pieces_through_streams_that_break(serve: Serve) -> None:
+    """Every second piece finds its stream broken, on the way there and back."""
+    pools = [RemoteEnvPool([address(serve(Restorable))]) for _ in range(2)]
+    for pool in pools:
+        pool.reset_all(0)
+        (link,) = pool._links
+
+        def send(request: Any, link: Any = link, send: Any = link.send) -> None:
+            if link._sent % 2 and link._call is not None:
+                link._call.close()
+            send(request)
+
+        link.send = send  # type: ignore[method-assign]
+    pools[0].step_all(np.zeros(2, np.int64))
+    state = pools[0].state()
+    assert len(state["worker 0"]) > 4 * PIECE
+    pools[1].set_state(state)
+    assert pools[1].action_masks() is not None
+    np.testing.assert_array_equal(pools[1].action_masks(), pools[0].action_masks())  # type: ignore[arg-type]
+    for pool in pools:
+        assert pool.step_all(np.zeros(2, np.int64))["obs"]["count"].tolist() == [2, 2]
+        pool.close()
+
+
+def test_a_worker_that_is_restarted_while_its_state_is_asked_for(serve: Serve) -> None:
+    """There is no state then, and the next step says that the envs were lost."""
+    worker = serve(Restorable)
+    pool = RemoteEnvPool([address(worker)])
+    pool.reset_all(0)
+    state = pool.state()
+    port = worker.port
+    worker.stop(grace=0.1)
+    again = EnvWorker(Restorable(), "Restorable", f"127.0.0.1:{port}")
+    again.start()
+    assert pool.state() == pool.state() == {}
+    assert pool.step_all(np.zeros(2, np.int64))["lost"].tolist() == [True, True]
+    assert "lost" not in pool.step_all(np.zeros(2, np.int64))
+    assert pool.state()
+    pool.set_state(state)
+    assert pool.step_all(np.zeros(2, np.int64))["obs"]["count"].tolist() == [1, 1]
+    with pytest.raises(EnvError, match=r"expected the state of envs of workers, \[2\]"):
+        pool.set_state({"physics": np.zeros(2)})
+    pool.close()
+    again.stop(grace=0.1)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [pb.Load(size=9, offset=3, data=b"abc"), pb.Load(size=1 << 40, data=b"abc"),
+     pb.Load(size=3), pb.Load(size=3, data=b"abc")],
+    ids=["not the next", "endless", "empty", "no state"],
+)  # fmt: skip
+def test_pieces_of_no_state_are_refused(serve: Serve, piece: Any) -> None:
+    """Before the env sees anything of them."""
+    worker = serve(Restorable)
+    with pytest.raises(grpc.RpcError) as caught:
+        raw(worker, hello(), pb.Request(sequence=1, load=piece).SerializeToString())
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [pb.Saved(size=1 << 40, data=b"abc"), pb.Saved(size=9), pb.Saved(size=2, data=b"abc")],
+    ids=["endless", "empty", "too much"],
+)
+def test_a_worker_with_no_honest_state_is_refused(serve: Serve, saved: Any) -> None:
+    """Before room is made for it."""
+    pool = RemoteEnvPool([address(serve(Restorable))])
+    pool.reset_all(0)
+    (link,) = pool._links
+    link.receive = lambda _: pb.Reply(saved=saved)  # type: ignore[method-assign,assignment]
+    with pytest.raises(EnvError, match=r"sent .* bytes of a state of"):
+        pool.state()
+    pool.close()
 
 
 def test_an_error_of_an_env_arrives_with_its_traceback(serve: Serve) -> None:

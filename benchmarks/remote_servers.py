@@ -1,0 +1,159 @@
+"""Servers and slow links of ``remote_envs.py``.
+
+``python benchmarks/remote_servers.py all|busy [CORE]`` serves until its input ends.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import numpy as np
+from gymnasium import spaces
+from rlox.envs.make import make_vec_env
+from rlox_distributed.worker import EnvWorker
+
+__all__ = ["ENV_ID", "MANY", "SIZES", "SLEEP_OF_MANY", "WORKERS", "Sleeping", "slow_link"]
+
+ENV_ID = "CartPole-v1"
+SIZES = (64, 1024)
+WORKERS = (1, 2, 4, 8, 16)
+SLEEP, SLEEP_OF_MANY = 0.01, 0.001
+MANY = 64
+BUSY = 0.01
+"""Processor seconds of a step."""
+
+
+class Sleeping:
+    """Envs that sleep one after the other."""
+
+    observation_space: Any = spaces.Box(0, 1, (4,), np.float32)
+    action_space: Any = spaces.Discrete(2)
+
+    def __init__(self, n_envs: int, seconds: float) -> None:
+        self.n_envs, self._seconds = n_envs, seconds
+
+    def reset_all(self, seed: Any = None) -> Any:
+        """Begin."""
+        return np.zeros((self.n_envs, 4), np.float32)
+
+    def step_all(self, actions: Any) -> Any:
+        """Sleep."""
+        time.sleep(self.n_envs * self._seconds)
+        obs, no = np.zeros((self.n_envs, 4), np.float32), np.zeros(self.n_envs, bool)
+        return {"obs": obs, "rewards": np.ones(self.n_envs), "terminated": no, "truncated": no,
+                "final_obs": obs}  # fmt: skip
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Busy(Sleeping):
+    """An env whose step takes processor time."""
+
+    def step_all(self, actions: Any) -> Any:
+        """Compute."""
+        end = time.thread_time() + self._seconds
+        while time.thread_time() < end:
+            pass
+        return Sleeping(self.n_envs, 0.0).step_all(actions)
+
+
+def serve_busy() -> None:
+    """Serve one env that computes, and print where, until the input ends.
+
+    The process keeps to a core, given by its number: where other programs use all cores, the
+    scheduler leaves all workers on that of the learner that wakes them.
+    """
+    os.sched_setaffinity(0, {int(sys.argv[2]) % (os.cpu_count() or 1)})
+    worker = EnvWorker(Busy(1, BUSY), "Busy", "127.0.0.1:0")
+    worker.start()
+    print(worker.port, flush=True)
+    sys.stdin.read()
+    worker.stop(0.1)
+
+
+def serve() -> None:
+    """Serve all that is measured, and print where, until the input ends."""
+    ports: list[int] = []
+    kept: list[Any] = []
+    for size in SIZES:
+        env = make_vec_env(ENV_ID, n_envs=size)
+        env.reset_all(0)
+        bare = grpc.server(ThreadPoolExecutor(2))
+        handler = grpc.stream_stream_rpc_method_handler(_stepper(env), bytes, bytes)
+        service = grpc.method_handlers_generic_handler("bare", {"Step": handler})
+        bare.add_generic_rpc_handlers((service,))
+        ports.append(bare.add_insecure_port("127.0.0.1:0"))
+        kept.append(bare)
+        kept.append(EnvWorker(make_vec_env(ENV_ID, n_envs=size), ENV_ID, "127.0.0.1:0"))
+        ports.append(kept[-1].port)
+    kept.append(EnvWorker(Sleeping(MANY, SLEEP_OF_MANY), "Sleeping", "127.0.0.1:0"))
+    ports.append(kept[-1].port)
+    for _ in range(sum(WORKERS)):
+        kept.append(EnvWorker(Sleeping(1, SLEEP), "Sleeping", "127.0.0.1:0"))
+        ports.append(kept[-1].port)
+    for server in kept:
+        server.start()
+    print(*ports, flush=True)
+    sys.stdin.read()
+    for server in kept:
+        server.stop(0.1)
+
+
+def _stepper(env: Any) -> Callable[[Iterator[bytes], Any], Iterator[bytes]]:
+    def answer(requests: Iterator[bytes], _: Any) -> Iterator[bytes]:
+        for request in requests:
+            step = env.step_all(np.frombuffer(request, np.int64))
+            yield b"".join(step[key].tobytes() for key in ("obs", "rewards", "terminated",
+                                                           "truncated"))  # fmt: skip
+
+    return answer
+
+
+def slow_link(port: int, delay: float) -> int:
+    """Return the port of a proxy before another port that delays each way; it runs to the end."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def accept() -> None:
+        while True:
+            near, _ = listener.accept()
+            far = socket.create_connection(("127.0.0.1", port))
+            for source, target in ((near, far), (far, near)):
+                source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                held: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
+                for run in (_hold, _release):
+                    threading.Thread(
+                        target=run, args=(source, target, held, delay), daemon=True
+                    ).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    return int(listener.getsockname()[1])
+
+
+def _hold(source: socket.socket, _: Any, held: Any, delay: float) -> None:
+    while data := source.recv(1 << 16):
+        held.put((time.perf_counter() + delay, data))
+    held.put((0.0, b""))
+
+
+def _release(_: Any, target: socket.socket, held: Any, delay: float) -> None:
+    while True:
+        due, data = held.get()
+        if not data:
+            target.shutdown(socket.SHUT_WR)
+            return
+        time.sleep(max(due - time.perf_counter(), 0.0))
+        target.sendall(data)
+
+
+if __name__ == "__main__":
+    {"all": serve, "busy": serve_busy}[sys.argv[1]]()
