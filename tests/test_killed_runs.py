@@ -27,16 +27,6 @@ ERRORS = "stderr.txt"
 CASES = {
     "ppo": ["--env", "CartPole-v1", "--n-envs", "2", "--n-steps", "16", "--batch-size", "32"],
     "sac": ["--env", "Pendulum-v1", "--learning-starts", "50", "--hidden", "16"],
-    "rl8_recurrent_ppo": [
-        "--env",
-        "rlox_rl8.env:DiscreteDummyEnv",
-        "--n-envs",
-        "8",
-        "--horizons-per-env-reset",
-        "3",
-        "--seqs-per-state-reset",
-        "24",
-    ],
     "iql": ["--dataset", "set.npz", "--env", "Pendulum-v1", "--hidden", "16", "--batch-size", "16"],
 }
 

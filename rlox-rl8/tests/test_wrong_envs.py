@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import rlox
@@ -124,15 +124,18 @@ class Overwriting(DiscreteDummyEnv):
 
 
 class Windows(DefaultDiscreteModel):
-    """Sees the sum of the last three positions, so that their order in memory matters."""
+    """Sees the last three positions, and keeps what it saw."""
+
+    seen: ClassVar[list[torch.Tensor]] = []
 
     def __init__(self, *specs: Any) -> None:
         super().__init__(*specs, hiddens=(8,))
         self.view_requirements["obs"] = ViewRequirement(shift=2)
 
     def forward(self, batch: Any) -> Any:
-        """Take the windows apart."""
-        return super().forward({"obs": batch["obs"]["inputs"].diff(dim=1).sum(1)})
+        """Act on the mean of a window."""
+        self.seen.append(batch["obs"]["inputs"].clone())
+        return super().forward({"obs": batch["obs"]["inputs"].mean(1)})
 
 
 def test_an_env_that_hands_out_its_own_state_is_collected_as_one_that_does_not() -> None:
@@ -144,9 +147,12 @@ def test_an_env_that_hands_out_its_own_state_is_collected_as_one_that_does_not()
             parts={"model_cls": Windows},
         )  # fmt: skip
         algorithm.train(64)
-        returns = algorithm.evaluate(n_episodes=16, deterministic=False, seed=3).returns
-        found.append((algorithm.agent.buffer.clone(), returns))
+        Windows.seen.clear()
+        returns = algorithm.evaluate(n_episodes=16, seed=3).returns
+        found.append((algorithm.agent.buffer.clone(), returns, list(Windows.seen)))
         obs = algorithm.agent.buffer["obs"][..., 0]
         assert (obs.diff(dim=1).abs() - 1).abs().max() < 1e-4
     assert (found[0][0] == found[1][0]).all()
     assert found[0][1].tolist() == found[1][1].tolist()
+    assert len(found[0][2]) == len(found[1][2]) == 8
+    assert all(map(torch.equal, found[0][2], found[1][2]))
