@@ -67,7 +67,7 @@ UNSAVED = {"sac", "dqn", "discrete_sac", "td3", "ddpg", "crossq", "vdn", "qmix",
 """Those whose replay buffer checkpoints leave out by default."""
 
 ROUNDS = [(name, i) for name in CASES for i in range(KILLS)]
-ROUNDS = ROUNDS or [(name, 0) for name in ("ppo", "sac", "iql")]
+ROUNDS = ROUNDS or [(name, 0) for name in ("ppo", "sac", "iql", "rl8_recurrent_ppo")]
 
 
 @contextmanager
@@ -118,7 +118,9 @@ def test_a_killed_run_goes_on(name: str, number: int, tmp_path: Path) -> None:
     saved = steps_of(latest)
     assert saved > 0
     assert json.loads((run / "run.json").read_text())["status"] == "running"
-    with running("resume", "run", folder=tmp_path) as second:
+    # no file may say what is imported
+    again = [f"--env={each}" for each in CASES[name] if ":" in each]
+    with running("resume", "run", *again, folder=tmp_path) as second:
         wait_until(lambda: steps_of(latest) > saved, second, tmp_path)
         second.send_signal(signal.SIGTERM)
         second.wait(PATIENCE)

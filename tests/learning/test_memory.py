@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -10,6 +12,9 @@ import numpy as np
 import pytest
 import rlox
 from gymnasium.wrappers import TransformObservation
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "rlox-rl8" / "tests"))
+from remembering import STEPS, Cue
 
 ENV_STEPS = 200_000
 OPTIONS = {"normalize_observations": True, "normalize_rewards": True}
@@ -51,3 +56,32 @@ def test_a_policy_without_memory_does_not(score_seeds: Callable[..., list[float]
 
     label = "ppo-CartPole-v1-without-velocities-no-memory"
     assert max(score_seeds(make, label, ENV_STEPS, 200.0)) < 200
+
+
+CUE_OPTIONS: dict[str, Any] = {"n_envs": 128, "horizon": STEPS, "learning_rate": 3e-3}
+CUE_STEPS = 40 * 128 * STEPS
+
+
+@pytest.mark.learn
+def test_a_recurrent_policy_remembers_a_cue(score_seeds: Callable[..., list[float]]) -> None:
+    """Every seed is paid for 7.5 of 8 steps or more, across sequences of 4."""
+
+    def make(seed: int) -> rlox.Algorithm:
+        sequences = {"seq_len": STEPS // 2, "seqs_per_state_reset": 2, "sgd_minibatch_size": 64}
+        parts = {"model_config": {"hidden_size": 32}}
+        return rlox.make(
+            "rl8_recurrent_ppo", env=Cue, seed=seed, parts=parts, **CUE_OPTIONS, **sequences
+        )
+
+    assert min(score_seeds(make, "rl8_recurrent_ppo-cue", CUE_STEPS, 7.5)) >= 7.5
+
+
+@pytest.mark.learn
+def test_a_policy_that_sees_the_present_does_not(score_seeds: Callable[..., list[float]]) -> None:
+    """No seed is paid for 5.5 of 8 steps; 4.5 are the mean of whatever it does."""
+
+    def make(seed: int) -> rlox.Algorithm:
+        parts = {"model_config": {"hiddens": (32, 32)}}
+        return rlox.make("rl8_ppo", env=Cue, seed=seed, parts=parts, **CUE_OPTIONS)
+
+    assert max(score_seeds(make, "rl8_ppo-cue-no-memory", CUE_STEPS, 5.5)) < 5.5

@@ -248,7 +248,7 @@ def evaluate(
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(seed)
         env = env_cls(n, steps, device=hparams.device)
-        obs = [env.reset(config=None)]
+        obs = [env.reset(config=None).clone()]  # an env may go on writing into what it returned
         window = 1 + max(
             (v.shift for v in getattr(agent.policy.model, "view_requirements", {}).values()),
             default=0,
@@ -264,7 +264,7 @@ def evaluate(
             else:
                 out = agent.policy.sample(batch, deterministic=deterministic)
             stepped = env.step(out["actions"])
-            obs = [*obs[-window:], stepped["obs"]]
+            obs = [*obs[-window:], stepped["obs"].clone()]
             returns += stepped["rewards"].reshape(n).cpu()
     return EvaluationResult(returns.double().numpy(), np.full(n, steps, np.int64))
 

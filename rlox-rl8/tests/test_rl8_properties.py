@@ -1,0 +1,163 @@
+"""Properties of collecting, learning and windows that hold for all sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from annotated_types import Ge, Gt, Le, Lt
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rlox.errors import ConfigError
+from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
+from rlox_rl8.configs import RL8PPOConfig, RL8RecurrentPPOConfig
+from rlox_rl8.env import ContinuousDummyEnv, DiscreteDummyEnv
+from rlox_rl8.views import ViewRequirement
+from tensordict import TensorDict
+
+KINDS = {AlgorithmConfig: {"hiddens": (8,)}, RecurrentAlgorithmConfig: {"hidden_size": 8}}
+OURS = {AlgorithmConfig: RL8PPOConfig, RecurrentAlgorithmConfig: RL8RecurrentPPOConfig}
+ENVS, STEPS = 4, 8
+
+examples = settings(max_examples=15, deadline=None, derandomize=True)
+either_env = st.sampled_from([DiscreteDummyEnv, ContinuousDummyEnv])
+
+
+def small(kind: Any, env: Any, **options: Any) -> Any:
+    """Return a small algorithm of a kind."""
+    if kind is RecurrentAlgorithmConfig:
+        options = {"seq_len": 2, "seqs_per_state_reset": -1, **options}
+    given = {"num_envs": ENVS, "horizon": STEPS, "device": "cpu", "model_config": KINDS[kind]}
+    return kind(**{**given, **options}).build(env)
+
+
+def parameters(algorithm: Any) -> torch.Tensor:
+    """Return all parameters as one vector."""
+    return torch.cat([p.detach().flatten() for p in algorithm.policy.model.parameters()])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@examples
+@given(
+    env=either_env,
+    seed=st.integers(0, 1000),
+    parts=st.sampled_from([2, 4, 8]),
+    coeff=st.sampled_from([0.0, 0.01]),
+    dual_clip=st.sampled_from([None, 2.0]),
+    normalize=st.booleans(),
+)
+def test_accumulated_minibatches_make_the_gradient_of_all(
+    kind: Any, env: Any, seed: int, parts: int, coeff: float, dual_clip: Any, normalize: bool
+) -> None:
+    """One step of any number of accumulated minibatches is one step of the whole buffer."""
+    samples = ENVS * STEPS // (2 if kind is RecurrentAlgorithmConfig else 1)
+    found = []
+    for more in ({}, {"accumulate_grads": True, "sgd_minibatch_size": samples // parts}):
+        torch.manual_seed(seed)
+        algorithm = small(
+            kind, env, num_sgd_iters=1, optimizer_cls=torch.optim.SGD, dual_clip_param=dual_clip,
+            optimizer_config={"lr": 0.1}, entropy_coeff=coeff, normalize_rewards=normalize, **more,
+        )  # fmt: skip
+        before = parameters(algorithm)
+        algorithm.collect()
+        algorithm.step()
+        found.append(parameters(algorithm))
+        assert not torch.equal(before, found[-1])
+    torch.testing.assert_close(found[0], found[1], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@examples
+@given(env=either_env, seed=st.integers(0, 1000), horizons=st.sampled_from([2, 4]))
+def test_horizons_without_a_reset_are_one_long_one(
+    kind: Any, env: Any, seed: int, horizons: int
+) -> None:
+    """Observations, actions, rewards, values and discounted returns are the same."""
+    torch.manual_seed(seed)
+    long = small(kind, env)
+    split = small(kind, env, horizon=STEPS // horizons, horizons_per_env_reset=horizons)
+    split.policy.model.load_state_dict(long.policy.model.state_dict())
+    torch.manual_seed(seed)
+    long.collect()
+    torch.manual_seed(seed)
+    kept = []
+    for _ in range(horizons):
+        split.collect()
+        kept.append(split.buffer[:, :-1].clone())
+    for key in ("obs", "actions", "rewards", "values", "logp", "reversed_discounted_returns"):
+        whole = torch.cat([part[key] for part in kept], 1)
+        torch.testing.assert_close(whole, long.buffer[key][:, :-1], atol=1e-6, rtol=1e-5)
+
+
+@examples
+@given(
+    rows=st.integers(1, 3),
+    steps=st.integers(1, 6),
+    shift=st.integers(1, 8),
+    shape=st.sampled_from([(), (1,), (2, 3)]),
+)
+def test_windows_are_the_last_steps(
+    rows: int, steps: int, shift: int, shape: tuple[int, ...]
+) -> None:
+    """Each window is, step by step, what came before; the last of all is that of the last step."""
+    x = torch.randn(rows, steps, *shape, generator=torch.Generator().manual_seed(steps))
+    padded = ViewRequirement(shift=shift)
+    rolling = ViewRequirement(shift=shift, method="rolling_window")
+    every = padded.apply_all(x).unflatten(0, (rows, steps))
+    rolled = rolling.apply_all(x).unflatten(0, (rows, steps))
+    for t in range(steps):
+        for place in range(shift + 1):
+            source = t - shift + place
+            missing = source < 0
+            assert every["padding_mask"][:, t, place].all() == missing
+            expected = torch.zeros_like(x[:, 0]) if missing else x[:, source]
+            assert torch.equal(every["inputs"][:, t, place], expected)
+            assert torch.equal(rolled[:, t, place], x[:, max(source, 0)])
+        last = padded.apply_last(x[:, : t + 1])
+        assert torch.equal(last["inputs"], every["inputs"][:, t])
+        assert torch.equal(last["padding_mask"], every["padding_mask"][:, t])
+        assert torch.equal(rolling.apply_last(x[:, : t + 1]), rolled[:, t])
+    nested = padded.apply_all(TensorDict({"a": x}, [rows, steps]))
+    assert torch.equal(nested["a", "inputs"], every["inputs"].flatten(0, 1))
+
+
+def bounds() -> list[Any]:
+    """Return each numeric bound of rlox's configs: kind, option, and values outside and inside."""
+    found = []
+    for kind, ours in OURS.items():
+        for name, field in ours.model_fields.items():
+            # a negative weight of the entropy is refused by rlox alone
+            if name in ("seed", "learning_rate", "entropy_coeff"):
+                continue
+            for bound in field.metadata:
+                match bound:
+                    case Gt(gt=x):
+                        found.append((kind, name, x, x + 0.5))
+                    case Lt(lt=x):
+                        found.append((kind, name, x, x - 0.5))
+                    case Ge(ge=x):
+                        found.append((kind, name, x - 1, x))
+                    case Le(le=1 as x):  # greater ones are rlox's alone, of memory
+                        found.append((kind, name, x + 0.5, x))
+    return found
+
+
+@pytest.mark.parametrize(("kind", "name", "outside", "inside"), bounds())
+def test_both_configs_have_the_same_bounds(kind: Any, name: str, outside: Any, inside: Any) -> None:
+    """What one refuses the other does, and the values at the bounds that one takes too."""
+    theirs = {"n_envs": "num_envs"}.get(name, name)
+    OURS[kind](**{name: inside})
+    fitting = {"seq_len": 1} if kind is RecurrentAlgorithmConfig else {}
+    small(kind, DiscreteDummyEnv, **{**fitting, theirs: inside})
+    with pytest.raises(ConfigError, match=name):
+        OURS[kind](**{name: outside})
+    with pytest.raises(ValueError, match=theirs):
+        small(kind, DiscreteDummyEnv, **{theirs: outside})
+
+
+def test_bounds_were_found() -> None:
+    """Those of both kinds: 18 of the first, and more of the second."""
+    counts = [sum(kind is found[0] for found in bounds()) for kind in OURS]
+    assert counts[0] >= 15
+    assert counts[1] > counts[0]

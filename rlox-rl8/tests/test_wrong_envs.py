@@ -1,0 +1,158 @@
+"""Envs that return something wrong, and one that goes on writing into what it returned."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+import rlox
+import torch
+from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
+from rlox_rl8.env import DiscreteDummyEnv
+from rlox_rl8.models import DefaultDiscreteModel
+from rlox_rl8.views import ViewRequirement
+from tensordict import TensorDict
+from torchrl.data import Categorical, Unbounded
+
+KINDS = (AlgorithmConfig, RecurrentAlgorithmConfig)
+
+
+def changed(method: str, key: str | None, change: Any) -> type[DiscreteDummyEnv]:
+    """Return a class of envs, one method of which returns something changed."""
+
+    class Wrong(DiscreteDummyEnv):
+        def reset(self, *, config: Any = None) -> Any:
+            obs = super().reset(config=config)
+            return change(obs) if method == "reset" else obs
+
+        def step(self, action: Any) -> Any:
+            out = super().step(action)
+            if method == "reset":
+                return out
+            parts = {k: change(v) if k == key else v for k, v in out.items()}
+            return TensorDict({k: v for k, v in parts.items() if v is not None})
+
+    return Wrong
+
+
+def with_spec(**specs: Any) -> type[DiscreteDummyEnv]:
+    """Return a class of envs with other specs than what its methods take and return."""
+
+    class Wrong(DiscreteDummyEnv):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            for name, spec in specs.items():
+                setattr(self, name, spec)
+
+    return Wrong
+
+
+def nan(x: torch.Tensor) -> torch.Tensor:
+    """Return a copy with one NaN."""
+    x = x.clone()
+    x[0] = float("nan")
+    return x
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (changed("reset", None, lambda x: x[:, 0]), r"Wrong.reset must have shape \(4, 1\)"),
+        (changed("reset", None, lambda x: x[:2]), r"Wrong.reset must have shape .* got \(2, 1\)"),
+        (changed("reset", None, torch.Tensor.double), "Wrong.reset must be torch.float32"),
+        (changed("reset", None, lambda x: x.to("meta")), "Wrong.reset must be on cpu, got meta"),
+        (changed("reset", None, nan), "Wrong.reset must be finite"),
+        (changed("reset", None, torch.Tensor.tolist), "Wrong.reset must return a tensor, got list"),
+        (changed("step", "obs", lambda x: x[:2]), r"Wrong.step obs must have shape \(4, 1\)"),
+        (changed("step", "obs", torch.Tensor.double), "Wrong.step obs must be torch.float32"),
+        (changed("step", "obs", lambda x: x.to("meta")), "Wrong.step obs must be on cpu"),
+        (changed("step", "obs", nan), "Wrong.step obs must be finite"),
+        (changed("step", "obs", lambda x: None), "Wrong.step must return 'obs'"),
+        (changed("step", "rewards", lambda x: x[:, 0]), "Wrong.step rewards must have shape"),
+        (changed("step", "rewards", torch.Tensor.long), "Wrong.step rewards must be torch.float32"),
+        (changed("step", "rewards", nan), "Wrong.step rewards must be finite"),
+        (changed("step", "rewards", lambda x: None), "Wrong.step must return 'rewards'"),
+        (with_spec(observation_spec=Unbounded(torch.Size([2]))), "Wrong.reset must have shape"),
+        (with_spec(observation_spec=Unbounded(torch.Size([]))), "observation_spec must have at"),
+        (with_spec(action_spec=Categorical(2, torch.Size([]))), "action_spec must have at least"),
+    ],
+)
+def test_each_is_one_error_that_names_the_method(env: Any, message: str, kind: Any) -> None:
+    """As the algorithm is made, before anything is collected."""
+    with pytest.raises(ValueError, match=message):
+        kind(num_envs=4, horizon=32, device="cpu").build(env)
+
+
+@pytest.mark.parametrize("key", ["obs", "rewards"])
+def test_a_late_nan_is_an_error_and_the_next_horizon_begins_with_a_reset(key: str) -> None:
+    """It names the method, and nothing is learnt from that horizon."""
+
+    class Late(DiscreteDummyEnv):
+        steps = 0
+
+        def step(self, action: Any) -> Any:
+            out = super().step(action)
+            self.steps += 1
+            if self.steps == 4:  # the first is the one that validates
+                out[key] = nan(out[key])
+            return out
+
+    algorithm = AlgorithmConfig(
+        num_envs=4, horizon=8, horizons_per_env_reset=-1, device="cpu"
+    ).build(Late)
+    with pytest.raises(ValueError, match=r"Late.step must return finite observations and rewards"):
+        algorithm.collect()
+    with pytest.raises(RuntimeError, match="is not buffered"):
+        algorithm.step()
+    assert algorithm.collect()["env/resets"] == 4
+    algorithm.step()
+
+
+class Overwriting(DiscreteDummyEnv):
+    """Returns its own state, and writes into it."""
+
+    def reset(self, *, config: Any = None) -> torch.Tensor:
+        """Return the state itself."""
+        super().reset(config=config)
+        return self.state
+
+    def step(self, action: Any) -> TensorDict:
+        """Move in place."""
+        self.state += 2 * action - 1
+        return TensorDict({"obs": self.state, "rewards": -self.state.abs()}, [self.num_envs])
+
+
+class Windows(DefaultDiscreteModel):
+    """Sees the last three positions, and keeps what it saw."""
+
+    seen: ClassVar[list[torch.Tensor]] = []
+
+    def __init__(self, *specs: Any) -> None:
+        super().__init__(*specs, hiddens=(8,))
+        self.view_requirements["obs"] = ViewRequirement(shift=2)
+
+    def forward(self, batch: Any) -> Any:
+        """Act on the mean of a window."""
+        self.seen.append(batch["obs"]["inputs"].clone())
+        return super().forward({"obs": batch["obs"]["inputs"].mean(1)})
+
+
+def test_an_env_that_hands_out_its_own_state_is_collected_as_one_that_does_not() -> None:
+    """Buffer, evaluation and windows of the past are those of copies."""
+    found = []
+    for env in (Overwriting, DiscreteDummyEnv):
+        algorithm = rlox.make(
+            "rl8_ppo", env=env, n_envs=4, horizon=8, seed=0, device="cpu",
+            parts={"model_cls": Windows},
+        )  # fmt: skip
+        algorithm.train(64)
+        Windows.seen.clear()
+        returns = algorithm.evaluate(n_episodes=16, seed=3).returns
+        found.append((algorithm.agent.buffer.clone(), returns, list(Windows.seen)))
+        obs = algorithm.agent.buffer["obs"][..., 0]
+        assert (obs.diff(dim=1).abs() - 1).abs().max() < 1e-4
+    assert (found[0][0] == found[1][0]).all()
+    assert found[0][1].tolist() == found[1][1].tolist()
+    assert len(found[0][2]) == len(found[1][2]) == 8
+    assert all(map(torch.equal, found[0][2], found[1][2]))
