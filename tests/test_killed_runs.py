@@ -27,6 +27,23 @@ ERRORS = "stderr.txt"
 CASES = {
     "ppo": ["--env", "CartPole-v1", "--n-envs", "2", "--n-steps", "16", "--batch-size", "32"],
     "sac": ["--env", "Pendulum-v1", "--learning-starts", "50", "--hidden", "16"],
+    "dreamer_v3": [
+        "--env",
+        "CartPole-v1",
+        "--learning-starts",
+        "50",
+        "--units",
+        "8",
+        "--hidden",
+        "8",
+        "--batch-size",
+        "4",
+        "--seq-len",
+        "8",
+        "--train-ratio",
+        "8",
+        "--save-replay-buffer",
+    ],
     "iql": ["--dataset", "set.npz", "--env", "Pendulum-v1", "--hidden", "16", "--batch-size", "16"],
 }
 
