@@ -221,7 +221,7 @@ class RSSM(nn.Module):
             latent: of B steps.
             actions: (B, A).
             noise: (B, S) uniform in [0, 1).
-            shares: see :meth:`shares`; ``None`` takes them anew.
+            shares: see :meth:`shares`; ``None`` computes them.
         """
         shares = self.shares() if shares is None else shares
         deter = self.next_deter(latent, self.embed_actions(actions), shares)
