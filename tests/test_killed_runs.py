@@ -67,7 +67,7 @@ UNSAVED = {"sac", "dqn", "discrete_sac", "td3", "ddpg", "crossq", "vdn", "qmix",
 """Those whose replay buffer checkpoints leave out by default."""
 
 ROUNDS = [(name, i) for name in CASES for i in range(KILLS)]
-ROUNDS = ROUNDS or [(name, 0) for name in ("ppo", "sac", "iql", "rl8_recurrent_ppo")]
+ROUNDS = ROUNDS or [(name, 0) for name in ("ppo", "sac", "iql", "rl8_recurrent_ppo", "dreamer_v3")]
 
 
 @contextmanager

@@ -9,8 +9,9 @@ import pytest
 import rlox
 import torch
 from gymnasium import spaces
+from gymnasium.wrappers import TransformReward
 from rlox.config.presets import list_presets
-from rlox.errors import ConfigError, EnvError, SpaceError
+from rlox.errors import CheckpointError, ConfigError, EnvError, SpaceError
 from rlox.testing import check_algorithm
 from rlox_dreamer.configs import SIZES, DreamerV3Config
 from rlox_dreamer.dreamer import DreamerV3
@@ -283,6 +284,9 @@ def test_derived_options_may_be_given_if_they_agree() -> None:
     ("env", "error", "said"),
     [
         (lambda: Scripted(bad_step=3), EnvError, "not finite"),
+        (lambda: Scripted(bad_step=0), EnvError, "not finite"),
+        (lambda: Scripted(bad_step=7), EnvError, "not finite"),
+        (lambda: TransformReward(Scripted(), lambda _: np.nan), EnvError, "the reward nan"),
         (lambda: Scripted(spaces.Box(0, 255, (8, 8, 3), np.uint8)), SpaceError, "at least 16"),
         (lambda: Scripted(action_space=spaces.Box(-np.inf, np.inf, (1,))), SpaceError, "bounded"),
         (lambda: Scripted(action_space=spaces.Tuple([spaces.Discrete(2)] * 2)), SpaceError, "join"),
@@ -299,6 +303,23 @@ def test_episodes_may_be_shorter_or_longer_than_sequences(length: int) -> None:
     """One step, fewer than ``seq_len``, and more than the buffer's share."""
     algo = DreamerV3(lambda: Scripted(length=length), **{**SMALL, "buffer_size": 30})
     assert np.isfinite(algo.train(60)["model_loss"])
+    algo.close()
+
+
+def test_a_buffer_may_hold_fewer_rows_than_a_batch() -> None:
+    """Sequences of a batch may share rows; those of 8 rows make a batch of 20."""
+    algo = DreamerV3(lambda: Scripted(length=3), **{**SMALL, "buffer_size": 8})
+    assert np.isfinite(algo.train(60)["model_loss"])
+    algo.close()
+
+
+def test_normalising_cannot_be_switched_on_between(tmp_path: Path) -> None:
+    """Networks that were trained on the env's own numbers would see others."""
+    algo = DreamerV3("CartPole-v1", **SMALL, normalize_observations=False)
+    algo.train(20)
+    algo.save(tmp_path / "a.rlox")
+    with pytest.raises(CheckpointError, match="normalize_observations=False, got"):
+        DreamerV3.from_checkpoint(tmp_path / "a.rlox", normalize_observations=True)
     algo.close()
 
 

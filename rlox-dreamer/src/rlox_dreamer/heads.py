@@ -14,7 +14,7 @@ from rlox.spaces.rows import ActionRows
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlox_dreamer.layers import mlp
+from rlox_dreamer.layers import at_least_float32, mlp
 from rlox_dreamer.losses import (
     draw_one_hot,
     log_of,
@@ -54,7 +54,7 @@ class TwoHotHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Return log-probabilities (..., K) of the bins."""
-        return functional.log_softmax(self.net(features).float(), -1)
+        return functional.log_softmax(at_least_float32(self.net(features)), -1)
 
     def mean(self, log_probs: Tensor) -> Tensor:
         """Return the predicted numbers (...), without gradient."""
@@ -63,7 +63,7 @@ class TwoHotHead(nn.Module):
     @torch.no_grad()
     def predict(self, features: Tensor) -> Tensor:
         """Return the predicted numbers (...) for features (..., F), without gradient."""
-        return two_hot_mean(functional.softmax(self.net(features).float(), -1), self.bins)
+        return two_hot_mean(functional.softmax(at_least_float32(self.net(features)), -1), self.bins)
 
     def loss(self, log_probs: Tensor, targets: Tensor) -> Tensor:
         """Return the cross-entropy (...) to numbers (...)."""
@@ -153,7 +153,7 @@ class PolicyHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Return parameters of the distribution, (..., outputs)."""
-        return self.net(features).float()  # type: ignore[no-any-return]
+        return at_least_float32(self.net(features))
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         """Return what :meth:`sample` draws with, (*shape, noise_size)."""

@@ -15,6 +15,7 @@ __all__ = [
     "BlockLinear",
     "Hidden",
     "NormSilu",
+    "at_least_float32",
     "dense",
     "mlp",
     "norm_silu",
@@ -23,6 +24,11 @@ __all__ = [
 
 STD_OF_TRUNCATED = 0.87962566103423978
 """Standard deviation of a standard normal number that is cut off at ±2."""
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """Return numbers in float32, or in float64 if they are."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 @torch.no_grad()

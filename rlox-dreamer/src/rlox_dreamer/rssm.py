@@ -16,7 +16,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlox_dreamer.layers import BlockLinear, Hidden, NormSilu, dense, mlp, norm_silu
+from rlox_dreamer.layers import (
+    BlockLinear,
+    Hidden,
+    NormSilu,
+    at_least_float32,
+    dense,
+    mlp,
+    norm_silu,
+)
 from rlox_dreamer.losses import log_of, mixed_probs, sample_mixed
 
 __all__ = ["RSSM", "Latent"]
@@ -120,7 +128,7 @@ class RSSM(nn.Module):
         return log_of(mixed_probs(self._wide(self.prior_net(deter)), self.mix))
 
     def _wide(self, logits: Tensor) -> Tensor:
-        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        wide = at_least_float32(logits)
         return wide.reshape(*logits.shape[:-1], self.stoch, self.classes)
 
     def embed_actions(self, actions: Tensor) -> Tensor:
@@ -213,7 +221,7 @@ class RSSM(nn.Module):
             latent: of B steps.
             actions: (B, A).
             noise: (B, S) uniform in [0, 1).
-            shares: see :meth:`shares`; ``None``: computed here.
+            shares: see :meth:`shares`; ``None`` computes them.
         """
         shares = self.shares() if shares is None else shares
         deter = self.next_deter(latent, self.embed_actions(actions), shares)
