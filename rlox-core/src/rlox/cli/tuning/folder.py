@@ -1,4 +1,4 @@
-"""The folder of ``rlox tune``: its plan, its trials and what is best."""
+"""Folder of ``rlox tune``: plan, trials and best options."""
 
 from __future__ import annotations
 

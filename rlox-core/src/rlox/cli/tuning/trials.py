@@ -1,4 +1,4 @@
-"""Trials of ``rlox tune``: asked of Optuna, run as sweeps over seeds, pruned on evaluations."""
+"""Trials of ``rlox tune``: Optuna's values, run as sweeps over seeds."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ class Runner:
         return trial.pruned
 
     def _end(self, trial: Trial) -> None:
-        """Tell Optuna about a trial of which no run is under way or to come."""
+        """Report a trial to Optuna of which no run is under way or to come."""
         from optuna.trial import TrialState
 
         if len(trial.codes) < len(trial.begun if trial.pruned else trial.members):
@@ -262,7 +262,7 @@ class Runner:
             self.study.tell(trial.asked, state=TrialState.PRUNED)
             self.say(f"trial {trial.number}: pruned after {trial.reported} evaluations")
         elif None not in returns:
-            mean = sum(returns) / len(returns)
+            mean = sum(float(value) for value in returns if value is not None) / len(returns)
             self.study.tell(trial.asked, mean)
             self._failures = 0
             self.say(f"trial {trial.number}: return {mean:.1f}")
