@@ -1,4 +1,4 @@
-"""Results of ``rlox tune``: table of trials, importance of options, best options as files."""
+"""Results of ``rlox tune``: best trials, importances and options as files."""
 
 from __future__ import annotations
 
