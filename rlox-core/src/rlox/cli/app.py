@@ -28,6 +28,7 @@ COMMANDS = {
         "Write a checkpoint's policy as a file that acts without torch.",
     ),
     "plot": ("rlox.cli.commands.plot:plot_command", "Draw learning curves of runs and sweeps."),
+    "tune": ("rlox.cli.commands.tune:tune_command", "Search for good options."),
     "bench": ("rlox.cli.commands.bench:bench_command", "Measure speed next to other libraries."),
     "list": ("rlox.cli.commands.list:list_command", "Show what is installed."),
     "explain": (

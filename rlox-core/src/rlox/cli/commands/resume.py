@@ -16,8 +16,8 @@ def resume_command(
     run: Annotated[
         Path,
         typer.Argument(
-            help="A run folder, one of its checkpoints to go back to, or the folder of a sweep; of "
-            "a run folder the latest checkpoint that is not damaged."
+            help="A run folder, one of its checkpoints to go back to, or the folder of a sweep or "
+            "of `rlox tune`; of a run folder the latest checkpoint that is not damaged."
         ),
     ],
     env: Annotated[
@@ -26,7 +26,9 @@ def resume_command(
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(help="Of a sweep, runs at once; left out: one per core.", min=1, metavar="N"),
+        typer.Option(
+            help="Of several runs, how many at once; left out: one per core.", min=1, metavar="N"
+        ),
     ] = None,
     reward: Annotated[
         str | None,
@@ -47,11 +49,17 @@ def resume_command(
     from rlox.cli.runs.run import resume_in_folder
     from rlox.cli.sweeps.folder import Sweep
     from rlox.cli.sweeps.sweeping import resume_sweep
+    from rlox.cli.tuning.folder import TuningFolder
+    from rlox.cli.tuning.trials import resume_tuning
 
     given = {"reward_fn": reward, "preference_fn": preference}
     parts = {name: text for name, text in given.items() if text is not None}
     if Sweep.is_in(run):
         raise typer.Exit(resume_sweep(run, jobs=jobs, env=env, quiet=quiet, parts=parts))
+    if TuningFolder.is_in(run):
+        if env is not None or parts:
+            raise ConfigError("the trials go on as they began; leave --env and functions out")
+        raise typer.Exit(resume_tuning(run, jobs=jobs, quiet=quiet))
     if jobs is not None:
         raise ConfigError(f"--jobs is for a sweep, and '{run}' is none")
     raise typer.Exit(resume_in_folder(run, env=env, quiet=quiet, parts=parts))

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,10 +37,11 @@ class Job:
 
 
 def run_in_processes(
-    jobs: Sequence[Job],
+    jobs: Iterable[Job],
     at_once: int,
     on_start: Callable[[Job], None],
     on_end: Callable[[Job, int], None],
+    unwanted: Callable[[Job], bool] | None = None,
 ) -> int | None:
     """Run all jobs and return the signal that interrupted them, if one did.
 
@@ -49,13 +50,16 @@ def run_in_processes(
     own, so that a terminal's Ctrl-C reaches them once.
 
     Args:
-        jobs: in the order in which they start.
+        jobs: in the order in which they start; each is asked for when there is room for it.
         at_once: number of processes.
         on_start: called before a job's process starts.
         on_end: called with its exit code; negative: the signal that killed it.
+        unwanted: called for the running jobs again and again; the first time that it is true, the
+            job gets SIGTERM.
     """
-    waiting, running = list(jobs), dict[Job, subprocess.Popen[bytes]]()
+    waiting, more, running = iter(jobs), True, dict[Job, subprocess.Popen[bytes]]()
     signals: list[int] = []
+    stopped: set[Job] = set()
 
     def pass_on(number: int) -> None:
         signals.append(number)
@@ -64,14 +68,21 @@ def run_in_processes(
 
     try:
         with handling_signals(pass_on):
-            while running or (waiting and not signals):
-                while waiting and not signals and len(running) < at_once:
-                    job = waiting.pop(0)
+            while running or (more and not signals):
+                while more and not signals and len(running) < at_once:
+                    job = next(waiting, None)
+                    if job is None:
+                        more = False
+                        break
                     on_start(job)
                     running[job] = _started(job)
                     if signals:  # between the two lines above
                         running[job].send_signal(signals[-1])
                 time.sleep(POLL_SECONDS)
+                for job in running.keys() - stopped if unwanted is not None else ():
+                    if unwanted is not None and unwanted(job):
+                        stopped.add(job)
+                        running[job].terminate()
                 ended = [pair for pair in running.items() if pair[1].poll() is not None]
                 for job, process in ended:
                     del running[job]

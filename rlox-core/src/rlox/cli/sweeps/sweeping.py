@@ -40,7 +40,13 @@ if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
     from rlox.config.model import Config
 
-__all__ = ["resume_sweep", "train_sweep"]
+__all__ = [
+    "arguments_of",
+    "reason_for_processes",
+    "resume_sweep",
+    "train_member",
+    "train_sweep",
+]
 
 THREAD_SAFE_LOGGERS = {"jsonl", "csv"}
 """Loggers whose only state is a file of the run."""
@@ -65,7 +71,7 @@ def train_sweep(name: str, config: Config, options: RunOptions) -> int:
     require_unused(path)
     configs = [_with_settings(config, settings) for settings in sets]
     # what is wrong with the options, the env or a callback is so for all seeds
-    reasons = [_reason_for_processes(name, each, options) for each in configs]
+    reasons = [reason_for_processes(name, each, options) for each in configs]
     sweep = Sweep(path, name, seeds, sets, options)
     for settings, config_of_set in zip(sets, configs, strict=True):
         sweep.folder_of(settings).mkdir(parents=True, exist_ok=True)
@@ -106,7 +112,7 @@ def resume_sweep(
     options = sweep.options if env is None else replace(sweep.options, env=env)
     config_class = registry.config_class(sweep.algorithm)
     reasons = [
-        _reason_for_processes(sweep.algorithm, config_class.load(each), options)
+        reason_for_processes(sweep.algorithm, config_class.load(each), options)
         for each in dict.fromkeys(member.config for member in todo)
     ]
     return _run(sweep, next(filter(None, reasons), None), jobs, env=env, quiet=quiet)
@@ -124,7 +130,7 @@ def _with_settings(config: Config, settings: Mapping[str, str]) -> Config:
     return config.replace(**{**settings, **given_options(type(config), known)})
 
 
-def _reason_for_processes(name: str, config: Config, options: RunOptions) -> str | None:
+def reason_for_processes(name: str, config: Config, options: RunOptions) -> str | None:
     """Return why runs need a process each; ``None`` if threads of one process suffice.
 
     Raises:
@@ -178,7 +184,7 @@ def _run(
     if reason_for_processes is None:
         signal = _run_in_threads(sweep, todo, at_once, env, on_start, on_end)
     else:
-        jobs = [Job(m.name, _arguments(sweep, m, env), m.output) for m in todo]
+        jobs = [Job(m.name, arguments_of(sweep, m, env), m.output) for m in todo]
         signal = run_in_processes(jobs, at_once, on_start, on_end)
     if signal is not None:
         return _report_interrupted(sweep, env, signal)
@@ -215,7 +221,7 @@ def _run_in_threads(
 ) -> int | None:
     from rlox.nn import torch_threads
 
-    trainings = {Training(m.name, partial(_train, sweep, m, env), m.output): m for m in todo}
+    trainings = {Training(m.name, partial(train_member, sweep, m, env), m.output): m for m in todo}
 
     def abandon(running: Sequence[Training], signal: int) -> NoReturn:
         for training in running:
@@ -232,7 +238,7 @@ def _run_in_threads(
         return run_in_threads(list(trainings), at_once, on_start, on_end, abandon)
 
 
-def _train(
+def train_member(
     sweep: Sweep, member: Member, env: str | None, interruption: Interruption, log: TextIO
 ) -> int:
     """Train a member in this thread, from where it stopped."""
@@ -245,7 +251,7 @@ def _train(
     return train_in_folder(sweep.algorithm, config, options, **how)  # type: ignore[arg-type]
 
 
-def _arguments(sweep: Sweep, member: Member, env: str | None) -> tuple[str, ...]:
+def arguments_of(sweep: Sweep, member: Member, env: str | None) -> tuple[str, ...]:
     """Return the command line, without ``rlox``, that trains a member from where it stopped."""
     folder = str(member.folder.path)
     if member.resumable():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ class Training:
 
 
 def run_in_threads(
-    jobs: Sequence[Training],
+    jobs: Iterable[Training],
     at_once: int,
     on_start: Callable[[Training], None],
     on_end: Callable[[Training, int], None],
@@ -44,13 +44,13 @@ def run_in_threads(
     others alone.
 
     Args:
-        jobs: in the order in which they start.
+        jobs: in the order in which they start; each is asked for when there is room for it.
         at_once: number of threads.
         on_start: called before a training starts.
         on_end: called with its exit code.
         abandon: called with those under way and the last signal; it ends the process.
     """
-    waiting = list(jobs)
+    waiting, more = iter(jobs), True
     running: dict[Future[int], tuple[Training, Interruption]] = {}
     signals: list[int] = []
 
@@ -60,9 +60,12 @@ def run_in_threads(
             interruption.signal = number
 
     with handling_signals(pass_on), ThreadPoolExecutor(at_once) as pool:
-        while running or (waiting and not signals):
-            while waiting and not signals and len(running) < at_once:
-                job, interruption = waiting.pop(0), Interruption(catch=False)
+        while running or (more and not signals):
+            while more and not signals and len(running) < at_once:
+                job, interruption = next(waiting, None), Interruption(catch=False)
+                if job is None:
+                    more = False
+                    break
                 on_start(job)
                 running[pool.submit(_run, job, interruption)] = (job, interruption)
                 if signals:  # between the lines above

@@ -1,0 +1,1 @@
+"""Search for good options: spaces, trials and results of ``rlox tune``."""
