@@ -61,6 +61,7 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
         priority=20,
         env_prefixes=("atari/", "butterfly/", "classic/", "mpe2/", "sisl/"),
         teams=True,
+        processes=True,
     )
     yield EnvBackendSpec(
         name="vectorized",

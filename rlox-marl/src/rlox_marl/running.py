@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from rlox.config.model import Config
-from rlox.envs import fixed_env_count
+from rlox.envs import fixed_env_count, make_team_env
 from rlox.errors import CheckpointError, ConfigError
 from rlox.protocols import MultiAgentObs, MultiAgentStep, MultiAgentVecEnv, StatefulVecEnv
 from rlox.rollouts import require_same_option
@@ -17,7 +17,7 @@ from rlox.seeding import SeedStreams
 from rlox_marl.envs.statistics import TeamStatistics
 from rlox_marl.preprocessing import TeamPreprocessor
 
-__all__ = ["RunningTeams", "fit_env_count", "with_agents"]
+__all__ = ["RunningTeams", "fit_env_count", "make_envs", "with_agents"]
 
 ConfigT = TypeVar("ConfigT", bound=Config)
 
@@ -127,6 +127,31 @@ class RunningTeams:
         if self.preprocessor is not None:
             self.preprocessor.load_state_dict(state["observations"], keep_frames=exact)
         return exact
+
+
+def make_envs(config: Any, source: Any) -> MultiAgentVecEnv:
+    """Return the envs that a team learns in, which read no state if no critic sees it.
+
+    Args:
+        config: MAPPO's or IPPO's.
+        source: id, callable, env or vector env.
+
+    Raises:
+        ConfigError: the envs cannot be in processes of their own as the config asks.
+        EnvError: the envs cannot be built.
+    """
+    env = make_team_env(
+        source,
+        n_envs=config.n_envs,
+        backend=config.env_backend,
+        env_kwargs=config.env_kwargs,
+        vectorization=config.vectorization,
+    )
+    if config.critic in ("observations", "local") and fixed_env_count(source) is None:
+        leave_out = getattr(env, "leave_out_state", None)  # of envs that may fail to give one
+        if leave_out is not None:
+            leave_out()
+    return env
 
 
 def _normalizes(observations: Mapping[str, Any] | None) -> bool:

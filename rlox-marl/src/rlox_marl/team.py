@@ -12,7 +12,7 @@ import torch
 from rlox.batches.rollout import RolloutBatch
 from rlox.config.model import changed
 from rlox.deployment import PolicyData
-from rlox.envs import fixed_env_count, make_team_env
+from rlox.envs import fixed_env_count
 from rlox.errors import BackendError, CheckpointError, ConfigError, ExportError
 from rlox.learners import Objective, RolloutTask, Update
 from rlox.networks.validate_actors import require_actor, try_actor
@@ -28,13 +28,13 @@ from rlox_marl.collector import MultiAgentCollector
 from rlox_marl.optimizers import ActorCriticOptimizer
 from rlox_marl.policies import RecurrentTeamPolicy, TeamPolicy, make_team_policy
 from rlox_marl.preprocessing import TeamPreprocessor
-from rlox_marl.running import RunningTeams, with_agents
+from rlox_marl.running import RunningTeams, make_envs, with_agents
 from rlox_marl.self_play import OpponentPool, require_two_players
 from rlox_marl.views import PolicyView, make_views
 
 __all__ = ["Team"]
 
-ONE_AGENT_OPTIONS = ("clip_rewards", "vectorization")
+ONE_AGENT_OPTIONS = ("clip_rewards",)
 """PPO's options that teams do not have."""
 
 
@@ -77,9 +77,7 @@ class Team:
         self._algorithm, self._update = algorithm, update
         self.device = find_device(cfg.device)
         source = algorithm.env_source
-        env = make_team_env(
-            source, n_envs=cfg.n_envs, backend=cfg.env_backend, env_kwargs=cfg.env_kwargs
-        )
+        env = make_envs(cfg, source)
         owned = fixed_env_count(source) is None
         with ExitStack() as made:  # the envs are closed if the rest fails
             if owned:

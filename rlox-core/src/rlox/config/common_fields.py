@@ -42,7 +42,9 @@ ENV_KWARGS = option(
 """``dict[str, JsonValue]``"""
 
 VECTORIZATION = choice(
-    "sync", help="gymnasium envs in this process or each in its own", source="gymnasium"
+    "sync",
+    help="gymnasium's and PettingZoo's envs in this process or each in its own",
+    source="gymnasium",
 )
 """``Literal["sync", "async"]``"""
 

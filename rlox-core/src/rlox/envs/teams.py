@@ -10,6 +10,7 @@ from gymnasium.vector import VectorEnv
 
 from rlox import registry
 from rlox.errors import (
+    ConfigError,
     EnvError,
     MissingDependencyError,
     RloxError,
@@ -74,6 +75,7 @@ def make_team_env(
     n_envs: int | None = None,
     backend: str = "auto",
     env_kwargs: Mapping[str, Any] | None = None,
+    vectorization: str = "sync",
 ) -> MultiAgentVecEnv:
     """Build N copies of an env of several agents, stepped together.
 
@@ -84,8 +86,11 @@ def make_team_env(
         backend: env backend for ids; ``"auto"`` takes the fastest that has the id and knows the
             ``env_kwargs``.
         env_kwargs: arguments of the env.
+        vectorization: ``"sync"``, or ``"async"`` for each env in a process of its own, which
+            PettingZoo's envs may be.
 
     Raises:
+        ConfigError: ``vectorization="async"`` is asked of envs that have no processes.
         EnvError: the env cannot be built, or no backend of envs of several agents has the id.
         UnknownNameError: the backend is not registered.
         MissingDependencyError: no distribution with such a backend is installed.
@@ -98,20 +103,27 @@ def make_team_env(
                 f"env_kwargs {sorted(env_kwargs)} cannot reach an env that is built already; pass "
                 "its id or a callable that makes it"
             )
+        if vectorization != "sync":
+            raise _no_processes(f"a {type(env).__name__}", vectorization)
         return env
     arguments = dict(env_kwargs or {})
+    how = {} if vectorization == "sync" else {"vectorization": vectorization}
     if isinstance(env, str):
-        chosen, _ = choose_team_backend(env, backend, arguments)
+        chosen, _ = choose_team_backend(env, backend, arguments, vectorization)
         if chosen is None:
             raise EnvError(
                 f"no env backend has an env of several agents called '{env}'; ids look like "
                 "'mpe2/simple_spread_v3', and env_backend='pettingzoo' takes any of PettingZoo's"
             )
-        return _build(chosen, env, n_envs or 1, arguments)
+        if how and not chosen.spec.processes:
+            raise _no_processes(f"env_backend='{chosen.spec.name}'", vectorization)
+        return _build(chosen, env, n_envs or 1, arguments, how)
     chosen = next((b for b in _backends() if not b.spec.env_ids), None)
     if chosen is None:
         raise missing_extra("an env of several agents", "marl")
-    return cast("MultiAgentVecEnv", chosen.build(env, n_envs=n_envs or 1, env_kwargs=arguments))
+    return cast(
+        "MultiAgentVecEnv", chosen.build(env, n_envs=n_envs or 1, env_kwargs=arguments, **how)
+    )
 
 
 def team_backend(env_id: str, backend: str = "auto") -> Registration | None:
@@ -129,7 +141,10 @@ def team_backend(env_id: str, backend: str = "auto") -> Registration | None:
 
 
 def choose_team_backend(
-    env_id: str, backend: str = "auto", env_kwargs: Mapping[str, Any] | None = None
+    env_id: str,
+    backend: str = "auto",
+    env_kwargs: Mapping[str, Any] | None = None,
+    vectorization: str = "sync",
 ) -> tuple[Registration | None, str]:
     """Return the backend that makes an env of several agents of an id, and why it is that one.
 
@@ -139,6 +154,7 @@ def choose_team_backend(
             ``env_kwargs``, the one of highest priority. One without ``env_ids`` of its own tries
             any.
         env_kwargs: arguments of the envs.
+        vectorization: ``"async"`` passes over backends without processes.
 
     Returns:
         The backend, and the reason in words; ``None`` if it is no env of several agents.
@@ -163,7 +179,9 @@ def choose_team_backend(
         if not has_id(one, env_id):
             continue
         unknown = sorted(set(env_kwargs or {}) - set(one.spec.env_kwargs))
-        if unknown and one.spec.env_ids:
+        if vectorization != "sync" and not one.spec.processes:
+            passed_over.append(f"'{one.spec.name}' has no vectorization='{vectorization}'")
+        elif unknown and one.spec.env_ids:
             passed_over.append(f"'{one.spec.name}' takes no env_kwargs {unknown}")
         else:
             return one, "; ".join(["it is the fastest that has the id", *passed_over])
@@ -171,13 +189,18 @@ def choose_team_backend(
 
 
 def _build(
-    chosen: Registration, env_id: str, n_envs: int, env_kwargs: dict[str, Any]
+    chosen: Registration,
+    env_id: str,
+    n_envs: int,
+    env_kwargs: dict[str, Any],
+    how: dict[str, Any],
 ) -> MultiAgentVecEnv:
     """Build the envs of an id; errors of arguments that another name is near to say so."""
     known = {name for b in _backends() if has_id(b, env_id) for name in b.spec.env_kwargs}
     hints = "".join(suggest(name, known) for name in sorted(set(env_kwargs) - known))
     try:
-        return cast("MultiAgentVecEnv", chosen.build(env_id, n_envs=n_envs, env_kwargs=env_kwargs))
+        made = chosen.build(env_id, n_envs=n_envs, env_kwargs=env_kwargs, **how)
+        return cast("MultiAgentVecEnv", made)
     except (EnvError, MissingDependencyError) as error:
         if not hints:
             raise
@@ -186,6 +209,13 @@ def _build(
         raise
     except (TypeError, ValueError) as error:
         raise EnvError(f"env backend '{chosen.spec.name}': {error}") from error
+
+
+def _no_processes(what: str, vectorization: str) -> ConfigError:
+    return ConfigError(
+        f"vectorization='{vectorization}' is of PettingZoo's envs by id or callable, got {what}, "
+        "which steps its envs as it does; leave one of them out"
+    )
 
 
 def _backends() -> list[Registration]:

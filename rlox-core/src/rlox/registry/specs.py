@@ -110,6 +110,8 @@ class EnvBackendSpec:
             method ``for_evaluation()`` those of evaluations.
         unavailable: ``"module:function"`` that returns why it cannot be used here, or an empty
             string; ``backend="auto"`` then passes it over. ``None``: it always can.
+        processes: whether it has envs of several agents each in a process of its own: ``factory``
+            then gets the keyword ``vectorization="async"`` where it is asked for.
 
     Raises:
         TypeError: ``env_ids`` or ``env_kwargs`` is text.
@@ -126,6 +128,7 @@ class EnvBackendSpec:
     teams: bool = False
     remote: bool = False
     unavailable: str | None = None
+    processes: bool = False
 
     def __post_init__(self) -> None:
         """Reject text if several names are expected."""

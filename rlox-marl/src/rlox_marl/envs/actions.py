@@ -15,6 +15,8 @@ from rlox.spaces.nested import is_nested, join, leaf_spaces, split
 
 __all__ = ["ActionArrays"]
 
+Leaves = Mapping[str, Mapping[str, npt.NDArray[Any]]]
+
 
 class ActionArrays:
     """The actions that one call of ``step_all`` takes.
@@ -47,20 +49,28 @@ class ActionArrays:
                     f"actions has the group '{name}', but the groups are {', '.join(names)}"
                     f"{suggest(str(name), names)}"
                 )
-        self._groups = groups
-        self._leaves: dict[str, dict[str, npt.NDArray[Any]]] = {}
+        found: dict[str, dict[str, npt.NDArray[Any]]] = {}
         for group in groups:
             if group.name not in actions:
                 raise EnvError(f"actions has no group '{group.name}'; give an array for each group")
-            self._leaves[group.name] = _checked(group, actions[group.name], active[group.name])
+            found[group.name] = _checked(group, actions[group.name], active[group.name])
+        self.leaves: Leaves = found
+        """By group and leaf, (N, A, ...) arrays; the leaf of a space that is not nested is ""."""
+
+    @classmethod
+    def of_leaves(cls, leaves: Leaves) -> ActionArrays:
+        """Return actions from the leaves of some that are checked already."""
+        made = cls((), {}, {})
+        made.leaves = leaves
+        return made
 
     def array(self, group: str) -> npt.NDArray[Any]:
         """Return the (N, A, ...) actions of a group whose space is not nested."""
-        return self._leaves[group][""]
+        return self.leaves[group][""]
 
     def take(self, group: AgentGroup, env: int, column: int) -> Any:
         """Return one agent's action: an integer for a ``Discrete``, else arrays."""
-        space, leaves = group.action_space, self._leaves[group.name]
+        space, leaves = group.action_space, self.leaves[group.name]
         one = {
             name: _one(leaf, leaves[name][env, column]) for name, leaf in leaf_spaces(space).items()
         }

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rlox.envs import Vectorization
 from rlox.errors import EnvError
 from rlox.protocols import MultiAgentVecEnv
 
 from rlox_marl.envs.pettingzoo import PettingZooVecEnv
+from rlox_marl.envs.processes import PettingZooProcesses
 from rlox_marl.envs.simple_spread import SimpleSpreadVecEnv
 
 __all__ = ["VECTORIZED", "make_pettingzoo", "make_vectorized"]
@@ -20,10 +22,15 @@ VECTORIZED: dict[str, Callable[..., MultiAgentVecEnv]] = {
 
 
 def make_pettingzoo(
-    env: Any, *, n_envs: int, env_kwargs: Mapping[str, Any] | None
-) -> PettingZooVecEnv:
-    """Build N PettingZoo envs; see :class:`PettingZooVecEnv`."""
-    return PettingZooVecEnv(env, n_envs, env_kwargs=env_kwargs)
+    env: Any,
+    *,
+    n_envs: int,
+    env_kwargs: Mapping[str, Any] | None,
+    vectorization: Vectorization = "sync",
+) -> MultiAgentVecEnv:
+    """Build N PettingZoo envs, in this process or (``"async"``) each in its own."""
+    kind = PettingZooVecEnv if vectorization == "sync" else PettingZooProcesses
+    return kind(env, n_envs, env_kwargs=env_kwargs)
 
 
 def make_vectorized(

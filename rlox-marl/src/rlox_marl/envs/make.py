@@ -78,13 +78,16 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:
     )
 
 
-def build_envs(env: EnvLike, n_envs: int, env_kwargs: Mapping[str, Any]) -> list[OneEnv]:
+def build_envs(
+    env: EnvLike, n_envs: int, env_kwargs: Mapping[str, Any], first_number: int = 0
+) -> list[OneEnv]:
     """Build N envs with checked steps.
 
     Args:
         env: an id, a callable that takes ``env_kwargs``, or one env.
         n_envs: number of envs N.
         env_kwargs: arguments of each env.
+        first_number: what errors call the first env.
 
     Raises:
         EnvError: an env cannot be built, or is none of several agents.
@@ -122,7 +125,7 @@ def build_envs(env: EnvLike, n_envs: int, env_kwargs: Mapping[str, Any]) -> list
                 "env must be an id, a callable that makes a PettingZoo env, or one such env, got "
                 f"{type(env).__name__}"
             )
-        return [_checked(one, Where(i)) for i, one in enumerate(made)]
+        return [_checked(one, Where(first_number + i)) for i, one in enumerate(made)]
     except BaseException:
         for one in made:
             if one is not env and callable(getattr(one, "close", None)):

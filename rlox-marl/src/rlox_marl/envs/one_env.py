@@ -185,7 +185,8 @@ def read_state(
     except Exception as error:
         if out.living or out.truncated or before is None:
             raise where.error(
-                "the state", None, f"cannot be read: {error!r}; with_state=False leaves it out",
+                "the state", None, f"cannot be read: {error!r}; with_state=False leaves it "
+                "out, and so do critic='observations' and 'local'",
             ) from error  # fmt: skip
         return before
     checked: npt.NDArray[Any] = observation(where, "the state", None, spaces.state, state)

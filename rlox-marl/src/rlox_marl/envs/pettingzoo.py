@@ -32,6 +32,7 @@ class PettingZooVecEnv:
         env_kwargs: arguments of the env.
         with_state: read the env's state; some envs have a state space but fail to give a state,
             and ``False`` takes them as envs without one.
+        first_number: what errors call the first env.
 
     Raises:
         EnvError: the env cannot be built, or has no list of its agents.
@@ -47,12 +48,12 @@ class PettingZooVecEnv:
         *,
         env_kwargs: Mapping[str, Any] | None = None,
         with_state: bool = True,
+        first_number: int = 0,
     ) -> None:
         self._seed = seed
-        self._ones: list[OneEnv] = build_envs(env, n_envs, env_kwargs or {})
+        self._ones: list[OneEnv] = build_envs(env, n_envs, env_kwargs or {}, first_number)
         if not with_state:
-            for one in self._ones:
-                one.spaces = replace(one.spaces, state=None)
+            self.leave_out_state()
         self._spaces = self._ones[0].spaces
         try:
             for one in self._ones[1:]:
@@ -93,14 +94,39 @@ class PettingZooVecEnv:
         """Space of one env's state; ``None`` if it has none."""
         return self._spaces.state
 
+    def leave_out_state(self) -> None:
+        """Read no state from now on, as an env without one; for critics that do not see it."""
+        for one in self._ones:
+            one.spaces = replace(one.spaces, state=None)
+        self._spaces = self._ones[0].spaces
+
     def reset_all(self, seed: int | Sequence[int] | None = None) -> MultiAgentObs:
         """Reset all envs; see :class:`rlox.protocols.MultiAgentVecEnv`."""
+        return self.show_first(*self.begin(seed))
+
+    def begin(self, seed: int | Sequence[int] | None = None) -> tuple[set[str], set[str]]:
+        """Reset all envs, and return the groups with and those without masks in an active row.
+
+        With :meth:`show_first` it is :meth:`reset_all`, for envs that are stepped in several
+        places.
+        """
         if seed is None:
             seed, self._seed = self._seed, None
         seeds = env_seeds(seed, self.n_envs)
         self._now = [one.reset(s) for one, s in zip(self._ones, seeds, strict=True)]
+        given = {self._home[agent].name for now in self._now for agent in now.masks}
+        bare = {self._home[a].name for now in self._now for a in now.active if a not in now.masks}
+        return given, bare
+
+    def show_first(self, given: set[str], bare: set[str]) -> MultiAgentObs:
+        """Return what the envs show after :meth:`begin`.
+
+        Args:
+            given: groups with masks in an active row of any env; the first reset decides.
+            bare: groups without.
+        """
         if self._active is None:
-            self._decide_masks()
+            self._decide_masks(given, bare)
         return self._shown()
 
     def step_all(self, actions: Mapping[str, Any]) -> MultiAgentStep:
@@ -112,7 +138,17 @@ class PettingZooVecEnv:
         """
         if self._active is None:
             raise EnvError("step_all was called before reset_all; reset the envs first")
-        given = ActionArrays(self._groups, actions, self._active)
+        return self._step(ActionArrays(self._groups, actions, self._active))
+
+    def step_leaves(self, leaves: Mapping[str, Mapping[str, npt.NDArray[Any]]]) -> MultiAgentStep:
+        """Step all envs with actions that are checked already.
+
+        Args:
+            leaves: by group and leaf, as :attr:`~rlox_marl.envs.actions.ActionArrays.leaves`.
+        """
+        return self._step(ActionArrays.of_leaves(leaves))
+
+    def _step(self, given: ActionArrays) -> MultiAgentStep:
         names = [group.name for group in self._groups]
         rewards = {name: self._rows[name].numbers() for name in names}
         terminated = {name: self._rows[name].flags() for name in names}
@@ -174,15 +210,13 @@ class PettingZooVecEnv:
                     self._rows[name].set_observation(arrays[name], i, agent, leaves)
         return arrays
 
-    def _decide_masks(self) -> None:
+    def _decide_masks(self, given: set[str], bare: set[str]) -> None:
         """Note which groups have masks, from the first reset and the spaces.
 
         Of a group that does not act at first it cannot be known: its masks are there, all True
         until the env gives one.
         """
         maskable = {name for name, rows in self._rows.items() if rows.actions.mask_size}
-        given = {self._home[agent].name for now in self._now for agent in now.masks}
-        bare = {self._home[a].name for now in self._now for a in now.active if a not in now.masks}
         self._always_masked = given & maskable
         self._masked = self._always_masked | (maskable - bare)
 

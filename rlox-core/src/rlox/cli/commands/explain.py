@@ -79,7 +79,9 @@ def _choices(algorithm: str, env: str, config: Path | None) -> dict[str, str]:
         if not hasattr(cfg, "env_backend"):
             return {"learner": learner}
         kwargs = getattr(cfg, "env_kwargs", None)
-        chosen, reason = choose_team_backend(env, cfg.env_backend, kwargs)
+        chosen, reason = choose_team_backend(
+            env, cfg.env_backend, kwargs, getattr(cfg, "vectorization", "sync")
+        )
         if chosen is None:
             chosen, reason = choose_backend(env, cfg.env_backend, cfg.vectorization, kwargs)
     return {"env backend": f"{chosen.spec.name}: {reason}", "learner": learner}

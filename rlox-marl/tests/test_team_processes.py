@@ -1,0 +1,184 @@
+"""PettingZoo envs in processes show what envs in this process show, and fail in one error."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+import rlox
+from gymnasium import spaces
+from rlox.errors import EnvError, WorkerLostError
+from rlox.testing.probes import first_difference
+from rlox_marl.envs import PettingZooProcesses, PettingZooVecEnv
+from scripted_teams import Life, ScriptedParallel, ScriptedTurns, Turn
+
+PAYS = {"scout_0": 1.0, "scout_1": -1.0, "tank": 0.5}
+LIVES = [
+    {"scout_0": Life(0, 3, "terminated"), "tank": Life(0, 5, "truncated"),
+     "scout_1": Life(2, 4, "both")},
+    {"scout_1": Life(0, 4, "terminated"), "scout_0": Life(3, 6, "truncated")},
+]  # fmt: skip
+TURNS = [
+    [Turn("scout_0", PAYS, {}), Turn("tank", PAYS, {"scout_0": "terminated"}),
+     Turn("scout_1", PAYS, {})],
+    [Turn("tank", PAYS, {}), Turn("tank", PAYS, dict.fromkeys(PAYS, "truncated"))],
+]  # fmt: skip
+
+
+class Seeded(ScriptedParallel):
+    """Begins with the episode that the seed says, so that the first agents differ by env."""
+
+    def reset(self, seed=None, options=None):
+        if seed is not None:
+            self._episode = seed % 2 - 1
+        return super().reset(seed, options)
+
+
+class Slow(ScriptedParallel):
+    """No step returns."""
+
+    def step(self, actions):
+        time.sleep(3600)
+
+
+class Broken(ScriptedParallel):
+    """The second step pays no number."""
+
+    def step(self, actions):
+        returned = super().step(actions)
+        if self._t == 2:
+            returned[1][next(iter(returned[1]))] = np.nan
+        return returned
+
+
+def parallel():
+    """Return a team whose agents die, join late and have masks."""
+    return Seeded(LIVES)
+
+
+def turns():
+    """Return a team that takes turns."""
+    return ScriptedTurns(TURNS)
+
+
+def zeros(env):
+    """Return the first action of each agent."""
+    return {group.name: np.zeros((env.n_envs, len(group.agents)), np.int64) for group in env.groups}
+
+
+def drawn(rng, env):
+    """Return random actions."""
+    found = {}
+    for group in env.groups:
+        space, shape = group.action_space, (env.n_envs, len(group.agents))
+        if isinstance(space, spaces.Discrete):
+            found[group.name] = rng.integers(space.n, size=shape)
+        else:
+            found[group.name] = rng.uniform(space.low, space.high, (*shape, *space.shape))
+    return found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [parallel, turns, "mpe2/simple_speaker_listener_v4", "sisl/multiwalker-v9"],
+    ids=["parallel", "turns", "speaker", "walkers"],
+)
+def test_processes_show_what_one_process_shows(source) -> None:
+    """Observations, masks, rewards, ends, states and last observations of 30 steps, bit for bit."""
+    here, there = PettingZooVecEnv(source, 3, seed=0), PettingZooProcesses(source, 3, seed=0)
+    try:
+        assert there.groups == here.groups
+        assert there.possible_agents == here.possible_agents
+        assert there.state_space == here.state_space
+        assert len(set(there.pids)) == there.n_envs == 3
+        rng = np.random.default_rng(0)
+        assert first_difference(here.reset_all(), there.reset_all()) is None
+        for _ in range(30):
+            actions = drawn(rng, here)
+            assert first_difference(here.step_all(actions), there.step_all(actions)) is None
+        assert first_difference(here.reset_all([4, 5, 6]), there.reset_all([4, 5, 6])) is None
+    finally:
+        there.close()
+        here.close()
+
+
+def test_training_is_the_same_in_processes() -> None:
+    """Parameters bit for bit."""
+    states = []
+    for how in ("sync", "async"):
+        options = {"n_envs": 2, "n_steps": 8, "batch_size": 16, "n_epochs": 1, "hidden": 8}
+        with rlox.make("mappo", env=parallel, seed=0, vectorization=how, **options) as algorithm:
+            algorithm.train(32)
+            states.append(algorithm.state_dict()["policies"])
+    assert first_difference(*states) is None
+
+
+def test_ids_take_the_backend_that_has_processes() -> None:
+    """Though another steps the id faster in this process."""
+    spread = "mpe2/simple_spread_v3"
+    options = {"n_envs": 1, "n_steps": 8, "batch_size": 8, "n_epochs": 1, "hidden": 8}
+    with rlox.make("ippo", env=spread, vectorization="async", **options) as algorithm:
+        assert isinstance(algorithm.collector.env, PettingZooProcesses)
+        assert algorithm.collector.env.state_space is None  # no critic sees it
+        algorithm.train(8)
+
+
+def test_a_killed_process_is_one_error() -> None:
+    """That names the env and how it ended, and the others are closed."""
+    env = PettingZooProcesses(parallel, 2, seed=0)
+    env.reset_all()
+    env.step_all(zeros(env))
+    os.kill(env.pids[1], signal.SIGKILL)
+    with pytest.raises(WorkerLostError, match=r"the process of env 1 has died \(signal 9\)"):
+        env.step_all(zeros(env))
+    pids = env.pids
+    env.close()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_a_hanging_process_is_one_error() -> None:
+    """After the deadline."""
+    env = PettingZooProcesses(lambda: Slow(LIVES), 1, step_timeout=1.0)
+    try:
+        env.reset_all()
+        with pytest.raises(WorkerLostError, match="the process of env 0 has not answered in"):
+            env.step_all(zeros(env))
+    finally:
+        env.close()
+
+
+def test_errors_of_envs_name_agent_step_and_field() -> None:
+    """As in this process, with the number of the env."""
+    env = PettingZooProcesses(lambda: Broken(LIVES), 2)
+    try:
+        env.reset_all()
+        env.step_all(zeros(env))
+        message = r"the reward of agent '\w+' in step 2 of env 0 must be finite, got nan"
+        with pytest.raises(EnvError, match=message):
+            env.step_all(zeros(env))
+    finally:
+        env.close()
+
+
+def test_wrong_calls_are_one_clear_error() -> None:
+    """Before a process is started, or with it closed again."""
+    with pytest.raises(EnvError, match="the ScriptedParallel itself; pass its id or a callable"):
+        PettingZooProcesses(ScriptedParallel(LIVES))
+    with pytest.raises(EnvError, match=r"at most .* on this machine, got n_envs = 0"):
+        PettingZooProcesses(parallel, 0)
+    with pytest.raises(EnvError, match="no PettingZoo env is called 'mpe2/simple_spred_v3'"):
+        PettingZooProcesses("mpe2/simple_spred_v3")
+    lock = __import__("threading").Lock()
+    with pytest.raises(EnvError, match=r"cannot be sent to a process"):
+        PettingZooProcesses(lambda: lock and None)
+    env = PettingZooProcesses(parallel)
+    try:
+        with pytest.raises(EnvError, match="step_all was called before reset_all"):
+            env.step_all(zeros(env))
+    finally:
+        env.close()

@@ -1,0 +1,91 @@
+"""Teams learn envs of PettingZoo's makers: walkers, and a speaker with its listener."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import rlox
+from rlox.envs import make_team_env
+
+SPEAKER = "mpe2/simple_speaker_listener_v4"
+WALKERS = "sisl/multiwalker-v9"
+COMMON = {
+    "n_envs": 16, "n_epochs": 8, "learning_rate": 1e-3, "adam_eps": 1e-5, "max_grad_norm": 10.0,
+    "hidden": 64, "normalize_values": "value_norm", "huber_delta": 10.0,
+}  # fmt: skip
+SHORT = {"n_steps": 25, "batch_size": 200, "gamma": 0.95, "gae_lambda": 0.9, "ent_coef": 0.003}
+LONG = {"n_steps": 64, "batch_size": 512, "ent_coef": 0.003}
+
+
+class RandomTeam:
+    """Draws each action evenly from its space.
+
+    Args:
+        env_id: of the env.
+    """
+
+    def __init__(self, env_id: str) -> None:
+        env = make_team_env(env_id)
+        self._groups = env.groups
+        env.close()
+        for number, group in enumerate(self._groups):
+            group.action_space.seed(number)
+
+    def predict_team(self, obs: Any, deterministic: bool = True) -> dict[str, Any]:
+        """Return an action for each agent."""
+        return {
+            group.name: np.array(
+                [[group.action_space.sample() for _ in row] for row in obs["active"][group.name]]
+            )
+            for group in self._groups
+        }
+
+
+def half_interval(std: float, episodes: int) -> float:
+    """Return half of the 95 % interval of a mean."""
+    return 1.96 * std / episodes**0.5
+
+
+@pytest.mark.learn
+@pytest.mark.parametrize(
+    ("name", "env_id", "env_steps", "options", "episodes", "n_seeds"),
+    [
+        ("mappo", WALKERS, 20_000, LONG, 30, 1),
+        ("mappo", SPEAKER, 40_000, SHORT, 300, 5),
+        ("ippo", SPEAKER, 40_000, SHORT, 300, 5),
+    ],
+)
+def test_teams_beat_random_actions(
+    name: str,
+    env_id: str,
+    env_steps: int,
+    options: dict[str, Any],
+    episodes: int,
+    n_seeds: int,
+    score_seeds: Callable[..., list[float]],
+) -> None:
+    """In every seed the 95 % intervals do not touch; actions are drawn from the policies."""
+    pytest.importorskip("pettingzoo")
+    random = rlox.evaluate(RandomTeam(env_id), env_id, n_episodes=episodes)  # type: ignore[arg-type]
+    bound = random.mean_return + half_interval(random.std_return, episodes)
+    lower: list[float] = []
+
+    def make(seed: int) -> rlox.Algorithm:
+        return rlox.make(name, env=env_id, seed=seed, **(COMMON | options))
+
+    def measure(algorithm: Any) -> dict[str, float]:
+        result = algorithm.evaluate(n_episodes=episodes, deterministic=False)
+        lower.append(result.mean_return - half_interval(result.std_return, episodes))
+        return {
+            "mean_return": result.mean_return,
+            "std_return": result.std_return,
+            "random_mean_return": random.mean_return,
+            "random_std_return": random.std_return,
+        }
+
+    label = f"{name}-{env_id.partition('/')[2]}"
+    score_seeds(make, label, env_steps, bound, n_seeds, measure=measure, episodes=episodes)
+    assert min(lower) > bound
