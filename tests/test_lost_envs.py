@@ -16,7 +16,7 @@ from rlox.replay.collector import ReplayCollector
 from rlox.replay.updates_due import UpdatesDue
 from rlox.training.progress import Progress
 from rlox_dreamer.experience import Experience
-from rlox_dreamer.sequences import OBS, Acted
+from rlox_dreamer.sequences import OBS, Acted, Batches
 
 LENGTH = 7
 """Steps of an undisturbed episode."""
@@ -210,10 +210,10 @@ def test_streams_of_sequences_are_cut() -> None:
     """The row after a loss begins an episode; no row is of a step that was not made."""
     env, kept = Scripted(), Kept()
     envs = RunningEnvs(env)
+    batches = Batches(kept, None, torch.device("cpu"))  # type: ignore[arg-type]
     experience = Experience(
-        envs, kept, Progress("env_steps"), updates=UpdatesDue(1, 1), batch_size=1, length=2,
+        envs, batches, Progress("env_steps"), updates=UpdatesDue(1, 1), batch_size=1, length=2,
         learning_starts=10_000, steps_per_iteration=3, saves_buffer=False,
-        device=torch.device("cpu"),
     )  # fmt: skip
 
     class Hooks:

@@ -190,7 +190,7 @@ def test_sweep_over_options_alone_has_the_seed_of_the_config(
     assert len(used) == 1
     assert used == expected or (expected is None and used != {0})
     assert yaml.safe_load(Path("s/n_steps=2/config.yaml").read_text()) == {
-        "n_envs": 2, "n_steps": 2, "n_updates": 3
+        "n_envs": 2, "n_steps": 2, "n_updates": 3, "preset": "none"
     }  # fmt: skip
 
 
