@@ -56,7 +56,7 @@ CASES = {
     "qmix": f"{TEAM} --learning-starts 50 --batch-size 8",
     "independent_q": f"{TEAM} --learning-starts 50 --batch-size 8",
     "rl8_ppo": f"{RL8} --sgd-minibatch-size 64",
-    "rl8_recurrent_ppo": f"{RL8} --sgd-minibatch-size 16",
+    "rl8_recurrent_ppo": f"{RL8} --seqs-per-state-reset 4 --sgd-minibatch-size 16",
     "dreamer_v3": "--env CartPole-v1 --learning-starts 50 --batch-size 4 --seq-len 8 "
     "--train-ratio 4 --hidden 8 --units 8",
 }
