@@ -56,7 +56,7 @@ CASES = {
     "qmix": f"{TEAM} --learning-starts 50 --batch-size 8",
     "independent_q": f"{TEAM} --learning-starts 50 --batch-size 8",
     "rl8_ppo": f"{RL8} --sgd-minibatch-size 64",
-    "rl8_recurrent_ppo": f"{RL8} --seqs-per-state-reset 4 --sgd-minibatch-size 16",
+    "rl8_recurrent_ppo": "--env rlox_rl8.env:DiscreteDummyEnv --n-envs 8",
     "dreamer_v3": "--env CartPole-v1 --learning-starts 50 --batch-size 4 --seq-len 8 "
     "--train-ratio 4 --hidden 8 --units 8",
 }
@@ -119,7 +119,7 @@ def test_a_killed_run_goes_on(name: str, number: int, tmp_path: Path) -> None:
     assert saved > 0
     assert json.loads((run / "run.json").read_text())["status"] == "running"
     # no file may say what is imported
-    again = [f"--env={each}" for each in CASES[name] if ":" in each]
+    again = [f"--env={each}" for each in CASES[name].split() if ":" in each]
     with running("resume", "run", *again, folder=tmp_path) as second:
         wait_until(lambda: steps_of(latest) > saved, second, tmp_path)
         second.send_signal(signal.SIGTERM)
