@@ -127,6 +127,7 @@ def types(session: nox.Session) -> None:
     share(session)
     packages = [path for name in repository.distributions() for path in repository.packages(name)]
     run(session, "mypy", *map(str, packages), "_template/rlox-newfamily/src/rlox_newfamily")
+    run(session, "mypy", "tests/typing/script.py")
     for stub in sorted(NATIVE.glob("python/*/_*.pyi")):
         run(session, "python", "-m", "mypy.stubtest", f"{stub.parent.name}.{stub.stem}")
 

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from rlox_native import CartPole, MmapReplayBuffer, VecEnv
 
     from rlox.algorithm import Algorithm
-    from rlox.api import explain, make
+    from rlox.api import explain
     from rlox.config.model import Config
     from rlox.deployment import export, load_policy
     from rlox.evaluation import evaluate
+    from rlox.make_types import make
     from rlox.reference import (
         HerReplayBuffer,
         OfflineDatasetBuffer,

@@ -8,9 +8,8 @@ a dataset (:mod:`rlox.offline.base`) adds to two of them.
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
@@ -27,6 +26,7 @@ from rlox.logging.base import LoggerCallback, require_logger
 from rlox.ranks import agreed_seed, begin_together, own_rank
 from rlox.seeding import SeedStreams, draw_seed
 from rlox.training import checkpoint
+from rlox.training.constructors import freeing_where_it_fails, full_signature
 from rlox.training.hooks import Hooks
 from rlox.training.loop import run
 from rlox.training.progress import Progress
@@ -76,7 +76,9 @@ class Algorithm(ABC):
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         if "__init__" in vars(cls):
-            setattr(cls, "__init__", _freeing_where_it_fails(vars(cls)["__init__"]))  # noqa: B010
+            setattr(cls, "__init__", freeing_where_it_fails(vars(cls)["__init__"]))  # noqa: B010
+            if "config_class" in vars(cls):
+                setattr(cls, "__signature__", full_signature(cls.__init__, cls.config_class))  # noqa: B010
 
     def __init__(
         self,
@@ -283,18 +285,3 @@ class Algorithm(ABC):
             CheckpointError: the file is damaged, foreign, of another algorithm or another env.
         """
         return checkpoint.load(cls, path, env_id, arguments)
-
-
-def _freeing_where_it_fails(constructor: Callable[..., None]) -> Callable[..., None]:
-    """Return the constructor of an algorithm, made to free what it has made when it fails."""
-
-    @functools.wraps(constructor)
-    def construct(self: Algorithm, *args: Any, **kwargs: Any) -> None:
-        try:
-            constructor(self, *args, **kwargs)
-        except BaseException:
-            if "resources" in vars(self):
-                self.resources.close()
-            raise
-
-    return construct

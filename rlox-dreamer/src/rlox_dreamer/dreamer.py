@@ -26,7 +26,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy.typing as npt
 import torch
@@ -57,12 +57,7 @@ from rlox.training.hooks import Hooks
 from torch import Tensor
 
 from rlox_dreamer.acting import Actor
-from rlox_dreamer.building import (
-    DreamerObjective,
-    make_experience,
-    make_networks,
-    resolve,
-)
+from rlox_dreamer.building import DreamerObjective, make_experience, make_networks, resolve
 from rlox_dreamer.configs import DreamerV3Config
 from rlox_dreamer.heads import continue_loss
 from rlox_dreamer.imagination import imagine, policy_loss, replay_returns
@@ -71,6 +66,9 @@ from rlox_dreamer.metrics import DreamerTerms, DreamerV3Metrics
 from rlox_dreamer.optim import LaProp
 from rlox_dreamer.rssm import Latent
 from rlox_dreamer.sequences import SequenceBatch
+
+if TYPE_CHECKING:
+    from rlox_dreamer.option_types import DreamerV3Options, Unpack
 
 __all__ = ["DreamerV3"]
 
@@ -96,6 +94,7 @@ class DreamerV3(Algorithm):
 
     name: ClassVar[str] = "dreamer_v3"
     config_class: ClassVar[type[Config]] = DreamerV3Config
+    config: DreamerV3Config
     learner: ChosenReplayLearner
 
     def __init__(
@@ -107,11 +106,11 @@ class DreamerV3(Algorithm):
         callbacks: Iterable[Callback] | Callback | None = None,
         *,
         config: DreamerV3Config | Mapping[str, Any] | str | Path | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[DreamerV3Options],
     ) -> None:
         resolved = resolve(config, env_id, n_envs=n_envs, seed=seed, **config_kwargs)
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
-        cfg: DreamerV3Config = self.config
+        cfg = self.config
         self.device = find_device(cfg.device)
         self.experience = make_experience(self)
         self.networks = make_networks(self)
@@ -172,7 +171,7 @@ class DreamerV3(Algorithm):
         )
 
     def _learning_rate(self) -> float:
-        cfg: DreamerV3Config = self.config
+        cfg = self.config
         done = self.clock.gradient_steps + 1
         return float(cfg.learning_rate) * min(done / max(cfg.warmup, 1), 1.0)
 

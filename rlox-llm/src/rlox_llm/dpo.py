@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 import torch
@@ -39,6 +39,9 @@ from rlox_llm.pairs import (
     zip_pairs,
 )
 from rlox_llm.preference import PreferenceAlgorithm, require_preference_options
+
+if TYPE_CHECKING:
+    from rlox_llm.option_types import DPOOptions, Unpack
 
 __all__ = ["DPO", "DPOMetrics"]
 
@@ -83,6 +86,7 @@ class DPO(PreferenceAlgorithm):
 
     name: ClassVar[str] = "dpo"
     config_class: ClassVar[type[Config]] = DPOConfig
+    config: DPOConfig
 
     def __init__(
         self,
@@ -96,7 +100,7 @@ class DPO(PreferenceAlgorithm):
         dataset: Any = None,
         tokenizer: Any = None,
         config: DPOConfig | Mapping[str, Any] | str | Path | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[DPOOptions],
     ) -> None:
         cfg = resolve_config(
             DPOConfig, config, beta=beta, learning_rate=learning_rate, **config_kwargs

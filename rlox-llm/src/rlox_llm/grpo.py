@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 import torch
@@ -45,6 +45,9 @@ from rlox_llm.rollouts import GRPORollout, logps_in_parts, loss_of_part
 from rlox_llm.sampling import Completions, Sampling, warn_of_copies, warn_of_truncation
 from rlox_llm.state import move_reference, require_own_weights
 from rlox_llm.tables import log_completions
+
+if TYPE_CHECKING:
+    from rlox_llm.option_types import GRPOOptions, Unpack
 
 __all__ = ["GRPO", "GRPOMetrics"]
 
@@ -103,6 +106,7 @@ class GRPO(LanguageAlgorithm):
 
     name: ClassVar[str] = "grpo"
     config_class: ClassVar[type[Config]] = GRPOConfig
+    config: GRPOConfig
 
     def __init__(
         self,
@@ -120,7 +124,7 @@ class GRPO(LanguageAlgorithm):
         tokenizer: Any = None,
         generator: Generator | None = None,
         config: GRPOConfig | Mapping[str, Any] | str | Path | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[GRPOOptions],
     ) -> None:
         cfg = resolve_config(
             GRPOConfig, config, group_size=group_size, learning_rate=learning_rate,
@@ -197,7 +201,7 @@ class GRPO(LanguageAlgorithm):
         )
 
     def _roll_out(self, prompts: Sequence[Prompt]) -> GRPORollout:
-        cfg: GRPOConfig = self.config
+        cfg = self.config
         done = complete(
             self.generator, self.policy, [prompt.ids for prompt in prompts], self.sampling,
             self.streams.torch("completions"), cfg.group_size, version=self.clock.gradient_steps,
@@ -232,7 +236,7 @@ class GRPO(LanguageAlgorithm):
 
     def _update(self, rollout: GRPORollout) -> dict[str, float]:
         """Take one gradient step on a rollout; parts of it add up to the loss of all of it."""
-        cfg: GRPOConfig = self.config
+        cfg = self.config
         n_tokens = rollout.mask.sum().clamp(min=1)
         n_rows = len(rollout.mask)
         of_rows = cfg.importance_sampling_level == "sequence"
@@ -265,7 +269,7 @@ class GRPO(LanguageAlgorithm):
         return sums
 
     def _move_reference(self) -> None:
-        cfg: GRPOConfig = self.config
+        cfg = self.config
         step = self.clock.gradient_steps + 1
         if cfg.sync_ref_model and step % cfg.ref_model_sync_steps == 0:
             assert self.reference is not None

@@ -87,7 +87,7 @@ class LanguageAlgorithm(Algorithm):
         without_reference: str = "",
     ) -> None:
         super().__init__(None, config=config, callbacks=callbacks, logger=logger)
-        cfg: LanguageConfig = self.config
+        cfg = self.config
         built = build_models(
             self.name, model, ref_model, tokenizer, cfg, self.streams,
             with_reference=with_reference, without_reference=without_reference,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 from rlox.callbacks import Callback
@@ -34,6 +34,9 @@ from rlox_llm.prompts import Prompt, parse_prompts
 from rlox_llm.rewards import preferences
 from rlox_llm.sampling import Completions, Sampling
 from rlox_llm.tables import log_completions
+
+if TYPE_CHECKING:
+    from rlox_llm.option_types import OnlineDPOOptions, Unpack
 
 __all__ = ["OnlineDPO", "OnlineDPOMetrics"]
 
@@ -88,6 +91,7 @@ class OnlineDPO(PreferenceAlgorithm):
 
     name: ClassVar[str] = "online_dpo"
     config_class: ClassVar[type[Config]] = OnlineDPOConfig
+    config: OnlineDPOConfig
 
     def __init__(
         self,
@@ -104,7 +108,7 @@ class OnlineDPO(PreferenceAlgorithm):
         tokenizer: Any = None,
         generator: Generator | None = None,
         config: OnlineDPOConfig | Mapping[str, Any] | str | Path | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[OnlineDPOOptions],
     ) -> None:
         cfg = resolve_config(
             OnlineDPOConfig, config, beta=beta, learning_rate=learning_rate,

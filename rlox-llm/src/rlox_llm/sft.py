@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 import torch
@@ -29,6 +29,9 @@ from rlox_llm.files import read_rows
 from rlox_llm.language import LanguageAlgorithm
 from rlox_llm.models import Scores
 from rlox_llm.prompts import token_row
+
+if TYPE_CHECKING:
+    from rlox_llm.option_types import SFTOptions, Unpack
 
 __all__ = ["SFT", "Example", "SFTMetrics"]
 
@@ -73,6 +76,7 @@ class SFT(LanguageAlgorithm):
 
     name: ClassVar[str] = "sft"
     config_class: ClassVar[type[Config]] = SFTConfig
+    config: SFTConfig
 
     def __init__(
         self,
@@ -84,7 +88,7 @@ class SFT(LanguageAlgorithm):
         dataset: Any = None,
         tokenizer: Any = None,
         config: SFTConfig | Mapping[str, Any] | str | Path | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[SFTOptions],
     ) -> None:
         cfg = resolve_config(SFTConfig, config, learning_rate=learning_rate, **config_kwargs)
         super().__init__(

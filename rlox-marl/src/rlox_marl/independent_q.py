@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy.typing as npt
 from rlox.algorithm import Algorithm
@@ -22,6 +22,9 @@ from rlox.training.hooks import Hooks
 from rlox_marl.running import fit_env_count
 from rlox_marl.value_configs import IndependentQConfig
 from rlox_marl.value_learning import TeamValueMetrics, ValueLearning
+
+if TYPE_CHECKING:
+    from rlox_marl.option_types import IndependentQOptions, Unpack
 
 __all__ = ["IndependentQ"]
 
@@ -52,6 +55,7 @@ class IndependentQ(Algorithm):
 
     name: ClassVar[str] = "independent_q"
     config_class: ClassVar[type[Config]] = IndependentQConfig
+    config: IndependentQConfig
 
     def __init__(
         self,
@@ -65,7 +69,7 @@ class IndependentQ(Algorithm):
         callbacks: Iterable[Callback] | Callback | None = None,
         config: IndependentQConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[IndependentQOptions],
     ) -> None:
         resolved = resolve_config(
             IndependentQConfig, config, n_agents=n_agents, n_envs=n_envs, seed=seed, **config_kwargs

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy.typing as npt
 from rlox.algorithm import Algorithm
@@ -27,6 +27,9 @@ from rlox.training.hooks import Hooks
 from rlox_marl.configs import IPPOConfig
 from rlox_marl.learning import check_arguments, make_learning, objective_of, scheduled
 from rlox_marl.mappo import MAPPOMetrics, minimize_over_epochs, report
+
+if TYPE_CHECKING:
+    from rlox_marl.option_types import IPPOOptions, Unpack
 
 __all__ = ["IPPO"]
 
@@ -64,6 +67,7 @@ class IPPO(Algorithm):
 
     name: ClassVar[str] = "ippo"
     config_class: ClassVar[type[Config]] = IPPOConfig
+    config: IPPOConfig
     added_losses: AddedLosses
 
     def __init__(
@@ -81,7 +85,7 @@ class IPPO(Algorithm):
         schedules: Mapping[str, Callable[[int], float]] | None = None,
         objective: Objective | None = None,
         added_losses: Losses | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[IPPOOptions],
     ) -> None:
         resolved = resolve_config(
             IPPOConfig, config, n_agents=n_agents, n_envs=n_envs, seed=seed, **config_kwargs

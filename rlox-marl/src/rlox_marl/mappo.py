@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy.typing as npt
 from rlox.algorithm import Algorithm
@@ -52,6 +52,9 @@ from rlox_marl.configs import MAPPOConfig
 from rlox_marl.learning import check_arguments, make_learning, objective_of, scheduled
 from rlox_marl.one_agent import OneAgent
 from rlox_marl.team import Team
+
+if TYPE_CHECKING:
+    from rlox_marl.option_types import MAPPOOptions, Unpack
 
 __all__ = [
     "MAPPO",
@@ -125,6 +128,7 @@ class MAPPO(Algorithm):
 
     name: ClassVar[str] = "mappo"
     config_class: ClassVar[type[Config]] = MAPPOConfig
+    config: MAPPOConfig
     added_losses: AddedLosses
 
     def __init__(
@@ -142,7 +146,7 @@ class MAPPO(Algorithm):
         schedules: Mapping[str, Callable[[int], float]] | None = None,
         objective: Objective | None = None,
         added_losses: Losses | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[MAPPOOptions],
     ) -> None:
         resolved = resolve_config(
             MAPPOConfig, config, n_agents=n_agents, n_envs=n_envs, seed=seed, **config_kwargs

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy.typing as npt
 from rlox.algorithm import Algorithm
@@ -30,6 +30,9 @@ from rlox.training.hooks import Hooks
 from rlox_marl.running import fit_env_count
 from rlox_marl.value_configs import QMIXConfig
 from rlox_marl.value_learning import TeamValueMetrics, ValueLearning
+
+if TYPE_CHECKING:
+    from rlox_marl.option_types import QMIXOptions, Unpack
 
 __all__ = ["QMIX"]
 
@@ -60,6 +63,7 @@ class QMIX(Algorithm):
 
     name: ClassVar[str] = "qmix"
     config_class: ClassVar[type[Config]] = QMIXConfig
+    config: QMIXConfig
 
     def __init__(
         self,
@@ -73,7 +77,7 @@ class QMIX(Algorithm):
         callbacks: Iterable[Callback] | Callback | None = None,
         config: QMIXConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[QMIXOptions],
     ) -> None:
         resolved = resolve_config(
             QMIXConfig, config, n_agents=n_agents, n_envs=n_envs, seed=seed, **config_kwargs

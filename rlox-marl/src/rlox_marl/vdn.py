@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy.typing as npt
 from rlox.algorithm import Algorithm
@@ -22,6 +22,9 @@ from rlox.training.hooks import Hooks
 from rlox_marl.running import fit_env_count
 from rlox_marl.value_configs import VDNConfig
 from rlox_marl.value_learning import TeamValueMetrics, ValueLearning
+
+if TYPE_CHECKING:
+    from rlox_marl.option_types import Unpack, VDNOptions
 
 __all__ = ["VDN"]
 
@@ -52,6 +55,7 @@ class VDN(Algorithm):
 
     name: ClassVar[str] = "vdn"
     config_class: ClassVar[type[Config]] = VDNConfig
+    config: VDNConfig
 
     def __init__(
         self,
@@ -65,7 +69,7 @@ class VDN(Algorithm):
         callbacks: Iterable[Callback] | Callback | None = None,
         config: VDNConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[VDNOptions],
     ) -> None:
         resolved = resolve_config(
             VDNConfig, config, n_agents=n_agents, n_envs=n_envs, seed=seed, **config_kwargs

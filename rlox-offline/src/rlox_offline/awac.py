@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import torch
 from rlox.callbacks import Callback
@@ -39,6 +39,9 @@ from torch import Tensor
 from rlox_offline.configs import AWACConfig
 from rlox_offline.datasets import open_dataset
 from rlox_offline.losses import advantage_weights, critic_loss
+
+if TYPE_CHECKING:
+    from rlox_offline.option_types import AWACOptions, Unpack
 
 __all__ = ["AWAC", "AWACMetrics"]
 
@@ -79,6 +82,7 @@ class AWAC(OfflineAlgorithm):
 
     name: ClassVar[str] = "awac"
     config_class: ClassVar[type[Config]] = AWACConfig
+    config: AWACConfig
     metrics_class: ClassVar[type[Any]] = AWACMetrics
 
     def __init__(
@@ -91,7 +95,7 @@ class AWAC(OfflineAlgorithm):
         config: AWACConfig | Mapping[str, Any] | str | Path | None = None,
         callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[AWACOptions],
     ) -> None:
         resolved = resolve_config(
             AWACConfig, config, obs_dim=obs_dim, act_dim=act_dim, **config_kwargs
@@ -99,7 +103,7 @@ class AWAC(OfflineAlgorithm):
         super().__init__(
             open_dataset(dataset), config=resolved, env=env, callbacks=callbacks, logger=logger
         )
-        cfg: AWACConfig = self.config
+        cfg = self.config
         sizes: Any = (cfg.obs_dim, cfg.act_dim, cfg.hidden)
         generator = self.streams.torch("networks")
         self.policy = GaussianPolicy(*sizes, generator=generator).to(self.device)
@@ -117,7 +121,7 @@ class AWAC(OfflineAlgorithm):
 
     def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
         """Take one step of the critics, then one of the policy."""
-        cfg: AWACConfig = self.config
+        cfg = self.config
         rows = batch.transitions(cfg.gamma, cfg.reward_scale, cfg.reward_shift)
         with torch.no_grad():
             next_values = self._value(self.target_critics, rows.next_obs)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import torch
 from rlox.callbacks import Callback
@@ -28,6 +28,9 @@ from rlox_offline.configs import BCConfig
 from rlox_offline.datasets import open_dataset
 from rlox_offline.losses import bc_loss, bc_nll
 from rlox_offline.networks import CategoricalPolicy
+
+if TYPE_CHECKING:
+    from rlox_offline.option_types import BCOptions, Unpack
 
 __all__ = ["BC", "BCMetrics"]
 
@@ -62,6 +65,7 @@ class BC(OfflineAlgorithm):
 
     name: ClassVar[str] = "bc"
     config_class: ClassVar[type[Config]] = BCConfig
+    config: BCConfig
     metrics_class: ClassVar[type[Any]] = BCMetrics
 
     def __init__(
@@ -74,7 +78,7 @@ class BC(OfflineAlgorithm):
         config: BCConfig | Mapping[str, Any] | str | Path | None = None,
         callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[BCOptions],
     ) -> None:
         resolved = resolve_config(
             BCConfig, config, obs_dim=obs_dim, act_dim=act_dim, **config_kwargs
@@ -87,7 +91,7 @@ class BC(OfflineAlgorithm):
             callbacks=callbacks,
             logger=logger,
         )
-        cfg: BCConfig = self.config
+        cfg = self.config
         generator = self.streams.torch("networks")
         if not cfg.continuous:
             policy_class: Any = CategoricalPolicy
@@ -101,7 +105,7 @@ class BC(OfflineAlgorithm):
 
     def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
         """Take one step of the policy."""
-        cfg: BCConfig = self.config
+        cfg = self.config
         if cfg.continuous and not cfg.stochastic:
             loss = bc_loss(self.policy(batch.obs), batch.actions)
         else:

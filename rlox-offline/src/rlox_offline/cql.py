@@ -35,7 +35,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import torch
 from rlox.batches.transitions import TransitionBatch
@@ -63,6 +63,9 @@ from rlox_offline.datasets import open_dataset
 from rlox_offline.datasets.returns import with_returns
 from rlox_offline.losses import cql_penalty, critic_loss
 from rlox_offline.networks import LogScale
+
+if TYPE_CHECKING:
+    from rlox_offline.option_types import CQLOptions, Unpack
 
 __all__ = ["CQL", "CQLMetrics"]
 
@@ -126,6 +129,7 @@ class CQL(OfflineAlgorithm):
 
     name: ClassVar[str] = "cql"
     config_class: ClassVar[type[Config]] = CQLConfig
+    config: CQLConfig
     metrics_class: ClassVar[type[Any]] = CQLMetrics
     learner: ChosenReplayLearner
 
@@ -139,7 +143,7 @@ class CQL(OfflineAlgorithm):
         config: CQLConfig | Mapping[str, Any] | str | Path | None = None,
         callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[CQLOptions],
     ) -> None:
         resolved = resolve_config(
             CQLConfig, config, obs_dim=obs_dim, act_dim=act_dim, **config_kwargs
@@ -147,7 +151,7 @@ class CQL(OfflineAlgorithm):
         super().__init__(
             open_dataset(dataset), config=resolved, env=env, callbacks=callbacks, logger=logger
         )
-        cfg: CQLConfig = self.config
+        cfg = self.config
         if cfg.calibrated and self.dataset is not None:
             rewards = (cfg.gamma, cfg.reward_scale, cfg.reward_shift)
             self.minibatches = with_returns(self.dataset, *rewards)
@@ -206,7 +210,7 @@ class CQL(OfflineAlgorithm):
 
     def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
         """Take one step of the temperature, the policy, the multiplier and the critics."""
-        cfg: CQLConfig = self.config
+        cfg = self.config
         transitions = batch.transitions(cfg.gamma, cfg.reward_scale, cfg.reward_shift)
         step = Learn.CLONING if self.clock.gradient_steps < cfg.bc_steps else Learn.POLICY
         policy = self.learner.step(step, transitions, cfg.actor_learning_rate).terms

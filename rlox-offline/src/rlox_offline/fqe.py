@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,9 @@ from torch import Tensor
 from rlox_offline.configs import FQEConfig
 from rlox_offline.datasets import open_dataset
 from rlox_offline.losses import critic_loss, td_target
+
+if TYPE_CHECKING:
+    from rlox_offline.option_types import FQEOptions, Unpack
 
 __all__ = ["FQE", "FQEMetrics"]
 
@@ -76,6 +79,7 @@ class FQE(OfflineAlgorithm):
 
     name: ClassVar[str] = "fqe"
     config_class: ClassVar[type[Config]] = FQEConfig
+    config: FQEConfig
     metrics_class: ClassVar[type[Any]] = FQEMetrics
 
     def __init__(
@@ -89,7 +93,7 @@ class FQE(OfflineAlgorithm):
         config: FQEConfig | Mapping[str, Any] | str | Path | None = None,
         callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[FQEOptions],
     ) -> None:
         if policy is None:
             raise TypeError("pass the policy to evaluate as policy=")
@@ -99,7 +103,7 @@ class FQE(OfflineAlgorithm):
         super().__init__(
             open_dataset(dataset), config=resolved, env=env, callbacks=callbacks, logger=logger
         )
-        cfg: FQEConfig = self.config
+        cfg = self.config
         sizes: Any = (cfg.obs_dim, cfg.act_dim, cfg.hidden)
         self.policy = _InNetworkUnits(policy, self.scaling)
         self.policy.deterministic(torch.zeros(2, sizes[0], device=self.device))
@@ -111,7 +115,7 @@ class FQE(OfflineAlgorithm):
 
     def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
         """Take one step of Q."""
-        cfg: FQEConfig = self.config
+        cfg = self.config
         with torch.no_grad():
             next_actions = self.policy.deterministic(batch.next_obs)
             next_values = self.target_critic(batch.next_obs, next_actions).squeeze(-1)

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import torch
 from rlox.batches.transitions import TransitionBatch
@@ -58,6 +58,9 @@ from torch import Tensor
 from rlox_offline.configs import IQLConfig
 from rlox_offline.datasets import open_dataset
 from rlox_offline.losses import advantage_weights, critic_loss, expectile_loss
+
+if TYPE_CHECKING:
+    from rlox_offline.option_types import IQLOptions, Unpack
 
 __all__ = ["IQL", "IQLMetrics", "IQLTerms"]
 
@@ -114,6 +117,7 @@ class IQL(OfflineAlgorithm):
 
     name: ClassVar[str] = "iql"
     config_class: ClassVar[type[Config]] = IQLConfig
+    config: IQLConfig
     metrics_class: ClassVar[type[Any]] = IQLMetrics
     learner: ChosenReplayLearner
 
@@ -127,7 +131,7 @@ class IQL(OfflineAlgorithm):
         config: IQLConfig | Mapping[str, Any] | str | Path | None = None,
         callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[IQLOptions],
     ) -> None:
         resolved = resolve_config(
             IQLConfig, config, obs_dim=obs_dim, act_dim=act_dim, **config_kwargs
@@ -135,7 +139,7 @@ class IQL(OfflineAlgorithm):
         super().__init__(
             open_dataset(dataset), config=resolved, env=env, callbacks=callbacks, logger=logger
         )
-        cfg: IQLConfig = self.config
+        cfg = self.config
         sizes: Any = (cfg.obs_dim, cfg.act_dim, cfg.hidden)
         generator = self.streams.torch("networks")
         policy_class: Any = GaussianPolicy if cfg.stochastic else DeterministicPolicy
@@ -178,7 +182,7 @@ class IQL(OfflineAlgorithm):
 
     def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
         """Take one step of the value, the policy and the critics."""
-        cfg: IQLConfig = self.config
+        cfg = self.config
         transitions = batch.transitions(cfg.gamma, cfg.reward_scale, cfg.reward_shift)
         rate = self._actor_learning_rate()
         terms = self.learner.step(Learn.ALL, transitions, rate).terms
@@ -223,7 +227,7 @@ class IQL(OfflineAlgorithm):
         return StepResult(terms)
 
     def _actor_learning_rate(self) -> float:
-        cfg: IQLConfig = self.config
+        cfg = self.config
         total = cfg.actor_decay_steps or self.clock.target_gradient_steps
         done = min(self.clock.gradient_steps / total, 1.0)
         return cfg.learning_rate * 0.5 * (1 + math.cos(math.pi * done))

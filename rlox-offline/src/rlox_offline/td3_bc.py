@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import torch
 from rlox.batches.transitions import TransitionBatch
@@ -48,6 +48,9 @@ from torch import Tensor
 from rlox_offline.configs import TD3BCConfig
 from rlox_offline.datasets import open_dataset
 from rlox_offline.losses import critic_loss, td3_bc_actor_loss
+
+if TYPE_CHECKING:
+    from rlox_offline.option_types import TD3BCOptions, Unpack
 
 __all__ = ["TD3BC", "TD3BCMetrics"]
 
@@ -87,6 +90,7 @@ class TD3BC(OfflineAlgorithm):
 
     name: ClassVar[str] = "td3_bc"
     config_class: ClassVar[type[Config]] = TD3BCConfig
+    config: TD3BCConfig
     metrics_class: ClassVar[type[Any]] = TD3BCMetrics
     learner: ChosenReplayLearner
 
@@ -100,7 +104,7 @@ class TD3BC(OfflineAlgorithm):
         config: TD3BCConfig | Mapping[str, Any] | str | Path | None = None,
         callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[TD3BCOptions],
     ) -> None:
         resolved = resolve_config(
             TD3BCConfig, config, obs_dim=obs_dim, act_dim=act_dim, **config_kwargs
@@ -108,7 +112,7 @@ class TD3BC(OfflineAlgorithm):
         super().__init__(
             open_dataset(dataset), config=resolved, env=env, callbacks=callbacks, logger=logger
         )
-        cfg: TD3BCConfig = self.config
+        cfg = self.config
         sizes: Any = (cfg.obs_dim, cfg.act_dim, cfg.hidden)
         generator = self.streams.torch("networks")
         self.policy = DeterministicPolicy(*sizes, generator=generator).to(self.device)
@@ -156,7 +160,7 @@ class TD3BC(OfflineAlgorithm):
 
     def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
         """Take one step of the critics, and every ``policy_delay`` steps one of the policy."""
-        cfg: TD3BCConfig = self.config
+        cfg = self.config
         transitions = batch.transitions(cfg.gamma, cfg.reward_scale, cfg.reward_shift)
         values = self.learner.step(Learn.VALUES, transitions, cfg.learning_rate).terms
         metrics = {"critic_loss": values.q_loss, "mean_q": values.q_value}

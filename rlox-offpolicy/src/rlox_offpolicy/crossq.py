@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy.typing as npt
 import torch
@@ -48,13 +48,7 @@ from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 
 from rlox_offpolicy.batch_renorm import RenormCritics, RenormMLP
-from rlox_offpolicy.building import (
-    make_learner,
-    make_replay,
-    optimizer_parts,
-    require_box,
-    resolve,
-)
+from rlox_offpolicy.building import make_learner, make_replay, optimizer_parts, require_box, resolve
 from rlox_offpolicy.crossq_config import CrossQConfig
 from rlox_offpolicy.metrics import SACMetrics, all_metrics
 from rlox_offpolicy.own_networks import (
@@ -66,6 +60,9 @@ from rlox_offpolicy.own_networks import (
 )
 from rlox_offpolicy.sac import Temperature
 from rlox_offpolicy.targets import soft_values, td_targets
+
+if TYPE_CHECKING:
+    from rlox_offpolicy.option_types import CrossQOptions, Unpack
 
 __all__ = ["CrossQ", "CrossQObjective", "CrossQPolicyTerms", "CrossQTerms"]
 
@@ -128,6 +125,7 @@ class CrossQ(Algorithm):
 
     name: ClassVar[str] = "crossq"
     config_class: ClassVar[type[Config]] = CrossQConfig
+    config: CrossQConfig
     learner: ChosenReplayLearner
     added_losses: AddedLosses
 
@@ -145,14 +143,14 @@ class CrossQ(Algorithm):
         config: CrossQConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
         added_losses: Losses | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[CrossQOptions],
     ) -> None:
         resolved, parts = resolve(
             CrossQConfig, config, env_id, (policy, critic), {"buffer": buffer},
             n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
-        cfg: CrossQConfig = self.config
+        cfg = self.config
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
         self.replay = make_replay(self, parts["buffer"])
         act_dim = require_box(self.replay, "CrossQ")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy.typing as npt
 from rlox.algorithm import Algorithm
@@ -34,6 +34,9 @@ from rlox_offpolicy.building import resolve
 from rlox_offpolicy.configs import DDPGConfig
 from rlox_offpolicy.metrics import TD3Metrics
 from rlox_offpolicy.td3 import DeterministicActorCritic
+
+if TYPE_CHECKING:
+    from rlox_offpolicy.option_types import DDPGOptions, Unpack
 
 __all__ = ["DDPG"]
 
@@ -67,6 +70,7 @@ class DDPG(Algorithm):
 
     name: ClassVar[str] = "ddpg"
     config_class: ClassVar[type[Config]] = DDPGConfig
+    config: DDPGConfig
     learner: ChosenReplayLearner
     added_losses: AddedLosses
 
@@ -85,7 +89,7 @@ class DDPG(Algorithm):
         config: DDPGConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
         added_losses: Losses | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[DDPGOptions],
     ) -> None:
         resolved, parts = resolve(
             DDPGConfig, config, env_id, (policy, critic),

@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy.typing as npt
 import torch
@@ -64,6 +64,9 @@ from rlox_offpolicy.own_networks import B, on_device, require_outputs
 from rlox_offpolicy.sac import SACTerms, Temperature
 from rlox_offpolicy.targets import expected_soft_values, td_targets
 
+if TYPE_CHECKING:
+    from rlox_offpolicy.option_types import DiscreteSACOptions, Unpack
+
 __all__ = ["DiscreteSAC"]
 
 
@@ -98,6 +101,7 @@ class DiscreteSAC(Algorithm):
 
     name: ClassVar[str] = "discrete_sac"
     config_class: ClassVar[type[Config]] = DiscreteSACConfig
+    config: DiscreteSACConfig
     learner: ChosenReplayLearner
     added_losses: AddedLosses
 
@@ -115,14 +119,14 @@ class DiscreteSAC(Algorithm):
         config: DiscreteSACConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
         added_losses: Losses | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[DiscreteSACOptions],
     ) -> None:
         resolved, parts = resolve(
             DiscreteSACConfig, config, env_id, (policy, critic), {"buffer": buffer},
             n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
-        cfg: DiscreteSACConfig = self.config
+        cfg = self.config
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
         self.replay = make_replay(self, parts["buffer"])
         space = self.replay.env.observation_space

@@ -25,7 +25,7 @@ import copy
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +61,9 @@ from rlox_offpolicy.metrics import DQNMetrics, all_metrics
 from rlox_offpolicy.own_networks import B, on_device, require_outputs
 from rlox_offpolicy.targets import at_actions
 
+if TYPE_CHECKING:
+    from rlox_offpolicy.option_types import DQNOptions, Unpack
+
 __all__ = ["DQN"]
 
 
@@ -95,6 +98,7 @@ class DQN(Algorithm):
 
     name: ClassVar[str] = "dqn"
     config_class: ClassVar[type[Config]] = DQNConfig
+    config: DQNConfig
     learner: ChosenReplayLearner
     added_losses: AddedLosses
 
@@ -112,7 +116,7 @@ class DQN(Algorithm):
         config: DQNConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
         added_losses: Losses | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[DQNOptions],
     ) -> None:
         if prioritized:
             if buffer is not UNSET:
@@ -123,7 +127,7 @@ class DQN(Algorithm):
             n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
-        cfg: DQNConfig = self.config
+        cfg = self.config
         names = ("learning_rate", "epsilon", "priority_beta")
         self.schedules = Schedules(cfg.with_epsilon(), names, schedules)
         self.replay = make_replay(self, parts["buffer"])

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy.typing as npt
 import torch
@@ -64,6 +64,9 @@ from rlox_offpolicy.own_networks import (
     stochastic_actions,
 )
 from rlox_offpolicy.targets import soft_values, td_targets
+
+if TYPE_CHECKING:
+    from rlox_offpolicy.option_types import SACOptions, Unpack
 
 __all__ = ["SAC", "SACTerms"]
 
@@ -134,6 +137,7 @@ class SAC(Algorithm):
 
     name: ClassVar[str] = "sac"
     config_class: ClassVar[type[Config]] = SACConfig
+    config: SACConfig
     learner: ChosenReplayLearner
     added_losses: AddedLosses
 
@@ -152,7 +156,7 @@ class SAC(Algorithm):
         config: SACConfig | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
         added_losses: Losses | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[SACOptions],
     ) -> None:
         resolved, parts = resolve(
             SACConfig, config, env_id, (policy, critic),
@@ -160,7 +164,7 @@ class SAC(Algorithm):
             n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
-        cfg: SACConfig = self.config
+        cfg = self.config
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
         self.replay = make_replay(self, parts["buffer"])
         self.exploration = make_exploration(self, parts["exploration"])

@@ -23,7 +23,7 @@ import copy
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy.typing as npt
 import torch
@@ -55,6 +55,9 @@ from rlox_offpolicy.configs import TD3Config
 from rlox_offpolicy.metrics import TD3Metrics, all_metrics
 from rlox_offpolicy.own_networks import B, on_device, require_outputs
 from rlox_offpolicy.targets import clipped_double_values, smoothed_actions, td_targets
+
+if TYPE_CHECKING:
+    from rlox_offpolicy.option_types import TD3Options, Unpack
 
 __all__ = ["TD3", "DeterministicActorCritic"]
 
@@ -228,6 +231,7 @@ class TD3(Algorithm):
 
     name: ClassVar[str] = "td3"
     config_class: ClassVar[type[Config]] = TD3Config
+    config: TD3Config
     learner: ChosenReplayLearner
     added_losses: AddedLosses
 
@@ -246,7 +250,7 @@ class TD3(Algorithm):
         config: TD3Config | Mapping[str, Any] | str | Path | None = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
         added_losses: Losses | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[TD3Options],
     ) -> None:
         resolved, parts = resolve(
             TD3Config, config, env_id, (policy, critic),

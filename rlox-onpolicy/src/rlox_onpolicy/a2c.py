@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy.typing as npt
 import torch
@@ -46,6 +46,9 @@ from rlox.training.hooks import Hooks
 from torch import nn
 
 from rlox_onpolicy.configs import A2CConfig
+
+if TYPE_CHECKING:
+    from rlox_onpolicy.option_types import A2COptions, Unpack
 
 __all__ = ["A2C", "A2CMetrics"]
 
@@ -104,6 +107,7 @@ class A2C(Algorithm):
 
     name: ClassVar[str] = "a2c"
     config_class: ClassVar[type[Config]] = A2CConfig
+    config: A2CConfig
     learner: ChosenLearner
     added_losses: AddedLosses
     own_objective: Objective | None
@@ -121,7 +125,7 @@ class A2C(Algorithm):
         schedules: Mapping[str, Callable[[int], float]] | None = None,
         objective: Objective | None = None,
         added_losses: Losses | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[A2COptions],
     ) -> None:
         resolved = resolve_config(A2CConfig, config, n_envs=n_envs, seed=seed, **config_kwargs)
         if policy is not None:
@@ -130,7 +134,7 @@ class A2C(Algorithm):
         super().__init__(
             env_id, config=fit_to_env(resolved, env_id), callbacks=callbacks, logger=logger
         )
-        cfg: A2CConfig = self.config
+        cfg = self.config
         self.schedules = Schedules(cfg, SCHEDULED, schedules)
         rmsprop = partial(torch.optim.RMSprop, alpha=cfg.rmsprop_alpha, eps=cfg.rmsprop_eps)
         self.agent = make_agent(self, rmsprop, policy)
@@ -153,7 +157,7 @@ class A2C(Algorithm):
 
     def iterate(self, hooks: Hooks) -> A2CMetrics:
         """Collect T steps of N envs, estimate advantages, and take one gradient step."""
-        cfg: A2CConfig = self.config
+        cfg = self.config
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
         objective, learning_rate = self._objective(rates), rates["learning_rate"]
         with torch_threads(cfg.torch_threads):

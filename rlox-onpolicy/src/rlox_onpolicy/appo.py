@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy.typing as npt
 import torch
@@ -53,6 +53,9 @@ from torch import nn
 from rlox_onpolicy.actors import fit_to_envs, make_actor_critic, start_actors, worker_options
 from rlox_onpolicy.appo_config import APPOConfig
 from rlox_onpolicy.ppo import minimize_over_epochs
+
+if TYPE_CHECKING:
+    from rlox_onpolicy.option_types import APPOOptions, Unpack
 
 __all__ = ["APPO", "APPOMetrics"]
 
@@ -136,6 +139,7 @@ class APPO(Algorithm):
 
     name: ClassVar[str] = "appo"
     config_class: ClassVar[type[Config]] = APPOConfig
+    config: APPOConfig
     learner: ChosenLearner
     added_losses: AddedLosses
     own_objective: Objective | None
@@ -156,18 +160,18 @@ class APPO(Algorithm):
         schedules: Mapping[str, Callable[[int], float]] | None = None,
         objective: Objective | None = None,
         added_losses: Losses | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[APPOOptions],
     ) -> None:
         given = {"n_actors": n_actors, "n_envs": n_envs, "seed": seed, "n_steps": n_steps}
-        config_kwargs = worker_options(env_id, worker_addresses) | config_kwargs
-        resolved = resolve_config(APPOConfig, config, **given, **config_kwargs)
+        options = {**worker_options(env_id, worker_addresses), **config_kwargs}
+        resolved = resolve_config(APPOConfig, config, **given, **options)
         if policy is not None:
-            refuse_network_options(NETWORK_OPTIONS, resolved, config_kwargs)
-        require_objective(objective, LOSS_OPTIONS, resolved, config_kwargs, schedules)
+            refuse_network_options(NETWORK_OPTIONS, resolved, options)
+        require_objective(objective, LOSS_OPTIONS, resolved, options, schedules)
         super().__init__(
             env_id, config=fit_to_envs(resolved, env_id), callbacks=callbacks, logger=logger
         )
-        cfg: APPOConfig = self.config
+        cfg = self.config
         self.schedules = Schedules(cfg, SCHEDULED, schedules)
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
         self.agent, self.actors = make_actor_critic(self, env_id, adam, policy)
@@ -209,7 +213,7 @@ class APPO(Algorithm):
 
     def iterate(self, hooks: Hooks) -> APPOMetrics:
         """Take the unrolls that actors have collected, and minimise the surrogate for K epochs."""
-        cfg: APPOConfig = self.config
+        cfg = self.config
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
         objective, learning_rate = self._objective(rates), rates["learning_rate"]
         with torch_threads(cfg.torch_threads):

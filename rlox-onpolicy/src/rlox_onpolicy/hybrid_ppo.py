@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import torch
 from rlox.algorithm import Algorithm
@@ -42,6 +42,9 @@ from rlox_onpolicy.ppo import (
     PPOMetrics,
     minimize_over_epochs,
 )
+
+if TYPE_CHECKING:
+    from rlox_onpolicy.option_types import HybridPPOOptions, Unpack
 
 __all__ = ["HybridPPO", "HybridPPOMetrics"]
 
@@ -80,6 +83,7 @@ class HybridPPO(Algorithm):
 
     name: ClassVar[str] = "hybrid_ppo"
     config_class: ClassVar[type[Config]] = HybridPPOConfig
+    config: HybridPPOConfig
     learner: ChosenLearner
     added_losses: AddedLosses
     own_objective: Objective | None
@@ -97,14 +101,14 @@ class HybridPPO(Algorithm):
         schedules: Mapping[str, Callable[[int], float]] | None = None,
         objective: Objective | None = None,
         added_losses: Losses | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[HybridPPOOptions],
     ) -> None:
         resolved = resolve_config(
             HybridPPOConfig, config, n_envs=n_envs, seed=seed, hidden=hidden, **config_kwargs
         )
         require_objective(objective, LOSS_OPTIONS, resolved, config_kwargs, schedules)
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
-        cfg: HybridPPOConfig = self.config
+        cfg = self.config
         self.schedules = Schedules(cfg, SCHEDULED, schedules)
         self.collector = CandleRollouts(
             env_id,
@@ -140,7 +144,7 @@ class HybridPPO(Algorithm):
 
     def iterate(self, hooks: Hooks) -> HybridPPOMetrics:
         """Receive T steps of N envs with advantages, and minimise the surrogate for K epochs."""
-        cfg: HybridPPOConfig = self.config
+        cfg = self.config
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
         objective = self.own_objective or replace(
             self._surrogate, clip_eps=rates["clip_eps"], ent_coef=rates["ent_coef"]

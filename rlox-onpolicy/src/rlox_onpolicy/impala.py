@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy.typing as npt
 import torch
@@ -49,6 +49,9 @@ from torch import nn
 from rlox_onpolicy.a2c import take_one_step
 from rlox_onpolicy.actors import fit_to_envs, make_actor_critic, start_actors, worker_options
 from rlox_onpolicy.impala_config import IMPALAConfig
+
+if TYPE_CHECKING:
+    from rlox_onpolicy.option_types import IMPALAOptions, Unpack
 
 __all__ = ["IMPALA", "IMPALAMetrics"]
 
@@ -127,6 +130,7 @@ class IMPALA(Algorithm):
 
     name: ClassVar[str] = "impala"
     config_class: ClassVar[type[Config]] = IMPALAConfig
+    config: IMPALAConfig
     learner: ChosenLearner
     added_losses: AddedLosses
     own_objective: Objective | None
@@ -147,18 +151,18 @@ class IMPALA(Algorithm):
         schedules: Mapping[str, Callable[[int], float]] | None = None,
         objective: Objective | None = None,
         added_losses: Losses | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[IMPALAOptions],
     ) -> None:
         given = {"n_actors": n_actors, "n_envs": n_envs, "seed": seed, "n_steps": n_steps}
-        config_kwargs = worker_options(env_id, worker_addresses) | config_kwargs
-        resolved = resolve_config(IMPALAConfig, config, **given, **config_kwargs)
+        options = {**worker_options(env_id, worker_addresses), **config_kwargs}
+        resolved = resolve_config(IMPALAConfig, config, **given, **options)
         if policy is not None:
-            refuse_network_options(NETWORK_OPTIONS, resolved, config_kwargs)
-        require_objective(objective, LOSS_OPTIONS, resolved, config_kwargs, schedules)
+            refuse_network_options(NETWORK_OPTIONS, resolved, options)
+        require_objective(objective, LOSS_OPTIONS, resolved, options, schedules)
         super().__init__(
             env_id, config=fit_to_envs(resolved, env_id), callbacks=callbacks, logger=logger
         )
-        cfg: IMPALAConfig = self.config
+        cfg = self.config
         self.schedules = Schedules(cfg, SCHEDULED, schedules)
         rmsprop = partial(
             torch.optim.RMSprop, alpha=cfg.rmsprop_alpha, eps=cfg.rmsprop_eps, momentum=0.0
@@ -181,7 +185,7 @@ class IMPALA(Algorithm):
 
     def iterate(self, hooks: Hooks) -> IMPALAMetrics:
         """Take the unrolls that actors have collected, and one step on V-trace's loss."""
-        cfg: IMPALAConfig = self.config
+        cfg = self.config
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
         objective, learning_rate = self._objective(rates), rates["learning_rate"]
         with torch_threads(cfg.torch_threads):
@@ -208,7 +212,7 @@ class IMPALA(Algorithm):
         """Return what is minimised now."""
         if self.own_objective is not None:
             return self.own_objective
-        cfg: IMPALAConfig = self.config
+        cfg = self.config
         return VTraceActorCritic(
             gamma=cfg.gamma,
             vf_coef=cfg.vf_coef,

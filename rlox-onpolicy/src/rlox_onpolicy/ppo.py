@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy.typing as npt
 import torch
@@ -51,6 +51,9 @@ from rlox.training.hooks import Hooks
 from torch import nn
 
 from rlox_onpolicy.configs import PPOConfig
+
+if TYPE_CHECKING:
+    from rlox_onpolicy.option_types import PPOOptions, Unpack
 
 __all__ = ["PPO", "PPOMetrics", "minimize_over_epochs"]
 
@@ -114,6 +117,7 @@ class PPO(Algorithm):
 
     name: ClassVar[str] = "ppo"
     config_class: ClassVar[type[Config]] = PPOConfig
+    config: PPOConfig
     learner: ChosenLearner
     added_losses: AddedLosses
     own_objective: Objective | None
@@ -131,7 +135,7 @@ class PPO(Algorithm):
         schedules: Mapping[str, Callable[[int], float]] | None = None,
         objective: Objective | None = None,
         added_losses: Losses | None = None,
-        **config_kwargs: Any,
+        **config_kwargs: Unpack[PPOOptions],
     ) -> None:
         resolved = resolve_config(PPOConfig, config, n_envs=n_envs, seed=seed, **config_kwargs)
         if policy is not None:
@@ -140,7 +144,7 @@ class PPO(Algorithm):
         super().__init__(
             env_id, config=fit_to_env(resolved, env_id), callbacks=callbacks, logger=logger
         )
-        cfg: PPOConfig = self.config
+        cfg = self.config
         self.schedules = Schedules(cfg, SCHEDULED, schedules)
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
         self.agent = make_agent(self, adam, policy)
@@ -171,7 +175,7 @@ class PPO(Algorithm):
         A faster learner backend than torch replaces the first of the steps and the last, which is
         :func:`minimize_over_epochs`.
         """
-        cfg: PPOConfig = self.config
+        cfg = self.config
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
         objective, learning_rate = self._objective(rates), rates["learning_rate"]
         with torch_threads(cfg.torch_threads):

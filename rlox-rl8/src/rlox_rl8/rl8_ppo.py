@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy.typing as npt
 from rlox.algorithm import Algorithm as RloxAlgorithm
@@ -35,6 +35,9 @@ from rlox_rl8.algorithms import Algorithm, AlgorithmConfig
 from rlox_rl8.building import agent_config
 from rlox_rl8.configs import RL8PPOConfig
 from rlox_rl8.vec_envs import VecTensorEnv
+
+if TYPE_CHECKING:
+    from rlox_rl8.option_types import RL8PPOOptions, Unpack
 
 __all__ = ["RL8PPO"]
 
@@ -61,6 +64,7 @@ class RL8PPO(RloxAlgorithm):
 
     name: ClassVar[str] = "rl8_ppo"
     config_class: ClassVar[type[Config]] = RL8PPOConfig
+    config: RL8PPOConfig
 
     def __init__(
         self,
@@ -71,7 +75,7 @@ class RL8PPO(RloxAlgorithm):
         logger: LoggerCallback | None = None,
         agent: Algorithm | None = None,
         parts: Mapping[str, Any] | None = None,
-        **options: Any,
+        **options: Unpack[RL8PPOOptions],
     ) -> None:
         resolved = resolve_config(RL8PPOConfig, config, **options)
         resolved = running.fit_to_env(resolved, env)

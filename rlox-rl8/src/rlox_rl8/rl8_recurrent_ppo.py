@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy.typing as npt
 from rlox.algorithm import Algorithm
@@ -38,6 +38,9 @@ from rlox_rl8.algorithms import RecurrentAlgorithm, RecurrentAlgorithmConfig
 from rlox_rl8.building import agent_config
 from rlox_rl8.configs import RL8RecurrentPPOConfig
 from rlox_rl8.vec_envs import VecTensorEnv
+
+if TYPE_CHECKING:
+    from rlox_rl8.option_types import RL8RecurrentPPOOptions, Unpack
 
 __all__ = ["RL8RecurrentPPO"]
 
@@ -64,6 +67,7 @@ class RL8RecurrentPPO(Algorithm):
 
     name: ClassVar[str] = "rl8_recurrent_ppo"
     config_class: ClassVar[type[Config]] = RL8RecurrentPPOConfig
+    config: RL8RecurrentPPOConfig
 
     def __init__(
         self,
@@ -74,7 +78,7 @@ class RL8RecurrentPPO(Algorithm):
         logger: LoggerCallback | None = None,
         agent: RecurrentAlgorithm | None = None,
         parts: Mapping[str, Any] | None = None,
-        **options: Any,
+        **options: Unpack[RL8RecurrentPPOOptions],
     ) -> None:
         resolved = resolve_config(RL8RecurrentPPOConfig, config, **options)
         resolved = running.fit_to_env(resolved, env)

@@ -14,7 +14,7 @@ import math
 import numbers
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -28,7 +28,14 @@ from pydantic import (
 
 from rlox.errors import ConfigError, suggest
 
-__all__ = ["Linear", "Piecewise", "ScheduleValue", "Schedules", "evaluate_schedule"]
+__all__ = [
+    "Linear",
+    "Piecewise",
+    "ScheduleOption",
+    "ScheduleValue",
+    "Schedules",
+    "evaluate_schedule",
+]
 
 
 class _Schedule(BaseModel):
@@ -156,6 +163,9 @@ def _describe(problem: Any) -> str:
 
 
 ScheduleValue = Annotated[float | Linear | Piecewise, BeforeValidator(_parse)]
+
+ScheduleOption: TypeAlias = float | str | Linear | Piecewise | Mapping[str, Any]
+"""What a schedule may be given as; a config holds the :data:`ScheduleValue` of it."""
 
 
 def evaluate_schedule(
