@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import feather
 from rlox.errors import DatasetError, MissingDependencyError
-from rlox.offline.base import OfflineDataset
+from rlox.offline.dataset import OfflineDataset
 from rlox_offline.datasets import Dataset, load_dataset, save_dataset, stream_dataset
 from rlox_offline.datasets.files import FORMATS
 

@@ -98,7 +98,7 @@ from rlox.evaluation import Predictor
 from rlox.learners.tasks import Objective
 from rlox.learners.terms import Losses
 from rlox.logging import LoggerCallback
-from rlox.offline.base import OfflineDataset
+from rlox.offline.dataset import OfflineDataset
 from rlox.rollouts.actor_critic import PolicyMaker
 
 __all__ = ["make"]

@@ -10,8 +10,9 @@ import torch
 from rlox.callbacks import Callback
 from rlox.errors import ConfigError
 from rlox.logging import LoggerCallback
-from rlox.offline.base import OfflineAlgorithm, OfflineDataset
+from rlox.offline.base import OfflineAlgorithm
 from rlox.offline.config import OfflineConfig
+from rlox.offline.dataset import OfflineDataset
 from rlox.reference import OfflineDatasetBuffer
 
 N = 40

@@ -32,8 +32,9 @@ from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.logging import LoggerCallback
 from rlox.networks import GaussianPolicy, TwinQNetwork, polyak_update
 from rlox.nn import FlatOptimizer
-from rlox.offline.base import OfflineAlgorithm, OfflineDataset
+from rlox.offline.base import OfflineAlgorithm
 from rlox.offline.batch import OfflineBatch
+from rlox.offline.dataset import OfflineDataset
 from torch import Tensor
 
 from rlox_offline.configs import AWACConfig

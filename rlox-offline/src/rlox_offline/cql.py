@@ -54,8 +54,9 @@ from rlox.learners.value_objectives import ConservativeQ
 from rlox.logging import LoggerCallback
 from rlox.networks import SquashedGaussianPolicy, TwinQNetwork, polyak_update
 from rlox.nn import FlatOptimizer, frozen, uniform
-from rlox.offline.base import OfflineAlgorithm, OfflineDataset
+from rlox.offline.base import OfflineAlgorithm
 from rlox.offline.batch import OfflineBatch
+from rlox.offline.dataset import OfflineDataset
 from torch import Tensor
 
 from rlox_offline.configs import CQLConfig
@@ -179,9 +180,8 @@ class CQL(OfflineAlgorithm):
             penalty_weight=cfg.cql_alpha,
             penalty_target=cfg.cql_target_value if cfg.auto_alpha else None,
             n_random_actions=cfg.n_random_actions,
-            mode_targets=cfg.mode_targets,
-            tau=cfg.tau,
-        )
+            mode_targets=cfg.mode_targets, tau=cfg.tau,
+        )  # fmt: skip
         self.learner = choose_replay_learner(cfg.backend, self._task())
 
     def _task(self) -> ReplayTask:

@@ -30,8 +30,9 @@ from rlox.evaluation import Predictor
 from rlox.logging import LoggerCallback
 from rlox.networks import QNetwork, polyak_update
 from rlox.nn import FlatOptimizer
-from rlox.offline.base import OfflineAlgorithm, OfflineDataset
+from rlox.offline.base import OfflineAlgorithm
 from rlox.offline.batch import OfflineBatch, Scaling
+from rlox.offline.dataset import OfflineDataset
 from torch import Tensor
 
 from rlox_offline.configs import FQEConfig

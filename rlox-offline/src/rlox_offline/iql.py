@@ -51,8 +51,9 @@ from rlox.networks import (
     polyak_update,
 )
 from rlox.nn import FlatOptimizer
-from rlox.offline.base import OfflineAlgorithm, OfflineDataset
+from rlox.offline.base import OfflineAlgorithm
 from rlox.offline.batch import OfflineBatch
+from rlox.offline.dataset import OfflineDataset
 from torch import Tensor
 
 from rlox_offline.configs import IQLConfig

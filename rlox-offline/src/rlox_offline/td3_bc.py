@@ -41,8 +41,9 @@ from rlox.learners.value_objectives import TwinDelayed
 from rlox.logging import LoggerCallback
 from rlox.networks import DeterministicPolicy, TwinQNetwork, polyak_update
 from rlox.nn import FlatOptimizer, frozen, standard_normal
-from rlox.offline.base import OfflineAlgorithm, OfflineDataset
+from rlox.offline.base import OfflineAlgorithm
 from rlox.offline.batch import OfflineBatch
+from rlox.offline.dataset import OfflineDataset
 from torch import Tensor
 
 from rlox_offline.configs import TD3BCConfig

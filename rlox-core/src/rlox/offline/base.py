@@ -38,7 +38,7 @@ from rlox.offline.dataset import (
 )
 from rlox.training.hooks import Hooks
 
-__all__ = ["OfflineAlgorithm", "OfflineDataset"]
+__all__ = ["OfflineAlgorithm"]
 
 
 class OfflineAlgorithm(Algorithm):

@@ -190,7 +190,7 @@ def check_offline_algorithm(name: str, dataset: Any, **arguments: Any) -> None:
 
     Args:
         name: registered name of the algorithm.
-        dataset: a small one; see :class:`rlox.offline.base.OfflineDataset`.
+        dataset: a small one; see :class:`rlox.offline.dataset.OfflineDataset`.
         arguments: of :func:`rlox.make`.
 
     Raises:

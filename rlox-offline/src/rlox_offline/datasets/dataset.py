@@ -38,7 +38,7 @@ METADATA: dict[str, tuple[type, ...]] = {
 class Dataset:
     """Recorded transitions with what is known of where they come from.
 
-    Satisfies :class:`rlox.offline.base.OfflineDataset`: it samples from a
+    Satisfies :class:`rlox.offline.dataset.OfflineDataset`: it samples from a
     :class:`rlox.OfflineDatasetBuffer` over a copy of the arrays.
 
     Args:

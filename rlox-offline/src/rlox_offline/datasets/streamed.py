@@ -45,7 +45,7 @@ LARGEST = 2**40
 class StreamedDataset:
     """Recorded transitions in a temporary file, from which minibatches are drawn.
 
-    Satisfies :class:`rlox.offline.base.OfflineDataset`. The transitions go through memory once,
+    Satisfies :class:`rlox.offline.dataset.OfflineDataset`. The transitions go through memory once,
     piece by piece, into a :class:`rlox.MmapReplayBuffer`, which keeps the last of them in memory.
     What :meth:`sample` draws is what a :class:`~rlox_offline.datasets.Dataset` of the same columns
     draws; pieces of trajectories there are none. The file goes with the object, or with
