@@ -2,6 +2,7 @@
 
 :func:`export` writes one, :func:`load_policy` reads one, and :class:`LoadedPolicy` acts. A file
 ``policy.rlox`` is computed with NumPy, a file ``policy.onnx`` by onnxruntime (extra ``onnx``).
+:mod:`rlox.deployment.stable_baselines3` reads what Stable-Baselines3 saved.
 """
 
 from rlox.deployment.files import export, load_policy

@@ -114,6 +114,16 @@ class LoadedPolicy:
         d = self.data
         return f"<LoadedPolicy of '{d.algorithm}': {d.observation_space} -> {d.action_space}>"
 
+    def policy_data(self) -> PolicyData:
+        """Return the policy as data, so that :func:`rlox.export` writes it.
+
+        Raises:
+            ExportError: it was read from an ONNX file, whose graph is no description of layers.
+        """
+        if not isinstance(self._network, NumPyNetwork):
+            raise ExportError("a policy read from an ONNX file cannot be exported; copy the file")
+        return self.data
+
     def predict(
         self,
         obs: Any,

@@ -1,15 +1,19 @@
-"""``rlox export``: a checkpoint's policy as a file."""
+"""``rlox export``: a checkpoint's policy, or one of Stable-Baselines3, as a file."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlox.cli.output import print_pairs
 from rlox.cli.runs.folder import find_checkpoint
 from rlox.cli.runs.restoring import restore
+from rlox.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rlox.deployment import LoadedPolicy
 
 __all__ = ["export_command"]
 
@@ -17,7 +21,10 @@ __all__ = ["export_command"]
 def export_command(
     checkpoint: Annotated[
         Path,
-        typer.Argument(help="A checkpoint, or a run folder: its latest checkpoint."),
+        typer.Argument(
+            help="A checkpoint, or a run folder: its latest checkpoint; or a model.zip of "
+            "Stable-Baselines3, which needs --env."
+        ),
     ],
     path: Annotated[
         Path,
@@ -35,6 +42,14 @@ def export_command(
         str | None,
         typer.Option(help="Id of the env; left out: the one trained on.", metavar="ID"),
     ] = None,
+    moments: Annotated[
+        Path | None,
+        typer.Option(
+            help="Of a model.zip whose observations were normalised: a file .npz with the arrays "
+            "mean and var, of VecNormalize.obs_rms.",
+            metavar="FILE",
+        ),
+    ] = None,
 ) -> None:
     """Write a checkpoint's policy as one file that acts without torch.
 
@@ -42,18 +57,32 @@ def export_command(
     """
     from rlox.deployment import export, load_policy
 
-    found = find_checkpoint(checkpoint, best=best)
-    algorithm = restore(found, env, {})
-    try:
-        export(algorithm, path)
-    finally:
-        algorithm.close()
+    if checkpoint.suffix == ".zip" and not checkpoint.is_dir():
+        found, source = checkpoint, "Stable-Baselines3"
+        export(_imported(checkpoint, env, moments), path)
+    else:
+        if moments is not None:
+            raise ConfigError("--moments belongs to a model.zip of Stable-Baselines3")
+        found = find_checkpoint(checkpoint, best=best)
+        with restore(found, env, {}) as algorithm:
+            source = algorithm.name
+            export(algorithm, path)
     policy = load_policy(path)
     print_pairs(
         {
             "policy": f"{path} ({path.stat().st_size:,} bytes)",
-            "checkpoint": f"{found} ({algorithm.name})",
+            "checkpoint": f"{found} ({source})",
             "observations": str(policy.observation_space),
             "actions": str(policy.action_space),
         }
     )
+
+
+def _imported(file: Path, env: str | None, moments: Path | None) -> LoadedPolicy:
+    """Return the policy in a file of Stable-Baselines3."""
+    from rlox.deployment.stable_baselines3 import from_stable_baselines3, read_moments
+
+    if env is None:
+        raise ConfigError(f"'{file}' does not say which env it is for in plain text; pass --env ID")
+    given = None if moments is None else read_moments(moments)
+    return from_stable_baselines3(file, env, observation_moments=given)

@@ -1,0 +1,290 @@
+"""Policies of Stable-Baselines3 act the same here, and their files run nothing."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import rlox
+import sb3_contrib
+import stable_baselines3 as sb3
+import torch
+from gymnasium import spaces
+from rlox.cli.app import build_app
+from rlox.deployment.stable_baselines3 import from_stable_baselines3, read_moments
+from rlox.errors import CheckpointError, ExportError, SpaceError
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+from typer.testing import CliRunner
+
+TORQUES = spaces.Box(np.array([-2, 0], np.float32), np.array([2, 5], np.float32))
+VECTOR = spaces.Box(-5, 5, (6,), np.float32)
+IMAGE = spaces.Box(0, 255, (36, 36, 3), np.uint8)
+
+
+class Env(gymnasium.Env):
+    """Random observations of any space."""
+
+    def __init__(self, observation_space: Any = VECTOR, action_space: Any = TORQUES) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+
+def saved(tmp_path: Path, model: Any) -> Path:
+    """Return the file of a model whose parameters are far from where they begin."""
+    with torch.no_grad():
+        for parameter in model.policy.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    model.save(tmp_path / "model.zip")
+    return tmp_path / "model.zip"
+
+
+def equal(model: Any, policy: Any, space: spaces.Space) -> None:
+    """Compare deterministic actions for 300 observations, in a batch and one by one."""
+    space.seed(3)
+    obs = np.stack([space.sample() for _ in range(300)])
+    theirs, _ = model.predict(obs, deterministic=True)
+    ours = policy.predict(obs)
+    assert ours.dtype == theirs.dtype or ours.dtype == np.int8  # theirs are floats if binary
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(policy.predict(obs[0]), theirs[0], rtol=1e-5, atol=1e-5)
+    assert len(np.unique(np.round(ours, 6), axis=0)) > 1, "the policy does the same everywhere"
+
+
+SMALL = {"buffer_size": 10}
+KINDS = {
+    "ppo": (sb3.PPO, TORQUES, {}),
+    "ppo_choices": (sb3.PPO, spaces.Discrete(5), {}),
+    "ppo_switches": (sb3.PPO, spaces.MultiBinary(4), {}),
+    "ppo_kinds": (sb3.PPO, spaces.MultiDiscrete([3, 4]), {}),
+    "ppo_linear": (sb3.PPO, TORQUES, {"policy_kwargs": {"net_arch": []}}),
+    "ppo_elu": (
+        sb3.PPO,
+        TORQUES,
+        {"policy_kwargs": {"net_arch": [32, 16, 8], "activation_fn": torch.nn.ELU}},
+    ),
+    "a2c": (sb3.A2C, TORQUES, {}),
+    "sac": (sb3.SAC, TORQUES, SMALL),
+    "td3": (sb3.TD3, TORQUES, {**SMALL, "policy_kwargs": {"net_arch": [64, 32]}}),
+    "ddpg": (sb3.DDPG, TORQUES, SMALL),
+    "dqn": (sb3.DQN, spaces.Discrete(5), SMALL),
+    "trpo": (sb3_contrib.TRPO, TORQUES, {}),
+    "tqc": (sb3_contrib.TQC, TORQUES, SMALL),
+    "qrdqn": (sb3_contrib.QRDQN, spaces.Discrete(4), SMALL),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_acts_as_stable_baselines3_does(kind: str, tmp_path: Path) -> None:
+    """Every algorithm, kind of action, size and activation."""
+    cls, actions, options = KINDS[kind]
+    env = Env(VECTOR, actions)
+    model = cls("MlpPolicy", env, seed=0, **options)
+    policy = from_stable_baselines3(saved(tmp_path, model), env)
+    equal(model, policy, VECTOR)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Discrete(7),
+        spaces.MultiDiscrete([3, 5]),
+        spaces.MultiBinary(6),
+        spaces.Box(-1, 1, (2, 3), np.float32),
+        spaces.Box(0, 255, (5,), np.uint8),
+    ],
+    ids=str,
+)
+def test_every_space_of_observations(space: spaces.Space, tmp_path: Path) -> None:
+    """Numbers and choices become features as there."""
+    env = Env(space)
+    model = sb3.PPO("MlpPolicy", env, seed=0)
+    equal(model, from_stable_baselines3(saved(tmp_path, model), env), space)
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["channels_last", "channels_first"])
+@pytest.mark.parametrize("name", ["CnnPolicy", "MlpPolicy"])
+def test_images(name: str, first: bool, tmp_path: Path) -> None:
+    """The Nature CNN, and the same images as a vector."""
+    space = spaces.Box(0, 255, (3, 36, 36), np.uint8) if first else IMAGE
+    env = Env(space)
+    model = sb3.PPO(name, env, seed=0)
+    policy = from_stable_baselines3(saved(tmp_path, model), env)
+    space.seed(0)
+    obs = np.stack([space.sample() for _ in range(40)])
+    theirs, _ = model.predict(obs if first else obs.transpose(0, 3, 1, 2), deterministic=True)
+    np.testing.assert_allclose(policy.predict(obs), theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("cls", [sb3.SAC, sb3.DQN])
+def test_images_off_policy(cls: Any, tmp_path: Path) -> None:
+    """Their encoders have names of their own."""
+    env = Env(IMAGE, spaces.Discrete(3) if cls is sb3.DQN else TORQUES)
+    model = cls("CnnPolicy", env, seed=0, buffer_size=10)
+    policy = from_stable_baselines3(saved(tmp_path, model), env)
+    obs = np.stack([IMAGE.sample() for _ in range(40)])
+    theirs, _ = model.predict(obs.transpose(0, 3, 1, 2), deterministic=True)
+    np.testing.assert_allclose(policy.predict(obs), theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_masks(tmp_path: Path) -> None:
+    """MaskablePPO heeds them, PPO takes none."""
+    env = Env(VECTOR, spaces.Discrete(5))
+    model = sb3_contrib.MaskablePPO("MlpPolicy", env, seed=0)
+    policy = from_stable_baselines3(saved(tmp_path, model), env)
+    obs = np.stack([VECTOR.sample() for _ in range(100)])
+    masks = np.random.default_rng(0).random((100, 5)) < 0.5
+    masks[:, 2] = True
+    theirs, _ = model.predict(obs, deterministic=True, action_masks=masks)
+    np.testing.assert_array_equal(policy.predict(obs, action_masks=masks), theirs)
+    assert (policy.predict(obs) != theirs).any()
+
+
+def test_memory(tmp_path: Path) -> None:
+    """RecurrentPPO's LSTM, over an episode."""
+    env = Env()
+    model = sb3_contrib.RecurrentPPO("MlpLstmPolicy", env, seed=0, policy_kwargs={
+        "lstm_hidden_size": 16
+    })  # fmt: skip
+    policy = from_stable_baselines3(saved(tmp_path, model), env)
+    state = theirs_state = None
+    for step in range(20):
+        obs = VECTOR.sample()
+        theirs, theirs_state = model.predict(
+            obs, theirs_state, episode_start=np.array([step == 0]), deterministic=True
+        )
+        ours, state = policy.predict(obs, state=state)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_normalised_observations(tmp_path: Path) -> None:
+    """The moments of VecNormalize are given as arrays, or in a file."""
+    env = VecNormalize(DummyVecEnv([Env]))
+    model = sb3.PPO("MlpPolicy", env, n_steps=64, batch_size=64, seed=0)
+    model.learn(128)
+    path = saved(tmp_path, model)
+    moments = tmp_path / "moments.npz"
+    np.savez(moments, mean=env.obs_rms.mean, var=env.obs_rms.var)
+    policy = from_stable_baselines3(path, Env(), observation_moments=read_moments(moments))
+    obs = np.stack([VECTOR.sample() for _ in range(100)])
+    theirs, _ = model.predict(env.normalize_obs(obs), deterministic=True)
+    np.testing.assert_allclose(policy.predict(obs), theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("suffix", [".rlox", ".onnx"])
+def test_export_writes_a_policy_file(suffix: str, tmp_path: Path) -> None:
+    """From the command line, for cores without torch."""
+    model = sb3.PPO("MlpPolicy", "CartPole-v1", seed=0)
+    path, file = saved(tmp_path, model), tmp_path / f"policy{suffix}"
+    done = CliRunner().invoke(build_app(), ["export", str(path), str(file), "--env", "CartPole-v1"])
+    assert done.exit_code == 0, done.output
+    equal(model, rlox.load_policy(file), VECTOR_OF_CART_POLE)
+
+
+VECTOR_OF_CART_POLE = spaces.Box(-2, 2, (4,), np.float32)
+
+
+def test_export_asks_for_the_env(tmp_path: Path) -> None:
+    """The file's own spaces are pickled."""
+    path = saved(tmp_path, sb3.PPO("MlpPolicy", "CartPole-v1"))
+    done = CliRunner().invoke(build_app(), ["export", str(path), str(tmp_path / "p.rlox")])
+    assert done.exit_code != 0
+    assert "--env" in str(done.exception or done.output)
+
+
+class Attack:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self._path),)
+
+
+def test_a_hostile_file_runs_nothing(tmp_path: Path) -> None:
+    """Neither the pickled objects of the JSON nor the parameters are unpickled."""
+    model = sb3.PPO("MlpPolicy", "CartPole-v1", seed=0)
+    path, touched = saved(tmp_path, model), tmp_path / "touched"
+    with zipfile.ZipFile(path) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    attack = pickle.dumps(Attack(touched))
+    data = json.loads(content["data"])
+    for value in data.values():
+        if isinstance(value, dict) and ":serialized:" in value:
+            value[":serialized:"] = base64.b64encode(attack).decode()
+    content["data"] = json.dumps(data).encode()
+    content["pytorch_variables.pth"] = attack
+    write(path, content)
+    equal(model, from_stable_baselines3(path, "CartPole-v1"), VECTOR_OF_CART_POLE)
+    file = io.BytesIO()
+    torch.save({"action_net.weight": Attack(touched)}, file)
+    for hostile in (attack, file.getvalue()):
+        write(path, {**content, "policy.pth": hostile})
+        with pytest.raises(CheckpointError, match="damaged or no file of Stable-Baselines3"):
+            from_stable_baselines3(path, "CartPole-v1")
+    assert not touched.exists()
+
+
+def write(path: Path, content: dict[str, bytes]) -> None:
+    """Write an archive."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, each in content.items():
+            archive.writestr(name, each)
+
+
+@pytest.mark.parametrize("name", ["", "data", "policy.pth"])
+def test_damaged_files_are_reported(name: str, tmp_path: Path) -> None:
+    """The whole file cut, or one of its parts."""
+    path = saved(tmp_path, sb3.PPO("MlpPolicy", "CartPole-v1"))
+    if name:
+        with zipfile.ZipFile(path) as archive:
+            content = {each: archive.read(each) for each in archive.namelist()}
+        write(path, {**content, name: content[name][: len(content[name]) // 2]})
+    else:
+        path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(CheckpointError, match=r"model\.zip"):
+        from_stable_baselines3(path, "CartPole-v1")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        from_stable_baselines3(tmp_path / "none.zip", "CartPole-v1")
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """Other spaces, gSDE, dictionaries, activations and layers of one's own."""
+    path = saved(tmp_path, sb3.PPO("MlpPolicy", "CartPole-v1"))
+    with pytest.raises(SpaceError, match="has 4 numbers for observations"):
+        from_stable_baselines3(path, "Acrobot-v1")
+    with pytest.raises(SpaceError, match="has 2 numbers for actions"):
+        from_stable_baselines3(path, Env(VECTOR_OF_CART_POLE, spaces.Discrete(3)))
+    with pytest.raises(SpaceError, match="observation_moments must be of shape"):
+        from_stable_baselines3(path, "CartPole-v1", observation_moments=(np.zeros(3), np.ones(3)))
+    nested = Env(spaces.Dict({"a": VECTOR}))
+    path = saved(tmp_path, sb3.PPO("MultiInputPolicy", nested))
+    with pytest.raises(ExportError, match="observations that are a Dict"):
+        from_stable_baselines3(path, nested)
+    path = saved(tmp_path, sb3.PPO("MlpPolicy", "Pendulum-v1", use_sde=True))
+    with pytest.raises(ExportError, match="use_sde=True"):
+        from_stable_baselines3(path, "Pendulum-v1")
+    own = {"activation_fn": torch.nn.Softsign}
+    path = saved(tmp_path, sb3.PPO("MlpPolicy", "Pendulum-v1", policy_kwargs=own))
+    with pytest.raises(ExportError, match="the activation Softsign"):
+        from_stable_baselines3(path, "Pendulum-v1")
+    path = saved(tmp_path, sb3_contrib.CrossQ("MlpPolicy", "Pendulum-v1", buffer_size=10))
+    with pytest.raises(ExportError, match="holds no policy of a known kind"):
+        from_stable_baselines3(path, "Pendulum-v1")
+    with pytest.raises(CheckpointError, match="the arrays mean and var"):
+        read_moments(path)
