@@ -84,6 +84,7 @@ def write_reference() -> None:
         "cli-eval": table(("flag", "default", "meaning"), command_flags("eval")),
         "cli-export": table(("flag", "default", "meaning"), command_flags("export")),
         "cli-plot": table(("flag", "default", "meaning"), command_flags("plot")),
+        "cli-report": table(("flag", "default", "meaning"), command_flags("report")),
         "cli-tune": table(("flag", "default", "meaning"), command_flags("tune")),
         "cli-bench": table(("flag", "default", "meaning"), command_flags("bench")),
         "cli-explain": table(("flag", "default", "meaning"), command_flags("explain")),

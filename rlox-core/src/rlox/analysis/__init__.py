@@ -12,16 +12,19 @@ from rlox.analysis.learning_curves import (
     read_curve,
 )
 from rlox.analysis.measure import interleave, machine, ratio_summary, summary
+from rlox.analysis.runs import Run, differing_options, read_record, read_run
 from rlox.analysis.statistics import IntervalEstimate, bootstrap_iqm, interquartile_mean
 
 __all__ = [
     "Curve",
     "Group",
     "IntervalEstimate",
+    "Run",
     "XAxis",
     "aggregate",
     "bootstrap_iqm",
     "default_metric",
+    "differing_options",
     "find_runs",
     "group_runs",
     "has_values",
@@ -30,5 +33,7 @@ __all__ = [
     "machine",
     "ratio_summary",
     "read_curve",
+    "read_record",
+    "read_run",
     "summary",
 ]

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from rlox.analysis.runs import read_record
 from rlox.analysis.statistics import IntervalEstimate, bootstrap_iqm
 from rlox.errors import RunError, suggest
 from rlox.files import open_regular, read_text
@@ -153,7 +154,7 @@ def group_runs(
     """
     found: dict[tuple[str, str, str], list[Curve]] = {}
     for label, run in runs:
-        record = _record(run)
+        record = read_record(run)
         algorithm, env = str(record.get("algorithm")), str(record.get("env"))
         key = (env, algorithm, label or algorithm)
         found.setdefault(key, []).append(read_curve(run, metric, x))
@@ -177,16 +178,6 @@ def aggregate(curves: Sequence[Curve]) -> tuple[Floats, IntervalEstimate]:
     points = max(len(curve.x) for curve in curves)
     grid = np.linspace(first, last, min(points, GRID_POINTS))
     return grid, bootstrap_iqm([[np.interp(grid, curve.x, curve.y) for curve in curves]])
-
-
-def _record(run: Path) -> Mapping[str, Any]:
-    try:
-        found = json.loads(read_text(run / "run.json"))
-    except (OSError, ValueError) as error:
-        raise RunError(f"'{run / 'run.json'}' cannot be read: {error}") from None
-    if not isinstance(found, dict):
-        raise RunError(f"'{run / 'run.json'}' is no record of a run")
-    return found
 
 
 def _rows(run: Path) -> list[dict[str, Any]]:

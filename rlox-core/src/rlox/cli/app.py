@@ -28,6 +28,10 @@ COMMANDS = {
         "Write a checkpoint's policy as a file that acts without torch.",
     ),
     "plot": ("rlox.cli.commands.plot:plot_command", "Draw learning curves of runs and sweeps."),
+    "report": (
+        "rlox.cli.commands.report:report_command",
+        "Write one page about runs: curves, evaluations, options, timing, films.",
+    ),
     "tune": ("rlox.cli.commands.tune:tune_command", "Search for good options."),
     "bench": ("rlox.cli.commands.bench:bench_command", "Measure speed next to other libraries."),
     "list": ("rlox.cli.commands.list:list_command", "Show what is installed."),

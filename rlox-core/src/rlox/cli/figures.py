@@ -13,7 +13,7 @@ from rlox.analysis.learning_curves import Group, XAxis, aggregate
 from rlox.errors import ConfigError, import_extra
 from rlox.files import write_atomically
 
-__all__ = ["FORMATS", "draw", "final_scores", "write_figure"]
+__all__ = ["FORMATS", "draw", "final_scores", "svg_of", "write_figure"]
 
 FORMATS = (".png", ".svg", ".pdf", ".html")
 
@@ -68,12 +68,12 @@ def draw(groups: Sequence[Group], *, metric: str, x: XAxis, title: str | None) -
         colours = {label: i for i, label in enumerate(dict.fromkeys(g.label for g in groups))}
         for env, panel in zip(envs, panels, strict=False):
             _draw_panel(panel, [g for g in groups if g.env == env], colours, x)
-            panel.set_title(env)
-            panel.set_ylabel(metric.replace("_", " "))
+            panel.set_title(env, parse_math=False)
+            panel.set_ylabel(metric.replace("_", " "), parse_math=False)
         for panel in list(panels):
             panel.set_visible(False)
         if title:
-            figure.suptitle(title, x=0.01, ha="left", fontsize=13, color=INK)
+            figure.suptitle(title, x=0.01, ha="left", fontsize=13, color=INK, parse_math=False)
     return figure
 
 
@@ -81,6 +81,8 @@ def _draw_panel(panel: Any, groups: Sequence[Group], colours: dict[str, int], x:
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
     thin = sum(len(group.curves) for group in groups) <= MOST_THIN_LINES
+    lines: list[Any] = []
+    labels: list[str] = []
     for group in groups:
         colour = COLOURS[colours[group.label] % len(COLOURS)]
         grid, estimate = aggregate(group.curves)
@@ -91,11 +93,10 @@ def _draw_panel(panel: Any, groups: Sequence[Group], colours: dict[str, int], x:
             )
             for curve in group.curves if thin else ():
                 panel.plot(curve.x, curve.y, color=colour, linewidth=0.6, alpha=0.35, zorder=1)
-        runs = "1 run" if count == 1 else f"{count} runs"
-        panel.plot(
-            grid, estimate.value, color=colour, linewidth=2, zorder=3,
-            label=f"{group.label} ({runs})", solid_capstyle="round",
-        )  # fmt: skip
+        labels.append(f"{group.label} ({'1 run' if count == 1 else f'{count} runs'})")
+        lines += panel.plot(
+            grid, estimate.value, color=colour, linewidth=2, zorder=3, solid_capstyle="round"
+        )
     panel.set_xlabel(_x_label(groups, x))
     panel.xaxis.set_major_locator(MaxNLocator(6))
     if x == "steps":
@@ -103,7 +104,8 @@ def _draw_panel(panel: Any, groups: Sequence[Group], colours: dict[str, int], x:
     panel.grid(axis="y", color=GRID, linewidth=0.8)
     panel.set_axisbelow(True)
     panel.margins(x=0.01)
-    panel.legend(loc="best", fontsize=9)
+    for text in panel.legend(lines, labels, loc="best", fontsize=9).get_texts():
+        text.set_parse_math(False)  # a dollar in a name is no formula
 
 
 def _x_label(groups: Sequence[Group], x: XAxis) -> str:
@@ -138,10 +140,15 @@ def write_figure(figure: Any, path: Path, groups: Sequence[Group], caption: str)
     if path.suffix != ".html":
         figure.savefig(path, facecolor="white")
         return
+    write_atomically(path, _page(svg_of(figure), groups, caption).encode())
+
+
+def svg_of(figure: Any) -> str:
+    """Return a figure as an SVG element."""
     picture = io.StringIO()
     figure.savefig(picture, format="svg", facecolor="white", metadata={"Date": None})
     svg = picture.getvalue()
-    write_atomically(path, _page(svg[svg.index("<svg") :], groups, caption).encode())
+    return svg[svg.index("<svg") :]
 
 
 def require_format(path: Path) -> None:

@@ -1,6 +1,7 @@
 """Files: regular ones only, written whole or not at all."""
 
 from rlox.files.atomic import remove_parts, sync_folder, target_of, write_atomically
+from rlox.files.html_text import pairs_as_html
 from rlox.files.opening import (
     open_regular,
     read_text,
@@ -10,6 +11,7 @@ from rlox.files.opening import (
 
 __all__ = [
     "open_regular",
+    "pairs_as_html",
     "read_text",
     "remove_parts",
     "require_plain_folder",

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rlox.analysis.learning_curves import XAxis, default_metric, find_runs, group_runs, has_values
+from rlox.analysis.learning_curves import XAxis, default_metric, group_runs, has_values
 from rlox.cli.output import print_pairs, print_table, print_warning
-from rlox.cli.sweeps.folder import set_of
+from rlox.cli.runs.naming import RUNS, labelled_runs
 
 __all__ = ["plot_command"]
 
@@ -24,8 +23,8 @@ def plot_command(
     runs: Annotated[
         list[str],
         typer.Argument(
-            help="Run folders, sweeps, or folders of them; LABEL=FOLDER names what is in it, else "
-            "its options in the sweep do, or the algorithm."
+            help=f"{RUNS}; LABEL=FOLDER names what is in it, else its options in the sweep do, or "
+            "the algorithm."
         ),
     ],
     metric: Annotated[
@@ -52,7 +51,7 @@ def plot_command(
     files = out or [Path("curves.png")]
     for file in files:
         require_format(file)
-    labelled = list(_labelled(runs))
+    labelled = list(labelled_runs(runs))
     metric = metric or default_metric(run for _, run in labelled)
     empty = [run for _, run in labelled if not has_values(run, metric)]
     if len(empty) < len(labelled):  # else the first error says what is wrong
@@ -66,12 +65,3 @@ def plot_command(
     columns = ("env", "label", "runs", "at", "score")
     print_table(columns, final_scores(groups), whole=columns)
     print_pairs({"written": ", ".join(map(str, files))})
-
-
-def _labelled(arguments: Sequence[str]) -> Iterator[tuple[str | None, Path]]:
-    """Yield the run folders that the arguments name, each with its label."""
-    for argument in arguments:
-        label, equals, folder = argument.partition("=")
-        labelled = bool(equals and label) and not Path(argument).exists()
-        for run in find_runs(Path(folder if labelled else argument)):
-            yield (label if labelled else set_of(run)), run

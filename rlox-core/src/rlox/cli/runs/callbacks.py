@@ -10,12 +10,19 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, TextIO
 
-from rlox.callbacks import Callback
+from rlox.callbacks import Callback, TimingCallback
 from rlox.cli.output import print_progress
 from rlox.cli.runs.signals import HANG_UP, ending_signals
 from rlox.cli.stdout import stdout_is_broken
 
-__all__ = ["Interruption", "LatestCheckpoint", "ProgressLines", "remove_latest", "train_beside"]
+__all__ = [
+    "Interruption",
+    "LatestCheckpoint",
+    "ProgressLines",
+    "measured_phases",
+    "remove_latest",
+    "train_beside",
+]
 
 
 class Interruption(Callback):
@@ -131,6 +138,15 @@ class ProgressLines(Callback):
         shown = "no episode finished yet" if math.isnan(mean) else f"return {mean:.1f}"
         speed = f"{step:,}/{target:,} {unit}, {metrics[f'{clock.unit}_per_second']:,.0f} {unit}/s"
         print_progress(f"{speed}, {shown}" if clock.unit == "env_steps" else speed, self._file)
+
+
+def measured_phases(algorithm: Any) -> dict[str, dict[str, float]]:
+    """Return the seconds of each phase for the record, empty without the callback ``timing``."""
+    for callback in algorithm.callbacks.callbacks:
+        if isinstance(callback, TimingCallback):
+            found = callback.summary()
+            return {"phases": {name: round(each.seconds, 3) for name, each in found.items()}}
+    return {}
 
 
 def remove_latest(path: Path, algorithm: Any) -> None:

@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlox.analysis.runs import step_unit_of
 from rlox.cli.runs.parts import code_parts, is_code
 from rlox.config.composition import local_options
 from rlox.config.files import read_mapping
@@ -39,7 +40,6 @@ __all__ = [
     "parts_of_run",
     "require_unused",
     "resume_command_of",
-    "step_unit_of",
 ]
 
 
@@ -183,13 +183,6 @@ class RunFolder:
         text = json.dumps(self._record, indent=2) + "\n"
         # a sweep that is stopped writes beside the thread that trains
         write_atomically(self.path / "run.json", text.encode())
-
-
-def step_unit_of(record: Mapping[str, Any]) -> str:
-    """Return what the training of a ``run.json`` is counted in."""
-    # records that are older than the key were of one of two units
-    older = "gradient_steps" if "gradient_steps" in record else "env_steps"
-    return str(record.get("step_unit", older))
 
 
 def require_unused(path: Path) -> None:

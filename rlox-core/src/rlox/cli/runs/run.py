@@ -19,6 +19,7 @@ from rlox.cli.runs.callbacks import (
     Interruption,
     LatestCheckpoint,
     ProgressLines,
+    measured_phases,
     remove_latest,
     train_beside,
 )
@@ -245,6 +246,7 @@ class Session:
         finally:  # of an interrupted or failed part too
             seconds = time.perf_counter() - started
             folder.add_training_seconds(seconds)
+            folder.record(**measured_phases(algorithm))
         if self.interruption.signal is not None:
             path = folder.checkpoint("interrupted")
             algorithm.save(path)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from rlox.analysis.learning_curves import aggregate, default_metric, group_runs
+from rlox.analysis.runs import step_unit_of
 from rlox.analysis.statistics import bootstrap_iqm
 from rlox.cli.output import print_pairs, print_table
-from rlox.cli.runs.folder import step_unit_of
 from rlox.cli.sweeps.folder import Member, Sweep
 from rlox.errors import RunError
 from rlox.files import open_regular

@@ -1,0 +1,1 @@
+"""Reports: one page of HTML about run folders."""
