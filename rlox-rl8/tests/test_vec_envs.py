@@ -236,14 +236,30 @@ def test_wrong_calls(wrong: Any, error: type[Exception], text: str) -> None:
         wrong()
 
 
-def test_spaces_without_tensors_are_refused() -> None:
-    """Choices of different numbers need an algorithm of another family."""
+def test_choices_of_unequal_numbers_reach_the_env() -> None:
+    """Each column within its own number."""
 
     class Uneven(Scripted):
         action_space: ClassVar[Any] = spaces.MultiDiscrete([2, 3])
 
-    with pytest.raises(SpaceError, match="equal numbers"):
-        tensor_env(Uneven)(2)
+        def step(self, action: Any) -> Any:
+            assert self.action_space.contains(np.asarray(action))
+            return super().step(action)
+
+    with rlox.make("rl8_ppo", env=Uneven, n_envs=2, horizon=8, sgd_minibatch_size=8) as algorithm:
+        algorithm.train(64)
+        actions = algorithm.predict(np.zeros((9, *Uneven().observation_space.shape), np.float32))
+    assert actions.shape == (9, 2)
+
+
+def test_spaces_without_tensors_are_refused() -> None:
+    """Text needs an algorithm of another family."""
+
+    class Words(Scripted):
+        action_space: ClassVar[Any] = spaces.Text(3)
+
+    with pytest.raises(SpaceError, match="neither a box nor choices"):
+        tensor_env(Words)(2)
 
 
 def test_adapter_is_a_batched_env() -> None:

@@ -25,7 +25,10 @@ def _same_start_method() -> Iterator[None]:
 
 
 with _same_start_method():
+    from torchrl.data import Binary as Binary
+    from torchrl.data import Bounded as Bounded
     from torchrl.data import Categorical as Categorical
     from torchrl.data import Composite as Composite
+    from torchrl.data import MultiCategorical as MultiCategorical
     from torchrl.data import TensorSpec as TensorSpec
     from torchrl.data import Unbounded as Unbounded

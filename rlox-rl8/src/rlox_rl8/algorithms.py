@@ -155,8 +155,10 @@ class RecurrentAlgorithm(
         self.state = RecurrentAlgorithmState()
         config = config or RecurrentAlgorithmConfig()
         set_up(self, env_cls, config, RecurrentPolicy, RecurrentAlgorithmHparams)
-        observed = self.buffer.select("obs")
-        self._observed = [observed[:, t : t + 1] for t in range(self.hparams.horizon + 1)]
+        observed, past = self.buffer.select("obs"), self.policy.model.sees_past
+        # with views, all of the horizon so far
+        begins = (0 if past else t for t in range(self.hparams.horizon + 1))
+        self._observed = [observed[:, first : t + 1] for t, first in enumerate(begins)]
         self._forget()
 
     def _forget(self) -> None:
@@ -185,8 +187,11 @@ class RecurrentAlgorithm(
         self.state.seqs += 1
 
     def _act(self, t: int, deterministic: bool, *, last: bool = False) -> TensorDict:
+        observed = self._observed[t]
+        if self.policy.model.sees_past:
+            observed = self.policy.latest(observed)
         out, states = self.policy.sample(
-            self._observed[t],
+            observed,
             self._states,
             deterministic=deterministic,
             return_actions=not last,
@@ -200,6 +205,8 @@ class RecurrentAlgorithm(
     def _samples(self) -> TensorDict:
         hparams = self.hparams
         past = self.buffer[:, :-1].select("obs", "actions", "logp", "advantages", "returns")
+        if self.policy.model.sees_past:  # before sequences are cut, whose windows begin earlier
+            past["views"] = self.policy.views(past)
         rows = past.reshape(-1, hparams.seq_len)
         starts: TensorDict = torch.stack(self._starts, 1).reshape(-1)
         # one copy per sequence, found again by its number

@@ -10,11 +10,23 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor, nn
 
+from rlox_rl8._specs import Binary as BinarySpec
+from rlox_rl8._specs import Bounded as BoundedSpec
 from rlox_rl8._specs import Categorical as CategoricalSpec
+from rlox_rl8._specs import MultiCategorical as MultiCategoricalSpec
 from rlox_rl8._specs import TensorSpec
 from rlox_rl8._specs import Unbounded as UnboundedSpec
 
-__all__ = ["Categorical", "Distribution", "Normal", "SquashedNormal", "TorchDistributionWrapper"]
+__all__ = [
+    "Bernoulli",
+    "BoundedBeta",
+    "Categorical",
+    "Distribution",
+    "MultiCategorical",
+    "Normal",
+    "SquashedNormal",
+    "TorchDistributionWrapper",
+]
 
 
 class Distribution(ABC):
@@ -36,8 +48,15 @@ class Distribution(ABC):
         Raises:
             TypeError: there is none; pass ``distribution_cls=``.
         """
-        if isinstance(action_spec, CategoricalSpec):
-            return Categorical
+        # torchrl's specs of switches and of choices of unequal numbers derive from Categorical
+        for spec_cls, distribution_cls in (
+            (BinarySpec, Bernoulli),
+            (MultiCategoricalSpec, MultiCategorical),
+            (CategoricalSpec, Categorical),
+            (BoundedSpec, BoundedBeta),
+        ):
+            if isinstance(action_spec, spec_cls):
+                return distribution_cls
         if isinstance(action_spec, UnboundedSpec):
             return Normal
         raise TypeError(
@@ -118,6 +137,107 @@ class Categorical(TorchDistributionWrapper):
         """Return entropies (N, 1) in nats; a class of probability 0 adds none."""
         finite = self.logits.clamp(min=torch.finfo(self.logits.dtype).min)
         return -(finite * self.logits.exp()).sum((-2, -1))[:, None]
+
+
+class MultiCategorical(Distribution):
+    """Choices of unequal numbers from ``logits`` (N, n_1 + ... + n_A).
+
+    The model's ``action_spec`` is a ``MultiCategorical``, which has the numbers.
+    """
+
+    def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
+        super().__init__(features, model)
+        spec: Any = None if model is None else model.action_spec
+        if spec is None:
+            raise ValueError("MultiCategorical needs the model, whose action_spec has the numbers")
+        logits: Tensor = features["logits"]
+        parts = torch.split(logits, spec.nvec.tolist(), -1)
+        rows = len(logits)
+        self._parts = [
+            Categorical(TensorDict({"logits": part[:, None]}, batch_size=[rows])) for part in parts
+        ]
+
+    def deterministic_sample(self) -> Tensor:
+        """Return the mode (N, A)."""
+        return torch.cat([part.deterministic_sample() for part in self._parts], -1)
+
+    def sample(self) -> Tensor:
+        """Return a sample (N, A)."""
+        return torch.cat([part.sample() for part in self._parts], -1)
+
+    def logp(self, samples: Tensor, /) -> Tensor:
+        """Return log-probabilities (N, 1)."""
+        columns = torch.split(samples, 1, -1)
+        pairs = zip(self._parts, columns, strict=True)
+        return torch.cat([part.logp(column) for part, column in pairs], -1).sum(-1, keepdim=True)
+
+    def entropy(self) -> Tensor:
+        """Return entropies (N, 1) in nats."""
+        return torch.cat([part.entropy() for part in self._parts], -1).sum(-1, keepdim=True)
+
+
+class Bernoulli(TorchDistributionWrapper):
+    """Switches from ``logits`` (N, A), as int8."""
+
+    def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
+        super().__init__(features, model)
+        self.dist = torch.distributions.Bernoulli(logits=features["logits"], validate_args=False)
+
+    def deterministic_sample(self) -> Tensor:
+        """Return the mode; 0 where both are as probable."""
+        logits: Tensor = self.features["logits"]
+        return (logits > 0).to(torch.int8)
+
+    def sample(self) -> Tensor:
+        """Return a sample."""
+        return super().sample().to(torch.int8)
+
+    def logp(self, samples: Tensor, /) -> Tensor:
+        """Return log-probabilities (N, 1)."""
+        return super().logp(samples.to(self.features["logits"].dtype))
+
+
+class BoundedBeta(Distribution):
+    """Numbers within bounds, from ``alpha`` and ``beta`` above 1, both (N, A).
+
+    The model's ``action_spec`` is a ``Bounded``, which has the bounds.
+
+    Source:
+        Chou et al. 2017, "Improving stochastic policy gradients in continuous control with deep
+        reinforcement learning using the Beta distribution", sec. 4.
+    """
+
+    def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
+        super().__init__(features, model)
+        spec: Any = None if model is None else model.action_spec
+        if spec is None:
+            raise ValueError("BoundedBeta needs the model, whose action_spec has the bounds")
+        self._low, self._range = spec.low, spec.high - spec.low
+        self.dist: Any = torch.distributions.Beta(
+            features["alpha"], features["beta"], validate_args=False
+        )
+
+    def deterministic_sample(self) -> Tensor:
+        """Return the mode."""
+        mode: Tensor = self._low + self._range * self.dist.mode
+        return mode
+
+    def sample(self) -> Tensor:
+        """Return a sample."""
+        sample: Tensor = self._low + self._range * self.dist.sample()
+        return sample
+
+    def logp(self, samples: Tensor, /) -> Tensor:
+        """Return log-densities (N, 1)."""
+        eps = torch.finfo(samples.dtype).eps
+        inside = ((samples - self._low) / self._range).clamp(eps, 1 - eps)
+        logp: Tensor = self.dist.log_prob(inside) - self._range.log()
+        return logp.sum(-1, keepdim=True)
+
+    def entropy(self) -> Tensor:
+        """Return entropies (N, 1) in nats."""
+        entropy: Tensor = self.dist.entropy() + self._range.log()
+        return entropy.sum(-1, keepdim=True)
 
 
 class Normal(TorchDistributionWrapper):

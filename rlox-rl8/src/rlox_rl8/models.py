@@ -1,19 +1,37 @@
-"""Feed-forward and recurrent models, and the default ones."""
+"""Default models, and the parents of all models."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
+from rlox.errors import SpaceError
+from rlox.nn import make_encoder
+from rlox.spaces import split
 from tensordict import TensorDict
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
-from rlox_rl8._specs import Categorical, Composite, TensorSpec, Unbounded
+from rlox_rl8._specs import (
+    Binary,
+    Bounded,
+    Categorical,
+    Composite,
+    MultiCategorical,
+    TensorSpec,
+    Unbounded,
+)
+from rlox_rl8.model_bases import (
+    GenericModelBase,
+    Model,
+    ModelFactory,
+    RecurrentModel,
+    RecurrentModelFactory,
+)
 from rlox_rl8.nn.modules import MLP
-from rlox_rl8.views import ViewKind, ViewRequirement
+from rlox_rl8.spaces import space_of
 
 __all__ = [
     "DefaultContinuousModel",
@@ -25,126 +43,59 @@ __all__ = [
     "ModelFactory",
     "RecurrentModel",
     "RecurrentModelFactory",
+    "default_models",
 ]
 
 
-class GenericModelBase(nn.Module, ABC):
-    """Parent of both kinds.
+def default_models(
+    observation_spec: TensorSpec, action_spec: TensorSpec, /
+) -> tuple[type[Model], type[RecurrentModel]]:
+    """Return the default classes, feed-forward and recurrent, for an env's specs.
 
-    Args:
-        observation_spec: of one env.
-        action_spec: of one env.
-        config: options of a subclass.
+    Observations are numbers, choices, switches, images of uint8, or a ``Composite`` of these;
+    actions one dimension of choices, switches or numbers, bounded or not.
+
+    Raises:
+        TypeError: there is none; pass ``model_cls=``.
     """
+    try:
+        _Encoder(observation_spec)
+    except SpaceError as error:
+        raise TypeError(
+            f"the default models do not take these observations: {error}; pass model_cls="
+        ) from None
+    if not isinstance(action_spec, (Categorical, Unbounded, Bounded)) or len(action_spec.shape) > 1:
+        raise TypeError(
+            "the default models take actions of one dimension of a Categorical, MultiCategorical, "
+            f"Binary, Unbounded or Bounded spec, got {type(action_spec).__name__} of shape "
+            f"{tuple(action_spec.shape)}; pass model_cls="
+        )
+    if isinstance(action_spec, Categorical):
+        return DefaultDiscreteModel, DefaultDiscreteRecurrentModel
+    return DefaultContinuousModel, DefaultContinuousRecurrentModel
 
-    def __init__(
-        self, observation_spec: TensorSpec, action_spec: TensorSpec, /, **config: Any
-    ) -> None:
+
+class _Encoder(nn.Module):
+    """Features (N, size) of observations (N, ...); a vector of numbers is its own."""
+
+    def __init__(self, spec: TensorSpec) -> None:
         super().__init__()
-        self.observation_spec = observation_spec
-        self.action_spec = action_spec
-        self.config = config
+        self.encoder: nn.Module | None = None
+        if isinstance(spec, (Unbounded, Bounded)) and len(spec.shape) == 1:
+            self.size = spec.shape[0]
+            return
+        self._space = space_of(spec)
+        self.encoder = make_encoder(self._space)
+        self.size = int(self.encoder.output_size)  # type: ignore[arg-type]
 
-    @abstractmethod
-    def value_function(self) -> Tensor:
-        """Return the values (N, 1) that belong to the last call."""
-
-
-class Model(GenericModelBase):
-    """A feed-forward model; ``view_requirements`` says which past observations it sees."""
-
-    def __init__(
-        self, observation_spec: TensorSpec, action_spec: TensorSpec, /, **config: Any
-    ) -> None:
-        super().__init__(observation_spec, action_spec, **config)
-        self.view_requirements: dict[Any, ViewRequirement] = {"obs": ViewRequirement(shift=0)}
-
-    def apply_view_requirements(
-        self, batch: TensorDict, /, *, kind: ViewKind = "last"
-    ) -> TensorDict:
-        """Return the views of a batch (B, T): B rows for ``"last"``, B·T for ``"all"``."""
-        rows = batch.shape[0] * (batch.shape[1] if kind == "all" else 1)
-        parts = {
-            key: requirement.apply(batch[key], kind)
-            for key, requirement in self.view_requirements.items()
-        }
-        if all(isinstance(key, str) for key in parts):
-            return TensorDict(parts, batch_size=[rows], device=batch.device)
-        out = TensorDict({}, batch_size=[rows], device=batch.device)
-        for key, part in parts.items():
-            out[key] = part  # tuples name nested entries
-        return out
-
-    @abstractmethod
-    def forward(self, batch: TensorDict, /) -> TensorDict:
-        """Return features of N rows for views of N rows."""
-
-    @staticmethod
-    def default_model_cls(observation_spec: TensorSpec, action_spec: TensorSpec, /) -> type[Model]:
-        """Return the default class for an env's specs.
-
-        Raises:
-            TypeError: there is none; pass ``model_cls=``.
-        """
-        discrete = _require_defaults(observation_spec, action_spec)
-        return DefaultDiscreteModel if discrete else DefaultContinuousModel
-
-
-class RecurrentModel(GenericModelBase):
-    """A model with states, which ``state_spec`` describes for one env."""
-
-    state_spec: Composite
-
-    @abstractmethod
-    def forward(self, batch: TensorDict, states: TensorDict, /) -> tuple[TensorDict, TensorDict]:
-        """Return features of B·T rows and the states (B) after T steps of a batch (B, T)."""
-
-    def init_states(self, n: int, /) -> TensorDict:
-        """Return the states that n sequences start from; 0 unless overridden."""
-        states: TensorDict = self.state_spec.expand(n, *self.state_spec.shape).zero()
-        return states
-
-    @staticmethod
-    def default_model_cls(
-        observation_spec: TensorSpec, action_spec: TensorSpec, /
-    ) -> type[RecurrentModel]:
-        """Return the default class; see :meth:`Model.default_model_cls`."""
-        discrete = _require_defaults(observation_spec, action_spec)
-        return DefaultDiscreteRecurrentModel if discrete else DefaultContinuousRecurrentModel
-
-
-class ModelFactory(Protocol):
-    """A class of models, or a function with the same arguments."""
-
-    def __call__(
-        self, observation_spec: TensorSpec, action_spec: TensorSpec, /, **config: Any
-    ) -> Model:
-        """Return a model."""
-
-
-class RecurrentModelFactory(Protocol):
-    """The same for recurrent models."""
-
-    def __call__(
-        self, observation_spec: TensorSpec, action_spec: TensorSpec, /, **config: Any
-    ) -> RecurrentModel:
-        """Return a model."""
-
-
-def _require_defaults(observation_spec: TensorSpec, action_spec: TensorSpec) -> bool:
-    """Return whether actions are discrete."""
-    if not isinstance(observation_spec, Unbounded) or len(observation_spec.shape) != 1:
-        raise TypeError(
-            "the default models take observations of one Unbounded dimension, got "
-            f"{type(observation_spec).__name__} of shape {tuple(observation_spec.shape)}; "
-            "pass model_cls="
-        )
-    if not isinstance(action_spec, (Categorical, Unbounded)) or len(action_spec.shape) != 1:
-        raise TypeError(
-            "the default models take actions of one Categorical or Unbounded dimension, got "
-            f"{type(action_spec).__name__} of shape {tuple(action_spec.shape)}; pass model_cls="
-        )
-    return isinstance(action_spec, Categorical)
+    def forward(self, obs: Any) -> Tensor:
+        if self.encoder is None:
+            vector: Tensor = obs
+            return vector
+        if isinstance(obs, TensorDict):
+            obs = split(self._space, obs.to_dict())
+        features: Tensor = self.encoder(obs)
+        return features
 
 
 class _Head(nn.Module):
@@ -153,16 +104,28 @@ class _Head(nn.Module):
     def __init__(self, width: int, action_spec: Any) -> None:
         super().__init__()
         self.actions = action_spec.shape[0]
+        # torchrl's specs of switches and of choices of unequal numbers derive from Categorical
+        kinds: Any = (Binary, MultiCategorical, Categorical, Bounded)
+        self.kind = next((kind for kind in kinds if isinstance(action_spec, kind)), Unbounded)
         self.discrete = isinstance(action_spec, Categorical)
-        size = self.actions * (action_spec.space.n if self.discrete else 2)
-        self.linear = nn.Linear(width, size)
+        sizes = {
+            Binary: self.actions,
+            MultiCategorical: sum(getattr(action_spec, "nvec", ())),
+            Categorical: self.actions * int(getattr(action_spec, "n", 0) or 0),
+        }
+        self.linear = nn.Linear(width, int(sizes.get(self.kind, 2 * self.actions)))
         nn.init.uniform_(self.linear.weight, -1e-3, 1e-3)
         nn.init.zeros_(self.linear.bias)
 
     def forward(self, latents: Tensor) -> TensorDict:
         out = self.linear(latents)
-        if self.discrete:
+        if self.kind is Categorical:
             features = {"logits": out.unflatten(-1, (self.actions, -1))}
+        elif self.kind in (Binary, MultiCategorical):
+            features = {"logits": out}
+        elif self.kind is Bounded:
+            alpha, beta = (1.0 + F.softplus(half).clamp(min=1e-4) for half in out.chunk(2, -1))
+            features = {"alpha": alpha, "beta": beta}
         else:
             mean, log_std = out.chunk(2, -1)
             features = {"mean": mean, "log_std": log_std.tanh()}
@@ -184,23 +147,23 @@ class _Perceptrons(Model):
         super().__init__(
             observation_spec, action_spec, hiddens=hiddens, activation_fn=activation_fn
         )
-        size, width = observation_spec.shape[0], hiddens[-1]
-        mlp = partial(MLP, size, hiddens, activation_fn=activation_fn, inplace=True)
+        self.encoder, width = _Encoder(observation_spec), hiddens[-1]
+        mlp = partial(MLP, self.encoder.size, hiddens, activation_fn=activation_fn, inplace=True)
         self.latents = mlp()
         self.head = _Head(width, action_spec)
         self.vf = nn.Sequential(mlp(), nn.Linear(width, 1))
-        self._obs: Tensor | None = None
+        self._seen: Tensor | None = None
 
     def forward(self, batch: TensorDict, /) -> TensorDict:
         """Return features of actions."""
-        self._obs = batch["obs"]
-        out: TensorDict = self.head(self.latents(self._obs))
+        self._seen = self.encoder(batch["obs"])
+        out: TensorDict = self.head(self.latents(self._seen))
         return out
 
     def value_function(self) -> Tensor:
         """Return the values (N, 1) of the last observations."""
-        assert self._obs is not None, "forward() comes first"
-        values: Tensor = self.vf(self._obs)
+        assert self._seen is not None, "forward() comes first"
+        values: Tensor = self.vf(self._seen)
         return values
 
 
@@ -214,7 +177,9 @@ class DefaultDiscreteModel(_Perceptrons):
 
 
 class DefaultContinuousModel(_Perceptrons):
-    """Perceptrons for continuous actions, whose deviation lies in [1/e, e].
+    """Perceptrons for continuous actions.
+
+    Unbounded ones are normal, with deviations in [1/e, e]; bounded ones are of a beta distribution.
 
     Args:
         hiddens: widths.
@@ -241,9 +206,8 @@ class _LSTM(RecurrentModel):
             hidden_states=Unbounded(shape, device=device),
             cell_states=Unbounded(shape, device=device),
         )
-        self.lstm = nn.LSTM(
-            observation_spec.shape[0], hidden_size, num_layers=num_layers, batch_first=True
-        )
+        self.encoder = _Encoder(observation_spec)
+        self.lstm = nn.LSTM(self.encoder.size, hidden_size, num_layers=num_layers, batch_first=True)
         self.head = _Head(hidden_size, action_spec)
         self.vf = nn.Linear(hidden_size, 1)
         self._latents: Tensor | None = None
@@ -251,7 +215,8 @@ class _LSTM(RecurrentModel):
     def forward(self, batch: TensorDict, states: TensorDict, /) -> tuple[TensorDict, TensorDict]:
         """Return features (B·T) and the states (B) after them."""
         h, c = (states[k].movedim(0, 1).contiguous() for k in ("hidden_states", "cell_states"))
-        latents, (h, c) = self.lstm(batch["obs"], (h, c))
+        seen = self.encoder(batch["obs"].flatten(0, 1)).unflatten(0, tuple(batch.shape))
+        latents, (h, c) = self.lstm(seen, (h, c))
         self._latents = latents.flatten(0, 1)
         after = {"hidden_states": h.movedim(0, 1), "cell_states": c.movedim(0, 1)}
         return self.head(self._latents), TensorDict(after, batch_size=[batch.shape[0]])

@@ -175,6 +175,18 @@ class RecurrentPolicy(GenericPolicyBase):
         """Return the states that n sequences start from."""
         return self.model.init_states(n)
 
+    def views(self, batch: TensorDict, /) -> TensorDict:
+        """Return the model's views (B, T) of a batch (B, T)."""
+        views: TensorDict = self.model.apply_view_requirements(batch, kind="all")
+        return views.unflatten(0, batch.batch_size)
+
+    def latest(self, batch: TensorDict, /) -> TensorDict:
+        """Return a batch (B, 1) of the last step of one (B, T), with the views that end there."""
+        if not self.model.sees_past:
+            return batch[:, -1:]
+        views = self.model.apply_view_requirements(batch, kind="last")[:, None]
+        return TensorDict({"views": views}, views.batch_size, device=views.device)
+
     def sample(
         self,
         batch: TensorDict,
@@ -191,7 +203,7 @@ class RecurrentPolicy(GenericPolicyBase):
         """Return features and what is asked for (B·T), and the states (B) after the last step.
 
         Args:
-            batch: (B, T) with observations.
+            batch: (B, T) with observations; or with ``views`` (B, T) made before.
             states: (B) before the first step; ``None`` takes initial ones.
             deterministic: take the mode of the distribution.
             inplace: write the outputs into ``batch`` if it has as many rows.
@@ -203,7 +215,11 @@ class RecurrentPolicy(GenericPolicyBase):
         with self.mode(requires_grad):
             if states is None:
                 states = self.init_states(batch.shape[0])
-            features, after = self.model(batch, states)
+            if "views" in batch.keys():  # noqa: SIM118  # a TensorDict iterates over rows
+                seen = batch["views"]
+            else:
+                seen = self.views(batch) if self.model.sees_past else batch
+            features, after = self.model(seen, states)
             out = self._outputs(features, deterministic, return_actions, return_logp, return_values)
         if inplace and batch.batch_size == out.batch_size:
             out = batch.update(out)

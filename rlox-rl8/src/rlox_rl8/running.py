@@ -260,7 +260,8 @@ def evaluate(
                 every = hparams.seq_len * hparams.seqs_per_state_reset
                 if every > 0 and t % every == 0:
                     states = None
-                out, states = agent.policy.sample(batch, states, deterministic=deterministic)
+                seen = agent.policy.latest(batch)
+                out, states = agent.policy.sample(seen, states, deterministic=deterministic)
             else:
                 out = agent.policy.sample(batch, deterministic=deterministic)
             stepped = env.step(out["actions"])

@@ -12,7 +12,15 @@ from rlox.errors import SpaceError
 from rlox.spaces.nested import is_nested, leaf_spaces
 from tensordict import TensorDict
 
-from rlox_rl8._specs import Categorical, Composite, TensorSpec, Unbounded
+from rlox_rl8._specs import (
+    Binary,
+    Bounded,
+    Categorical,
+    Composite,
+    MultiCategorical,
+    TensorSpec,
+    Unbounded,
+)
 from rlox_rl8.data import Device
 
 __all__ = ["action_spec", "observation_spec", "observe", "space_of"]
@@ -61,7 +69,7 @@ def action_spec(space: gymnasium.Space[Any], device: Device) -> TensorSpec:
     """Return the spec of a space's actions, flattened.
 
     Raises:
-        SpaceError: they are neither a box nor choices of equal numbers.
+        SpaceError: they are neither a box nor choices.
     """
     if isinstance(space, spaces.Box):
         size = int(np.prod(space.shape, dtype=np.int64))
@@ -70,13 +78,13 @@ def action_spec(space: gymnasium.Space[Any], device: Device) -> TensorSpec:
         return Categorical(int(space.n), shape=torch.Size([1]), device=device)
     if isinstance(space, spaces.MultiBinary):
         return Categorical(2, shape=torch.Size([int(np.prod(space.shape))]), device=device)
-    if isinstance(space, spaces.MultiDiscrete) and len(set(space.nvec.ravel().tolist())) == 1:
+    if isinstance(space, spaces.MultiDiscrete):
         choices = space.nvec.ravel()
+        if len(set(choices.tolist())) > 1:
+            return MultiCategorical(choices.tolist(), device=device)
         shape = torch.Size([len(choices)])
         return Categorical(int(choices[0]), shape=shape, device=device)
-    raise SpaceError(
-        f"actions of {space} are neither a box nor choices of equal numbers; use 'ppo' instead"
-    )
+    raise SpaceError(f"actions of {space} are neither a box nor choices; use 'ppo' instead")
 
 
 def space_of(spec: TensorSpec) -> gymnasium.Space[Any]:
@@ -87,10 +95,23 @@ def space_of(spec: TensorSpec) -> gymnasium.Space[Any]:
     """
     if isinstance(spec, Composite):
         return spaces.Dict({key: space_of(spec[key]) for key in spec.keys()})  # noqa: SIM118
-    if isinstance(spec, Categorical):
-        choices = int(spec.n)
-        shape = tuple(spec.shape)
-        return spaces.MultiDiscrete(np.full(shape, choices))
-    if isinstance(spec, Unbounded) and spec.dtype.is_floating_point:
-        return spaces.Box(-np.inf, np.inf, tuple(spec.shape), np.float32)
-    raise SpaceError(f"the spec {spec} has no space of gymnasium; unbounded floats and choices do")
+    shape = tuple(spec.shape)
+    space: gymnasium.Space[Any] | None = None
+    if isinstance(spec, Binary):
+        space = spaces.MultiBinary(shape)
+    elif isinstance(spec, MultiCategorical):
+        space = spaces.MultiDiscrete(spec.nvec.cpu().numpy())
+    elif isinstance(spec, Categorical):
+        space = spaces.MultiDiscrete(np.full(shape, int(spec.n)))
+    elif isinstance(spec, (Bounded, Unbounded)) and spec.dtype == torch.uint8:
+        space = spaces.Box(0, 255, shape, np.uint8)
+    elif isinstance(spec, Bounded) and spec.dtype.is_floating_point:
+        low, high = (x.expand(shape).cpu().numpy() for x in (spec.low, spec.high))
+        space = spaces.Box(low.astype(np.float32), high.astype(np.float32), shape, np.float32)
+    elif isinstance(spec, Unbounded) and spec.dtype.is_floating_point:
+        space = spaces.Box(-np.inf, np.inf, shape, np.float32)
+    if space is not None:
+        return space
+    raise SpaceError(
+        f"the spec {spec} has no space of gymnasium; floats, uint8, choices and switches do"
+    )

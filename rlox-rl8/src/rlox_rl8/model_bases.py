@@ -1,0 +1,130 @@
+"""Parents of feed-forward and recurrent models."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
+
+from tensordict import TensorDict
+from torch import Tensor, nn
+
+from rlox_rl8._specs import Composite, TensorSpec
+from rlox_rl8.views import ViewKind, ViewRequirement
+
+__all__ = [
+    "GenericModelBase",
+    "Model",
+    "ModelFactory",
+    "RecurrentModel",
+    "RecurrentModelFactory",
+]
+
+
+class GenericModelBase(nn.Module, ABC):
+    """Parent of both kinds.
+
+    Args:
+        observation_spec: of one env.
+        action_spec: of one env.
+        config: options of a subclass.
+    """
+
+    def __init__(
+        self, observation_spec: TensorSpec, action_spec: TensorSpec, /, **config: Any
+    ) -> None:
+        super().__init__()
+        self.observation_spec = observation_spec
+        self.action_spec = action_spec
+        self.config = config
+        self.view_requirements: dict[Any, ViewRequirement] = {"obs": ViewRequirement(shift=0)}
+        """By entry, a key or a tuple of them, how much of the past the model sees."""
+
+    @property
+    def sees_past(self) -> bool:
+        """Whether any view reaches back."""
+        return any(requirement.shift for requirement in self.view_requirements.values())
+
+    def apply_view_requirements(
+        self, batch: TensorDict, /, *, kind: ViewKind = "last"
+    ) -> TensorDict:
+        """Return the views of a batch (B, T): B rows for ``"last"``, B·T for ``"all"``."""
+        rows = batch.shape[0] * (batch.shape[1] if kind == "all" else 1)
+        parts = {
+            key: requirement.apply(batch[key], kind)
+            for key, requirement in self.view_requirements.items()
+        }
+        if all(isinstance(key, str) for key in parts):
+            return TensorDict(parts, batch_size=[rows], device=batch.device)
+        out = TensorDict({}, batch_size=[rows], device=batch.device)
+        for key, part in parts.items():
+            out[key] = part  # tuples name nested entries
+        return out
+
+    @abstractmethod
+    def value_function(self) -> Tensor:
+        """Return the values (N, 1) that belong to the last call."""
+
+
+class Model(GenericModelBase):
+    """A feed-forward model; ``view_requirements`` says which past observations it sees."""
+
+    @abstractmethod
+    def forward(self, batch: TensorDict, /) -> TensorDict:
+        """Return features of N rows for views of N rows."""
+
+    @staticmethod
+    def default_model_cls(observation_spec: TensorSpec, action_spec: TensorSpec, /) -> type[Model]:
+        """Return the default class for an env's specs.
+
+        Raises:
+            TypeError: there is none; pass ``model_cls=``.
+        """
+        from rlox_rl8.models import default_models
+
+        return default_models(observation_spec, action_spec)[0]
+
+
+class RecurrentModel(GenericModelBase):
+    """A model with states, which ``state_spec`` describes for one env.
+
+    Where ``view_requirements`` reach back, it is called with the views (B, T) in place of the
+    batch.
+    """
+
+    state_spec: Composite
+
+    @abstractmethod
+    def forward(self, batch: TensorDict, states: TensorDict, /) -> tuple[TensorDict, TensorDict]:
+        """Return features of B·T rows and the states (B) after T steps of a batch (B, T)."""
+
+    def init_states(self, n: int, /) -> TensorDict:
+        """Return the states that n sequences start from; 0 unless overridden."""
+        states: TensorDict = self.state_spec.expand(n, *self.state_spec.shape).zero()
+        return states
+
+    @staticmethod
+    def default_model_cls(
+        observation_spec: TensorSpec, action_spec: TensorSpec, /
+    ) -> type[RecurrentModel]:
+        """Return the default class; see :meth:`Model.default_model_cls`."""
+        from rlox_rl8.models import default_models
+
+        return default_models(observation_spec, action_spec)[1]
+
+
+class ModelFactory(Protocol):
+    """A class of models, or a function with the same arguments."""
+
+    def __call__(
+        self, observation_spec: TensorSpec, action_spec: TensorSpec, /, **config: Any
+    ) -> Model:
+        """Return a model."""
+
+
+class RecurrentModelFactory(Protocol):
+    """The same for recurrent models."""
+
+    def __call__(
+        self, observation_spec: TensorSpec, action_spec: TensorSpec, /, **config: Any
+    ) -> RecurrentModel:
+        """Return a model."""

@@ -1,0 +1,215 @@
+"""Default models and distributions of every spec, and windows that recurrent models see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import rlox
+import torch
+from rlox_rl8._specs import (
+    Binary,
+    Bounded,
+    Categorical,
+    Composite,
+    MultiCategorical,
+    TensorSpec,
+    Unbounded,
+)
+from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
+from rlox_rl8.distributions import Bernoulli, BoundedBeta, Distribution
+from rlox_rl8.env import Env
+from rlox_rl8.models import DefaultDiscreteRecurrentModel, Model
+from rlox_rl8.views import ViewRequirement
+from tensordict import TensorDict
+
+LOW, HIGH = torch.tensor([-1.0, 0.0]), torch.tensor([1.0, 5.0])
+
+OBSERVATIONS: dict[str, TensorSpec] = {
+    "vector": Unbounded(torch.Size([3])),
+    "bounded": Bounded(-LOW.abs() - 1, HIGH),
+    "matrix": Unbounded(torch.Size([2, 3])),
+    "choices": Categorical(4, shape=torch.Size([2])),
+    "unequal choices": MultiCategorical([2, 5]),
+    "switches": Binary(3),
+    "image": Unbounded(torch.Size([36, 36, 3]), dtype=torch.uint8),
+    "nested": Composite(place=Unbounded(torch.Size([2])), kinds=Categorical(3, torch.Size([1]))),
+}
+ACTIONS: dict[str, TensorSpec] = {
+    "choices": Categorical(3, shape=torch.Size([2])),
+    "unequal choices": MultiCategorical([2, 3]),
+    "switches": Binary(2),
+    "numbers": Unbounded(torch.Size([2])),
+    "bounded numbers": Bounded(LOW, HIGH),
+}
+KINDS: dict[Any, dict[str, Any]] = {
+    AlgorithmConfig: {"model_config": {"hiddens": (8,)}},
+    RecurrentAlgorithmConfig: {
+        "model_config": {"hidden_size": 8}, "seq_len": 2, "seqs_per_state_reset": -1,
+    },
+}  # fmt: skip
+
+
+def env_of(observations: TensorSpec, actions: TensorSpec) -> Any:
+    """Return a class of envs with random observations and a reward for the first column."""
+
+    class Anything(Env):
+        def __init__(self, num_envs: int, /, horizon: Any = None, *, device: Any = "cpu") -> None:
+            super().__init__(num_envs, horizon, device=device)
+            self.observation_spec, self.action_spec = observations, actions
+
+        def reset(self, *, config: Any = None) -> Any:
+            return observations.expand(self.num_envs, *observations.shape).rand()
+
+        def step(self, action: torch.Tensor) -> TensorDict:
+            rewards = action[:, :1].float()
+            return TensorDict({"obs": self.reset(), "rewards": rewards}, [self.num_envs])
+
+    return Anything
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("observations", "actions"),
+    [
+        *[(name, "choices") for name in OBSERVATIONS],
+        *[("vector", name) for name in ACTIONS if name != "choices"],
+    ],
+)
+def test_every_spec_has_a_model_that_learns(kind: Any, observations: str, actions: str) -> None:
+    """The first divergence is 0, parameters move, and actions fit their spec."""
+    torch.manual_seed(0)
+    env = env_of(OBSERVATIONS[observations], ACTIONS[actions])
+    algorithm = kind(num_envs=8, horizon=4, device="cpu", num_sgd_iters=1, **KINDS[kind]).build(env)
+    before = [p.detach().clone() for p in algorithm.policy.model.parameters()]
+    algorithm.collect()
+    spec = ACTIONS[actions]
+    taken = algorithm.buffer["actions"][:, :-1].reshape(-1, *spec.shape)
+    assert spec.expand(len(taken), *spec.shape).is_in(taken)
+    assert len(taken.unique(dim=0)) > 1
+    stats = algorithm.step()
+    assert abs(stats["monitors/kl_div"]) < 1e-6
+    pairs = zip(before, algorithm.policy.model.parameters(), strict=True)
+    assert all(not torch.equal(old, new) for old, new in pairs)
+
+
+@pytest.mark.parametrize("actions", ACTIONS)
+def test_what_is_rewarded_is_learnt(actions: str) -> None:
+    """The first column grows to its upper end, if it has one."""
+    torch.manual_seed(0)
+    env = env_of(OBSERVATIONS["vector"], ACTIONS[actions])
+    algorithm = AlgorithmConfig(
+        num_envs=64, horizon=8, device="cpu", optimizer_config={"lr": 1e-2},
+        model_config={"hiddens": (16,)},
+    ).build(env)  # fmt: skip
+    first = algorithm.collect()["rewards/mean"]
+    for _ in range(30):
+        algorithm.step()
+        last = algorithm.collect()["rewards/mean"]
+    best = {"numbers": first + 2, "bounded numbers": 1.0, "switches": 1.0}.get(actions)
+    best = best or {"choices": 2.0, "unequal choices": 1.0}[actions]
+    assert last > 0.8 * best
+
+
+def test_distributions_equal_torchs() -> None:
+    """Log-probabilities and entropies of switches and of numbers within bounds."""
+    torch.manual_seed(1)
+
+    class Given(torch.nn.Module):
+        action_spec = ACTIONS["bounded numbers"]
+
+    logits = torch.randn(5, 2)
+    switches = Bernoulli(TensorDict({"logits": logits}, [5]))
+    taken = switches.sample()
+    reference = torch.distributions.Bernoulli(logits=logits)
+    expected = reference.log_prob(taken.float()).sum(-1, keepdim=True)
+    torch.testing.assert_close(switches.logp(taken), expected)
+    torch.testing.assert_close(switches.entropy(), reference.entropy().sum(-1, keepdim=True))
+    alpha, beta = 1 + torch.rand(5, 2), 1 + torch.rand(5, 2)
+    bounded = BoundedBeta(TensorDict({"alpha": alpha, "beta": beta}, [5]), Given())
+    affine = torch.distributions.AffineTransform(LOW, HIGH - LOW)
+    scaled = torch.distributions.TransformedDistribution(
+        torch.distributions.Beta(alpha, beta), [affine]
+    )
+    numbers = bounded.sample()
+    assert ((numbers >= LOW) & (numbers <= HIGH)).all()
+    expected = scaled.log_prob(numbers).sum(-1, keepdim=True)
+    torch.testing.assert_close(bounded.logp(numbers), expected, rtol=1e-4, atol=1e-4)
+    entropy = torch.stack([-scaled.log_prob(scaled.sample()).sum(-1) for _ in range(20_000)]).mean(
+        0
+    )
+    torch.testing.assert_close(bounded.entropy()[:, 0], entropy, rtol=0.05, atol=0.05)
+
+
+def test_specs_without_a_model_are_refused() -> None:
+    """Integers that are neither choices nor images, and actions of two dimensions."""
+    integers = Unbounded(torch.Size([2, 2, 2]), dtype=torch.int32)
+    with pytest.raises(TypeError, match="do not take these observations"):
+        Model.default_model_cls(integers, ACTIONS["choices"])
+    with pytest.raises(TypeError, match="of one dimension"):
+        Model.default_model_cls(OBSERVATIONS["vector"], Unbounded(torch.Size([2, 2])))
+    with pytest.raises(TypeError, match="default distribution"):
+        Distribution.default_dist_cls(Composite(a=ACTIONS["choices"]))
+
+
+class Windows(DefaultDiscreteRecurrentModel):
+    """Sees the last three observations."""
+
+    def __init__(self, observation_spec: Any, action_spec: Any, /, **config: Any) -> None:
+        super().__init__(Unbounded(torch.Size([3])), action_spec, hidden_size=8)
+        self.view_requirements = {"obs": ViewRequirement(shift=2)}
+        self.seen: list[TensorDict] = []
+
+    def forward(self, batch: TensorDict, states: TensorDict, /) -> Any:
+        self.seen.append(batch["obs"].detach().clone())
+        inputs = batch["obs", "inputs"].flatten(-2)
+        return super().forward(TensorDict({"obs": inputs}, batch.batch_size), states)
+
+
+class Counting(Env):
+    """Observations 0, 1, 2, ... since the reset."""
+
+    def __init__(self, num_envs: int, /, horizon: Any = None, *, device: Any = "cpu") -> None:
+        super().__init__(num_envs, horizon, device=device)
+        self.observation_spec = Unbounded(torch.Size([1]))
+        self.action_spec = Categorical(2, shape=torch.Size([1]))
+        self.at = torch.zeros(num_envs, 1)
+
+    def reset(self, *, config: Any = None) -> torch.Tensor:
+        self.at = torch.zeros(self.num_envs, 1)
+        return self.at
+
+    def step(self, action: torch.Tensor) -> TensorDict:
+        self.at = self.at + 1
+        return TensorDict({"obs": self.at, "rewards": action.float()}, [self.num_envs])
+
+
+def test_recurrent_models_see_windows() -> None:
+    """A sequence's first window reaches into the sequence before it, and the ratio begins at 1."""
+    torch.manual_seed(0)
+    algorithm = RecurrentAlgorithmConfig(
+        model_cls=Windows, num_envs=2, horizon=6, seq_len=3, seqs_per_state_reset=-1,
+        device="cpu", num_sgd_iters=1, shuffle_minibatches=False,
+    ).build(Counting)  # fmt: skip
+    model: Any = algorithm.policy.model
+    algorithm.collect()
+    acted = [part["inputs"].flatten().tolist() for part in (seen[:1] for seen in model.seen[-7:])]
+    windows = [[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5], [4, 5, 6]]
+    assert acted == windows
+    model.seen.clear()
+    stats = algorithm.step()
+    learnt = model.seen[0]["inputs"][..., 0]
+    assert learnt.shape == (4, 3, 3)
+    assert learnt[:2].flatten(0, 1).tolist() == windows[:6]
+    assert model.seen[0]["padding_mask"][0, 0].tolist() == [True, True, False]
+    assert not model.seen[0]["padding_mask"][1].any()
+    assert abs(stats["monitors/kl_div"]) < 1e-6
+
+
+def test_rlox_trains_with_windows() -> None:
+    """Through the registered name, with prediction and evaluation."""
+    with rlox.make(
+        "rl8_recurrent_ppo", env=Counting, seed=0, n_envs=4, parts={"model_cls": Windows}
+    ) as algorithm:
+        algorithm.train(256)
+        assert algorithm.evaluate(n_episodes=2).mean_return >= 0
