@@ -18,7 +18,7 @@ from rlox.rl8 import (
 )
 from rlox.rl8.conditions import Plateaus
 from rlox.rl8.models import Model, RecurrentModel
-from rlox.rl8.nn import MLP, PositionalEmbedding, SelfAttentionStack
+from rlox.rl8.nn import MLP, PositionalEmbedding, SelfAttention, SelfAttentionStack
 from rlox.rl8.nn.functional import masked_avg
 from rlox.rl8.views import ViewRequirement
 from tensordict import TensorDict
@@ -82,7 +82,7 @@ class Account(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.latents = MLP(width + 1, (64,))
+        self.latents = nn.Sequential(MLP(width + 1, (64,)), nn.ReLU())
         self.policy, self.value = nn.Linear(64, 3), nn.Linear(64, 1)
 
     def forward(self, price: Tensor, held: Tensor, mask: Tensor) -> tuple[TensorDict, Tensor]:
@@ -140,7 +140,9 @@ class Transformer(Windowed):
         super().__init__(*specs, width=width)
         self.embed = nn.Linear(1, width)
         self.place = PositionalEmbedding(width, CHANGES)
-        self.attention = SelfAttentionStack(width, 1, hidden_dim=32)
+        self.attention = SelfAttentionStack(
+            SelfAttention(width, hidden_dim=32, skip_kind="residual"), 1
+        )
 
     def price(self, changes: Tensor, missing: Tensor) -> Tensor:
         """Return the mean over the changes that there are."""

@@ -263,7 +263,92 @@ def mask_figures(package: str) -> Any:
     }
 
 
+def module_figures(package: str) -> Any:
+    """Return what modules compute, without dropout, with weights that their places give."""
+    modules = importlib.import_module(f"{package}.nn.modules")
+    attention = importlib.import_module(f"{package}.nn.modules.attention")
+    x, y = drawn("x", (2, 5, 8)), drawn("y", (2, 3, 8))
+    padding = torch.tensor([[False] * 5, [False, False, True, True, True]])
+    forbidden = torch.tensor([[False, True, False, False, True]] * 3)
+    square = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    pointed = torch.tensor([[[True, False, True, True, False]] * 3] * 2)
+    layer = {"num_heads": 2, "hidden_dim": 12}
+    found: dict[str, Any] = {}
+
+    def add(name: str, module: Any, *inputs: Any) -> None:
+        with torch.no_grad():
+            for i, parameter in enumerate(module.parameters()):
+                parameter.copy_(drawn(f"{name} {i}", parameter.shape, 0.4))
+            found[name] = module.eval()(*inputs).flatten()[::3].tolist()
+
+    add("MLP", modules.MLP(8, (6, 4), activation_fn="tanh"), x)
+    add("normalised MLP", modules.MLP(8, (6, 4, 3), norm_layer=torch.nn.LayerNorm, bias=False), x)
+    add("places", modules.PositionalEmbedding(8, 7), x)
+    add("squares", modules.SquaredReLU(), x)
+    for kind in ("cat", "residual", None):
+        skip = modules.SequentialSkipConnection(8, kind=kind)
+        for _ in range(2):
+            skip.append(torch.nn.Linear(8, 8))
+        add(f"skip, {kind}", skip, x, x.flip(1))
+        found[f"widths, {kind}"] = [skip.in_features, skip.out_features]
+        cross = modules.CrossAttention(8, skip_kind=kind, **layer)
+        add(f"cross attention, {kind}", cross, y, x, padding, forbidden)
+        own = modules.SelfAttention(8, skip_kind=kind, activation_fn="gelu", **layer)
+        add(f"self-attention, {kind}", own, x, padding, square)
+    for shared in (True, False):
+        stack = modules.SelfAttentionStack(
+            modules.SelfAttention(8, **layer), 3, share_parameters=shared
+        )
+        add(f"stack, shared {shared}", stack, x, padding, None)
+    add("perceiver", modules.PerceiverLayer(8, num_layers=2, **layer), y, x, padding, None)
+    add("perceiver of outputs", modules.PerceiverIOLayer(8, 4, **layer), y, x, padding, forbidden)
+    add("pointers", attention.PointerNetwork(8), y, x, pointed)
+    return found
+
+
+def function_figures(package: str) -> Any:
+    """Return advantages and losses of batches."""
+    f = importlib.import_module(f"{package}.nn.functional")
+    distributions = importlib.import_module(f"{package}.distributions")
+    found: dict[str, Any] = {}
+    for name, options in {
+        "defaults": {},
+        "plain": {"normalize_advantages": False, "gamma": 0.9, "gae_lambda": 0.8},
+        "scaled": {"reward_scale": 2.5},
+    }.items():
+        parts = {key: drawn(f"{name} {key}", (3, 6, 1)) for key in ("rewards", "values")}
+        out = f.generalized_advantage_estimate(TensorDict(parts, [3, 6]), **options)
+        for key in ("advantages", "returns"):
+            found[f"{name}, {key}"] = out[key].flatten().tolist()
+    features = TensorDict(
+        {"mean": drawn("mean", (9, 2)), "log_std": drawn("log_std", (9, 2), 0.3)}, [9]
+    )
+    distribution = distributions.Normal(features, None)
+    buffer = TensorDict(
+        {key: drawn(key, (9, 2 if key == "actions" else 1)) for key in
+         ("actions", "logp", "advantages", "returns")}, [9]
+    )  # fmt: skip
+    buffer["logp"] = distribution.logp(buffer["actions"]) + 0.3 * buffer["logp"]
+    sampled = TensorDict({"values": drawn("values", (9, 1))}, [9])
+    for name, options in {
+        "defaults": {},
+        "entropy": {"entropy_coeff": 0.1, "dual_clip_param": None, "vf_coeff": 0.5},
+        "bounds": {"clip_param": 0.1, "vf_clip_param": 0.2, "dual_clip_param": 1.05},
+    }.items():
+        losses = f.ppo_losses(buffer, sampled, distribution, **options)
+        found[f"losses, {name}"] = {key: float(losses[key]) for key in sorted(losses.keys())}
+    for kind in ("cat", "residual", None):
+        x, y = drawn("left", (2, 3)), drawn("right", (2, 3))
+        found[f"skip, {kind}"] = f.skip_connection(x, y, kind=kind).tolist()
+    lone = torch.tensor([[False, True, False], [False, False, True]])
+    logits, places = f.masked_categorical_sample(drawn("logits", (2, 3)), mask=lone)
+    found["the only choice"] = [places.flatten().tolist(), torch.isfinite(logits).all().item()]
+    return found
+
+
 CASES: dict[str, Callable[[str], Any]] = {
+    "functions": function_figures,
+    "modules": module_figures,
     "schedules": schedule_figures,
     "conditions": condition_figures,
     "views": view_figures,

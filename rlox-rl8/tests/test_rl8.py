@@ -13,11 +13,12 @@ import torch
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
 from rlox_rl8.conditions import And, HitsUpperBound, Plateaus, StopsDecreasing, StopsIncreasing
 from rlox_rl8.env import ContinuousDummyEnv, DiscreteDummyEnv
+from rlox_rl8.losses import clipped_losses, estimate_advantages
 from rlox_rl8.models import DefaultDiscreteModel
-from rlox_rl8.nn.functional import generalized_advantage_estimate, ppo_losses
 from rlox_rl8.schedulers import InterpScheduler, StepScheduler
 from rlox_rl8.trainers import RecurrentTrainer, TrainConfig, Trainer
 from rlox_rl8.views import ViewRequirement
+from tensordict import TensorDict
 
 KINDS = {"rl8_ppo": AlgorithmConfig, "rl8_recurrent_ppo": RecurrentAlgorithmConfig}
 ENVS = (DiscreteDummyEnv, ContinuousDummyEnv)
@@ -178,9 +179,7 @@ def test_negative_state_resets_mean_never() -> None:
 def test_advantages_leave_rewards_as_they_are() -> None:
     """By hand: δ = (1 / 2 + 0.5 · 1 - 1, 1 / 2 + 0.5 · 1 - 1) = 0 at scale 2 and V = 1."""
     rewards, values = torch.ones(2, 1), torch.ones(3, 1)
-    found = generalized_advantage_estimate(
-        rewards, values, gamma=0.5, gae_lambda=0.5, reward_scale=2.0
-    )
+    found = estimate_advantages(rewards, values, gamma=0.5, gae_lambda=0.5, reward_scale=2.0)
     torch.testing.assert_close(found, torch.zeros(2, 1))
     assert torch.equal(rewards, torch.ones(2, 1))
 
@@ -188,7 +187,7 @@ def test_advantages_leave_rewards_as_they_are() -> None:
 def test_dual_clip_and_value_clip() -> None:
     """By hand: A = -1, r = e² is cut at 3; the value loss of 9.5 is cut at 5, without gradient."""
     values = torch.zeros(1, 1, requires_grad=True)
-    losses = ppo_losses(
+    losses = clipped_losses(
         torch.full((1, 1), 2.0), values, None, torch.zeros(1, 1), -torch.ones(1, 1),
         torch.full((1, 1), 10.0), clip_param=0.2, vf_clip_param=5.0, vf_coeff=1.0,
         dual_clip_param=3.0,
@@ -225,9 +224,9 @@ def test_views_train(method: Any) -> None:
     """Windows at the last step are those of all steps, and a model can learn from them."""
     requirement = ViewRequirement(shift=2, method=method)
     x = torch.arange(10.0).reshape(2, 5, 1)
-    every = requirement.apply_all(x)
+    every = requirement.apply_all("x", TensorDict({"x": x}, [2, 5]))
     for t in range(5):
-        last = requirement.apply_last(x[:, : t + 1])
+        last = requirement.apply_last("x", TensorDict({"x": x[:, : t + 1]}, [2, t + 1]))
         if method == "rolling_window":
             assert torch.equal(every.unflatten(0, (2, 5))[:, t], last)
         else:

@@ -104,8 +104,9 @@ def test_windows_are_the_last_steps(
     x = torch.randn(rows, steps, *shape, generator=torch.Generator().manual_seed(steps))
     padded = ViewRequirement(shift=shift)
     rolling = ViewRequirement(shift=shift, method="rolling_window")
-    every = padded.apply_all(x).unflatten(0, (rows, steps))
-    rolled = rolling.apply_all(x).unflatten(0, (rows, steps))
+    batch = TensorDict({"x": x, "nested": {"a": x}}, [rows, steps])
+    every = padded.apply_all("x", batch).unflatten(0, (rows, steps))
+    rolled = rolling.apply_all("x", batch).unflatten(0, (rows, steps))
     for t in range(steps):
         for place in range(shift + 1):
             source = t - shift + place
@@ -114,11 +115,11 @@ def test_windows_are_the_last_steps(
             expected = torch.zeros_like(x[:, 0]) if missing else x[:, source]
             assert torch.equal(every["inputs"][:, t, place], expected)
             assert torch.equal(rolled[:, t, place], x[:, max(source, 0)])
-        last = padded.apply_last(x[:, : t + 1])
+        last = padded.apply_last("x", batch[:, : t + 1])
         assert torch.equal(last["inputs"], every["inputs"][:, t])
         assert torch.equal(last["padding_mask"], every["padding_mask"][:, t])
-        assert torch.equal(rolling.apply_last(x[:, : t + 1]), rolled[:, t])
-    nested = padded.apply_all(TensorDict({"a": x}, [rows, steps]))
+        assert torch.equal(rolling.apply_last("x", batch[:, : t + 1]), rolled[:, t])
+    nested = padded.apply_all("nested", batch)
     assert torch.equal(nested["a", "inputs"], every["inputs"].flatten(0, 1))
 
 

@@ -16,8 +16,8 @@ from rlox.reference import compute_gae_time_major
 from rlox.testing import check_algorithm
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
 from rlox_rl8.env import DiscreteDummyEnv, Env
+from rlox_rl8.losses import estimate_advantages
 from rlox_rl8.models import DefaultDiscreteModel
-from rlox_rl8.nn.functional import generalized_advantage_estimate
 from rlox_rl8.vec_envs import TensorVecEnv, VecTensorEnv, tensor_env
 from rlox_rl8.views import ViewRequirement
 from tensordict import TensorDict
@@ -61,7 +61,7 @@ def test_advantages_stop_at_ends() -> None:
     expected, _ = compute_gae_time_major(
         rewards, values[:-1], terminated, truncated, final_values, values[-1], 0.9, 0.8
     )
-    found = generalized_advantage_estimate(
+    found = estimate_advantages(
         *map(torch.from_numpy, (rewards, values)),
         gamma=0.9,
         gae_lambda=0.8,

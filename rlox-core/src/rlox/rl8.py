@@ -12,7 +12,9 @@ HOME = "rlox_rl8"
 
 SUBMODULES = (
     "algorithms", "conditions", "data", "distributions", "env", "models", "nn", "nn.functional",
-    "nn.modules", "policies", "schedulers", "trainers", "views",
+    "nn.modules", "nn.modules.activations", "nn.modules.attention", "nn.modules.embeddings",
+    "nn.modules.mlp", "nn.modules.module", "nn.modules.perceiver", "nn.modules.skip",
+    "policies", "schedulers", "trainers", "trainers.config", "views",
 )  # fmt: skip
 
 try:

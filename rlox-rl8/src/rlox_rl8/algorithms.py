@@ -4,7 +4,7 @@ Each iteration collects T steps of B envs and takes E passes of minibatches up
 
     L = mean L_π + c_H mean H - c_V mean L_V
 
-of :func:`rlox_rl8.nn.functional.ppo_losses`, with generalised advantage estimates of rewards
+of :func:`rlox_rl8.losses.clipped_losses`, with generalised advantage estimates of rewards
 divided by the deviation of R_t = γ R_{t-1} + r_t over the horizon (Engstrom et al. 2020, sec. 3).
 """
 

@@ -12,12 +12,16 @@ __all__ = [
     "AlgorithmState",
     "AmpDtype",
     "CollectStats",
+    "DataKeys",
     "Device",
+    "EvalCollectStats",
     "MemoryStats",
     "RecurrentAlgorithmHparams",
     "RecurrentAlgorithmState",
     "ScheduleKind",
     "StepStats",
+    "TrainStats",
+    "TrainerState",
 ]
 
 Device = str | torch.device
@@ -28,6 +32,27 @@ ScheduleKind = Literal["interp", "step"]
 
 AmpDtype = Literal["auto", "float16", "bfloat16"]
 """What networks learn in under ``enable_amp``; auto is bfloat16 on a CPU, else float16."""
+
+
+class DataKeys:
+    """Names of a batch's entries."""
+
+    OBS = "obs"
+    REWARDS = "rewards"
+    RETURNS = "returns"
+    REVERSED_DISCOUNTED_RETURNS = "reversed_discounted_returns"
+    FEATURES = "features"
+    ACTIONS = "actions"
+    LOGP = "logp"
+    VALUES = "values"
+    INPUTS = "inputs"
+    PADDING_MASK = "padding_mask"
+    VIEWS = "views"
+    ADVANTAGES = "advantages"
+    STATES = "states"
+    HIDDEN_STATES = "hidden_states"
+    CELL_STATES = "cell_states"
+
 
 CollectStats = TypedDict(
     "CollectStats",
@@ -69,14 +94,42 @@ MemoryStats = TypedDict(
 """Memory of the device in bytes, and the percentage in use."""
 
 
-@dataclass(frozen=True)
+TrainerState = TypedDict(
+    "TrainerState", {"algorithm/collects": int, "algorithm/steps": int, "env/steps": int}
+)
+"""Counters of a trainer."""
+
+EvalCollectStats = TypedDict(
+    "EvalCollectStats",
+    {
+        "eval/env/resets": int,
+        "eval/env/steps": int,
+        "eval/profiling/collect_ms": float,
+        "eval/returns/min": float,
+        "eval/returns/max": float,
+        "eval/returns/mean": float,
+        "eval/returns/std": float,
+        "eval/rewards/min": float,
+        "eval/rewards/max": float,
+        "eval/rewards/mean": float,
+        "eval/rewards/std": float,
+    },
+)
+"""Statistics of an evaluation."""
+
+
+class TrainStats(CollectStats, MemoryStats, StepStats, TrainerState):
+    """All that a trainer's step returns."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AlgorithmHparams:
     """Numbers that stay constant throughout training; see :class:`rlox_rl8.AlgorithmConfig`."""
 
     accumulate_grads: bool
-    amp_dtype: AmpDtype
+    amp_dtype: AmpDtype = "auto"
     clip_param: float
-    compile: bool
+    compile: bool = False
     device: torch.device
     dual_clip_param: float | None
     enable_amp: bool
@@ -169,7 +222,7 @@ class AlgorithmHparams:
         return "transitions"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RecurrentAlgorithmHparams(AlgorithmHparams):
     """The same with sequences; see :class:`rlox_rl8.RecurrentAlgorithmConfig`."""
 
@@ -205,7 +258,7 @@ def _require(holds: bool, name: str, expected: str, got: object) -> None:
         raise ValueError(f"{name} must {expected}, got {got}")
 
 
-@dataclass
+@dataclass(kw_only=True)
 class AlgorithmState:
     """Counters of one algorithm."""
 
@@ -219,7 +272,7 @@ class AlgorithmState:
     """Env steps learnt from; schedules run over them."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class RecurrentAlgorithmState(AlgorithmState):
     """The same, with sequences."""
 

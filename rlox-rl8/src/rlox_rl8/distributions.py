@@ -73,7 +73,7 @@ class Distribution(ABC):
         """Return a sample."""
 
     @abstractmethod
-    def logp(self, samples: Any, /) -> Tensor:
+    def logp(self, samples: Any) -> Tensor:
         """Return log-probabilities (N, 1)."""
 
     @abstractmethod
@@ -95,7 +95,7 @@ class TorchDistributionWrapper(Distribution):
         """Return a sample."""
         return self.dist.sample()
 
-    def logp(self, samples: Tensor, /) -> Tensor:
+    def logp(self, samples: Tensor) -> Tensor:
         """Return log-probabilities (N, 1)."""
         return self.dist.log_prob(samples).sum(-1, keepdim=True)
 
@@ -128,7 +128,7 @@ class Categorical(TorchDistributionWrapper):
         """Return a sample: the first arrival of exponential clocks with the classes' rates."""
         return (self.logits.exp() / torch.empty_like(self.logits).exponential_()).argmax(-1)
 
-    def logp(self, samples: Tensor, /) -> Tensor:
+    def logp(self, samples: Tensor) -> Tensor:
         """Return log-probabilities (N, 1)."""
         logp = self.logits.gather(-1, samples[..., None].long())
         return logp.squeeze(-1).sum(-1, keepdim=True)
@@ -165,7 +165,7 @@ class MultiCategorical(Distribution):
         """Return a sample (N, A)."""
         return torch.cat([part.sample() for part in self._parts], -1)
 
-    def logp(self, samples: Tensor, /) -> Tensor:
+    def logp(self, samples: Tensor) -> Tensor:
         """Return log-probabilities (N, 1)."""
         columns = torch.split(samples, 1, -1)
         pairs = zip(self._parts, columns, strict=True)
@@ -192,7 +192,7 @@ class Bernoulli(TorchDistributionWrapper):
         """Return a sample."""
         return super().sample().to(torch.int8)
 
-    def logp(self, samples: Tensor, /) -> Tensor:
+    def logp(self, samples: Tensor) -> Tensor:
         """Return log-probabilities (N, 1)."""
         return super().logp(samples.to(self.features["logits"].dtype))
 
@@ -227,7 +227,7 @@ class BoundedBeta(Distribution):
         sample: Tensor = self._low + self._range * self.dist.sample()
         return sample
 
-    def logp(self, samples: Tensor, /) -> Tensor:
+    def logp(self, samples: Tensor) -> Tensor:
         """Return log-densities (N, 1)."""
         eps = torch.finfo(samples.dtype).eps
         inside = ((samples - self._low) / self._range).clamp(eps, 1 - eps)
@@ -243,7 +243,7 @@ class BoundedBeta(Distribution):
 class Normal(TorchDistributionWrapper):
     """Continuous actions from ``mean`` and ``log_std``, both (N, A)."""
 
-    def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
+    def __init__(self, features: TensorDict, model: nn.Module | None = None) -> None:
         super().__init__(features, model)
         self.dist = torch.distributions.Normal(
             features["mean"], features["log_std"].exp(), validate_args=False
@@ -265,7 +265,7 @@ class SquashedNormal(Normal):
         """Return a squashed sample."""
         return super().sample().tanh()
 
-    def logp(self, samples: Tensor, /) -> Tensor:
+    def logp(self, samples: Tensor) -> Tensor:
         """Return log-probabilities (N, 1)."""
         eps = torch.finfo(samples.dtype).eps
         raw = samples.clamp(-1 + eps, 1 - eps).atanh()

@@ -25,9 +25,9 @@ from rlox_rl8.data import (
 )
 from rlox_rl8.ends import Ends
 from rlox_rl8.env import Env
+from rlox_rl8.losses import estimate_advantages
 from rlox_rl8.memory import memory_stats
 from rlox_rl8.minibatches import TERMS, add_gradient, minibatches
-from rlox_rl8.nn.functional import generalized_advantage_estimate
 from rlox_rl8.policies import GenericPolicyBase
 from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
 from rlox_rl8.statistics import collected, deviation
@@ -226,7 +226,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     def _step(self) -> StepStats:
         started = time.perf_counter()
         hparams, store = self.hparams, self._storage
-        advantages = generalized_advantage_estimate(
+        advantages = estimate_advantages(
             store["rewards"][:-1],
             store["values"],
             gamma=hparams.gamma,

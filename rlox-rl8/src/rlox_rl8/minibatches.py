@@ -10,7 +10,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from rlox_rl8.data import AlgorithmHparams
-from rlox_rl8.nn.functional import PPOLosses, ppo_losses
+from rlox_rl8.losses import PPOLosses, clipped_losses
 
 __all__ = ["TERMS", "add_gradient", "loss_and_terms", "losses_of", "minibatches"]
 
@@ -46,7 +46,7 @@ def losses_of(
     """
     dist = policy.distribution_cls(out["features"], policy.model)
     flat = samples.flatten(0, 1) if samples["logp"].dim() > 2 else samples
-    return ppo_losses(
+    return clipped_losses(
         dist.logp(flat["actions"]),
         out["values"],
         dist.entropy() if coeff else None,

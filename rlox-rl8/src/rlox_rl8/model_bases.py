@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from abc import abstractmethod
+from typing import Any, Generic, Protocol, TypeVar
 
+import torch
 from tensordict import TensorDict
-from torch import Tensor, nn
+from torch import Tensor
+from typing_extensions import ParamSpec
 
 from rlox_rl8._specs import Composite, TensorSpec
+from rlox_rl8.nn.modules.module import Module
 from rlox_rl8.views import ViewKind, ViewRequirement
 
 __all__ = [
+    "GenericModel",
     "GenericModelBase",
+    "GenericRecurrentModel",
     "Model",
     "ModelFactory",
     "RecurrentModel",
@@ -20,7 +25,13 @@ __all__ = [
 ]
 
 
-class GenericModelBase(nn.Module, ABC):
+P = ParamSpec("P")
+T = TypeVar("T")
+ObservationSpecT = TypeVar("ObservationSpecT", bound=TensorSpec)
+ActionSpecT = TypeVar("ActionSpecT", bound=TensorSpec)
+
+
+class GenericModelBase(Module[P, T]):
     """Parent of both kinds.
 
     Args:
@@ -50,8 +61,8 @@ class GenericModelBase(nn.Module, ABC):
         """Return the views of a batch (B, T): B rows for ``"last"``, B·T for ``"all"``."""
         rows = batch.shape[0] * (batch.shape[1] if kind == "all" else 1)
         parts = {
-            key: requirement.apply(batch[key], kind)
-            for key, requirement in self.view_requirements.items()
+            key: (view.apply_all if kind == "all" else view.apply_last)(key, batch)
+            for key, view in self.view_requirements.items()
         }
         if all(isinstance(key, str) for key in parts):
             return TensorDict(parts, batch_size=[rows], device=batch.device)
@@ -60,12 +71,43 @@ class GenericModelBase(nn.Module, ABC):
             out[key] = part  # tuples name nested entries
         return out
 
+    @property
+    def drop_size(self) -> int:
+        """Steps of each env that have no view: the most of all requirements."""
+        return max((view.drop_size for view in self.view_requirements.values()), default=0)
+
+    def validate_view_requirements(self) -> None:
+        """Check that all views leave out as many steps.
+
+        Raises:
+            ValueError: they do not, so that their rows would not fit together.
+        """
+        dropped = {str(key): view.drop_size for key, view in self.view_requirements.items()}
+        if len(set(dropped.values())) > 1:
+            raise ValueError(f"view requirements must leave out as many steps each, got {dropped}")
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the parameters, or of the observations' spec if there are none."""
+        found = next(self.parameters(), None)
+        return torch.device(self.observation_spec.device) if found is None else found.device
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """Move parameters and specs, and return this model."""
+        moved = super().to(*args, **kwargs)
+        device, *_ = torch._C._nn._parse_to(*args, **kwargs)
+        if device is not None:
+            for name in ("observation_spec", "action_spec", "state_spec"):
+                if hasattr(self, name):
+                    setattr(self, name, getattr(self, name).to(device))
+        return moved
+
     @abstractmethod
     def value_function(self) -> Tensor:
         """Return the values (N, 1) that belong to the last call."""
 
 
-class Model(GenericModelBase):
+class Model(GenericModelBase[[TensorDict], TensorDict]):
     """A feed-forward model; ``view_requirements`` says which past observations it sees."""
 
     @abstractmethod
@@ -84,7 +126,7 @@ class Model(GenericModelBase):
         return default_models(observation_spec, action_spec)[0]
 
 
-class RecurrentModel(GenericModelBase):
+class RecurrentModel(GenericModelBase[[TensorDict, TensorDict], tuple[TensorDict, TensorDict]]):
     """A model with states, which ``state_spec`` describes for one env.
 
     Where ``view_requirements`` reach back, it is called with the views (B, T) in place of the
@@ -110,6 +152,20 @@ class RecurrentModel(GenericModelBase):
         from rlox_rl8.models import default_models
 
         return default_models(observation_spec, action_spec)[1]
+
+
+class GenericModel(Model, Generic[ObservationSpecT, ActionSpecT]):
+    """A feed-forward model whose specs type checkers know."""
+
+    observation_spec: ObservationSpecT
+    action_spec: ActionSpecT
+
+
+class GenericRecurrentModel(RecurrentModel, Generic[ObservationSpecT, ActionSpecT]):
+    """A recurrent model whose specs type checkers know."""
+
+    observation_spec: ObservationSpecT
+    action_spec: ActionSpecT
 
 
 class ModelFactory(Protocol):

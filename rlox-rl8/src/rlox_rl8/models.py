@@ -24,13 +24,15 @@ from rlox_rl8._specs import (
     Unbounded,
 )
 from rlox_rl8.model_bases import (
+    GenericModel,
     GenericModelBase,
+    GenericRecurrentModel,
     Model,
     ModelFactory,
     RecurrentModel,
     RecurrentModelFactory,
 )
-from rlox_rl8.nn.modules import MLP
+from rlox_rl8.nn.modules import MLP, get_activation
 from rlox_rl8.spaces import space_of
 
 __all__ = [
@@ -38,7 +40,9 @@ __all__ = [
     "DefaultContinuousRecurrentModel",
     "DefaultDiscreteModel",
     "DefaultDiscreteRecurrentModel",
+    "GenericModel",
     "GenericModelBase",
+    "GenericRecurrentModel",
     "Model",
     "ModelFactory",
     "RecurrentModel",
@@ -101,7 +105,7 @@ class _Encoder(nn.Module):
 class _Head(nn.Module):
     """Features of actions from latent vectors, near 0 at first."""
 
-    def __init__(self, width: int, action_spec: Any) -> None:
+    def __init__(self, width: int, action_spec: Any, bias: bool = True) -> None:
         super().__init__()
         self.actions = action_spec.shape[0]
         # torchrl's specs of switches and of choices of unequal numbers derive from Categorical
@@ -113,9 +117,11 @@ class _Head(nn.Module):
             MultiCategorical: sum(getattr(action_spec, "nvec", ())),
             Categorical: self.actions * int(getattr(action_spec, "n", 0) or 0),
         }
-        self.linear = nn.Linear(width, int(sizes.get(self.kind, 2 * self.actions)))
+        size = int(sizes.get(self.kind, 2 * self.actions))
+        self.linear = nn.Linear(width, size, bias=bias)
         nn.init.uniform_(self.linear.weight, -1e-3, 1e-3)
-        nn.init.zeros_(self.linear.bias)
+        if bias:
+            nn.init.zeros_(self.linear.bias)
 
     def forward(self, latents: Tensor) -> TensorDict:
         out = self.linear(latents)
@@ -132,6 +138,12 @@ class _Head(nn.Module):
         return TensorDict(features, batch_size=[len(out)])
 
 
+def _perceptron(size: int, hiddens: Sequence[int], activation_fn: str, bias: bool) -> nn.Sequential:
+    """Return linear layers, each followed by its activation."""
+    layers = MLP(size, hiddens, activation_fn=activation_fn, bias=bias, inplace=True)
+    return nn.Sequential(*layers, get_activation(activation_fn, inplace=True))
+
+
 class _Perceptrons(Model):
     """Separate perceptrons for the policy and the value."""
 
@@ -143,15 +155,16 @@ class _Perceptrons(Model):
         *,
         hiddens: Sequence[int] = (256, 256),
         activation_fn: str = "relu",
+        bias: bool = True,
     ) -> None:
         super().__init__(
-            observation_spec, action_spec, hiddens=hiddens, activation_fn=activation_fn
+            observation_spec, action_spec, hiddens=hiddens, activation_fn=activation_fn, bias=bias
         )
         self.encoder, width = _Encoder(observation_spec), hiddens[-1]
-        mlp = partial(MLP, self.encoder.size, hiddens, activation_fn=activation_fn, inplace=True)
-        self.latents = mlp()
-        self.head = _Head(width, action_spec)
-        self.vf = nn.Sequential(mlp(), nn.Linear(width, 1))
+        perceptron = partial(_perceptron, self.encoder.size, hiddens, activation_fn, bias)
+        self.latents = perceptron()
+        self.head = _Head(width, action_spec, bias)
+        self.vf = nn.Sequential(perceptron(), nn.Linear(width, 1))
         self._seen: Tensor | None = None
 
     def forward(self, batch: TensorDict, /) -> TensorDict:
@@ -173,6 +186,7 @@ class DefaultDiscreteModel(_Perceptrons):
     Args:
         hiddens: widths.
         activation_fn: see :func:`rlox_rl8.nn.get_activation`.
+        bias: whether layers have one.
     """
 
 
@@ -184,6 +198,7 @@ class DefaultContinuousModel(_Perceptrons):
     Args:
         hiddens: widths.
         activation_fn: see :func:`rlox_rl8.nn.get_activation`.
+        bias: whether layers have one.
     """
 
 
@@ -196,9 +211,10 @@ class _LSTM(RecurrentModel):
         *,
         hidden_size: int = 256,
         num_layers: int = 1,
+        bias: bool = True,
     ) -> None:
         super().__init__(
-            observation_spec, action_spec, hidden_size=hidden_size, num_layers=num_layers
+            observation_spec, action_spec, hidden_size=hidden_size, num_layers=num_layers, bias=bias
         )
         device = observation_spec.device
         shape = torch.Size([num_layers, hidden_size])
@@ -207,8 +223,10 @@ class _LSTM(RecurrentModel):
             cell_states=Unbounded(shape, device=device),
         )
         self.encoder = _Encoder(observation_spec)
-        self.lstm = nn.LSTM(self.encoder.size, hidden_size, num_layers=num_layers, batch_first=True)
-        self.head = _Head(hidden_size, action_spec)
+        self.lstm = nn.LSTM(
+            self.encoder.size, hidden_size, num_layers=num_layers, bias=bias, batch_first=True
+        )
+        self.head = _Head(hidden_size, action_spec, bias)
         self.vf = nn.Linear(hidden_size, 1)
         self._latents: Tensor | None = None
 
@@ -234,6 +252,7 @@ class DefaultDiscreteRecurrentModel(_LSTM):
     Args:
         hidden_size: units.
         num_layers: layers.
+        bias: whether layers have one.
     """
 
 
@@ -243,4 +262,5 @@ class DefaultContinuousRecurrentModel(_LSTM):
     Args:
         hidden_size: units.
         num_layers: layers.
+        bias: whether layers have one.
     """

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from tensordict import TensorDict
@@ -16,6 +17,16 @@ from rlox_rl8.models import Model, RecurrentModel
 from rlox_rl8.views import ViewKind
 
 __all__ = ["GenericPolicyBase", "Policy", "RecurrentPolicy"]
+
+PolicyT = TypeVar("PolicyT", bound="GenericPolicyBase")
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("MLflowPolicyModel", "MLflowRecurrentPolicyModel"):
+        from rlox_rl8 import mlflow_models  # MLflow takes seconds to import
+
+        return getattr(mlflow_models, name)
+    raise AttributeError(f"module '{__name__}' has no '{name}'")
 
 
 class GenericPolicyBase:
@@ -109,6 +120,60 @@ class GenericPolicyBase:
             out["values"] = self.model.value_function()
         return out
 
+    def save(self, path: str | os.PathLike[str], /) -> Any:
+        """Write the policy's parameters, specs and the names of its classes to a file.
+
+        The file holds nothing that runs; :meth:`load` reads it.
+
+        Args:
+            path: of the file.
+
+        Returns:
+            What MLflow's ``pyfunc.save_model(python_model=..., artifacts={"policy": path})`` takes.
+        """
+        from rlox_rl8 import mlflow_models
+        from rlox_rl8.saving import write_policy
+
+        write_policy(self, path)
+        own = {"model_cls": type(self.model), "distribution_cls": self.distribution_cls}
+        return getattr(mlflow_models, f"MLflow{type(self).__name__}Model")(**own)
+
+    @classmethod
+    def load(
+        cls: type[PolicyT],
+        path: str | os.PathLike[str],
+        /,
+        *,
+        model: Any = None,
+        model_cls: Any = None,
+        distribution_cls: type[Distribution] | None = None,
+        device: Device = "cpu",
+    ) -> PolicyT:
+        """Return the policy that :meth:`save` wrote.
+
+        Args:
+            path: of the file.
+            model: takes the parameters, if it is of a class of one's own.
+            model_cls: makes that model, with the configuration in the file.
+            distribution_cls: of actions, if it is of a class of one's own.
+            device: of the model.
+
+        Raises:
+            CheckpointError: the file is missing, damaged or foreign, or of another kind or model.
+            ConfigError: it is of a class of one's own, and none is given.
+        """
+        from rlox_rl8.saving import read_policy
+
+        policy: PolicyT = read_policy(
+            cls,
+            path,
+            model=model,
+            model_cls=model_cls,
+            distribution_cls=distribution_cls,
+            device=device,
+        )
+        return policy
+
     def to(self, device: Device, /) -> Any:
         """Move the model and return this policy."""
         self.device = torch.device(device)
@@ -190,8 +255,8 @@ class RecurrentPolicy(GenericPolicyBase):
     def sample(
         self,
         batch: TensorDict,
-        states: TensorDict | None = None,
         /,
+        states: TensorDict | None = None,
         *,
         deterministic: bool = False,
         inplace: bool = False,

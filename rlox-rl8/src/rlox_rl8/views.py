@@ -2,61 +2,149 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-__all__ = ["ViewKind", "ViewMethod", "ViewRequirement", "pad_last_sequence", "pad_whole_sequence"]
+__all__ = [
+    "FilledRollingWindow",
+    "PaddedRollingWindow",
+    "RollingWindow",
+    "View",
+    "ViewKind",
+    "ViewMethod",
+    "ViewRequirement",
+    "pad_last_sequence",
+    "pad_whole_sequence",
+    "rolling_window",
+]
 
 ViewKind = Literal["last", "all"]
 """The view at the last step, or at every step."""
 
 ViewMethod = Literal["padded_rolling_window", "rolling_window"]
-"""Windows padded at the front, or whole windows only."""
+"""Windows padded at the front, or filled there with the first step."""
+
+
+def rolling_window(x: Tensor, size: int, /, *, step: int = 1) -> Tensor:
+    """Return the windows of ``size`` steps (B, (T - size) / step + 1, size, ...) of (B, T, ...)."""
+    return x.unfold(1, size, step).movedim(-1, 2)
 
 
 def pad_whole_sequence(x: Tensor, size: int, /) -> TensorDict:
-    """Return the window of the last ``size`` steps at each step.
+    """Return a sequence padded at the front, so that it has a window of ``size`` at each step.
 
     Args:
         x: (B, T, ...).
         size: of the windows, W.
 
     Returns:
-        ``inputs`` (B·T, W, ...) and ``padding_mask`` (B·T, W), true where steps before the first
-        are padded by 0.
+        (B, W - 1 + T) with ``inputs``, 0 where padded, and ``padding_mask``, true there.
     """
     n, steps = x.shape[:2]
     front = x.new_zeros(n, size - 1, *x.shape[2:])
-    windows = torch.cat([front, x], 1).unfold(1, size, 1).movedim(-1, 2)
-    at = torch.arange(size, device=x.device) + torch.arange(steps, device=x.device)[:, None]
-    mask = (at < size - 1).expand(n, steps, size)
-    return TensorDict(
-        {
-            "inputs": windows.reshape(n * steps, size, *x.shape[2:]),
-            "padding_mask": mask.reshape(n * steps, size),
-        },
-        batch_size=[n * steps],
-        device=x.device,
-    )
+    mask = torch.arange(size - 1 + steps, device=x.device) < size - 1
+    parts = {"inputs": torch.cat([front, x], 1), "padding_mask": mask.expand(n, -1)}
+    return TensorDict(parts, batch_size=[n, size - 1 + steps], device=x.device)
 
 
 def pad_last_sequence(x: Tensor, size: int, /) -> TensorDict:
-    """Return the window of the last ``size`` steps at the last step, see above; rows are B."""
+    """Return the window (B, W) of the last ``size`` steps, padded as above."""
     n, steps = x.shape[:2]
     missing = max(size - steps, 0)
     front = x.new_zeros(n, missing, *x.shape[2:])
     mask = torch.arange(size, device=x.device) < missing
-    return TensorDict(
-        {
-            "inputs": torch.cat([front, x[:, max(steps - size, 0) :]], 1),
-            "padding_mask": mask.expand(n, size),
-        },
-        batch_size=[n],
-        device=x.device,
-    )
+    inputs = torch.cat([front, x[:, max(steps - size, 0) :]], 1)
+    parts = {"inputs": inputs, "padding_mask": mask.expand(n, size)}
+    return TensorDict(parts, batch_size=[n, size], device=x.device)
+
+
+class View(Protocol):
+    """A kind of windows, of tensors or of TensorDicts (B, T, ...)."""
+
+    @staticmethod
+    def apply_all(x: Any, size: int, /) -> Any:
+        """Return the windows of ``size`` at all steps, a row each."""
+
+    @staticmethod
+    def apply_last(x: Any, size: int, /) -> Any:
+        """Return the windows of ``size`` at the last step, B rows."""
+
+    @staticmethod
+    def drop_size(size: int, /) -> int:
+        """Return how many steps of each env have no window."""
+
+
+class RollingWindow:
+    """Whole windows: the first ``size - 1`` steps have none."""
+
+    @staticmethod
+    def apply_all(x: Any, size: int, /) -> Any:
+        """Return (B (T - size + 1), size, ...)."""
+        if isinstance(x, Tensor):
+            return rolling_window(x, size).flatten(0, 1)
+        rows = [x.shape[0], x.shape[1] - size + 1]
+        return x.apply(lambda leaf: rolling_window(leaf, size), batch_size=rows).reshape(-1)
+
+    @staticmethod
+    def apply_last(x: Any, size: int, /) -> Any:
+        """Return (B, size, ...), or fewer steps if there are not as many."""
+        return x[:, -size:]
+
+    @staticmethod
+    def drop_size(size: int, /) -> int:
+        """Return ``size - 1``."""
+        return size - 1
+
+
+class PaddedRollingWindow:
+    """Windows as ``inputs`` and ``padding_mask``, padded at the front of each env's steps."""
+
+    @staticmethod
+    def apply_all(x: Any, size: int, /) -> Any:
+        """Return (B T) rows of windows; see :func:`pad_whole_sequence`."""
+        if isinstance(x, Tensor):
+            return RollingWindow.apply_all(pad_whole_sequence(x, size), size)
+        parts = {key: PaddedRollingWindow.apply_all(part, size) for key, part in x.items()}
+        return TensorDict(parts, batch_size=[x.shape[0] * x.shape[1]], device=x.device)
+
+    @staticmethod
+    def apply_last(x: Any, size: int, /) -> Any:
+        """Return (B, size) steps; see :func:`pad_last_sequence`."""
+        if isinstance(x, Tensor):
+            return pad_last_sequence(x, size)
+        parts = {key: PaddedRollingWindow.apply_last(part, size) for key, part in x.items()}
+        return TensorDict(parts, batch_size=[x.shape[0]], device=x.device)
+
+    @staticmethod
+    def drop_size(size: int, /) -> int:
+        """Return 0."""
+        return 0
+
+
+class FilledRollingWindow:
+    """Windows without a mask, in which the first step stands for those before it."""
+
+    @staticmethod
+    def apply_all(x: Any, size: int, /) -> Any:
+        """Return (B T, size, ...)."""
+        return RollingWindow.apply_all(_filled(x, size - 1), size)
+
+    @staticmethod
+    def apply_last(x: Any, size: int, /) -> Any:
+        """Return (B, size, ...)."""
+        return _filled(x, size - 1)[:, -size:]
+
+    @staticmethod
+    def drop_size(size: int, /) -> int:
+        """Return 0."""
+        return 0
+
+
+def _filled(x: Any, count: int) -> Any:
+    return torch.cat([x[:, :1]] * count + [x], 1)
 
 
 class ViewRequirement:
@@ -71,40 +159,31 @@ class ViewRequirement:
         ValueError: ``shift`` is negative, or ``method`` is unknown.
     """
 
+    methods: ClassVar[dict[str, type[View]]] = {
+        "padded_rolling_window": PaddedRollingWindow,
+        "rolling_window": FilledRollingWindow,
+    }
+
     def __init__(self, *, shift: int = 0, method: ViewMethod = "padded_rolling_window") -> None:
         if shift < 0:
             raise ValueError(f"shift must be at least 0, got {shift}")
-        if method not in ("padded_rolling_window", "rolling_window"):
-            raise ValueError(
-                f"method must be 'padded_rolling_window' or 'rolling_window', got {method!r}"
-            )
-        self.shift, self.method = shift, method
+        if method not in self.methods:
+            raise ValueError(f"method must be one of {', '.join(self.methods)}, got {method!r}")
+        self.shift, self.method = shift, self.methods[method]
 
     @property
     def drop_size(self) -> int:
-        """Steps that have no view; 0, as windows are filled up at the front."""
-        return 0
+        """Steps of each env that have no view."""
+        return self.method.drop_size(self.shift + 1)
 
-    def apply(self, x: Any, kind: ViewKind) -> Any:
-        """Return the views of ``x`` (B, T, ...): B rows for ``"last"``, B·T for ``"all"``."""
-        if not isinstance(x, Tensor):
-            parts = {key: self.apply(value, kind) for key, value in x.items()}
-            rows = x.shape[0] * (x.shape[1] if kind == "all" else 1)
-            return TensorDict(parts, batch_size=[rows], device=x.device)
+    def apply_last(self, key: str | tuple[str, ...], batch: TensorDict, /) -> Any:
+        """Return the view of ``batch[key]`` (B, T, ...) at its last step, B rows."""
+        item = batch[key]
+        return item[:, -1] if self.shift == 0 else self.method.apply_last(item, self.shift + 1)
+
+    def apply_all(self, key: str | tuple[str, ...], batch: TensorDict, /) -> Any:
+        """Return the views of ``batch[key]`` (B, T, ...) at every step, B T rows."""
+        item = batch[key]
         if self.shift == 0:
-            return x[:, -1] if kind == "last" else x.flatten(0, 1)
-        size = self.shift + 1
-        if self.method == "rolling_window":
-            x = torch.cat([x[:, :1].expand(-1, self.shift, *x.shape[2:]), x], 1)
-            if kind == "last":
-                return x[:, -size:]
-            return x.unfold(1, size, 1).movedim(-1, 2).flatten(0, 1)
-        return (pad_last_sequence if kind == "last" else pad_whole_sequence)(x, size)
-
-    def apply_last(self, x: Any, /) -> Any:
-        """Return the view of ``x`` (B, T, ...) at its last step, B rows."""
-        return self.apply(x, "last")
-
-    def apply_all(self, x: Any, /) -> Any:
-        """Return the views of ``x`` (B, T, ...) at every step, B·T rows."""
-        return self.apply(x, "all")
+            return item.flatten(0, 1) if isinstance(item, Tensor) else item.reshape(-1)
+        return self.method.apply_all(item, self.shift + 1)

@@ -1,10 +1,23 @@
 """Modules and functions for models of batched envs."""
 
-from rlox_rl8.nn import functional, modules
-from rlox_rl8.nn.functional import generalized_advantage_estimate, ppo_losses
+from rlox_rl8.nn.functional import (
+    binary_mask_to_float_mask,
+    float_mask_to_binary_mask,
+    generalized_advantage_estimate,
+    mask_from_lengths,
+    masked_avg,
+    masked_categorical_sample,
+    masked_log_softmax,
+    masked_max,
+    ppo_losses,
+    skip_connection,
+)
 from rlox_rl8.nn.modules import (
     MLP,
     CrossAttention,
+    Module,
+    PerceiverIOLayer,
+    PerceiverLayer,
     PositionalEmbedding,
     SelfAttention,
     SelfAttentionStack,
@@ -16,14 +29,23 @@ from rlox_rl8.nn.modules import (
 __all__ = [
     "MLP",
     "CrossAttention",
+    "Module",
+    "PerceiverIOLayer",
+    "PerceiverLayer",
     "PositionalEmbedding",
     "SelfAttention",
     "SelfAttentionStack",
     "SequentialSkipConnection",
     "SquaredReLU",
-    "functional",
+    "binary_mask_to_float_mask",
+    "float_mask_to_binary_mask",
     "generalized_advantage_estimate",
     "get_activation",
-    "modules",
+    "mask_from_lengths",
+    "masked_avg",
+    "masked_categorical_sample",
+    "masked_log_softmax",
+    "masked_max",
     "ppo_losses",
+    "skip_connection",
 ]

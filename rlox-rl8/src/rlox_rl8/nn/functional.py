@@ -1,148 +1,120 @@
-"""Advantages, losses and masks as pure functions."""
+"""Advantages, losses, masks and skip connections on batches."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from tensordict import TensorDict
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812
+
+from rlox_rl8.losses import clipped_losses, estimate_advantages
+from rlox_rl8.statistics import deviation
+
+if TYPE_CHECKING:
+    from rlox_rl8.distributions import Distribution
 
 __all__ = [
-    "PPOLosses",
+    "SkipKind",
     "binary_mask_to_float_mask",
     "float_mask_to_binary_mask",
     "generalized_advantage_estimate",
     "mask_from_lengths",
     "masked_avg",
+    "masked_categorical_sample",
     "masked_log_softmax",
     "masked_max",
     "ppo_losses",
+    "skip_connection",
 ]
+
+SkipKind = Literal["residual", "cat"] | None
+"""Add, join, or take the output alone."""
 
 
 def generalized_advantage_estimate(
-    rewards: Tensor,
-    values: Tensor,
+    batch: TensorDict,
+    /,
     *,
-    gamma: float,
-    gae_lambda: float,
+    gae_lambda: float = 0.95,
+    gamma: float = 0.95,
+    inplace: bool = False,
+    normalize_advantages: bool = True,
+    return_returns: bool = True,
     reward_scale: float = 1.0,
-    terminated: Tensor | None = None,
-    truncated: Tensor | None = None,
-    final_values: Tensor | None = None,
-) -> Tensor:
-    """Return advantages of T steps of envs.
-
-        δ_t = r_t / (s + 1e-8) + γ V_{t+1} - V_t,  A_t = δ_t + γ λ A_{t+1},  A_T = 0
-
-    V_{t+1} is 0 after a termination and the value of the true final observation after a truncation,
-    and neither lets A_{t+1} pass.
+) -> TensorDict:
+    """Return advantages, and returns, of a batch; see :func:`rlox_rl8.losses.estimate_advantages`.
 
     Args:
-        rewards: (T, ...) time-major, left as they are.
-        values: (T + 1, ...).
-        gamma: γ.
+        batch: (B, T + 1) with ``rewards`` and ``values``; row T has the last value alone. Rewards
+            are left as they are.
         gae_lambda: λ.
-        reward_scale: s; 1 takes rewards as they are.
-        terminated: (T, ...) bool; ``None``: no task ends.
-        truncated: (T, ...) bool; ``None``: no episode is cut.
-        final_values: (T, ...), read where truncated.
+        gamma: γ.
+        inplace: write into ``batch`` and return it.
+        normalize_advantages: take off the mean over T and B and divide by the deviation.
+        return_returns: whether ``returns`` are there, of advantages before they are normalised.
+        reward_scale: what rewards are divided by.
 
     Returns:
-        (T, ...) A_t.
-
-    Source:
-        Schulman et al. 2016, "High-dimensional continuous control using generalized advantage
-        estimation", eq. 16.
+        (B, T + 1) with ``advantages`` and ``returns``, whose row T is 0 and the last value.
     """
-    scaled = rewards if reward_scale == 1.0 else rewards / (reward_scale + 1e-8)
-    following = values[1:]
-    passing: Tensor | None = None
-    if truncated is not None and final_values is not None:
-        following = torch.where(truncated, final_values, following)
-        passing = ~truncated
-    if terminated is not None:
-        following = following.masked_fill(terminated, 0.0)
-        passing = ~terminated if passing is None else passing & ~terminated
-    deltas = scaled + gamma * following - values[:-1]
-    out = torch.empty_like(deltas)
-    running = torch.zeros_like(deltas[0])
-    for t in range(len(deltas) - 1, -1, -1):
-        if passing is not None:
-            running = running * passing[t]
-        running = deltas[t] + gamma * gae_lambda * running
-        out[t] = running
+    rewards, values = (batch[key].transpose(0, 1) for key in ("rewards", "values"))
+    estimated = estimate_advantages(
+        rewards[:-1], values, gamma=gamma, gae_lambda=gae_lambda, reward_scale=reward_scale
+    )
+    last = torch.zeros_like(values[:1])
+    returns = torch.cat([estimated, last]) + values
+    if normalize_advantages:
+        estimated = (estimated - estimated.mean()) / (deviation(estimated) + 1e-8)
+    out = batch if inplace else TensorDict({}, batch.batch_size, device=batch.device)
+    out["advantages"] = torch.cat([estimated, last]).transpose(0, 1)
+    if return_returns:
+        out["returns"] = returns.transpose(0, 1)
     return out
 
 
-class PPOLosses(NamedTuple):
-    """Means over one batch."""
-
-    entropy: Tensor
-    policy: Tensor
-    """The surrogate that is maximised."""
-    vf: Tensor
-    total: Tensor
-    kl_div: Tensor
-    """mean (r - 1) - log r, without gradient."""
-
-
 def ppo_losses(
-    logp: Tensor,
-    values: Tensor,
-    entropy: Tensor | None,
-    old_logp: Tensor,
-    advantages: Tensor,
-    returns: Tensor,
+    buffer_batch: TensorDict,
+    sample_batch: TensorDict,
+    sample_distribution: Distribution,
+    /,
     *,
-    clip_param: float,
-    vf_clip_param: float,
-    vf_coeff: float,
+    clip_param: float = 0.2,
+    dual_clip_param: float | None = 5.0,
     entropy_coeff: float = 0.0,
-    dual_clip_param: float | None = None,
-) -> PPOLosses:
-    """Return the loss of PPO whose value loss, not the value's change, is bounded.
-
-        L_π = mean min(A r, A clip(r, 1 - c, 1 + c)), and max(·, d A) where A < 0
-        L_V = mean min(smooth_l1(V, G), v)
-        total = c_V L_V - L_π - c_H mean H
-
-    Above v the value loss has no gradient.
+    vf_clip_param: float = 1.0,
+    vf_coeff: float = 1.0,
+) -> TensorDict:
+    """Return the losses of a batch; see :func:`rlox_rl8.losses.clipped_losses`.
 
     Args:
-        logp: (N, 1) log π(a|s).
-        values: (N, 1) V(s).
-        entropy: (N, 1), or ``None`` if its weight is 0.
-        old_logp: (N, 1) of the policy that acted.
-        advantages: (N, 1) A.
-        returns: (N, 1) G.
-        clip_param: c.
-        vf_clip_param: v.
-        vf_coeff: c_V.
-        entropy_coeff: c_H.
-        dual_clip_param: d; ``None`` leaves that bound out.
+        buffer_batch: (N) with ``actions``, ``logp``, ``advantages`` and ``returns``.
+        sample_batch: (N) with ``values``.
+        sample_distribution: of the actions, under the policy that learns.
+        clip_param: bound of the ratio.
+        dual_clip_param: bound of the surrogate where advantages are negative; ``None``: none.
+        entropy_coeff: weight of the entropy.
+        vf_clip_param: bound of the value loss.
+        vf_coeff: weight of the value loss.
 
-    Source:
-        Schulman et al. 2017, "Proximal policy optimization algorithms", eq. 7; Ye et al. 2020,
-        "Mastering complex control in MOBA games with deep reinforcement learning", eq. 4.
+    Returns:
+        ``entropy``, ``policy``, ``vf`` and ``total``, scalars.
     """
-    log_ratio = logp - old_logp
-    ratio = log_ratio.exp()
-    surrogate = torch.min(
-        advantages * ratio, advantages * ratio.clamp(1 - clip_param, 1 + clip_param)
+    losses = clipped_losses(
+        sample_distribution.logp(buffer_batch["actions"]),
+        sample_batch["values"],
+        sample_distribution.entropy() if entropy_coeff else None,
+        buffer_batch["logp"],
+        buffer_batch["advantages"],
+        buffer_batch["returns"],
+        clip_param=clip_param,
+        dual_clip_param=dual_clip_param,
+        entropy_coeff=entropy_coeff,
+        vf_clip_param=vf_clip_param,
+        vf_coeff=vf_coeff,
     )
-    if dual_clip_param is not None:
-        bounded = torch.max(surrogate, dual_clip_param * advantages)
-        surrogate = torch.where(advantages < 0, bounded, surrogate)
-    policy = surrogate.mean()
-    vf = F.smooth_l1_loss(values, returns, reduction="none").clamp(0, vf_clip_param).mean()
-    total = vf_coeff * vf - policy
-    mean_entropy = torch.zeros_like(vf) if entropy is None else entropy.mean()
-    if entropy is not None:
-        total = total - entropy_coeff * mean_entropy
-    kl_div = ((ratio - 1) - log_ratio).mean()
-    return PPOLosses(mean_entropy.detach(), policy.detach(), vf.detach(), total, kl_div.detach())
+    names = ("entropy", "policy", "vf", "total")
+    return TensorDict({name: getattr(losses, name) for name in names}, batch_size=[])
 
 
 def binary_mask_to_float_mask(mask: Tensor, /) -> Tensor:
@@ -171,20 +143,53 @@ def masked_avg(
     return kept / mask.sum(dim, keepdim=keepdim).clamp(min=1)
 
 
-def masked_max(
-    x: Tensor, /, *, mask: Tensor | None = None, dim: int = 1, keepdim: bool = True
-) -> tuple[Tensor, Tensor]:
-    """Return the greatest entries of ``x`` (B, T, ...) where ``mask`` is true, and their places."""
+def masked_max(x: Tensor, /, *, mask: Tensor | None = None, dim: int = 1) -> tuple[Tensor, Tensor]:
+    """Return the greatest entries of ``x`` (B, T, ...) where ``mask`` is true, and their places.
+
+    Both keep ``dim``.
+    """
     if mask is not None:
         x = x.masked_fill(~_wide(mask, x), torch.finfo(x.dtype).min)
-    found = x.max(dim, keepdim=keepdim)
+    found = x.max(dim, keepdim=True)
     return found.values, found.indices
 
 
+def masked_categorical_sample(
+    x: Tensor, /, *, mask: Tensor | None = None, dim: int = 1
+) -> tuple[Tensor, Tensor]:
+    """Return entries of logits ``x`` (B, T), drawn where ``mask`` is true, and their places."""
+    if mask is not None:
+        x = x.masked_fill(~_wide(mask, x), torch.finfo(x.dtype).min)
+    dist: Any = torch.distributions.Categorical(logits=x)
+    places = dist.sample().unsqueeze(-1)
+    return x.gather(dim, places), places
+
+
 def _wide(mask: Tensor, x: Tensor) -> Tensor:
-    return mask.reshape(*mask.shape, *[1] * (x.dim() - mask.dim()))
+    return mask.bool().reshape(*mask.shape, *[1] * (x.dim() - mask.dim()))
 
 
-def masked_log_softmax(x: Tensor, /, *, mask: Tensor, dim: int = -1) -> Tensor:
+def masked_log_softmax(x: Tensor, /, *, mask: Tensor | None = None, dim: int = -1) -> Tensor:
     """Return log-softmax over the entries whose mask is true; others get the dtype's minimum."""
-    return x.masked_fill(~mask, torch.finfo(x.dtype).min).log_softmax(dim)
+    if mask is not None:
+        x = x.masked_fill(~_wide(mask, x), torch.finfo(x.dtype).min)
+    return x.log_softmax(dim)
+
+
+def skip_connection(x: Tensor, y: Tensor, /, *, kind: Any = "cat", dim: int = -1) -> Tensor:
+    """Return input ``x`` and output ``y`` joined.
+
+    Args:
+        x: input.
+        y: output.
+        kind: ``"residual"`` adds, ``"cat"`` joins along ``dim``, ``None`` takes the output.
+        dim: see ``kind``.
+
+    Raises:
+        ValueError: the kind is another.
+    """
+    if kind not in ("residual", "cat", None):
+        raise ValueError(f"kind must be 'residual', 'cat' or None, got {kind!r}")
+    if kind == "cat":
+        return torch.cat([x, y], dim)
+    return x + y if kind == "residual" else y

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-from rlox.config.model import read_mapping
-from rlox.errors import ConfigError
 from rlox.logging import LoggerCallback
 from rlox.training.loop import run_iteration
 
-from rlox_rl8.algorithms import (
-    Algorithm,
-    AlgorithmConfig,
-    RecurrentAlgorithm,
-    RecurrentAlgorithmConfig,
-)
 from rlox_rl8.conditions import Condition
 from rlox_rl8.rl8_ppo import RL8PPO
 from rlox_rl8.rl8_recurrent_ppo import RL8RecurrentPPO
 
-__all__ = ["RecurrentTrainer", "TrainConfig", "Trainer"]
+__all__ = ["GenericTrainerBase", "RecurrentTrainer", "Trainer"]
 
 REDUCTIONS = {"min": min, "max": max}
 
 
-class _TrainerBase:
+class GenericTrainerBase:
+    """Parent of both kinds; see :class:`Trainer`."""
+
     kind: Any
 
     def __init__(self, algorithm: Any, /, *, logger: LoggerCallback | None = None) -> None:
@@ -153,7 +144,7 @@ def _reduce(key: str, values: Sequence[float]) -> float:
     return sum(values)
 
 
-class Trainer(_TrainerBase):
+class Trainer(GenericTrainerBase):
     """Trains a feed-forward algorithm.
 
     Args:
@@ -164,56 +155,7 @@ class Trainer(_TrainerBase):
     kind = RL8PPO
 
 
-class RecurrentTrainer(_TrainerBase):
+class RecurrentTrainer(GenericTrainerBase):
     """Trains a recurrent algorithm; see :class:`Trainer`."""
 
     kind = RL8RecurrentPPO
-
-
-CLASSES = ("model_cls", "distribution_cls", "optimizer_cls")
-
-
-@dataclass
-class TrainConfig:
-    """A trainer's parts, as a file has them.
-
-    Args:
-        env_cls: a class of envs.
-        algorithm_config: arguments of the algorithm's config.
-        recurrent: whether the algorithm is.
-    """
-
-    env_cls: Any
-    algorithm_config: dict[str, Any] = field(default_factory=dict)
-    recurrent: bool = False
-
-    def build(self) -> Trainer | RecurrentTrainer:
-        """Return the trainer."""
-        if self.recurrent:
-            config = RecurrentAlgorithmConfig(**self.algorithm_config)
-            recurrent: RecurrentAlgorithm = config.build(self.env_cls)
-            return RecurrentTrainer(recurrent)
-        algorithm: Algorithm = AlgorithmConfig(**self.algorithm_config).build(self.env_cls)
-        return Trainer(algorithm)
-
-    @classmethod
-    def from_file(cls, path: str | Path) -> TrainConfig:
-        """Read a YAML or JSON file; classes are dotted names, which are imported.
-
-        Raises:
-            ConfigError: the file or a name is wrong.
-        """
-        found = dict(read_mapping(Path(path)))
-        config = dict(found.get("algorithm_config") or {})
-        config |= {key: _import(config[key]) for key in CLASSES if config.get(key)}
-        if "env_cls" not in found:
-            raise ConfigError(f"'{path}' must name env_cls")
-        return cls(_import(found["env_cls"]), config, bool(found.get("recurrent", False)))
-
-
-def _import(name: str) -> Any:
-    module, _, attribute = name.rpartition(".")
-    try:
-        return getattr(import_module(module), attribute)
-    except (ValueError, ModuleNotFoundError, AttributeError) as error:
-        raise ConfigError(f"'{name}' cannot be imported: {error}") from None

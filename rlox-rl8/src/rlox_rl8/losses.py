@@ -1,0 +1,135 @@
+"""Advantages and losses as pure functions of tensors."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+__all__ = ["PPOLosses", "clipped_losses", "estimate_advantages"]
+
+
+def estimate_advantages(
+    rewards: Tensor,
+    values: Tensor,
+    *,
+    gamma: float,
+    gae_lambda: float,
+    reward_scale: float = 1.0,
+    terminated: Tensor | None = None,
+    truncated: Tensor | None = None,
+    final_values: Tensor | None = None,
+) -> Tensor:
+    """Return advantages of T steps of envs.
+
+        δ_t = r_t / (s + 1e-8) + γ V_{t+1} - V_t,  A_t = δ_t + γ λ A_{t+1},  A_T = 0
+
+    V_{t+1} is 0 after a termination and the value of the true final observation after a truncation,
+    and neither lets A_{t+1} pass.
+
+    Args:
+        rewards: (T, ...) time-major, left as they are.
+        values: (T + 1, ...).
+        gamma: γ.
+        gae_lambda: λ.
+        reward_scale: s; 1 takes rewards as they are.
+        terminated: (T, ...) bool; ``None``: no task ends.
+        truncated: (T, ...) bool; ``None``: no episode is cut.
+        final_values: (T, ...), read where truncated.
+
+    Returns:
+        (T, ...) A_t.
+
+    Source:
+        Schulman et al. 2016, "High-dimensional continuous control using generalized advantage
+        estimation", eq. 16.
+    """
+    scaled = rewards if reward_scale == 1.0 else rewards / (reward_scale + 1e-8)
+    following = values[1:]
+    passing: Tensor | None = None
+    if truncated is not None and final_values is not None:
+        following = torch.where(truncated, final_values, following)
+        passing = ~truncated
+    if terminated is not None:
+        following = following.masked_fill(terminated, 0.0)
+        passing = ~terminated if passing is None else passing & ~terminated
+    deltas = scaled + gamma * following - values[:-1]
+    out = torch.empty_like(deltas)
+    running = torch.zeros_like(deltas[0])
+    for t in range(len(deltas) - 1, -1, -1):
+        if passing is not None:
+            running = running * passing[t]
+        running = deltas[t] + gamma * gae_lambda * running
+        out[t] = running
+    return out
+
+
+class PPOLosses(NamedTuple):
+    """Means over one batch."""
+
+    entropy: Tensor
+    policy: Tensor
+    """The surrogate that is maximised."""
+    vf: Tensor
+    total: Tensor
+    kl_div: Tensor
+    """mean (r - 1) - log r, without gradient."""
+
+
+def clipped_losses(
+    logp: Tensor,
+    values: Tensor,
+    entropy: Tensor | None,
+    old_logp: Tensor,
+    advantages: Tensor,
+    returns: Tensor,
+    *,
+    clip_param: float,
+    vf_clip_param: float,
+    vf_coeff: float,
+    entropy_coeff: float = 0.0,
+    dual_clip_param: float | None = None,
+) -> PPOLosses:
+    """Return the loss of PPO whose value loss, not the value's change, is bounded.
+
+        L_π = mean min(A r, A clip(r, 1 - c, 1 + c)), and max(·, d A) where A < 0
+        L_V = mean min(smooth_l1(V, G), v)
+        total = c_V L_V - L_π - c_H mean H
+
+    Above v the value loss has no gradient.
+
+    Args:
+        logp: (N, 1) log π(a|s).
+        values: (N, 1) V(s).
+        entropy: (N, 1), or ``None`` if its weight is 0.
+        old_logp: (N, 1) of the policy that acted.
+        advantages: (N, 1) A.
+        returns: (N, 1) G.
+        clip_param: c.
+        vf_clip_param: v.
+        vf_coeff: c_V.
+        entropy_coeff: c_H.
+        dual_clip_param: d; ``None`` leaves that bound out.
+
+    Source:
+        Schulman et al. 2017, "Proximal policy optimization algorithms", eq. 7; Ye et al. 2020,
+        "Mastering complex control in MOBA games with deep reinforcement learning", eq. 4.
+    """
+    log_ratio = logp - old_logp
+    ratio = log_ratio.exp()
+    surrogate = torch.min(
+        advantages * ratio, advantages * ratio.clamp(1 - clip_param, 1 + clip_param)
+    )
+    if dual_clip_param is not None:
+        bounded = torch.max(surrogate, dual_clip_param * advantages)
+        surrogate = torch.where(advantages < 0, bounded, surrogate)
+    policy = surrogate.mean()
+    vf = F.smooth_l1_loss(values, returns, reduction="none").clamp(0, vf_clip_param).mean()
+    total = vf_coeff * vf - policy
+    mean_entropy = torch.zeros_like(vf) if entropy is None else entropy.mean()
+    if entropy is not None:
+        total = total - entropy_coeff * mean_entropy
+    kl_div = ((ratio - 1) - log_ratio).mean()
+    return PPOLosses(mean_entropy.detach(), policy.detach(), vf.detach(), total, kl_div.detach())

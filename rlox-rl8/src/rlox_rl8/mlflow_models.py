@@ -1,0 +1,125 @@
+"""Models for MLflow that act with a saved policy."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from rlox.errors import missing_extra
+from tensordict import TensorDict
+
+from rlox_rl8.policies import Policy, RecurrentPolicy
+
+
+def _parent() -> Any:
+    """Return MLflow's parent of models; they act without it too."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # MLflow warns of classes of its own
+            return importlib.import_module("mlflow.pyfunc").PythonModel
+    except ModuleNotFoundError:
+        return object
+
+
+PythonModel: Any = _parent()
+
+__all__ = ["MLflowPolicyModel", "MLflowRecurrentPolicyModel"]
+
+
+class _SavedPolicy(PythonModel):  # type: ignore[misc]
+    """Parent of both kinds.
+
+    Args:
+        classes: ``model_cls`` and ``distribution_cls`` of the policy, if they are one's own.
+    """
+
+    kind: Any
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Leave out MLflow's own, which warns that nested arrays are no list of a type."""
+
+    def __init__(self, **classes: Any) -> None:
+        self._classes = classes
+        self.policy: Any = None
+
+    def load_context(self, context: Any) -> None:
+        """Read the policy from the artifact ``policy``."""
+        self.policy = self.kind.load(context.artifacts["policy"], **self._classes)
+
+    def _batch(self, obs: Any) -> TensorDict:
+        """Return observations (B, T, ...), arrays or mappings of them, as a batch."""
+        observed = self._tensors(self.policy.observation_spec, obs)
+        first = obs
+        while isinstance(first, Mapping):
+            first = next(iter(first.values()))
+        shape = np.shape(first)[:2]
+        return TensorDict({"obs": observed}, shape, device=self.policy.device)
+
+    def _tensors(self, spec: Any, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: self._tensors(spec[key], part) for key, part in value.items()}
+        return torch.as_tensor(np.asarray(value)).to(self.policy.device, spec.dtype)
+
+
+class MLflowPolicyModel(_SavedPolicy):
+    """A feed-forward policy: ``predict({"obs": array (B, T, ...)})``."""
+
+    kind = Policy
+
+    def predict(self, context: Any, model_input: Any, params: dict[str, Any] | None = None) -> Any:
+        """Return a data frame of B·T rows: ``actions``, ``logp`` and ``values``.
+
+        Args:
+            context: of MLflow, unused.
+            model_input: ``obs``, arrays (B, T, ...) nested as the observations are.
+            params: unused.
+        """
+        out = self.policy.sample(
+            self._batch(model_input["obs"]), kind="all", deterministic=True, return_logp=True,
+            return_values=True,
+        )  # fmt: skip
+        return _frame(out.select("actions", "logp", "values"))
+
+
+class MLflowRecurrentPolicyModel(_SavedPolicy):
+    """A recurrent policy: ``predict({"obs": array (B, T, ...), "states": ...})``."""
+
+    kind = RecurrentPolicy
+
+    def predict(self, context: Any, model_input: Any, params: dict[str, Any] | None = None) -> Any:
+        """Return two data frames: that of a feed-forward policy, and the states in B rows.
+
+        Args:
+            context: of MLflow, unused.
+            model_input: ``obs``, arrays (B, T, ...); and ``states``, arrays (B, ...) by name, which
+                were returned before, or none at the beginning.
+            params: unused.
+        """
+        batch = self._batch(model_input["obs"])
+        given = model_input.get("states")
+        states = None
+        if given is not None:
+            spec = self.policy.state_spec
+            read = {
+                name: torch.as_tensor(np.asarray(list(given[name]))).to(
+                    self.policy.device, spec[name].dtype
+                ).reshape(batch.shape[0], *spec[name].shape)
+                for name in spec.keys()  # noqa: SIM118
+            }  # fmt: skip
+            states = TensorDict(read, [batch.shape[0]], device=self.policy.device)
+        out, after = self.policy.sample(
+            batch, states, deterministic=True, return_logp=True, return_values=True
+        )
+        return [_frame(out.select("actions", "logp", "values")), _frame(after)]
+
+
+def _frame(rows: TensorDict) -> Any:
+    try:
+        pandas = importlib.import_module("pandas")
+    except ModuleNotFoundError as error:
+        raise missing_extra("a prediction as a data frame", "mlflow") from error
+    return pandas.DataFrame({str(key): value.cpu().numpy().tolist() for key, value in rows.items()})

@@ -1,0 +1,173 @@
+"""Policies in files: parameters, specs and names, and nothing that runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from rlox.errors import CheckpointError, ConfigError
+from rlox.files import open_regular, write_atomically
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as tensors_bytes
+
+from rlox_rl8 import distributions, models
+from rlox_rl8._specs import (
+    Binary,
+    Bounded,
+    Categorical,
+    Composite,
+    MultiCategorical,
+    TensorSpec,
+    Unbounded,
+)
+
+__all__ = ["read_policy", "write_policy"]
+
+FORMAT_VERSION = 1
+KEY = "rlox_rl8_policy"
+
+
+def write_policy(policy: Any, path: str | os.PathLike[str]) -> None:
+    """Write a policy as a safetensors file.
+
+    Args:
+        policy: of either kind.
+        path: of the file.
+
+    Raises:
+        ConfigError: its specs cannot be written.
+        OSError: the file cannot be written.
+    """
+    config = policy.model.config
+    try:
+        json.dumps(config)
+    except (TypeError, ValueError):
+        config = None
+    header = {
+        "format_version": FORMAT_VERSION,
+        "kind": type(policy).__name__,
+        "model": type(policy.model).__name__,
+        "config": config,
+        "distribution": policy.distribution_cls.__name__,
+        "observation_spec": _to_data(policy.observation_spec),
+        "action_spec": _to_data(policy.action_spec),
+    }
+    tensors = {
+        name: tensor.detach().cpu().contiguous().clone()
+        for name, tensor in policy.model.state_dict().items()
+    }
+    content = tensors_bytes(tensors, metadata={KEY: json.dumps(header)})
+    write_atomically(Path(path), content)
+
+
+def read_policy(
+    cls: Any,
+    path: str | os.PathLike[str],
+    *,
+    model: Any = None,
+    model_cls: Any = None,
+    distribution_cls: Any = None,
+    device: Any = "cpu",
+) -> Any:
+    """Return the policy in a file that :func:`write_policy` wrote.
+
+    Args:
+        cls: the policy's class.
+        path: of the file.
+        model: takes the parameters, if it is of a class of one's own.
+        model_cls: makes that model, with the configuration in the file.
+        distribution_cls: of actions, if it is of a class of one's own.
+        device: of the model.
+
+    Raises:
+        CheckpointError: the file is missing, damaged or foreign, or of another kind or model.
+        ConfigError: it is of a class of one's own, and none is given.
+    """
+    header, tensors = _read(path)
+    if header["kind"] != cls.__name__:
+        raise CheckpointError(f"'{path}' holds a {header['kind']}, not a {cls.__name__}")
+    if model is None and model_cls is None:
+        model_cls = _known(models, header["model"], "model", path)
+    if distribution_cls is None:
+        distribution_cls = _known(distributions, header["distribution"], "distribution", path)
+    policy = cls(
+        _from_data(header["observation_spec"], device),
+        _from_data(header["action_spec"], device),
+        model=model,
+        model_cls=model_cls,
+        model_config=None if model is not None else header["config"],
+        distribution_cls=distribution_cls,
+        device=device,
+    )
+    try:
+        policy.model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise CheckpointError(f"'{path}' is of another model: {error}") from None
+    return policy
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    try:
+        with open_regular(Path(path), "rb") as file:
+            content = file.read()
+        tensors = load_tensors(content)
+        size = int.from_bytes(content[:8], "little")
+        header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][KEY])
+        version = header["format_version"]
+    except (OSError, SafetensorError, LookupError, TypeError, ValueError) as error:
+        raise CheckpointError(f"'{path}' is no policy of rlox.rl8 or is damaged: {error}") from None
+    if version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"'{path}' has format version {version!r}, this rlox reads {FORMAT_VERSION}; upgrade"
+        )
+    return header, tensors
+
+
+def _known(module: Any, name: str, what: str, path: Any) -> Any:
+    if name not in module.__all__:
+        raise ConfigError(
+            f"'{path}' is of the {what} class '{name}', which is not rlox's; pass {what}_cls="
+        )
+    return getattr(module, name)
+
+
+def _to_data(spec: TensorSpec) -> dict[str, Any]:
+    if isinstance(spec, Composite):
+        parts = {str(key): _to_data(spec[key]) for key in spec.keys()}  # noqa: SIM118
+        return {"kind": "Composite", "parts": parts}
+    data: dict[str, Any] = {"shape": list(spec.shape), "dtype": str(spec.dtype)}
+    # torchrl's specs of switches and of choices of unequal numbers derive from Categorical
+    if isinstance(spec, Binary):
+        return {"kind": "Binary", **data}
+    if isinstance(spec, MultiCategorical):
+        return {"kind": "MultiCategorical", **data, "numbers": spec.nvec.tolist()}
+    if isinstance(spec, Categorical):
+        return {"kind": "Categorical", **data, "number": int(spec.n)}
+    if isinstance(spec, Bounded):
+        bounds = {"low": spec.low.tolist(), "high": spec.high.tolist()}
+        return {"kind": "Bounded", **data, **bounds}
+    if isinstance(spec, Unbounded):
+        return {"kind": "Unbounded", **data}
+    raise ConfigError(f"the spec {spec} cannot be written")
+
+
+def _from_data(data: dict[str, Any], device: Any) -> TensorSpec:
+    kind = data["kind"]
+    if kind == "Composite":
+        return Composite({key: _from_data(part, device) for key, part in data["parts"].items()})
+    shape = torch.Size(data["shape"])
+    given = {"device": device, "dtype": getattr(torch, data["dtype"].removeprefix("torch."))}
+    if kind == "Binary":
+        return Binary(shape=shape, **given)
+    if kind == "MultiCategorical":
+        return MultiCategorical(data["numbers"], **given)
+    if kind == "Categorical":
+        return Categorical(data["number"], shape=shape, **given)
+    if kind == "Bounded":
+        low, high = (torch.tensor(data[name], dtype=given["dtype"]) for name in ("low", "high"))
+        return Bounded(low, high, shape=shape, **given)
+    return Unbounded(shape, **given)

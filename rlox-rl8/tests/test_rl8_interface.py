@@ -1,0 +1,59 @@
+"""Code written for rl8 1.0 finds its names, and calls them as before."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RECORD: dict[str, Any] = json.loads(
+    Path(__file__).with_name("rl8_interface.json").read_text("utf-8")
+)
+MODULES = 16
+CALLS = [
+    (module, name, method)
+    for module, names in RECORD.items()
+    for name, methods in names.items()
+    for method in methods
+]
+
+
+def of(module: str, name: str, method: str) -> Any:
+    """Return what rlox has under a name of rl8."""
+    found = getattr(importlib.import_module(f"rlox.rl8.{module}".rstrip(".")), name)
+    return getattr(found, method) if method else found
+
+
+def test_the_record_is_of_all_modules() -> None:
+    """Those that rl8's documentation, tests and examples import from."""
+    assert len(RECORD) >= MODULES - 1  # nn.modules.attention is in nn.modules too
+    assert len(CALLS) > 250
+
+
+@pytest.mark.parametrize(("module", "name", "method"), CALLS)
+def test_calls_of_rl8_bind(module: str, name: str, method: str) -> None:
+    """Every parameter may be given as there, by place or by keyword, and has its default."""
+    ours = of(module, name, method)
+    recorded = [each for each in RECORD[module][name][method] if "VAR" not in each[1]]
+    if not recorded:
+        return
+    signature = inspect.signature(ours)
+    free = {p.name: p for p in signature.parameters.values()}
+    placed, named = [], {}
+    for parameter, kind, default in recorded:
+        if kind == "POSITIONAL_ONLY" or parameter not in free:
+            placed.append(parameter)
+        else:
+            named[parameter] = parameter
+        if default and parameter in free:
+            assert repr(free[parameter].default) == default
+    bound_self = [] if not method or inspect.ismethod(ours) or "self" not in free else ["self"]
+    signature.bind(*bound_self, *placed, **named)
+    by_place = [p for p, kind, _ in recorded if kind != "KEYWORD_ONLY"]
+    signature.bind(
+        *bound_self, *by_place, **{p: p for p, kind, _ in recorded if kind == "KEYWORD_ONLY"}
+    )

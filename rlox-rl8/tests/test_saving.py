@@ -1,0 +1,144 @@
+"""Saved policies act as before, and hold nothing that runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rlox.errors import CheckpointError, ConfigError
+from rlox_rl8._specs import (
+    Binary,
+    Bounded,
+    Categorical,
+    Composite,
+    MultiCategorical,
+    TensorSpec,
+    Unbounded,
+)
+from rlox_rl8.distributions import Normal, SquashedNormal
+from rlox_rl8.models import DefaultContinuousModel
+from rlox_rl8.policies import Policy, RecurrentPolicy
+from tensordict import TensorDict
+
+VECTOR = Unbounded(torch.Size([3]))
+SPECS: dict[str, tuple[TensorSpec, TensorSpec]] = {
+    "choices": (VECTOR, Categorical(4, shape=torch.Size([2]))),
+    "numbers": (Bounded(-torch.ones(3), torch.ones(3)), Unbounded(torch.Size([2]))),
+    "bounds": (Binary(3), Bounded(torch.zeros(2), torch.tensor([1.0, 5.0]))),
+    "nested": (Composite(a=VECTOR, b=Categorical(3, torch.Size([1]))), MultiCategorical([2, 3])),
+    "image": (Unbounded(torch.Size([36, 36, 3]), dtype=torch.uint8), Binary(2)),
+}
+KINDS: dict[Any, dict[str, Any]] = {Policy: {"hiddens": [8]}, RecurrentPolicy: {"hidden_size": 8}}
+
+
+class Own(DefaultContinuousModel):
+    """A model of a user's."""
+
+
+def batch_of(spec: TensorSpec, rows: int = 4, steps: int = 3) -> TensorDict:
+    """Return random observations (B, T)."""
+    torch.manual_seed(1)
+    return TensorDict({"obs": spec.expand(rows, steps, *spec.shape).rand()}, [rows, steps])
+
+
+def act(policy: Any, batch: TensorDict) -> Any:
+    """Return the most probable actions of all steps, their log-probabilities, and values."""
+    more = {"kind": "all"} if isinstance(policy, Policy) else {}
+    out = policy.sample(batch, deterministic=True, return_logp=True, return_values=True, **more)
+    out = out[0] if isinstance(out, tuple) else out
+    return {key: out[key] for key in ("actions", "logp", "values")}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("specs", SPECS)
+def test_a_saved_policy_acts_as_before(kind: Any, specs: str, tmp_path: Path) -> None:
+    """Of every spec, with specs and configuration from the file."""
+    observations, actions = SPECS[specs]
+    policy = kind(observations, actions, model_config=KINDS[kind])
+    policy.save(tmp_path / "policy")
+    again = kind.load(tmp_path / "policy")
+    assert again.observation_spec == observations
+    assert again.action_spec == actions
+    batch = batch_of(observations)
+    for key, value in act(policy, batch).items():
+        assert torch.equal(act(again, batch)[key], value)
+
+
+def test_classes_of_ones_own_are_passed_in(tmp_path: Path) -> None:
+    """The file names them, and nothing is imported by a name in a file."""
+    specs = (VECTOR, Unbounded(torch.Size([2])))
+    policy = Policy(*specs, model_cls=Own, model_config={"hiddens": [8]})
+    policy.save(tmp_path / "policy")
+    with pytest.raises(ConfigError, match=r"model class 'Own'.*pass model_cls="):
+        Policy.load(tmp_path / "policy")
+    batch = batch_of(VECTOR)
+    for again in (
+        Policy.load(tmp_path / "policy", model_cls=Own),
+        Policy.load(tmp_path / "policy", model=Own(*specs, hiddens=[8])),
+    ):
+        assert isinstance(again.model, Own)
+        assert torch.equal(act(again, batch)["actions"], act(policy, batch)["actions"])
+    squashed = Policy.load(tmp_path / "policy", model_cls=Own, distribution_cls=SquashedNormal)
+    assert squashed.distribution_cls is SquashedNormal
+    assert Policy.load(tmp_path / "policy", model_cls=Own).distribution_cls is Normal
+
+
+def test_wrong_files_are_reported(tmp_path: Path) -> None:
+    """Missing, cut, foreign, of the other kind, of another model."""
+    path = tmp_path / "policy"
+    Policy(VECTOR, Categorical(2, torch.Size([1])), model_config={"hiddens": [8]}).save(path)
+    with pytest.raises(CheckpointError, match="holds a Policy, not a RecurrentPolicy"):
+        RecurrentPolicy.load(path)
+    larger = DefaultContinuousModel(VECTOR, Unbounded(torch.Size([2])), hiddens=[16])
+    with pytest.raises(CheckpointError, match="is of another model"):
+        Policy.load(path, model=larger)
+    for content in (path.read_bytes()[:200], b"", b"\x80\x04."):
+        (tmp_path / "other").write_bytes(content)
+        with pytest.raises(CheckpointError, match="is no policy"):
+            Policy.load(tmp_path / "other")
+    with pytest.raises(CheckpointError, match="is no policy"):
+        Policy.load(tmp_path / "none")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_models_for_mlflow_predict_any_number_of_rows(kind: Any, tmp_path: Path) -> None:
+    """B·T rows, and for a memory the states after them, which go on."""
+    pytest.importorskip("pandas")
+    policy = kind(VECTOR, Categorical(4, torch.Size([1])), model_config=KINDS[kind])
+    model = policy.save(tmp_path / "policy")
+    model.load_context(SimpleNamespace(artifacts={"policy": str(tmp_path / "policy")}))
+    batch = batch_of(VECTOR)
+    obs = batch["obs"].numpy()
+    found = model.predict(None, {"obs": obs})
+    frame = found if kind is Policy else found[0]
+    assert list(frame.columns) == ["actions", "logp", "values"]
+    expected = act(policy, batch)["values"]
+    np.testing.assert_allclose(np.stack(frame["values"]), expected.detach(), rtol=1e-5, atol=1e-6)
+    if kind is Policy:
+        return
+    assert len(found[1]) == 4
+    first = model.predict(None, {"obs": obs[:, :2]})
+    rest = model.predict(None, {"obs": obs[:, 2:], "states": first[1]})
+    whole = np.stack(frame["values"]).reshape(4, 3)
+    np.testing.assert_allclose(np.stack(rest[0]["values"])[:, 0], whole[:, 2], rtol=1e-5, atol=1e-6)
+
+
+def test_mlflow_saves_and_loads_the_model(tmp_path: Path) -> None:
+    """Through MLflow's own files, with a process's worth of its machinery."""
+    mlflow = pytest.importorskip("mlflow.pyfunc")
+    pytest.importorskip("pandas")
+    policy = Policy(VECTOR, Categorical(4, torch.Size([1])), model_config={"hiddens": [8]})
+    path = tmp_path / "policy"
+    mlflow.save_model(
+        path=str(tmp_path / "model"), python_model=policy.save(path),
+        artifacts={"policy": str(path)}, pip_requirements=[],
+    )  # fmt: skip
+    loaded = mlflow.load_model(str(tmp_path / "model"))
+    batch = batch_of(VECTOR)
+    frame = loaded.predict({"obs": batch["obs"].numpy()})
+    expected = act(policy, batch)["logp"].detach()
+    np.testing.assert_allclose(np.stack(frame["logp"]), expected, rtol=1e-5, atol=1e-6)
