@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 from rlox.errors import missing_extra
+from rlox.registry.specs import resolve
 from tensordict import TensorDict
-
-from rlox_rl8.policies import Policy, RecurrentPolicy
 
 
 def _parent() -> Any:
@@ -37,7 +36,8 @@ class _SavedPolicy(PythonModel):  # type: ignore[misc]
         classes: ``model_cls`` and ``distribution_cls`` of the policy, if they are one's own.
     """
 
-    kind: Any
+    kind: str
+    """Class of the policy, which imports this module."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         """Leave out MLflow's own, which warns that nested arrays are no list of a type."""
@@ -48,7 +48,7 @@ class _SavedPolicy(PythonModel):  # type: ignore[misc]
 
     def load_context(self, context: Any) -> None:
         """Read the policy from the artifact ``policy``."""
-        self.policy = self.kind.load(context.artifacts["policy"], **self._classes)
+        self.policy = resolve(self.kind).load(context.artifacts["policy"], **self._classes)
 
     def _batch(self, obs: Any) -> TensorDict:
         """Return observations (B, T, ...), arrays or mappings of them, as a batch."""
@@ -68,7 +68,7 @@ class _SavedPolicy(PythonModel):  # type: ignore[misc]
 class MLflowPolicyModel(_SavedPolicy):
     """A feed-forward policy: ``predict({"obs": array (B, T, ...)})``."""
 
-    kind = Policy
+    kind = "rlox_rl8.policies:Policy"
 
     def predict(self, context: Any, model_input: Any, params: dict[str, Any] | None = None) -> Any:
         """Return a data frame of B·T rows: ``actions``, ``logp`` and ``values``.
@@ -88,7 +88,7 @@ class MLflowPolicyModel(_SavedPolicy):
 class MLflowRecurrentPolicyModel(_SavedPolicy):
     """A recurrent policy: ``predict({"obs": array (B, T, ...), "states": ...})``."""
 
-    kind = RecurrentPolicy
+    kind = "rlox_rl8.policies:RecurrentPolicy"
 
     def predict(self, context: Any, model_input: Any, params: dict[str, Any] | None = None) -> Any:
         """Return two data frames: that of a feed-forward policy, and the states in B rows.

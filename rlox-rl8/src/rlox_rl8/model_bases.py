@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 import torch
+from rlox.registry.specs import resolve
 from tensordict import TensorDict
 from torch import Tensor
-from typing_extensions import ParamSpec
 
 from rlox_rl8._specs import Composite, TensorSpec
 from rlox_rl8.nn.modules.module import Module
@@ -24,6 +24,9 @@ __all__ = [
     "RecurrentModelFactory",
 ]
 
+
+DEFAULTS = "rlox_rl8.models:default_models"
+"""Returns the default classes for an env's specs; they derive from those of this module."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -121,9 +124,8 @@ class Model(GenericModelBase[[TensorDict], TensorDict]):
         Raises:
             TypeError: there is none; pass ``model_cls=``.
         """
-        from rlox_rl8.models import default_models
-
-        return default_models(observation_spec, action_spec)[0]
+        default: type[Model] = resolve(DEFAULTS)(observation_spec, action_spec)[0]
+        return default
 
 
 class RecurrentModel(GenericModelBase[[TensorDict, TensorDict], tuple[TensorDict, TensorDict]]):
@@ -149,9 +151,8 @@ class RecurrentModel(GenericModelBase[[TensorDict, TensorDict], tuple[TensorDict
         observation_spec: TensorSpec, action_spec: TensorSpec, /
     ) -> type[RecurrentModel]:
         """Return the default class; see :meth:`Model.default_model_cls`."""
-        from rlox_rl8.models import default_models
-
-        return default_models(observation_spec, action_spec)[1]
+        default: type[RecurrentModel] = resolve(DEFAULTS)(observation_spec, action_spec)[1]
+        return default
 
 
 class GenericModel(Model, Generic[ObservationSpecT, ActionSpecT]):

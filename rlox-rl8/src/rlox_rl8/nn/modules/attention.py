@@ -1,4 +1,4 @@
-"""Attention within a sequence, to another one, and to the elements of one."""
+"""Attention within and between sequences, and pointers."""
 
 from __future__ import annotations
 

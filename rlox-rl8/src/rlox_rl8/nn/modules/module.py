@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Generic, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 from torch import nn
-from typing_extensions import ParamSpec
 
 __all__ = ["Module"]
 
