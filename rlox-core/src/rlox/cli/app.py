@@ -32,6 +32,10 @@ COMMANDS = {
         "rlox.cli.commands.report:report_command",
         "Write one page about runs: curves, evaluations, options, timing, films.",
     ),
+    "dashboard": (
+        "rlox.cli.commands.dashboard:dashboard_command",
+        "Show runs in the browser as they go on.",
+    ),
     "tune": ("rlox.cli.commands.tune:tune_command", "Search for good options."),
     "bench": ("rlox.cli.commands.bench:bench_command", "Measure speed next to other libraries."),
     "list": ("rlox.cli.commands.list:list_command", "Show what is installed."),
