@@ -15,7 +15,7 @@ from rlox.analysis.runs import open_in_run
 
 __all__ = ["LogRow", "SampledLog"]
 
-POINTS = 256
+POINTS = 192
 """Rows of a part of a log that is sampled; at most twice as many are kept."""
 
 WHOLE = 2**18
@@ -146,18 +146,24 @@ class SampledLog:
         try:
             found = parse(line)
             kind, step = str(found.pop("kind")), int(found.pop("step"))
-            numbers = {
-                str(name): float(value)
-                for name, value in found.items()
-                if isinstance(value, (int, float)) and math.isfinite(value)
-            }
+            for name in [n for n, value in found.items() if type(value) not in (float, int)]:
+                del found[name]
+            names, values = tuple(found), array("d", found.values())
+            if not math.isfinite(sum(values)):  # one is not, or all are huge
+                found = {name: value for name, value in found.items() if math.isfinite(value)}
+                names, values = tuple(found), array("d", found.values())
         except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
             return "", None
-        names = tuple(numbers)[:MOST_METRICS]
+        if len(names) > MOST_METRICS:
+            names, values = names[:MOST_METRICS], values[:MOST_METRICS]
         if names == self._names:  # rows share the names of their metrics
             names = self._names
         self._names = names
-        return kind, LogRow(step, names, array("d", [numbers[name] for name in names]))
+        return kind, LogRow(step, names, values)
+
+
+def _parse_json(line: bytes) -> Any:
+    return json.loads(line.decode())
 
 
 class _GrowingFile:
@@ -195,7 +201,7 @@ class _GrowingFile:
             if stop - start <= WHOLE:
                 file.seek(start)
                 return False, file.read(stop - start).splitlines()
-            if self.parse is json.loads:  # the table of evaluations holds nothing else
+            if self.parse is _parse_json:  # the table of evaluations holds nothing else
                 self.skipped.append((start, stop))
             return False, list(_sample(file, start, stop, self._points))
 
@@ -215,7 +221,7 @@ class _GrowingFile:
 def _files_of(run: Path, points: int) -> list[_GrowingFile]:
     """Return the files of a run's log: JSON lines, else tables, else none."""
     if (run / "metrics.jsonl").is_file():
-        return [_GrowingFile(run, "metrics.jsonl", json.loads, points)]
+        return [_GrowingFile(run, "metrics.jsonl", _parse_json, points)]
     tables = {"metrics.csv": "train", "evaluations.csv": "eval"}
     return [
         _GrowingFile(run, name, _table_parser(kind), points)

@@ -18,6 +18,9 @@ __all__ = ["WatchedRun", "Watcher"]
 LOG_TAIL = 2**14
 """Bytes of a run's output that are shown."""
 
+SCANNING = 0.1
+"""Seconds of a look at all runs in which long logs are searched for evaluations."""
+
 FINE_POINTS = 1024
 """Rows of a run that is looked at alone."""
 
@@ -147,19 +150,25 @@ class Watcher:
     def steps(self) -> Iterator[None]:
         """Read what changed, in pieces of a few milliseconds.
 
-        Runs that are new are looked for once a second. Long logs are searched for evaluations when
-        all else is read.
+        Runs that are new are looked for once a second. Long logs are searched for evaluations a
+        part at a time, so that this holds up nothing.
         """
         if time.monotonic() - self._looked > 1:
             yield from self._look_for_runs()
             self._looked = time.monotonic()
+        before = self.version
         for run in list(self.runs.values()):
             self._note(run, run.refresh())
             yield
+        if self.version != before:  # pages draw that first
+            return
+        until = time.monotonic() + SCANNING
         for run in list(self.runs.values()):
-            while not run.log.scanned:
-                self._note(run, self._scan(run))
+            found = False
+            while not run.log.scanned and time.monotonic() < until:
+                found |= self._scan(run)
                 yield
+            self._note(run, found)
 
     def compare(self, numbers: Sequence[int]) -> dict[str, Any]:
         """Return the options in which runs differ, and the names of the runs."""
