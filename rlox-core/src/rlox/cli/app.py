@@ -27,6 +27,10 @@ COMMANDS = {
         "rlox.cli.commands.export:export_command",
         "Write a checkpoint's policy as a file that acts without torch.",
     ),
+    "serve": (
+        "rlox.cli.commands.serve:serve_command",
+        "Answer with an exported policy's actions over HTTP.",
+    ),
     "plot": ("rlox.cli.commands.plot:plot_command", "Draw learning curves of runs and sweeps."),
     "report": (
         "rlox.cli.commands.report:report_command",
