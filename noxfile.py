@@ -60,6 +60,7 @@ BENCHMARKS = [
     "replay",
     "checkpoint_segments",
     "start_up",
+    "dashboard",
     "multi_agent_envs",
     "mappo_end_to_end",
     "remote_envs",
@@ -269,6 +270,13 @@ def loggers(session: nox.Session) -> None:
     sync(session, "--package", "rlox-core", "--group", "test", "--group", "render", *extras)
     with session.chdir("rlox-core"):
         session.run("pytest", "tests/callbacks", "tests/logging", *session.posargs)
+
+
+@nox.session(default=False, tags=["nightly"])
+def browser(session: nox.Session) -> None:
+    """The dashboard's page and a report in a headless Chromium, which the machine has to have."""
+    sync(session, "--group", "test", "--group", "browser")
+    session.run("pytest", "tests/test_dashboard_page.py", *session.posargs)
 
 
 @nox.session(default=False, tags=["nightly"])

@@ -85,6 +85,8 @@ def write_reference() -> None:
         "cli-export": table(("flag", "default", "meaning"), command_flags("export")),
         "cli-plot": table(("flag", "default", "meaning"), command_flags("plot")),
         "cli-report": table(("flag", "default", "meaning"), command_flags("report")),
+        "cli-dashboard": table(("flag", "default", "meaning"), command_flags("dashboard")),
+        "cli-serve": table(("flag", "default", "meaning"), command_flags("serve")),
         "cli-tune": table(("flag", "default", "meaning"), command_flags("tune")),
         "cli-bench": table(("flag", "default", "meaning"), command_flags("bench")),
         "cli-explain": table(("flag", "default", "meaning"), command_flags("explain")),

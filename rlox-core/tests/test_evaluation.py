@@ -43,6 +43,19 @@ def test_result_statistics() -> None:
     assert (result.mean_return, result.std_return) == (2.0, 1.0)
 
 
+def test_notebooks_show_a_result_as_a_table() -> None:
+    """With a score and agents if there are any, whose names are texts."""
+    returns, lengths = np.array([1.0, 3.0]), np.array([4, 6])
+    plain = EvaluationResult(returns, lengths)._repr_html_()
+    assert "evaluation over 2 episodes" in plain
+    assert "2.0 ± 1.0" in plain
+    assert "score" not in plain
+    full = EvaluationResult(returns, lengths, 0.0, 4.0, {"<b>": returns})._repr_html_()
+    assert "50.0" in full
+    assert "return of &lt;b&gt;" in full
+    assert "<b>" not in full
+
+
 @pytest.mark.parametrize("n_episodes", [1, 2, 3, 5, 8])
 def test_every_env_contributes_its_share(scripted: ModuleType, n_episodes: int) -> None:
     """Short episodes are not favoured: shares are fixed before and differ by at most one."""

@@ -16,6 +16,7 @@ from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.envs.playing import OnePlayer, Player, TeamPlayer
 from rlox.envs.teams import is_team, make_team_env
 from rlox.errors import EnvError
+from rlox.files import pairs_as_html
 from rlox.protocols import VecEnv
 
 __all__ = ["MAX_STEPS", "EvaluationResult", "Predictor", "RunsEpisodes", "evaluate"]
@@ -96,6 +97,20 @@ class EvaluationResult:
         if random == expert:
             raise ValueError(f"the random and the expert return are both {random}")
         return 100 * (self.mean_return - random) / (expert - random)
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        low, high = float(self.returns.min()), float(self.returns.max())
+        pairs = {
+            "return": f"{self.mean_return:.1f} ± {self.std_return:.1f}",
+            "min, max": f"{low:.1f}, {high:.1f}",
+            "mean length": f"{float(self.lengths.mean()):.1f}",
+        }
+        if None not in (self.random_return, self.expert_return):
+            pairs["normalised score"] = f"{self.normalized_score():.1f}"
+        for name, returns in self.agent_returns.items():
+            pairs[f"return of {name}"] = f"{float(returns.mean()):.1f}"
+        return pairs_as_html(f"evaluation over {len(self.returns)} episodes", pairs)
 
 
 @runtime_checkable

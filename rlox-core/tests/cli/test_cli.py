@@ -17,7 +17,17 @@ import pytest
 import rlox
 import yaml
 from rlox.cli.flags import default_text, flags_of, given_options
-from rlox.config.model import Config, ScheduleValue, choice, coefficient, count, flag, schedule
+from rlox.config.groups import group_of
+from rlox.config.model import (
+    Config,
+    ScheduleValue,
+    choice,
+    coefficient,
+    count,
+    flag,
+    option,
+    schedule,
+)
 from rlox.config.schedules import Linear
 from rlox.errors import LoggerError, PluginWarning
 from rlox.logging import JsonlLogger
@@ -74,6 +84,32 @@ def test_help_shows_meaning_unit_source_default_and_choices(run: Run) -> None:
         "https://example.org/paper",
     ):
         assert expected in text
+
+
+def test_help_groups_options_by_subject(run: Run) -> None:
+    """In a fixed order, every option once; the run's own flags and --help come first."""
+    result = run("train", "counting", "--help")
+    headings = re.findall(r"^(\w[^\n]*):\n  -", result.out, re.MULTILINE)
+    assert headings == ["Run", "Env, and what is seen of it", "Learning"]
+    sections = re.split(r"^\w[^\n]*:\n(?=  -)", result.out, flags=re.MULTILINE)
+    flags = [re.findall(r"^  (?:-h, )?--([\w-]+)", part, re.MULTILINE) for part in sections[1:]]
+    assert {"env", "total-timesteps", "seed", "help"} <= set(flags[0])
+    assert flags[1] == ["n-envs"]
+    assert {"n-steps", "n-updates"} <= set(flags[2])
+    every = [flag for part in flags for flag in part]
+    assert len(every) == len(set(every))
+
+
+def test_group_of_an_option_may_be_given() -> None:
+    """Else it follows from name and unit."""
+    fields = {
+        "a": option(1, help="h", unit="1", source="s", group="network"),
+        "b": option(1, help="h", unit="threads", source="s"),
+        "seed": option(1, help="h", unit="threads", source="s"),
+        "c": option(1, help="h", unit="1", source="s"),
+    }
+    found = [group_of(name, field) for name, field in fields.items()]
+    assert found == ["network", "speed", "run", "learning"]
 
 
 @pytest.mark.parametrize(
@@ -632,7 +668,7 @@ def test_a_plugin_adds_commands_but_replaces_none(
         "name; give it another"
     )
     with pytest.warns(PluginWarning, match=message):
-        assert "greet    Greets." in run("--help").out
+        assert re.search(r"  greet +Greets\.", run("--help").out)
     listed = json.loads(run("list", "--json").out)
     assert [command["name"] for command in listed["commands"]] == ["greet"]
     assert listed["conflicts"] == [message]

@@ -12,6 +12,7 @@ from rlox.analysis.learning_curves import (
     read_curve,
 )
 from rlox.analysis.measure import interleave, machine, ratio_summary, summary
+from rlox.analysis.run_logs import LogRow, SampledLog
 from rlox.analysis.runs import Run, differing_options, read_record, read_run
 from rlox.analysis.statistics import IntervalEstimate, bootstrap_iqm, interquartile_mean
 
@@ -19,7 +20,9 @@ __all__ = [
     "Curve",
     "Group",
     "IntervalEstimate",
+    "LogRow",
     "Run",
+    "SampledLog",
     "XAxis",
     "aggregate",
     "bootstrap_iqm",

@@ -27,10 +27,18 @@ COMMANDS = {
         "rlox.cli.commands.export:export_command",
         "Write a checkpoint's policy as a file that acts without torch.",
     ),
+    "serve": (
+        "rlox.cli.commands.serve:serve_command",
+        "Answer with an exported policy's actions over HTTP.",
+    ),
     "plot": ("rlox.cli.commands.plot:plot_command", "Draw learning curves of runs and sweeps."),
     "report": (
         "rlox.cli.commands.report:report_command",
         "Write one page about runs: curves, evaluations, options, timing, films.",
+    ),
+    "dashboard": (
+        "rlox.cli.commands.dashboard:dashboard_command",
+        "Show runs in the browser as they go on.",
     ),
     "tune": ("rlox.cli.commands.tune:tune_command", "Search for good options."),
     "bench": ("rlox.cli.commands.bench:bench_command", "Measure speed next to other libraries."),

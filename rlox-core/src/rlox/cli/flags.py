@@ -15,13 +15,22 @@ from typing import Annotated, Any, Literal
 import typer
 import yaml
 from pydantic.fields import FieldInfo
+from typer.core import TyperCommand
 
 from rlox.config.composition import plugin_fields
 from rlox.config.files import parse_yaml
+from rlox.config.groups import GROUPS, group_of
 from rlox.config.model import Config
 from rlox.config.schedules import Linear, Piecewise
 
-__all__ = ["all_fields", "default_text", "documentation", "flags_of", "given_options"]
+__all__ = [
+    "GroupedCommand",
+    "all_fields",
+    "default_text",
+    "documentation",
+    "flags_of",
+    "given_options",
+]
 
 METAVARS: dict[Any, str] = {
     int: "INTEGER",
@@ -35,6 +44,28 @@ METAVARS: dict[Any, str] = {
 """What the help shows for a type; a piecewise schedule is too long for a flag's help."""
 
 
+SELECTED = "Of the env backend or buffer that is selected"
+"""Heading of the options of plugins."""
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help shows the options by subject; what has none belongs to the run."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each group."""
+        headings = dict.fromkeys([*GROUPS.values(), SELECTED])
+        sections: dict[str, list[tuple[str, str]]] = {heading: [] for heading in headings}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                panel = getattr(parameter, "rich_help_panel", None)
+                sections[panel if panel in sections else GROUPS["run"]].append(record)
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+
 def flags_of(config: type[Config]) -> Iterator[inspect.Parameter]:
     """Return a keyword parameter that typer makes a flag of, for every field of ``config``.
 
@@ -43,12 +74,19 @@ def flags_of(config: type[Config]) -> Iterator[inspect.Parameter]:
     for name, (field, owner) in all_fields(config).items():
         flag = f"--{name.replace('_', '-')}"
         help_ = f"With {owner}: {_help(field)}" if owner else _help(field)
+        panel = SELECTED if owner else GROUPS[group_of(name, field)]
         if field.annotation is bool:
-            switch = typer.Option(f"{flag}/--no-{flag[2:]}", help=help_, show_default=False)
+            switch = typer.Option(
+                f"{flag}/--no-{flag[2:]}", help=help_, show_default=False, rich_help_panel=panel
+            )
             annotation: Any = Annotated[bool | None, switch]
         else:
             option = typer.Option(
-                flag, help=help_, metavar=_metavar(field.annotation), show_default=False
+                flag,
+                help=help_,
+                metavar=_metavar(field.annotation),
+                show_default=False,
+                rich_help_panel=panel,
             )
             annotation = Annotated[str | None, option]
         yield inspect.Parameter(

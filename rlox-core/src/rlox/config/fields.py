@@ -6,6 +6,8 @@ from typing import Any
 
 from pydantic import Field
 
+from rlox.config.groups import Group
+
 __all__ = [
     "choice",
     "coefficient",
@@ -38,6 +40,7 @@ def option(
     unit: str,
     source: str,
     selects: str | None = None,
+    group: Group | None = None,
     **bounds: Any,
 ) -> Any:
     """Return a config field with its documentation.
@@ -49,11 +52,15 @@ def option(
         source: where the default or the idea comes from.
         selects: the hook, such as ``"rlox_buffers"``, of the plugin that the field names and whose
             own options the config then has too.
+        group: under which the help shows it; ``None`` finds it by name and unit
+            (:func:`rlox.config.groups.group_of`).
         bounds: pydantic constraints (``ge``, ``gt``, ``le``, ``lt``, ...).
     """
     extra: dict[str, Any] = {"unit": unit, "source": source}
     if selects is not None:
         extra["selects"] = selects
+    if group is not None:
+        extra["group"] = group
     return Field(default, description=help, json_schema_extra=extra, **bounds)
 
 

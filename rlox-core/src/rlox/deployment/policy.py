@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,6 +17,7 @@ from rlox.preprocessing import Preprocessor
 from rlox.spaces import (
     ActionRows,
     ObservationRows,
+    Request,
     leaf_spaces,
     map_leaves,
     memory_of,
@@ -161,24 +163,64 @@ class LoadedPolicy:
                 "a policy file holds the most probable actions, got deterministic=False; leave it "
                 "out, or sample with the checkpoint"
             )
+        request = self.read(obs, action_masks)
+        before = {} if state is UNSET or state is None else state
+        rows, following = self.act(request.obs, request.masks, before, episode_start)
+        actions = request.actions(rows)
+        return actions if state is UNSET else (actions, following or None)
+
+    def read(self, obs: Any, action_masks: npt.ArrayLike | None = None) -> Request:
+        """Return what :meth:`predict` is asked as a batch, which can be joined with others.
+
+        Args:
+            obs: see :meth:`predict`.
+            action_masks: see there.
+
+        Raises:
+            SpaceError: the policy or the actions take no masks.
+            ValueError: an argument has another shape.
+        """
         data = self.data
         request = read_request(data.observation_space, data.action_space, obs, action_masks)
         if request.masks is not None and not data.takes_masks:
             raise SpaceError(f"there are action masks, which '{data.algorithm}' does not take")
-        before = {} if state is UNSET or state is None else state
+        return request
+
+    def act(
+        self,
+        obs: Any,
+        masks: npt.NDArray[np.bool_] | None,
+        before: Mapping[str, Any],
+        episode_start: npt.ArrayLike | None = None,
+    ) -> tuple[npt.NDArray[Any], dict[str, Any]]:
+        """Return rows of B actions, and what is remembered of the episodes after them.
+
+        Args:
+            obs: (B, *shape) arrays, as in :attr:`rlox.spaces.Request.obs`.
+            masks: (B, mask_size); ``None``: nothing is masked.
+            before: what this method returned with the last actions; empty at the beginning.
+            episode_start: bool or (B,) bools, whether an episode begins with the observation.
+
+        Returns:
+            Rows as :meth:`rlox.spaces.Request.actions` takes them; and by name arrays (B, ...), or
+            dicts of them by leaf name, empty if there is nothing to remember.
+
+        Raises:
+            ValueError: an argument has another shape.
+        """
         following: dict[str, Any] = {}
-        seen = request.obs
-        if data.preprocessor is not None:
-            seen = data.preprocessor.see(seen, before.get("frames"), episode_start)
-            if data.preprocessor.has_frames:
+        preprocessor = self.data.preprocessor
+        size = len(next(iter(obs.values())) if isinstance(obs, dict) else obs)
+        seen = obs
+        if preprocessor is not None:
+            seen = preprocessor.see(obs, before.get("frames"), episode_start)
+            if preprocessor.has_frames:
                 following["frames"] = seen
-        shape = (request.size, self.state_size)
-        memory = memory_of(before.get("memory"), shape, episode_start)
-        rows, after = self._network(seen, memory, request.masks)
+        memory = memory_of(before.get("memory"), (size, self.state_size), episode_start)
+        rows, after = self._network(seen, memory, masks)
         if self.state_size:
             following["memory"] = after
-        actions = request.actions(rows)
-        return actions if state is UNSET else (actions, following or None)
+        return rows, following
 
 
 def example(data: PolicyData) -> tuple[Any, npt.NDArray[np.float32], npt.NDArray[np.bool_] | None]:

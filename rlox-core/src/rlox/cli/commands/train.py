@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from rlox import registry
-from rlox.cli.flags import flags_of, given_options
+from rlox.cli.flags import GroupedCommand, flags_of, given_options
 from rlox.cli.runs.options import RunOptions
 from rlox.cli.runs.parts import part_parameters
 from rlox.config.model import Config, resolve_config
@@ -75,7 +75,8 @@ def _add_command(app: typer.Typer, name: str) -> None:
         warnings.warn(f"{error}; the rest of rlox works without it", PluginWarning, stacklevel=1)
         return
     spec = registry.spec(name)
-    app.command(name, help=spec.summary, epilog=f"Paper: {spec.paper or '-'}")(function)
+    epilog = f"Paper: {spec.paper or '-'}"
+    app.command(name, cls=GroupedCommand, help=spec.summary, epilog=epilog)(function)
 
 
 def train_function(name: str) -> Callable[..., None]:

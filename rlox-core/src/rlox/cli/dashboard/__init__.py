@@ -1,0 +1,1 @@
+"""Dashboard: runs under way in the browser."""

@@ -1,0 +1,1 @@
+"""Policy server: actions over HTTP."""
