@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import torch
+from rlox.config.memory import require_room
 from rlox.config.model import Config
 from rlox.errors import ConfigError
 from rlox.learners.compiled import compiled
@@ -52,6 +53,11 @@ def set_up(algorithm: Any, env_cls: Any, config: Any, policy_cls: Any, hparams_c
         bound = getattr(env_cls, f"max_{name}", None)
         value = getattr(config, name)
         bounded[name] = value if bound is None else min(value, bound)
+    columns = 5 + config.normalize_rewards  # numbers of a transition that every env has
+    numbers = max(bounded["num_envs"], 0) * (max(bounded["horizon"], 0) + 1) * columns
+    require_room(
+        "num_envs", bounded["num_envs"], 4 * numbers, "take fewer envs or a shorter horizon"
+    )
     device = config.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"

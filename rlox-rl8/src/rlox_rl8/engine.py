@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, TypeVar
 
 import torch
+from rlox.config.memory import require_room
 from rlox.nn import ModuleOptimizer
 from tensordict import TensorDict
 from torch import Tensor
@@ -26,7 +27,7 @@ from rlox_rl8.data import (
 from rlox_rl8.ends import Ends
 from rlox_rl8.env import Env
 from rlox_rl8.losses import estimate_advantages
-from rlox_rl8.memory import memory_stats
+from rlox_rl8.memory import bytes_of, memory_stats
 from rlox_rl8.minibatches import TERMS, add_gradient, minibatches
 from rlox_rl8.policies import GenericPolicyBase
 from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
@@ -75,6 +76,9 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             self._require_ends()
             self.buffer_spec.update(Ends.spec(self.hparams.device))
         n, steps = self.hparams.num_envs, self.hparams.horizon + 1
+        if self.hparams.device_type == "cpu":
+            size = n * steps * bytes_of(self.buffer_spec)
+            require_room("num_envs", n, size, "take fewer envs or a shorter horizon")
         self._storage: TensorDict = self.buffer_spec.expand(steps, n).zero()
         self.buffer = self._storage.apply(lambda x: x.transpose(0, 1), batch_size=[n, steps])
         self.ends = Ends(self._storage, self.policy) if self.env.episodes_end else None

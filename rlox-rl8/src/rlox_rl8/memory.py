@@ -1,4 +1,4 @@
-"""Free memory of a device."""
+"""Memory of a device, free and asked for."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ import os
 
 import torch
 
+from rlox_rl8._specs import Composite, TensorSpec
 from rlox_rl8.data import MemoryStats
 
-__all__ = ["memory_stats"]
+__all__ = ["bytes_of", "memory_stats"]
+
+
+def bytes_of(spec: TensorSpec) -> int:
+    """Return the bytes of one value of a spec."""
+    if isinstance(spec, Composite):
+        return sum(bytes_of(spec[key]) for key in spec.keys())  # noqa: SIM118
+    return int(spec.shape.numel() * spec.dtype.itemsize)
 
 
 def memory_stats(device: torch.device) -> MemoryStats:

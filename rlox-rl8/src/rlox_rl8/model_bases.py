@@ -105,6 +105,13 @@ class GenericModelBase(Module[P, T]):
                     setattr(self, name, getattr(self, name).to(device))
         return moved
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what copies and files hold: all but tensors of the last call with their graph."""
+        return {
+            key: None if isinstance(value, Tensor) and value.grad_fn is not None else value
+            for key, value in self.__dict__.items()
+        }
+
     @abstractmethod
     def value_function(self) -> Tensor:
         """Return the values (N, 1) that belong to the last call."""

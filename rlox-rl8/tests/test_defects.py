@@ -1,0 +1,135 @@
+"""What rl8 1.0 does wrong, and code written for it would not miss; further ones in other files."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rlox.errors import MemoryLimitError
+from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
+from rlox_rl8.env import DiscreteDummyEnv
+from rlox_rl8.models import DefaultDiscreteModel
+from rlox_rl8.nn import MLP, PositionalEmbedding
+from rlox_rl8.nn.functional import generalized_advantage_estimate
+from rlox_rl8.trainers import TrainConfig
+from rlox_rl8.views import ViewRequirement
+from tensordict import TensorDict
+
+KINDS = {AlgorithmConfig: {"hiddens": (8,)}, RecurrentAlgorithmConfig: {"hidden_size": 8}}
+
+
+def small(kind: Any, **options: Any) -> Any:
+    """Return a small algorithm of a kind."""
+    if kind is RecurrentAlgorithmConfig:
+        options = {"seq_len": 1, "seqs_per_state_reset": -1, **options}
+    given = {"num_envs": 4, "horizon": 8, "device": "cpu", "model_config": KINDS[kind]}
+    return kind(**{**given, **options}).build(DiscreteDummyEnv)
+
+
+def test_the_device_asked_for_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine with CUDA too, where rl8 takes that whatever was asked."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    algorithm = small(AlgorithmConfig)
+    assert algorithm.hparams.device == torch.device("cpu")
+    assert algorithm.buffer["obs"].device.type == "cpu"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("options", [{"horizon": 1}, {"num_envs": 1}], ids=str)
+def test_one_step_and_one_env_have_statistics(kind: Any, options: dict[str, Any]) -> None:
+    """A horizon of one step collects, and the deviation of one env's returns is no NaN."""
+    algorithm = small(kind, **options)
+    stats = {**algorithm.collect(), **algorithm.step()}
+    assert all(value == value for value in stats.values())
+
+
+def test_advantages_leave_the_batch_as_it_is() -> None:
+    """Rewards are scaled in a copy."""
+    ones = torch.ones(2, 4, 1)
+    batch = TensorDict({"rewards": ones.clone(), "values": ones.clone()}, [2, 4])
+    found = generalized_advantage_estimate(batch, reward_scale=2.0)
+    assert torch.equal(batch["rewards"], ones)
+    assert sorted(batch.keys()) == ["rewards", "values"]
+    assert sorted(found.keys()) == ["advantages", "returns"]
+    assert generalized_advantage_estimate(batch, inplace=True) is batch
+
+
+def test_a_model_that_fails_leaves_gradients_and_modes_on() -> None:
+    """rl8 leaves gradients off for the whole process."""
+
+    class Failing(DefaultDiscreteModel):
+        def forward(self, batch: TensorDict, /) -> TensorDict:
+            if self.failing:
+                raise RuntimeError("on purpose")
+            return super().forward(batch)
+
+        failing = False
+
+    algorithm = small(AlgorithmConfig, model_cls=Failing)
+    model = algorithm.policy.model
+    modes = [module.training for module in model.modules()]
+    model.failing = True
+    for call in (algorithm.collect, lambda: algorithm.policy.sample(algorithm.buffer[:, :1])):
+        with pytest.raises(RuntimeError, match="on purpose"):
+            call()
+        assert torch.is_grad_enabled()
+        assert [module.training for module in model.modules()] == modes
+    model.failing = False
+    algorithm.collect()
+    algorithm.step()
+
+
+def test_a_compiled_model_is_taken() -> None:
+    """A module that torch.compile wraps has no length, which rl8 asks for."""
+    env = DiscreteDummyEnv(4)
+    model = DefaultDiscreteModel(env.observation_spec, env.action_spec, hiddens=(8,))
+    compiled = torch.compile(model, backend="eager")
+    algorithm = small(AlgorithmConfig, model=compiled, model_config=None)
+    algorithm.collect()
+    algorithm.step()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_policy_that_learnt_can_be_copied(kind: Any) -> None:
+    """The value of the last call, with its graph, is not part of a copy."""
+    algorithm = small(kind)
+    algorithm.collect()
+    algorithm.step()
+    again = copy.deepcopy(algorithm.policy)
+    pairs = zip(algorithm.policy.model.parameters(), again.model.parameters(), strict=True)
+    assert all(torch.equal(one, other) and one is not other for one, other in pairs)
+
+
+@pytest.mark.parametrize("suffix", [".yml", ".yaml", ".json"])
+def test_files_name_modules_that_are_not_imported_yet(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A submodule of a package, found from the working directory."""
+    package = tmp_path / "somewhere" / "inside"
+    package.mkdir(parents=True)
+    (package / "envs.py").write_text("from rlox.rl8.env import DiscreteDummyEnv as Mine\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / f"train{suffix}"
+    file.write_text(
+        '{"env_cls": "somewhere.inside.envs.Mine", "algorithm_config": {"num_envs": 4}}'
+    )
+    assert TrainConfig.from_file(file).build().step()["env/steps"] == 4 * 32
+
+
+def test_modules_take_what_they_should() -> None:
+    """In-place activations that cannot be, odd widths, and unknown methods of views."""
+    assert MLP(3, (4, 4), activation_fn="tanh", inplace=True)(torch.zeros(2, 3)).shape == (2, 4)
+    assert PositionalEmbedding(7, 5)(torch.zeros(2, 5, 7)).shape == (2, 5, 7)
+    method: Any = "window"
+    with pytest.raises(ValueError, match="method must be one of"):
+        ViewRequirement(shift=1, method=method)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_envs_than_memory_are_refused(kind: Any) -> None:
+    """Before anything is taken: the system would end the process later."""
+    with pytest.raises(MemoryLimitError, match="num_envs = 1000000000000"):
+        small(kind, num_envs=10**12)
