@@ -97,7 +97,7 @@ def test_page_follows_filters_compares_and_shows_runs(address: str, page: Any) -
     expect(page.locator("#runs tbody tr")).to_have_count(3)
     expect(page.locator("#state")).to_have_text("live")
     expect(page.locator("#charts canvas")).to_have_count(2)  # one per env
-    page.wait_for_function("curves.size === 3")
+    page.wait_for_function("() => curves.size === 3")
     page.wait_for_timeout(200)  # a frame that draws
     assert drawn(page) > 200
     assert page.title() == "rlox: 3 runs, 3 running"
