@@ -43,6 +43,14 @@ def append(folder: Path, step: int, metrics: dict[str, float]) -> None:
         file.write(json.dumps({"kind": "train", "step": step, **metrics}) + "\n")
 
 
+def film(path: Path) -> None:
+    """Write a film of two frames."""
+    image = pytest.importorskip("PIL.Image")
+    path.parent.mkdir()
+    frames = [image.new("RGB", (16, 16), colour) for colour in ("red", "blue")]
+    frames[0].save(path, save_all=True, append_images=frames[1:])
+
+
 @pytest.fixture
 def page() -> Iterator[Any]:
     """Return a page of a headless browser; what its console complains of fails the test."""
@@ -133,6 +141,12 @@ def test_page_follows_filters_compares_and_shows_runs(address: str, page: Any) -
     expect(page.locator("#details h2")).to_contain_text("onerror")
     assert page.title().startswith("rlox: ")
     keep(page, "dashboard")
+
+    film(Path("runs/a/videos/step-1-episode-1.gif"))
+    page.locator("#details button", has_text="close").click()
+    page.locator("#runs button").get_by_text("a", exact=True).click()
+    expect(page.locator("#details figcaption")).to_have_text("videos/step-1-episode-1.gif")
+    page.wait_for_function("() => document.querySelector('img.film').naturalWidth === 16")
 
 
 def test_report_opens_without_network(
