@@ -43,6 +43,14 @@ def append(folder: Path, step: int, metrics: dict[str, float]) -> None:
         file.write(json.dumps({"kind": "train", "step": step, **metrics}) + "\n")
 
 
+def film(path: Path) -> None:
+    """Write a film of two frames."""
+    image = pytest.importorskip("PIL.Image")
+    path.parent.mkdir()
+    frames = [image.new("RGB", (16, 16), colour) for colour in ("red", "blue")]
+    frames[0].save(path, save_all=True, append_images=frames[1:])
+
+
 @pytest.fixture
 def page() -> Iterator[Any]:
     """Return a page of a headless browser; what its console complains of fails the test."""
@@ -97,7 +105,7 @@ def test_page_follows_filters_compares_and_shows_runs(address: str, page: Any) -
     expect(page.locator("#runs tbody tr")).to_have_count(3)
     expect(page.locator("#state")).to_have_text("live")
     expect(page.locator("#charts canvas")).to_have_count(2)  # one per env
-    page.wait_for_function("curves.size === 3")
+    page.wait_for_function("() => curves.size === 3")
     page.wait_for_timeout(200)  # a frame that draws
     assert drawn(page) > 200
     assert page.title() == "rlox: 3 runs, 3 running"
@@ -133,6 +141,12 @@ def test_page_follows_filters_compares_and_shows_runs(address: str, page: Any) -
     expect(page.locator("#details h2")).to_contain_text("onerror")
     assert page.title().startswith("rlox: ")
     keep(page, "dashboard")
+
+    film(Path("runs/a/videos/step-1-episode-1.gif"))
+    page.locator("#details button", has_text="close").click()
+    page.locator("#runs button").get_by_text("a", exact=True).click()
+    expect(page.locator("#details figcaption")).to_have_text("videos/step-1-episode-1.gif")
+    page.wait_for_function("() => document.querySelector('img.film').naturalWidth === 16")
 
 
 def test_report_opens_without_network(

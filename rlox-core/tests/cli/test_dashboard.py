@@ -205,9 +205,11 @@ def test_events_have_all_runs_and_follow_them(serve: Callable[..., Client]) -> N
         Path("runs/b"), rows=1, status="finished", evaluation={"mean": 1, "std": 0, "n_episodes": 2}
     )
     client = serve()
-    state = client.until(lambda s: len(s["runs"]) == 2 and len(s["curves"]) == 2)
+    (make_run(Path("runs/other")) / "config.yaml").write_text("gamma: 0.5\n", encoding="utf-8")
+    state = client.until(lambda s: len(s["runs"]) == 3 and len(s["curves"]) == 3)
     by_name = {run["name"]: run for run in state["runs"].values()}
     assert by_name["b"]["evaluation"] == [1.0, 0.0, 2]
+    assert by_name["a"]["group"] == by_name["b"]["group"] != by_name["other"]["group"]
     number = by_name["a"]["id"]
     assert state["curves"][number] == [(1, 1.0), (2, 2.0), (3, 3.0)]
 

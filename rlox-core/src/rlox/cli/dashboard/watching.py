@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -40,6 +42,8 @@ class WatchedRun:
         self.name = name
         self.log = SampledLog(path)
         self.run = Run(path, {}, {})
+        self.group = ""
+        """Equal for runs of one algorithm with the same options, seeds aside."""
         self.problem = ""
         """Why the folder cannot be read."""
         self._recorded = 0
@@ -52,6 +56,7 @@ class WatchedRun:
             if recorded != self._recorded:
                 self._recorded, changed = recorded, True
                 self.run = read_run(self.path)
+                self.group = _group_of(self.run)
             changed |= self.log.refresh()
         except (OSError, RunError) as error:
             problem = " ".join(str(error).split())
@@ -67,6 +72,7 @@ class WatchedRun:
             "id": self.number,
             "name": self.name,
             "set": set_of(self.path) or "",
+            "group": self.group,
             "algorithm": run.algorithm,
             "env": run.env,
             "seed": run.seed,
@@ -210,3 +216,9 @@ class Watcher:
     def _note_gone(self, number: int) -> None:
         self.version += 1
         self.changed[number] = self.version
+
+
+def _group_of(run: Run) -> str:
+    options = {name: value for name, value in run.options.items() if name != "seed"}
+    text = json.dumps(options, sort_keys=True, default=str)
+    return f"{run.algorithm} {hashlib.sha256(text.encode()).hexdigest()[:16]}"

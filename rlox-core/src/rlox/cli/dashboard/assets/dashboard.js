@@ -110,12 +110,8 @@ function visible() {
   });
 }
 
-function group(run) {
-  return run.set || run.algorithm;
-}
-
 function colours() {
-  const groups = [...new Set([...runs.values()].map(group))].sort();
+  const groups = [...new Set([...runs.values()].map((run) => run.group))].sort();
   return new Map(groups.map((name, i) => [name, COLOURS[i % COLOURS.length]]));
 }
 
@@ -130,7 +126,7 @@ function showCharts() {
       name: run.name,
       x: curve.x,
       y: smoothed(curve.y, weight),
-      colour: palette.get(group(run)),
+      colour: palette.get(run.group),
       open: () => showDetails(run.id),
     };
     if (!panels.has(run.env)) panels.set(run.env, []);
@@ -189,7 +185,7 @@ function rowOf(run, palette) {
 function fill(row, run, palette) {
   const cells = row.children;
   cells[0].firstChild.checked = selected.has(run.id);
-  cells[1].firstChild.style.background = palette.get(group(run));
+  cells[1].firstChild.style.background = palette.get(run.group);
   cells[1].lastChild.textContent = run.name;
   const value = last(run);
   const texts = [
