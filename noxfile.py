@@ -316,11 +316,13 @@ def native_env_template(session: nox.Session) -> None:
 
 @nox.session(default=False, tags=["nightly"])
 def wheels(session: nox.Session) -> None:
-    """Build source distributions, wheels from them, and train with those wheels alone.
+    """Check versions and licences, build sources and wheels, and train with those wheels alone.
 
     Not rlox-candle, whose build takes minutes.
     """
     session.env.update(ENV)
+    for check in ("versions", "licences"):
+        session.run("python", str(ROOT / ".ci" / "release.py"), check)
     folder = Path(session.create_tmp()) / "wheels"
     shutil.rmtree(folder, ignore_errors=True)
     for distribution in ("rlox", *TOGETHER):
@@ -330,8 +332,16 @@ def wheels(session: nox.Session) -> None:
     built = [str(path) for path in folder.glob("*.whl")]
     if not any("-abi3-" in name for name in built):
         session.error(f"none is for CPython's stable ABI: {built}")
-    sync(session, "--extra", "all", "--no-install-workspace")
-    session.run_install("uv", "pip", "install", "--no-deps", "--reinstall", *built)
+    # from the folder as from an index, with the third parties that the lock file says
+    locked = folder / "constraints.txt"
+    session.run_install(
+        "uv", "export", "--quiet", "--locked", "--all-extras", "--no-default-groups",
+        "--no-emit-workspace", "--no-hashes", "--output-file", str(locked),
+    )  # fmt: skip
+    session.run_install(
+        "uv", "pip", "install", "--reinstall", "--find-links", str(folder),
+        "--constraints", str(locked), f"rlox[all]=={repository.project(ROOT)['version']}",
+    )  # fmt: skip
     with session.chdir(folder):
         session.run(
             "rlox", "train", "ppo", "--env", "CartPole-v1", "--total-timesteps", "2048",
