@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-DEFAULTS = "rlox_rl8.models:default_models"
+DEFAULTS = "rlox_rl8.models.defaults:default_models"
 """Returns the default classes for an env's specs; they derive from those of this module."""
 
 P = ParamSpec("P")

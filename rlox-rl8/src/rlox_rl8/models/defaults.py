@@ -1,4 +1,4 @@
-"""Default models, and the parents of all models."""
+"""Default models, by the specs of an env."""
 
 from __future__ import annotations
 
@@ -23,15 +23,7 @@ from rlox_rl8._specs import (
     TensorSpec,
     Unbounded,
 )
-from rlox_rl8.model_bases import (
-    GenericModel,
-    GenericModelBase,
-    GenericRecurrentModel,
-    Model,
-    ModelFactory,
-    RecurrentModel,
-    RecurrentModelFactory,
-)
+from rlox_rl8.models.base import Model, RecurrentModel
 from rlox_rl8.nn.modules import MLP, get_activation
 from rlox_rl8.spaces import space_of
 
@@ -40,13 +32,6 @@ __all__ = [
     "DefaultContinuousRecurrentModel",
     "DefaultDiscreteModel",
     "DefaultDiscreteRecurrentModel",
-    "GenericModel",
-    "GenericModelBase",
-    "GenericRecurrentModel",
-    "Model",
-    "ModelFactory",
-    "RecurrentModel",
-    "RecurrentModelFactory",
     "default_models",
 ]
 
