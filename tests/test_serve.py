@@ -335,7 +335,7 @@ def test_ctrl_c_ends_it(serve: Callable[..., Client], nested: Any) -> None:
     client = serve(nested)
     client.health()
     client.process.send_signal(signal.SIGINT)
-    client.process.wait(20)
+    client.process.wait(120)
     assert client.process.returncode in (0, 130, -signal.SIGINT)
     assert client.process.stderr is not None
     assert client.process.stderr.read() == ""

@@ -60,7 +60,7 @@ class Client:
         self, path: str = "", method: str = "GET", raw: bool = False, **headers: str
     ) -> Answer:
         """Return the answer for a path below the secret, or as it is."""
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=20)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=120)
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path if raw else self.prefix + path, headers=names)
         answer = connection.getresponse()
@@ -76,7 +76,7 @@ class Client:
 
     def events(self, metric: str = "mean_reward") -> Iterator[tuple[str, Any]]:
         """Yield the events of a stream."""
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=20)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=120)
         connection.request("GET", f"{self.prefix}events?metric={metric}")
         answer = connection.getresponse()
         assert answer.headers["content-type"].startswith("text/event-stream")
@@ -333,7 +333,7 @@ def test_ctrl_c_ends_it_with_pages_open(serve: Callable[..., Client]) -> None:
     stream = client.events()
     next(stream)
     client.process.send_signal(signal.SIGINT)
-    client.process.wait(20)
+    client.process.wait(120)
     assert client.process.returncode in (0, 130, -signal.SIGINT)
     assert client.process.stderr is not None
     assert "Traceback" not in client.process.stderr.read()

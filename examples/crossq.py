@@ -1,0 +1,23 @@
+"""CrossQ swings up a pendulum, without target networks.
+
+python examples/crossq.py [--steps N]
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import rlox
+
+
+def main(steps: int = 10_000) -> float:
+    """Train, and return the mean return of 20 episodes."""
+    with rlox.make("crossq", env="Pendulum-v1", seed=0, preset="tuned") as crossq:
+        crossq.train(steps)
+        return crossq.evaluate(n_episodes=20).mean_return
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--steps", type=int, default=10_000, help="env steps to train for")
+    print(f"mean return: {main(parser.parse_args().steps):.2f}")

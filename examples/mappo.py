@@ -1,0 +1,23 @@
+"""MAPPO: three agents spread over three landmarks; their critic sees all of them.
+
+python examples/mappo.py [--steps N]
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import rlox
+
+
+def main(steps: int = 200_000) -> float:
+    """Train, and return the mean return of 20 episodes."""
+    with rlox.make("mappo", env="mpe2/simple_spread_v3", seed=0, n_envs=16) as mappo:
+        mappo.train(steps)
+        return mappo.evaluate(n_episodes=20).mean_return
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--steps", type=int, default=200_000, help="env steps to train for")
+    print(f"mean return: {main(parser.parse_args().steps):.2f}")
