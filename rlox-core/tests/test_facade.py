@@ -26,8 +26,8 @@ PUBLIC = [
     "compute_discounted_returns", "compute_gae", "compute_gae_batched", "compute_gae_batched_f32",
     "compute_group_advantages", "compute_lambda_returns", "compute_n_step_returns",
     "compute_token_kl", "compute_token_kl_schulman", "compute_vtrace", "evaluate", "explain",
-    "export", "hookimpl", "list_algorithms", "load_policy", "make", "normalize_advantages",
-    "pack_sequences", "spec",
+    "export", "get_num_threads", "hookimpl", "list_algorithms", "load_policy", "make",
+    "normalize_advantages", "pack_sequences", "set_num_threads", "spec",
 ]  # fmt: skip
 RUST = {
     "CandleCollector": "candle", "CartPole": "native", "MmapReplayBuffer": "native",
@@ -39,8 +39,8 @@ KERNELS = [
     "compute_batch_group_advantages", "compute_batch_token_kl", "compute_batch_token_kl_schulman",
     "compute_discounted_returns", "compute_gae", "compute_gae_batched", "compute_gae_batched_f32",
     "compute_group_advantages", "compute_lambda_returns", "compute_n_step_returns",
-    "compute_token_kl", "compute_token_kl_schulman", "compute_vtrace", "normalize_advantages",
-    "pack_sequences",
+    "compute_token_kl", "compute_token_kl_schulman", "compute_vtrace", "get_num_threads",
+    "normalize_advantages", "pack_sequences", "set_num_threads",
 ]  # fmt: skip
 
 

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
         compute_token_kl,
         compute_token_kl_schulman,
         compute_vtrace,
+        get_num_threads,
         normalize_advantages,
         pack_sequences,
+        set_num_threads,
     )
     from rlox.reference.preferences import DPOPair
     from rlox.registry.hookspecs import hookimpl
@@ -107,8 +109,10 @@ _KERNELS = (
     "compute_token_kl",
     "compute_token_kl_schulman",
     "compute_vtrace",
+    "get_num_threads",
     "normalize_advantages",
     "pack_sequences",
+    "set_num_threads",
 )
 """Rust if it is installed, the NumPy reference otherwise."""
 
@@ -159,12 +163,14 @@ __all__ = [
     "evaluate",
     "explain",
     "export",
+    "get_num_threads",
     "hookimpl",
     "list_algorithms",
     "load_policy",
     "make",
     "normalize_advantages",
     "pack_sequences",
+    "set_num_threads",
     "spec",
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from rlox.analysis.learning_curves import find_runs
+from rlox.cli.sweeps import processes
 from rlox.cli.sweeps.folder import parse_sets
 from rlox.training import checkpoint
 
@@ -261,3 +263,26 @@ def test_damaged_sweep_is_reported(run: Callable[..., Any]) -> None:
         assert result.code == 2
         assert result.err.startswith("error: 'sweep/sweep.json' is damaged")
     assert "--jobs is for a sweep" in run("resume", "nothing", "--jobs", 2).err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the program is a shell script")
+@pytest.mark.parametrize(("variable", "at_once", "printed"), [(None, 3, "2"), ("5", 3, "5")])
+def test_processes_divide_the_cores(
+    variable: str | None,
+    at_once: int,
+    printed: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each may use its share of seven cores; a variable that the user set wins."""
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho $RLOX_NUM_THREADS\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(processes, "usable_cores", lambda: 7)
+    monkeypatch.delenv("RLOX_NUM_THREADS", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("RLOX_NUM_THREADS", variable)
+    job = processes.Job("run", (), tmp_path / "output.log")
+    assert processes.run_in_processes([job], at_once, lambda _: None, lambda *_: None) is None
+    assert job.output.read_text(encoding="utf-8").strip() == printed

@@ -3,8 +3,11 @@
 from rlox_native import _native
 from rlox_native._native import *  # noqa: F403
 from rlox_native.copying import refuse_copies
+from rlox_native.environment import num_threads
 
 __all__ = _native.__all__
+
+_native.set_num_threads(num_threads())
 
 refuse_copies(
     _native.HerReplayBuffer,

@@ -48,10 +48,12 @@ __all__ = [
     "compute_token_kl",
     "compute_token_kl_schulman",
     "compute_vtrace",
+    "get_num_threads",
     "native_env_ids",
     "native_team_env_ids",
     "normalize_advantages",
     "pack_sequences",
+    "set_num_threads",
 ]
 
 __version__: Final[str]
@@ -1500,3 +1502,15 @@ class ActorCriticLearner:
             ValueError: a shape does not fit.
             TypeError: the learner is not float32.
         """
+
+def set_num_threads(n: SupportsIndex | None) -> None:
+    """Set how many threads a call of a Rust kernel may use; NumPy's kernels use one.
+
+    Results are the same bits for any number. A thread is woken only if it has enough to do.
+
+    Raises:
+        ValueError: ``n`` is not in [1, 1024].
+    """
+
+def get_num_threads() -> int:
+    """Return how many threads a call may use, the calling one included; NumPy's kernels use 1."""

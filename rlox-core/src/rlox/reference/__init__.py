@@ -28,6 +28,7 @@ from rlox.reference.returns import (
     compute_n_step_returns,
 )
 from rlox.reference.running import RunningMeanStd
+from rlox.reference.threads import get_num_threads, set_num_threads
 from rlox.reference.vtrace import compute_vtrace
 
 __all__ = [
@@ -51,6 +52,8 @@ __all__ = [
     "compute_token_kl",
     "compute_token_kl_schulman",
     "compute_vtrace",
+    "get_num_threads",
     "normalize_advantages",
     "pack_sequences",
+    "set_num_threads",
 ]

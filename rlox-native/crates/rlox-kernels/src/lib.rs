@@ -1,8 +1,9 @@
 //! Reinforcement-learning kernels and environments in pure Rust.
 //!
-//! Slices in, slices out: no Python, no globals, no threads. A random stream is an argument, so the
-//! same inputs give the same bits on every run. Every length and range is checked and reported as a
-//! [`KernelError`]; no function panics on its arguments.
+//! Slices in, slices out: no Python. A random stream is an argument, so the same inputs give the
+//! same bits on every run, on any number of threads. The pool of [`threads`] and the costs measured
+//! for it are the only globals. Every length and range is checked and reported as a [`KernelError`];
+//! no function panics on its arguments.
 //!
 //! - [`rollout`]: the layout that the kernels below share.
 //! - [`gae`]: generalised advantage estimation in three memory layouts.
@@ -16,6 +17,7 @@
 //! - [`rng`]: NumPy's default random generator, bit for bit.
 //! - [`mod@env`]: the environment trait, the environments, and the vector environment.
 //! - [`replay`]: replay buffers, uniform and prioritized.
+//! - [`threads`]: the pool that large batches are divided among.
 
 #![deny(unsafe_code)]
 
@@ -32,6 +34,7 @@ pub mod replay;
 pub mod returns;
 pub mod rng;
 pub mod rollout;
+pub mod threads;
 pub mod vtrace;
 
 pub use error::{KernelError, Result};

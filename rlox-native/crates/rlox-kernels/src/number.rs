@@ -4,7 +4,14 @@ use std::ops::{Add, Mul, Sub};
 
 /// The storage and arithmetic type of a kernel: `f32` or `f64`.
 pub trait Float:
-    Copy + Default + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self>
+    Copy
+    + Default
+    + PartialOrd
+    + Send
+    + Sync
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
 {
     /// The nearest value of the type.
     fn from_f64(value: f64) -> Self;
@@ -64,7 +71,7 @@ impl Float for f64 {
 }
 
 /// An element of a mask: `bool`, or a byte that is zero for false, as foreign code stores it.
-pub trait Flag: Copy {
+pub trait Flag: Copy + Send + Sync {
     /// Whether the flag is set.
     fn is_set(self) -> bool;
 }

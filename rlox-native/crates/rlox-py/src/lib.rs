@@ -33,6 +33,7 @@ mod rollout;
 mod spaces;
 mod team_arguments;
 mod team_env;
+mod threads;
 
 /// What an extension module of another crate wraps its own envs in.
 pub use env::VecEnv;
@@ -74,6 +75,8 @@ mod _native {
 
     #[pymodule_export]
     use super::team_env::{MultiAgentVecEnv, native_team_env_ids};
+    #[pymodule_export]
+    use super::threads::{get_num_threads, set_num_threads};
 
     use super::{Bound, PyModule, PyResult};
     use pyo3::prelude::*;

@@ -47,7 +47,8 @@ def run_in_processes(
 
     SIGINT, SIGTERM and SIGHUP are passed on to the running jobs, each as often as it comes, and
     start no others: a job ends as it would in a terminal of its own. They have sessions of their
-    own, so that a terminal's Ctrl-C reaches them once.
+    own, so that a terminal's Ctrl-C reaches them once. Threads of the Rust kernels are divided
+    among them, unless ``RLOX_NUM_THREADS`` is set.
 
     Args:
         jobs: in the order in which they start; each is asked for when there is room for it.
@@ -58,6 +59,7 @@ def run_in_processes(
             job gets SIGTERM.
     """
     waiting, more, running = iter(jobs), True, dict[Job, subprocess.Popen[bytes]]()
+    share = max(1, usable_cores() // at_once)
     signals: list[int] = []
     stopped: set[Job] = set()
 
@@ -75,7 +77,7 @@ def run_in_processes(
                         more = False
                         break
                     on_start(job)
-                    running[job] = _started(job)
+                    running[job] = _started(job, share)
                     if signals:  # between the two lines above
                         running[job].send_signal(signals[-1])
                 time.sleep(POLL_SECONDS)
@@ -94,10 +96,11 @@ def run_in_processes(
     return signals[-1] if signals else None
 
 
-def _started(job: Job) -> subprocess.Popen[bytes]:
+def _started(job: Job, threads: int) -> subprocess.Popen[bytes]:
     with open_regular(job.output, "ab") as output:
         return subprocess.Popen(  # noqa: S603  # our own command line
             [sys.executable, "-m", "rlox", *job.arguments],
+            env={"RLOX_NUM_THREADS": str(threads), **os.environ},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -108,6 +108,7 @@ class WorkerProcess:
                     "-c",
                     code.format(json.dumps([path or os.getcwd() for path in sys.path]), given),
                 ],
+                env={"RLOX_NUM_THREADS": "1", **os.environ},  # the others have the other cores
                 pass_fds=given,
                 stdin=subprocess.DEVNULL,
             )

@@ -70,7 +70,7 @@ fn part<T>(all: &[T], i: usize, n: usize) -> &[T] {
 }
 
 /// One env's action, as its dynamics take it.
-pub trait Action<'a>: Sized {
+pub trait Action<'a>: Send + Sync + Sized {
     /// The name of the kind, as messages print it.
     const KIND: &'static str;
 
@@ -85,7 +85,7 @@ pub trait Action<'a>: Sized {
         actions: Actions<'a>,
         n_envs: usize,
         space: &ActionSpace,
-    ) -> Option<Result<impl Iterator<Item = Self> + Clone>>;
+    ) -> Option<Result<impl Iterator<Item = Self> + Clone + Send>>;
 
     /// The rows of a batch for `n_envs` envs, each checked against `space`.
     ///
@@ -97,7 +97,7 @@ pub trait Action<'a>: Sized {
         n_envs: usize,
         env_id: &str,
         space: &ActionSpace,
-    ) -> Result<impl Iterator<Item = Self>> {
+    ) -> Result<impl Iterator<Item = Self> + Clone + Send> {
         let got = actions.kind();
         let Some(rows) = Self::rows(actions, n_envs, space) else {
             let (env_id, expected) = (env_id.to_owned(), Self::KIND);
@@ -128,7 +128,7 @@ impl<'a> Action<'a> for i64 {
         actions: Actions<'a>,
         n_envs: usize,
         _: &ActionSpace,
-    ) -> Option<Result<impl Iterator<Item = Self> + Clone>> {
+    ) -> Option<Result<impl Iterator<Item = Self> + Clone + Send>> {
         let Actions::Discrete(rows) = actions else { return None };
         Some(check_len("actions", rows.len(), "n_envs", n_envs).map(|()| rows.iter().copied()))
     }
@@ -146,7 +146,7 @@ impl<'a, const D: usize> Action<'a> for [f32; D] {
         actions: Actions<'a>,
         n_envs: usize,
         _: &ActionSpace,
-    ) -> Option<Result<impl Iterator<Item = Self> + Clone>> {
+    ) -> Option<Result<impl Iterator<Item = Self> + Clone + Send>> {
         let rows = components(actions, n_envs, D)?;
         Some(rows.map(|components| components.as_chunks().0.iter().copied()))
     }
@@ -164,7 +164,7 @@ impl<'a> Action<'a> for &'a [f32] {
         actions: Actions<'a>,
         n_envs: usize,
         space: &ActionSpace,
-    ) -> Option<Result<impl Iterator<Item = Self> + Clone>> {
+    ) -> Option<Result<impl Iterator<Item = Self> + Clone + Send>> {
         let dim = if let ActionSpace::Continuous { low, .. } = space { low.len() } else { 1 };
         let rows = components(actions, n_envs, dim)?;
         Some(rows.map(move |components| components.chunks_exact(dim.max(1))))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Action, Actions, Env, EnvSpec, ObsMut, ObsType, Observed};
 use crate::error::{KernelError, Result, StateError, check_len, check_range};
 use crate::rng::{Pcg64, halves};
+use crate::threads::{self, Meter};
 
 /// The most envs a vector env holds: far above any use, far below what exhausts memory.
 pub const MAX_ENVS: usize = 1 << 24;
@@ -135,11 +136,11 @@ pub trait VectorEnv: Send {
     fn set_state(&mut self, state: &VecEnvState) -> Result<()>;
 }
 
-/// `n` envs of the type `E`, stepped one after the other on the calling thread.
-///
-/// A step of one env costs tens of nanoseconds, so that waking a second thread pays from thousands
-/// of envs on, more than are in use (of [`Acrobot`](super::Acrobot), which costs ten times that, from
-/// hundreds on); one thread also leaves the other cores to the learner.
+/// Envs that a thread steps before it takes the next ones.
+const BLOCK: usize = 128;
+
+/// `n` envs of the type `E`, stepped one after the other, or in blocks on several threads if they
+/// are many enough for what a step was measured to cost ([`threads`]).
 #[derive(Debug, Clone)]
 pub struct VecEnv<E> {
     // What every step touches lies together; the streams, which only resets read, lie apart.
@@ -148,6 +149,7 @@ pub struct VecEnv<E> {
     elapsed: Vec<u32>,
     rngs: Vec<Pcg64>,
     started: bool,
+    cost: Meter,
 }
 
 impl<E: Env> VecEnv<E> {
@@ -172,7 +174,7 @@ impl<E: Env> VecEnv<E> {
         }
         elapsed.resize(n_envs, 0);
         let rngs = seeded_streams(n_envs)?;
-        Ok(Self { envs, spec: Arc::new(spec), elapsed, rngs, started: false })
+        Ok(Self { envs, spec: Arc::new(spec), elapsed, rngs, started: false, cost: Meter::new() })
     }
 }
 
@@ -180,6 +182,76 @@ impl<E: Env> VecEnv<E> {
     /// How many components an observation has: a constant of the machine code if `E` fixes it.
     fn obs_dim(&self) -> usize {
         E::OBS_DIM.unwrap_or_else(|| self.spec.obs_dim())
+    }
+}
+
+/// Consecutive envs and where their step writes.
+struct Block<'a, E: Env> {
+    envs: &'a mut [E],
+    elapsed: &'a mut [u32],
+    rngs: &'a mut [Pcg64],
+    obs: &'a mut [E::Obs],
+    rewards: &'a mut [f64],
+    terminated: &'a mut [bool],
+    truncated: &'a mut [bool],
+    final_obs: &'a mut [E::Obs],
+}
+
+impl<E: Env> Block<'_, E> {
+    /// The first `n` envs and the others.
+    fn split(self, n: usize, obs_dim: usize) -> (Self, Self) {
+        let (envs, other_envs) = self.envs.split_at_mut(n);
+        let (elapsed, other_elapsed) = self.elapsed.split_at_mut(n);
+        let (rngs, other_rngs) = self.rngs.split_at_mut(n);
+        let (obs, other_obs) = self.obs.split_at_mut(n * obs_dim);
+        let (rewards, other_rewards) = self.rewards.split_at_mut(n);
+        let (terminated, other_terminated) = self.terminated.split_at_mut(n);
+        let (truncated, other_truncated) = self.truncated.split_at_mut(n);
+        let (final_obs, other_final_obs) = self.final_obs.split_at_mut(n * obs_dim);
+        let others = Self {
+            envs: other_envs,
+            elapsed: other_elapsed,
+            rngs: other_rngs,
+            obs: other_obs,
+            rewards: other_rewards,
+            terminated: other_terminated,
+            truncated: other_truncated,
+            final_obs: other_final_obs,
+        };
+        (Self { envs, elapsed, rngs, obs, rewards, terminated, truncated, final_obs }, others)
+    }
+
+    /// Advances every env with the next of `actions` and begins an episode where one ended.
+    fn step<'b>(
+        &mut self,
+        actions: impl Iterator<Item = E::Action<'b>>,
+        obs_dim: usize,
+        max_episode_steps: u32,
+    ) {
+        let clocks = self.elapsed.iter_mut().zip(&mut *self.rngs);
+        let flags = self.terminated.iter_mut().zip(self.truncated.iter_mut());
+        let scalars = self.rewards.iter_mut().zip(flags);
+        let (mut obs, mut final_obs) = (&mut *self.obs, &mut *self.final_obs);
+        for (((env, action), (elapsed, rng)), (reward, (terminated, truncated))) in
+            self.envs.iter_mut().zip(actions).zip(clocks).zip(scalars)
+        {
+            // Chunks in a zip of this depth are no longer of a length that the compiler knows.
+            let (row, final_row);
+            (row, obs) = obs.split_at_mut(obs_dim);
+            (final_row, final_obs) = final_obs.split_at_mut(obs_dim);
+            let outcome = env.step(action, rng);
+            *elapsed += 1;
+            let is_last = *elapsed >= max_episode_steps;
+            (*reward, *terminated, *truncated) = (outcome.reward, outcome.terminated, is_last);
+            env.observe(final_row);
+            if outcome.terminated || is_last {
+                env.reset(rng);
+                *elapsed = 0;
+                env.observe(row);
+            } else {
+                row.copy_from_slice(final_row);
+            }
+        }
     }
 }
 
@@ -233,30 +305,26 @@ impl<E: Env> VectorEnv for VecEnv<E> {
         check_len("truncated", truncated.len(), "n_envs", n_envs)?;
         check_len("final_obs", final_obs.len(), "n_envs * obs_dim", n_envs * obs_dim)?;
 
-        let clocks = self.elapsed.iter_mut().zip(&mut self.rngs);
-        let flags = terminated.iter_mut().zip(truncated.iter_mut());
-        let scalars = rewards.iter_mut().zip(flags);
-        let (mut obs, mut final_obs) = (obs, final_obs);
-        for (((env, action), (elapsed, rng)), (reward, (terminated, truncated))) in
-            self.envs.iter_mut().zip(actions).zip(clocks).zip(scalars)
-        {
-            // Chunks in a zip of this depth are no longer of a length that the compiler knows.
-            let (row, final_row);
-            (row, obs) = obs.split_at_mut(obs_dim);
-            (final_row, final_obs) = final_obs.split_at_mut(obs_dim);
-            let outcome = env.step(action, rng);
-            *elapsed += 1;
-            let is_last = *elapsed >= max_episode_steps;
-            (*reward, *terminated, *truncated) = (outcome.reward, outcome.terminated, is_last);
-            env.observe(final_row);
-            if outcome.terminated || is_last {
-                env.reset(rng);
-                *elapsed = 0;
-                env.observe(row);
-            } else {
-                row.copy_from_slice(final_row);
-            }
+        let (envs, elapsed, rngs) = (&mut self.envs[..], &mut self.elapsed[..], &mut self.rngs[..]);
+        let mut block =
+            Block { envs, elapsed, rngs, obs, rewards, terminated, truncated, final_obs };
+        let helpers = if n_envs > BLOCK { self.cost.helpers(n_envs) } else { 0 };
+        if helpers == 0 {
+            self.cost.timed(n_envs, || block.step(actions, obs_dim, max_episode_steps));
+            return Ok(());
         }
+        let mut blocks = Vec::with_capacity(n_envs.div_ceil(BLOCK));
+        let mut rest = actions;
+        while block.envs.len() > BLOCK {
+            let (first, others) = block.split(BLOCK, obs_dim);
+            blocks.push((first, rest.clone()));
+            rest.nth(BLOCK - 1);
+            block = others;
+        }
+        blocks.push((block, rest));
+        threads::for_each(blocks, helpers, |(mut block, actions)| {
+            block.step(actions, obs_dim, max_episode_steps);
+        });
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use std::array;
 
 use super::{Discount, Estimates, Factors, Flag, Float, add};
 use crate::error::{KernelError, Result, check_len};
+use crate::threads::{self, Meter};
 
 /// Trajectories of equal length, one env after the other: element `(env, t)` is at
 /// `env * n_steps + t`. One trajectory is the case of one env.
@@ -25,6 +26,11 @@ const LANES: usize = 8;
 /// Steps per pass over `LANES` envs; inputs and outputs of a tile fit the first-level cache.
 const TILE: usize = 128;
 
+/// Envs that a thread works on before it takes the next ones.
+const BLOCK: usize = 64;
+
+static COST: Meter = Meter::new();
+
 /// Estimates advantages and returns of env-major trajectories, each `n_steps` long.
 ///
 /// # Errors
@@ -44,6 +50,32 @@ pub fn gae_env_major<F: Float, D: Flag>(
     output.check(len)?;
 
     let factors = discount.factors();
+    let n_envs = input.last_values.len();
+    let helpers = if n_envs > BLOCK && len > 0 { COST.helpers(len) } else { 0 };
+    if helpers == 0 {
+        COST.timed(len, || trace_envs(input, n_steps, factors, output));
+        return Ok(());
+    }
+    let size = BLOCK * n_steps;
+    let advantages = output.advantages.chunks_mut(size);
+    let outputs = advantages.zip(output.returns.chunks_mut(size));
+    let inputs = input.rewards.chunks(size).zip(input.values.chunks(size));
+    let ends = input.dones.chunks(size).zip(input.last_values.chunks(BLOCK));
+    threads::for_each(inputs.zip(ends).zip(outputs).collect(), helpers, |block| {
+        let (((rewards, values), (dones, last_values)), (advantages, returns)) = block;
+        let input = EnvMajor { rewards, values, dones, last_values };
+        trace_envs(&input, n_steps, factors, &mut Estimates { advantages, returns });
+    });
+    Ok(())
+}
+
+/// Traces all envs, a few side by side.
+fn trace_envs<F: Float, D: Flag>(
+    input: &EnvMajor<'_, F, D>,
+    n_steps: usize,
+    factors: Factors<F>,
+    output: &mut Estimates<'_, F>,
+) {
     let mut first = 0;
     while first < input.last_values.len() {
         let left = input.last_values.len() - first;
@@ -54,7 +86,6 @@ pub fn gae_env_major<F: Float, D: Flag>(
             _ => trace_lanes::<F, D, 1>(input, n_steps, first, factors, output),
         };
     }
-    Ok(())
 }
 
 /// Traces the `N` envs from `first` on, tile by tile from the end, and returns `N`.

@@ -9,8 +9,7 @@
 //!
 //! All layouts compute an element with the same operations in the same order, so they agree bit for
 //! bit. Ends are selected, not multiplied by zero: a NaN in one episode never reaches another.
-//! There are no threads: one core is bound by memory from about a hundred thousand elements on
-//! (`benches/gae.rs`), and below that starting threads costs more than the sum.
+//! Blocks of envs are divided among threads if they are large enough ([`crate::threads`]).
 
 mod env_major;
 mod time_major;

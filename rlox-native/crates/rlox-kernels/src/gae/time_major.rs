@@ -2,9 +2,15 @@
 
 use super::{Discount, Estimates, Factors, Flag, Float, TimeMajor, add};
 use crate::error::Result;
+use crate::threads::{self, Meter};
 
 /// Elements per pass over consecutive rows; inputs and outputs of a tile fit the first-level cache.
 const TILE: usize = 512;
+
+/// Envs that a thread works on before it takes the next ones; rows of 1 or 2 KiB.
+const BLOCK: usize = 256;
+
+static COST: Meter = Meter::new();
 
 /// Estimates advantages and returns of a time-major rollout of `input.last_values.len()` envs.
 ///
@@ -21,6 +27,64 @@ pub fn gae_time_major<F: Float, D: Flag>(
 
     let n_envs = input.last_values.len();
     let factors = discount.factors();
+    let helpers = if n_envs > BLOCK && len > 0 { COST.helpers(len) } else { 0 };
+    if helpers == 0 {
+        COST.timed(len, || trace_rows(input, n_steps, factors, output));
+        return Ok(());
+    }
+    let advantages = columns(output.advantages, n_envs, n_steps).into_iter();
+    let returns = columns(output.returns, n_envs, n_steps).into_iter();
+    let blocks = advantages.zip(returns).enumerate().collect();
+    threads::for_each(blocks, helpers, |(block, (advantages, returns))| {
+        trace_columns(input, block * BLOCK, factors, advantages, returns);
+    });
+    Ok(())
+}
+
+/// The rows of each block of envs.
+fn columns<F>(elements: &mut [F], n_envs: usize, n_steps: usize) -> Vec<Vec<&mut [F]>> {
+    let mut blocks: Vec<_> =
+        (0..n_envs.div_ceil(BLOCK)).map(|_| Vec::with_capacity(n_steps)).collect();
+    for row in elements.chunks_exact_mut(n_envs) {
+        for (block, part) in blocks.iter_mut().zip(row.chunks_mut(BLOCK)) {
+            block.push(part);
+        }
+    }
+    blocks
+}
+
+/// Does what [`trace_rows`] does for the block of envs from `first` on, row by row.
+fn trace_columns<F: Float, D: Flag>(
+    input: &TimeMajor<'_, F, D>,
+    first: usize,
+    factors: Factors<F>,
+    advantages: Vec<&mut [F]>,
+    returns: Vec<&mut [F]>,
+) {
+    let n_envs = input.last_values.len();
+    let mut next_advantages = [F::default(); BLOCK];
+    let mut ends = [false; BLOCK];
+    let rows = advantages.into_iter().zip(returns).enumerate().rev();
+    for (step, (advantages, returns)) in rows {
+        let n = advantages.len();
+        let at = step * n_envs + first..step * n_envs + first + n;
+        let next_values = input.values.get(at.start + n_envs..at.end + n_envs);
+        let next_values = next_values.unwrap_or(&input.last_values[first..first + n]);
+        let row = input.elements(at.clone(), next_values);
+        write_deltas(row, factors, &mut ends[..n], advantages);
+        trace(factors, &ends[..n], &mut next_advantages[..n], advantages);
+        add(advantages, &input.values[at], returns);
+    }
+}
+
+/// Traces all envs, a tile of consecutive rows after the other.
+fn trace_rows<F: Float, D: Flag>(
+    input: &TimeMajor<'_, F, D>,
+    n_steps: usize,
+    factors: Factors<F>,
+    output: &mut Estimates<'_, F>,
+) {
+    let (len, n_envs) = (input.rewards.len(), input.last_values.len());
     let tile = (TILE / n_envs.max(1)).max(1);
     let mut next_advantages = vec![F::default(); n_envs];
     let mut ends = vec![false; tile.min(n_steps) * n_envs];
@@ -46,7 +110,6 @@ pub fn gae_time_major<F: Float, D: Flag>(
         add(advantages, &input.values[at.clone()], &mut output.returns[at]);
         end = start;
     }
-    Ok(())
 }
 
 /// Writes `δ_t` and where episodes end, `steps.last_values` being the value after each element.

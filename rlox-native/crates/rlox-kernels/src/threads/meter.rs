@@ -1,0 +1,68 @@
+//! Measured costs of kernels, by which the number of threads is chosen.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Instant;
+
+use super::{least_work, limit};
+
+/// Fewer elements are never timed: reading the clock would show.
+const LEAST_ITEMS: usize = 64;
+
+/// What an element costs on one thread, measured whenever a kernel runs on one.
+#[derive(Debug, Default)]
+pub struct Meter {
+    /// The bits of a single-precision number of nanoseconds; 0 before the first measurement.
+    cost: AtomicU32,
+}
+
+impl Clone for Meter {
+    fn clone(&self) -> Self {
+        Self { cost: AtomicU32::new(self.cost.load(Relaxed)) }
+    }
+}
+
+impl Meter {
+    /// A meter that has measured nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { cost: AtomicU32::new(0) }
+    }
+
+    /// How many threads should help with `items` elements: each, and the caller, has at least
+    /// [`LEAST_WORK`](super::LEAST_WORK) to do.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an estimate"
+    )]
+    pub fn helpers(&self, items: usize) -> usize {
+        let limit = limit();
+        if limit == 1 {
+            return 0;
+        }
+        let least = least_work();
+        if least == 0 {
+            return limit - 1;
+        }
+        let cost = f32::from_bits(self.cost.load(Relaxed));
+        let threads = (items as f32 * cost / least as f32) as usize;
+        threads.clamp(1, limit) - 1
+    }
+
+    /// Runs the kernel on this thread and measures what an element costs.
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    pub fn timed<T>(&self, items: usize, kernel: impl FnOnce() -> T) -> T {
+        if items < LEAST_ITEMS || limit() == 1 {
+            return kernel();
+        }
+        let start = Instant::now();
+        let result = kernel();
+        let cost = start.elapsed().as_secs_f32() * 1e9 / items as f32;
+        let before = f32::from_bits(self.cost.load(Relaxed));
+        // The least is what other processes did not disturb; it rises slowly where the work does.
+        let cost = if before == 0.0 { cost } else { cost.min(before * 1.1) };
+        self.cost.store(cost.to_bits(), Relaxed);
+        result
+    }
+}

@@ -1,0 +1,125 @@
+//! The thread pool that kernels share, and when they use it.
+//!
+//! A kernel divides its work into parts that depend on the data alone, and no part reads what
+//! another writes. Results are therefore the same bits for any number of threads, and a kernel may
+//! run on one thread whenever that is better: for little work, or while the pool cannot be had.
+//!
+//! The pool is built when it is first needed, with one thread fewer than [`limit`]: the calling
+//! thread works too. Idle threads sleep. The caller never waits for a thread that has not begun to
+//! help, so that another process on the cores does not hold a call up.
+
+mod job;
+mod meter;
+
+use std::num::NonZero;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::available_parallelism;
+
+use rayon_core::{ThreadPool, ThreadPoolBuilder};
+
+use crate::error::{KernelError, Result};
+use job::Job;
+pub use meter::Meter;
+
+/// The most threads that may be asked for.
+pub const MAX_THREADS: usize = 1024;
+
+/// What a thread must have to do before it is woken, in nanoseconds: several times what waking it and
+/// waiting for it takes.
+pub const LEAST_WORK: u64 = 100_000;
+
+/// 0 stands for all cores.
+static LIMIT: AtomicUsize = AtomicUsize::new(0);
+static LEAST: AtomicU64 = AtomicU64::new(LEAST_WORK);
+static POOL: Mutex<Option<Pool>> = Mutex::new(None);
+
+/// The pool, and whose it is: a forked child has its parent's memory and none of its threads.
+struct Pool {
+    process: u32,
+    size: usize,
+    threads: Arc<ThreadPool>,
+}
+
+/// Sets how many threads a kernel may use, the calling one included; `None` stands for one per core.
+///
+/// # Errors
+/// [`KernelError::Range`] for a number outside `[1, MAX_THREADS]`.
+#[expect(clippy::cast_precision_loss, reason = "only for the message")]
+pub fn set_limit(threads: Option<usize>) -> Result<()> {
+    match threads {
+        Some(n) if !(1..=MAX_THREADS).contains(&n) => {
+            let (high, value) = (MAX_THREADS as f64, n as f64);
+            Err(KernelError::Range { name: "n", low: 1.0, high, value })
+        }
+        _ => {
+            LIMIT.store(threads.unwrap_or(0), Relaxed);
+            Ok(())
+        }
+    }
+}
+
+/// How many threads a kernel may use, the calling one included.
+pub fn limit() -> usize {
+    // Asking the system reads files of the control group.
+    static CORES: OnceLock<usize> = OnceLock::new();
+    match LIMIT.load(Relaxed) {
+        0 => *CORES.get_or_init(|| available_parallelism().map_or(1, NonZero::get)),
+        threads => threads,
+    }
+}
+
+/// Sets what a thread must have to do before it is woken, in nanoseconds; tests of equal bits set 0.
+pub fn set_least_work(nanoseconds: u64) {
+    LEAST.store(nanoseconds, Relaxed);
+}
+
+fn least_work() -> u64 {
+    LEAST.load(Relaxed)
+}
+
+/// The pool of `size` threads in this process, or `None` if it is being changed or cannot be built.
+fn pool(size: usize) -> Option<Arc<ThreadPool>> {
+    // Not waited for: in a forked child, whoever held the lock does not exist.
+    let mut pool = POOL.try_lock().ok()?;
+    let process = std::process::id();
+    if let Some(pool) = pool.as_ref().filter(|pool| pool.process == process && pool.size == size) {
+        return Some(pool.threads.clone());
+    }
+    let threads = ThreadPoolBuilder::new()
+        .num_threads(size)
+        .thread_name(|index| format!("rlox-{index}"))
+        .build()
+        .ok()?;
+    let threads = Arc::new(threads);
+    let old = pool.replace(Pool { process, size, threads: threads.clone() });
+    // Ending the parent's pool would wait for locks that its threads may have held.
+    if let Some(old) = old.filter(|old| old.process != process) {
+        std::mem::forget(old);
+    }
+    Some(threads)
+}
+
+/// Does `work` on each of `parts`, on this thread and at most `helpers` others.
+///
+/// # Panics
+/// With what `work` panicked with, on whichever thread, once no thread works any more.
+pub fn for_each<T: Send>(parts: Vec<T>, helpers: usize, work: impl Fn(T) + Sync) {
+    let helpers = helpers.min(limit() - 1).min(parts.len().saturating_sub(1));
+    let parts = Mutex::new(parts.into_iter());
+    let all = || {
+        loop {
+            let part = parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some(part) = part else { break };
+            work(part);
+        }
+    };
+    let Some(pool) = (helpers > 0).then(|| pool(limit() - 1)).flatten() else { return all() };
+    if let Err(panic) = Job::run(&all, helpers, |help| pool.spawn(help)) {
+        resume_unwind(panic);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+"""The number of threads: settings, the same bits, forks and signals."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import rlox_native
+
+N_ENVS = 4096
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    """Leave the number of threads as it was."""
+    before = rlox_native.get_num_threads()
+    yield
+    rlox_native.set_num_threads(before)
+
+
+def rollout(n_steps: int = 20) -> list[np.ndarray]:
+    """Return the observations and rewards of many envs, enough of them for several threads."""
+    envs = rlox_native.VecEnv(N_ENVS, seed=3, env_id="Acrobot-v1")
+    envs.reset_all()
+    actions = np.random.default_rng(0).integers(0, 3, (n_steps, N_ENVS))
+    steps = [envs.step_all(row) for row in actions]
+    return [step[name] for step in steps for name in ("obs", "rewards", "final_obs")]
+
+
+def equal(a: list[np.ndarray], b: list[np.ndarray]) -> bool:
+    """Return whether all arrays are the same."""
+    return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def n_pool_threads() -> int:
+    """Return how many threads of the pool this process has."""
+    tasks = f"/proc/{os.getpid()}/task"
+    names = []
+    for task in os.listdir(tasks):
+        with open(f"{tasks}/{task}/comm", encoding="ascii") as file:
+            names.append(file.read())
+    return sum(name.startswith("rlox-") for name in names)
+
+
+@pytest.mark.parametrize("n", [2, 3, 8])
+def test_envs_step_to_the_same_bits(n):
+    """The number of threads changes no observation, and the pool has been used."""
+    rlox_native.set_num_threads(1)
+    expected = rollout()
+    rlox_native.set_num_threads(n)
+    assert equal(rollout(), expected)
+    if sys.platform == "linux":
+        assert n_pool_threads() >= n - 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_few_envs_start_no_thread():
+    """A process with little work has no pool."""
+    code = (
+        "import os, numpy as np, rlox_native as r; r.set_num_threads(8);"
+        "e = r.VecEnv(64, seed=0); e.reset_all();"
+        "[e.step_all(np.zeros(64, int)) for _ in range(1000)];"
+        "names = [open(f'/proc/self/task/{t}/comm').read() for t in os.listdir('/proc/self/task')];"
+        "assert not any(n.startswith('rlox-') for n in names), names"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def child_rollout(connection) -> None:
+    """Send whether a rollout in this forked process is the parent's."""
+    connection.send_bytes(b"".join(array.tobytes() for array in rollout(5)))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_child_builds_a_pool_of_its_own():
+    """After a fork the parent's threads do not exist; the child steps its envs all the same."""
+    rlox_native.set_num_threads(3)
+    expected = b"".join(array.tobytes() for array in rollout(5))
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(target=child_rollout, args=(sender,))
+    child.start()
+    try:
+        assert receiver.poll(120), "the child waits for threads that do not exist"
+        assert receiver.recv_bytes() == expected
+    finally:
+        child.join(120)
+        child.kill()
+    assert child.exitcode == 0
+
+
+def test_ctrl_c_arrives_between_calls():
+    """A signal is handled as soon as the call returns."""
+    rlox_native.set_num_threads(2)
+    envs = rlox_native.VecEnv(N_ENVS, seed=0, env_id="Acrobot-v1")
+    envs.reset_all()
+    actions = np.zeros(N_ENVS, int)
+
+    def step() -> None:
+        for _ in range(100_000):
+            envs.step_all(actions)
+
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        step()
+    timer.join()
+
+
+def test_threads_of_the_caller_share_the_pool():
+    """Calls from several threads give what they give one after the other."""
+    rlox_native.set_num_threads(2)
+    expected, results = rollout(), []
+    callers = [threading.Thread(target=lambda: results.append(rollout())) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert len(results) == 4
+    assert all(equal(result, expected) for result in results)
+
+
+@pytest.mark.parametrize("n", [0, -1, 1025, 2**70])
+def test_impossible_numbers_are_refused(n):
+    """And the setting stays."""
+    rlox_native.set_num_threads(2)
+    with pytest.raises((ValueError, OverflowError)):
+        rlox_native.set_num_threads(n)
+    assert rlox_native.get_num_threads() == 2
+
+
+def test_none_is_one_per_core():
+    """The default follows from the cores that the process may use."""
+    rlox_native.set_num_threads(None)
+    assert 1 <= rlox_native.get_num_threads() <= (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize(("text", "printed"), [("3", "3"), ("auto", None), ("", None)])
+def test_the_environment_sets_the_number(text, printed):
+    """``RLOX_NUM_THREADS`` counts from the import on."""
+    code = "import rlox; n = rlox.get_num_threads(); rlox.set_num_threads(None); "
+    code += "print(n, rlox.get_num_threads())"
+    environment = {**os.environ, "RLOX_NUM_THREADS": text}
+    got = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert got[0] == (printed or got[1])
+
+
+@pytest.mark.parametrize("text", ["0", "many", "1025"])
+def test_a_wrong_environment_is_reported(text):
+    """The message has the variable, what it may be, and what it was."""
+    process = subprocess.run(
+        [sys.executable, "-c", "import rlox_native"],
+        env={**os.environ, "RLOX_NUM_THREADS": text},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 1
+    assert f"RLOX_NUM_THREADS must be auto or a number in [1, 1024], got '{text}'" in process.stderr
