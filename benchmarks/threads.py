@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import rlox
 import rlox_native
 from measure import interleave, machine, ratio_summary, summary, write
 
@@ -67,6 +68,13 @@ def gae_work(layout: str) -> Callable[[], Any]:
     return work
 
 
+def training_work(algorithm: str, env_id: str, steps: int, **options: Any) -> Callable[[], Any]:
+    """Return a function that trains for some env steps with the native learner."""
+    algo = rlox.make(algorithm, env=env_id, seed=0, backend="native", hidden=256, **options)
+    algo.train(2 * steps)
+    return partial(algo.train, steps)
+
+
 def on_threads(work: Callable[[], Any], threads: int) -> None:
     """Do the work with so many threads."""
     rlox_native.set_num_threads(threads)
@@ -84,6 +92,17 @@ def main() -> None:
     works = {f"VecEnv {env_id}, {n} envs": env_work(env_id, n) for env_id, n in ENVS}
     size = f"{GAE_SIZE[1]} envs x {GAE_SIZE[0]} steps"
     works |= {f"GAE {layout}, {size}": gae_work(layout) for layout in ("time-major", "env-major")}
+    works |= {
+        "SAC Pendulum-v1, 256 units, 256 rows": training_work(
+            "sac", "Pendulum-v1", 200, learning_starts=100
+        ),
+        "TD3 Pendulum-v1, 256 units, 256 rows": training_work(
+            "td3", "Pendulum-v1", 200, learning_starts=100
+        ),
+        "PPO Pendulum-v1, 64 envs, 256 units": training_work(
+            "ppo", "Pendulum-v1", 4096, n_envs=64, n_steps=64, batch_size=512
+        ),
+    }
     rows = []
     with ExitStack() as stack:
         for _ in range(options.busy):
@@ -94,11 +113,11 @@ def main() -> None:
             contenders = {n: partial(on_threads, work, n) for n in (1, options.threads)}
             interleave(contenders, 2)
             seconds = interleave(contenders, options.rounds)
-            us = {n: summary([s / CALLS * 1e6 for s in seconds[n]]) for n in contenders}
+            ms = {n: summary([s * 1e3 for s in seconds[n]]) for n in contenders}
             speedup = ratio_summary(seconds[1], seconds[options.threads])
-            rows.append({"work": name, "us_per_call": us, "speedup": speedup})
+            rows.append({"work": name, "ms": ms, "speedup": speedup})
             print(
-                f"{name:40s} {us[1]['median']:9.1f} us, {us[options.threads]['median']:9.1f} us",
+                f"{name:40s} {ms[1]['median']:9.1f} ms, {ms[options.threads]['median']:9.1f} ms",
                 speedup,
             )
     load.append(os.getloadavg())

@@ -1,6 +1,7 @@
 //! The gradient of a minibatch, block by block of rows.
 
 use pulp::Simd;
+use rlox_kernels::threads;
 
 use super::actor_critic::{ActionRows, ActorCritic, Head, index};
 use super::distribution::{Chosen, Distribution};
@@ -29,8 +30,15 @@ impl<F: Real> PackedParameters<F> {
     }
 
     pub(super) fn load(&mut self, shape: &ActorCritic, parameters: &[F]) {
-        self.load_policy(shape, parameters);
-        self.critic.load(&shape.critic, parameters);
+        let Self { actor, critic, log_std } = self;
+        let deviations = log_std.len();
+        log_std.copy_from_slice(&parameters[..deviations]);
+        // Long enough for products on several threads: those that help are awake afterwards.
+        threads::join(
+            shape.critic.helpers(BLOCK_ROWS),
+            || actor.load(&shape.actor, parameters),
+            || critic.load(&shape.critic, parameters),
+        );
     }
 
     /// Copies what actions are drawn from.
@@ -109,15 +117,24 @@ impl<F: Real> Block<F> {
         self.distribution.log_std_gradient.fill(F::zero());
         for rows in order.chunks(BLOCK_ROWS) {
             self.gather(shape, &minibatch.batch, rows);
-            let (n, inputs) = (rows.len(), &self.inputs);
-            forward(simd, &shape.actor, &packed.actor, inputs, n, &mut self.actor);
-            forward(simd, &shape.critic, &packed.critic, inputs, n, &mut self.critic);
+            let n = rows.len();
+            let Self { inputs, actor, critic, .. } = &mut *self;
+            let helpers = shape.critic.helpers(n);
+            threads::join(
+                helpers,
+                || forward(simd, &shape.actor, &packed.actor, inputs, n, actor),
+                || forward(simd, &shape.critic, &packed.critic, inputs, n, critic),
+            );
             let stride = shape.actor.output_stride();
             self.distribution.evaluate(simd, self.actor.output(), stride, n, &self.chosen);
             self.differentiate(simd, shape, minibatch, rows);
-            let (inputs, learn) = (&self.inputs, || Gradients::Parameters);
-            backward(simd, &shape.actor, &packed.actor, inputs, n, &mut self.actor, learn());
-            backward(simd, &shape.critic, &packed.critic, inputs, n, &mut self.critic, learn());
+            let Self { inputs, actor, critic, .. } = &mut *self;
+            let learn = || Gradients::Parameters;
+            threads::join(
+                helpers,
+                || backward(simd, &shape.actor, &packed.actor, inputs, n, actor, learn()),
+                || backward(simd, &shape.critic, &packed.critic, inputs, n, critic, learn()),
+            );
         }
         self.terms
     }

@@ -1,7 +1,8 @@
 //! The shape of a multi-layer perceptron.
 
 use super::activation::Activation;
-use super::linalg::{Layer, row_stride};
+use super::linalg::{BLOCK_ROWS, Layer, row_stride};
+use rlox_kernels::threads;
 
 /// The shape of a network, and where its parameters are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +38,12 @@ impl Network {
     /// The outputs of the gated layer, if there is one.
     pub(super) fn gated_width(&self) -> usize {
         self.layers.iter().find(|layer| layer.gated).map_or(0, |layer| layer.outputs)
+    }
+
+    /// How many threads should help with so many rows.
+    pub(super) fn helpers(&self, rows: usize) -> usize {
+        let weights: usize = self.layers.iter().map(|layer| layer.inputs * layer.outputs).sum();
+        threads::product_helpers(rows.min(BLOCK_ROWS) * weights)
     }
 
     /// Where the parameters end.

@@ -5,6 +5,10 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::yield_now;
+use std::time::Instant;
+
+use super::LINGER;
 
 type Panic = Box<dyn Any + Send>;
 
@@ -64,8 +68,15 @@ impl Job {
         }));
         let mut state = job.lock();
         state.closed = true;
+        let since = Instant::now();
         while state.helping > 0 {
-            state = job.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+            if since.elapsed() < LINGER {
+                drop(state);
+                yield_now();
+                state = job.lock();
+            } else {
+                state = job.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
         }
         outcome.and(state.panic.take().map_or(Ok(()), Err))
     }

@@ -11,13 +11,15 @@
 mod job;
 mod meter;
 
+use std::cell::Cell;
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::available_parallelism;
+use std::thread::{available_parallelism, yield_now};
+use std::time::{Duration, Instant};
 
-use rayon_core::{ThreadPool, ThreadPoolBuilder};
+use rayon_core::{ThreadPool, ThreadPoolBuilder, Yield};
 
 use crate::error::{KernelError, Result};
 use job::Job;
@@ -29,6 +31,10 @@ pub const MAX_THREADS: usize = 1024;
 /// What a thread must have to do before it is woken, in nanoseconds: several times what waking it and
 /// waiting for it takes.
 pub const LEAST_WORK: u64 = 100_000;
+
+/// How long a thread that has nothing to do looks for work, and one that waits looks whether the
+/// others are ready, before it sleeps: about what waking it takes on a virtual machine.
+const LINGER: Duration = Duration::from_micros(60);
 
 /// 0 stands for all cores.
 static LIMIT: AtomicUsize = AtomicUsize::new(0);
@@ -101,6 +107,34 @@ fn pool(size: usize) -> Option<Arc<ThreadPool>> {
     Some(threads)
 }
 
+/// How many threads should help with so many multiplications and additions of a matrix product.
+#[must_use]
+pub fn product_helpers(multiply_adds: usize) -> usize {
+    /// What a core does in a nanosecond, about; small products are slower.
+    const PER_NANOSECOND: usize = 32;
+    let limit = limit();
+    if limit == 1 {
+        return 0;
+    }
+    let nanoseconds = (multiply_adds / PER_NANOSECOND) as u64;
+    let threads = nanoseconds.checked_div(least_work()).unwrap_or(u64::MAX);
+    usize::try_from(threads).unwrap_or(usize::MAX).clamp(1, limit) - 1
+}
+
+/// Does `first` and `second`, side by side if there are `helpers`.
+///
+/// # Panics
+/// As [`for_each`].
+pub fn join(helpers: usize, first: impl FnOnce() + Send, second: impl FnOnce() + Send) {
+    if helpers == 0 {
+        first();
+        second();
+        return;
+    }
+    let parts: [Box<dyn FnOnce() + Send + '_>; 2] = [Box::new(first), Box::new(second)];
+    for_each(parts.into(), helpers, |part| part());
+}
+
 /// Does `work` on each of `parts`, on this thread and at most `helpers` others.
 ///
 /// # Panics
@@ -116,9 +150,35 @@ pub fn for_each<T: Send>(parts: Vec<T>, helpers: usize, work: impl Fn(T) + Sync)
         }
     };
     let Some(pool) = (helpers > 0).then(|| pool(limit() - 1)).flatten() else { return all() };
-    if let Err(panic) = Job::run(&all, helpers, |help| pool.spawn(help)) {
+    let spawn = |help: Box<dyn FnOnce() + Send>| {
+        pool.spawn(move || {
+            help();
+            linger();
+        });
+    };
+    if let Err(panic) = Job::run(&all, helpers, spawn) {
         resume_unwind(panic);
     }
+}
+
+/// Helps with what comes within [`LINGER`], so that kernels in a row wake a thread once.
+fn linger() {
+    thread_local! {
+        static LINGERS: Cell<bool> = const { Cell::new(false) };
+    }
+    // What is helped with meanwhile is on top of this function.
+    if LINGERS.replace(true) {
+        return;
+    }
+    let mut since = Instant::now();
+    while since.elapsed() < LINGER {
+        if rayon_core::yield_now() == Some(Yield::Executed) {
+            since = Instant::now();
+        } else {
+            yield_now();
+        }
+    }
+    LINGERS.set(false);
 }
 
 #[cfg(test)]

@@ -22,6 +22,16 @@ pub(super) enum Finish<'a, F> {
     WherePositive(&'a [F]),
 }
 
+impl<F> Finish<'_, F> {
+    /// The same for the output's elements from `first` on.
+    pub(super) fn from(self, first: usize) -> Self {
+        match self {
+            Self::WherePositive(signs) => Self::WherePositive(&signs[first..]),
+            Self::Keep | Self::Rectify => self,
+        }
+    }
+}
+
 /// The left operand, `rows` × `depth`; element (i, p) is at `i * row_stride + p * column_stride`.
 #[derive(Clone, Copy)]
 pub(super) struct Left<'a, F> {
@@ -41,6 +51,15 @@ impl<'a, F> Left<'a, F> {
     /// The first `rows` columns of a matrix of `depth` rows, as rows.
     pub(super) fn columns(elements: &'a [F], rows: usize, depth: usize, stride: usize) -> Self {
         Self { elements, rows, depth, row_stride: 1, column_stride: stride }
+    }
+
+    /// Its next rows from `first` on, `rows` at most.
+    pub(super) fn below(self, first: usize, rows: usize) -> Self {
+        Self {
+            elements: &self.elements[first * self.row_stride..],
+            rows: rows.min(self.rows - first),
+            ..self
+        }
     }
 
     /// Its next columns from `first` on, `depth` at most.

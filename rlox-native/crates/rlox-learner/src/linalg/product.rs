@@ -5,6 +5,7 @@
 //! them over [`BLOCK_DEPTH`] steps fits into the first.
 
 use pulp::{Simd, WithSimd};
+use rlox_kernels::threads;
 
 use super::Real;
 use super::operands::{Finish, Left, Start};
@@ -13,8 +14,13 @@ use super::real::{padded, row_stride};
 /// Terms of the sums that are added up for all tiles before the next ones.
 const BLOCK_DEPTH: usize = 128;
 
+/// Rows of the output that a thread computes before it takes the next ones.
+const PART_ROWS: usize = 64;
+
 /// `out = finish(start + left · right)`; `right` is `depth` × `width` and `out` is `rows` × `width`,
 /// both in rows of [`row_stride`].
+///
+/// Parts of the rows of a large product are divided among threads, which no element depends on.
 #[inline(always)]
 pub(super) fn product<F: Real, S: Simd>(
     simd: S,
@@ -26,7 +32,18 @@ pub(super) fn product<F: Real, S: Simd>(
     out: &mut [F],
 ) {
     // One function for all callers: its tiles are a lot of code to have in each.
-    simd.vectorize(Product { left, right, width, start, finish, out });
+    let part = |left, finish, out| {
+        simd.vectorize(Product { left, right, width, start, finish, out });
+    };
+    let helpers = threads::product_helpers(left.rows * left.depth * width);
+    if helpers == 0 || left.rows <= PART_ROWS {
+        return part(left, finish, out);
+    }
+    let size = PART_ROWS * row_stride(width);
+    let outs = out[..left.rows * row_stride(width)].chunks_mut(size).enumerate();
+    threads::for_each(outs.collect(), helpers, |(i, out)| {
+        part(left.below(i * PART_ROWS, PART_ROWS), finish.from(i * size), out);
+    });
 }
 
 /// The arguments of [`product`].

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use pulp::Simd;
+use rlox_kernels::threads;
 
 use crate::Real;
 use crate::linalg::{Aligned, BLOCK_ROWS, Layer, Order, row_stride};
@@ -36,6 +37,23 @@ pub(super) fn ensemble(sizes: &[usize], n_members: usize) -> Vec<Network> {
     (0..n_members).map(member).collect()
 }
 
+/// Does `work` for each of the `members`, side by side if they have enough to do.
+fn each_member<F: Real>(
+    networks: &[Network],
+    packed: &[Packed<F>],
+    workspaces: &mut [Workspace<F>],
+    members: Range<usize>,
+    rows: usize,
+    work: impl Fn(&Network, &Packed<F>, &mut Workspace<F>) + Sync,
+) {
+    let (networks, packed) = (&networks[members.clone()], &packed[members.clone()]);
+    let parts = networks.iter().zip(packed).zip(&mut workspaces[members]);
+    let helpers = networks.first().map_or(0, |network| network.helpers(rows));
+    threads::for_each(parts.collect(), helpers, |((network, packed), workspace)| {
+        work(network, packed, workspace);
+    });
+}
+
 /// Critics' parameters as products read them, and memory for a block of rows.
 #[derive(Debug)]
 pub(super) struct Critics<F> {
@@ -43,9 +61,50 @@ pub(super) struct Critics<F> {
     workspaces: Vec<Workspace<F>>,
     /// [`BLOCK_ROWS`] × (`obs_dim` + `act_dim`).
     inputs: Vec<F>,
+    /// Of each critic.
+    ways: Vec<Way<F>>,
+}
+
+/// Memory for the way back through a critic to its inputs.
+#[derive(Debug)]
+struct Way<F> {
     input_gradients: Aligned<F>,
     /// Rows through which gradients go.
     kept: Vec<usize>,
+}
+
+impl<F: Real> Way<F> {
+    fn new(width: usize) -> Self {
+        Self {
+            input_gradients: Aligned::zeros(BLOCK_ROWS * row_stride(width)),
+            kept: Vec::with_capacity(BLOCK_ROWS),
+        }
+    }
+
+    /// Goes back through the rows whose values have a gradient.
+    #[inline(always)]
+    fn back<S: Simd>(
+        &mut self,
+        simd: S,
+        network: &Network,
+        packed: &Packed<F>,
+        workspace: &mut Workspace<F>,
+        inputs: &[F],
+        rows: usize,
+    ) {
+        let Self { input_gradients, kept } = self;
+        let of_values = workspace.output_gradient().chunks_exact(network.output_stride());
+        let has_gradient =
+            |(row, of_value): (usize, &[F])| (of_value[0] != F::zero()).then_some(row);
+        kept.clear();
+        kept.extend(of_values.take(rows).enumerate().filter_map(has_gradient));
+        if kept.is_empty() {
+            return;
+        }
+        workspace.keep_rows(kept);
+        let out = Gradients::Inputs(input_gradients);
+        backward(simd, network, packed, inputs, kept.len(), workspace, out);
+    }
 }
 
 impl<F: Real> Critics<F> {
@@ -57,8 +116,7 @@ impl<F: Real> Critics<F> {
             packed: networks.iter().map(pack).collect(),
             workspaces: networks.iter().map(Workspace::new).collect(),
             inputs: vec![F::zero(); BLOCK_ROWS * width],
-            input_gradients: Aligned::zeros(BLOCK_ROWS * row_stride(width)),
-            kept: Vec::with_capacity(BLOCK_ROWS),
+            ways: networks.iter().map(|_| Way::new(width)).collect(),
         }
     }
 
@@ -86,10 +144,10 @@ impl<F: Real> Critics<F> {
             input[..obs_dim].copy_from_slice(obs);
             input[obs_dim..].copy_from_slice(action);
         }
-        for k in members {
-            let (packed, workspace) = (&self.packed[k], &mut self.workspaces[k]);
-            forward(simd, &networks[k], packed, &self.inputs, rows, workspace);
-        }
+        let Self { packed, workspaces, inputs, .. } = self;
+        each_member(networks, packed, workspaces, members, rows, |network, packed, workspace| {
+            forward(simd, network, packed, inputs, rows, workspace);
+        });
     }
 
     /// The value of a row by critic `k`.
@@ -124,11 +182,10 @@ impl<F: Real> Critics<F> {
         members: Range<usize>,
         rows: usize,
     ) {
-        for k in members {
-            let (inputs, workspace) = (&self.inputs, &mut self.workspaces[k]);
-            let learn = Gradients::Parameters;
-            backward(simd, &networks[k], &self.packed[k], inputs, rows, workspace, learn);
-        }
+        let Self { packed, workspaces, inputs, .. } = self;
+        each_member(networks, packed, workspaces, members, rows, |network, packed, workspace| {
+            backward(simd, network, packed, inputs, rows, workspace, Gradients::Parameters);
+        });
     }
 
     /// Adds the gradients through the first `used` critics with respect to the actions.
@@ -145,20 +202,15 @@ impl<F: Real> Critics<F> {
         gradients: &mut [F],
     ) {
         let act_dim = gradients.len() / rows;
-        let Self { packed, workspaces, inputs, input_gradients, kept } = self;
-        let members = networks.iter().zip(packed).zip(workspaces);
-        for ((network, packed), workspace) in members.take(used) {
-            let of_values = workspace.output_gradient().chunks_exact(network.output_stride());
-            let has_gradient =
-                |(row, of_value): (usize, &[F])| (of_value[0] != F::zero()).then_some(row);
-            kept.clear();
-            kept.extend(of_values.take(rows).enumerate().filter_map(has_gradient));
-            if kept.is_empty() {
-                continue;
-            }
-            workspace.keep_rows(kept);
-            let out = Gradients::Inputs(input_gradients);
-            backward(simd, network, packed, inputs, kept.len(), workspace, out);
+        let Self { packed, workspaces, inputs, ways } = self;
+        let members = networks.iter().zip(&*packed).zip(&mut *workspaces).zip(&mut *ways);
+        let helpers = networks.first().map_or(0, |network| network.helpers(rows));
+        let parts = members.take(used).collect();
+        threads::for_each(parts, helpers, |(((network, packed), workspace), way)| {
+            way.back(simd, network, packed, workspace, inputs, rows);
+        });
+        // In the order of the critics, as sums round.
+        for (network, Way { input_gradients, kept }) in networks.iter().zip(ways).take(used) {
             let width = network.input_stride;
             let of_inputs = input_gradients.chunks_exact(row_stride(width));
             for (&row, of_inputs) in kept.iter().zip(of_inputs) {

@@ -1,6 +1,7 @@
 //! The step of the policy of continuous actions.
 
 use pulp::{Simd, WithSimd};
+use rlox_kernels::threads;
 
 use super::continuous::{Cloning, ContinuousLearner, PolicyStep, PolicyTerms, part};
 use super::mean_of;
@@ -26,12 +27,18 @@ impl<F: Real> WithSimd for Policy<'_, '_, F> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) -> PolicyTerms {
-        let ContinuousLearner { policy, packed_policy, policy_block, critics, online, .. } =
-            &mut *self.learner;
-        packed_policy.load(policy, self.parameters);
-        online.load(critics, self.critics);
+        let ContinuousLearner {
+            obs_dim, policy, packed_policy, policy_block, critics, online, ..
+        } = &mut *self.learner;
+        let n = self.obs.len() / *obs_dim;
+        let (own, of_critics) = (&*self.parameters, self.critics);
+        // A thread that helps is awake afterwards.
+        threads::join(
+            policy.helpers(n),
+            || packed_policy.load(policy, own),
+            || online.load(critics, of_critics),
+        );
         policy_block.clear_gradients();
-        let n = self.obs.len() / self.learner.obs_dim;
         let value_weight = match self.step.cloning {
             Some(cloning) => cloning.alpha / self.mean_size(simd, n),
             None => 1.0,

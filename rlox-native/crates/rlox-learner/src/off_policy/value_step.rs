@@ -1,6 +1,7 @@
 //! The step of the critics of continuous actions.
 
 use pulp::{Simd, WithSimd};
+use rlox_kernels::threads;
 
 use super::continuous::{ContinuousLearner, ValueStep, part};
 use super::{Transitions, ValueTerms, mean_of};
@@ -29,12 +30,16 @@ impl<F: Real> WithSimd for Values<'_, '_, F> {
     fn with_simd<S: Simd>(mut self, simd: S) -> ValueTerms {
         let ContinuousLearner { policy, packed_policy, critics, online, target, .. } =
             &mut *self.learner;
-        packed_policy.load(policy, self.policy);
-        online.load(critics, self.parameters);
-        target.load(critics, self.target);
+        let n = self.batch.len();
+        let (own, of_target) = (&*self.parameters, self.target);
+        let load = || {
+            packed_policy.load(policy, self.policy);
+            online.load(critics, own);
+        };
+        // A thread that helps is awake afterwards.
+        threads::join(policy.helpers(n), load, || target.load(critics, of_target));
         online.clear_gradients();
         let mut sums = ValueTerms::default();
-        let n = self.batch.len();
         for first in (0..n).step_by(BLOCK_ROWS) {
             let terms = self.block(simd, first, BLOCK_ROWS.min(n - first));
             sums.loss += terms.loss;

@@ -1,0 +1,138 @@
+//! Gradient steps give the same bits on any number of threads.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::sync::{Mutex, PoisonError};
+
+use rlox_kernels::rng::Pcg64;
+use rlox_kernels::threads::{LEAST_WORK, set_least_work, set_limit};
+use rlox_learner::off_policy::{Actor, ContinuousLearner, PolicyStep, Transitions, ValueStep};
+use rlox_learner::{
+    ActionRows, ActorCritic, Batch, Head, Learner, Loss, Moments, Objective, Optimizer, Plan,
+    StepRule,
+};
+
+const RULE: StepRule = StepRule {
+    optimizer: Optimizer::Adam { betas: [0.9, 0.999], eps: 1e-8 },
+    learning_rate: 1e-2,
+    max_grad_norm: Some(0.5),
+};
+
+/// The settings are the process's.
+static SETTINGS: Mutex<()> = Mutex::new(());
+
+/// Checks that `steps` returns the same on 1, 2, 3 and 8 threads, with however little work.
+fn check(steps: impl Fn() -> Vec<f32>) {
+    let _guard = SETTINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    set_least_work(0);
+    let results = [1, 2, 3, 8].map(|threads| {
+        set_limit(Some(threads)).unwrap();
+        steps().into_iter().map(f32::to_bits).collect::<Vec<_>>()
+    });
+    set_least_work(LEAST_WORK);
+    assert!(results.iter().all(|result| *result == results[0]));
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "any numbers will do")]
+fn numbers(n: usize, seed: u64) -> Vec<f32> {
+    let mut rng = Pcg64::from_seed(seed);
+    (0..n).map(|_| rng.uniform(-0.5, 0.5) as f32).collect()
+}
+
+/// Minibatches of 300 and 100 rows: of several blocks, the last of which are not full.
+#[test]
+fn updates_of_an_actor_critic() {
+    const ROWS: usize = 400;
+    for head in [Head::Categorical(3), Head::Gaussian(2)] {
+        check(|| {
+            let shape = ActorCritic::new(5, &[70, 37], head).unwrap();
+            let n = shape.n_parameters();
+            let mut parameters = numbers(n, 0);
+            let (mut first, mut second) = (vec![0.0; n], vec![0.0; n]);
+            let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+            let [log_probs, values, advantages, returns] = [1, 2, 3, 4].map(|k| numbers(ROWS, k));
+            let (obs, components) = (numbers(5 * ROWS, 5), numbers(2 * ROWS, 6));
+            let indices: Vec<_> = (0..3).cycle().take(ROWS).collect();
+            let actions = match head {
+                Head::Categorical(_) => ActionRows::Discrete(&indices),
+                Head::Gaussian(_) => ActionRows::Continuous(&components),
+            };
+            let batch = Batch {
+                obs: &obs,
+                actions,
+                masks: None,
+                log_probs: &log_probs,
+                values: &values,
+                advantages: &advantages,
+                returns: &returns,
+            };
+            let order: Vec<_> = (0..400).rev().chain(0..400).collect();
+            let objective =
+                Objective::Clipped { clip_eps: 0.2, dual_clip: None, vf_clip_eps: None };
+            let plan = Plan {
+                order: &order,
+                epoch_rows: ROWS,
+                batch_size: 300,
+                loss: Loss { objective, vf_coef: 0.5, ent_coef: 0.01, normalize_advantages: true },
+                rule: RULE,
+                target_kl: None,
+            };
+            Learner::new(shape).update(&mut parameters, &mut moments, batch, plan).unwrap();
+            parameters
+        });
+    }
+}
+
+/// Three critics, with a gated layer and without.
+#[test]
+fn steps_of_critics_and_policy() {
+    const ROWS: usize = 270;
+    for (hidden, actor) in [
+        ([70, 70], Actor::SquashedGaussian { log_std_bounds: [-20.0, 2.0] }),
+        ([40, 30], Actor::Deterministic),
+    ] {
+        check(|| {
+            let mut learner = ContinuousLearner::<f32>::new(3, 2, &hidden, actor, 3).unwrap();
+            let mut policy = numbers(learner.n_policy_parameters(), 1);
+            let mut critics = numbers(learner.n_critic_parameters(), 2);
+            let target = numbers(critics.len(), 3);
+            let (obs, next_obs) = (numbers(3 * ROWS, 4), numbers(3 * ROWS, 5));
+            let (rewards, discounts) = (numbers(ROWS, 6), vec![0.99; ROWS]);
+            let (actions, noise) = (numbers(2 * ROWS, 7), numbers(2 * ROWS, 8));
+            let mut errors = vec![0.0; 3 * ROWS];
+            for _ in 0..3 {
+                let (mut first, mut second) = (vec![0.0; critics.len()], vec![0.0; critics.len()]);
+                let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+                let batch = Transitions {
+                    obs: &obs,
+                    next_obs: &next_obs,
+                    rewards: &rewards,
+                    discounts: &discounts,
+                    weights: None,
+                };
+                let step = ValueStep { alpha: 0.1, scale: 0.5, penalty_weight: 0.0, rule: RULE };
+                learner
+                    .step_values(
+                        &mut critics,
+                        &target,
+                        &policy,
+                        &mut moments,
+                        batch,
+                        &actions,
+                        &noise,
+                        step,
+                        &mut errors,
+                    )
+                    .unwrap();
+                let (mut first, mut second) = (vec![0.0; policy.len()], vec![0.0; policy.len()]);
+                let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+                let alpha = if actor == Actor::Deterministic { 0.0 } else { 0.1 };
+                let step = PolicyStep { alpha, cloning: None, rule: RULE };
+                learner
+                    .step_policy(&mut policy, &critics, &mut moments, &obs, &noise, step)
+                    .unwrap();
+            }
+            [policy, critics, errors].concat()
+        });
+    }
+}
