@@ -143,8 +143,8 @@ def test_none_is_one_per_core():
 @pytest.mark.parametrize(("text", "printed"), [("3", "3"), ("auto", None), ("", None)])
 def test_the_environment_sets_the_number(text, printed):
     """``RLOX_NUM_THREADS`` counts from the import on."""
-    code = "import rlox; n = rlox.get_num_threads(); rlox.set_num_threads(None); "
-    code += "print(n, rlox.get_num_threads())"
+    code = "import rlox_native as rn; n = rn.get_num_threads(); rn.set_num_threads(None); "
+    code += "print(n, rn.get_num_threads())"
     environment = {**os.environ, "RLOX_NUM_THREADS": text}
     got = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

@@ -150,7 +150,7 @@ def test_unwanted_job_is_ended_and_the_next_one_asked_for(
 ) -> None:
     """A pool takes jobs as it has room for them, and ends those that nobody wants any more."""
 
-    def start(job: Job) -> subprocess.Popen[bytes]:
+    def start(job: Job, _threads: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen([sys.executable, "-c", job.arguments[0]])
 
     monkeypatch.setattr(processes, "_started", start)
