@@ -21,7 +21,8 @@ PUBLIC = [
     "CandleCollector", "CartPole",
     "CommandSpec", "Config", "DPOPair", "EnvBackendSpec", "HerReplayBuffer", "LearnerBackendSpec",
     "LoggerSpec", "LossSpec", "MmapReplayBuffer", "OfflineDatasetBuffer", "PresetsSpec",
-    "PrioritizedReplayBuffer", "ReplayBuffer", "RunningMeanStd", "VecEnv",
+    "PrioritizedReplayBuffer", "ReplayBuffer", "RunningMeanStd",
+    "SequenceReplayBuffer", "VecEnv",
     "compute_batch_group_advantages", "compute_batch_token_kl", "compute_batch_token_kl_schulman",
     "compute_discounted_returns", "compute_gae", "compute_gae_batched", "compute_gae_batched_f32",
     "compute_group_advantages", "compute_lambda_returns", "compute_n_step_returns",
@@ -35,7 +36,7 @@ RUST = {
 }  # fmt: skip
 KERNELS = [
     "HerReplayBuffer", "OfflineDatasetBuffer", "PrioritizedReplayBuffer", "ReplayBuffer",
-    "RunningMeanStd",
+    "RunningMeanStd", "SequenceReplayBuffer",
     "compute_batch_group_advantages", "compute_batch_token_kl", "compute_batch_token_kl_schulman",
     "compute_discounted_returns", "compute_gae", "compute_gae_batched", "compute_gae_batched_f32",
     "compute_group_advantages", "compute_lambda_returns", "compute_n_step_returns",

@@ -1,16 +1,29 @@
 """The replay buffer of streams: what it returns, its queue, write-back and state."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rlox import testing
+from rlox.errors import ConfigError, MemoryLimitError
 from rlox.protocols import SegmentedBuffer, SequenceBuffer
 from rlox.reference.replay.streams import SequenceReplayBuffer
+from rlox.replay.buffers import BufferOptions, make_buffer
+from rlox.replay.sequences import SequenceOptions, make_sequence_buffer
 
 FIELDS = {"number": ((), np.int64), "env": ((), np.int64), "memory": ((2,), np.float32)}
+
+ASKED = SequenceOptions(
+    capacity=40, fields=FIELDS, declared=("memory",), n_envs=2, online_length=None, seed=0
+)
+TRANSITIONS = BufferOptions(
+    capacity=40, obs_shape=(2,), obs_dtype="float32", act_shape=(1,), act_dtype="float32",
+    n_envs=1, n_step=1, gamma=0.9, seed=0,
+)  # fmt: skip
 
 
 def make(capacity: int = 40, **options: Any) -> SequenceReplayBuffer:
@@ -184,3 +197,84 @@ def test_wrong_calls_are_refused(wrong: Any, said: str) -> None:
     """Each names what it expected."""
     with pytest.raises(ValueError, match=said):
         wrong(make())
+
+
+@pytest.mark.parametrize("buffer", ["sequence", lambda asked: SequenceReplayBuffer(**vars(asked))])
+def test_our_buffers_conform(buffer: Any) -> None:
+    """That of the kernel backend, by name, and the reference."""
+    assert testing.check_sequence_buffer(buffer) == {}
+
+
+class Shifted(SequenceReplayBuffer):
+    """Writes states to the rows after their own."""
+
+    def update(self, indices: Any, fields: Mapping[str, Any]) -> None:
+        """Write one row on."""
+        super().update(np.asarray(indices) + self.n_envs, fields)
+
+
+class Careless(SequenceReplayBuffer):
+    """Writes to the slots of rows that were overwritten since."""
+
+    def update(self, indices: Any, fields: Mapping[str, Any]) -> None:
+        """Write to whatever is there."""
+        share = self.capacity // self.n_envs
+        totals, rows = self.rest()["totals"], np.asarray(indices)
+        while (old := rows // self.n_envs < totals[rows % self.n_envs] - share).any():
+            rows = np.where(old, rows + self.capacity, rows)
+        super().update(rows, fields)
+
+
+class Seedless(SequenceReplayBuffer):
+    """Draws by its own stream whatever the seed."""
+
+    def sample(self, batch_size: int, length: int, seed: int | None = None) -> dict[str, Any]:
+        """Leave out the seed."""
+        return super().sample(batch_size, length)
+
+
+class Forgetful(SequenceReplayBuffer):
+    """Saves no queue."""
+
+    def state(self) -> dict[str, Any]:
+        """Return an empty queue."""
+        return {**super().state(), "queue": np.zeros((0, 2))}
+
+
+class Late(SequenceReplayBuffer):
+    """Has no queue."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{**options, "online_length": None})
+
+
+class Mixed(SequenceReplayBuffer):
+    """Stores one field of the row before."""
+
+    def push(self, rows: Mapping[str, Any], envs: Any) -> None:
+        """Shift the images."""
+        super().push({**rows, "obs": np.asarray(rows["obs"]) - 1}, envs)
+
+
+@pytest.mark.parametrize(
+    ("faulty", "said"),
+    [
+        (Shifted, "a state was written to"), (Careless, "has replaced its own"),
+        (Seedless, "must fix the draw"), (Forgetful, "must go on exactly"),
+        (Late, "new sequences must come first"), (Mixed, "are mixed up"),
+    ],
+)  # fmt: skip
+def test_every_fault_is_caught(faulty: Any, said: str) -> None:
+    """By the check that it concerns."""
+    with pytest.raises(AssertionError, match=said):
+        testing.check_sequence_buffer(lambda asked: faulty(**vars(asked)))
+
+
+def test_buffers_of_transitions_and_of_sequences_are_not_mixed_up() -> None:
+    """A name of the other kind is an error with the remedy."""
+    with pytest.raises(ConfigError, match="take buffer='sequence'"):
+        make_sequence_buffer("uniform", ASKED)
+    with pytest.raises(ConfigError, match="take buffer='uniform'"):
+        make_buffer("sequence", TRANSITIONS)
+    with pytest.raises(MemoryLimitError, match="keep fewer rows"):
+        make_sequence_buffer("sequence", replace(ASKED, capacity=2**50))

@@ -82,14 +82,14 @@ def test_imagined_steps_see_actions_and_no_images() -> None:
     # the sequences must not share rows, or one's context is the other's later step
     assert not np.intersect1d(drawn[0], drawn[1]).size
     assert buffer.n_envs == 1  # type: ignore[attr-defined]
-    fields: Any = buffer._fields  # type: ignore[attr-defined]
     later, context = drawn[:, 3:].reshape(-1), drawn[:, :3].reshape(-1)
 
     def changed(name: str, rows: Any, values: Any) -> Any:
-        kept = fields[name][rows].copy()
-        fields[name][rows] = values
+        kept, other = buffer.state(), buffer.state()
+        other[f"row {name}"][rows] = values
+        buffer.set_state(other)
         now = video.film(algo)[:, 16:32]
-        fields[name][rows] = kept
+        buffer.set_state(kept)
         return (now != shown).reshape(7, -1).any(1)
 
     # float32 weights after few updates change less than a pixel: make them large
@@ -99,7 +99,7 @@ def test_imagined_steps_see_actions_and_no_images() -> None:
     shown = video.film(algo)[:, 16:32]
     assert not changed("obs", later, 77).any()
     assert changed("obs", context, 255)[:3].any()
-    by_actions = changed("action", later, 1 - fields["action"][later])
+    by_actions = changed("action", later, 1 - buffer.state()["row action"][later])
     assert by_actions[3:].any()
     assert not by_actions[:3].any()
     algo.close()

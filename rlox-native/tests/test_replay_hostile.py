@@ -16,6 +16,7 @@ from rlox_native import (
     OfflineDatasetBuffer,
     PrioritizedReplayBuffer,
     ReplayBuffer,
+    SequenceReplayBuffer,
 )
 
 EXPECTED = (ValueError, TypeError, MemoryError, RuntimeError)
@@ -159,6 +160,40 @@ def test_any_state_is_restored_or_refused_whole(data):
     if not attempt(buffer.set_state, state):
         assert {key: array.tobytes() for key, array in buffer.state().items()} == before
     assert_whole(buffer)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_any_rows_of_streams_are_stored_or_refused_whole(data):
+    """Sizes, rows, draws, write-back and states; what was refused has changed nothing."""
+    fields = {"obs": ((3,), "float32"), "flag": ((), "bool"), "small": ((2,), ">i2")}
+    options = {"declared": ["obs"], "n_envs": 2, "online_length": 2, "seed": 0}
+    names = ["capacity", "fields", *options]
+    changed = {name: data.draw(ANYTHING) for name in names if data.draw(st.integers(0, 5)) == 0}
+    attempt(SequenceReplayBuffer, **{"capacity": 9, "fields": fields, **options, **changed})
+    attempt(SequenceReplayBuffer, 9, {"x": data.draw(ANYTHING)})
+    attempt(SequenceReplayBuffer, 9, {"x": (data.draw(ANYTHING), data.draw(ANYTHING))})
+    buffer = SequenceReplayBuffer(9, fields, **options)
+    row = {"obs": np.ones((2, 3)), "flag": [True, False], "small": np.ones((2, 2))}
+    for _ in range(6):
+        buffer.push(row, [0, 1])
+    for _ in range(data.draw(st.integers(1, 4))):
+        before = {key: array.tobytes() for key, array in buffer.state().items()}
+        bad = {key: data.draw(ANYTHING) for key in row if data.draw(st.booleans())}
+        state = buffer.state()
+        broken = {key: data.draw(ANYTHING) for key in state if data.draw(st.integers(0, 3)) == 0}
+        calls = {
+            "push": ({**row, **bad}, data.draw(st.just([0, 1]) | ANYTHING)),
+            "update": (data.draw(ANYTHING), {"obs": data.draw(ANYTHING)}),
+            "set_state": ({**state, **broken},),
+            "sample": (data.draw(ANYTHING), data.draw(ANYTHING), data.draw(ANYTHING)),
+            "rows": (data.draw(ANYTHING), data.draw(ANYTHING)),
+            "changed_rows": (data.draw(ANYTHING),),
+        }
+        name = data.draw(st.sampled_from(sorted(calls)))
+        if not attempt(getattr(buffer, name), *calls[name]):
+            assert {key: array.tobytes() for key, array in buffer.state().items()} == before
+        assert buffer.sample(3, 2)["obs"].shape == (3, 3, 3)
 
 
 @settings(deadline=None)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,6 +56,82 @@ def test_envs_step_to_the_same_bits(n):
     assert equal(rollout(), expected)
     if sys.platform == "linux":
         assert n_pool_threads() >= n - 1
+
+
+def vtrace() -> list[np.ndarray]:
+    """Return the targets and advantages of a large rollout."""
+    rng = np.random.default_rng(0)
+    log_rhos, rewards, values = rng.normal(size=(3, 64, 1024)).astype(np.float32)
+    ends = rng.random((64, 1024)) < 0.02
+    last = values[0]
+    return list(rlox_native.compute_vtrace(log_rhos, rewards, values, ends, last, 0.99))
+
+
+def group_advantages() -> list[np.ndarray]:
+    """Return the advantages of many groups, by each scale."""
+    rewards = np.random.default_rng(0).normal(size=200_000).astype(np.float32)
+    call = rlox_native.compute_batch_group_advantages
+    return [call(rewards, 8, scale=scale) for scale in ("group", "batch", "none")]
+
+
+def token_kl() -> list[np.ndarray]:
+    """Return divergences of one long sequence and of many."""
+    log_p, log_q = -np.random.default_rng(0).random((2, 100 * 1024))
+    totals = [
+        call(log_p, log_q)
+        for call in (rlox_native.compute_token_kl, rlox_native.compute_token_kl_schulman)
+    ]
+    batches = [
+        call(log_p, log_q, 1024)
+        for call in (
+            rlox_native.compute_batch_token_kl,
+            rlox_native.compute_batch_token_kl_schulman,
+        )
+    ]
+    return [np.array(totals), *batches]
+
+
+def draws(buffer: Any) -> list[np.ndarray]:
+    """Return all arrays of large draws from a buffer filled with random transitions."""
+    rng, n = np.random.default_rng(0), 10_000
+    obs, next_obs = rng.normal(size=(2, n, 32)).astype(np.float32)
+    actions, rewards = rng.normal(size=(n, 4)).astype(np.float32), rng.normal(size=n)
+    ends = rng.random((2, n)) < 0.02
+    buffer.push_batch(obs, actions, rewards.astype(np.float32), *ends, next_obs)
+    batches = [buffer.sample(20_000) for _ in range(3)]
+    return [np.asarray(batch[key]) for batch in batches for key in sorted(batch)]
+
+
+def uniform_draws() -> list[np.ndarray]:
+    """Return draws of transitions of three steps."""
+    return draws(rlox_native.ReplayBuffer(10_000, 32, 4, seed=1, n_step=3, gamma=0.9))
+
+
+def prioritized_draws() -> list[np.ndarray]:
+    """Return draws by priorities."""
+    return draws(rlox_native.PrioritizedReplayBuffer(10_000, 32, 4, seed=1))
+
+
+def hindsight_draws() -> list[np.ndarray]:
+    """Return draws with goals."""
+    goals = {"goal_dim": 3, "achieved_goal": 0, "desired_goal": 3}
+    return draws(
+        rlox_native.HerReplayBuffer(10_000, 32, 4, seed=1, distance_threshold=0.5, **goals)
+    )
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [vtrace, group_advantages, token_kl, uniform_draws, prioritized_draws, hindsight_draws],
+)
+def test_kernels_and_draws_give_the_same_bits(kernel):
+    """With two, three and eight threads what one thread gives."""
+    rlox_native.set_num_threads(1)
+    expected = kernel()
+    for n in (2, 3, 8):
+        rlox_native.set_num_threads(n)
+        assert equal(kernel(), expected)
+        assert equal(kernel(), expected), "the first call uses one thread"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")

@@ -128,6 +128,12 @@ def rlox_buffers() -> Iterable[BufferSpec]:
         "rlox.replay.buffers:prioritized_buffer",
         "rlox.replay.options:PrioritizedOptions",
     )
+    yield BufferSpec(
+        "sequence",
+        "Draws sequences of rows, new ones first; for world models.",
+        "rlox.replay.sequences:sequence_buffer",
+        sequences=True,
+    )
     yield BufferSpec("uniform", "Draws all alike.", "rlox.replay.buffers:uniform_buffer")
 
 

@@ -19,7 +19,7 @@ from rlox.envs.running import RunningEnvs
 from rlox.errors import ConfigError
 from rlox.preprocessing.observations import Preprocessor
 from rlox.protocols import VecEnv
-from rlox.reference.replay.streams import SequenceReplayBuffer
+from rlox.replay.sequences import SequenceOptions, make_sequence_buffer
 from rlox.replay.updates_due import UpdatesDue
 from rlox.spaces.nested import leaf_spaces
 from rlox.spaces.rows import ObservationRows
@@ -93,9 +93,9 @@ def make_experience(algorithm: Algorithm) -> Experience:
     algorithm.resources.callback(envs.close)
     actions = ActionCodec(envs.env.action_space)
     _require_derived(cfg, envs.env, actions)
-    buffer = SequenceReplayBuffer(
-        cfg.buffer_size,
-        row_fields(
+    asked = SequenceOptions(
+        capacity=cfg.buffer_size,
+        fields=row_fields(
             envs.env.observation_space, actions.size, cfg.deter_dim, cfg.stoch_dim,
             cfg.stoch_classes,
         ),
@@ -104,6 +104,8 @@ def make_experience(algorithm: Algorithm) -> Experience:
         online_length=cfg.seq_len if cfg.online_queue else None,
         seed=streams.seeds("replay", 1)[0],
     )  # fmt: skip
+    named = selection(cfg, "buffer")
+    buffer = make_sequence_buffer(named.name, asked, named.options)
     per_step = Fraction(cfg.train_ratio).limit_denominator(10**6) / (cfg.batch_size * cfg.seq_len)
     return Experience(
         envs,

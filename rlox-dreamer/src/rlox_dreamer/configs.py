@@ -125,6 +125,10 @@ class DreamerV3Config(Config):
     imagination_horizon: int = count(
         5, unit="steps", help="imagined steps from every replayed state", source=MISSION
     )
+    buffer: str = option(
+        "sequence", help="replay buffer of sequences by registered name", unit="name",
+        source="rlox", min_length=1, selects="rlox_buffers",
+    )  # fmt: skip
     buffer_size: int = count(
         10_000, unit="env steps", help="capacity of the replay buffer", source=MISSION
     )

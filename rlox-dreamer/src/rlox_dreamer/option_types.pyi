@@ -31,6 +31,7 @@ class DreamerV3Options(TypedDict, total=False):
     policy_unimix: float
     normalize_observations: bool
     imagination_horizon: int
+    buffer: str
     buffer_size: int
     batch_size: int
     seq_len: int

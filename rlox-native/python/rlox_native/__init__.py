@@ -16,6 +16,7 @@ refuse_copies(
     _native.PrioritizedReplayBuffer,
     _native.ReplayBuffer,
     _native.RunningMeanStd,
+    _native.SequenceReplayBuffer,
     _native.VecEnv,
     instead="give its state() to the set_state() of another one that was made with the same "
     "arguments",

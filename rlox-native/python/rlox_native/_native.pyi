@@ -32,6 +32,7 @@ __all__ = [
     "QLearner",
     "ReplayBuffer",
     "RunningMeanStd",
+    "SequenceReplayBuffer",
     "VecEnv",
     "__version__",
     "compute_batch_group_advantages",
@@ -872,6 +873,54 @@ class ReplayBuffer(_StepRing, _Pushed):
     ) -> ReplayBuffer: ...
 
 @final
+class SequenceReplayBuffer:
+    """The last rows of each env's stream, sampled as sequences of consecutive rows, uniformly.
+
+    What is drawn is time-major in memory, seen as (B, T + 1, ...). A call releases the interpreter
+    lock; calls from several threads are done one after the other.
+    """
+
+    def __new__(
+        cls,
+        capacity: SupportsIndex,
+        fields: Mapping[str, tuple[_Shape, DTypeLike]],
+        *,
+        declared: Sequence[str] = (),
+        n_envs: SupportsIndex = 1,
+        online_length: SupportsIndex | None = None,
+        seed: SupportsIndex | None = None,
+    ) -> SequenceReplayBuffer: ...
+    @property
+    def n_envs(self) -> int:
+        """Number of streams."""
+    @property
+    def capacity(self) -> int:
+        """Rows that fit."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows that fit."""
+    def __len__(self) -> int:
+        """Return the number of rows."""
+    def push(self, rows: Mapping[str, ArrayLike], envs: ArrayLike) -> None:
+        """Append one row to the streams of some envs."""
+    def sample(
+        self, batch_size: SupportsIndex, length: SupportsIndex, seed: SupportsIndex | None = None
+    ) -> _Arrays:
+        """Return sequences of consecutive rows of one stream each."""
+    def update(self, indices: ArrayLike, fields: Mapping[str, ArrayLike]) -> None:
+        """Write declared fields of rows back; rows that were overwritten since are left alone."""
+    def changed_rows(self, since: int) -> tuple[int, int, list[tuple[int, int]]]:
+        """Return which slots may have changed since an older call."""
+    def rows(self, start: int, stop: int) -> _Arrays:
+        """Return a copy of the fields in the slots from ``start`` to ``stop``."""
+    def rest(self) -> _Arrays:
+        """Return a copy of the part of :meth:`state` that is not one row per slot."""
+    def state(self) -> _Arrays:
+        """Return a copy of everything that decides later samples."""
+    def set_state(self, state: _Arrays) -> None:
+        """Restore what :meth:`state` returned."""
+
+@final
 class PrioritizedReplayBuffer(_StepRing):
     """The last ``capacity`` transitions, drawn from in proportion to priorities."""
 
@@ -1308,7 +1357,7 @@ class ImplicitLearner:
 
 @final
 class ActorCriticLearner:
-    """Gradient steps of PPO or A2C on two tanh MLPs, one for the policy and one for the value.
+    """Gradient steps of PPO or A2C on two MLPs, one for the policy and one for the value.
 
     All P parameters lie in one array: a Gaussian policy's log standard deviations, then the policy
     network, then the value network, each layer by layer, weights (n_out, n_in) before biases. That
@@ -1320,10 +1369,13 @@ class ActorCriticLearner:
         hidden: widths of the hidden layers of both networks.
         n_actions: for a categorical policy, the number of actions.
         act_dim: for a Gaussian policy, the size of an action.
+        scaled: whether the logarithmic deviations of a Gaussian policy are no parameters but tanh
+            of outputs of the policy network, behind those of the means.
+        activation: of hidden layers, ``"tanh"`` or ``"relu"``.
         dtype: ``"float32"`` or ``"float64"``, of parameters, moments and arithmetic.
 
     Raises:
-        ValueError: a size lies outside [1, 16384], or ``dtype`` is another.
+        ValueError: a size lies outside [1, 16384], or ``activation`` or ``dtype`` is another.
         TypeError: not exactly one of ``n_actions`` and ``act_dim`` is given.
 
     Example:
@@ -1339,6 +1391,8 @@ class ActorCriticLearner:
         *,
         n_actions: SupportsIndex | None = None,
         act_dim: SupportsIndex | None = None,
+        scaled: bool = False,
+        activation: str = "tanh",
         dtype: str = "float32",
     ) -> ActorCriticLearner: ...
     @property
@@ -1422,11 +1476,54 @@ class ActorCriticLearner:
                 optimiser is given.
         """
 
+    def differentiate(
+        self,
+        parameters: NDArray[Any],
+        obs: ArrayLike,
+        actions: ArrayLike,
+        log_probs: ArrayLike,
+        advantages: ArrayLike,
+        returns: ArrayLike,
+        *,
+        clip_eps: float,
+        dual_clip: float | None,
+        vf_bound: float | None,
+        vf_coef: float,
+        ent_coef: float,
+    ) -> list[float]:
+        """Compute the gradient of the mean loss of R rows, for :meth:`gradients`, without a step.
+
+        The loss is that of :meth:`update`, with advantages as they are. Without the interpreter
+        lock.
+
+        Args:
+            parameters: shape ``(P,)``, of the learner's dtype, contiguous.
+            obs: shape ``(R, obs_dim)``.
+            actions: shape ``(R,)``, whole numbers of any dtype, or ``(R, act_dim)``.
+            log_probs: log π_old(a|s), shape ``(R,)``.
+            advantages: A, shape ``(R,)``.
+            returns: the value function's targets G, shape ``(R,)``.
+            clip_eps: PPO's clip range ε.
+            dual_clip: bound of PPO's objective at negative advantages, at least 1.
+            vf_bound: if given, a row's value loss is ``min(huber(V - G), vf_bound)``, of slope 1
+                from a distance of 1 on; else ``(V - G)²``.
+            vf_coef: weight of the value loss.
+            ent_coef: weight of the entropy bonus, 1/nats.
+
+        Returns:
+            Policy loss, value loss, entropy, approximate KL and clip fraction, means over rows.
+
+        Raises:
+            ValueError: a shape does not fit, a number is out of range, there is no row, or an
+                action is a fraction or does not exist.
+            TypeError: an array has another dtype, or a number another type.
+        """
+
     def collect(
         self,
         envs: VecEnv,
         parameters: NDArray[np.float32],
-        stream: NDArray[np.uint64],
+        stream: NDArray[np.uint64] | None,
         next_obs: NDArray[np.float32],
         obs: NDArray[np.float32],
         actions: NDArray[Any],
@@ -1435,6 +1532,8 @@ class ActorCriticLearner:
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
         final_values: NDArray[np.float32],
+        *,
+        noise: NDArray[np.float32] | None = None,
     ) -> None:
         """Step native envs with actions drawn from the policy until the arrays are full.
 
@@ -1446,6 +1545,7 @@ class ActorCriticLearner:
             parameters: shape ``(P,)``.
             stream: the state of a NumPy ``PCG64``, shape ``(4,)``: high and low word of the state,
                 then of the increment; advanced. Its numbers are those of ``Generator.random``.
+                ``None`` takes ``noise``, or the modes if that is ``None`` too.
             next_obs: to act on first, shape ``(N, obs_dim)``; replaced by those to act on next.
             obs: observations acted on, shape ``(T, N, obs_dim)``; written, as all that follow.
             actions: shape ``(T, N)`` int64, or ``(T, N, act_dim)`` float32.
@@ -1454,21 +1554,25 @@ class ActorCriticLearner:
             terminated: shape ``(T, N)``.
             truncated: shape ``(T, N)``.
             final_values: V of the final observation where an episode was cut, else 0, ``(T, N)``.
+            noise: numbers drawn before, in the order of the actions, shape ``(T * N * A,)``; see
+                :meth:`act`.
 
         Raises:
             ValueError: a shape does not fit, or the envs take other actions or observations than
                 the policy.
-            TypeError: an array has another dtype, or the learner is not float32.
+            TypeError: an array has another dtype, the learner is not float32, or both a stream and
+                noise are given.
             RuntimeError: the envs have not been reset.
         """
 
     def act(
         self,
         parameters: NDArray[np.float32],
-        stream: NDArray[np.uint64],
+        stream: NDArray[np.uint64] | None,
         obs: ArrayLike,
         *,
         action_masks: ArrayLike | None = None,
+        noise: NDArray[np.float32] | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Draw an action for each observation.
 
@@ -1480,9 +1584,13 @@ class ActorCriticLearner:
             parameters: shape ``(P,)``.
             stream: the state of a NumPy ``PCG64``, shape ``(4,)``: high and low word of the state,
                 then of the increment; advanced. Its numbers are those of ``Generator.random``.
+                ``None`` takes ``noise``, or the modes if that is ``None`` too.
             obs: shape ``(R, obs_dim)``.
             action_masks: for a categorical policy, shape ``(R, n_actions)``, False where an action
                 must not be taken; None where all may.
+            noise: numbers drawn before, shape ``(R * A,)``: standard normal ones of A components,
+                or exponential ones of A actions, of which that with the largest quotient of
+                probability and number is taken, the first arrival of as many clocks.
 
         Returns:
             Actions as sampled, ``(R,)`` int64 or ``(R, act_dim)`` float32, and log π(a|s),
@@ -1490,7 +1598,8 @@ class ActorCriticLearner:
 
         Raises:
             ValueError: a shape does not fit, or a row of masks allows no action.
-            TypeError: an array has another dtype, or the learner is not float32.
+            TypeError: an array has another dtype, the learner is not float32, or both a stream and
+                noise are given.
         """
 
     def values(

@@ -28,6 +28,7 @@ from rlox_native.rollouts import NativeRollouts
 
 if TYPE_CHECKING:
     from rlox.batches.rollout import Unroll
+    from rlox.learners.perceptrons import Perceptrons, PerceptronTask
     from rlox.learners.rollouts import Learner
     from rlox.learners.tasks import Objective, RolloutTask
     from rlox.learners.transitions import ReplayLearner, ReplayTask
@@ -218,16 +219,22 @@ def _make_learner(task: RolloutTask) -> ActorCriticLearner:
     return learner
 
 
-def make_learner(task: RolloutTask | ReplayTask) -> Learner | ReplayLearner:
+def make_learner(
+    task: RolloutTask | ReplayTask | PerceptronTask,
+) -> Learner | ReplayLearner | Perceptrons:
     """Return what learns the task in Rust, be it from rollouts or from batches of transitions.
 
     Raises:
         BackendError: it cannot be learnt here; the text says why.
     """
+    from rlox.learners.perceptrons import PerceptronTask
     from rlox.learners.transitions import ReplayTask
 
+    from rlox_native.actor_critics import NativePerceptrons
     from rlox_native.replay_learner import make_replay_learner
 
+    if isinstance(task, PerceptronTask):
+        return NativePerceptrons(task)
     if RANKS and not getattr(task, "acts_only", False):
         raise BackendError(
             "it takes whole updates in one call, between whose steps the gradients of several "

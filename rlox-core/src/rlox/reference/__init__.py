@@ -21,6 +21,7 @@ from rlox.reference.packing import PackedSequences, pack_sequences
 from rlox.reference.replay.hindsight import HerReplayBuffer
 from rlox.reference.replay.offline import OfflineDatasetBuffer
 from rlox.reference.replay.prioritized import PrioritizedReplayBuffer
+from rlox.reference.replay.streams import SequenceReplayBuffer
 from rlox.reference.replay.uniform import ReplayBuffer
 from rlox.reference.returns import (
     compute_discounted_returns,
@@ -38,6 +39,7 @@ __all__ = [
     "PrioritizedReplayBuffer",
     "ReplayBuffer",
     "RunningMeanStd",
+    "SequenceReplayBuffer",
     "compute_batch_group_advantages",
     "compute_batch_token_kl",
     "compute_batch_token_kl_schulman",

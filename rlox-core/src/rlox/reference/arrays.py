@@ -42,6 +42,14 @@ def vector(name: str, values: npt.ArrayLike) -> Array:
     return raw
 
 
+def integers(name: str, values: npt.ArrayLike) -> Array:
+    """Return ``values`` as int64."""
+    raw = real(name, values)
+    if raw.size and raw.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers, got dtype {raw.dtype}")
+    return raw.astype(np.int64)
+
+
 def size(name: str, value: SupportsIndex) -> int:
     """Return a size of at least 1."""
     if isinstance(value, bool):

@@ -150,12 +150,16 @@ class BufferSpec:
             of that model as the keyword ``options``.
         options: ``"module:Model"``, a subclass of :class:`rlox.Config` with the buffer's own
             options, which are accepted beside the algorithm's; ``None``: it has none.
+        sequences: whether it is a buffer of sequences, for world models and recurrent value
+            functions: the factory gets a :class:`rlox.replay.sequences.SequenceOptions` and returns
+            a :class:`rlox.protocols.SequenceBuffer`.
     """
 
     name: str
     summary: str
     factory: str
     options: str | None = None
+    sequences: bool = False
 
 
 @dataclass(frozen=True)

@@ -217,13 +217,19 @@ def make_buffer(
         ConfigError: an object has the methods of neither :class:`rlox.protocols.ReplayBuffer` nor
             :class:`rlox.protocols.ReplayBufferProtocol`, it draws from more than one step of an
             env and was made for another number of envs or another ``gamma``, or a name's has
-            another ``n_step``.
+            another ``n_step`` or stores sequences.
     """
     if isinstance(buffer, str):
         name = buffer
+        registration = get_registry().get("rlox_buffers", name)
+        if registration.spec.sequences:
+            raise ConfigError(
+                f"buffer '{name}' stores sequences of rows, and this algorithm draws transitions; "
+                "take buffer='uniform'"
+            )
         if name != "mmap":
             _require_room(asked)
-        buffer = get_registry().get("rlox_buffers", name).build(asked, options=options)
+        buffer = registration.build(asked, options=options)
         n_step = getattr(buffer, "n_step", asked.n_step)
         if n_step != asked.n_step:
             raise ConfigError(

@@ -79,7 +79,7 @@ class ObservationRows:
             ValueError: the shape is neither.
         """
         leaves = map_leaves(np.asarray, split(self.space, obs))
-        singles = map_leaves(_is_single, leaves, self._shapes)
+        singles = self.are_single(leaves)
         names = singles if isinstance(singles, dict) else {"": singles}
         single = next(iter(names.values()))
         if any(other != single for other in names.values()):
@@ -87,6 +87,17 @@ class ObservationRows:
         if single:
             leaves = map_leaves(lambda leaf: leaf[None], leaves)
         return map_leaves(np.array, leaves, self._dtypes), single
+
+    def are_single(self, leaves: Any) -> Any:
+        """Return, nested as the arrays, whether each is one observation rather than a batch.
+
+        Args:
+            leaves: arrays by leaf, of shape (*shape,) or (B, *shape).
+
+        Raises:
+            ValueError: the shape of one is neither.
+        """
+        return map_leaves(_is_single, leaves, self._shapes)
 
 
 def require_finite(obs: Any, *, env_axis: int = 0) -> None:

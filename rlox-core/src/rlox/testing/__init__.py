@@ -69,6 +69,14 @@ from rlox.testing.offline import (
     check_offline_training,
 )
 from rlox.testing.restoring import check_checkpoint, check_resume
+from rlox.testing.sequence_buffers import (
+    SEQUENCE_BUFFER_CHECKS,
+    check_sequence_buffer,
+    check_sequence_buffer_batches,
+    check_sequence_buffer_seeding,
+    check_sequence_buffer_state,
+    check_sequence_buffer_updates,
+)
 from rlox.testing.team_envs import (
     MULTI_AGENT_ENV_CHECKS,
     check_multi_agent_env,
@@ -96,6 +104,7 @@ __all__ = [
     "MULTI_AGENT_CHECKS",
     "MULTI_AGENT_ENV_CHECKS",
     "OFFLINE_CHECKS",
+    "SEQUENCE_BUFFER_CHECKS",
     "check_actor_backend",
     "check_actor_state",
     "check_actor_unrolls",
@@ -134,6 +143,11 @@ __all__ = [
     "check_predict",
     "check_resume",
     "check_seeding",
+    "check_sequence_buffer",
+    "check_sequence_buffer_batches",
+    "check_sequence_buffer_seeding",
+    "check_sequence_buffer_state",
+    "check_sequence_buffer_updates",
     "check_spec",
     "check_team_env_seeding",
     "check_team_evaluation",

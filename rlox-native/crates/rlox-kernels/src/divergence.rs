@@ -1,6 +1,7 @@
 //! Kullback-Leibler divergences from log-probabilities of tokens.
 //!
-//! `p` is the policy, `q` the reference. All sums are in double precision.
+//! `p` is the policy, `q` the reference. All sums are in double precision. Blocks of tokens or of
+//! sequences are divided among threads if there is enough to do ([`crate::threads`]).
 //!
 //! - [`token_kl`]: `Σ p (log p - log q)`, which is KL(p ‖ q) where the tokens are a whole vocabulary,
 //!   and neither that nor an estimate of it where they were sampled.
@@ -11,13 +12,24 @@
 
 use crate::error::{KernelError, Result, check_len, check_parts};
 use crate::number::Float;
+use crate::threads::Meter;
+
+/// Tokens that a thread works on before it takes the next ones, or one sequence of more. Long sums
+/// are sums of the sums of so many tokens, on one thread too.
+const BLOCK: usize = 4096;
+
+static COST: Meter = Meter::new();
 
 /// `Σ exp(log_p) (log_p - log_q)`; a token of probability 0 under p adds 0.
 ///
 /// # Errors
 /// [`KernelError::Shape`] where the lengths differ.
 pub fn token_kl<F: Float>(log_p: &[F], log_q: &[F]) -> Result<f64> {
-    sum(log_p, log_q, |p, q| if p == f64::NEG_INFINITY { 0.0 } else { p.exp() * (p - q) })
+    total(log_p, log_q, kl_term)
+}
+
+fn kl_term(p: f64, q: f64) -> f64 {
+    if p == f64::NEG_INFINITY { 0.0 } else { p.exp() * (p - q) }
 }
 
 /// `Σ exp(r) - r - 1` with `r = log_q - log_p`.
@@ -25,10 +37,12 @@ pub fn token_kl<F: Float>(log_p: &[F], log_q: &[F]) -> Result<f64> {
 /// # Errors
 /// [`KernelError::Shape`] where the lengths differ.
 pub fn token_kl_schulman<F: Float>(log_p: &[F], log_q: &[F]) -> Result<f64> {
-    sum(log_p, log_q, |p, q| {
-        let r = q - p;
-        r.exp_m1() - r
-    })
+    total(log_p, log_q, schulman_term)
+}
+
+fn schulman_term(p: f64, q: f64) -> f64 {
+    let r = q - p;
+    r.exp_m1() - r
 }
 
 /// [`token_kl`] of sequences of `seq_len` tokens each, one after the other, into one number each.
@@ -42,7 +56,7 @@ pub fn batch_token_kl<F: Float>(
     seq_len: usize,
     kl: &mut [F],
 ) -> Result<()> {
-    per_sequence(log_p, log_q, seq_len, kl, token_kl)
+    per_sequence(log_p, log_q, seq_len, kl, kl_term)
 }
 
 /// [`token_kl_schulman`] of sequences, as [`batch_token_kl`] has them.
@@ -56,14 +70,23 @@ pub fn batch_token_kl_schulman<F: Float>(
     seq_len: usize,
     kl: &mut [F],
 ) -> Result<()> {
-    per_sequence(log_p, log_q, seq_len, kl, token_kl_schulman)
+    per_sequence(log_p, log_q, seq_len, kl, schulman_term)
 }
 
-fn sum<F: Float>(log_p: &[F], log_q: &[F], term: impl Fn(f64, f64) -> f64) -> Result<f64> {
+/// The sum of all terms.
+fn total<F: Float>(log_p: &[F], log_q: &[F], term: impl Fn(f64, f64) -> f64 + Sync) -> Result<f64> {
     check_len("log_q", log_q.len(), "log_p", log_p.len())?;
+    let mut sums = vec![0.0; log_p.len().div_ceil(BLOCK)];
+    let blocks = sums.iter_mut().zip(log_p.chunks(BLOCK).zip(log_q.chunks(BLOCK))).collect();
+    COST.for_each(log_p.len(), blocks, |(sum, (p, q))| *sum = block_sum(p, q, &term));
+    Ok(sums.into_iter().fold(0.0, |total, sum| total + sum))
+}
+
+/// The sum of the terms of at most [`BLOCK`] tokens.
+fn block_sum<F: Float>(log_p: &[F], log_q: &[F], term: impl Fn(f64, f64) -> f64) -> f64 {
     let terms = log_p.iter().zip(log_q).map(|(p, q)| term(p.to_f64(), q.to_f64()));
     // From 0 on: the sum of no floats is -0.0.
-    Ok(terms.fold(0.0, |sum, term| sum + term))
+    terms.fold(0.0, |sum, term| sum + term)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "only for the message")]
@@ -72,7 +95,7 @@ fn per_sequence<F: Float>(
     log_q: &[F],
     seq_len: usize,
     kl: &mut [F],
-    divergence: impl Fn(&[F], &[F]) -> Result<f64>,
+    term: impl Fn(f64, f64) -> f64 + Sync,
 ) -> Result<()> {
     if seq_len == 0 {
         let (low, high) = (1.0, usize::MAX as f64);
@@ -82,9 +105,15 @@ fn per_sequence<F: Float>(
     check_parts("log_p", len, "sequences", "seq_len", seq_len)?;
     check_len("log_q", log_q.len(), "log_p", len)?;
     check_len("kl", kl.len(), "the sequences", len / seq_len)?;
-    let sequences = log_p.chunks_exact(seq_len).zip(log_q.chunks_exact(seq_len));
-    for (slot, (p, q)) in kl.iter_mut().zip(sequences) {
-        *slot = F::from_f64(divergence(p, q)?);
-    }
+    let per_block = (BLOCK / seq_len).max(1);
+    let size = per_block * seq_len;
+    let blocks = kl.chunks_mut(per_block).zip(log_p.chunks(size).zip(log_q.chunks(size))).collect();
+    COST.for_each(len, blocks, |(kl, (log_p, log_q))| {
+        let sequences = log_p.chunks_exact(seq_len).zip(log_q.chunks_exact(seq_len));
+        for (slot, (p, q)) in kl.iter_mut().zip(sequences) {
+            let blocks = p.chunks(BLOCK).zip(q.chunks(BLOCK));
+            *slot = F::from_f64(blocks.fold(0.0, |sum, (p, q)| sum + block_sum(p, q, &term)));
+        }
+    });
     Ok(())
 }

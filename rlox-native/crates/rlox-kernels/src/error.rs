@@ -55,6 +55,16 @@ pub enum KernelError {
     /// There is no such place.
     #[error("{name}[{place}] must lie in [0, {len}), got {value}")]
     Index { name: &'static str, place: usize, value: i128, len: usize },
+    /// A place is named more than once.
+    #[error("{name} must name each stream once, got {value} twice")]
+    Twice { name: &'static str, value: usize },
+    /// No stream of a buffer is long enough for a sequence.
+    #[error(
+        "sequences of {length} rows and their context need {} rows of one env; there are at most \
+         {stored}",
+        length.saturating_add(1)
+    )]
+    ShortStreams { length: usize, stored: usize },
     /// A number from which no priority follows.
     #[error(
         "{} must be finite and at most {:e} in size, got {}",

@@ -4,9 +4,18 @@
 //!
 //! Source: Shao et al., "`DeepSeekMath`", 2024, section 4.1.2. Without the division: Liu et al.,
 //! "Understanding R1-Zero-Like Training", 2025 (Dr. GRPO).
+//!
+//! Blocks of groups are divided among threads if there is enough to do ([`crate::threads`]); the
+//! standard deviation of all rewards is the calling thread's.
 
 use crate::error::{KernelError, Result, check_len, check_parts, check_range};
 use crate::number::Float;
+use crate::threads::Meter;
+
+/// Rewards that a thread works on before it takes the next ones, or one group of more.
+const BLOCK: usize = 4096;
+
+static COST: Meter = Meter::new();
 
 /// What the deviations from the group's mean are divided by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,18 +66,22 @@ pub fn group_advantages<F: Float>(
         Scale::Batch => Some(Moments::of(rewards, how.ddof)),
         Scale::Group | Scale::None => None,
     };
-    let groups = rewards.chunks_exact(group_size).zip(advantages.chunks_exact_mut(group_size));
-    for (rewards, advantages) in groups {
-        let group = Moments::of(rewards, how.ddof);
-        let factor = match (how.scale, whole) {
-            (Scale::None, _) => 1.0,
-            (_, None) => group.inverse_std(how.eps),
-            (_, Some(whole)) => whole.inverse_std(how.eps),
-        };
-        for (advantage, &reward) in advantages.iter_mut().zip(rewards) {
-            *advantage = F::from_f64((reward.to_f64() - group.mean) * factor);
+    let size = (BLOCK / group_size).max(1) * group_size;
+    let blocks = rewards.chunks(size).zip(advantages.chunks_mut(size)).collect();
+    COST.for_each(len, blocks, |(rewards, advantages)| {
+        let groups = rewards.chunks_exact(group_size).zip(advantages.chunks_exact_mut(group_size));
+        for (rewards, advantages) in groups {
+            let group = Moments::of(rewards, how.ddof);
+            let factor = match (how.scale, whole) {
+                (Scale::None, _) => 1.0,
+                (_, None) => group.inverse_std(how.eps),
+                (_, Some(whole)) => whole.inverse_std(how.eps),
+            };
+            for (advantage, &reward) in advantages.iter_mut().zip(rewards) {
+                *advantage = F::from_f64((reward.to_f64() - group.mean) * factor);
+            }
         }
-    }
+    });
     Ok(())
 }
 

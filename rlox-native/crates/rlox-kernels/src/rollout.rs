@@ -63,3 +63,16 @@ impl<'a, F: Float, D: Flag> TimeMajor<'a, F, D> {
         F::select(self.terminated[at].is_set(), F::default(), next)
     }
 }
+
+/// The rows of each block of `width` envs, the last of which may have fewer.
+pub(crate) fn columns<F>(elements: &mut [F], n_envs: usize, width: usize) -> Vec<Vec<&mut [F]>> {
+    let n_steps = elements.len() / n_envs;
+    let mut blocks: Vec<_> =
+        (0..n_envs.div_ceil(width)).map(|_| Vec::with_capacity(n_steps)).collect();
+    for row in elements.chunks_exact_mut(n_envs) {
+        for (block, part) in blocks.iter_mut().zip(row.chunks_mut(width)) {
+            block.push(part);
+        }
+    }
+    blocks
+}

@@ -10,14 +10,20 @@
 //!
 //! `V'_t` and `vs'_t` belong to the state that the step led to: 0 after termination, the value of
 //! the final observation after truncation, row t + 1's otherwise. The correction by row t + 1 stops
-//! at both.
+//! at both. Blocks of envs are divided among threads if there is enough to do ([`crate::threads`]).
 //!
 //! Source: Espeholt et al., "IMPALA: Scalable Distributed Deep-RL with Importance Weighted
 //! Actor-Learner Architectures", ICML 2018, equation 1, remark 1 and section 4.2.
 
 use crate::error::{Result, check_len, check_range};
 use crate::number::{Flag, Float};
-use crate::rollout::TimeMajor;
+use crate::rollout::{TimeMajor, columns};
+use crate::threads::{self, Meter};
+
+/// Envs that a thread works on before it takes the next ones.
+const BLOCK: usize = 64;
+
+static COST: Meter = Meter::new();
 
 /// Where V-trace truncates the ratio of the policies.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -54,23 +60,63 @@ pub fn vtrace<F: Float, D: Flag>(
     check_range("gamma", gamma, 0.0, 1.0)?;
     check_range("rho_bar", truncation.rho_bar, 0.0, f64::INFINITY)?;
     check_range("c_bar", truncation.c_bar, 0.0, f64::INFINITY)?;
-    let n_steps = input.check()?;
+    input.check()?;
     let len = input.rewards.len();
     check_len("log_rhos", log_rhos.len(), "rewards", len)?;
     check_len("vs", output.vs.len(), "rewards", len)?;
     check_len("pg_advantages", output.pg_advantages.len(), "rewards", len)?;
+    if len == 0 {
+        return Ok(());
+    }
 
     let n_envs = input.last_values.len();
-    let gamma = F::from_f64(gamma);
-    let (rho_bar, c_bar) = (F::from_f64(truncation.rho_bar), F::from_f64(truncation.c_bar));
-    for step in (0..n_steps).rev() {
-        let last = step + 1 == n_steps;
-        for env in 0..n_envs {
-            let at = step * n_envs + env;
-            let (next_value, next_vs) = if last {
-                (input.last_values[env], input.last_values[env])
-            } else {
-                (input.values[at + n_envs], output.vs[at + n_envs])
+    let factors = Factors {
+        gamma: F::from_f64(gamma),
+        rho_bar: F::from_f64(truncation.rho_bar),
+        c_bar: F::from_f64(truncation.c_bar),
+    };
+    let helpers = if n_envs > BLOCK { COST.helpers(len) } else { 0 };
+    let Targets { vs, pg_advantages } = output;
+    if helpers == 0 {
+        let rows = vs.chunks_exact_mut(n_envs).zip(pg_advantages.chunks_exact_mut(n_envs));
+        COST.timed(len, || trace(input, log_rhos, 0, factors, rows));
+        return Ok(());
+    }
+    let targets = columns(vs, n_envs, BLOCK).into_iter();
+    let blocks = targets.zip(columns(pg_advantages, n_envs, BLOCK)).enumerate().collect();
+    threads::for_each(blocks, helpers, |(block, (vs, pg_advantages))| {
+        let rows = vs.into_iter().zip(pg_advantages);
+        trace(input, log_rhos, block * BLOCK, factors, rows);
+    });
+    Ok(())
+}
+
+/// γ and the truncations, each rounded once.
+#[derive(Clone, Copy)]
+struct Factors<F> {
+    gamma: F,
+    rho_bar: F,
+    c_bar: F,
+}
+
+/// Writes the `rows` of `vs` and of the advantages of some envs, which `first` is the first of.
+fn trace<'o, F: Float + 'o, D: Flag>(
+    input: &TimeMajor<'_, F, D>,
+    log_rhos: &[F],
+    first: usize,
+    factors: Factors<F>,
+    rows: impl DoubleEndedIterator<Item = (&'o mut [F], &'o mut [F])> + ExactSizeIterator,
+) {
+    let Factors { gamma, rho_bar, c_bar } = factors;
+    let n_envs = input.last_values.len();
+    let mut following: Option<&[F]> = None;
+    for (step, (vs, pg_advantages)) in rows.enumerate().rev() {
+        let begin = step * n_envs + first;
+        for (env, (target, advantage)) in vs.iter_mut().zip(pg_advantages).enumerate() {
+            let at = begin + env;
+            let (next_value, next_vs) = match following {
+                None => (input.last_values[first + env], input.last_values[first + env]),
+                Some(following) => (input.values[at + n_envs], following[env]),
             };
             let (reward, value) = (input.rewards[at], input.values[at]);
             let ratio = log_rhos[at].exp();
@@ -78,12 +124,11 @@ pub fn vtrace<F: Float, D: Flag>(
             let delta = rho * (reward + gamma * input.successor(at, next_value) - value);
             let correction = gamma * c * (next_vs - next_value);
             let correction = F::select(input.ends(at), F::default(), correction);
-            output.vs[at] = value + (delta + correction);
-            output.pg_advantages[at] =
-                rho * (reward + gamma * input.successor(at, next_vs) - value);
+            *target = value + (delta + correction);
+            *advantage = rho * (reward + gamma * input.successor(at, next_vs) - value);
         }
+        following = Some(vs);
     }
-    Ok(())
 }
 
 /// The smaller of the two; a ratio that is not a number stays one.

@@ -3,10 +3,17 @@
 use std::sync::{Mutex, PoisonError};
 
 use proptest::prelude::*;
+use rlox_kernels::divergence;
 use rlox_kernels::env::{Actions, ObsMut, ObsType, StepBuffers, make_vec, native_env_ids};
 use rlox_kernels::gae::{Discount, EnvMajor, Estimates, TimeMajor, gae_env_major, gae_time_major};
+use rlox_kernels::groups::{Normalization, Scale, group_advantages};
+use rlox_kernels::replay::{
+    Batch, DType, Field, Goals, Hindsight, HindsightReplay, Importance, Layout, NStep,
+    PrioritizedReplay, Selection, Sequences, Stream, Transitions, UniformReplay, Values, ValuesMut,
+};
 use rlox_kernels::rng::Pcg64;
 use rlox_kernels::threads::{LEAST_WORK, set_least_work, set_limit};
+use rlox_kernels::vtrace::{Targets, Truncation, vtrace};
 
 /// The settings are the process's.
 static SETTINGS: Mutex<()> = Mutex::new(());
@@ -35,6 +42,73 @@ fn flags(rng: &mut Pcg64, n: usize) -> Vec<bool> {
 
 fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// A replay buffer's random content, and where draws of it are written.
+struct Rows {
+    layout: Layout,
+    obs: Vec<f32>,
+    next_obs: Vec<f32>,
+    actions: Vec<f32>,
+    rewards: Vec<f32>,
+    terminated: Vec<bool>,
+    truncated: Vec<bool>,
+}
+
+impl Rows {
+    fn random(rng: &mut Pcg64, layout: Layout, n: usize) -> Self {
+        Self {
+            layout,
+            obs: uniform(rng, n * layout.obs.len),
+            next_obs: uniform(rng, n * layout.obs.len),
+            actions: uniform(rng, n),
+            rewards: uniform(rng, n),
+            terminated: flags(rng, n),
+            truncated: flags(rng, n),
+        }
+    }
+
+    fn zeros(layout: Layout, n: usize) -> Self {
+        let [obs, next_obs] = [(); 2].map(|()| vec![0.0; n * layout.obs.len]);
+        let [actions, rewards] = [(); 2].map(|()| vec![0.0; n]);
+        let [terminated, truncated] = [(); 2].map(|()| vec![false; n]);
+        Self { layout, obs, next_obs, actions, rewards, terminated, truncated }
+    }
+
+    fn transitions(&self) -> Transitions<'_> {
+        Transitions {
+            obs: Values::F32(&self.obs),
+            actions: Values::F32(&self.actions),
+            rewards: &self.rewards,
+            terminated: &self.terminated,
+            truncated: &self.truncated,
+            next_obs: Some(Values::F32(&self.next_obs)),
+        }
+    }
+
+    fn batch<'a>(&'a mut self, discounts: Option<&'a mut [f32]>) -> Batch<'a> {
+        Batch {
+            obs: ValuesMut::F32(&mut self.obs),
+            next_obs: Some(ValuesMut::F32(&mut self.next_obs)),
+            actions: ValuesMut::F32(&mut self.actions),
+            rewards: &mut self.rewards,
+            terminated: &mut self.terminated,
+            truncated: &mut self.truncated,
+            discounts,
+        }
+    }
+
+    fn bits(self) -> (Vec<u32>, Vec<bool>) {
+        let numbers = [self.obs, self.next_obs, self.actions, self.rewards].concat();
+        (bits(&numbers), [self.terminated, self.truncated].concat())
+    }
+}
+
+/// A layout of observations of so many numbers, and how many rows several blocks of it have.
+fn wide(obs: usize, capacity: usize, n_step: NStep, frames: usize) -> (Layout, usize) {
+    let field = |len| Field { dtype: DType::F32, len };
+    let layout = Layout { capacity, obs: field(obs), action: field(1), n_step, frames };
+    (layout, 3 * (1 << 18) / (8 * obs) + 7)
 }
 
 proptest! {
@@ -108,6 +182,142 @@ proptest! {
                 seen.extend(bits(&final_obs));
             }
             (seen, envs.state())
+        });
+        for result in &results {
+            prop_assert!(result == &results[0]);
+        }
+    }
+
+    #[test]
+    fn vtrace_of_rollouts(n_envs in 1_usize..300, n_steps in 0_usize..20, seed: u64) {
+        let (rng, n) = (&mut Pcg64::from_seed(seed), n_envs * n_steps);
+        let [rewards, values, final_values, log_rhos] = [(); 4].map(|()| uniform(rng, n));
+        let [terminated, truncated] = [(); 2].map(|()| flags(rng, n));
+        let rollout = TimeMajor {
+            rewards: &rewards[..],
+            values: &values,
+            terminated: &terminated[..],
+            truncated: &truncated,
+            final_values: &final_values,
+            last_values: &uniform(rng, n_envs),
+        };
+        let bars = Truncation { rho_bar: 1.0, c_bar: 0.9 };
+        let results = on_threads(|| {
+            let [mut vs, mut pg_advantages] = [(); 2].map(|()| vec![0.0; n]);
+            let output = &mut Targets { vs: &mut vs, pg_advantages: &mut pg_advantages };
+            vtrace(&rollout, &log_rhos, 0.99, bars, output).expect("lengths that fit");
+            [bits(&vs), bits(&pg_advantages)]
+        });
+        for result in &results {
+            prop_assert!(result == &results[0]);
+        }
+    }
+
+    #[test]
+    fn advantages_of_groups(group_size in 1_usize..600, n_groups in 0_usize..80, seed: u64) {
+        let rewards = uniform(&mut Pcg64::from_seed(seed), group_size * n_groups);
+        let results = on_threads(|| {
+            [Scale::Group, Scale::Batch, Scale::None].map(|scale| {
+                let how = Normalization { scale, ddof: 0, eps: 1e-4 };
+                let mut advantages = vec![0.0; rewards.len()];
+                group_advantages(&rewards, group_size, how, &mut advantages).expect("groups");
+                bits(&advantages)
+            })
+        });
+        for result in &results {
+            prop_assert!(result == &results[0]);
+        }
+    }
+
+    #[test]
+    fn divergences_of_tokens(seq_len in 1_usize..9_000, n in 0_usize..8, seed: u64) {
+        let rng = &mut Pcg64::from_seed(seed);
+        let [p, q] = [(); 2].map(|()| uniform(rng, seq_len * n));
+        let results = on_threads(|| {
+            let totals = [divergence::token_kl(&p, &q), divergence::token_kl_schulman(&p, &q)];
+            let [mut kl, mut schulman] = [(); 2].map(|()| vec![0.0; n]);
+            divergence::batch_token_kl(&p, &q, seq_len, &mut kl).expect("sequences");
+            divergence::batch_token_kl_schulman(&p, &q, seq_len, &mut schulman).expect("sequences");
+            (totals.map(|total| total.expect("equal lengths").to_bits()), [bits(&kl), bits(&schulman)])
+        });
+        for result in &results {
+            prop_assert!(result == &results[0]);
+        }
+        // A sequence alone is summed as it is among others.
+        let alone = p.chunks(seq_len).zip(q.chunks(seq_len)).map(|(p, q)| {
+            let total = divergence::token_kl(p, q).expect("equal lengths");
+            #[expect(clippy::cast_possible_truncation, reason = "as the kernel rounds")]
+            (total as f32).to_bits()
+        });
+        prop_assert_eq!(alone.collect::<Vec<_>>(), results[0].1[0].clone());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn uniform_draws(obs in 30_usize..2_000, n_step in 1_usize..4, frames: bool, seed: u64) {
+        let obs = 3 * obs;
+        let n_step = NStep { n_envs: 2, n_step, gamma: 0.9 };
+        let (layout, n) = wide(obs, 50, n_step, if frames { 3 } else { 0 });
+        let rows = Rows::random(&mut Pcg64::from_seed(seed), layout, 60);
+        let results = on_threads(|| {
+            let mut buffer = UniformReplay::new(layout, Stream::from_seed(seed)).expect("sizes");
+            buffer.push(&rows.transitions(), ()).expect("rows");
+            let (mut drawn, mut discounts) = (Rows::zeros(rows.layout, n), vec![0.0; n]);
+            buffer.sample(None, &mut drawn.batch(Some(&mut discounts)), &mut ()).expect("a draw");
+            let mut pieces = Rows::zeros(rows.layout, 5 * n);
+            let [mut mask, mut is_first] = [(); 2].map(|()| vec![false; 5 * n]);
+            let batch = pieces.batch(None);
+            let mut out = Sequences { batch, is_first: &mut is_first, mask: &mut mask };
+            buffer.sample_sequences(None, 5, false, &mut out).expect("sequences");
+            (drawn.bits(), bits(&discounts), pieces.bits(), mask, is_first)
+        });
+        for result in &results {
+            prop_assert!(result == &results[0]);
+        }
+    }
+
+    #[test]
+    fn prioritized_draws(obs in 1_usize..500, seed: u64) {
+        let (layout, n) = wide(obs, 5_000, NStep::ONE, 0);
+        let n = n.max(3_000);
+        let rng = &mut Pcg64::from_seed(seed);
+        let rows = Rows::random(rng, layout, 5_000);
+        let priorities: Vec<_> = uniform(rng, 5_000).into_iter().map(f64::from).collect();
+        let results = on_threads(|| {
+            let stream = Stream::from_seed(seed);
+            let mut buffer = PrioritizedReplay::new(layout, 0.6, 0.4, stream).expect("sizes");
+            buffer.push(&rows.transitions(), Some(&priorities)).expect("rows");
+            let mut drawn = Rows::zeros(rows.layout, n);
+            let (mut weights, mut indices) = (vec![0.0; n], vec![0; n]);
+            let importance = &mut Importance { weights: &mut weights, indices: &mut indices };
+            buffer.sample(None, &mut drawn.batch(None), importance).expect("a draw");
+            (drawn.bits(), bits(&weights), indices)
+        });
+        for result in &results {
+            prop_assert!(result == &results[0]);
+        }
+    }
+
+    #[test]
+    fn draws_with_hindsight(obs in 4_usize..500, selection in 0_usize..3, seed: u64) {
+        let (layout, n) = wide(obs, 500, NStep::ONE, 0);
+        let rows = Rows::random(&mut Pcg64::from_seed(seed), layout, 700);
+        let hindsight = Hindsight {
+            goals: Goals { len: 2, achieved: 0, desired: 2 },
+            selection: [Selection::Future, Selection::Final, Selection::Episode][selection],
+            n_sampled_goal: 4,
+            threshold: Some(0.5),
+        };
+        let results = on_threads(|| {
+            let stream = Stream::from_seed(seed);
+            let mut buffer = HindsightReplay::new(layout, hindsight, stream).expect("sizes");
+            buffer.push(&rows.transitions(), ()).expect("rows");
+            let (mut drawn, mut relabelled) = (Rows::zeros(rows.layout, n), vec![false; n]);
+            buffer.sample(None, &mut drawn.batch(None), &mut relabelled[..]).expect("a draw");
+            (drawn.bits(), relabelled)
         });
         for result in &results {
             prop_assert!(result == &results[0]);

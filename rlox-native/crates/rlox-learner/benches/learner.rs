@@ -42,7 +42,12 @@ fn update(criterion: &mut Criterion) {
             epoch_rows: rows,
             batch_size: rows,
             loss: Loss {
-                objective: Objective::Clipped { clip_eps: 0.2, dual_clip: None, vf_clip_eps: None },
+                objective: Objective::Clipped {
+                    clip_eps: 0.2,
+                    dual_clip: None,
+                    vf_clip_eps: None,
+                    vf_bound: None,
+                },
                 vf_coef: 0.5,
                 ent_coef: 0.01,
                 normalize_advantages: true,

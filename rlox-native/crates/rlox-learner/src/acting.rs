@@ -34,19 +34,68 @@ pub struct ActionRequest<'a> {
     pub log_probs: &'a mut [f32],
 }
 
+/// Where the randomness of actions comes from.
+#[derive(Debug)]
+pub enum Draws<'a> {
+    /// A generator. A categorical policy takes one number u in [0, 1) from it and the first action
+    /// whose cumulative probability exceeds u. A Gaussian one takes two, u and v, for each component:
+    /// √(-2 ln(1 - u)) cos 2πv, by Box and Muller 1958.
+    Stream(&'a mut Pcg64),
+    /// Numbers drawn before, as many as the head's width for each observation in turn: standard
+    /// normal ones, or exponential ones, of which a categorical policy takes the action with the
+    /// largest probability over its number, the first arrival of so many clocks.
+    Given(&'a [f32]),
+    /// Nothing is drawn: the mode.
+    Mode,
+}
+
+impl Draws<'_> {
+    /// Checks that there are numbers for so many observations.
+    pub(super) fn check(&self, rows: usize, width: usize) -> Result<()> {
+        let Self::Given(numbers) = self else { return Ok(()) };
+        check_len("noise", numbers.len(), "log_probs * actions", rows * width)
+    }
+
+    /// The next `n` of the given numbers.
+    fn next(numbers: &mut &[f32], n: usize) -> impl Iterator<Item = f32> {
+        let (now, rest) = numbers.split_at(n);
+        *numbers = rest;
+        now.iter().copied()
+    }
+
+    /// An action of a categorical policy.
+    #[inline(always)]
+    fn choose(&mut self, probabilities: &[f32]) -> usize {
+        match self {
+            Self::Stream(rng) => draw(probabilities, rng.next_double()),
+            Self::Given(numbers) => {
+                let clocks = Self::next(numbers, probabilities.len());
+                largest(probabilities.iter().zip(clocks).map(|(&p, clock)| p / clock))
+            }
+            Self::Mode => largest(probabilities.iter().copied()),
+        }
+    }
+
+    /// A component's distance from its mean, in deviations.
+    #[inline(always)]
+    fn noise(&mut self) -> f32 {
+        match self {
+            Self::Stream(rng) => f32::of(normal(rng)),
+            Self::Given(numbers) => Self::next(numbers, 1).next().unwrap_or_default(),
+            Self::Mode => 0.0,
+        }
+    }
+}
+
 impl Learner<f32> {
     /// Draws an action for each observation in turn.
-    ///
-    /// A categorical policy takes one number u in [0, 1) from `rng` and the first action whose
-    /// cumulative probability exceeds u. A Gaussian one takes two, u and v, for each component:
-    /// √(-2 ln(1 - u)) cos 2πv, by Box and Muller 1958.
     ///
     /// # Errors
     /// [`KernelError`] where a length does not fit, or a row of masks leaves nothing to choose.
     pub fn act(
         &mut self,
         parameters: &[f32],
-        rng: &mut Pcg64,
+        draws: &mut Draws<'_>,
         request: &mut ActionRequest<'_>,
     ) -> Result<()> {
         let (rows, width) = (request.log_probs.len(), self.shape.head.width());
@@ -56,7 +105,7 @@ impl Learner<f32> {
             (ActionBuffer::Discrete(actions), Head::Categorical(_)) => {
                 check_len("actions", actions.len(), "log_probs", rows)?;
             }
-            (ActionBuffer::Continuous(actions), Head::Gaussian(_)) => {
+            (ActionBuffer::Continuous(actions), Head::Gaussian(_) | Head::ScaledGaussian(_)) => {
                 check_len("actions", actions.len(), "log_probs * act_dim", rows * width)?;
             }
             _ => {
@@ -64,13 +113,14 @@ impl Learner<f32> {
                 return Err(KernelError::ActionKind { env_id: env_id.to_owned(), expected, got });
             }
         }
+        draws.check(rows, width)?;
         if let Some(masks) = request.masks {
             let masked = rows * self.shape.head.n_masked();
             check_len("action_masks", masks.len(), "log_probs * n_actions", masked)?;
             check_choices(masks, width)?;
         }
         self.packed.load_policy(&self.shape, parameters);
-        Arch::new().dispatch(Act { learner: self, rng, request });
+        Arch::new().dispatch(Act { learner: self, draws, request });
         Ok(())
     }
 }
@@ -85,25 +135,25 @@ pub(super) fn check_choices(masks: &[u8], width: usize) -> Result<()> {
 }
 
 /// The arguments of [`Learner::act`].
-struct Act<'a, 'b> {
+struct Act<'a, 'b, 'c> {
     learner: &'a mut Learner<f32>,
-    rng: &'a mut Pcg64,
+    draws: &'a mut Draws<'c>,
     request: &'a mut ActionRequest<'b>,
 }
 
-impl WithSimd for Act<'_, '_> {
+impl WithSimd for Act<'_, '_, '_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { learner, rng, request } = self;
+        let Self { learner, draws, request } = self;
         let (obs, log_probs) = (request.obs, &mut *request.log_probs);
         match &mut request.actions {
             ActionBuffer::Discrete(actions) => {
-                learner.choose(simd, rng, obs, request.masks, actions, log_probs);
+                learner.choose(simd, draws, obs, request.masks, actions, log_probs);
             }
             ActionBuffer::Continuous(actions) => {
-                learner.perturb(simd, rng, obs, actions, log_probs);
+                learner.perturb(simd, draws, obs, actions, log_probs);
             }
         }
     }
@@ -115,7 +165,7 @@ impl Learner<f32> {
     pub(super) fn choose<S: Simd>(
         &mut self,
         simd: S,
-        rng: &mut Pcg64,
+        draws: &mut Draws<'_>,
         obs: &[f32],
         masks: Option<&[u8]>,
         actions: &mut [i64],
@@ -138,7 +188,7 @@ impl Learner<f32> {
             distribution.normalise(simd, actor.output(), stride, actions.len(), &chosen.possible);
             let results = actions.iter_mut().zip(log_probs);
             for ((action, log_prob), (probabilities, table)) in results.zip(distribution.rows()) {
-                let chosen = draw(probabilities, rng.next_double());
+                let chosen = draws.choose(probabilities);
                 *action = i64::try_from(chosen).unwrap_or(i64::MAX);
                 *log_prob = table[chosen];
             }
@@ -150,7 +200,7 @@ impl Learner<f32> {
     pub(super) fn perturb<S: Simd>(
         &mut self,
         simd: S,
-        rng: &mut Pcg64,
+        draws: &mut Draws<'_>,
         obs: &[f32],
         actions: &mut [f32],
         log_probs: &mut [f32],
@@ -162,14 +212,16 @@ impl Learner<f32> {
         let results = actions.chunks_mut(BLOCK_ROWS * width).zip(log_probs.chunks_mut(BLOCK_ROWS));
         for (obs, (actions, log_probs)) in rows.zip(results) {
             forward(simd, &shape.actor, &packed.actor, obs, log_probs.len(), actor);
-            let means = actor.output().chunks_exact(shape.actor.output_stride());
-            for ((actions, log_prob), means) in
-                actions.chunks_exact_mut(width).zip(log_probs).zip(means)
+            let outputs = actor.output().chunks_exact(shape.actor.output_stride());
+            for ((actions, log_prob), outputs) in
+                actions.chunks_exact_mut(width).zip(log_probs).zip(outputs)
             {
                 *log_prob = 0.0;
-                let components = actions.iter_mut().zip(means).zip(&packed.log_std);
-                for ((action, &mean), &log_std) in components {
-                    let noise = f32::of(normal(rng));
+                let (means, scales) = outputs.split_at(width);
+                for (i, (action, &mean)) in actions.iter_mut().zip(means).enumerate() {
+                    let log_std = packed.log_std.get(i).copied();
+                    let log_std = log_std.unwrap_or_else(|| scales[i].tanh());
+                    let noise = draws.noise();
                     *action = mean + log_std.exp() * noise;
                     *log_prob += gaussian_log_prob(noise, log_std);
                 }
@@ -193,6 +245,12 @@ fn draw(probabilities: &[f32], u: f64) -> usize {
         }
     }
     last
+}
+
+/// The place of the largest number, the first of several.
+fn largest(numbers: impl Iterator<Item = f32>) -> usize {
+    let found = numbers.enumerate().reduce(|best, next| if next.1 > best.1 { next } else { best });
+    found.map_or(0, |(place, _)| place)
 }
 
 /// A number from the standard normal distribution.

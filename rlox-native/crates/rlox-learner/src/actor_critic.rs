@@ -1,5 +1,6 @@
 //! The default actor-critic: one network for the policy, one for the value.
 
+use super::linalg::Layer;
 use super::network::Network;
 use rlox_kernels::error::{KernelError, Result, check_range};
 
@@ -11,14 +12,27 @@ pub enum Head {
     /// A vector of so many components, by a Gaussian with a mean that depends on the observation
     /// and a logarithmic deviation that does not.
     Gaussian(usize),
+    /// A vector of so many components, by a Gaussian whose means and logarithmic deviations both
+    /// depend on the observation; the latter are tanh of an output.
+    ScaledGaussian(usize),
 }
 
 impl Head {
-    /// How many outputs the policy network has.
+    /// How many actions there are to choose from, or components of one.
     #[must_use]
     pub fn width(self) -> usize {
-        let (Self::Categorical(width) | Self::Gaussian(width)) = self;
+        let (Self::Categorical(width) | Self::Gaussian(width) | Self::ScaledGaussian(width)) = self;
         width
+    }
+
+    /// How many outputs the policy network has.
+    pub(super) fn n_outputs(self) -> usize {
+        if let Self::ScaledGaussian(width) = self { 2 * width } else { self.width() }
+    }
+
+    /// How many logarithmic deviations are parameters.
+    pub(super) fn n_deviations(self) -> usize {
+        if let Self::Gaussian(width) = self { width } else { 0 }
     }
 
     /// How many flags an action mask has.
@@ -44,20 +58,36 @@ pub struct ActorCritic {
 }
 
 impl ActorCritic {
-    /// Two networks with hidden layers of these sizes.
+    /// Two networks with hidden layers of these sizes and tanh between them.
     ///
     /// # Errors
     /// [`KernelError::Range`] for a size outside `[1, 16384]`.
     pub fn new(obs_dim: usize, hidden: &[usize], head: Head) -> Result<Self> {
+        Self::of(obs_dim, hidden, head, Network::new)
+    }
+
+    /// Two networks with hidden layers of these sizes and `ReLU` between them.
+    ///
+    /// # Errors
+    /// [`KernelError::Range`] for a size outside `[1, 16384]`.
+    pub fn relu(obs_dim: usize, hidden: &[usize], head: Head) -> Result<Self> {
+        Self::of(obs_dim, hidden, head, |sizes, at| Network::relu(Layer::linear(sizes, at)))
+    }
+
+    fn of(
+        obs_dim: usize,
+        hidden: &[usize],
+        head: Head,
+        network: impl Fn(&[usize], usize) -> Network,
+    ) -> Result<Self> {
         check_width("obs_dim", obs_dim)?;
         check_width("actions", head.width())?;
         for &width in hidden {
             check_width("hidden", width)?;
         }
         let sizes = |outputs| [&[obs_dim], hidden, &[outputs]].concat();
-        let deviations = if let Head::Gaussian(width) = head { width } else { 0 };
-        let actor = Network::new(&sizes(head.width()), deviations);
-        let critic = Network::new(&sizes(1), actor.end());
+        let actor = network(&sizes(head.n_outputs()), head.n_deviations());
+        let critic = network(&sizes(1), actor.end());
         Ok(Self { obs_dim, head, actor, critic })
     }
 
@@ -109,10 +139,10 @@ impl<F: num_traits::Float> ActionRows<'_, F> {
                     }
                 }
             }
-            (Self::Continuous(actions), Head::Gaussian(n)) => {
+            (Self::Continuous(actions), Head::Gaussian(n) | Head::ScaledGaussian(n)) => {
                 check_len("actions", actions.len(), "log_probs * act_dim", rows * n)
             }
-            (Self::Discrete(_), Head::Gaussian(_)) => Err(wrong_kind("continuous", "discrete")),
+            (Self::Discrete(_), _) => Err(wrong_kind("continuous", "discrete")),
             (Self::Continuous(_), Head::Categorical(_)) => {
                 Err(wrong_kind("discrete", "continuous"))
             }

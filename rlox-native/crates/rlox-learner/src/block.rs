@@ -21,7 +21,7 @@ pub(super) struct PackedParameters<F> {
 
 impl<F: Real> PackedParameters<F> {
     pub(super) fn new(shape: &ActorCritic) -> Self {
-        let deviations = if let Head::Gaussian(width) = shape.head { width } else { 0 };
+        let deviations = shape.head.n_deviations();
         Self {
             actor: Packed::new(&shape.actor),
             critic: Packed::new(&shape.critic),
@@ -79,7 +79,7 @@ impl<F: Real> Block<F> {
         let zeros = |n| vec![F::zero(); n];
         let (indices, components) = match shape.head {
             Head::Categorical(_) => (BLOCK_ROWS, 0),
-            Head::Gaussian(width) => (0, BLOCK_ROWS * width),
+            Head::Gaussian(width) | Head::ScaledGaussian(width) => (0, BLOCK_ROWS * width),
         };
         Self {
             inputs: zeros(BLOCK_ROWS * shape.obs_dim),

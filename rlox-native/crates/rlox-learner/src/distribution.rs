@@ -27,7 +27,7 @@ pub(super) struct Distribution<F> {
     /// Categorical: log-probabilities of all actions. Gaussian: (a - μ) / σ. Rows of the head's
     /// width.
     table: Vec<F>,
-    /// Categorical: the exponentials of `table`.
+    /// Categorical: the exponentials of `table`. Scaled Gaussian: ln σ of each row.
     probabilities: Vec<F>,
     /// ln σ, and its gradient gathered so far.
     pub(super) log_std: Vec<F>,
@@ -42,10 +42,8 @@ impl<F: Real> Distribution<F> {
     pub(super) fn new(head: Head) -> Self {
         let zeros = |n| vec![F::zero(); n];
         let table = zeros(padded(BLOCK_ROWS * head.width()));
-        let (probabilities, deviations) = match head {
-            Head::Categorical(_) => (table.clone(), 0),
-            Head::Gaussian(width) => (Vec::new(), width),
-        };
+        let probabilities = if let Head::Gaussian(_) = head { Vec::new() } else { table.clone() };
+        let deviations = head.n_deviations();
         Self {
             head,
             table,
@@ -101,6 +99,26 @@ impl<F: Real> Distribution<F> {
                         let log_std = self.log_std[i];
                         standardised[i] = (actions[i] - means[i]) * (-log_std).exp();
                         *log_prob = *log_prob + gaussian_log_prob(standardised[i], log_std);
+                    }
+                }
+            }
+            Head::ScaledGaussian(width) => {
+                let constant = F::of(HALF_LOG_TAU) + F::of(0.5);
+                let results = self.log_probs.iter_mut().zip(&mut self.entropies);
+                let rows = outputs.chunks_exact(stride).take(rows).zip(results);
+                let kept = self.table.chunks_exact_mut(width);
+                let kept = kept.zip(self.probabilities.chunks_exact_mut(width));
+                let actions = chosen.components.chunks_exact(width);
+                for (((outputs, (log_prob, entropy)), actions), (standardised, log_stds)) in
+                    rows.zip(actions).zip(kept)
+                {
+                    (*log_prob, *entropy) = (F::zero(), F::zero());
+                    for i in 0..width {
+                        let log_std = outputs[width + i].tanh();
+                        log_stds[i] = log_std;
+                        standardised[i] = (actions[i] - outputs[i]) * (-log_std).exp();
+                        *log_prob = *log_prob + gaussian_log_prob(standardised[i], log_std);
+                        *entropy = *entropy + log_std + constant;
                     }
                 }
             }
@@ -194,6 +212,14 @@ impl<F: Real> Distribution<F> {
                         self.log_std_gradient[i] = self.log_std_gradient[i]
                             + log_prob_gradient * of_square
                             + entropy_gradient;
+                    }
+                }
+                Head::ScaledGaussian(_) => {
+                    let log_stds = &self.probabilities[r * width..][..width];
+                    for (i, (&z, &log_std)) in table.iter().zip(log_stds).enumerate() {
+                        gradients[i] = log_prob_gradient * z * (-log_std).exp();
+                        let of_log_std = log_prob_gradient * (z * z - F::one()) + entropy_gradient;
+                        gradients[width + i] = of_log_std * (F::one() - log_std * log_std);
                     }
                 }
             }

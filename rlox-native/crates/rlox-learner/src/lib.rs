@@ -34,7 +34,7 @@ mod rollout;
 mod update;
 mod workspace;
 
-pub use acting::{ActionBuffer, ActionRequest};
+pub use acting::{ActionBuffer, ActionRequest, Draws};
 pub use actor_critic::{ActionRows, ActorCritic, Head};
 pub use linalg::Real;
 pub use objective::{Loss, Objective, Terms};

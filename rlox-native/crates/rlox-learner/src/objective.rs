@@ -14,6 +14,9 @@ pub enum Objective {
         dual_clip: Option<f64>,
         /// The range of the value clip (openai/baselines ppo2).
         vf_clip_eps: Option<f64>,
+        /// Where there is one, the value loss of a row is not `(V - G)²` but Huber's, of slope 1 from
+        /// a distance of 1 on, and at most this, where its gradient ends.
+        vf_bound: Option<f64>,
     },
     /// `A ln π(a|s)` (Mnih et al. 2016).
     PolicyGradient,
@@ -36,12 +39,14 @@ impl Loss {
     pub(super) fn check(&self) -> Result<()> {
         check_weight("vf_coef", self.vf_coef)?;
         check_weight("ent_coef", self.ent_coef)?;
-        let Objective::Clipped { clip_eps, dual_clip, vf_clip_eps } = self.objective else {
+        let Objective::Clipped { clip_eps, dual_clip, vf_clip_eps, vf_bound } = self.objective
+        else {
             return Ok(());
         };
         check_weight("clip_eps", clip_eps)?;
         // Below 1 it would bound the objective of rows whose ratio has not moved.
         dual_clip.map_or(Ok(()), |c| check_range("dual_clip", c, 1.0, f64::INFINITY))?;
+        vf_bound.map_or(Ok(()), |bound| check_range("vf_bound", bound, 0.0, f64::INFINITY))?;
         vf_clip_eps.map_or(Ok(()), |range| check_range("vf_clip_eps", range, 0.0, f64::INFINITY))
     }
 }
@@ -106,7 +111,7 @@ impl Objective {
             ..Terms::default()
         };
         let mut value_gradient = error + error;
-        let Self::Clipped { clip_eps, dual_clip, vf_clip_eps } = *self else {
+        let Self::Clipped { clip_eps, dual_clip, vf_clip_eps, vf_bound } = *self else {
             terms.policy_loss = -(row.advantage * row.log_prob).widen();
             return (terms, -row.advantage, value_gradient);
         };
@@ -121,7 +126,14 @@ impl Objective {
         {
             (objective, follows) = (bound, false);
         }
-        if let Some(range) = vf_clip_eps.map(F::of) {
+        if let Some(bound) = vf_bound.map(F::of) {
+            let (distance, half) = (error.abs(), F::of(0.5));
+            let near = distance < F::one();
+            let loss = if near { half * error * error } else { distance - half };
+            terms.value_loss = loss.min(bound).widen();
+            let slope = if near { error } else { error.signum() };
+            value_gradient = if loss <= bound { slope } else { F::zero() };
+        } else if let Some(range) = vf_clip_eps.map(F::of) {
             let change = row.value - row.old_value;
             let held = row.old_value + change.max(-range).min(range) - row.target;
             // Within the range both errors are the same but for rounding, which must not decide.

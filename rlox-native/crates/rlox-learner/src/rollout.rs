@@ -3,14 +3,13 @@
 use pulp::{Arch, Simd, WithSimd};
 
 use super::Real;
-use super::acting::ActionBuffer;
+use super::acting::{ActionBuffer, Draws};
 use super::actor_critic::Head;
 use super::linalg::BLOCK_ROWS;
 use super::passes::forward;
 use super::update::Learner;
 use rlox_kernels::env::{ActionSpace, Actions, ObsType, StepBuffers, VectorEnv};
 use rlox_kernels::error::{KernelError, Result, check_len};
-use rlox_kernels::rng::Pcg64;
 
 /// Where a rollout of T steps of N envs goes, one row of envs after the other.
 #[derive(Debug)]
@@ -42,13 +41,14 @@ impl Learner<f32> {
         &mut self,
         parameters: &[f32],
         envs: &mut dyn VectorEnv,
-        rng: &mut Pcg64,
+        draws: &mut Draws<'_>,
         obs: &mut [f32],
         rollout: &mut Rollout<'_>,
     ) -> Result<()> {
         let steps = self.check_rollout(parameters, envs, obs, rollout)?;
+        draws.check(rollout.rewards.len(), self.shape.head.width())?;
         self.packed.load(&self.shape, parameters);
-        Arch::new().dispatch(Collect { learner: self, envs, rng, obs, rollout, steps })
+        Arch::new().dispatch(Collect { learner: self, envs, draws, obs, rollout, steps })
     }
 
     /// Writes V of each row of `obs` into `values`.
@@ -95,7 +95,7 @@ impl Learner<f32> {
             ) => (actions.len(), usize::try_from(*n) == Ok(width)),
             (
                 ActionBuffer::Continuous(actions),
-                Head::Gaussian(_),
+                Head::Gaussian(_) | Head::ScaledGaussian(_),
                 ActionSpace::Continuous { low, .. },
             ) => (actions.len() / width, low.len() == width),
             _ => (rows, false),
@@ -137,21 +137,21 @@ impl WithSimd for Values<'_> {
 }
 
 /// The arguments of [`Learner::collect`].
-struct Collect<'a, 'b> {
+struct Collect<'a, 'b, 'c> {
     learner: &'a mut Learner<f32>,
     envs: &'a mut dyn VectorEnv,
-    rng: &'a mut Pcg64,
+    draws: &'a mut Draws<'c>,
     obs: &'a mut [f32],
     rollout: &'a mut Rollout<'b>,
     steps: usize,
 }
 
-impl WithSimd for Collect<'_, '_> {
+impl WithSimd for Collect<'_, '_, '_> {
     type Output = Result<()>;
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Result<()> {
-        let Self { learner, envs, rng, obs, rollout, steps } = self;
+        let Self { learner, envs, draws, obs, rollout, steps } = self;
         let (n, obs_dim, width) =
             (envs.n_envs(), learner.shape.obs_dim, learner.shape.head.width());
         let (mut rewards, mut final_obs) = (vec![0.0; n], vec![0.0; n * obs_dim]);
@@ -164,12 +164,12 @@ impl WithSimd for Collect<'_, '_> {
             let actions = match &mut rollout.actions {
                 ActionBuffer::Discrete(actions) => {
                     let actions = &mut actions[at.clone()];
-                    learner.choose(simd, rng, obs, None, actions, log_probs);
+                    learner.choose(simd, draws, obs, None, actions, log_probs);
                     Actions::Discrete(actions)
                 }
                 ActionBuffer::Continuous(actions) => {
                     let actions = &mut actions[at.start * width..at.end * width];
-                    learner.perturb(simd, rng, obs, actions, log_probs);
+                    learner.perturb(simd, draws, obs, actions, log_probs);
                     clip(actions, &envs.spec().action_space, &mut clipped);
                     Actions::Continuous(&clipped)
                 }

@@ -108,6 +108,24 @@ impl<F: Real> Learner<F> {
         Ok(Arch::new().dispatch(Update { learner: self, parameters, moments, batch, plan }))
     }
 
+    /// Computes the gradient of the mean loss of a batch, one minibatch of its own, without a step.
+    ///
+    /// # Errors
+    /// [`KernelError`] for a length that does not fit, an action that does not exist, and numbers out
+    /// of range.
+    pub fn differentiate(
+        &mut self,
+        parameters: &[F],
+        batch: Batch<'_, F>,
+        loss: Loss,
+    ) -> Result<Terms> {
+        self.check_batch(parameters, &batch, loss)?;
+        check_at_least_one("log_probs", batch.log_probs.len())?;
+        let rows: Vec<i64> = (0i64..).take(batch.log_probs.len()).collect();
+        let rows = &rows[..];
+        Ok(Arch::new().dispatch(Differentiate { learner: self, parameters, batch, loss, rows }))
+    }
+
     fn check(
         &self,
         parameters: &[F],
@@ -115,25 +133,12 @@ impl<F: Real> Learner<F> {
         batch: &Batch<'_, F>,
         plan: &Plan<'_>,
     ) -> Result<()> {
-        let n_parameters = self.shape.n_parameters();
-        check_len("parameters", parameters.len(), "the networks", n_parameters)?;
-        plan.rule.check(moments, n_parameters)?;
-        plan.loss.check()?;
+        self.check_batch(parameters, batch, plan.loss)?;
+        plan.rule.check(moments, self.shape.n_parameters())?;
         if let Some(target) = plan.target_kl {
             check_range("target_kl", target, 0.0, f64::INFINITY)?;
         }
         let rows = batch.log_probs.len();
-        check_len("obs", batch.obs.len(), "log_probs * obs_dim", rows * self.shape.obs_dim)?;
-        batch.actions.check(self.shape.head, rows)?;
-        if let Some(masks) = batch.masks {
-            let expected = rows * self.shape.head.n_masked();
-            check_len("action_masks", masks.len(), "log_probs * actions", expected)?;
-            check_choices(masks, self.shape.head.width())?;
-            batch.actions.check_allowed(masks, self.shape.head.width())?;
-        }
-        check_len("values", batch.values.len(), "log_probs", rows)?;
-        check_len("advantages", batch.advantages.len(), "log_probs", rows)?;
-        check_len("returns", batch.returns.len(), "log_probs", rows)?;
         check_at_least_one("epoch_rows", plan.epoch_rows)?;
         check_at_least_one("batch_size", plan.batch_size)?;
         let epochs = plan.order.len() / plan.epoch_rows;
@@ -147,6 +152,23 @@ impl<F: Real> Learner<F> {
                 Err(KernelError::Index { name: "order", place, value, len: rows })
             }
         }
+    }
+
+    fn check_batch(&self, parameters: &[F], batch: &Batch<'_, F>, loss: Loss) -> Result<()> {
+        check_len("parameters", parameters.len(), "the networks", self.shape.n_parameters())?;
+        loss.check()?;
+        let rows = batch.log_probs.len();
+        check_len("obs", batch.obs.len(), "log_probs * obs_dim", rows * self.shape.obs_dim)?;
+        batch.actions.check(self.shape.head, rows)?;
+        if let Some(masks) = batch.masks {
+            let expected = rows * self.shape.head.n_masked();
+            check_len("action_masks", masks.len(), "log_probs * actions", expected)?;
+            check_choices(masks, self.shape.head.width())?;
+            batch.actions.check_allowed(masks, self.shape.head.width())?;
+        }
+        check_len("values", batch.values.len(), "log_probs", rows)?;
+        check_len("advantages", batch.advantages.len(), "log_probs", rows)?;
+        check_len("returns", batch.returns.len(), "log_probs", rows)
     }
 }
 
@@ -176,7 +198,10 @@ impl<F: Real> WithSimd for Update<'_, '_, F> {
         let (mut minibatches, mut steps) = (0.0, 0);
         'epochs: for order in plan.order.chunks_exact(plan.epoch_rows) {
             for rows in order.chunks(plan.batch_size) {
-                let terms = self.differentiate(simd, rows);
+                let Self { learner, parameters, batch, .. } = &mut self;
+                let (batch, loss) = (*batch, plan.loss);
+                let terms =
+                    Differentiate { learner, parameters, batch, loss, rows }.with_simd(simd);
                 sums = sums.map2(terms, |sum, term| sum + term);
                 minibatches += 1.0;
                 if plan.target_kl.is_some_and(|target| terms.approx_kl > KL_TOLERANCE * target) {
@@ -191,18 +216,25 @@ impl<F: Real> WithSimd for Update<'_, '_, F> {
     }
 }
 
-impl<F: Real> Update<'_, '_, F> {
-    /// Computes the terms and, into the learner, the gradients of a minibatch.
+/// Computes the terms and, into the learner, the gradients of a minibatch.
+struct Differentiate<'a, F> {
+    learner: &'a mut Learner<F>,
+    parameters: &'a [F],
+    batch: Batch<'a, F>,
+    loss: Loss,
+    rows: &'a [i64],
+}
+
+impl<F: Real> WithSimd for Differentiate<'_, F> {
+    type Output = Terms;
+
     #[inline(always)]
-    fn differentiate<S: Simd>(&mut self, simd: S, rows: &[i64]) -> Terms {
-        let Learner { shape, packed, block, gradients } = &mut *self.learner;
-        packed.load(shape, self.parameters);
-        let minibatch = Minibatch {
-            batch: self.batch,
-            size: rows.len(),
-            advantage_scale: advantage_scale(self.batch.advantages, rows, self.plan.loss),
-            loss: self.plan.loss,
-        };
+    fn with_simd<S: Simd>(self, simd: S) -> Terms {
+        let Self { learner, parameters, batch, loss, rows } = self;
+        let Learner { shape, packed, block, gradients } = learner;
+        packed.load(shape, parameters);
+        let advantage_scale = advantage_scale(batch.advantages, rows, loss);
+        let minibatch = Minibatch { batch, size: rows.len(), advantage_scale, loss };
         let sums = block.run(simd, shape, packed, &minibatch, rows);
         block.write_gradients(shape, gradients);
         #[expect(clippy::cast_precision_loss, reason = "a minibatch is far below 2^53 rows")]

@@ -30,10 +30,13 @@ impl Case {
         let mut numbers = |n: usize, scale: f64| -> Vec<f64> {
             (0..n).map(|_| rng.uniform(-scale, scale)).collect()
         };
-        let shape = ActorCritic::new(obs_dim, hidden, head).unwrap();
+        // each pair as it comes: a policy's own deviations with ReLU, else tanh
+        let scaled = matches!(head, Head::ScaledGaussian(_));
+        let make = if scaled { ActorCritic::relu } else { ActorCritic::new };
+        let shape = make(obs_dim, hidden, head).unwrap();
         let (n_discrete, n_continuous) = match head {
             Head::Categorical(_) => (rows, 0),
-            Head::Gaussian(width) => (0, rows * width),
+            Head::Gaussian(width) | Head::ScaledGaussian(width) => (0, rows * width),
         };
         #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "small")]
         let action = |x: f64| (f64::midpoint(x, 1.0) * head.width() as f64) as i64;
@@ -60,7 +63,7 @@ impl Case {
             obs: &self.obs,
             actions: match self.shape.head() {
                 Head::Categorical(_) => ActionRows::Discrete(&self.discrete),
-                Head::Gaussian(_) => ActionRows::Continuous(&self.continuous),
+                _ => ActionRows::Continuous(&self.continuous),
             },
             masks: None,
             log_probs: &self.log_probs,
@@ -90,10 +93,14 @@ impl Case {
             let mut error = (value - self.returns[r]).powi(2);
             let objective = match loss.objective {
                 Objective::PolicyGradient => advantage * log_prob,
-                Objective::Clipped { clip_eps, dual_clip, vf_clip_eps } => {
+                Objective::Clipped { clip_eps, dual_clip, vf_clip_eps, vf_bound } => {
                     let ratio = (log_prob - self.log_probs[r]).exp();
                     let clipped = ratio.clamp(1.0 - clip_eps, 1.0 + clip_eps);
-                    if let Some(range) = vf_clip_eps {
+                    if let Some(bound) = vf_bound {
+                        let distance = error.sqrt();
+                        let huber = if distance < 1.0 { 0.5 * error } else { distance - 0.5 };
+                        error = huber.min(bound);
+                    } else if let Some(range) = vf_clip_eps {
                         let held = self.values[r] + (value - self.values[r]).clamp(-range, range);
                         error = error.max((held - self.returns[r]).powi(2));
                     }
@@ -114,10 +121,13 @@ impl Case {
         let width = self.shape.head().width();
         let deviations = if let Head::Gaussian(_) = self.shape.head() { width } else { 0 };
         let (log_std, networks) = parameters.split_at(deviations);
-        let (outputs, rest) = mlp(networks, obs, &self.hidden, width);
-        let (value, rest) = mlp(rest, obs, &self.hidden, 1);
+        let scaled = matches!(self.shape.head(), Head::ScaledGaussian(_));
+        let n_outputs = if scaled { 2 * width } else { width };
+        let activation = if scaled { |x: f64| x.max(0.0) } else { f64::tanh };
+        let (outputs, rest) = mlp(networks, obs, &self.hidden, n_outputs, activation);
+        let (value, rest) = mlp(rest, obs, &self.hidden, 1, activation);
         assert!(rest.is_empty());
-        if deviations == 0 {
+        if let Head::Categorical(_) = self.shape.head() {
             let sum: f64 = outputs.iter().map(|z| z.exp()).sum();
             let log_probs: Vec<f64> = outputs.iter().map(|z| z - sum.ln()).collect();
             let entropy = -log_probs.iter().map(|p| p * p.exp()).sum::<f64>();
@@ -126,6 +136,8 @@ impl Case {
         let tau = std::f64::consts::TAU;
         let mut log_prob = 0.0;
         let mut entropy = 0.0;
+        let scales: Vec<f64> = outputs[width..].iter().map(|x| x.tanh()).collect();
+        let log_std = if scaled { &scales[..] } else { log_std };
         for (i, (mean, log_std)) in outputs.iter().zip(log_std).enumerate() {
             let z = (self.continuous[r * width + i] - mean) / log_std.exp();
             log_prob += -0.5 * z * z - log_std - 0.5 * tau.ln();
@@ -141,6 +153,7 @@ fn mlp<'a>(
     inputs: &[f64],
     hidden: &[usize],
     outputs: usize,
+    activation: fn(f64) -> f64,
 ) -> (Vec<f64>, &'a [f64]) {
     let mut x = inputs.to_vec();
     for (l, &width) in hidden.iter().chain(&[outputs]).enumerate() {
@@ -148,7 +161,7 @@ fn mlp<'a>(
         let (biases, rest) = rest.split_at(width);
         let dot = |row: &[f64]| row.iter().zip(&x).map(|(w, x)| w * x).sum::<f64>();
         let sums = weights.chunks(x.len()).zip(biases).map(|(row, bias)| dot(row) + bias);
-        x = sums.map(|sum| if l < hidden.len() { sum.tanh() } else { sum }).collect();
+        x = sums.map(|sum| if l < hidden.len() { activation(sum) } else { sum }).collect();
         parameters = rest;
     }
     (x, parameters)
@@ -182,15 +195,24 @@ fn gradients(case: &Case, plan: Plan<'_>) -> Vec<f64> {
 }
 
 fn head() -> impl Strategy<Value = Head> {
-    prop_oneof![(1..6_usize).prop_map(Head::Categorical), (1..4_usize).prop_map(Head::Gaussian)]
+    prop_oneof![
+        (1..6_usize).prop_map(Head::Categorical),
+        (1..4_usize).prop_map(Head::Gaussian),
+        (1..4_usize).prop_map(Head::ScaledGaussian),
+    ]
 }
 
 fn loss() -> impl Strategy<Value = Loss> {
     let bound = || prop_oneof![Just(None), (1.5..3.0).prop_map(Some)];
     let range = || prop_oneof![Just(None), (0.1..1.0).prop_map(Some)];
-    let clipped = (0.05..0.4, bound(), range()).prop_map(|(clip_eps, dual_clip, vf_clip_eps)| {
-        Objective::Clipped { clip_eps, dual_clip, vf_clip_eps }
-    });
+    let clipped = (0.05..0.4, bound(), range(), range()).prop_map(
+        |(clip_eps, dual_clip, vf_clip_eps, vf_bound)| Objective::Clipped {
+            clip_eps,
+            dual_clip,
+            vf_clip_eps,
+            vf_bound,
+        },
+    );
     let objective = prop_oneof![clipped, Just(Objective::PolicyGradient)];
     (objective, 0.0..2.0, 0.0..0.5, any::<bool>()).prop_map(
         |(objective, vf_coef, ent_coef, normalize_advantages)| Loss {
@@ -238,7 +260,12 @@ proptest! {
 
 fn clipped() -> Loss {
     Loss {
-        objective: Objective::Clipped { clip_eps: 0.2, dual_clip: None, vf_clip_eps: None },
+        objective: Objective::Clipped {
+            clip_eps: 0.2,
+            dual_clip: None,
+            vf_clip_eps: None,
+            vf_bound: None,
+        },
         vf_coef: 0.5,
         ent_coef: 0.01,
         normalize_advantages: true,
@@ -259,7 +286,7 @@ fn updated<F: Real>(case: &Case, epochs: usize, batch_size: usize) -> Vec<f64> {
         obs: &obs,
         actions: match case.shape.head() {
             Head::Categorical(_) => ActionRows::Discrete(&case.discrete),
-            Head::Gaussian(_) => ActionRows::Continuous(&components),
+            _ => ActionRows::Continuous(&components),
         },
         masks: None,
         log_probs: &log_probs,
@@ -281,11 +308,23 @@ fn updated<F: Real>(case: &Case, epochs: usize, batch_size: usize) -> Vec<f64> {
 
 #[test]
 fn single_precision_follows_double_precision() {
-    for head in [Head::Categorical(3), Head::Gaussian(2)] {
+    for head in [Head::Categorical(3), Head::Gaussian(2), Head::ScaledGaussian(2)] {
         let case = Case::new(5, &[64, 64], head, 300, 1);
         let (single, double) = (updated::<f32>(&case, 2, 100), updated::<f64>(&case, 2, 100));
         let error = single.iter().zip(&double).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         assert!(error < 1e-5, "{error}");
+    }
+}
+
+#[test]
+fn a_gradient_alone_is_that_of_an_update() {
+    for head in [Head::Categorical(3), Head::ScaledGaussian(2)] {
+        let case = Case::new(5, &[64, 64], head, 300, 1);
+        let order: Vec<i64> = (0..300).collect();
+        let mut learner = Learner::new(case.shape.clone());
+        let terms = learner.differentiate(&case.parameters, case.batch(), clipped()).unwrap();
+        assert!(terms.entropy != 0.0);
+        assert_eq!(learner.gradients(), gradients(&case, plan(&order, clipped())));
     }
 }
 

@@ -55,7 +55,7 @@ fn updates_of_an_actor_critic() {
             let indices: Vec<_> = (0..3).cycle().take(ROWS).collect();
             let actions = match head {
                 Head::Categorical(_) => ActionRows::Discrete(&indices),
-                Head::Gaussian(_) => ActionRows::Continuous(&components),
+                _ => ActionRows::Continuous(&components),
             };
             let batch = Batch {
                 obs: &obs,
@@ -67,8 +67,12 @@ fn updates_of_an_actor_critic() {
                 returns: &returns,
             };
             let order: Vec<_> = (0..400).rev().chain(0..400).collect();
-            let objective =
-                Objective::Clipped { clip_eps: 0.2, dual_clip: None, vf_clip_eps: None };
+            let objective = Objective::Clipped {
+                clip_eps: 0.2,
+                dual_clip: None,
+                vf_clip_eps: None,
+                vf_bound: None,
+            };
             let plan = Plan {
                 order: &order,
                 epoch_rows: ROWS,

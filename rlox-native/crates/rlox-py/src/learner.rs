@@ -32,21 +32,35 @@ pub(crate) struct ActorCriticLearner {
 impl ActorCriticLearner {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
-    #[pyo3(signature = (obs_dim, hidden, *, n_actions=None, act_dim=None, dtype="float32"))]
+    #[pyo3(signature = (
+        obs_dim, hidden, *, n_actions=None, act_dim=None, scaled=false, activation="tanh",
+        dtype="float32"
+    ))]
     fn new(
         obs_dim: usize,
         #[pyo3(from_py_with = parse_hidden)] hidden: Vec<usize>,
         n_actions: Option<usize>,
         act_dim: Option<usize>,
+        scaled: bool,
+        activation: &str,
         dtype: &str,
     ) -> PyResult<Self> {
         let head = match (n_actions, act_dim) {
             (Some(n), None) => Head::Categorical(n),
+            (None, Some(n)) if scaled => Head::ScaledGaussian(n),
             (None, Some(n)) => Head::Gaussian(n),
             _ => return Err(PyTypeError::new_err("give either n_actions or act_dim")),
         };
         check_networks(obs_dim, &hidden, head.width(), 2)?;
-        let shape = ActorCritic::new(obs_dim, &hidden, head).map_err(raise)?;
+        let make = match activation {
+            "tanh" => ActorCritic::new,
+            "relu" => ActorCritic::relu,
+            _ => {
+                let text = format!("activation must be 'tanh' or 'relu', got '{activation}'");
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        let shape = make(obs_dim, &hidden, head).map_err(raise)?;
         let new = || shape.clone();
         let learner = of_dtype(dtype, || Ok(Learner::new(new())), || Ok(Learner::new(new())))?;
         Ok(Self { learner, shape })
@@ -105,7 +119,9 @@ impl ActorCriticLearner {
             _ => return Err(PyTypeError::new_err("give either betas (Adam) or alpha (RMSprop)")),
         };
         let objective = match clip_eps {
-            Some(clip_eps) => Objective::Clipped { clip_eps, dual_clip, vf_clip_eps },
+            Some(clip_eps) => {
+                Objective::Clipped { clip_eps, dual_clip, vf_clip_eps, vf_bound: None }
+            }
             None => Objective::PolicyGradient,
         };
         let loss = Loss { objective, vf_coef, ent_coef, normalize_advantages };
@@ -136,7 +152,7 @@ impl ActorCriticLearner {
                     integers = read_rows::<i64>(actions, "actions", "log_probs", rows)?;
                     ActionRows::Discrete(integers.as_slice()?)
                 }
-                Head::Gaussian(width) => {
+                Head::Gaussian(width) | Head::ScaledGaussian(width) => {
                     components = real_array::<F, Ix2>(actions, "actions")?;
                     check_shape("actions", components.shape(), "log_probs", &[rows, width])?;
                     ActionRows::Continuous(components.as_slice()?)
@@ -171,13 +187,74 @@ impl ActorCriticLearner {
         Ok((progress.terms.to_array(), progress.steps))
     }
 
+    /// Compute the gradient of the mean loss of R rows, without a step; return the means of its terms.
+    #[pyo3(signature = (
+        parameters, obs, actions, log_probs, advantages, returns, *,
+        clip_eps, dual_clip, vf_bound, vf_coef, ent_coef
+    ))]
+    fn differentiate(
+        &self,
+        py: Python<'_>,
+        parameters: &Bound<'_, PyAny>,
+        obs: &Bound<'_, PyAny>,
+        actions: &Bound<'_, PyAny>,
+        log_probs: &Bound<'_, PyAny>,
+        advantages: &Bound<'_, PyAny>,
+        returns: &Bound<'_, PyAny>,
+        clip_eps: f64,
+        dual_clip: Option<f64>,
+        vf_bound: Option<f64>,
+        #[pyo3(from_py_with = real::vf_coef)] vf_coef: f64,
+        #[pyo3(from_py_with = real::ent_coef)] ent_coef: f64,
+    ) -> PyResult<[f64; 5]> {
+        let objective = Objective::Clipped { clip_eps, dual_clip, vf_clip_eps: None, vf_bound };
+        let loss = Loss { objective, vf_coef, ent_coef, normalize_advantages: false };
+        let terms = with_learner!(self.learner, |learner: F| {
+            let parameters = real_array::<F, Ix1>(parameters, "parameters")?;
+            let obs = real_array::<F, Ix2>(obs, "obs")?;
+            let log_probs = real_array::<F, Ix1>(log_probs, "log_probs")?;
+            let advantages = real_array::<F, Ix1>(advantages, "advantages")?;
+            let returns = real_array::<F, Ix1>(returns, "returns")?;
+            let rows = log_probs.len();
+            check_shape("obs", obs.shape(), "log_probs", &[rows, self.shape.obs_dim()])?;
+            let (integers, components);
+            let actions = match self.shape.head() {
+                Head::Categorical(_) => {
+                    integers = read_rows::<i64>(actions, "actions", "log_probs", rows)?;
+                    ActionRows::Discrete(integers.as_slice()?)
+                }
+                Head::Gaussian(width) | Head::ScaledGaussian(width) => {
+                    components = real_array::<F, Ix2>(actions, "actions")?;
+                    check_shape("actions", components.shape(), "log_probs", &[rows, width])?;
+                    ActionRows::Continuous(components.as_slice()?)
+                }
+            };
+            let batch = Batch {
+                masks: None,
+                obs: obs.as_slice()?,
+                actions,
+                log_probs: log_probs.as_slice()?,
+                values: returns.as_slice()?, // which only a clip of the value's change reads
+                advantages: advantages.as_slice()?,
+                returns: returns.as_slice()?,
+            };
+            let parameters = parameters.as_slice()?;
+            py.detach(|| lock(learner).differentiate(parameters, batch, loss))
+        });
+        Ok(terms.map_err(raise)?.to_array())
+    }
+
     /// Step native envs with actions drawn from the policy until the arrays (T, N, ...) are full.
+    #[pyo3(signature = (
+        envs, parameters, stream, next_obs, obs, actions, log_probs, rewards, terminated, truncated,
+        final_values, *, noise=None
+    ))]
     fn collect<'py>(
         &self,
         py: Python<'py>,
         envs: &VecEnv,
         parameters: &Bound<'py, PyAny>,
-        stream: &Bound<'py, PyAny>,
+        stream: Option<&Bound<'py, PyAny>>,
         next_obs: &Bound<'py, PyAny>,
         obs: &Bound<'py, PyAny>,
         actions: &Bound<'py, PyAny>,
@@ -186,6 +263,7 @@ impl ActorCriticLearner {
         terminated: &Bound<'py, PyAny>,
         truncated: &Bound<'py, PyAny>,
         final_values: &Bound<'py, PyAny>,
+        noise: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
         let shape = (self.shape.obs_dim(), self.shape.head());
         learner_rollout::collect(
@@ -193,22 +271,25 @@ impl ActorCriticLearner {
             self.single()?,
             shape,
             envs,
-            [parameters, stream, next_obs, obs, actions],
+            (stream, noise),
+            [parameters, next_obs, obs, actions],
             [log_probs, rewards, terminated, truncated, final_values],
         )
     }
 
     /// Draw an action for each row of `obs`; return actions (R, ...) and log-probabilities (R,).
-    #[pyo3(signature = (parameters, stream, obs, *, action_masks=None))]
+    #[pyo3(signature = (parameters, stream, obs, *, action_masks=None, noise=None))]
     fn act<'py>(
         &self,
         parameters: &Bound<'py, PyAny>,
-        stream: &Bound<'py, PyAny>,
+        stream: Option<&Bound<'py, PyAny>>,
         obs: &Bound<'py, PyAny>,
         action_masks: Option<&Bound<'py, PyAny>>,
+        noise: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>)> {
         let shape = (self.shape.obs_dim(), self.shape.head());
-        learner_rollout::act(self.single()?, shape, parameters, stream, obs, action_masks)
+        let source = (stream, noise);
+        learner_rollout::act(self.single()?, shape, parameters, source, obs, action_masks)
     }
 
     /// Return V of each row of `obs`, (R,).

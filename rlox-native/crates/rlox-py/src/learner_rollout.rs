@@ -3,9 +3,10 @@
 use std::sync::Mutex;
 
 use numpy::{Ix1, Ix2, Ix3, PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use rlox_kernels::rng::Pcg64;
-use rlox_learner::{ActionBuffer, ActionRequest, Head, Learner, Rollout};
+use rlox_learner::{ActionBuffer, ActionRequest, Draws, Head, Learner, Rollout};
 
 use crate::convert::{check_shape, output_array, real_array};
 use crate::env::VecEnv;
@@ -20,13 +21,13 @@ pub(crate) fn collect(
     learner: &Mutex<Learner<f32>>,
     shape: (usize, Head),
     envs: &VecEnv,
-    [parameters, stream, next_obs, obs, actions]: [&Bound<'_, PyAny>; 5],
+    source: Source<'_, '_>,
+    [parameters, next_obs, obs, actions]: [&Bound<'_, PyAny>; 4],
     [log_probs, rewards, terminated, truncated, final_values]: [&Bound<'_, PyAny>; 5],
 ) -> PyResult<()> {
     let (obs_dim, head) = shape;
     let n = envs.n_envs();
     let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
-    let mut stream = output_array::<u64, Ix1>(stream, "stream", &[4])?;
     let mut next_obs = output_array::<f32, Ix2>(next_obs, "next_obs", &[n, obs_dim])?;
     let steps = rewards.len()?;
     let table = [steps, n];
@@ -42,7 +43,7 @@ pub(crate) fn collect(
             integers = output_array::<i64, Ix2>(actions, "actions", &table)?;
             ActionBuffer::Discrete(integers.as_slice_mut()?)
         }
-        Head::Gaussian(width) => {
+        Head::Gaussian(width) | Head::ScaledGaussian(width) => {
             let shape = [steps, n, width];
             components = output_array::<f32, Ix3>(actions, "actions", &shape)?;
             ActionBuffer::Continuous(components.as_slice_mut()?)
@@ -57,16 +58,40 @@ pub(crate) fn collect(
         truncated: truncated.as_slice_mut()?,
         final_values: final_values.as_slice_mut()?,
     };
-    let stream = stream.as_slice_mut()?;
-    let mut rng = generator(stream)?;
     let (parameters, next_obs) = (parameters.as_slice()?, next_obs.as_slice_mut()?);
-    py.detach(|| {
-        let mut learner = lock(learner);
-        learner.collect(parameters, &mut **envs.lock(), &mut rng, next_obs, &mut rollout)
+    drawing(source, |draws| {
+        py.detach(|| {
+            let mut learner = lock(learner);
+            learner.collect(parameters, &mut **envs.lock(), draws, next_obs, &mut rollout)
+        })
+        .map_err(raise)
     })
-    .map_err(raise)?;
-    stream.copy_from_slice(&rng.to_words());
-    Ok(())
+}
+
+/// The state of a generator, or numbers drawn before; with neither nothing is drawn.
+pub(crate) type Source<'a, 'py> = (Option<&'a Bound<'py, PyAny>>, Option<&'a Bound<'py, PyAny>>);
+
+/// Calls `call` with the draws of a source, and advances its generator.
+fn drawing<T>(
+    (stream, noise): Source<'_, '_>,
+    call: impl FnOnce(&mut Draws<'_>) -> PyResult<T>,
+) -> PyResult<T> {
+    match (stream, noise) {
+        (None, None) => call(&mut Draws::Mode),
+        (None, Some(noise)) => {
+            let noise = real_array::<f32, Ix1>(noise, "noise")?;
+            call(&mut Draws::Given(noise.as_slice()?))
+        }
+        (Some(stream), None) => {
+            let mut stream = output_array::<u64, Ix1>(stream, "stream", &[4])?;
+            let stream = stream.as_slice_mut()?;
+            let mut rng = generator(stream)?;
+            let found = call(&mut Draws::Stream(&mut rng))?;
+            stream.copy_from_slice(&rng.to_words());
+            Ok(found)
+        }
+        _ => Err(PyTypeError::new_err("give either a stream or noise")),
+    }
 }
 
 /// Draws an action for each row of `obs` without the interpreter lock; returns actions and
@@ -75,13 +100,12 @@ pub(crate) fn act<'py>(
     learner: &Mutex<Learner<f32>>,
     shape: (usize, Head),
     parameters: &Bound<'py, PyAny>,
-    stream: &Bound<'py, PyAny>,
+    source: Source<'_, 'py>,
     obs: &Bound<'py, PyAny>,
     masks: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>)> {
     let (py, (obs_dim, head)) = (obs.py(), shape);
     let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
-    let mut stream = output_array::<u64, Ix1>(stream, "stream", &[4])?;
     let obs = real_array::<f32, Ix2>(obs, "obs")?;
     let rows = obs.shape().first().copied().unwrap_or(0);
     check_shape("obs", obs.shape(), "the networks", &[rows, obs_dim])?;
@@ -90,9 +114,7 @@ pub(crate) fn act<'py>(
         check_shape("action_masks", masks.shape(), "obs and actions", &[rows, head.width()])?;
     }
     let log_probs = PyArray1::zeros(py, rows, false);
-    let stream = stream.as_slice_mut()?;
-    let mut rng = generator(stream)?;
-    let mut draw = |actions: ActionBuffer<'_>| {
+    let draw = |actions: ActionBuffer<'_>| {
         let mut log_probs = log_probs.try_readwrite()?;
         let mut request = ActionRequest {
             obs: obs.as_slice()?,
@@ -101,7 +123,9 @@ pub(crate) fn act<'py>(
             log_probs: log_probs.as_slice_mut()?,
         };
         let parameters = parameters.as_slice()?;
-        py.detach(|| lock(learner).act(parameters, &mut rng, &mut request)).map_err(raise)
+        drawing(source, |draws| {
+            py.detach(|| lock(learner).act(parameters, draws, &mut request)).map_err(raise)
+        })
     };
     let actions = match head {
         Head::Categorical(_) => {
@@ -109,13 +133,12 @@ pub(crate) fn act<'py>(
             draw(ActionBuffer::Discrete(actions.try_readwrite()?.as_slice_mut()?))?;
             actions.into_any()
         }
-        Head::Gaussian(width) => {
+        Head::Gaussian(width) | Head::ScaledGaussian(width) => {
             let actions = PyArray2::zeros(py, [rows, width], false);
             draw(ActionBuffer::Continuous(actions.try_readwrite()?.as_slice_mut()?))?;
             actions.into_any()
         }
     };
-    stream.copy_from_slice(&rng.to_words());
     Ok((actions, log_probs))
 }
 

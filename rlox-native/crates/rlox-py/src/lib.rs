@@ -66,7 +66,7 @@ mod _native {
     #[pymodule_export]
     use super::replay::{
         HerReplayBuffer, MmapReplayBuffer, OfflineDatasetBuffer, PrioritizedReplayBuffer,
-        ReplayBuffer,
+        ReplayBuffer, SequenceReplayBuffer,
     };
     #[pymodule_export]
     use super::returns::{

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
+from rlox.reference.arrays import shaped
 from rlox.reference.arrays import size as parse_size
 
 Array = npt.NDArray[Any]
@@ -164,3 +165,24 @@ def stream(words: Array) -> np.random.Generator:
         "uinteger": spare,
     }
     return np.random.Generator(bits)
+
+
+def parse_queue(state: Mapping[str, Any], n_envs: int, length: int) -> tuple[Array, Array, Array]:
+    """Return the counts and the queue of a saved buffer of streams, checked.
+
+    Args:
+        state: with ``totals`` (n_envs,), ``queued`` (n_envs,) and ``queue`` (K, 2).
+        n_envs: number of streams.
+        length: rows of a queued sequence behind its context.
+    """
+    counts = (shaped(key, state[key], (n_envs,)) for key in ("totals", "queued"))
+    totals, queued = (count.astype(np.int64) for count in counts)
+    if (totals < 0).any() or (totals > np.iinfo(np.int64).max // 2 // n_envs).any():
+        raise ValueError(f"totals must hold counts of rows, got {totals}")
+    if (queued < 0).any() or (queued > totals).any():
+        raise ValueError(f"queued must lie in [0, totals], got {queued}")
+    queue = shaped("queue", state["queue"], (len(state["queue"]), 2)).astype(np.int64)
+    complete = queue[:, 1] + length < totals[queue[:, 0] % n_envs]
+    if not (complete & (queue >= 0).all(-1) & (queue[:, 0] < n_envs)).all():
+        raise ValueError("queue must name sequences whose rows are all stored")
+    return totals, queued, queue

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rlox.reference.arrays import integers, shaped, vector
 from rlox.reference.arrays import size as parse_size
-from rlox.reference.replay.parsing import Array, stream, stream_words
+from rlox.reference.replay.parsing import Array, parse_queue, parse_shape, stream, stream_words
 
 __all__ = ["SequenceReplayBuffer"]
 
@@ -27,7 +28,8 @@ class SequenceReplayBuffer:
 
     Args:
         capacity: rows that fit, of all streams together.
-        fields: shape and dtype of a row's fields by name.
+        fields: shape and dtype of a row's fields by name. Numbers are converted to the dtype as by
+            assignment to an array.
         declared: the fields that :meth:`update` may overwrite.
         n_envs: number of streams.
         online_length: rows T of sequences that are sampled once, when they are new, before any
@@ -36,6 +38,14 @@ class SequenceReplayBuffer:
 
     Raises:
         ValueError: a size is out of range, or a declared field is no field.
+
+    Example:
+        >>> fields = {"obs": ((2,), "float32"), "is_first": ((), "bool")}
+        >>> buffer = SequenceReplayBuffer(100, fields, n_envs=2, seed=0)
+        >>> for t in range(9):
+        ...     buffer.push({"obs": [[t, 0], [t, 1]], "is_first": [t == 0] * 2}, envs=[0, 1])
+        >>> buffer.sample(batch_size=4, length=5)["obs"].shape
+        (4, 6, 2)
 
     Source:
         The online queue is that of Hafner et al. 2025, "Mastering diverse control tasks through
@@ -53,18 +63,22 @@ class SequenceReplayBuffer:
         seed: int | None = None,
     ) -> None:
         self.n_envs = parse_size("n_envs", n_envs)
-        self.ring = parse_size("capacity", capacity) // self.n_envs
-        if self.ring < 2:
+        self._ring = parse_size("capacity", capacity) // self.n_envs
+        if self._ring < 2:
             raise ValueError(
                 f"capacity must hold at least 2 rows of each of {n_envs} envs, got {capacity}"
             )
         unknown = [name for name in declared if name not in fields]
         if unknown:
             raise ValueError(f"declared must name some of the fields {list(fields)}, got {unknown}")
-        self.declared = tuple(declared)
-        self.online_length = online_length
+        self._declared = tuple(declared)
+        online = online_length
+        self._online_length = None if online is None else parse_size("online_length", online)
+        for _, dtype in fields.values():
+            if np.dtype(dtype).kind not in "biuf":
+                raise ValueError(f"fields must hold real numbers, got dtype {np.dtype(dtype)}")
         self._fields = {
-            name: np.zeros((self.n_envs * self.ring, *shape), dtype)
+            name: np.zeros((self.capacity, *parse_shape("fields", shape)), dtype)
             for name, (shape, dtype) in fields.items()
         }
         self._changes = 0
@@ -77,7 +91,7 @@ class SequenceReplayBuffer:
     @property
     def capacity(self) -> int:
         """Rows that fit."""
-        return self.ring * self.n_envs
+        return self._ring * self.n_envs
 
     @property
     def nbytes(self) -> int:
@@ -86,7 +100,7 @@ class SequenceReplayBuffer:
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return int(np.minimum(self._totals, self.ring).sum())
+        return int(np.minimum(self._totals, self._ring).sum())
 
     def push(self, rows: Mapping[str, npt.ArrayLike], envs: npt.ArrayLike) -> None:
         """Append one row to the streams of some envs.
@@ -99,27 +113,30 @@ class SequenceReplayBuffer:
             ValueError: a field is missing, unknown or of another shape, or an env is out of range;
                 nothing is stored.
         """
-        streams = np.asarray(envs, np.int64).reshape(-1)
+        streams = integers("envs", vector("envs", envs))
         if len(streams) and not (streams.min() >= 0 and streams.max() < self.n_envs):
             raise ValueError(f"envs must lie in [0, {self.n_envs}), got {streams.tolist()}")
         if len(np.unique(streams)) != len(streams):
             raise ValueError(f"envs must name each stream once, got {streams.tolist()}")
         self._require_names(rows, tuple(self._fields))
-        arrays = {name: np.asarray(rows[name]) for name in self._fields}
-        for name, array in arrays.items():
-            expected = (len(streams), *self._fields[name].shape[1:])
-            if array.shape != expected:
-                raise ValueError(f"{name} must have shape {expected}, got {array.shape}")
+        arrays = {name: self._rows(name, rows[name], streams.shape) for name in self._fields}
         slots = self._slots(streams, self._totals[streams])
         for name, array in arrays.items():
             self._fields[name][slots] = array
         self._note(slots)
         self._totals[streams] += 1
-        if self.online_length is not None:
-            self._enqueue(streams, self.online_length)
+        if self._online_length is not None:
+            self._enqueue(streams, self._online_length)
+
+    def _rows(
+        self, name: str, values: npt.ArrayLike, axes: tuple[int, ...], prefix: str = ""
+    ) -> Array:
+        """Return a field of rows in a grid of so many along each axis."""
+        field = self._fields[name]
+        return shaped(prefix + name, values, (*axes, *field.shape[1:])).astype(field.dtype)
 
     def _slots(self, streams: Array, numbers: Array) -> Array:
-        slots: Array = numbers % self.ring * self.n_envs + streams
+        slots: Array = numbers % self._ring * self.n_envs + streams
         return slots
 
     def _note(self, slots: Array) -> None:
@@ -137,6 +154,13 @@ class SequenceReplayBuffer:
             if self._totals[i] - 1 - self._queued[i] >= length:
                 self._queue.append((i, int(self._queued[i])))
                 self._queued[i] += length
+        oldest = self._oldest
+        while self._queue and self._queue[0][1] < oldest[self._queue[0][0]]:
+            self._queue.popleft()
+
+    @property
+    def _oldest(self) -> Array:
+        return np.maximum(self._totals - self._ring, 0)
 
     def sample(self, batch_size: int, length: int, seed: int | None = None) -> dict[str, Array]:
         """Return sequences of consecutive rows of one stream each.
@@ -155,12 +179,13 @@ class SequenceReplayBuffer:
             ValueError: no stream has T + 1 rows yet, or a size is out of range.
         """
         size, length = parse_size("batch_size", batch_size), parse_size("length", length)
-        oldest = np.maximum(self._totals - self.ring, 0)
-        starts = np.maximum(np.minimum(self._totals, self.ring) - length, 0)
+        oldest = self._oldest
+        starts = np.maximum(np.minimum(self._totals, self._ring) - length, 0)
         if not starts.any():
+            stored = int(np.minimum(self._totals, self._ring).max())
             raise ValueError(
                 f"sequences of {length} rows and their context need {length + 1} rows of one env; "
-                f"there are at most {int(np.minimum(self._totals, self.ring).max())}"
+                f"there are at most {stored}"
             )
         online = [] if seed is not None else self._dequeue(size, length, oldest)
         rng = self._rng if seed is None else np.random.default_rng(seed)
@@ -178,7 +203,7 @@ class SequenceReplayBuffer:
 
     def _dequeue(self, size: int, length: int, oldest: Array) -> list[tuple[int, int]]:
         taken: list[tuple[int, int]] = []
-        while self._queue and len(taken) < size and length == self.online_length:
+        while self._queue and len(taken) < size and length == self._online_length:
             env, first = self._queue.popleft()
             if first >= oldest[env]:
                 taken.append((env, first))
@@ -194,17 +219,17 @@ class SequenceReplayBuffer:
         Raises:
             ValueError: a field is not declared, or of another shape.
         """
-        rows = np.asarray(indices, np.int64)
+        rows = integers("indices", indices)
         streams, numbers = rows % self.n_envs, rows // self.n_envs
-        kept = (numbers >= self._totals[streams] - self.ring) & (numbers < self._totals[streams])
+        kept = (numbers >= self._oldest[streams]) & (numbers < self._totals[streams])
         slots = self._slots(streams, numbers)[kept]
-        self._note(slots)
+        arrays = {}
         for name, values in fields.items():
-            if name not in self.declared:
-                raise ValueError(f"declared fields are {list(self.declared)}, got '{name}'")
-            array, expected = np.asarray(values), (*rows.shape, *self._fields[name].shape[1:])
-            if array.shape != expected:
-                raise ValueError(f"{name} must have shape {expected}, got {array.shape}")
+            if name not in self._declared:
+                raise ValueError(f"declared fields are {list(self._declared)}, got {name!r}")
+            arrays[name] = self._rows(name, values, rows.shape)
+        self._note(slots)
+        for name, array in arrays.items():
             self._fields[name][slots] = array[kept]
 
     def changed_rows(self, since: int) -> tuple[int, int, list[tuple[int, int]]]:
@@ -228,7 +253,7 @@ class SequenceReplayBuffer:
     @property
     def _filled(self) -> int:
         """Slots from the beginning that hold all rows."""
-        return int(np.minimum(self._totals, self.ring).max()) * self.n_envs
+        return int(np.minimum(self._totals, self._ring).max()) * self.n_envs
 
     def rows(self, start: int, stop: int) -> dict[str, Array]:
         """Return a copy of the fields in the slots from ``start`` to ``stop``.
@@ -261,19 +286,13 @@ class SequenceReplayBuffer:
         """
         names = {f"row {name}": name for name in self._fields}
         self._require_names(state, (*names, "totals", "queued", "queue", "rng"))
-        totals, queued = (np.array(state[key], np.int64) for key in ("totals", "queued"))
-        for key, counts in (("totals", totals), ("queued", queued)):
-            if counts.shape != (self.n_envs,) or (counts < 0).any():
-                raise ValueError(f"{key} must hold {self.n_envs} counts, got {counts!r}")
-        filled = int(np.minimum(totals, self.ring).max()) * self.n_envs
-        for key, name in names.items():
-            expected = (filled, *self._fields[name].shape[1:])
-            if np.shape(state[key]) != expected:
-                raise ValueError(f"{key} must have shape {expected}, got {np.shape(state[key])}")
+        totals, queued, queue = parse_queue(state, self.n_envs, self._online_length or 0)
+        filled = int(np.minimum(totals, self._ring).max()) * self.n_envs
+        rows = {n: self._rows(n, state[key], (filled,), "row ") for key, n in names.items()}
         rng = stream(state["rng"])
-        for key, name in names.items():
-            self._fields[name][:filled] = state[key]
+        for name, array in rows.items():
+            self._fields[name][:filled] = array
         self._totals, self._queued, self._rng = totals, queued, rng
-        self._queue = deque((int(i), int(k)) for i, k in np.asarray(state["queue"]).reshape(-1, 2))
+        self._queue = deque((int(i), int(k)) for i, k in queue)
         self._changes += 1
         self._changed[:] = self._changes

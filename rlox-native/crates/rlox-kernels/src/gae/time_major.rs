@@ -2,6 +2,7 @@
 
 use super::{Discount, Estimates, Factors, Flag, Float, TimeMajor, add};
 use crate::error::Result;
+use crate::rollout::columns;
 use crate::threads::{self, Meter};
 
 /// Elements per pass over consecutive rows; inputs and outputs of a tile fit the first-level cache.
@@ -32,25 +33,13 @@ pub fn gae_time_major<F: Float, D: Flag>(
         COST.timed(len, || trace_rows(input, n_steps, factors, output));
         return Ok(());
     }
-    let advantages = columns(output.advantages, n_envs, n_steps).into_iter();
-    let returns = columns(output.returns, n_envs, n_steps).into_iter();
+    let advantages = columns(output.advantages, n_envs, BLOCK).into_iter();
+    let returns = columns(output.returns, n_envs, BLOCK).into_iter();
     let blocks = advantages.zip(returns).enumerate().collect();
     threads::for_each(blocks, helpers, |(block, (advantages, returns))| {
         trace_columns(input, block * BLOCK, factors, advantages, returns);
     });
     Ok(())
-}
-
-/// The rows of each block of envs.
-fn columns<F>(elements: &mut [F], n_envs: usize, n_steps: usize) -> Vec<Vec<&mut [F]>> {
-    let mut blocks: Vec<_> =
-        (0..n_envs.div_ceil(BLOCK)).map(|_| Vec::with_capacity(n_steps)).collect();
-    for row in elements.chunks_exact_mut(n_envs) {
-        for (block, part) in blocks.iter_mut().zip(row.chunks_mut(BLOCK)) {
-            block.push(part);
-        }
-    }
-    blocks
 }
 
 /// Does what [`trace_rows`] does for the block of envs from `first` on, row by row.

@@ -59,6 +59,57 @@ pub struct Batch<'a> {
     pub discounts: Option<&'a mut [f32]>,
 }
 
+impl<'a> Batch<'a> {
+    /// The rows in blocks of `n`, the last of which may have fewer.
+    pub(super) fn blocks(&mut self, n: usize, layout: &Layout) -> Vec<Batch<'_>> {
+        let mut blocks = Vec::with_capacity(self.rewards.len().div_ceil(n));
+        let mut rest = self.reborrow();
+        while rest.rewards.len() > n {
+            let (block, others) = rest.split_at(n, layout);
+            blocks.push(block);
+            rest = others;
+        }
+        blocks.push(rest);
+        blocks
+    }
+
+    fn reborrow(&mut self) -> Batch<'_> {
+        Batch {
+            obs: self.obs.reborrow(),
+            next_obs: self.next_obs.as_mut().map(ValuesMut::reborrow),
+            actions: self.actions.reborrow(),
+            rewards: self.rewards,
+            terminated: self.terminated,
+            truncated: self.truncated,
+            discounts: self.discounts.as_deref_mut(),
+        }
+    }
+
+    /// The first `n` rows, and the others.
+    fn split_at(self, n: usize, layout: &Layout) -> (Self, Self) {
+        let (obs, other_obs) = self.obs.split_at(n * layout.obs.len);
+        let (actions, other_actions) = self.actions.split_at(n * layout.action.len);
+        let (rewards, other_rewards) = self.rewards.split_at_mut(n);
+        let (terminated, other_terminated) = self.terminated.split_at_mut(n);
+        let (truncated, other_truncated) = self.truncated.split_at_mut(n);
+        let next_obs = self.next_obs.map(|values| values.split_at(n * layout.obs.len));
+        let (next_obs, other_next_obs) = next_obs.unzip();
+        let discounts = self.discounts.map(|discounts| discounts.split_at_mut(n));
+        let (discounts, other_discounts) = discounts.unzip();
+        let first = Batch { obs, next_obs, actions, rewards, terminated, truncated, discounts };
+        let others = Batch {
+            obs: other_obs,
+            next_obs: other_next_obs,
+            actions: other_actions,
+            rewards: other_rewards,
+            terminated: other_terminated,
+            truncated: other_truncated,
+            discounts: other_discounts,
+        };
+        (first, others)
+    }
+}
+
 /// Where sequences of `seq_len` steps are written, each field in rows of them.
 #[derive(Debug)]
 pub struct Sequences<'a> {

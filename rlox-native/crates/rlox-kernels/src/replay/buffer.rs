@@ -221,9 +221,9 @@ impl<D: Draw> Replay<D> {
     }
 }
 
-/// Empties `slots` and makes room for `n`.
-pub(super) fn reserve(slots: &mut Vec<usize>, n: usize) -> Result<()> {
-    slots.clear();
+/// Empties `drawn` and makes room for `n`.
+pub(super) fn reserve<T>(drawn: &mut Vec<T>, n: usize) -> Result<()> {
+    drawn.clear();
     let out_of_memory = |_| KernelError::OutOfMemory { name: "batch_size", requested: n };
-    slots.try_reserve(n).map_err(out_of_memory)
+    drawn.try_reserve(n).map_err(out_of_memory)
 }

@@ -3,7 +3,8 @@
 //! A [`Replay`] keeps them in a [`Ring`] and draws by a [`Draw`]: [`UniformReplay`] all alike,
 //! [`PrioritizedReplay`] in proportion to priorities, [`HindsightReplay`] with goals that were reached
 //! later. [`OfflineDataset`] draws from a recording. [`TieredReplay`] keeps the newest
-//! in a ring and the others in a file. A batch is written into slices of the caller. Random numbers are
+//! in a ring and the others in a file. [`SequenceReplay`] keeps a stream of rows per env and draws
+//! sequences. A batch is written into slices of the caller. Random numbers are
 //! those of NumPy's `Generator`, so that the reference in Python draws the same batches.
 
 mod batch;
@@ -16,6 +17,7 @@ mod pages;
 mod prioritized;
 mod ring;
 mod stream;
+mod streams;
 mod tiered;
 mod tree;
 mod uniform;
@@ -32,6 +34,7 @@ pub use prioritized::{
 };
 pub use ring::Ring;
 pub use stream::Stream;
+pub use streams::{SequenceReplay, Streams, StreamsState};
 pub use tiered::TieredReplay;
 pub use uniform::{Uniform, UniformReplay};
 pub use values::{DType, Values, ValuesMut};

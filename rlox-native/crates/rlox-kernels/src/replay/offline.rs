@@ -110,7 +110,7 @@ impl OfflineDataset {
     pub fn sample(&mut self, seed: Option<u64>, out: &mut Batch<'_>) -> Result<()> {
         self.ring.check_out(out, out.rewards.len())?;
         self.draw(seed, out.rewards.len(), 1)?;
-        self.ring.gather(self.slots.iter().copied(), out);
+        self.ring.gather(&self.slots, out);
         Ok(())
     }
 

@@ -3,12 +3,13 @@
 //! T. Schaul, J. Quan, I. Antonoglou, D. Silver, "Prioritized Experience Replay", ICLR 2016.
 
 use super::batch::{Batch, Transitions};
-use super::buffer::{Draw, Replay};
+use super::buffer::{Draw, Replay, reserve};
 use super::layout::Layout;
 use super::ring::Ring;
 use super::stream::Stream;
 use super::tree::PriorityTree;
 use crate::error::{KernelError, Result, check_len, check_range};
+use crate::threads::Meter;
 
 /// The largest priority: the sum over any buffer stays finite.
 pub const MAX_PRIORITY: f64 = f32::MAX as f64;
@@ -19,6 +20,9 @@ pub const MIN_PRIORITY: f64 = 1e-6;
 
 /// How many draws go down the tree at once: enough to keep the memory busy.
 const TOGETHER: usize = 32;
+
+/// Draws that a thread goes down the tree with before it takes the next ones.
+const BLOCK: usize = 1024;
 
 /// Draws with probability `P(i) = p_i^α / Σ p_k^α` (equation 1).
 #[derive(Debug)]
@@ -31,6 +35,10 @@ pub struct Prioritized {
     max_priority: f64,
     /// Its power, which new transitions get.
     max_scaled: f64,
+    /// The places of the last batch in the sum of all p^α, kept for their memory.
+    masses: Vec<f64>,
+    /// Of drawing a slot.
+    cost: Meter,
 }
 
 /// A ring of the last transitions, drawn from in proportion to their priorities.
@@ -66,12 +74,16 @@ impl PrioritizedReplay {
         check_range("alpha", alpha, 0.0, 1.0)?;
         check_range("beta", beta, 0.0, 1.0)?;
         let ring = Ring::new(layout)?;
-        let tree = PriorityTree::new(layout.capacity)?;
-        Ok(Self::of(
-            ring,
-            Prioritized { tree, alpha, beta, max_priority: 1.0, max_scaled: 1.0 },
-            stream,
-        ))
+        let prioritized = Prioritized {
+            tree: PriorityTree::new(layout.capacity)?,
+            alpha,
+            beta,
+            max_priority: 1.0,
+            max_scaled: 1.0,
+            masses: Vec::new(),
+            cost: Meter::new(),
+        };
+        Ok(Self::of(ring, prioritized, stream))
     }
 
     /// The exponent of the priorities.
@@ -199,21 +211,23 @@ impl Draw for Prioritized {
         slots: &mut Vec<usize>,
         drawn: &mut Importance<'_>,
     ) -> Result<()> {
+        reserve(&mut self.masses, n)?;
         let width = self.tree.total() / n as f64;
+        self.masses.extend((0..n).map(|k| (k as f64 + stream.next_double()) * width));
         slots.resize(n, 0);
-        let mut strata = (0..n).map(|k| (k as f64 + stream.next_double()) * width);
-        for slots in slots.chunks_mut(TOGETHER) {
-            let mut masses = [0.0; TOGETHER];
-            let masses = &mut masses[..slots.len()];
-            masses.fill_with(|| strata.next().unwrap_or_default());
-            self.tree.find(masses, slots);
-        }
-        let smallest = self.tree.min();
-        let results = drawn.weights.iter_mut().zip(drawn.indices.iter_mut());
-        for (&slot, (weight, index)) in slots.iter().zip(results) {
-            *weight = (smallest / self.tree.get(slot)).powf(self.beta) as f32;
-            *index = slot as u64;
-        }
+        let (tree, smallest, beta) = (&self.tree, self.tree.min(), self.beta);
+        let places = self.masses.chunks_mut(BLOCK).zip(slots.chunks_mut(BLOCK));
+        let results = drawn.weights.chunks_mut(BLOCK).zip(drawn.indices.chunks_mut(BLOCK));
+        self.cost.for_each(n, places.zip(results).collect(), |block| {
+            let ((masses, slots), (weights, indices)) = block;
+            for (masses, slots) in masses.chunks_mut(TOGETHER).zip(slots.chunks_mut(TOGETHER)) {
+                tree.find(masses, slots);
+            }
+            for (&slot, (weight, index)) in slots.iter().zip(weights.iter_mut().zip(indices)) {
+                *weight = (smallest / tree.get(slot)).powf(beta) as f32;
+                *index = slot as u64;
+            }
+        });
         Ok(())
     }
 

@@ -149,7 +149,37 @@ pub enum ValuesMut<'a> {
     F64(&'a mut [f64]),
 }
 
-impl ValuesMut<'_> {
+impl<'a> ValuesMut<'a> {
+    /// The first `n` elements, and the others.
+    pub(super) fn split_at(self, n: usize) -> (Self, Self) {
+        fn halves<'a, T, V>(
+            values: &'a mut [T],
+            n: usize,
+            of: impl Fn(&'a mut [T]) -> V,
+        ) -> (V, V) {
+            let (first, others) = values.split_at_mut(n);
+            (of(first), of(others))
+        }
+        match self {
+            Self::U8(values) => halves(values, n, Self::U8),
+            Self::I32(values) => halves(values, n, Self::I32),
+            Self::I64(values) => halves(values, n, Self::I64),
+            Self::F32(values) => halves(values, n, Self::F32),
+            Self::F64(values) => halves(values, n, Self::F64),
+        }
+    }
+
+    /// The same elements for a while.
+    pub(super) fn reborrow(&mut self) -> ValuesMut<'_> {
+        match self {
+            Self::U8(values) => ValuesMut::U8(values),
+            Self::I32(values) => ValuesMut::I32(values),
+            Self::I64(values) => ValuesMut::I64(values),
+            Self::F32(values) => ValuesMut::F32(values),
+            Self::F64(values) => ValuesMut::F64(values),
+        }
+    }
+
     /// The same elements, to read.
     #[must_use]
     pub const fn as_values(&self) -> Values<'_> {

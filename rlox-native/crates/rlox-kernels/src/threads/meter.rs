@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
 
-use super::{least_work, limit};
+use super::{for_each, least_work, limit};
 
 /// Fewer elements are never timed: reading the clock would show.
 const LEAST_ITEMS: usize = 64;
@@ -64,5 +64,20 @@ impl Meter {
         let cost = if before == 0.0 { cost } else { cost.min(before * 1.1) };
         self.cost.store(cost.to_bits(), Relaxed);
         result
+    }
+
+    /// Does `work` on each of `parts`, which have `items` elements together, on as many threads as
+    /// that pays for.
+    ///
+    /// # Panics
+    /// As [`for_each`].
+    pub fn for_each<T: Send>(&self, items: usize, parts: Vec<T>, work: impl Fn(T) + Sync) {
+        if parts.len() < 2 {
+            return parts.into_iter().for_each(work);
+        }
+        match self.helpers(items) {
+            0 => self.timed(items, || parts.into_iter().for_each(work)),
+            helpers => for_each(parts, helpers, work),
+        }
     }
 }

@@ -15,6 +15,7 @@ mod relabelling;
 mod sampling;
 mod sequences;
 mod state;
+mod streams;
 mod uniform;
 
 pub(crate) use arrays::{Cells, Expected, read, read_rows, vector};
@@ -22,4 +23,5 @@ pub(crate) use her::HerReplayBuffer;
 pub(crate) use mmap::MmapReplayBuffer;
 pub(crate) use offline::OfflineDatasetBuffer;
 pub(crate) use prioritized::PrioritizedReplayBuffer;
+pub(crate) use streams::SequenceReplayBuffer;
 pub(crate) use uniform::ReplayBuffer;

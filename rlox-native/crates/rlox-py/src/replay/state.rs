@@ -37,7 +37,7 @@ const N_ENVS: &str = "n_envs";
 pub(super) const OPTIONAL: (&str, &str) = (N_ENVS, N_ENVS);
 
 /// Slots that changed: where each run of them begins, and where it ends.
-type Slots = Vec<(usize, usize)>;
+pub(super) type Slots = Vec<(usize, usize)>;
 
 /// How many transitions have been written, how many slots are filled, and which have changed.
 pub(super) fn changed_rows(

@@ -14,6 +14,7 @@ use super::layout::Layout;
 use super::ring::Ring;
 use super::stream::Stream;
 use crate::error::{KernelError, Result, check_len};
+use crate::threads::Meter;
 use episodes::Episodes;
 pub use goals::{Goals, Hindsight, Selection};
 
@@ -27,8 +28,19 @@ pub use goals::{Goals, Hindsight, Selection};
 pub struct Relabelled {
     episodes: Episodes,
     hindsight: Hindsight,
-    /// The slots of the steps whose goals the last batch took, kept for their memory.
-    goal_slots: Vec<usize>,
+    /// What the last batch got, kept for its memory.
+    goals: Vec<Goal>,
+    /// Of giving a transition another goal.
+    cost: Meter,
+}
+
+/// Whether the transition in a slot gets another goal, and which one.
+#[derive(Debug)]
+struct Goal {
+    slot: usize,
+    is_other: bool,
+    /// In [0, 1).
+    pick: f64,
 }
 
 /// A ring of the last transitions of episodes with goals, drawn from uniformly with replacement.
@@ -44,7 +56,8 @@ impl HindsightReplay {
         hindsight.check(&layout)?;
         let ring = Ring::new(layout.whole())?;
         let episodes = Episodes::new(layout.capacity, layout.n_step.n_envs)?;
-        Ok(Self::of(ring, Relabelled { episodes, hindsight, goal_slots: Vec::new() }, stream))
+        let relabelled = Relabelled { episodes, hindsight, goals: Vec::new(), cost: Meter::new() };
+        Ok(Self::of(ring, relabelled, stream))
     }
 }
 
@@ -80,25 +93,27 @@ impl Draw for Relabelled {
         slots: &mut Vec<usize>,
         relabelled: &mut [bool],
     ) -> Result<()> {
-        reserve(&mut self.goal_slots, n)?;
+        reserve(&mut self.goals, n)?;
         let stored = ring.len() as u64;
         slots.extend((0..n).map(|_| stream.below(stored) as usize));
         let chance = self.hindsight.chance();
         relabelled.fill_with(|| stream.next_double() < chance);
-        for &slot in &*slots {
-            let episode = self.episodes.around(slot, ring);
+        let drawn = slots.iter().zip(&*relabelled);
+        self.goals.extend(drawn.map(|(&slot, &is_other)| {
             let pick = stream.next_double();
-            self.goal_slots.push(self.hindsight.selection.pick(slot, &episode, pick, ring));
-        }
+            Goal { slot, is_other, pick }
+        }));
         Ok(())
     }
 
-    fn finish(&self, ring: &Ring, relabelled: &[bool], out: &mut Batch<'_>) {
-        for (row, (&goal_slot, _)) in
-            self.goal_slots.iter().zip(relabelled).enumerate().filter(|(_, (_, other))| **other)
-        {
-            self.hindsight.relabel(row, ring.next_obs(goal_slot), out);
-        }
+    fn finish(&self, ring: &Ring, _: &[bool], out: &mut Batch<'_>) {
+        ring.in_blocks(&self.goals, &self.cost, out, |goals, out| {
+            for (row, goal) in goals.iter().enumerate().filter(|(_, goal)| goal.is_other) {
+                let episode = self.episodes.around(goal.slot, ring);
+                let reached = self.hindsight.selection.pick(goal.slot, &episode, goal.pick, ring);
+                self.hindsight.relabel(row, ring.next_obs(reached), out);
+            }
+        });
     }
 
     fn cut(&mut self, ring: &Ring) {

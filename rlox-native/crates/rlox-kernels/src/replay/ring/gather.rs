@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::{Ring, TAIL, TERMINATED, TRUNCATED};
 use crate::replay::batch::Batch;
 use crate::replay::layout::{LINE, Parts};
+use crate::threads::Meter;
 
 /// How many records are copied at once: enough to keep the memory busy, few enough to stay cached.
 const TOGETHER: usize = 32;
@@ -16,22 +17,44 @@ const MIDDLE: usize = 256;
 /// Records from this size on are copied as they come.
 const LONG: usize = 16 * LINE;
 
+/// Bytes that a thread writes before it takes the next rows: what the second-level cache holds.
+const BLOCK: usize = 1 << 18;
+
 impl Ring {
     /// Copies what is drawn where transitions begin in `slots`: one step each, or spans.
     pub(in crate::replay) fn draw(&self, slots: &[usize], out: &mut Batch<'_>) {
         if self.layout.n_step.n_step > 1 {
-            self.gather_spans(slots, out);
+            self.in_blocks(slots, &self.cost, out, |slots, out| self.copy_spans(slots, out));
         } else {
-            self.gather(slots.iter().copied(), out);
+            self.gather(slots, out);
         }
     }
 
     /// Copies the transitions in `slots` into `out`, which has passed [`Ring::check_out`].
-    pub(in crate::replay) fn gather(
+    pub(in crate::replay) fn gather(&self, slots: &[usize], out: &mut Batch<'_>) {
+        let copy = |slots: &[usize], out: &mut Batch<'_>| self.copy(slots.iter().copied(), out);
+        self.in_blocks(slots, &self.cost, out, copy);
+    }
+
+    /// Has `write` write the rows of `out` by blocks of what is `drawn` for them, on several threads
+    /// if there are enough.
+    pub(in crate::replay) fn in_blocks<T: Sync>(
         &self,
-        slots: impl Iterator<Item = usize>,
+        drawn: &[T],
+        cost: &Meter,
         out: &mut Batch<'_>,
+        write: impl Fn(&[T], &mut Batch<'_>) + Sync,
     ) {
+        let n = (BLOCK / (2 * self.parts.obs_row + self.parts.action)).max(1);
+        if drawn.len() <= n {
+            return write(drawn, out);
+        }
+        let blocks = drawn.chunks(n).zip(out.blocks(n, &self.layout)).collect();
+        cost.for_each(drawn.len(), blocks, |(drawn, mut out)| write(drawn, &mut out));
+    }
+
+    /// Does what [`Ring::gather`] does on this thread.
+    pub(super) fn copy(&self, slots: impl Iterator<Item = usize>, out: &mut Batch<'_>) {
         let records = slots.map(|slot| self.record(slot));
         let Some(frames) = &self.frames else {
             return copy_records(self.parts, records, out, copy_column);

@@ -11,6 +11,7 @@ use crate::replay::batch::{Batch, Transitions};
 use crate::replay::layout::{Field, Layout, Parts};
 use crate::replay::pages::Pages;
 use crate::replay::values::{Values, ValuesMut};
+use crate::threads::Meter;
 use frames::Frames;
 
 pub(super) const TERMINATED: u8 = 1;
@@ -41,6 +42,8 @@ pub struct Ring {
     n_without_next: usize,
     /// How many transitions have been written in all.
     written: u64,
+    /// Of drawing a transition.
+    cost: Meter,
 }
 
 impl Ring {
@@ -58,6 +61,7 @@ impl Ring {
             position: 0,
             n_without_next: 0,
             written: 0,
+            cost: Meter::new(),
         })
     }
 

@@ -22,9 +22,9 @@ impl Ring {
     /// Copies the transitions that begin in `slots` into `out`, which has passed
     /// [`Ring::check_out`]: observation and action of the first step, all else over
     /// [`NStep::n_step`] steps, or as many as there are.
-    pub(in crate::replay) fn gather_spans(&self, slots: &[usize], out: &mut Batch<'_>) {
+    pub(super) fn copy_spans(&self, slots: &[usize], out: &mut Batch<'_>) {
         let mut next_obs = out.next_obs.take();
-        self.gather(slots.iter().copied(), out);
+        self.copy(slots.iter().copied(), out);
         for (row, &slot) in slots.iter().enumerate() {
             let span = self.span(slot);
             let (_, flags) = self.reward_and_flags(span.last);

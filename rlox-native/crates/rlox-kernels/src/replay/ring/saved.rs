@@ -37,7 +37,7 @@ impl Ring {
             self.layout().obs.check("next_obs", next_obs.as_values(), "the slots", n)?;
         }
         out.next_obs = next_obs;
-        self.gather(slots.clone(), out);
+        self.copy(slots.clone(), out);
         for (slot, has_next_obs) in slots.zip(has_next_obs) {
             *has_next_obs = self.has_next_obs(slot);
         }

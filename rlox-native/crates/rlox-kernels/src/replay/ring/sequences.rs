@@ -50,7 +50,7 @@ impl Ring {
         mask: &[bool],
         out: &mut Batch<'_>,
     ) {
-        self.gather(slots.iter().copied(), out);
+        self.gather(slots, out);
         for (row, _) in mask.iter().enumerate().filter(|(_, there)| !**there) {
             self.clear_row(row, out);
         }

@@ -1,0 +1,380 @@
+//! The buffer of streams: sequences of rows, one stream per env.
+//!
+//! Row number k of stream i of N lies in slot (k mod ring) N + i. A row is the bytes of its fields, so
+//! that fields may have any type.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::pages::Pages;
+use super::stream::Stream;
+use crate::error::{KernelError, Result, check_len};
+use crate::memory::filled;
+
+/// Slots whose changes are noted together.
+const BLOCK: usize = 64;
+
+/// Sizes of a buffer of streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Streams {
+    /// Rows that fit, of all streams together.
+    pub capacity: usize,
+    /// Number of streams N, at least 1.
+    pub n_envs: usize,
+    /// Rows of sequences that are drawn once, when they are new; `None` draws uniformly only.
+    pub online_length: Option<usize>,
+}
+
+/// Everything that decides later draws besides the rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamsState {
+    /// Rows that each stream has had, `n_envs`.
+    pub totals: Vec<u64>,
+    /// Rows of each stream that the queue has had, `n_envs`.
+    pub queued: Vec<u64>,
+    /// New sequences: the stream, and the number of the context row.
+    pub queue: VecDeque<(usize, u64)>,
+    /// The random stream.
+    pub stream: Stream,
+}
+
+/// The last rows of each stream, drawn as sequences of consecutive rows.
+#[derive(Debug)]
+pub struct SequenceReplay {
+    sizes: Streams,
+    ring: usize,
+    row_bytes: Vec<usize>,
+    fields: Vec<Pages<u8>>,
+    state: StreamsState,
+    changes: u64,
+    changed: Vec<u64>,
+}
+
+impl SequenceReplay {
+    /// An empty buffer whose fields take so many bytes of a row.
+    ///
+    /// # Errors
+    /// [`KernelError::Range`] where less than two rows of each stream fit,
+    /// [`KernelError::OutOfMemory`].
+    pub fn new(sizes: Streams, row_bytes: Vec<usize>, stream: Stream) -> Result<Self> {
+        let Streams { capacity, n_envs, .. } = sizes;
+        let ring = capacity.checked_div(n_envs).unwrap_or(0);
+        #[expect(clippy::cast_precision_loss, reason = "for a message")]
+        if ring < 2 {
+            let (low, value) = (2.0 * n_envs.max(1) as f64, capacity as f64);
+            return Err(KernelError::Range { name: "capacity", low, high: f64::INFINITY, value });
+        }
+        let slots = ring * n_envs;
+        let pages = |&bytes: &usize| {
+            let too_much = KernelError::OutOfMemory { name: "capacity", requested: capacity };
+            // a map has one byte at least
+            Pages::new(slots.checked_mul(bytes).ok_or(too_much)?.max(1), "capacity", capacity)
+        };
+        let fields = row_bytes.iter().map(pages).collect::<Result<_>>()?;
+        let counts = || filled("n_envs", n_envs, 0_u64, n_envs);
+        let queue = VecDeque::new();
+        let state = StreamsState { totals: counts()?, queued: counts()?, queue, stream };
+        let changed = filled("capacity", capacity, 0, slots.div_ceil(BLOCK))?;
+        Ok(Self { sizes, ring, row_bytes, fields, state, changes: 0, changed })
+    }
+
+    /// Rows that fit.
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        self.ring * self.sizes.n_envs
+    }
+
+    /// Rows that are stored.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        (0..self.sizes.n_envs).map(|env| self.stored(env)).sum()
+    }
+
+    /// Whether there are no rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Slots from the beginning that hold all rows.
+    #[must_use]
+    pub fn filled(&self) -> usize {
+        self.filled_by(&self.state.totals)
+    }
+
+    fn filled_by(&self, totals: &[u64]) -> usize {
+        totals.iter().map(|&total| self.within(total)).max().unwrap_or(0) * self.sizes.n_envs
+    }
+
+    /// A number of rows, but no more than a stream's share.
+    fn within(&self, rows: u64) -> usize {
+        usize::try_from(rows).map_or(self.ring, |rows| rows.min(self.ring))
+    }
+
+    fn stored(&self, env: usize) -> usize {
+        self.within(self.state.totals[env])
+    }
+
+    fn oldest(&self, env: usize) -> u64 {
+        self.state.totals[env].saturating_sub(self.ring as u64)
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "less than the ring")]
+    fn slot(&self, env: usize, number: u64) -> usize {
+        (number % self.ring as u64) as usize * self.sizes.n_envs + env
+    }
+
+    fn row(&self, field: usize, slot: usize) -> Range<usize> {
+        let bytes = self.row_bytes[field];
+        slot * bytes..(slot + 1) * bytes
+    }
+
+    fn note(&mut self, slot: usize) {
+        self.changed[slot / BLOCK] = self.changes;
+    }
+
+    /// Appends one row to the streams of some envs.
+    ///
+    /// # Errors
+    /// [`KernelError::Index`] for a stream that there is not, [`KernelError::Twice`] for one that is
+    /// named twice, [`KernelError::Shape`] where a field is not `envs.len()` rows; nothing is stored.
+    pub fn push(&mut self, rows: &[&[u8]], envs: &[usize]) -> Result<()> {
+        let len = self.sizes.n_envs;
+        for (place, &env) in envs.iter().enumerate() {
+            if env >= len {
+                let value = i128::try_from(env).unwrap_or(i128::MAX);
+                return Err(KernelError::Index { name: "envs", place, value, len });
+            }
+            if envs[..place].contains(&env) {
+                return Err(KernelError::Twice { name: "envs", value: env });
+            }
+        }
+        self.check(rows, envs.len())?;
+        self.changes += 1;
+        for (place, &env) in envs.iter().enumerate() {
+            let slot = self.slot(env, self.state.totals[env]);
+            for (field, source) in rows.iter().enumerate() {
+                let (to, from) = (self.row(field, slot), self.row(field, place));
+                self.fields[field][to].copy_from_slice(&source[from]);
+            }
+            self.note(slot);
+            self.state.totals[env] += 1;
+            self.enqueue(env);
+        }
+        Ok(())
+    }
+
+    fn check(&self, rows: &[&[u8]], count: usize) -> Result<()> {
+        check_len("rows", rows.len(), "the fields", self.row_bytes.len())?;
+        rows.iter().zip(&self.row_bytes).try_for_each(|(row, bytes)| {
+            check_len("rows", row.len(), "the envs", count.saturating_mul(*bytes))
+        })
+    }
+
+    /// Queues the newest sequence of a stream once it is complete, and forgets overwritten ones.
+    fn enqueue(&mut self, env: usize) {
+        let Some(length) = self.sizes.online_length else { return };
+        let queued = self.state.queued[env];
+        if self.state.totals[env] - 1 - queued >= length as u64 {
+            self.state.queue.push_back((env, queued));
+            self.state.queued[env] += length as u64;
+        }
+        while let Some(&(env, first)) = self.state.queue.front()
+            && first < self.oldest(env)
+        {
+            self.state.queue.pop_front();
+        }
+    }
+
+    /// For each stream, how many sequences of a context row and `length` rows it and those before it
+    /// have.
+    ///
+    /// # Errors
+    /// [`KernelError::ShortStreams`] where there are none.
+    pub fn ends(&self, length: usize) -> Result<Vec<u64>> {
+        let starts = |env| self.stored(env).saturating_sub(length) as u64;
+        let sums = (0..self.sizes.n_envs).scan(0, |end, env| {
+            *end += starts(env);
+            Some(*end)
+        });
+        let ends: Vec<u64> = sums.collect();
+        if ends.last().is_some_and(|&total| total > 0) {
+            return Ok(ends);
+        }
+        let stored = (0..self.sizes.n_envs).map(|env| self.stored(env)).max().unwrap_or(0);
+        Err(KernelError::ShortStreams { length, stored })
+    }
+
+    /// Draws `indices.len() / (length + 1)` sequences of a context row and `length` rows, time-major.
+    ///
+    /// New sequences come first, unless there is a seed, which leaves the queue and the buffer's own
+    /// stream alone.
+    ///
+    /// # Errors
+    /// As [`SequenceReplay::ends`], and [`KernelError::Shape`] where `out` has another size than
+    /// `indices`.
+    pub fn sample(
+        &mut self,
+        seed: Option<u64>,
+        length: usize,
+        out: &mut [&mut [u8]],
+        indices: &mut [i64],
+    ) -> Result<()> {
+        let ends = self.ends(length)?;
+        let total = ends.last().copied().unwrap_or(0);
+        check_len("out", out.len(), "the fields", self.row_bytes.len())?;
+        for (out, bytes) in out.iter().zip(&self.row_bytes) {
+            check_len("out", out.len(), "indices", indices.len().saturating_mul(*bytes))?;
+        }
+        let count = indices.len() / (length + 1);
+        let mut own = seed.map(Stream::from_seed);
+        let online = own.is_none() && self.sizes.online_length == Some(length);
+        for sequence in 0..count {
+            let newest = if online { self.dequeue() } else { None };
+            let (env, first) = newest.unwrap_or_else(|| {
+                let drawn = own.as_mut().unwrap_or(&mut self.state.stream).below(total);
+                let env = ends.partition_point(|&end| end <= drawn);
+                let before = if env == 0 { 0 } else { ends[env - 1] };
+                (env, self.oldest(env) + drawn - before)
+            });
+            for step in 0..=length {
+                let (number, place) = (first + step as u64, step * count + sequence);
+                let slot = self.slot(env, number);
+                for (field, out) in out.iter_mut().enumerate() {
+                    out[self.row(field, place)]
+                        .copy_from_slice(&self.fields[field][self.row(field, slot)]);
+                }
+                // `check_totals` and the address space keep it below the largest
+                indices[place] = (number * self.sizes.n_envs as u64 + env as u64).cast_signed();
+            }
+        }
+        Ok(())
+    }
+
+    fn dequeue(&mut self) -> Option<(usize, u64)> {
+        loop {
+            let (env, first) = self.state.queue.pop_front()?;
+            if first >= self.oldest(env) {
+                return Some((env, first));
+            }
+        }
+    }
+
+    /// Writes some fields of rows; those that were overwritten since are left alone.
+    ///
+    /// # Errors
+    /// [`KernelError::Shape`] where a field is not `indices.len()` rows; nothing is written.
+    ///
+    /// # Panics
+    /// For a field that there is not.
+    pub fn update(&mut self, indices: &[i64], fields: &[(usize, &[u8])]) -> Result<()> {
+        for &(field, rows) in fields {
+            let expected = indices.len().saturating_mul(self.row_bytes[field]);
+            check_len("fields", rows.len(), "indices", expected)?;
+        }
+        self.changes += 1;
+        let n_envs = self.sizes.n_envs;
+        for (place, &index) in indices.iter().enumerate() {
+            let Ok(index) = u64::try_from(index) else { continue };
+            #[expect(clippy::cast_possible_truncation, reason = "less than n_envs")]
+            let (env, number) = ((index % n_envs as u64) as usize, index / n_envs as u64);
+            if number < self.oldest(env) || number >= self.state.totals[env] {
+                continue;
+            }
+            let slot = self.slot(env, number);
+            for &(field, rows) in fields {
+                let (to, from) = (self.row(field, slot), self.row(field, place));
+                self.fields[field][to].copy_from_slice(&rows[from]);
+            }
+            self.note(slot);
+        }
+        Ok(())
+    }
+
+    /// A mark of this moment, and the runs of slots that may have changed since an older one.
+    #[must_use]
+    pub fn changed(&self, since: u64) -> (u64, Vec<Range<usize>>) {
+        let filled = self.filled();
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for (block, &changed) in self.changed[..filled.div_ceil(BLOCK)].iter().enumerate() {
+            if changed <= since {
+                continue;
+            }
+            let (start, end) = (block * BLOCK, ((block + 1) * BLOCK).min(filled));
+            match runs.last_mut() {
+                Some(run) if run.end == start => run.end = end,
+                _ => runs.push(start..end),
+            }
+        }
+        (self.changes, runs)
+    }
+
+    /// Copies the fields of some slots.
+    ///
+    /// # Errors
+    /// [`KernelError::Shape`] where such slots are not filled, or `out` has another size.
+    pub fn export(&self, slots: Range<usize>, out: &mut [&mut [u8]]) -> Result<()> {
+        check_len(
+            "slots",
+            slots.end.max(slots.start).max(self.filled()),
+            "the rows",
+            self.filled(),
+        )?;
+        check_len("out", out.len(), "the fields", self.row_bytes.len())?;
+        for (field, out) in out.iter_mut().enumerate() {
+            let bytes = self.row_bytes[field];
+            let rows = &self.fields[field][slots.start * bytes..slots.end.max(slots.start) * bytes];
+            check_len("out", out.len(), "the slots", rows.len())?;
+            out.copy_from_slice(rows);
+        }
+        Ok(())
+    }
+
+    /// The part of the state that is not in rows.
+    #[must_use]
+    pub const fn state(&self) -> &StreamsState {
+        &self.state
+    }
+
+    /// Slots that the rows of such a state fill.
+    ///
+    /// # Errors
+    /// [`KernelError::Shape`] and [`KernelError::Corrupt`] for what no buffer of these sizes has.
+    pub fn check_state(&self, state: &StreamsState) -> Result<usize> {
+        let n_envs = self.sizes.n_envs;
+        let corrupt = |name, reason| Err(KernelError::Corrupt { name, reason });
+        check_len("totals", state.totals.len(), "n_envs", n_envs)?;
+        check_len("queued", state.queued.len(), "n_envs", n_envs)?;
+        let most = i64::MAX.unsigned_abs() / 2 / n_envs as u64;
+        if state.totals.iter().any(|&total| total > most) {
+            return corrupt("totals", "a stream has had fewer rows");
+        }
+        if state.queued.iter().zip(&state.totals).any(|(queued, total)| queued > total) {
+            return corrupt("queued", "a row is queued after it is stored");
+        }
+        let length = self.sizes.online_length.unwrap_or(0) as u64;
+        let complete = |&(env, first): &(usize, u64)| {
+            env < n_envs && first.saturating_add(length) < state.totals[env]
+        };
+        if !state.queue.iter().all(complete) {
+            return corrupt("queue", "a sequence is queued when all of its rows are stored");
+        }
+        Ok(self.filled_by(&state.totals))
+    }
+
+    /// Goes on from a state and its rows.
+    ///
+    /// # Errors
+    /// As [`SequenceReplay::check_state`], and [`KernelError::Shape`]; nothing is restored.
+    pub fn import(&mut self, state: StreamsState, rows: &[&[u8]]) -> Result<()> {
+        let filled = self.check_state(&state)?;
+        self.check(rows, filled)?;
+        for (field, rows) in self.fields.iter_mut().zip(rows) {
+            field[..rows.len()].copy_from_slice(rows);
+        }
+        self.state = state;
+        self.changes += 1;
+        self.changed.fill(self.changes);
+        Ok(())
+    }
+}
