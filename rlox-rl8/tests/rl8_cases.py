@@ -126,6 +126,10 @@ def set_weights(model: Any) -> None:
         piece.copy_(drawn(f"weight {i}", piece.shape, 0.4))
 
 
+BACKEND = "torch"
+"""Of rlox's algorithms."""
+
+
 def made(package: str, kind: str, discrete: bool, **options: Any) -> Any:
     """Return a small algorithm."""
     algorithms, env = (importlib.import_module(f"{package}.{n}") for n in ("algorithms", "env"))
@@ -136,6 +140,8 @@ def made(package: str, kind: str, discrete: bool, **options: Any) -> Any:
     }  # fmt: skip
     if kind == KINDS[1]:
         given |= {"seq_len": SEQUENCE, "seqs_per_state_reset": HORIZON // SEQUENCE}
+    if package == "rlox_rl8":
+        given["backend"] = BACKEND
     return getattr(algorithms, kind)(**{**given, **options}).build(line(env.Env, discrete))
 
 
@@ -175,7 +181,8 @@ def refusal(package: str, kind: str, options: dict[str, Any]) -> str:
     try:
         made(package, kind, True, **options)
     except Exception as error:  # its class is compared
-        return type(error).__name__
+        # of rlox's errors the builtin one that they also are
+        return next(c.__name__ for c in type(error).__mro__ if c.__module__ == "builtins")
     return "accepted"
 
 

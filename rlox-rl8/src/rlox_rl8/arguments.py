@@ -65,3 +65,4 @@ class Learning:
     device: Device = "auto"
     amp_dtype: AmpDtype = "auto"
     compile: bool = False
+    backend: str = "auto"

@@ -15,6 +15,7 @@ from rlox.learners.compiled import compiled
 from rlox.nn import ModuleOptimizer
 
 from rlox_rl8.minibatches import loss_and_terms
+from rlox_rl8.perceptrons import FastLane
 from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
 
 __all__ = ["agent_config", "set_up"]
@@ -106,6 +107,7 @@ def set_up(algorithm: Any, env_cls: Any, config: Any, policy_cls: Any, hparams_c
     else:
         algorithm.loss_and_terms, algorithm.step_envs = loss_and_terms, step_envs
     algorithm._allocate()
+    algorithm.fast = FastLane.of(algorithm, config.backend)
 
 
 def step_envs(env: Any, actions: Any) -> Any:

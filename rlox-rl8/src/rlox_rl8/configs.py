@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import JsonValue
-from rlox.config.common_fields import ENV_BACKEND, ENV_KWARGS, PRESET, SEED
+from rlox.config.common_fields import BACKEND, ENV_BACKEND, ENV_KWARGS, PRESET, SEED
 from rlox.config.model import Config, choice, coefficient, count, flag, option, positive
 
 __all__ = ["RL8PPOConfig", "RL8RecurrentPPOConfig"]
@@ -77,6 +77,7 @@ class RL8PPOConfig(Config):
         False, help="compile the env's step and the losses; the first calls take long",
         source="torch.compile",
     )  # fmt: skip
+    backend: str = BACKEND
 
 
 class RL8RecurrentPPOConfig(RL8PPOConfig):

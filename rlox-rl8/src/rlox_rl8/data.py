@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypedDict, get_args
 
 import torch
+from rlox.errors import ConfigError
 
 __all__ = [
     "AlgorithmHparams",
@@ -178,7 +179,7 @@ class AlgorithmHparams:
         """Check ranges and combinations.
 
         Raises:
-            ValueError: one is out of range, or two exclude each other.
+            ConfigError: one is out of range, or two exclude each other.
         """
         for name in ("max_grad_norm", "num_sgd_iters", "vf_clip_param", "vf_coeff", "num_envs",
                      "horizon", "sgd_minibatch_size"):  # fmt: skip
@@ -197,22 +198,22 @@ class AlgorithmHparams:
         names = get_args(AmpDtype)
         _require(self.amp_dtype in names, "amp_dtype", f"be one of {names}", self.amp_dtype)
         if self.amp_dtype == "float16" and self.device_type == "cpu":
-            raise ValueError("amp_dtype 'float16' needs a GPU, got device 'cpu'; use 'bfloat16'")
+            raise ConfigError("amp_dtype 'float16' needs a GPU, got device 'cpu'; use 'bfloat16'")
         if self.target_kl_div is not None:
             _require(self.target_kl_div > 0, "target_kl_div", "be positive", self.target_kl_div)
             for name in ("accumulate_grads", "enable_amp"):
                 if getattr(self, name):
-                    raise ValueError(f"target_kl_div and {name} exclude each other; leave one out")
+                    raise ConfigError(f"target_kl_div and {name} exclude each other; leave one out")
         self._validate_minibatches()
 
     def _validate_minibatches(self) -> None:
         if self.num_samples % self.sgd_minibatch_size:
-            raise ValueError(
+            raise ConfigError(
                 f"sgd_minibatch_size must divide the buffer's {self.num_samples} "
                 f"{self.unit}, got {self.sgd_minibatch_size}"
             )
         if self.accumulate_grads and self.num_minibatches < 2:
-            raise ValueError(
+            raise ConfigError(
                 "accumulate_grads needs several minibatches, got one; lower sgd_minibatch_size"
             )
 
@@ -242,11 +243,11 @@ class RecurrentAlgorithmHparams(AlgorithmHparams):
     def _validate_minibatches(self) -> None:
         _require(self.seq_len > 0, "seq_len", "be positive", self.seq_len)
         if self.horizon % self.seq_len:
-            raise ValueError(f"seq_len must divide horizon {self.horizon}, got {self.seq_len}")
+            raise ConfigError(f"seq_len must divide horizon {self.horizon}, got {self.seq_len}")
         every = self.seqs_per_state_reset
         _require(every != 0, "seqs_per_state_reset", "be positive, or negative for never", every)
         if every > 0 and (self.horizon * self.horizons_per_env_reset) % (self.seq_len * every):
-            raise ValueError(
+            raise ConfigError(
                 "seq_len * seqs_per_state_reset must divide horizon * horizons_per_env_reset, got "
                 f"{self.seq_len} * {every} and {self.horizon} * {self.horizons_per_env_reset}"
             )
@@ -255,7 +256,7 @@ class RecurrentAlgorithmHparams(AlgorithmHparams):
 
 def _require(holds: bool, name: str, expected: str, got: object) -> None:
     if not holds:
-        raise ValueError(f"{name} must {expected}, got {got}")
+        raise ConfigError(f"{name} must {expected}, got {got}")
 
 
 @dataclass(kw_only=True)

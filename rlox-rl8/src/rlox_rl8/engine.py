@@ -29,9 +29,10 @@ from rlox_rl8.env import Env
 from rlox_rl8.losses import estimate_advantages
 from rlox_rl8.memory import bytes_of, memory_stats
 from rlox_rl8.minibatches import TERMS, add_gradient, minibatches
+from rlox_rl8.perceptrons import FastLane
 from rlox_rl8.policies import GenericPolicyBase
 from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
-from rlox_rl8.statistics import collected, deviation
+from rlox_rl8.statistics import collected, deviation, params_of
 
 __all__ = ["GenericAlgorithmBase"]
 
@@ -84,21 +85,30 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         self.ends = Ends(self._storage, self.policy) if self.env.episodes_end else None
         self.random: Callable[[], AbstractContextManager[None]] = nullcontext
         """Installs the run's random stream; the global one is drawn from unless this is set."""
-        self._on_env_step: Callable[[int], None] | None = None
+        self.on_env_step: Callable[[int], None] | None = None
         self._on_train_batch: Callable[[Any], None] | None = None
+        self._steps_heard = False
+        """Whether what is called after env steps wants to be called between them."""
+        self.fast: FastLane | None = None
+        """What a backend does in the place of torch."""
         self._whole = True
         """Whether the last horizon was collected to its end."""
 
     @contextmanager
     def reporting(
-        self, env_step: Callable[[int], None], train_batch: Callable[[Any], None]
+        self,
+        env_step: Callable[[int], None],
+        train_batch: Callable[[Any], None],
+        steps_heard: bool = True,
     ) -> Iterator[None]:
         """Report steps of envs and of the optimiser to a training's hooks in the block."""
-        self._on_env_step, self._on_train_batch = env_step, train_batch
+        self.on_env_step, self._on_train_batch = env_step, train_batch
+        self._steps_heard = steps_heard
         try:
             yield
         finally:
-            self._on_env_step = self._on_train_batch = None
+            self.on_env_step = self._on_train_batch = None
+            self._steps_heard = False
 
     @property
     def horizons_per_env_reset(self) -> int:
@@ -108,15 +118,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     @property
     def params(self) -> dict[str, Any]:
         """Names of classes and hyperparameters, for loggers."""
-        policy = self.policy
-        return {
-            "env_cls": type(self.env).__name__,
-            "model_cls": type(policy.model).__name__,
-            "distribution_cls": policy.distribution_cls.__name__,
-            "optimizer_cls": type(self.optimizer).__name__,
-            "entropy_coeff": self.entropy_scheduler.coeff,
-            **self.hparams.as_params(),
-        }
+        return params_of(self)
 
     @abstractmethod
     def _require_ends(self) -> None:
@@ -164,18 +166,37 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     def _collect(self, env_config: dict[str, Any] | None, deterministic: bool) -> CollectStats:
         started = time.perf_counter()
         hparams, store = self.hparams, self._storage
-        scaling, resets = hparams.normalize_rewards, self._resets_now()
+        resets = self._resets_now()
         if resets:
             store["obs"][0] = self.env.reset(config=env_config)
         else:
             store["obs"][0] = store["obs"][-1]
-        if scaling:
+        if hparams.normalize_rewards:
             carried = store["reversed_discounted_returns"]
             carried[0] = 0.0 if resets else carried[-1]
         self._whole = False
         self.state.buffered = False
+        if self.fast is not None and not self._steps_heard and self.fast.steps_envs():
+            self.fast.collect(deterministic, resets)
+        else:
+            self._collect_by_steps(deterministic, resets)
+        self._whole = True
+        stats = self._statistics(resets)
+        self.state.horizons += 1
+        self.state.buffered = True
+        stats["profiling/collect_ms"] = 1e3 * (time.perf_counter() - started)
+        return stats
+
+    def begun(self, t: int, resets: bool) -> Tensor:
+        """Return the discounted returns (B, 1) that go on at step ``t``."""
+        carried: Tensor = self._storage["reversed_discounted_returns"][t]
+        return carried if self.ends is None else self.ends.begun(carried, t, resets)
+
+    def _collect_by_steps(self, deterministic: bool, resets: bool) -> None:
+        hparams, store = self.hparams, self._storage
         kept = {key: store[key] for key in ("actions", "logp", "values")}
         obs, rewards = store["obs"], store["rewards"]
+        carried = store.get("reversed_discounted_returns", None)
         for t in range(hparams.horizon):
             self._before_step(t)
             sampled = self._act(t, deterministic)
@@ -184,22 +205,13 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
                 entry[t] = sampled[key]
             obs[t + 1] = out["obs"]
             rewards[t] = out["rewards"]
-            if scaling:
-                begun = carried[t]
-                if self.ends is not None:
-                    begun = self.ends.begun(begun, t, resets)
-                carried[t + 1] = hparams.gamma * begun + out["rewards"]
+            if hparams.normalize_rewards:
+                carried[t + 1] = hparams.gamma * self.begun(t, resets) + out["rewards"]
             if self.ends is not None:
                 self.ends.store(t, out)
-            if self._on_env_step is not None:
-                self._on_env_step(hparams.num_envs)
+            if self.on_env_step is not None:
+                self.on_env_step(hparams.num_envs)
         store["values"][-1] = self._act(hparams.horizon, deterministic, last=True)["values"]
-        self._whole = True
-        stats = self._statistics(resets)
-        self.state.horizons += 1
-        self.state.buffered = True
-        stats["profiling/collect_ms"] = 1e3 * (time.perf_counter() - started)
-        return stats
 
     def _statistics(self, resets: bool) -> CollectStats:
         """Set the reward scale and return statistics, with one transfer from the device."""

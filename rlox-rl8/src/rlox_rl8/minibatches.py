@@ -97,6 +97,14 @@ def add_gradient(algorithm: Any, minibatch: TensorDict, accumulated: int) -> dic
     hparams, coeff = algorithm.hparams, algorithm.entropy_scheduler.coeff
     rows = len(minibatch)
     per_row = minibatch["logp"].numel() // rows
+    if algorithm.fast is not None and algorithm.fast.learns():
+        terms = algorithm.fast.differentiate(minibatch)
+        scaled = {key: value / accumulated for key, value in terms.items()}
+        divergence, bound = terms["monitors/kl_div"], hparams.target_kl_div
+        if bound is not None and divergence > 1.5 * bound:
+            return {**scaled, "stopped": divergence}
+        algorithm.fast.add_gradient(1 / accumulated)
+        return scaled
     # the divergence of the whole minibatch decides whether there is a gradient at all
     size = rows if hparams.target_kl_div is not None else max(MICRO_BATCH // per_row, 1)
     totals: dict[str, Tensor] = {}

@@ -42,6 +42,7 @@ class RL8PPOOptions(TypedDict, total=False):
     device: str
     amp_dtype: Literal["auto", "float16", "bfloat16"]
     compile: bool
+    backend: str
     episodic_life: bool
     emulator_threads: int | None
     worker_addresses: Sequence[str]
@@ -90,6 +91,7 @@ class RL8RecurrentPPOOptions(TypedDict, total=False):
     device: str
     amp_dtype: Literal["auto", "float16", "bfloat16"]
     compile: bool
+    backend: str
     seq_len: int
     seqs_per_state_reset: int
     episodic_life: bool

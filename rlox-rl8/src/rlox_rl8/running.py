@@ -76,7 +76,7 @@ def iterate(
         The metrics, and the statistics under the names of :class:`rlox_rl8.Trainer`.
     """
     ends = agent.ends
-    with agent.reporting(hooks.env_step, hooks.train_batch):
+    with agent.reporting(hooks.env_step, hooks.train_batch, hooks.step_listened):
         collected = agent.collect(env_config=env_config)
         hooks.rollout_end(agent.buffer)
         learnt = agent.step()

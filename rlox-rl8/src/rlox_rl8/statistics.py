@@ -1,4 +1,4 @@
-"""Statistics of collected rewards, with one transfer from the device."""
+"""Statistics of collected rewards, and parameters for loggers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rlox_rl8.data import AlgorithmHparams, CollectStats
 
-__all__ = ["collected", "deviation"]
+__all__ = ["collected", "deviation", "params_of"]
 
 SUMMARY = ("min", "max", "mean", "std")
 
@@ -56,3 +56,16 @@ def collected(
     for i, key in enumerate(f"{a}/{b}" for a in ("returns", "rewards") for b in SUMMARY):
         stats[key] = numbers[i]
     return stats, numbers[9] if hparams.normalize_rewards else 1.0
+
+
+def params_of(algorithm: Any) -> dict[str, Any]:
+    """Return the names of an algorithm's classes and its hyperparameters, for loggers."""
+    policy = algorithm.policy
+    return {
+        "env_cls": type(algorithm.env).__name__,
+        "model_cls": type(policy.model).__name__,
+        "distribution_cls": policy.distribution_cls.__name__,
+        "optimizer_cls": type(algorithm.optimizer).__name__,
+        "entropy_coeff": algorithm.entropy_scheduler.coeff,
+        **algorithm.hparams.as_params(),
+    }

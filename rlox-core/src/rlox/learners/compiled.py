@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from rlox.errors import BackendError
-from rlox.learners.rollouts import TorchLearner
+from rlox.learners.rollouts import TorchLearner, require_learnable
 from rlox.learners.tasks import Objective, RolloutTask
 from rlox.learners.transitions import ReplayTask, TorchReplayLearner
 from rlox.nn import FlatOptimizer
@@ -33,8 +33,9 @@ def make_compiled_learner(task: RolloutTask | ReplayTask) -> TorchLearner | Torc
 
     Raises:
         BackendError: the device is the CPU, for which torch generates C++, and there is no
-            compiler.
+            compiler; or the task's own algorithm does it in torch.
     """
+    require_learnable(task)
     if isinstance(task, ReplayTask):
         if task.added_losses:
             raise BackendError(f"it knows no added losses ({', '.join(task.added_losses.names)})")

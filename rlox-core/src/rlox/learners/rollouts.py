@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rlox.batches.rollout import RolloutBatch, Unroll
+from rlox.errors import BackendError
 from rlox.learners.choose import find_learner
 from rlox.learners.tasks import Objective, RolloutTask
 from rlox.learners.transitions import ReplayTask, TorchReplayLearner
@@ -22,6 +23,7 @@ __all__ = [
     "TorchLearner",
     "choose_learner",
     "make_torch_learner",
+    "require_learnable",
 ]
 
 
@@ -99,8 +101,23 @@ def choose_learner(backend: str, task: RolloutTask) -> ChosenLearner:
     return ChosenLearner(*find_learner(backend, task))
 
 
+def require_learnable(task: object) -> None:
+    """Refuse tasks that their own algorithm does in torch.
+
+    Raises:
+        BackendError: the task is neither of rollouts nor of transitions.
+    """
+    if not isinstance(task, (RolloutTask, ReplayTask)):
+        raise BackendError(f"a {type(task).__name__} is done in torch by the algorithm itself")
+
+
 def make_torch_learner(task: RolloutTask | ReplayTask) -> TorchLearner | TorchReplayLearner:
-    """Return the learner of the backend ``torch`` for a task of either kind."""
+    """Return the learner of the backend ``torch`` for a task of either kind.
+
+    Raises:
+        BackendError: the task is of another kind, which its own algorithm does in torch.
+    """
+    require_learnable(task)
     return TorchReplayLearner(task) if isinstance(task, ReplayTask) else TorchLearner(task)
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "DefaultDiscreteModel",
     "DefaultDiscreteRecurrentModel",
     "default_models",
+    "layers_of",
 ]
 
 
@@ -62,6 +63,27 @@ def default_models(
     if isinstance(action_spec, Categorical):
         return DefaultDiscreteModel, DefaultDiscreteRecurrentModel
     return DefaultContinuousModel, DefaultContinuousRecurrentModel
+
+
+def layers_of(
+    model: nn.Module,
+) -> tuple[tuple[nn.Linear, ...], tuple[nn.Linear, ...], type[nn.Module]] | None:
+    """Return policy's and value's layers and the activation of a feed-forward default model.
+
+    ``None`` of any other, and of one that does not see a single vector of numbers.
+    """
+    if type(model) not in (DefaultDiscreteModel, DefaultContinuousModel):
+        return None
+    assert isinstance(model, _Perceptrons)
+    if model.encoder.encoder is not None or model.head.kind not in (Categorical, Unbounded):
+        return None
+    value: Any = model.vf
+    actor, critic = list(model.latents), list(value[0])
+    kinds = {type(each) for each in (*actor, *critic)} - {nn.Linear}
+    if len(kinds) != 1:
+        return None
+    linear = [tuple(x for x in part if type(x) is nn.Linear) for part in (actor, critic)]
+    return (*linear[0], model.head.linear), (*linear[1], value[1]), kinds.pop()
 
 
 class _Encoder(nn.Module):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlox.logging import LoggerCallback
+from rlox.logging import LoggerCallback, MLflowLogger
 from rlox.training.loop import run_iteration
 
 from rlox_rl8.conditions import Condition
@@ -25,7 +26,7 @@ class GenericTrainerBase:
     def __init__(self, algorithm: Any, /, *, logger: LoggerCallback | None = None) -> None:
         hparams = algorithm.hparams
         self.algorithm = algorithm
-        self.logger = logger
+        self.logger = _of_active_run(algorithm.params) if logger is None else logger
         self.training = self.kind(
             type(algorithm.env), agent=algorithm, seed=0, n_envs=hparams.num_envs
         )
@@ -132,6 +133,13 @@ class GenericTrainerBase:
             self.logger.on_train_step(self.state["env/steps"], dict(stats))
 
 
+def _of_active_run(params: Mapping[str, Any]) -> LoggerCallback | None:
+    """Return a logger into MLflow's active run, if the caller has begun one."""
+    mlflow = sys.modules.get("mlflow")
+    run = None if mlflow is None else mlflow.active_run()
+    return run and MLflowLogger(run_id=run.info.run_id, params=params, prefixes=False)
+
+
 def _reduce(key: str, values: Sequence[float]) -> float:
     """Return one number of several horizons: deviations by their root mean square."""
     suffix = key.rpartition("/")[2]
@@ -149,7 +157,8 @@ class Trainer(GenericTrainerBase):
 
     Args:
         algorithm: from :meth:`rlox_rl8.AlgorithmConfig.build`.
-        logger: receives all statistics, by env steps.
+        logger: receives all statistics, by env steps; ``None`` takes MLflow's active run, if there
+            is one, which gets :attr:`rlox_rl8.Algorithm.params` and rl8's keys.
     """
 
     kind = RL8PPO

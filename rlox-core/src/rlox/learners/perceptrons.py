@@ -1,0 +1,120 @@
+"""Perceptrons that a backend runs and differentiates without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy.typing as npt
+from torch import nn
+
+from rlox.learners.choose import find_learner
+from rlox.protocols import VecEnv
+
+__all__ = ["BoundedSurrogate", "PerceptronTask", "Perceptrons", "choose_perceptrons"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class BoundedSurrogate:
+    """PPO's loss with a bounded value loss, Huber's of slope 1 from a distance of 1 on.
+
+        L_π = mean min(A r, A clip(r, 1 - ε, 1 + ε)), and max(·, d A) where A < 0
+        loss = c_1 mean min(huber(V - G), v) - L_π - c_2 mean H
+
+    Above v the value loss has no gradient.
+    """
+
+    clip_eps: float
+    """Clip range ε of the probability ratio."""
+    vf_bound: float
+    """Bound v of a row's value loss."""
+    vf_coef: float
+    """Weight c_1 of the value loss."""
+    ent_coef: float
+    """Weight c_2 of the entropy bonus, in 1/nats."""
+    dual_clip: float | None = None
+    """Bound d of the objective at negative advantages; ``None``: off."""
+
+
+@dataclass(frozen=True)
+class PerceptronTask:
+    """A policy and a value function that are perceptrons over one vector, as data.
+
+    Either is linear layers with one activation between them. A policy of choices has a logit for
+    each; another is Gaussian with independent components: their means come first, then outputs
+    whose tanh is the logarithm of their deviations.
+    """
+
+    model: nn.Module
+    """Holds all layers and nothing else that computes."""
+    actor: tuple[nn.Linear, ...]
+    """From observations to what the policy is made of."""
+    critic: tuple[nn.Linear, ...]
+    """From observations to the value."""
+    activation: type[nn.Module]
+    """Between layers."""
+    discrete: bool
+    """Whether actions are choices."""
+    envs: VecEnv | None = None
+    """Stepped by :meth:`Perceptrons.collect`, if the backend can."""
+
+
+class Perceptrons(Protocol):
+    """Acts and learns with the layers of a task, whose values of now it reads in every call."""
+
+    @property
+    def steps_envs(self) -> bool:
+        """Whether :meth:`collect` is possible."""
+
+    def require_unchanged(self) -> None:
+        """Check that the model still computes what the task says.
+
+        Raises:
+            BackendError: it has hooks or methods of its own.
+        """
+
+    def collect(self, noise: Array | None, obs: Array, rows: Mapping[str, Array]) -> None:
+        """Step N envs T times with the policy.
+
+        Args:
+            noise: (T, N, A) float32, drawn before: standard normal numbers of A components, or
+                exponential ones of A choices, of which that with the largest quotient of
+                probability and number is taken; ``None`` takes the modes.
+            obs: (T + 1, N, D) float32, whose first row is acted on first; the others are written.
+            rows: written: ``actions`` (T, N) int64 or (T, N, A) float32, and (T, N) ``log_probs``,
+                ``rewards``, ``final_values``, 0 but where an episode was cut, all float32, and
+                ``terminated`` and ``truncated``, bool.
+        """
+
+    def values(self, obs: Array) -> Array:
+        """Return values (R,) of observations (R, D)."""
+
+    def differentiate(
+        self, rows: Mapping[str, Array], objective: BoundedSurrogate
+    ) -> dict[str, float]:
+        """Compute the gradient of the mean loss of R rows.
+
+        Args:
+            rows: ``obs`` (R, D), ``actions`` (R,) or (R, A), and (R,) ``log_probs`` of the policy
+                that acted, ``advantages`` and ``returns``.
+            objective: the loss.
+
+        Returns:
+            Means of ``policy_loss``, ``value_loss``, ``entropy`` and ``approx_kl``.
+        """
+
+    def add_gradient(self, weight: float) -> None:
+        """Add ``weight`` times the last gradient to the parameters' ``grad``."""
+
+
+def choose_perceptrons(backend: str, task: PerceptronTask) -> tuple[Perceptrons, str, str]:
+    """Return what runs the task, the name of its backend and why it was chosen.
+
+    Raises:
+        UnknownNameError: no such backend is registered.
+        BackendError: the backend cannot do the task; the text says why.
+    """
+    return find_learner(backend, task, role="what runs the perceptrons")

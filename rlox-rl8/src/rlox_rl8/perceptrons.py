@@ -1,0 +1,222 @@
+"""Default models run and differentiated by a backend without torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from rlox.errors import BackendError
+from rlox.learners.perceptrons import (
+    BoundedSurrogate,
+    Perceptrons,
+    PerceptronTask,
+    choose_perceptrons,
+)
+from tensordict import TensorDict
+from torch import Tensor
+
+from rlox_rl8.distributions import Categorical, Normal
+from rlox_rl8.models.defaults import layers_of
+from rlox_rl8.policies import Policy
+from rlox_rl8.vec_envs import VecTensorEnv
+
+__all__ = ["FastLane"]
+
+DRAWS: dict[Any, Any] = {Categorical: Tensor.exponential_, Normal: Tensor.normal_}
+"""Of each distribution: what its ``sample`` draws for its numbers."""
+
+STORED = {"logp": "log_probs", "rewards": "rewards", "terminated": "terminated",
+          "truncated": "truncated", "final_values": "final_values"}  # fmt: skip
+"""Entries of a storage, and what the backend calls them."""
+
+TERMS = {"losses/entropy": "entropy", "losses/vf": "value_loss", "monitors/kl_div": "approx_kl"}
+
+
+class FastLane:
+    """What a backend does of an algorithm's work, as long as nothing of it was replaced.
+
+    Args:
+        algorithm: whose model and envs are known to it.
+        task: of the model and the envs.
+        backend: name of a learner backend, or ``"auto"``.
+
+    Raises:
+        BackendError: the backend cannot do the task.
+    """
+
+    def __init__(self, algorithm: Any, task: PerceptronTask, backend: str) -> None:
+        self._algorithm, self._task = algorithm, task
+        self._loss = algorithm.loss_and_terms
+        found = choose_perceptrons(backend, task)
+        self._perceptrons: Perceptrons = found[0]
+        self.backend = f"{found[1]} ({found[2]})"
+        self._noise: Tensor | None = None
+
+    @classmethod
+    def of(cls, algorithm: Any, backend: str) -> FastLane | None:
+        """Return the lane of an algorithm; ``None`` if torch does its work.
+
+        Args:
+            algorithm: with its policy and env.
+            backend: ``"torch"``, a backend that must do it, or ``"auto"``.
+
+        Raises:
+            BackendError: the backend of this name cannot do it.
+        """
+        if backend == "torch":
+            return None
+        try:
+            return cls(algorithm, _task_of(algorithm), backend)
+        except BackendError:
+            if backend == "auto":
+                return None
+            raise
+
+    def _is_plain(self) -> bool:
+        """Return whether the policy's own code would do what the backend does."""
+        algorithm = self._algorithm
+        if algorithm.policy.model is not self._task.model or "sample" in vars(algorithm.policy):
+            return False
+        if algorithm.policy.distribution_cls not in DRAWS:
+            return False
+        try:
+            self._perceptrons.require_unchanged()
+        except BackendError:
+            return False
+        return True
+
+    def steps_envs(self) -> bool:
+        """Return whether :meth:`collect` does what the loop over steps would."""
+        env = self._algorithm.env
+        return (
+            self._task.envs is not None
+            and self._perceptrons.steps_envs
+            and not {"step", "actions", "observe"} & vars(env).keys()
+            and self._is_plain()
+        )
+
+    def learns(self) -> bool:
+        """Return whether :meth:`differentiate` does what torch would."""
+        algorithm = self._algorithm
+        return (
+            algorithm.loss_and_terms is self._loss
+            and not algorithm.hparams.enable_amp
+            and "backward" not in vars(algorithm.flat)
+            and self._is_plain()
+        )
+
+    def collect(self, deterministic: bool, resets: bool) -> None:
+        """Fill the algorithm's storage, whose first observations are there, with one call.
+
+        Its draws are those of the loop over steps.
+
+        Args:
+            deterministic: take the modes.
+            resets: whether the horizon began with a reset.
+        """
+        algorithm, store = self._algorithm, self._algorithm._storage
+        carried = store.get("reversed_discounted_returns", None)
+        # by flags that are overwritten now
+        first = None if carried is None else algorithm.begun(0, resets)
+        self._fill(store, deterministic)
+        for t in range(algorithm.hparams.horizon):
+            if first is not None:
+                begun = algorithm.begun(t, resets) if t else first
+                carried[t + 1] = algorithm.hparams.gamma * begun + store["rewards"][t]
+            if algorithm.on_env_step is not None:
+                algorithm.on_env_step(algorithm.hparams.num_envs)
+
+    def _fill(self, store: TensorDict, deterministic: bool) -> None:
+        steps, n = store["rewards"].shape[0] - 1, store["rewards"].shape[1]
+        rows = {name: store[key][:-1, :, 0].numpy() for key, name in STORED.items()}
+        actions = store["actions"][:-1]
+        rows["actions"] = (actions[..., 0] if self._task.discrete else actions).numpy()
+        noise = None if deterministic else self._draw(steps, n)
+        self._perceptrons.collect(noise, store["obs"].numpy(), rows)
+        values = self._perceptrons.values(store["obs"].flatten(0, 1).numpy())
+        store["values"][:] = torch.from_numpy(values).view(steps + 1, n, 1)
+
+    def _draw(self, steps: int, n: int) -> Any:
+        task = self._task
+        width = task.actor[-1].out_features // (1 if task.discrete else 2)
+        if self._noise is None:
+            self._noise = torch.empty(steps, n, width)
+        draw = DRAWS[self._algorithm.policy.distribution_cls]
+        for step in self._noise:  # in as many calls as the distribution makes
+            draw(step)
+        return self._noise.numpy()
+
+    def add_gradient(self, weight: float) -> None:
+        """Add ``weight`` times the last gradient to the parameters' own."""
+        self._perceptrons.add_gradient(weight)
+
+    def differentiate(self, minibatch: TensorDict) -> dict[str, Any]:
+        """Compute the gradient of a minibatch's mean loss, and return the mean terms.
+
+        Args:
+            minibatch: (R) samples.
+        """
+        hparams = self._algorithm.hparams
+        objective = BoundedSurrogate(
+            clip_eps=hparams.clip_param,
+            vf_bound=hparams.vf_clip_param,
+            vf_coef=hparams.vf_coeff,
+            ent_coef=self._algorithm.entropy_scheduler.coeff,
+            dual_clip=hparams.dual_clip_param,
+        )
+        rows = {
+            "obs": minibatch["views", "obs"],
+            "actions": minibatch["actions"],
+            "log_probs": minibatch["logp"][:, 0],
+            "advantages": minibatch["advantages"][:, 0],
+            "returns": minibatch["returns"][:, 0],
+        }
+        if self._task.discrete:
+            rows["actions"] = rows["actions"][:, 0]
+        arrays = {name: row.contiguous().numpy() for name, row in rows.items()}
+        means = self._perceptrons.differentiate(arrays, objective)
+        terms = {key: means[name] for key, name in TERMS.items()}
+        terms["losses/entropy"] *= bool(objective.ent_coef)  # else nobody asks for it
+        terms["losses/policy"] = -means["policy_loss"]
+        terms["losses/total"] = (
+            objective.vf_coef * means["value_loss"]
+            + means["policy_loss"]
+            - objective.ent_coef * terms["losses/entropy"]
+        )
+        return {key: torch.tensor(value) for key, value in terms.items()}
+
+
+def _task_of(algorithm: Any) -> PerceptronTask:
+    """Return the task of an algorithm with a default model.
+
+    Raises:
+        BackendError: its policy is another, or it is to be compiled or runs elsewhere.
+    """
+    policy, hparams = algorithm.policy, algorithm.hparams
+    if type(policy) is not Policy or policy.distribution_cls not in DRAWS:
+        raise BackendError("only feed-forward policies of default distributions are known")
+    layers = layers_of(policy.model)
+    if layers is None:
+        raise BackendError("only default models of one vector are known")
+    if hparams.device_type != "cpu" or hparams.enable_amp or hparams.compile:
+        raise BackendError("device, enable_amp and compile are torch's")
+    discrete = policy.distribution_cls is Categorical
+    actor, critic, activation = layers
+    logits = actor[-1].out_features
+    if discrete and (algorithm.env.action_spec.shape[0] != 1 or logits != policy.action_spec.n):
+        raise BackendError("it chooses one action of several, not several at once")
+    return PerceptronTask(
+        policy.model, actor, critic, activation, discrete, _native_envs(algorithm.env)
+    )
+
+
+def _native_envs(env: Any) -> Any:
+    """Return the vector env within, if its arrays and tensors are the same numbers."""
+    if type(env) is not VecTensorEnv:
+        return None
+    seen, acted = env.envs.observation_space, env.envs.action_space
+    vector = isinstance(seen, spaces.Box) and seen.dtype == "float32" and len(seen.shape) == 1
+    choices = isinstance(acted, spaces.Discrete) and acted.start == 0
+    numbers = isinstance(acted, spaces.Box) and len(acted.shape) == 1
+    return env.envs if vector and (choices or numbers) else None

@@ -1,0 +1,48 @@
+"""Trainers log into the run that their caller has begun in MLflow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
+from rlox_rl8.env import DiscreteDummyEnv
+from rlox_rl8.trainers import RecurrentTrainer, Trainer
+
+
+def built(kind: Any) -> Any:
+    """Return a small algorithm of a kind."""
+    recurrent = kind is RecurrentAlgorithmConfig
+    options: dict[str, Any] = {"model_config": {"hidden_size": 16}, "seqs_per_state_reset": 2}
+    options = options if recurrent else {"model_config": {"hiddens": (16, 16)}}
+    return kind(horizon=8, num_envs=16, **options).build(DiscreteDummyEnv)
+
+
+# of the library and of the database's
+@pytest.mark.filterwarnings("ignore::Warning:mlflow", "ignore::Warning:sqlalchemy")
+def test_trainers_log_into_the_callers_mlflow_run(tmp_path: Path) -> None:
+    """Under rl8's keys, over env steps; the run stays the caller's, also with two trainers."""
+    mlflow = pytest.importorskip("mlflow")
+    pytest.importorskip("alembic")
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    try:
+        with mlflow.start_run() as run:
+            trainer = Trainer(built(AlgorithmConfig))
+            found = [trainer.step(), trainer.step(), trainer.eval()]
+            RecurrentTrainer(built(RecurrentAlgorithmConfig)).step()
+            assert mlflow.active_run().info.run_id == run.info.run_id
+        assert Trainer(built(AlgorithmConfig)).logger is None
+        client = mlflow.MlflowClient()
+        data = client.get_run(run.info.run_id).data
+        for key in found[1].keys() - {"profiling/collect_ms", "profiling/step_ms"}:
+            points = client.get_metric_history(run.info.run_id, key)
+            assert [(p.step, p.value) for p in points][:2] == [
+                (128, pytest.approx(found[0][key])), (256, pytest.approx(found[1][key])),
+            ], key  # fmt: skip
+        assert data.metrics["eval/returns/mean"] == pytest.approx(found[2]["eval/returns/mean"])
+        assert data.params["env_cls"] == "DiscreteDummyEnv"
+        assert {"num_envs": "16", "gamma": "0.95"}.items() <= data.params.items()
+    finally:
+        mlflow.set_tracking_uri(before)
