@@ -124,8 +124,9 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
      "total_timesteps must be an integer, got nan"),
     (lambda: A2C("CartPole-v1").predict(np.zeros(3)), ValueError,
      "obs must have shape (4,) or (B, 4), got (3,)"),
-    (lambda: PPO("CartPole-v1").evaluate("Acrobot-v1", n_episodes=1), ValueError,
-     "obs must have shape (4,) or (B, 4), got (1, 6)"),
+    (lambda: PPO("CartPole-v1").evaluate("Acrobot-v1", n_episodes=1), EnvError,
+     "the policy does not act in an env of observations Box(...(6,)...): obs must have shape (4,) "
+     "or (B, 4), got (1, 6); evaluate it in an env like that of its training"),
     (lambda: PPO.from_checkpoint("none"), CheckpointError, "checkpoint 'none' does not exist"),
     (lambda: PPO.from_checkpoint("torch.pt"), CheckpointError,
      "'torch.pt' is no rlox checkpoint or is damaged: ..."),

@@ -299,7 +299,7 @@ def make(
     logger: _Logger | None = None,
     log_dir: str | Path = "runs",
     dataset: OfflineDataset | str | Path | None,
-    policy: Predictor | None,
+    policy: Predictor | str | Path | None,
     obs_dim: int | None = ...,
     act_dim: int | None = ...,
     **options: Unpack[FQEOptions],

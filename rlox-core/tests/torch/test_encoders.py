@@ -10,8 +10,14 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from rlox.errors import SpaceError
-from rlox.nn import ConvolutionalEncoder, OneHotEncoder, VectorEncoder, make_encoder
+from rlox.errors import ConfigError, SpaceError
+from rlox.nn import (
+    ConvolutionalEncoder,
+    OneHotEncoder,
+    VectorEncoder,
+    make_encoder,
+    set_compute_dtype,
+)
 from rlox.spaces.nested import map_leaves
 from rlox.spaces.rows import ObservationRows
 
@@ -85,6 +91,24 @@ def test_bytes_are_scaled_to_one() -> None:
     ]
     obs = batch(image(12, 12, 3))
     torch.testing.assert_close(made[0](obs), made[1](obs / 255.0))
+
+
+def test_half_precision_changes_features_by_its_rounding_alone() -> None:
+    """Features, parameters and gradients stay float32; other networks refuse the option."""
+    encoder = make_encoder(image(4, 84, 84), generator=torch.Generator().manual_seed(0))
+    obs = batch(image(4, 84, 84))
+    exact = encoder(obs)
+    set_compute_dtype(encoder, "bfloat16")
+    features = encoder(obs)
+    assert features.dtype == torch.float32
+    assert not torch.equal(features, exact)
+    torch.testing.assert_close(features, exact, atol=0.03, rtol=0.03)
+    features.sum().backward()
+    assert all(each.grad.dtype == torch.float32 for each in encoder.parameters())  # type: ignore[union-attr]
+    set_compute_dtype(encoder, "float32")
+    assert torch.equal(encoder(obs), exact)
+    with pytest.raises(ConfigError, match="compute_dtype='bfloat16' is of convolutions"):
+        set_compute_dtype(make_encoder(spaces.Box(-1, 1, (3,))), "bfloat16")
 
 
 def test_convolutions_are_orthogonal() -> None:

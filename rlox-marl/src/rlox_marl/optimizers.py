@@ -1,4 +1,4 @@
-"""An actor and a critic, each with an optimiser of its own."""
+"""Optimisers of team policies: one for all parameters, or one each for actor and critic."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import torch
+from rlox.errors import ConfigError
 from rlox.nn import FlatOptimizer
 from torch import Tensor, nn
 
-__all__ = ["ActorCriticOptimizer"]
+from rlox_marl.policies import RecurrentTeamPolicy, TeamPolicy
+
+__all__ = ["ActorCriticOptimizer", "make_optimizer"]
 
 
 class ActorCriticOptimizer:
@@ -76,3 +80,25 @@ class ActorCriticOptimizer:
         """Restore what :meth:`state_dict` returned."""
         for name, part in self._parts.items():
             part.load_state_dict(state[name])
+
+
+def make_optimizer(policy: nn.Module, config: Any) -> FlatOptimizer | ActorCriticOptimizer:
+    """Return Adam for a policy, or for its actor and its critic.
+
+    Args:
+        policy: a team's, on its device.
+        config: has ``adam_eps``, ``max_grad_norm`` and ``critic_learning_rate``.
+
+    Raises:
+        ConfigError: the critic has a learning rate of its own, and the policy is the user's.
+    """
+    adam = partial(torch.optim.Adam, eps=config.adam_eps, fused=True)
+    if config.critic_learning_rate is None:
+        return FlatOptimizer(policy, adam, max_grad_norm=config.max_grad_norm)
+    if not isinstance(policy, TeamPolicy | RecurrentTeamPolicy):
+        raise ConfigError(
+            "critic_learning_rate needs the default policies, whose actors and critics share "
+            f"no parameters, got {type(policy).__name__}; leave one of them out"
+        )
+    bound = config.max_grad_norm
+    return ActorCriticOptimizer(policy.actor, policy.critic, adam, max_grad_norm=bound)

@@ -95,6 +95,7 @@ class IPPOOptions(TypedDict, total=False):
     env_backend: str
     env_kwargs: Mapping[str, Any]
     vectorization: Literal["sync", "async"]
+    compute_dtype: Literal["float32", "bfloat16"]
     device: str
     torch_threads: int | None
     critic: Literal["local"]
@@ -154,6 +155,7 @@ class MAPPOOptions(TypedDict, total=False):
     env_backend: str
     env_kwargs: Mapping[str, Any]
     vectorization: Literal["sync", "async"]
+    compute_dtype: Literal["float32", "bfloat16"]
     device: str
     torch_threads: int | None
     critic: Literal["auto", "state", "observations", "agent_state", "local"]
@@ -213,6 +215,7 @@ class QMIXOptions(TypedDict, total=False):
     torch_threads: int | None
     team_reward: Literal["mean", "sum"]
     mixing_size: int
+    hyper_size: int
     episodic_life: bool
     emulator_threads: int | None
     worker_addresses: Sequence[str]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
-from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from rlox.batches.rollout import RolloutBatch
 from rlox.config.model import changed
 from rlox.deployment import PolicyData
@@ -16,7 +14,13 @@ from rlox.envs import fixed_env_count
 from rlox.errors import BackendError, CheckpointError, ConfigError, ExportError
 from rlox.learners import Objective, RolloutTask, Update
 from rlox.networks.validate_actors import require_actor, try_actor
-from rlox.nn import FlatOptimizer, find_device, load_module_state, module_state, torch_threads
+from rlox.nn import (
+    find_device,
+    load_module_state,
+    module_state,
+    set_compute_dtype,
+    torch_threads,
+)
 from rlox.protocols import MultiAgentObs
 from rlox.ranks import RANKS
 from rlox.rollouts import require_same_option
@@ -25,8 +29,8 @@ from torch import nn
 
 from rlox_marl.acting import TeamActor
 from rlox_marl.collector import MultiAgentCollector
-from rlox_marl.optimizers import ActorCriticOptimizer
-from rlox_marl.policies import RecurrentTeamPolicy, TeamPolicy, make_team_policy
+from rlox_marl.optimizers import ActorCriticOptimizer, make_optimizer
+from rlox_marl.policies import make_team_policy
 from rlox_marl.preprocessing import TeamPreprocessor
 from rlox_marl.running import RunningTeams, make_envs, with_agents
 from rlox_marl.self_play import OpponentPool, require_two_players
@@ -108,7 +112,7 @@ class Team:
             self.policies[view.name] = made = self._make_policy(view, policy)
             if cfg.opponents != "none":
                 self.collector.pool = self._make_pool(made, env.n_envs)
-            algorithm.optimizers[view.name] = self._make_optimizer(made)
+            algorithm.optimizers[view.name] = make_optimizer(made, cfg)
         generator, seen = algorithm.streams.torch("predict"), preprocessor
         self._actor = TeamActor(
             self.views, self.policies, env, generator, self.device, preprocessor=seen
@@ -139,6 +143,7 @@ class Team:
                     f"which {type(made).__name__} has not; give it one, or leave the option out"
                 )
         made.to(self.device)
+        set_compute_dtype(made, cfg.compute_dtype)
         if policy is not None:
             try_actor(made, view.space, view.group.action_space, self.device)
         return made
@@ -156,19 +161,6 @@ class Team:
             rng=streams.numpy("opponents"),
             generator=streams.torch("opponents"),
         )
-
-    def _make_optimizer(self, policy: Any) -> FlatOptimizer | ActorCriticOptimizer:
-        cfg = self._algorithm.config
-        adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
-        if cfg.critic_learning_rate is None:
-            return FlatOptimizer(policy, adam, max_grad_norm=cfg.max_grad_norm)
-        if not isinstance(policy, TeamPolicy | RecurrentTeamPolicy):
-            raise ConfigError(
-                "critic_learning_rate needs the default policies, whose actors and critics share "
-                f"no parameters, got {type(policy).__name__}; leave one of them out"
-            )
-        bound = cfg.max_grad_norm
-        return ActorCriticOptimizer(policy.actor, policy.critic, adam, max_grad_norm=bound)
 
     def collect(self, hooks: Hooks) -> dict[str, RolloutBatch]:
         """Return a rollout with advantages for each policy whose agents acted."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pydantic import model_validator
+from rlox.config.common_fields import COMPUTE_DTYPE
 from rlox.config.model import (
     ScheduleValue,
     changed,
@@ -106,6 +107,7 @@ class DQNConfig(ReplayConfig):
     dueling: bool = flag(
         False, help="separate streams for value and advantages", source="Wang et al. 2016"
     )
+    compute_dtype: Literal["float32", "bfloat16"] = COMPUTE_DTYPE
     noisy: bool = flag(
         False, help="noisy layers explore, and no epsilon unless it is given",
         source="Fortunato et al. 2018",

@@ -48,6 +48,7 @@ from rlox.nn import (
     draw_noise,
     load_parts_state,
     parts_state,
+    set_compute_dtype,
     silence,
 )
 from rlox.training.hooks import Hooks
@@ -145,6 +146,7 @@ class DQN(Algorithm):
             generator=self.streams.torch("policy"),
         )
         self.network: Any = on_device(own, "network", self.replay.device)
+        set_compute_dtype(self.network, cfg.compute_dtype)
         if cfg.noisy and not any(isinstance(m, NoisyLinear) for m in self.network.modules()):
             raise ConfigError(
                 "noisy=True needs a network with layers rlox.nn.NoisyLinear, and yours has "

@@ -199,6 +199,7 @@ class DQNOptions(TypedDict, total=False):
     loss: Literal["huber", "mse"]
     double_dqn: bool
     dueling: bool
+    compute_dtype: Literal["float32", "bfloat16"]
     noisy: bool
     noisy_std: float
     distributional: Literal["none", "c51", "qr-dqn"]

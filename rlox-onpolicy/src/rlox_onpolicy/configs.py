@@ -20,6 +20,7 @@ from rlox.config.clipped import (
 )
 from rlox.config.common_fields import (
     BACKEND,
+    COMPUTE_DTYPE,
     DEVICE,
     ENV_BACKEND,
     ENV_KWARGS,
@@ -61,6 +62,9 @@ class HybridPPOConfig(PPOConfig):
     )
     env_backend: Literal["native"] = choice(
         "native", help="the envs that a Rust thread can step", source="rlox"
+    )
+    compute_dtype: Literal["float32"] = choice(
+        "float32", help="the policy that acts in Rust has no convolutions", source="rlox"
     )
     vectorization: Literal["sync"] = choice(
         "sync", help="the thread steps all envs one after the other", source="rlox"
@@ -145,6 +149,7 @@ class A2CConfig(Config):
     env_backend: str = ENV_BACKEND
     env_kwargs: dict[str, JsonValue] = ENV_KWARGS
     vectorization: Literal["sync", "async"] = VECTORIZATION
+    compute_dtype: Literal["float32", "bfloat16"] = COMPUTE_DTYPE
     device: str = DEVICE
     torch_threads: int | None = TORCH_THREADS
 

@@ -37,6 +37,7 @@ class A2COptions(TypedDict, total=False):
     env_backend: str
     env_kwargs: Mapping[str, Any]
     vectorization: Literal["sync", "async"]
+    compute_dtype: Literal["float32", "bfloat16"]
     device: str
     torch_threads: int | None
     episodic_life: bool
@@ -143,6 +144,7 @@ class HybridPPOOptions(TypedDict, total=False):
     env_backend: Literal["native"]
     env_kwargs: Mapping[str, Any]
     vectorization: Literal["sync"]
+    compute_dtype: Literal["float32"]
     device: str
     torch_threads: int | None
     overlap: bool
@@ -229,6 +231,7 @@ class PPOOptions(TypedDict, total=False):
     env_backend: str
     env_kwargs: Mapping[str, Any]
     vectorization: Literal["sync", "async"]
+    compute_dtype: Literal["float32", "bfloat16"]
     device: str
     torch_threads: int | None
     episodic_life: bool

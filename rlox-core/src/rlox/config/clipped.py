@@ -9,6 +9,7 @@ from pydantic import JsonValue, model_validator
 
 from rlox.config.common_fields import (
     BACKEND,
+    COMPUTE_DTYPE,
     DEVICE,
     ENV_BACKEND,
     ENV_KWARGS,
@@ -161,6 +162,7 @@ class ClippedSurrogateConfig(Config):
     env_backend: str = ENV_BACKEND
     env_kwargs: dict[str, JsonValue] = ENV_KWARGS
     vectorization: Literal["sync", "async"] = VECTORIZATION
+    compute_dtype: Literal["float32", "bfloat16"] = COMPUTE_DTYPE
     device: str = DEVICE
     torch_threads: int | None = TORCH_THREADS
 

@@ -9,6 +9,7 @@ from rlox.config.model import choice, count, option
 
 __all__ = [
     "BACKEND",
+    "COMPUTE_DTYPE",
     "DEVICE",
     "ENV_BACKEND",
     "ENV_KWARGS",
@@ -53,6 +54,12 @@ BACKEND = option(
     unit="name", source="rlox", min_length=1,
 )  # fmt: skip
 """``str``"""
+
+COMPUTE_DTYPE = choice(
+    "float32", source="rlox",
+    help="precision of convolutions over images; parameters and all else are float32",
+)  # fmt: skip
+"""``Literal["float32", "bfloat16"]``"""
 
 DEVICE = option(
     "cpu", help="torch device of policy and batches", unit="name", source="rlox", min_length=1

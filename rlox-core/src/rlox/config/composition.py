@@ -109,14 +109,23 @@ def plugin_fields(cls: type[Any]) -> Iterator[tuple[str, Registration, dict[str,
     """Yield the options of every usable plugin that a field of ``cls`` can select.
 
     Yields:
-        The selecting field, the plugin and its options; plugins whose model fails are left out.
+        The selecting field, the plugin and its options; plugins whose model fails are left out, and
+        buffers of sequences where transitions are stored, or the reverse.
     """
     for field, hook in selectors(cls).items():
+        default = _registered(hook, cls.model_fields[field].default)
+        sequences = default is not None and _stores_sequences(default)
         for registration in get_registry().usable(hook):
+            if _stores_sequences(registration) != sequences:
+                continue
             with suppress(RloxError):
                 model = registration.options_model()
                 if model is not None:
                     yield field, registration, model.model_fields
+
+
+def _stores_sequences(registration: Registration) -> bool:
+    return getattr(registration.spec, "sequences", False)
 
 
 def local_options(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,8 +39,8 @@ NAMES: dict[Group, tuple[str, ...]] = {
     ),
     "network": (
         "bins", "blocks", "critic", "decoder_keys", "depth", "deter_dim", "distributional",
-        "dropout", "dueling", "encoder_keys", "latent_dim", "lora_alpha", "lora_dropout",
-        "lora_rank", "lora_target_modules", "memory_size", "mixing_size", "n_atoms",
+        "dropout", "dueling", "encoder_keys", "hyper_size", "latent_dim", "lora_alpha",
+        "lora_dropout", "lora_rank", "lora_target_modules", "memory_size", "mixing_size", "n_atoms",
         "n_quantiles", "network", "noisy", "noisy_std", "recurrent", "share_parameters", "size",
         "stoch_classes", "stoch_dim",
     ),

@@ -10,6 +10,7 @@ from rlox.nn.encoders import (
     OneHotEncoder,
     VectorEncoder,
     make_encoder,
+    set_compute_dtype,
 )
 from rlox.nn.flat import FlatOptimizer, flatten_parameters
 from rlox.nn.heads import ActionHead
@@ -66,6 +67,7 @@ __all__ = [
     "orthogonal",
     "parts_state",
     "require_digest",
+    "set_compute_dtype",
     "silence",
     "standard_normal",
     "torch_threads",

@@ -13,6 +13,7 @@ from rlox.config.composition import selection
 from rlox.config.model import Config, changed
 from rlox.errors import ConfigError
 from rlox.learners.tasks import Objective
+from rlox.nn import set_compute_dtype
 from rlox.rollouts.actor_critic import ActorCritic, Collector, PolicyMaker
 
 __all__ = ["NETWORK_OPTIONS", "make_agent", "make_objective", "require_objective"]
@@ -66,6 +67,7 @@ def make_agent(
         threads=cfg.torch_threads,
     )
     algorithm.resources.callback(agent.close)
+    set_compute_dtype(agent.policy, cfg.compute_dtype)
     algorithm.optimizers = {"policy": agent.optimizer}
     return agent
 
