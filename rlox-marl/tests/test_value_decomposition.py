@@ -56,12 +56,13 @@ def test_the_penalty_game_is_played_at_its_optimum(name, seed) -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(seed=st.integers(0, 2**31), n_agents=st.integers(1, 5), scale=st.floats(0.1, 100.0))
-def test_mixing_is_monotone(seed, n_agents, scale) -> None:
+@given(seed=st.integers(0, 2**31), n_agents=st.integers(1, 5), scale=st.floats(0.1, 100.0),
+       hyper_size=st.sampled_from([0, 5]))  # fmt: skip
+def test_mixing_is_monotone(seed, n_agents, scale, hyper_size) -> None:
     """The team's value never falls when an agent's value grows, in any state."""
     generator = torch.Generator().manual_seed(seed)
     space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
-    mixing = MonotoneMixing(n_agents, space, 4, generator=generator)
+    mixing = MonotoneMixing(n_agents, space, 4, hyper_size=hyper_size, generator=generator)
     values = (scale * torch.randn(6, n_agents, generator=generator)).requires_grad_()
     state = scale * torch.randn(6, 3, generator=generator)
     (slopes,) = torch.autograd.grad(mixing(values, state).sum(), values)
@@ -222,14 +223,16 @@ def slow_loss(kind, network, target, batch, gamma, team_reward, double_q):
     return np.square(errors).mean()
 
 
-@pytest.mark.parametrize("kind", ["none", "sum", "monotone"])
+@pytest.mark.parametrize(
+    ("kind", "hyper_size"), [("none", 0), ("sum", 0), ("monotone", 0), ("monotone", 7)]
+)
 @pytest.mark.parametrize("size", [0, 6])
 @pytest.mark.parametrize("double_q", [True, False])
-def test_the_loss_is_that_of_plain_formulas(kind, size, double_q) -> None:
+def test_the_loss_is_that_of_plain_formulas(kind, hyper_size, size, double_q) -> None:
     """With masks, resting agents, ends and memories, to 1e-5."""
     made = [
         TeamValues(
-            two_groups(), spaces.Box(-9, 9, (4,), np.float32), kind, 3, hidden=5,
+            two_groups(), spaces.Box(-9, 9, (4,), np.float32), kind, 3, hyper_size, hidden=5,
             memory_size=size, network="auto", generator=torch.Generator().manual_seed(seed),
         )
         for seed in (1, 2)

@@ -316,6 +316,16 @@ def test_state_space_without_a_state_is_refused() -> None:
         PettingZooVecEnv(Team(state=True)).reset_all()
 
 
+def test_the_state_may_leave_its_box_but_not_its_shape() -> None:
+    """Bounds of the state are the env's promise alone; observations are held to theirs."""
+    env = Team(state=True)
+    env.state = lambda: ZEROS + 1.01
+    assert np.allclose(PettingZooVecEnv(env).reset_all()["state"], 1.01)
+    env.state = lambda: np.zeros(3)
+    with pytest.raises(EnvError, match=r"the state in the reset of env 0 has shape \(3,\)"):
+        PettingZooVecEnv(env).reset_all()
+
+
 class Turns(AECEnv):
     """Two agents by turns, broken by ``change`` after the first turn."""
 

@@ -197,6 +197,9 @@ class TeamActor:
 
         Returns:
             The actions; if ``state`` is given, a pair of them and the next state.
+
+        Raises:
+            ValueError: the observations have another shape than those trained on.
         """
         parts = []
         n_envs = len(next(iter(obs["active"].values())))
@@ -208,6 +211,7 @@ class TeamActor:
             after = {} if frames is None else {"frames": frames}
         for view in self._views:
             policy = self._policies[view.name]
+            ObservationRows(view.space).are_single(view.see(obs["obs"], obs["state"]))
             seen, masks = self.seen(view, obs)
             with drawing_from(self._generator, policy):
                 if getattr(policy, "state_size", 0):

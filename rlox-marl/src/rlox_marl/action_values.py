@@ -82,6 +82,7 @@ class TeamValues(nn.Module):
         state_space: what the mixing sees.
         mixing: how the values become the team's.
         mixing_size: see :class:`rlox_marl.mixing.MonotoneMixing`.
+        hyper_size: see there.
         options: of :class:`AgentValues`.
     """
 
@@ -91,6 +92,7 @@ class TeamValues(nn.Module):
         state_space: Any,
         mixing: MixingKind,
         mixing_size: int,
+        hyper_size: int = 0,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -102,6 +104,7 @@ class TeamValues(nn.Module):
             n_agents,
             state_space,
             mixing_size,
+            hyper_size=hyper_size,
             network=options["network"],
             generator=options["generator"],
         )

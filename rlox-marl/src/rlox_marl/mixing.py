@@ -41,18 +41,20 @@ class MonotoneMixing(nn.Module):
 
         Q_tot = elu(q · |W_1(s)| + b_1(s)) · |w_2(s)| + v(s)
 
-    W_1, b_1 and w_2 are linear in the features of the state s; v has a hidden layer.
+    b_1 is linear in the features of the state s, and v has a hidden layer; W_1 and w_2 have one of
+    ``hyper_size`` units, or are linear.
 
     Args:
         n_agents: number of agents A.
         state_space: of the state.
         size: columns of W_1.
+        hyper_size: units of the hidden layer of W_1 and w_2; 0: they are linear, as in the paper.
         network: how boxes become features; see :data:`rlox.nn.EncoderKind`.
         generator: source of the weights; ``None`` uses torch's global one.
 
     Source:
         Rashid et al. 2018, "QMIX: monotonic value function factorisation for deep multi-agent
-        reinforcement learning", sec. 4.
+        reinforcement learning", sec. 4; the hidden layer: hijkzzz/pymarl2 and uoe-agents/epymarl.
     """
 
     def __init__(
@@ -61,15 +63,17 @@ class MonotoneMixing(nn.Module):
         state_space: Any,
         size: int,
         *,
+        hyper_size: int = 0,
         network: EncoderKind = "auto",
         generator: Generator | None = None,
     ) -> None:
         super().__init__()
         self.encoder = make_encoder(state_space, kind=network, generator=generator)
         n_in = int(self.encoder.output_size)  # type: ignore[arg-type]
-        self.first_weight = ReluMLP((n_in, n_agents * size), generator=generator)
+        inner = (n_in, hyper_size) if hyper_size else (n_in,)
+        self.first_weight = ReluMLP((*inner, n_agents * size), generator=generator)
         self.first_bias = ReluMLP((n_in, size), generator=generator)
-        self.second_weight = ReluMLP((n_in, size), generator=generator)
+        self.second_weight = ReluMLP((*inner, size), generator=generator)
         self.second_bias = ReluMLP((n_in, size, 1), generator=generator)
         self._shape = n_agents, size
 
@@ -92,13 +96,11 @@ def make_mixing(
     n_agents: int,
     state_space: Any,
     size: int,
-    *,
-    network: EncoderKind = "auto",
-    generator: Generator | None = None,
+    **options: Any,
 ) -> nn.Module:
     """Return the mixing of a kind; arguments as of :class:`MonotoneMixing`."""
     if kind == "none":
         return NoMixing()
     if kind == "sum":
         return SumMixing()
-    return MonotoneMixing(n_agents, state_space, size, network=network, generator=generator)
+    return MonotoneMixing(n_agents, state_space, size, **options)

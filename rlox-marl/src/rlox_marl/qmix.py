@@ -10,7 +10,9 @@ Deviations from the paper and its code (oxwhirl/pymarl):
        start with the memory that the agents had (Kapturowski et al. 2019), not with episodes;
     2. Adam, and target updates counted in gradient steps;
     3. double Q-learning, as in the code;
-    4. of an env that truncates, values are bootstrapped from the true final observation.
+    4. of an env that truncates, values are bootstrapped from the true final observation;
+    5. the networks that make the mixing's weights have a hidden layer, as in hijkzzz/pymarl2 and
+       uoe-agents/epymarl; ``hyper_size=0`` leaves it out.
 """
 
 from __future__ import annotations

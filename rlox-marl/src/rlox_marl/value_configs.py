@@ -156,6 +156,11 @@ class QMIXConfig(VDNConfig):
     mixing_size: int = count(
         32, unit="units", help="width of the mixing network", source=f"{RASHID}, app. C"
     )
+    hyper_size: int = count(
+        64, ge=0, unit="units", source="hijkzzz/pymarl2 and uoe-agents/epymarl, hypernet_embed",
+        help="hidden layer of the networks that make the mixing's weights of the state; 0: they "
+        "are linear, as in the paper, which diverges where states are not bounded",
+    )  # fmt: skip
 
 
 class IndependentQConfig(TeamValueConfig):

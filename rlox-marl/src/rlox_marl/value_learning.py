@@ -24,7 +24,7 @@ from rlox.nn import (
     torch_threads,
 )
 from rlox.protocols import MultiAgentObs, MultiAgentVecEnv
-from rlox.reference.replay.streams import SequenceReplayBuffer
+from rlox.replay.sequences import SequenceOptions, make_sequence_buffer
 from rlox.replay.updates_due import UpdatesDue
 from rlox.training.hooks import Hooks
 from torch import Tensor
@@ -105,6 +105,7 @@ class ValueLearning:
             state_space,
             mixing,
             getattr(cfg, "mixing_size", 0),
+            getattr(cfg, "hyper_size", 0),
             hidden=cfg.hidden,
             memory_size=self._memory_size,
             network=cfg.network,
@@ -147,12 +148,9 @@ class ValueLearning:
         algorithm = self._algorithm
         cfg = algorithm.config
         fields = row_fields(self._views, set(envs.shown["masks"]), self._memory_size, state_space)
-        buffer = SequenceReplayBuffer(
-            cfg.buffer_size,
-            fields,
-            n_envs=envs.env.n_envs,
-            seed=algorithm.streams.seeds("replay", 1)[0],
-        )
+        seed = algorithm.streams.seeds("replay", 1)[0]
+        asked = SequenceOptions(cfg.buffer_size, fields, envs.env.n_envs, seed)
+        buffer = make_sequence_buffer("sequence", asked)
         return TeamReplay(
             envs,
             self._views,

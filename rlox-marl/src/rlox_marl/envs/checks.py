@@ -91,8 +91,16 @@ def flag(where: Where, field: str, agent: str, value: Any) -> bool:
 
 
 def observation(where: Where, field: str, agent: str | None, space: gymnasium.Space[Any],
-                value: Any) -> Any:  # fmt: skip
+                value: Any, *, boxes_bind: bool = True) -> Any:  # fmt: skip
     """Return an observation or a state as arrays by leaf.
+
+    Args:
+        where: for errors.
+        field: what it is, for errors.
+        agent: whose it is; ``None``: the team's.
+        space: of it.
+        value: what the env gave.
+        boxes_bind: whether numbers outside the bounds of a box are an error.
 
     Raises:
         EnvError: it is not nested as its space, or has another shape or kind of number, or lies
@@ -103,15 +111,15 @@ def observation(where: Where, field: str, agent: str | None, space: gymnasium.Sp
     except ValueError as error:
         raise where.error(field, agent, f"is not nested as its space: {error}") from None
     if not is_nested(space):
-        return _leaf(where, field, agent, space, leaves)
+        return _leaf(where, field, agent, space, leaves, boxes_bind)
     return {
-        name: _leaf(where, f"{field} '{name}'", agent, leaf, leaves[name])
+        name: _leaf(where, f"{field} '{name}'", agent, leaf, leaves[name], boxes_bind)
         for name, leaf in leaf_spaces(space).items()
     }
 
 
 def _leaf(where: Where, field: str, agent: str | None, space: gymnasium.Space[Any],
-          value: Any) -> npt.NDArray[Any]:  # fmt: skip
+          value: Any, boxes_bind: bool) -> npt.NDArray[Any]:  # fmt: skip
     array = np.array(value)  # a copy: an env may write each observation into the same array
     if array.shape != space.shape:
         raise where.error(
@@ -126,7 +134,7 @@ def _leaf(where: Where, field: str, agent: str | None, space: gymnasium.Space[An
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise where.error(field, agent, "is not finite; an infinity or a NaN spreads through the "
                           "networks")  # fmt: skip
-    if _outside(space, array):
+    if (boxes_bind or not isinstance(space, spaces.Box)) and _outside(space, array):
         raise where.error(
             field, agent, f"lies outside its space {space}: it holds {array.min()} to "
             f"{array.max()}; change it or the space",
