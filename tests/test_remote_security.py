@@ -219,10 +219,10 @@ texts = st.recursive(
     lambda inner: st.lists(inner, max_size=4)
     | st.dictionaries(
         st.sampled_from(
-            ["dict", "tuple", "box", "shape", "dtype", "discrete", "start", "multi_discrete",
-             "multi_binary"]
+            ["kind", "spaces", "low", "high", "shape", "dtype", "data", "n", "nvec", "start"]
         ),
-        inner,
+        inner | st.sampled_from(["box", "discrete", "multi_discrete", "multi_binary", "dict",
+                                 "tuple", "<i8", "AAAAAAAAAAA="]),
         max_size=4,
     ),
     max_leaves=12,
@@ -400,8 +400,9 @@ def test_a_learner_decodes_or_refuses_any_outcome(pool: RemoteEnvPool, data: byt
 
 def test_deep_and_endless_spaces_are_refused() -> None:
     """Nested beyond the interpreter's stack, or larger than any memory."""
-    code = '{"discrete": 2, "start": 0, "dtype": "<i8,)"}'  # NumPy would parse the text
-    for text in (code, "[" * 100_000, '{"tuple": [' * 50_000, '{"multi_binary": [999999999999]}'):
+    code = '{"kind": "discrete", "n": 2, "start": 0, "dtype": "<i8,)"}'  # NumPy would parse it
+    deep = '{"kind": "tuple", "spaces": [' * 50_000
+    for text in (code, "[" * 100_000, deep, '{"kind": "multi_binary", "shape": [999999999999]}'):
         describe_once(text)
 
 
@@ -448,14 +449,15 @@ def mutate(data: bytes, rng: random.Random) -> bytes:
 def test_the_size_of_answers_is_bounded_by_the_spaces() -> None:
     """A worker that claims huge spaces or numbers of envs is refused before anything is held."""
     link = Link("127.0.0.1:1", pb.Hello(library_version=rlox.__version__), Credentials())
-    nested = json.dumps({"multi_discrete": [[2**62, 1], [1, 1]], "start": [[0, 0], [0, 0]],
-                         "dtype": "<i8"})  # fmt: skip
-    small = json.dumps({"discrete": 2, "start": 0, "dtype": "<i8"})
+    nested = json.dumps(
+        {"kind": "multi_discrete", "nvec": [[2**62, 1], [1, 1]], "start": [[0, 0], [0, 0]]}
+    )
+    small = json.dumps({"kind": "discrete", "n": 2, "start": 0})
     bounded = link._largest_answer(
         pb.Welcome(n_envs=2, observation_space=small, action_space=nested)
     )
     assert bounded < 1 << 23
-    endless = json.dumps({"multi_binary": [1 << 27]})
+    endless = json.dumps({"kind": "multi_binary", "shape": [1 << 27]})
     with pytest.raises(RloxError, match=r"gRPC takes < 2 GiB"):
         link._largest_answer(
             pb.Welcome(n_envs=1 << 16, observation_space=small, action_space=endless)

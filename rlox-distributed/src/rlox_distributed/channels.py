@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["HEADROOM", "PROTOCOL_VERSION", "SERVICE", "channel_options"]
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 SERVICE = "rlox.distributed.v1.EnvWorker"
 HEADROOM = 1 << 16
 """Bytes of a message beside its arrays."""

@@ -22,6 +22,10 @@ STORE_BYTES = 512 * 2**20
 """Size of the object store of a cluster that is started here."""
 
 
+DASHBOARD_NEEDS = ("aiohttp_cors", "opencensus")
+"""Packages of ``ray[default]`` that the dashboard imports and Ray itself does not need."""
+
+
 def import_ray() -> Any:
     """Return the module ``ray``.
 
@@ -117,8 +121,8 @@ def _connect(address: str | None) -> Cluster:
         # Ray's workers yield to all else by default, and here they are the training
         os.environ.setdefault("RAY_worker_niceness", "0")
         options["object_store_memory"] = STORE_BYTES
-        # the dashboard needs more than Ray itself, and tries to start without it
-        options["include_dashboard"] = importlib.util.find_spec("aiohttp_cors") is not None
+        # without these Ray tries to start the dashboard all the same, and fails
+        options["include_dashboard"] = all(map(importlib.util.find_spec, DASHBOARD_NEEDS))
     for attempt in range(STARTS):
         try:
             context = ray.init(address=target, **options)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,16 +12,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 import numpy.typing as npt
-from gymnasium import spaces
 from rlox.errors import EnvError, SpaceError
+from rlox.spaces.data import count_numbers, number_dtype, space_from_data, space_to_data
 from rlox.spaces.nested import is_nested, leaf_spaces
 
 __all__ = ["Leaves", "arguments_to_json", "space_from_json", "space_to_json"]
 
 Space = gymnasium.Space[Any]
-
-NUMBERS = re.compile("[<>|][biuf][0-9]{1,2}")
-"""Dtypes of numbers as ``numpy.dtype.str`` spells them."""
 
 MAX_NUMBERS = 1 << 28
 """Numbers of one observation or action; more are no honest space."""
@@ -34,7 +30,7 @@ def space_to_json(space: Space) -> str:
     Raises:
         SpaceError: it is, or holds, a space of another kind.
     """
-    return json.dumps(_describe(space))
+    return json.dumps(space_to_data(space), default=_array_to_json)
 
 
 def arguments_to_json(arguments: Mapping[str, Any]) -> str:
@@ -70,8 +66,8 @@ def space_from_json(text: str) -> Space:
         SpaceError: the text describes none.
     """
     try:
-        space = _build(json.loads(text))
-        numbers = sum(math.prod(leaf.shape or ()) for leaf in leaf_spaces(space).values())
+        space = space_from_data(json.loads(text, object_hook=_array_from_json))
+        numbers = count_numbers(space)
         if numbers > MAX_NUMBERS:
             raise ValueError(f"it has {numbers} numbers, at most {MAX_NUMBERS} are taken")
         return space
@@ -79,48 +75,19 @@ def space_from_json(text: str) -> Space:
         raise SpaceError(f"the worker describes no space: {error!r}") from None
 
 
-def _describe(space: Space) -> dict[str, Any]:
-    if isinstance(space, spaces.Dict):
-        return {"dict": [[key, _describe(part)] for key, part in space.spaces.items()]}
-    if isinstance(space, spaces.Tuple):
-        return {"tuple": [_describe(part) for part in space.spaces]}
-    if isinstance(space, spaces.Box):
-        bounds = [base64.b64encode(bound.tobytes()).decode() for bound in (space.low, space.high)]
-        return {"box": bounds, "shape": space.shape, "dtype": space.dtype.str}
-    if isinstance(space, spaces.Discrete):
-        return {"discrete": int(space.n), "start": int(space.start), "dtype": space.dtype.str}
-    if isinstance(space, spaces.MultiDiscrete):
-        numbers = {"multi_discrete": space.nvec.tolist(), "start": space.start.tolist()}
-        return {**numbers, "dtype": space.dtype.str}
-    if isinstance(space, spaces.MultiBinary):
-        return {"multi_binary": space.shape}
-    raise SpaceError(f"a worker cannot serve the space {space}")
+def _array_to_json(value: Any) -> dict[str, Any]:
+    """Return the bits of an array, as JSON has no numbers for all of them."""
+    array = np.asarray(value)
+    data = base64.b64encode(array.tobytes()).decode()
+    return {"dtype": array.dtype.str, "shape": array.shape, "data": data}
 
 
-def _build(given: Any) -> Space:
-    if "dict" in given:
-        return spaces.Dict({str(key): _build(part) for key, part in given["dict"]})
-    if "tuple" in given:
-        return spaces.Tuple([_build(part) for part in given["tuple"]])
-    if "multi_binary" in given:
-        return spaces.MultiBinary([int(n) for n in given["multi_binary"]])
-    if not NUMBERS.fullmatch(given["dtype"]):  # NumPy would parse other texts
-        raise ValueError(f"the dtype {given['dtype']!r} is no number's")
-    dtype = np.dtype(given["dtype"])
-    if "discrete" in given:
-        space = spaces.Discrete(int(given["discrete"]), start=int(given["start"]))
-        space.dtype = dtype  # no argument before gymnasium 1.2
-        return space
-    if "multi_discrete" in given:
-        start = np.array(given["start"])
-        return spaces.MultiDiscrete(np.array(given["multi_discrete"]), dtype=dtype, start=start)
-    shape = tuple(int(n) for n in given["shape"])
-    if math.prod(shape) > MAX_NUMBERS:
-        raise ValueError(f"its shape is {shape}")
-    low, high = (
-        np.frombuffer(base64.b64decode(bound), dtype).reshape(shape) for bound in given["box"]
-    )
-    return spaces.Box(low, high, shape, dtype.type)
+def _array_from_json(given: dict[str, Any]) -> Any:
+    """Return the array if it is one, else the dict."""
+    if set(given) != {"dtype", "shape", "data"}:
+        return given
+    data = np.frombuffer(base64.b64decode(given["data"]), number_dtype(given["dtype"]))
+    return data.reshape(tuple(int(n) for n in given["shape"]))
 
 
 class Leaves:

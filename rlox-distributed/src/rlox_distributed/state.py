@@ -10,10 +10,10 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError
 from rlox.errors import EnvError
 from rlox.protocols import StatefulVecEnv
+from rlox.spaces.data import NUMBERS, number_dtype
 
 from rlox_distributed.link import Link
 from rlox_distributed.protocol import workers_pb2 as pb
-from rlox_distributed.spaces import NUMBERS
 
 __all__ = ["ServedState", "fetch_state", "send_state", "state_from_bytes", "state_to_bytes"]
 
@@ -61,9 +61,7 @@ def state_from_bytes(data: bytes) -> Arrays:
 
 
 def _array(given: Any) -> npt.NDArray[Any]:
-    if not NUMBERS.fullmatch(given.dtype):  # NumPy would parse other texts
-        raise ValueError(f"the dtype {given.dtype!r} is no number's")
-    dtype = np.dtype(given.dtype)
+    dtype = number_dtype(given.dtype)
     array = np.frombuffer(given.data, dtype).reshape(tuple(given.shape))
     return array.astype(dtype.newbyteorder("="))
 

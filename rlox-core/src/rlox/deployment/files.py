@@ -24,11 +24,11 @@ from safetensors.numpy import save as safetensors_bytes
 from rlox.deployment.policy import Compute, Exportable, LoadedPolicy, NumPyNetwork, PolicyData
 from rlox.deployment.policy import example as example_of
 from rlox.deployment.seal import PLACEHOLDER, is_intact, seal
-from rlox.deployment.space_data import count_numbers, space_from_data, space_to_data
 from rlox.errors import CheckpointError, ConfigError, ExportError
 from rlox.files import open_regular, write_atomically
 from rlox.preprocessing import Preprocessor
 from rlox.spaces import ActionRows
+from rlox.spaces.data import count_numbers, space_from_data, space_to_data
 from rlox.training.state_tree import pack, unpack
 from rlox.training.versions import installed_versions
 

@@ -97,6 +97,8 @@ class ActorRollouts:
             self.observation_space = self.preprocessor.space
         self.version = 0
         """Updates that the learner has taken."""
+        self.plan: ActorPlan | None = None
+        """What the actors are built from, once they are."""
         self._pool: ActorPool | None = None
 
     def start(
@@ -136,6 +138,7 @@ class ActorRollouts:
                 made.callback(actor.close)
                 actors.append(actor)
             self._pool = ActorPool(actors, order=chosen, min_actors=min_actors, **options)
+            self.plan = plan
             made.pop_all()
 
     @property
@@ -148,6 +151,17 @@ class ActorRollouts:
         assert self._pool is not None
         return self._pool
 
+    def weights(self, parameters: torch.Tensor) -> Weights:
+        """Return what actors act with now.
+
+        Args:
+            parameters: (P,) of the policy; they are copied.
+        """
+        moments = None
+        if self.preprocessor is not None and self.preprocessor.moments:
+            moments = self.preprocessor.state_dict()
+        return Weights(self.version, parameters.detach().cpu().numpy().copy(), moments)
+
     def gather(self, parameters: torch.Tensor, hooks: Hooks) -> Gathered:
         """Let the actors go on with new weights, and return the unrolls of the next update.
 
@@ -155,11 +169,7 @@ class ActorRollouts:
             parameters: (P,) of the policy; they are copied.
             hooks: called once for each vector step, when its unroll has arrived.
         """
-        moments = None
-        if self.preprocessor is not None and self.preprocessor.moments:
-            moments = self.preprocessor.state_dict()
-        weights = Weights(self.version, parameters.cpu().numpy().copy(), moments)
-        taken = self._started.take(weights)
+        taken = self._started.take(self.weights(parameters))
         lags = [self.version - unroll.weights_version for unroll in taken.unrolls]
         with nullcontext() if self.preprocessor is None else self.preprocessor.sharing():
             for unroll in taken.unrolls:

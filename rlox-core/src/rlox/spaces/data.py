@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,11 +12,25 @@ import numpy as np
 from gymnasium import spaces
 
 from rlox.errors import SpaceError
-from rlox.spaces import leaf_spaces
+from rlox.spaces.nested import leaf_spaces
 
-__all__ = ["count_numbers", "space_from_data", "space_to_data"]
+__all__ = ["NUMBERS", "count_numbers", "number_dtype", "space_from_data", "space_to_data"]
 
 Space = gymnasium.Space[Any]
+
+NUMBERS = re.compile("[<>|][biuf][0-9]{1,2}")
+"""Dtypes of numbers as ``numpy.dtype.str`` spells them."""
+
+
+def number_dtype(text: str) -> np.dtype[Any]:
+    """Return the dtype of numbers that a text names; NumPy alone would parse other texts too.
+
+    Raises:
+        TypeError, ValueError: it names none.
+    """
+    if not NUMBERS.fullmatch(text):
+        raise ValueError(f"the dtype {text!r} is no number's")
+    return np.dtype(text)
 
 
 def space_to_data(space: Space) -> dict[str, Any]:
@@ -27,9 +42,11 @@ def space_to_data(space: Space) -> dict[str, Any]:
     if isinstance(space, spaces.Box):
         return {"kind": "box", "low": space.low, "high": space.high, "dtype": space.dtype.str}
     if isinstance(space, spaces.Discrete):
-        return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
+        data = {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
+        return data | _other_than_int64(space)
     if isinstance(space, spaces.MultiDiscrete):
-        return {"kind": "multi_discrete", "nvec": space.nvec, "start": space.start}
+        data = {"kind": "multi_discrete", "nvec": space.nvec, "start": space.start}
+        return data | _other_than_int64(space)
     if isinstance(space, spaces.MultiBinary):
         return {"kind": "multi_binary", "shape": [int(size) for size in space.shape]}
     if isinstance(space, spaces.Dict):
@@ -37,7 +54,11 @@ def space_to_data(space: Space) -> dict[str, Any]:
         return {"kind": "dict", "spaces": pairs}
     if isinstance(space, spaces.Tuple):
         return {"kind": "tuple", "spaces": [space_to_data(leaf) for leaf in space.spaces]}
-    raise SpaceError(f"a policy file cannot hold the space {space}")
+    raise SpaceError(f"a space of this kind cannot be written down: {space}")
+
+
+def _other_than_int64(space: Space) -> dict[str, Any]:
+    return {} if space.dtype == np.int64 else {"dtype": np.dtype(space.dtype).str}
 
 
 def space_from_data(data: Mapping[str, Any]) -> Space:
@@ -48,15 +69,17 @@ def space_from_data(data: Mapping[str, Any]) -> Space:
     """
     kind = data["kind"]
     if kind == "box":
-        dtype = np.dtype(data["dtype"])
-        if dtype.kind not in "biuf":
-            raise ValueError(f"a box of {dtype}")
+        dtype = number_dtype(data["dtype"])
         low, high = (np.asarray(data[name], dtype) for name in ("low", "high"))
         return spaces.Box(low, high, low.shape, dtype.type)
     if kind == "discrete":
-        return spaces.Discrete(int(data["n"]), start=int(data["start"]))
+        space = spaces.Discrete(int(data["n"]), start=int(data["start"]))
+        space.dtype = number_dtype(data.get("dtype", "<i8"))  # no argument before gymnasium 1.2
+        return space
     if kind == "multi_discrete":
-        return spaces.MultiDiscrete(np.asarray(data["nvec"]), start=np.asarray(data["start"]))
+        dtype = number_dtype(data.get("dtype", "<i8"))
+        nvec, start = (np.asarray(data[name], dtype) for name in ("nvec", "start"))
+        return spaces.MultiDiscrete(nvec, dtype=dtype.type, start=start)
     if kind == "multi_binary":
         return spaces.MultiBinary([int(size) for size in data["shape"]])
     if kind == "dict":
