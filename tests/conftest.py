@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from rlox import registry
+
+sys.path.insert(0, str(Path(__file__).parent))  # for the modules beside the tests
 
 settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-speed")

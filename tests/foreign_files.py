@@ -1,4 +1,4 @@
-"""Fuzzing of checkpoints, policies, datasets and configs: damaged and hostile files by seed.
+"""Fuzzing of checkpoints, policies, datasets, configs, models and run folders, by seed.
 
 ``python tests/foreign_files.py 2000`` makes so many files of every kind and prints what became of
 them: refused with an error of rlox, loaded, or a fault, with the seed and number that repeat it.
@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
+import os
 import random
+import shutil
 import struct
 import sys
 import tempfile
@@ -27,6 +30,11 @@ import rlox
 import rlox.deployment
 import safetensors
 import safetensors.numpy
+import yaml
+from rlox.analysis import read_run
+from rlox.cli.runs.options import RunOptions
+from rlox.cli.runs.run import resume_in_folder, train_in_folder
+from rlox.deployment.stable_baselines3 import from_stable_baselines3
 from rlox.errors import RloxError
 from rlox.registry import config_class
 from rlox.training import checkpoint
@@ -229,8 +237,86 @@ def configs(folder: Path, n: int, seed: int) -> Count:
     return count
 
 
+def models(folder: Path, n: int, seed: int) -> Count:
+    """Try damaged bytes of a model of Stable-Baselines3, whose members have check sums."""
+    import stable_baselines3
+
+    honest, path, count = folder / "honest.zip", folder / "tried.zip", Count()
+    observations = np.ones((3, 4), np.float32)
+    stable_baselines3.PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8).save(honest)
+    contents = honest.read_bytes()
+    acting = from_stable_baselines3(honest, "CartPole-v1").predict(observations)
+
+    def as_saved(path: Path) -> bool:
+        policy = from_stable_baselines3(path, "CartPole-v1")
+        return bool((policy.predict(observations) == acting).all())
+
+    for i in range(n):
+        path.write_bytes(damage(random.Random(f"{seed} {i}"), contents))
+        attempt(count, f"model {i}", path, as_saved)
+    return count
+
+
+def hurt(rng: random.Random, run: Path, victim: Path) -> None:
+    """Damage, edit or remove one file of a run folder, or put something else in its place."""
+    file = rng.choice(sorted(path for path in run.rglob("*") if path.is_file()))
+    kind = rng.randrange(6)
+    if kind == 0 and file.suffix in (".json", ".yaml"):
+        tree = yaml.safe_load(file.read_text(encoding="utf-8"))
+        edited = edit(rng, tree)
+        if "options" in edited and isinstance(edited["options"], dict):
+            edited["options"]["eval_episodes"] = tree["options"]["eval_episodes"]  # asks for time
+        file.write_text(json.dumps(edited), encoding="utf-8")
+        return
+    contents = file.read_bytes()
+    file.unlink()
+    if kind == 1:
+        file.symlink_to(victim)
+    elif kind == 2:
+        os.mkfifo(file)
+    elif kind == 3:
+        file.mkdir()
+    elif kind == 4:
+        shutil.rmtree(file.parent) if file.parent != run else None
+    else:
+        file.write_bytes(damage(rng, contents or b"?"))
+
+
+def run_folders(folder: Path, n: int, seed: int) -> Count:
+    """Try to resume runs of which one file is not what it was; nothing outside is touched."""
+    honest, path, victim = folder / "honest", folder / "tried", folder / "honest.txt"
+    count, silence = Count(), io.StringIO()
+    options = RunOptions("CartPole-v1", 64, run_dir=honest, eval_episodes=1, quiet=True,
+                         checkpoint_freq="32")  # fmt: skip
+    config: Any = config_class("ppo")(n_envs=2, n_steps=8, batch_size=16, hidden=4, seed=0)
+    train_in_folder("ppo", config, options, log=silence)
+    record = json.loads((honest / "run.json").read_text(encoding="utf-8")) | {"status": "running"}
+    (honest / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    for name in ("final", "step-64"):
+        (honest / f"checkpoints/{name}.safetensors").unlink()
+    victim.write_text("untouched", encoding="utf-8")
+    outside = sorted(folder.iterdir())
+
+    def resumed(path: Path) -> bool:
+        try:
+            with contextlib.redirect_stdout(silence), contextlib.redirect_stderr(silence):
+                read_run(path)
+                resume_in_folder(path, env=None, quiet=True, log=silence)
+            return json.loads((path / "run.json").read_text("utf-8"))["status"] == "finished"
+        finally:
+            assert victim.read_text(encoding="utf-8") == "untouched"
+            assert sorted(set(folder.iterdir()) - {path}) == outside
+
+    for i in range(n):
+        shutil.copytree(honest, path)
+        hurt(random.Random(f"{seed} {i}"), path, victim)
+        attempt(count, f"run folder {i}", path, resumed)
+        shutil.rmtree(path)
+    return count
+
+
 def every_kind(n: int, seed: int) -> dict[str, Count]:
-    """Try n checkpoints, n policies, n datasets over all formats, and n / 4 configs."""
+    """Try n of each kind, n datasets over all formats, and n / 4 configs and models."""
     suffixes = sorted(set(FORMATS) - {".hdf5", ".feather"})  # the same by another name
     with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -242,6 +328,8 @@ def every_kind(n: int, seed: int) -> dict[str, Count]:
                 each = -(-n // len(suffixes))
                 counts[f"dataset `{suffix}`"] = datasets(folder, each, seed, suffix)
             counts["config"] = configs(folder, -(-n // 4), seed)
+            counts["model of Stable-Baselines3"] = models(folder, -(-n // 4), seed)
+            counts["run folder"] = run_folders(folder, n, seed)
             left = {path.stem for path in folder.iterdir()} - {"honest", "tried"}
     assert not left, f"files were made: {left}"
     return counts

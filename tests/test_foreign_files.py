@@ -20,6 +20,8 @@ def test_no_damaged_file_is_more_than_refused() -> None:
         "checkpoint",
         "policy",
         "config",
+        "model of Stable-Baselines3",
+        "run folder",
         "dataset `.npz`",
     }
     assert all(int(tried) >= 10 and int(refused) > 0 for _, tried, refused in rows)

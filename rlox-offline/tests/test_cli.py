@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -190,3 +191,42 @@ def test_train_without_a_dataset_says_what_is_missing(run: Callable[..., Result]
     result = run(*IQL)
     assert (result.code, "--dataset" in result.err) == (2, True)
     assert "--dataset" in run("train", "iql", "--help").out
+
+
+def test_no_env_is_needed(run: Callable[..., Result], recorded: str) -> None:
+    """Nothing is evaluated then, and evaluations that are asked for need one."""
+    arguments = ("train", "iql", "--hidden", 8, "--dataset", recorded, "--total-timesteps", 4)
+    result = run(*arguments, "--run-dir", "run")
+    assert result.code == 0, result.err
+    assert "evaluation return" not in result.out
+    record = json.loads(Path("run/run.json").read_text(encoding="utf-8"))
+    assert (record["status"], record["evaluation"]) == ("finished", None)
+    for refused in (
+        (*arguments, "--eval-freq", 2),
+        ("tune", "iql", "--dataset", recorded, "--space", "gamma"),
+    ):
+        wrong = run(*refused)
+        assert (wrong.code, wrong.err.count("\n"), "--env" in wrong.err) == (2, 1, True), wrong.err
+    assert run("eval", "run", "--env", "Pendulum-v1", "--episodes", 1).code == 0
+    sweep = run(*arguments, "--seeds", 2, "--jobs", 1, "--run-dir", "sweep")
+    assert sweep.code == 0, sweep.err
+
+
+def test_a_policy_file_is_evaluated(run: Callable[..., Result]) -> None:
+    """From training its estimate to resuming it and running it in an env."""
+    save_dataset(data.Dataset(data.columns(3, act_dim=1), act_low=-2.0, act_high=2.0), "set.npz")
+    learn = ("--dataset", "set.npz", "--hidden", 8, "--total-timesteps", 20)
+    assert run("train", "bc", *learn, "--run-dir", "bc").code == 0
+    assert run("export", "bc", "policy.rlox").code == 0
+    every = ("--steps-per-iteration", 10, "--checkpoint-freq", 10)
+    result = run("train", "fqe", *learn, *every, "--policy", "policy.rlox", "--run-dir", "run")
+    assert result.code == 0, result.err
+    log = Path("run/metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    estimates = [row["estimate"] for row in map(json.loads, log) if "estimate" in row]
+    assert len(estimates) == 2
+    assert all(map(math.isfinite, estimates))
+    evaluated = run("eval", "run", "--env", "Pendulum-v1", "--episodes", 2, "--json")
+    assert evaluated.code == 0, evaluated.err
+    assert json.loads(evaluated.out)["n_episodes"] == 2
+    missing = run("train", "fqe", *learn, "--policy", "none.rlox")
+    assert (missing.code, missing.err.count("\n"), "none.rlox" in missing.err) == (2, 1, True)

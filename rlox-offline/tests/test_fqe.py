@@ -50,7 +50,8 @@ def test_estimate_is_the_discounted_return(action: float, terminates: bool) -> N
         chain(terminates), Constant(action), hidden=32, gamma=gamma, tau=0.05,
         learning_rate=3e-3, batch_size=128, seed=0,
     )  # fmt: skip
-    fqe.train(1_200)
+    metrics = fqe.train(1_200)
+    assert metrics["estimate"] == fqe.estimate()
     exact = action * ((1 - gamma**4) if terminates else 1.0) / (1 - gamma)
     assert fqe.estimate() == pytest.approx(exact, abs=0.15 * abs(exact))
 

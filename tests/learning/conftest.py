@@ -53,11 +53,14 @@ def score_seeds(
     """
     runs: list[dict[str, Any]] = []
     for seed in range(n_seeds):
-        started = time.perf_counter()
+        started, of_processor = time.perf_counter(), time.process_time()
         algorithm = make(seed)
         algorithm.train(env_steps)
-        seconds = time.perf_counter() - started
-        runs.append({"seed": seed, **measure(algorithm), "train_seconds": round(seconds, 1)})
+        seconds = {
+            "train_seconds": round(time.perf_counter() - started, 1),
+            "processor_seconds": round(time.process_time() - of_processor, 1),
+        }
+        runs.append({"seed": seed, **measure(algorithm), **seconds})
         print(label, runs[-1], flush=True)
         algorithm.close()
     name, _, env = label.partition("-")

@@ -10,6 +10,7 @@ import pytest
 import rlox
 import torch
 from gymnasium import spaces
+from image_tasks import Catch, Cue
 from rlox_dreamer.dreamer import DreamerV3
 from rlox_dreamer.video import predict_open_loop
 
@@ -82,3 +83,53 @@ def test_a_chain_is_predicted_and_its_constant_reward_valued() -> None:
     assert wrong < 0.01
     assert values.min() > 0.95
     assert values.max() < 1.05
+
+
+PENDULUM: dict[str, Any] = {
+    "imagination_horizon": 10, "batch_size": 16, "train_ratio": 128.0, "learning_rate": 1e-3,
+    "gamma": 0.97,
+}  # fmt: skip
+IMAGES: dict[str, Any] = {
+    "batch_size": 16, "train_ratio": 128.0, "learning_rate": 1e-3, "entropy": 0.01,
+}  # fmt: skip
+"""Of rewards of size 1, with the default bonus, policies were certain before rewards were known."""
+
+
+@pytest.mark.learn
+def test_dreamer_swings_up(score_seeds: Callable[..., list[float]]) -> None:
+    """Every seed reaches -250 on Pendulum-v1 in a fifth of 20,000 env steps."""
+
+    def make(seed: int) -> rlox.Algorithm:
+        return rlox.make("dreamer_v3", env="Pendulum-v1", seed=seed, **PENDULUM)
+
+    assert min(score_seeds(make, "dreamer_v3-Pendulum-v1", 4_000, -250.0, n_seeds=3)) >= -250
+
+
+@pytest.mark.learn
+def test_dreamer_catches_what_it_sees(score_seeds: Callable[..., list[float]]) -> None:
+    """Every seed catches 19 of 20 balls, seen in images of 16 by 16 pixels."""
+
+    def make(seed: int) -> rlox.Algorithm:
+        return rlox.make("dreamer_v3", env=Catch, seed=seed, depth=4, **IMAGES)
+
+    assert min(score_seeds(make, "dreamer_v3-catch", 10_000, 0.9, n_seeds=3)) >= 0.9
+
+
+@pytest.mark.learn
+def test_dreamer_remembers_a_cue(score_seeds: Callable[..., list[float]]) -> None:
+    """Every seed answers as the first image said, ten steps later."""
+
+    def make(seed: int) -> rlox.Algorithm:
+        return rlox.make("dreamer_v3", env=Cue, seed=seed, depth=2, **IMAGES)
+
+    assert min(score_seeds(make, "dreamer_v3-cue", 8_000, 0.9, n_seeds=3)) >= 0.9
+
+
+@pytest.mark.learn
+def test_a_policy_without_memory_guesses_the_cue(score_seeds: Callable[..., list[float]]) -> None:
+    """PPO is right half of the time, as whatever it does makes it."""
+
+    def make(seed: int) -> rlox.Algorithm:
+        return rlox.make("ppo", env=Cue, seed=seed)
+
+    assert max(score_seeds(make, "ppo-cue-no-memory", 20_000, 0.65, n_seeds=3)) < 0.65

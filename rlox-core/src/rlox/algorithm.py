@@ -249,8 +249,12 @@ class Algorithm(ABC):
     def __enter__(self: AlgorithmT) -> AlgorithmT:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            self.close()
+        except OSError:  # of a log; the error that ended the training says more
+            if kind is None:
+                raise
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(

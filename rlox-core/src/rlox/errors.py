@@ -108,7 +108,7 @@ class DivergenceError(RloxError, ArithmeticError):
 
 
 class LoggerError(RloxError, RuntimeError):
-    """A service that metrics are to be logged to refuses."""
+    """A service that metrics are to be logged to refuses, or a file of them is damaged."""
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

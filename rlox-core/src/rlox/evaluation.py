@@ -174,7 +174,8 @@ def evaluate(
         ConfigError: ``env_kwargs`` are given for an env that is built already.
         TypeError: ``n_episodes``, ``seed`` or ``max_steps`` is no integer.
         ValueError: ``n_episodes`` or ``max_steps`` is not positive, or ``seed`` is negative.
-        EnvError: an episode does not end; or the env is the very instance that ``predictor``
+        EnvError: an episode does not end; ``predictor`` refuses the first observations, such as
+            for their shape; or the env is the very instance that ``predictor``
             trains on and cannot be made again, and to evaluate on it would end its episodes behind
             the training's back.
     """

@@ -12,10 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
+from unittest.mock import Mock
 
 import pytest
 import rlox
 import yaml
+from rlox.cli.commands import explain
 from rlox.cli.flags import default_text, flags_of, given_options
 from rlox.config.groups import group_of
 from rlox.config.model import (
@@ -383,7 +385,10 @@ def test_failed_run_is_recorded_as_failed(
     monkeypatch.setattr(counting.CountingAlgorithm, "save", fail)
     result = run(*TRAIN, "--total-timesteps", 8, "--run-dir", "run")
     assert result.code == 2
-    assert result.err == "error: [Errno 28] No space left on device\n"
+    assert result.err == (
+        "error: the disk of 'run' is full (No space left on device); free some space, then: "
+        "rlox resume run\n"
+    )
     assert record("run")["status"] == "failed"
 
 
@@ -547,6 +552,45 @@ def test_explain_shows_paper_distribution_and_every_option(run: Run, counting: M
     assert all(
         any(r.startswith(name) for r in rows) for name in counting.CountingConfig.model_fields
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("video", "callbacks"), ("jsonl", "loggers"), ("uniform", "replay buffers"),
+     ("gymnasium", "env backends"), ("thread", "actor backends")],
+)  # fmt: skip
+def test_explain_knows_every_kind_of_plugin(run: Run, name: str, kind: str) -> None:
+    """The kind, the distribution and what it is; an algorithm of the name goes first."""
+    result = run("explain", name)
+    assert result.code == 0
+    assert re.search(rf"kind +{kind}\n", result.out)
+    assert "rlox-core" in result.out
+
+
+def test_explain_names_the_library_that_a_plugin_lacks(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plugin is described where it cannot be used too."""
+    missing = ModuleNotFoundError("No module named 'torch'", name="torch")
+    monkeypatch.setattr(explain, "resolve", Mock(side_effect=missing))
+    result = run("explain", "thread")
+    assert result.code == 0
+    assert "It needs torch, which is not installed." in result.out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("rlox tr", "train"), ("rlox train count", "counting"),
+     ("rlox train counting --total", "--total-timesteps")],
+)  # fmt: skip
+def test_the_shell_completes(
+    run: Run, counting: ModuleType, monkeypatch: pytest.MonkeyPatch, words: str, expected: str
+) -> None:
+    """Commands, algorithms and their flags, as the script of ``--install-completion`` asks."""
+    monkeypatch.setenv("_RLOX_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    assert expected in run().out.split()
 
 
 def test_explain_reports_the_learner_for_an_env(run: Run) -> None:

@@ -328,3 +328,27 @@ def wait_for_checkpoint(process: subprocess.Popen[str], beyond: int = 0) -> None
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits the size of files")
+def test_a_run_whose_log_cannot_grow_is_finished_later(run: Callable[..., Any]) -> None:
+    """One line says how; then the logs are those of a run that always had room."""
+    import resource
+
+    long = [*TRAIN, "--total-timesteps", 1_600, "--seed", 0]  # a log larger than other files
+    assert run(*long, "--run-dir", "whole").code == 0
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    room = Path("whole/metrics.jsonl").stat().st_size // 2
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as Python does
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+    try:
+        result = run(*long, "--run-dir", "full")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert (result.code, result.err.count("\n")) == (2, 1), result.err
+    assert "the disk of 'full' is full" in result.err
+    assert "rlox resume full" in result.err
+    assert run("resume", "full").code == 0
+    assert rows("full") == rows("whole")
+    assert draws("full") == draws("whole")

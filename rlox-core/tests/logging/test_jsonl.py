@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rlox.errors import LoggerError
 from rlox.logging import JsonlLogger, LoggerCallback
 
 Write = Callable[[LoggerCallback], None]
@@ -56,3 +57,23 @@ def test_rows_are_on_disk_before_close(tmp_path: Path) -> None:
     logger.on_train_step(8, {"loss": 0.5})
     assert (tmp_path / "metrics.jsonl").read_text().endswith("}\n")
     logger.close()
+
+
+@pytest.mark.parametrize("line", [b"\xff\n", b"{\n", b"3\n", b'{"step": "x", "kind": "train"}\n'])
+def test_a_damaged_line_is_named_and_nothing_is_cut(tmp_path: Path, line: bytes) -> None:
+    """The file is as it was, whatever follows the line."""
+    path = tmp_path / "metrics.jsonl"
+    whole = b'{"kind": "train", "step": 8}\n' + line + b'{"kind": "train", "step": 16}\n'
+    path.write_bytes(whole)
+    logger = JsonlLogger(tmp_path)
+    with pytest.raises(LoggerError, match=r"metrics.jsonl' is damaged in line 2: .* move it away"):
+        logger.rewind(16)
+    logger.close()
+    assert path.read_bytes() == whole
+
+
+def test_a_folder_in_the_place_of_the_file_is_named(tmp_path: Path) -> None:
+    """Before any training."""
+    (tmp_path / "metrics.jsonl").mkdir()
+    with pytest.raises(LoggerError, match=r"metrics.jsonl' must be a file, not a folder"):
+        JsonlLogger(tmp_path)

@@ -8,12 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from rlox.errors import MissingDependencyError
+from rlox.errors import LoggerError, MissingDependencyError
 from rlox.logging import LoggerCallback, MLflowLogger
 from rlox.testing import check_logger
 
 Write = Callable[[LoggerCallback], None]
+
+FRAMES = np.stack([np.full((4, 6, 3), shade, np.uint8) for shade in (0, 100, 200)])
+"""Of a video."""
 
 # of the library and of the database's
 pytestmark = pytest.mark.filterwarnings("ignore::Warning:mlflow", "ignore::Warning:sqlalchemy")
@@ -71,6 +75,43 @@ def test_run_has_its_name_and_parameters(store: str) -> None:
         MLflowLogger("named", store, run_name=name, params={"gamma": 0.98}).close()
     assert {run.info.run_name for run in runs(store, "named")} == {"first", "second"}
     assert {run.data.params["gamma"] for run in runs(store, "named")} == {"0.98"}
+
+
+@needs_mlflow
+def test_a_run_given_by_its_id_stays_the_callers(store: str) -> None:
+    """It gets the metrics, bare if so wanted, keeps its parameters, and is not ended."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=store)
+    run_id = client.create_run(client.create_experiment("given")).info.run_id
+    client.log_param(run_id, "gamma", "0.5")
+    params = {"gamma": 0.98, "lr": 0.1}
+    logger = MLflowLogger(tracking_uri=store, run_id=run_id, params=params, prefixes=False)
+    logger.on_train_step(8, {"returns/mean": 2.0})
+    logger.close()
+    [run] = runs(store, "given")
+    assert run.info.status == "RUNNING"
+    assert run.data.params == {"gamma": "0.5", "lr": "0.1"}
+    assert history(store, run) == {"returns/mean": [(8, 2.0)]}
+    with pytest.raises(LoggerError, match="MLflow has no run 'no-such-run'"):
+        MLflowLogger(tracking_uri=store, run_id="no-such-run")
+
+
+@needs_mlflow
+def test_videos_are_artifacts(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GIF each, with the frames and their pace."""
+    from mlflow import MlflowClient
+
+    image = pytest.importorskip("PIL.Image")
+    monkeypatch.chdir(tmp_path)  # where this store keeps artifacts
+    logger = MLflowLogger("videos", store)
+    logger.on_video(8, "world/model", FRAMES, 10.0)
+    logger.close()
+    client = MlflowClient(tracking_uri=store)
+    path = client.download_artifacts(logger.run_id, "videos/world-model-8.gif", str(tmp_path))
+    with image.open(path) as video:
+        assert (video.n_frames, video.size) == (3, (6, 4))
+        assert video.info["duration"] == 100
 
 
 @needs_mlflow

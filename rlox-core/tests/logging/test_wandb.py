@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rlox.errors import LoggerError, MissingDependencyError
 from rlox.logging import LoggerCallback, WandbLogger
@@ -90,6 +91,24 @@ def test_rows_are_in_the_runs_file(tmp_path: Path, write: Write) -> None:
         {"global_step": 8, "eval/mean_reward": 12.0},
         {"global_step": 16, "train/mean_reward": 3.25, "train/loss": 0.25},
     ]
+
+
+@needs_wandb
+def test_videos_are_in_the_runs_files(tmp_path: Path) -> None:
+    """A GIF with the frames and their pace, at its env step."""
+    image = pytest.importorskip("PIL.Image")
+    frames = np.stack([np.full((4, 6, 3), shade, np.uint8) for shade in (0, 100, 200)])
+    logger = WandbLogger(dir=str(tmp_path))
+    logger.on_video(8, "model", frames, 10.0)
+    logger.close()
+    logged = [record.history.item for record in records(tmp_path) if record.HasField("history")]
+    row = {tuple(x.nested_key) or x.key: json.loads(x.value_json) for x in logged[0]}
+    assert row[("global_step",)] == 8
+    assert row["videos/model", "_type"] == "video-file"
+    [path] = tmp_path.glob(f"wandb/offline-run-*/files/{row['videos/model', 'path']}")
+    with image.open(path) as video:
+        assert (video.n_frames, video.size) == (3, (6, 4))
+        assert video.info["duration"] == 100
 
 
 @needs_wandb

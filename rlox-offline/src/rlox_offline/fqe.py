@@ -14,8 +14,9 @@ regression has converged.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, final
@@ -25,6 +26,7 @@ import numpy.typing as npt
 import torch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
+from rlox.deployment import load_policy
 from rlox.errors import DatasetError, SpaceError
 from rlox.evaluation import Predictor
 from rlox.logging import LoggerCallback
@@ -33,6 +35,7 @@ from rlox.nn import FlatOptimizer
 from rlox.offline.base import OfflineAlgorithm
 from rlox.offline.batch import OfflineBatch, Scaling
 from rlox.offline.dataset import OfflineDataset
+from rlox.training.hooks import Hooks
 from torch import Tensor
 
 from rlox_offline.configs import FQEConfig
@@ -53,6 +56,8 @@ class FQEMetrics:
     """Mean squared error of Q."""
     mean_q: float
     """Mean of Q over the dataset's actions."""
+    estimate: float = math.nan
+    """What :meth:`FQE.estimate` returns; NaN if the dataset does not know first observations."""
 
 
 @final
@@ -62,8 +67,8 @@ class FQE(OfflineAlgorithm):
     Args:
         dataset: what to learn from, or the name of a dataset
             (:func:`rlox_offline.datasets.load_dataset`).
-        policy: what to evaluate: an algorithm, or anything with its ``predict``, which gets an
-            env's observations.
+        policy: what to evaluate: an algorithm, anything with its ``predict``, which gets an env's
+            observations, or the path of a file that :func:`rlox.export` wrote.
         obs_dim: size of an observation; left out: the dataset's.
         act_dim: size of an action; left out: the dataset's.
         env: env to evaluate in, and for the actions' bounds if the dataset has none.
@@ -73,6 +78,7 @@ class FQE(OfflineAlgorithm):
         config_kwargs: options of :class:`FQEConfig`, which win over ``config``.
 
     Raises:
+        CheckpointError: the file of the policy is missing, damaged or holds no policy.
         ConfigError: an option is unknown or out of range, or contradicts the dataset.
         DatasetError: the dataset cannot be learnt from.
         SpaceError: the policy does not act on such observations, or returns other actions.
@@ -86,7 +92,7 @@ class FQE(OfflineAlgorithm):
     def __init__(
         self,
         dataset: OfflineDataset | str | Path | None = None,
-        policy: Predictor | None = None,
+        policy: Predictor | str | Path | None = None,
         obs_dim: int | Unset | None = UNSET,
         act_dim: int | Unset | None = UNSET,
         *,
@@ -106,7 +112,8 @@ class FQE(OfflineAlgorithm):
         )
         cfg = self.config
         sizes: Any = (cfg.obs_dim, cfg.act_dim, cfg.hidden)
-        self.policy = _InNetworkUnits(policy, self.scaling)
+        acting = load_policy(policy) if isinstance(policy, (str, Path)) else policy
+        self.policy = _InNetworkUnits(acting, self.scaling)
         self.policy.deterministic(torch.zeros(2, sizes[0], device=self.device))
         self.critic = QNetwork(*sizes, generator=self.streams.torch("networks")).to(self.device)
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
@@ -126,6 +133,12 @@ class FQE(OfflineAlgorithm):
         self.optimizers["critic"].step(loss, cfg.learning_rate)
         polyak_update(self.critic, self.target_critic, cfg.tau)
         return {"critic_loss": loss.detach(), "mean_q": q_values.detach().mean()}
+
+    def iterate(self, hooks: Hooks) -> FQEMetrics:
+        """Take up to ``steps_per_iteration`` gradient steps and estimate."""
+        metrics: FQEMetrics = super().iterate(hooks)
+        known = getattr(self.dataset, "initial_obs", None) is not None
+        return replace(metrics, estimate=self.estimate()) if known else metrics
 
     @torch.no_grad()
     def estimate(self, initial_obs: npt.ArrayLike | None = None) -> float:

@@ -42,6 +42,10 @@ COMMANDS = {
     ),
     "tune": ("rlox.cli.commands.tune:tune_command", "Search for good options."),
     "bench": ("rlox.cli.commands.bench:bench_command", "Measure speed next to other libraries."),
+    "bench cluster": (
+        "rlox.cli.commands.bench_cluster:bench_cluster_command",
+        "Measure an actor and a learner, and predict the speed of many.",
+    ),
     "list": ("rlox.cli.commands.list:list_command", "Show what is installed."),
     "explain": (
         "rlox.cli.commands.explain:explain_command",
@@ -50,7 +54,8 @@ COMMANDS = {
 }
 """From each command of core, in the order in which they are used, where it is and what it does.
 
-Other distributions add theirs through the hook ``rlox_commands``.
+A name of two words is a command of its own beside that of the first. Other distributions add theirs
+through the hook ``rlox_commands``.
 """
 
 EXAMPLES = """\b
@@ -69,6 +74,11 @@ class CommandGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the commands' names."""
         return [*COMMANDS, *(each.spec.name for each in plugin_commands())]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the first word names, or the first two, and what follows."""
+        joined = " ".join(args[:2])
+        return super().resolve_command(ctx, [joined, *args[2:]] if joined in COMMANDS else args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command ``cmd_name``.
@@ -122,7 +132,7 @@ def build_app() -> typer.Typer:
         cls=CommandGroup,
         help="Train and evaluate reinforcement-learning agents.",
         epilog=EXAMPLES,
-        add_completion=False,
+        add_completion=True,
         # panels cut long flags off at 80 columns
         rich_markup_mode=None,
         pretty_exceptions_enable=False,

@@ -11,7 +11,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-__all__ = ["console", "print_pairs", "print_progress", "print_table", "print_warning"]
+__all__ = [
+    "console",
+    "duration_text",
+    "print_pairs",
+    "print_progress",
+    "print_table",
+    "print_warning",
+]
 
 PIPE_WIDTH = 240
 """Columns when stdout is no terminal: rows stay on one line, for grep."""
@@ -60,3 +67,12 @@ def print_table(
 def print_warning(message: str, file: TextIO | None = None) -> None:
     """Print a warning as one line on a file; ``None`` is stderr."""
     print(f"warning: {message}", file=file or sys.stderr)
+
+
+def duration_text(seconds: float) -> str:
+    """Return a time as text: ``4.2 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from rlox.envs.running import CheckedSteps
+from rlox.errors import EnvError, RloxError
 from rlox.protocols import MaskingVecEnv, MultiAgentObs, MultiAgentVecEnv, VecEnv
 
 __all__ = ["OnePlayer", "Player", "TeamPlayer"]
@@ -33,7 +34,36 @@ class Player(Protocol):
 
         Returns:
             (N,) rewards of the envs, (N, A) rewards of the agents, (N,) whether an episode ended.
+
+        Raises:
+            EnvError: the predictor refuses the first observations, such as for their shape.
         """
+
+
+class _FirstCall:
+    """Calls of a predictor, of which the first shows whether it takes an env's observations."""
+
+    def __init__(self, observations: object) -> None:
+        self._observations = observations
+        self._accepted = False
+
+    def call(self, predict: Callable[..., Any], obs: Any, **given: Any) -> Any:
+        """Return what ``predict`` returns.
+
+        Raises:
+            EnvError: the first call refuses the observations.
+        """
+        try:
+            actions = predict(obs, **given)
+        except ValueError as error:
+            if self._accepted or isinstance(error, RloxError):
+                raise
+            raise EnvError(
+                f"the policy does not act in an env of observations {self._observations}: "
+                f"{error}; evaluate it in an env like that of its training"
+            ) from error
+        self._accepted = True
+        return actions
 
 
 class OnePlayer:
@@ -55,6 +85,7 @@ class OnePlayer:
         self._masking: Any = env if masked else None
         self._stateful = "state" in arguments
         self._steps = CheckedSteps(env)
+        self._first = _FirstCall(env.observation_space)
 
     def begin(self, seeds: Sequence[int]) -> None:
         """Reset all envs."""
@@ -70,7 +101,9 @@ class OnePlayer:
             given["action_masks"] = masks
         if self._stateful:
             given |= {"state": self._state, "episode_start": self._starts}
-        actions = self._predictor.predict(self._obs, deterministic=self._deterministic, **given)
+        actions = self._first.call(
+            self._predictor.predict, self._obs, deterministic=self._deterministic, **given
+        )
         if self._stateful:
             actions, self._state = actions
         space = self._env.action_space
@@ -100,6 +133,9 @@ class TeamPlayer:
         self.agents = tuple(agent for group in env.groups for agent in group.agents)
         self._predictor, self._env, self._deterministic = predictor, env, deterministic
         self._stateful = "state" in inspect.signature(predictor.predict_team).parameters
+        self._first = _FirstCall(
+            ", ".join(f"{group.observation_space} of {group.name}" for group in env.groups)
+        )
 
     def begin(self, seeds: Sequence[int]) -> None:
         """Reset all envs."""
@@ -110,8 +146,8 @@ class TeamPlayer:
     def step(self) -> tuple[Paid, Paid, npt.NDArray[np.bool_]]:
         """Act once in all envs; an env is paid the mean over its agents. See :class:`Player`."""
         given = {"state": self._state, "episode_start": self._starts} if self._stateful else {}
-        actions = self._predictor.predict_team(
-            self._obs, deterministic=self._deterministic, **given
+        actions = self._first.call(
+            self._predictor.predict_team, self._obs, deterministic=self._deterministic, **given
         )
         if self._stateful:
             actions, self._state = actions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
@@ -10,7 +11,15 @@ import numpy.typing as npt
 
 from rlox.errors import import_extra
 
-__all__ = ["Frame", "GifFile", "Mp4File", "VideoFile", "VideoFormat", "open_video"]
+__all__ = [
+    "Frame",
+    "GifFile",
+    "Mp4File",
+    "VideoFile",
+    "VideoFormat",
+    "open_video",
+    "write_gif",
+]
 
 VideoFormat = Literal["mp4", "gif"]
 
@@ -94,3 +103,15 @@ def open_video(path: Path, video_format: VideoFormat, fps: float) -> VideoFile:
         MissingDependencyError: what writes the format is not installed.
     """
     return Mp4File(path, fps) if video_format == "mp4" else GifFile(path, fps)
+
+
+def write_gif(path: Path | BinaryIO, frames: Iterable[Frame], fps: float) -> None:
+    """Write a whole video as a GIF; see :class:`GifFile`.
+
+    Raises:
+        MissingDependencyError: Pillow is not installed.
+    """
+    gif = GifFile(path, fps)
+    for frame in frames:
+        gif.add(frame)
+    gif.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,7 @@ class LoggerList(LoggerCallback):
             logger.rewind(step)
 
     def close(self) -> None:
-        """Close every logger."""
-        for logger in self.loggers:
-            logger.close()
+        """Close every logger, those too that come after one that fails."""
+        with ExitStack() as closing:
+            for logger in reversed(self.loggers):
+                closing.callback(logger.close)

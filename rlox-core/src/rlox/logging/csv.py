@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
@@ -59,9 +60,10 @@ class CsvLogger(LoggerCallback):
                 keep_lines(self._log_dir / name, wanted)
 
     def close(self) -> None:
-        """Close the files."""
-        for file, _ in self._tables.values():
-            file.close()
+        """Close the files, those too that come after one that cannot be written."""
+        with ExitStack() as closing:
+            for file, _ in self._tables.values():
+                closing.callback(file.close)
 
 
 def _columns(path: Path) -> list[str]:

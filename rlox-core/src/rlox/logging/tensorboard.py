@@ -55,15 +55,12 @@ class TensorBoardLogger(LoggerCallback):
         Raises:
             MissingDependencyError: Pillow is not installed.
         """
-        from rlox.files.video_files import GifFile
+        from rlox.files.video_files import write_gif
 
         module = "tensorboard.compat.proto.summary_pb2"
         summary = import_extra(module, "TensorBoardLogger", "tensorboard").Summary
         content = BytesIO()
-        gif = GifFile(content, fps)
-        for frame in frames:
-            gif.add(frame)
-        gif.close()
+        write_gif(content, frames, fps)
         height, width = frames.shape[1:3]
         image = summary.Image(
             height=height, width=width, colorspace=3, encoded_image_string=content.getvalue()

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+from io import BytesIO
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from rlox.errors import LoggerError, import_extra
 from rlox.logging.base import LoggerCallback, Metrics, Table, rows_of
@@ -37,6 +41,7 @@ class WandbLogger(LoggerCallback):
         self.run: Any = run
         """The run, for what a logger does not do: ``logger.run.log_artifact(...)``."""
         self._table: Any = wandb.Table
+        self._video: Any = wandb.Video
         self.run.define_metric("global_step")
         self.run.define_metric("*", step_metric="global_step")
 
@@ -52,6 +57,19 @@ class WandbLogger(LoggerCallback):
         """Log the table under ``tables/<name>``."""
         made = self._table(columns=list(table), data=[list(row) for row in rows_of(name, table)])
         self.run.log({"global_step": step, f"tables/{name}": made})
+
+    def on_video(self, step: int, name: str, frames: npt.NDArray[np.uint8], fps: float) -> None:
+        """Log the video as a GIF under ``videos/<name>``.
+
+        Raises:
+            MissingDependencyError: Pillow is not installed.
+        """
+        from rlox.files.video_files import write_gif
+
+        content = BytesIO()
+        write_gif(content, frames, fps)
+        content.seek(0)
+        self.run.log({"global_step": step, f"videos/{name}": self._video(content, format="gif")})
 
     def _log(self, kind: str, step: int, metrics: Metrics) -> None:
         values = {f"{kind}/{name}": v for name, v in metrics.items() if math.isfinite(v)}

@@ -1,18 +1,21 @@
-"""``rlox explain``: description of an algorithm, its sources and config."""
+"""``rlox explain``: description of an algorithm or another plugin."""
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rlox import api, registry
+from rlox.cli.commands.list import KINDS
 from rlox.cli.flags import all_fields, default_text, documentation
 from rlox.cli.output import console, print_pairs, print_table
 from rlox.envs.make import choose_backend
 from rlox.envs.teams import choose_team_backend
 from rlox.errors import ConfigError
+from rlox.registry.specs import resolve
 
 __all__ = ["explain_command"]
 
@@ -21,7 +24,9 @@ WIDE = 140
 
 
 def explain_command(
-    algorithm: Annotated[str, typer.Argument(help="A name that `rlox list` shows.")],
+    algorithm: Annotated[
+        str, typer.Argument(help="A name that `rlox list` shows.", metavar="NAME")
+    ],
     env: Annotated[
         str | None,
         typer.Option(help="Id of an env: show what would learn there, and why.", metavar="ID"),
@@ -31,9 +36,11 @@ def explain_command(
         typer.Option(help="With --env, YAML or JSON file with options.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Show an algorithm's paper, its distribution and all its options."""
+    """Show an algorithm's paper, its distribution and all its options; or what a plugin is."""
     if config is not None and env is None:
         raise ConfigError("--config says how to train on an env; pass --env too")
+    if algorithm not in registry.list_algorithms() and _explain_others(algorithm):
+        return
     spec = registry.spec(algorithm)
     registration = registry.get_registry().get("rlox_algorithms", algorithm)
     fields = all_fields(registry.config_class(algorithm))
@@ -69,6 +76,39 @@ def explain_command(
             ],
             whole=("option", "default"),
         )
+
+
+def _explain_others(name: str) -> bool:
+    """Print what the plugins of other kinds with this name are; return whether there are any."""
+    found = [
+        (title, each)
+        for title, hook in KINDS.items()
+        for each in registry.get_registry().usable(hook)
+        if each.spec.name == name and hook != "rlox_algorithms"
+    ]
+    for title, each in found:
+        factory = getattr(each.spec, "factory", "")
+        print_pairs(
+            {
+                name: each.spec.summary,
+                "kind": title,
+                "distribution": each.distribution,
+                **({"made by": factory.replace(":", ".")} if factory else {}),
+            }
+        )
+        if factory:
+            typer.echo(f"\n{_documentation_of(factory)}\n")
+        elif title == "commands":
+            typer.echo(f"\nrlox {name} --help shows its flags.\n")
+    return bool(found)
+
+
+def _documentation_of(factory: str) -> str:
+    """Return the docstring of what makes a plugin, or the name of the library that is missing."""
+    try:
+        return inspect.getdoc(resolve(factory)) or ""
+    except ModuleNotFoundError as error:
+        return f"It needs {error.name}, which is not installed."
 
 
 def _choices(algorithm: str, env: str, config: Path | None) -> dict[str, str]:

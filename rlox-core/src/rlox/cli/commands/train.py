@@ -93,9 +93,9 @@ def train_function(name: str) -> Callable[..., None]:
     taken = {*RUN_PARAMETERS, *spec.needs, *spec.takes}
     flags = [parameter for parameter in flags_of(config_class) if parameter.name not in taken]
     run_parameters = list(RUN_PARAMETERS.values())
-    if spec.env:  # to train in, or to evaluate in
+    if "env" in spec.needs:
         run_parameters[0] = run_parameters[0].replace(default=inspect.Parameter.empty)
-    else:
+    elif not spec.env:
         del run_parameters[0]
     parts = part_parameters(spec.needs, spec.takes)
 
@@ -111,6 +111,8 @@ def train_function(name: str) -> Callable[..., None]:
         sweeps = options.seeds is not None or options.sweep
         if sweeps and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise ConfigError("a sweep trains one run per process; start it without torchrun")
+        if options.eval_freq and spec.env and options.env is None:
+            raise ConfigError("--eval-freq evaluates in an env; pass --env too")
         if options.jobs is not None and not sweeps:
             raise ConfigError("--jobs is for a sweep; pass --seeds too, such as --seeds 5")
         given_flags = given_options(config_class, arguments)

@@ -100,7 +100,7 @@ def tune_command(
     parts = {} if dataset is None else {"dataset": dataset}
     if missing := sorted(set(spec.needs) - {"env"} - parts.keys()):
         raise ConfigError(f"rlox tune {algorithm} needs --{missing[0]}, which rlox tune has not")
-    if "env" in spec.needs and env is None:
+    if spec.env and env is None:
         raise ConfigError(f"rlox tune {algorithm} needs --env, such as --env CartPole-v1")
     given = {} if preset is None else {"preset": full_name(algorithm, env, preset)}
     base = resolve_config(registry.config_class(algorithm), config, **given)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlox.analysis.runs import step_unit_of
-from rlox.cli.runs.parts import code_parts, is_code
+from rlox.cli.runs.parts import code_parts
 from rlox.config.composition import local_options
 from rlox.config.files import read_mapping
 from rlox.errors import CheckpointError, ConfigError
@@ -37,10 +37,17 @@ __all__ = [
     "SavedState",
     "checkpoints_in",
     "find_checkpoint",
-    "parts_of_run",
     "require_unused",
     "resume_command_of",
 ]
+
+RECORDED: dict[str, tuple[type, ...]] = {
+    "status": (str,),
+    "step_unit": (str,),
+    "resumed": (list,),
+    "training_seconds": (int, float),
+}
+"""What a record's values are that a resumed run relies on."""
 
 
 class RunFolder:
@@ -147,10 +154,13 @@ class RunFolder:
             found = json.loads(read_text(path))
         except OSError:
             raise ConfigError(f"'{self.path}' is no run folder: it has no run.json") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"'{path}' is damaged: {error}") from None
-        if not isinstance(found, dict) or not isinstance(found.get("status"), str):
+        if not isinstance(found, dict) or "status" not in found:
             raise ConfigError(f"'{path}' is no record of a run")
+        for key, kinds in RECORDED.items():
+            if key in found and not isinstance(found[key], kinds):
+                raise ConfigError(f"'{path}' is damaged: {key} is {found[key]!r:.80}")
         self._record = found
         return found
 
@@ -244,23 +254,6 @@ def find_checkpoint(path: Path, *, best: bool = False) -> Path:
         reason = f"; {damaged[0]}" if damaged else ""
         raise CheckpointError(f"folder '{path}' holds no checkpoints/*.safetensors{reason}")
     return saved[0].path
-
-
-def parts_of_run(checkpoint: Path) -> dict[str, str]:
-    """Return the names of the parts that a checkpoint's algorithm was made with, without code.
-
-    They are in the record of the run folder that the checkpoint lies in; one that lies elsewhere
-    has none.
-    """
-    folder = RunFolder(checkpoint.absolute().parent.parent)
-    try:
-        record = folder.read()
-    except ConfigError:
-        return {}
-    options = record.get("options")
-    parts = options.get("parts") if isinstance(options, dict) else None
-    known = parts.items() if isinstance(parts, dict) else ()
-    return {str(k): str(v) for k, v in known if not is_code(str(k))}
 
 
 @dataclass(frozen=True)

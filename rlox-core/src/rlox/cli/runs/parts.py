@@ -22,6 +22,7 @@ __all__ = ["code_parts", "flag_of", "is_code", "load_parts", "part_parameters"]
 HELP = {
     "dataset": "dataset to learn from, for algorithms that need one: a file or minari:<id>; "
     "stream: before it keeps it out of memory",
+    "policy": "policy to evaluate: a file that `rlox export` wrote",
     "model": "language model to train: a folder that transformers saved",
     "ref_model": "reference that the model is held to: a folder; left out: the model as it is now",
     "reward_fn": "function that rewards completions",

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlox import registry
-from rlox.cli.runs.folder import parts_of_run
-from rlox.cli.runs.parts import load_parts
+from rlox.cli.runs.folder import RunFolder
+from rlox.cli.runs.parts import is_code, load_parts
+from rlox.errors import ConfigError
 from rlox.training import checkpoint
 
 if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
 
-__all__ = ["restore"]
+__all__ = ["parts_of_run", "restore"]
 
 
 def restore(path: Path, env: str | None, parts: Mapping[str, str]) -> Algorithm:
@@ -31,7 +32,24 @@ def restore(path: Path, env: str | None, parts: Mapping[str, str]) -> Algorithm:
     """
     manifest = checkpoint.read(path)
     algorithm_class: type[Algorithm] = registry.algorithm_class(str(manifest.get("name")))
-    texts = dict(parts)
-    if not registry.spec(algorithm_class.name).env:  # others act without what they learnt from
-        texts = {**parts_of_run(path), **texts}
+    texts = {**parts_of_run(path), **parts}
+    if registry.spec(algorithm_class.name).env:
+        texts.pop("dataset", None)  # it acts without what it learnt from
     return algorithm_class.from_checkpoint(path, env_id=env, **load_parts(texts))
+
+
+def parts_of_run(checkpoint: Path) -> dict[str, str]:
+    """Return the names of the parts that a checkpoint's algorithm was made with, without code.
+
+    They are in the record of the run folder that the checkpoint lies in; one that lies elsewhere
+    has none.
+    """
+    folder = RunFolder(checkpoint.absolute().parent.parent)
+    try:
+        record = folder.read()
+    except ConfigError:
+        return {}
+    options = record.get("options")
+    parts = options.get("parts") if isinstance(options, dict) else None
+    known = parts.items() if isinstance(parts, dict) else ()
+    return {str(k): str(v) for k, v in known if not is_code(str(k))}

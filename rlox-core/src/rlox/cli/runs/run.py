@@ -1,43 +1,26 @@
-"""One training run: build or restore, train, save, evaluate, record."""
+"""Training runs in folders: new ones, and interrupted ones resumed."""
 
 from __future__ import annotations
 
 import dataclasses
-import sys
-import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rlox import api, registry
-from rlox.api import make_callbacks, make_logger
-from rlox.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressCallback
-from rlox.cli.output import print_pairs, print_progress, print_warning
-from rlox.cli.runs.callbacks import (
-    Interruption,
-    LatestCheckpoint,
-    ProgressLines,
-    measured_phases,
-    remove_latest,
-    train_beside,
-)
-from rlox.cli.runs.folder import (
-    RunFolder,
-    SavedState,
-    checkpoints_in,
-    require_unused,
-    resume_command_of,
-)
+from rlox.api import make_logger
+from rlox.cli.output import print_warning
+from rlox.cli.runs.callbacks import Interruption, train_beside
+from rlox.cli.runs.folder import RunFolder, SavedState, checkpoints_in, require_unused
 from rlox.cli.runs.options import RunOptions
 from rlox.cli.runs.parts import load_parts
+from rlox.cli.runs.session import Session
 from rlox.errors import CheckpointError, ConfigError
 from rlox.ranks import join_ranks
 from rlox.training import checkpoint
 
 if TYPE_CHECKING:
-    from rlox.algorithm import Algorithm
     from rlox.config.model import Config
 
 __all__ = ["resume_in_folder", "train_in_folder"]
@@ -183,118 +166,3 @@ def _checkpoint_to_resume(run: Path, log: TextIO | None) -> SavedState:
             ]
         )
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class Session:
-    """A training in its run folder, from its first step to its record."""
-
-    folder: RunFolder
-    options: RunOptions
-    interruption: Interruption
-    log: TextIO | None
-    """Where to print; ``None`` prints on stdout and stderr."""
-
-    def callbacks(self) -> list[Callback]:
-        """Return the callbacks that the options ask for, the interruption last."""
-        folder, options = self.folder, self.options
-        callbacks = make_callbacks(options.callbacks, folder.path)
-        if options.eval_freq:
-            callbacks.append(
-                EvalCallback(
-                    eval_freq=options.eval_freq,
-                    n_eval_episodes=options.eval_episodes,
-                    best_model_path=folder.checkpoint("best"),
-                    verbose=not options.quiet and self.log is None,
-                )
-            )
-        if options.checkpoint_steps:
-            callbacks.append(
-                CheckpointCallback(options.checkpoint_steps, folder.checkpoints, verbose=False)
-            )
-        if options.checkpoint_seconds:
-            latest = folder.checkpoint("latest")
-            callbacks.append(LatestCheckpoint(latest, options.checkpoint_seconds))
-        # two bars cannot share a terminal
-        if not options.quiet and "progress" not in options.callbacks:
-            bar = self.log is None and sys.stdout.isatty()
-            callbacks.append(ProgressCallback() if bar else ProgressLines(self.log))
-        return [*callbacks, self.interruption]
-
-    def run(self, algorithm: Algorithm, learn: Callable[[], Any]) -> int:
-        """Call ``learn``, save, evaluate and record, and return the exit code."""
-        with self.interruption:
-            try:
-                return self._train(algorithm, learn)
-            except KeyboardInterrupt:
-                self.folder.end("interrupted", **algorithm.clock.progress())
-                self._complain(f"interrupted; what was saved is in {self.folder.path}")
-                return self.interruption.exit_code
-            except BaseException:
-                self.folder.end("failed", **algorithm.clock.progress())
-                raise
-
-    def _train(self, algorithm: Algorithm, learn: Callable[[], Any]) -> int:
-        folder, options, clock = self.folder, self.options, algorithm.clock
-        learner = None if algorithm.learner is None else str(algorithm.learner)
-        folder.record(learner=learner)
-        if learner is not None and not options.quiet:
-            print_progress(f"learner: {learner}", self.log)
-        started, steps_before = time.perf_counter(), clock.steps
-        try:
-            learn()
-        finally:  # of an interrupted or failed part too
-            seconds = time.perf_counter() - started
-            folder.add_training_seconds(seconds)
-            folder.record(**measured_phases(algorithm))
-        if self.interruption.signal is not None:
-            path = folder.checkpoint("interrupted")
-            algorithm.save(path)
-            remove_latest(folder.checkpoint("latest"), algorithm)
-            folder.end("interrupted", **clock.progress())
-            self._complain(
-                f"interrupted at {clock.steps:,} {clock.unit_text}; saved {path}; "
-                f"to finish: {resume_command_of(folder.path, algorithm.env_source, options.parts)}"
-            )
-            return self.interruption.exit_code
-        # before the evaluation, which may fail or be interrupted
-        algorithm.save(folder.checkpoint("final"))
-        remove_latest(folder.checkpoint("latest"), algorithm)
-        self.interruption.learnt = True
-        result = algorithm.run_episodes(n_episodes=options.eval_episodes)
-        mean, std, length = result.mean_return, result.std_return, float(result.lengths.mean())
-        if algorithm.logger is not None:
-            algorithm.logger.on_eval(
-                clock.steps,
-                {"mean_reward": mean, "std_reward": std, "mean_episode_length": length},
-            )
-        folder.end(
-            "finished",
-            **clock.progress(),
-            evaluation={"mean": mean, "std": std, "n_episodes": options.eval_episodes},
-        )
-        episodes = options.eval_episodes
-        print_pairs(
-            {
-                "evaluation return": f"{mean:.1f} ± {std:.1f} over {episodes} episodes",
-                clock.unit_text: f"{clock.steps:,}",
-                **({} if learner is None else {"learner": learner}),
-                "wall time": _duration(seconds),
-                f"{clock.unit_text}/s": f"{(clock.steps - steps_before) / seconds:,.0f}",
-                "run folder": str(folder.path),
-            },
-            self.log,
-        )
-        return 0
-
-    def _complain(self, message: str) -> None:
-        with suppress(OSError):  # the terminal may be closed
-            print(message, file=self.log or sys.stderr)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
