@@ -26,7 +26,10 @@ __all__ = [
     "cpu_by_part",
     "interleave",
     "interleave_calls",
+    "interleave_counted",
+    "kept",
     "machine",
+    "on_one_core",
     "peak_mib",
     "ratio_summary",
     "run_process",
@@ -69,6 +72,23 @@ def interleave_calls(
     return {name: np.reshape(kept, (rounds, calls)) for name, kept in seconds.items()}
 
 
+def interleave_counted(
+    contenders: Mapping[str, Callable[[], Any]], rounds: int
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Run all contenders in turn; return the seconds of each run, and those of processor time.
+
+    The latter are the time of all threads of this process, and hardly depend on what else runs.
+    """
+    processor: dict[str, list[float]] = {name: [] for name in contenders}
+
+    def counted(name: str) -> None:
+        before = time.process_time()
+        contenders[name]()
+        processor[name].append(time.process_time() - before)
+
+    return interleave({name: partial(counted, name) for name in contenders}, rounds), processor
+
+
 def run_process(code: str) -> tuple[float, float, str]:
     """Run Python code in a process of its own, with one thread for each library's arithmetic.
 
@@ -90,6 +110,21 @@ def run_process(code: str) -> tuple[float, float, str]:
     return wall, processor, process.stdout
 
 
+def on_one_core(run: Callable[[], Any]) -> None:
+    """Run with every thread of this process on one core: the number of JAX's threads is fixed."""
+    cores = os.sched_getaffinity(0)
+
+    def keep_to(allowed: set[int]) -> None:
+        for thread in os.listdir("/proc/self/task"):
+            os.sched_setaffinity(int(thread), allowed)
+
+    keep_to({min(cores)})
+    try:
+        run()
+    finally:
+        keep_to(cores)
+
+
 def peak_mib() -> float:
     """Return the MiB that this process has had in memory at most, on Linux.
 
@@ -101,13 +136,22 @@ def peak_mib() -> float:
 
 def write(name: str, result: Mapping[str, Any]) -> Path:
     """Write a result to ``benchmarks/results/<processor's make, family and model>/<name>.json``."""
-    cpu = str(machine([])["cpu"])
-    make = re.sub(r"\(R\)|\(TM\)|CPU|Processor|@[^,]*|family|model|,", "", cpu)
-    folder = RESULTS / "-".join(make.lower().split())
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.json"
+    path = _path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     return path
+
+
+def kept(name: str) -> dict[str, Any]:
+    """Return what was last written under a name on such a processor, or nothing."""
+    path = _path(name)
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def _path(name: str) -> Path:
+    cpu = str(machine([])["cpu"])
+    make = re.sub(r"\(R\)|\(TM\)|CPU|Processor|@[^,]*|family|model|,", "", cpu)
+    return RESULTS / "-".join(make.lower().split()) / f"{name}.json"
 
 
 def cpu_by_part(step: Callable[[], Any], parts: list[Part], rounds: int) -> dict[str, float]:

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
-from measure import interleave, machine, ratio_summary, summary, write
+from measure import interleave, machine, on_one_core, ratio_summary, summary, write
 from rlox.batches.rollout import RolloutBatch, estimate_advantages
 from rlox.cli.sweeps.processes import usable_cores
 from rlox.losses import ClippedSurrogate
@@ -148,21 +147,6 @@ def runs_for(n_envs: int) -> dict[tuple[str, int], Callable[[int], Any]]:
                 )
                 runs[f"rlox, {learner} learner{suffix}", threads] = ppo.train
     return runs
-
-
-def on_one_core(run: Callable[[], Any]) -> None:
-    """Run with every thread of this process on one core: the number of JAX's threads is fixed."""
-    cores = os.sched_getaffinity(0)
-
-    def keep_to(allowed: set[int]) -> None:
-        for thread in os.listdir("/proc/self/task"):
-            os.sched_setaffinity(int(thread), allowed)
-
-    keep_to({min(cores)})
-    try:
-        run()
-    finally:
-        keep_to(cores)
 
 
 def sbx_run(n_envs: int) -> Callable[[int], Any]:

@@ -1,6 +1,6 @@
 """MuJoCo tasks and Atari games: env steps of rlox's backends, gymnasium's, and EnvPool's.
 
-python benchmarks/simulators.py [--rounds 9] [--envs 8]
+python benchmarks/simulators.py [--rounds 9] [--envs 8] [--only Hopper-v5]
 
 Random actions drawn before, one process. ``physics alone`` is MuJoCo's own step for as many
 substeps, without observations, rewards and ends: no env on one thread can be faster. EnvPool takes
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,7 @@ import mujoco
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
-from measure import interleave, machine, ratio_summary, summary, write
+from measure import interleave, interleave_counted, machine, ratio_summary, summary, write
 from rlox.envs.atari import AtariOptions, AtariVecEnv
 from rlox.envs.gymnasium import GymVecEnv
 from rlox.envs.mujoco import MujocoOptions, make_vec_env
@@ -116,18 +117,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--envs", type=int, default=8)
+    parser.add_argument("--only", nargs="+", choices=(*TASKS, *GAMES), default=(*TASKS, *GAMES))
     asked = parser.parse_args()
     rows = []
-    for env_id in (*TASKS, *GAMES):
+    for env_id in asked.only:
         contenders = contenders_of(env_id, asked.envs)
         interleave(contenders, 1)
-        seconds = interleave(contenders, asked.rounds)
+        load = os.getloadavg()
+        seconds, processor = interleave_counted(contenders, asked.rounds)
         for name, taken in seconds.items():
             per_step = summary([s / CALLS / asked.envs * 1e6 for s in taken])
             ratio = ratio_summary(seconds["gymnasium"], taken)
+            counted = ratio_summary(processor["gymnasium"], processor[name])
             rows.append({"env": env_id, "contender": name, "us_per_env_step": per_step,
-                         "times_gymnasium": ratio})  # fmt: skip
-            print(f"{env_id:16s} {name:20s} {per_step['median']:8.1f} us, {ratio['median']:.2f}")
+                         "times_gymnasium": ratio, "times_gymnasium_by_processor_time": counted,
+                         "load_average": load})  # fmt: skip
+            print(f"{env_id:16s} {name:20s} {per_step['median']:8.1f} us, {ratio['median']:.2f}, "
+                  f"by processor time {counted['median']:.2f}", flush=True)  # fmt: skip
     peers = ["envpool"] if importlib.util.find_spec("envpool") else []
     where = machine(["rlox-core", "mujoco", "ale-py", "gymnasium", "numpy", *peers])
     result = {"rounds": asked.rounds, "n_envs": asked.envs, "machine": where, "envs": rows}

@@ -24,7 +24,17 @@ from measure import interleave, machine, ratio_summary, summary, write
 
 ENVS = (("Pendulum-v1", 4096), ("Acrobot-v1", 4096))
 GAE_SIZE = (128, 4096)
+VTRACE_SIZE = (64, 1024)
+N_GROUPS = 32_768
+SEQUENCES = (128, 1024)
+DRAWN = 32_768
 CALLS = 20
+
+
+def times(n: int, call: Callable[[], Any]) -> None:
+    """Call so many times."""
+    for _ in range(n):
+        call()
 
 
 def env_work(env_id: str, n_envs: int) -> Callable[[], Any]:
@@ -36,12 +46,7 @@ def env_work(env_id: str, n_envs: int) -> Callable[[], Any]:
         actions: Any = rng.uniform(-2, 2, (n_envs, 1)).astype(np.float32)
     else:
         actions = rng.integers(0, 3, n_envs)
-
-    def work() -> None:
-        for _ in range(CALLS):
-            envs.step_all(actions)
-
-    return work
+    return partial(times, CALLS, partial(envs.step_all, actions))
 
 
 def gae_work(layout: str) -> Callable[[], Any]:
@@ -60,12 +65,56 @@ def gae_work(layout: str) -> Callable[[], Any]:
         call = partial(
             rlox_native.compute_gae_batched_f32, *flat, last, GAE_SIZE[0], 0.99, 0.95, out=out
         )
+    return partial(times, CALLS, call)
 
-    def work() -> None:
-        for _ in range(CALLS):
-            call()
 
-    return work
+def vtrace_work() -> Callable[[], Any]:
+    """Return a function that corrects a rollout that another policy acted."""
+    rng = np.random.default_rng(0)
+    log_rhos, rewards, values = rng.normal(size=(3, *VTRACE_SIZE)).astype(np.float32)
+    ends, last = rng.random(VTRACE_SIZE) < 0.01, np.zeros(VTRACE_SIZE[1], np.float32)
+    call = partial(rlox_native.compute_vtrace, log_rhos, rewards, values, ends, last, 0.99)
+    return partial(times, CALLS, call)
+
+
+def language_works() -> dict[str, Callable[[], Any]]:
+    """Return functions that compute advantages of groups and divergences of tokens."""
+    rng = np.random.default_rng(0)
+    rewards = rng.normal(size=N_GROUPS * 8).astype(np.float32)
+    log_p, log_q = -rng.random((2, SEQUENCES[0] * SEQUENCES[1])).astype(np.float32)
+    groups = partial(rlox_native.compute_batch_group_advantages, rewards, 8)
+    kl = partial(rlox_native.compute_batch_token_kl_schulman, log_p, log_q, SEQUENCES[1])
+    return {
+        f"advantages of {N_GROUPS:,} groups of 8": partial(times, CALLS, groups),
+        f"token KL, {SEQUENCES[0]} sequences of {SEQUENCES[1]}": partial(times, CALLS, kl),
+    }
+
+
+def draw_works() -> dict[str, Callable[[], Any]]:
+    """Return functions that draw large batches from full buffers."""
+    rng, n, obs_dim, act_dim = np.random.default_rng(0), 200_000, 17, 6
+    obs, next_obs = rng.normal(size=(2, n, obs_dim)).astype(np.float32)
+    actions = rng.normal(size=(n, act_dim)).astype(np.float32)
+    rows = (obs, actions, np.zeros(n, np.float32), rng.random(n) < 0.01, np.zeros(n, bool))
+    sizes = (n, obs_dim, act_dim)
+    goals = {"goal_dim": 3, "distance_threshold": 0.5, "seed": 0}
+    buffers: dict[str, Any] = {
+        "uniform": rlox_native.ReplayBuffer(*sizes, seed=0),
+        "prioritized": rlox_native.PrioritizedReplayBuffer(*sizes, seed=0),
+        "hindsight": rlox_native.HerReplayBuffer(*sizes, **goals),
+    }
+    works = {}
+    for name, buffer in buffers.items():
+        buffer.push_batch(*rows, next_obs)
+        out = buffer.sample(DRAWN)
+        draw = partial(buffer.sample, DRAWN, out=out)
+        works[f"{name} draw, {DRAWN:,} of 17 + 6 numbers"] = partial(times, CALLS, draw)
+    frames = rng.integers(0, 256, (1024, 4 * 84 * 84), dtype=np.uint8)
+    images = rlox_native.ReplayBuffer(len(frames), frames.shape[1], 1, obs_dtype="uint8", seed=0)
+    ones, no = np.ones(len(frames), np.float32), np.zeros(len(frames), bool)
+    images.push_batch(frames, ones[:, None], ones, no, no, frames)
+    draw = partial(images.sample, 256, out=images.sample(256))
+    return works | {"uniform draw, 256 of 4 x 84 x 84 bytes": partial(times, CALLS, draw)}
 
 
 def training_work(algorithm: str, env_id: str, steps: int, **options: Any) -> Callable[[], Any]:
@@ -92,6 +141,8 @@ def main() -> None:
     works = {f"VecEnv {env_id}, {n} envs": env_work(env_id, n) for env_id, n in ENVS}
     size = f"{GAE_SIZE[1]} envs x {GAE_SIZE[0]} steps"
     works |= {f"GAE {layout}, {size}": gae_work(layout) for layout in ("time-major", "env-major")}
+    works[f"V-trace, {VTRACE_SIZE[1]} envs x {VTRACE_SIZE[0]} steps"] = vtrace_work()
+    works |= language_works() | draw_works()
     works |= {
         "SAC Pendulum-v1, 256 units, 256 rows": training_work(
             "sac", "Pendulum-v1", 200, learning_starts=100
@@ -117,7 +168,7 @@ def main() -> None:
             speedup = ratio_summary(seconds[1], seconds[options.threads])
             rows.append({"work": name, "ms": ms, "speedup": speedup})
             print(
-                f"{name:40s} {ms[1]['median']:9.1f} ms, {ms[options.threads]['median']:9.1f} ms",
+                f"{name:44s} {ms[1]['median']:9.1f} ms, {ms[options.threads]['median']:9.1f} ms",
                 speedup,
             )
     load.append(os.getloadavg())

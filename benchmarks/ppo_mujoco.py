@@ -1,0 +1,214 @@
+"""PPO on MuJoCo tasks with learning: rlox, Stable-Baselines3, and a loop over EnvPool.
+
+    python benchmarks/ppo_mujoco.py [--rounds 7] [--n-steps 240] [--only Ant-v5]
+
+Eight envs, and else Stable-Baselines3's own settings: two tanh networks of two layers of 64, ten
+epochs of minibatches of 64 rows. A run collects one rollout of eight times ``--n-steps`` env steps
+and learns from it, so the shares of collecting and learning are those of any length. Contenders run
+in turn in one process, on one thread and on all cores; EnvPool takes part where it is installed, in
+the way of CleanRL: actions of all envs, a step of all, and torch's autograd and Adam. ``physics
+alone`` is what MuJoCo's own steps take for as many env steps, on one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from measure import interleave, interleave_counted, kept, machine, ratio_summary, summary, write
+from rlox import set_num_threads
+from rlox.cli.sweeps.processes import usable_cores
+from rlox.nn import torch_threads
+from rlox_onpolicy.ppo import PPO
+from simulators import CALLS, physics
+from stable_baselines3 import PPO as SB3PPO
+from stable_baselines3.common.env_util import make_vec_env
+from torch import nn
+
+TASKS = ("HalfCheetah-v5", "Hopper-v5", "Ant-v5")
+N_ENVS = 8
+SETTINGS: dict[str, Any] = {
+    "n_epochs": 10,
+    "batch_size": 64,
+    "learning_rate": 3e-4,
+    "gamma": 0.99,
+    "gae_lambda": 0.95,
+    "ent_coef": 0.0,
+    "vf_coef": 0.5,
+    "max_grad_norm": 0.5,
+}
+
+
+class EnvPoolLoop:
+    """PPO over EnvPool in the way of CleanRL: one file's loop, nothing compiled."""
+
+    def __init__(self, env_id: str, threads: int, n_steps: int) -> None:
+        """Make the envs and the networks."""
+        import envpool
+
+        self.env = envpool.make_gymnasium(env_id, num_envs=N_ENVS, num_threads=threads, seed=0)
+        self.n_steps = n_steps
+        dims = self.env.observation_space.shape[-1], self.env.action_space.shape[-1]
+        self.policy, self.value = network(dims[0], dims[1]), network(dims[0], 1)
+        self.log_std = nn.Parameter(torch.zeros(dims[1]))
+        self.parameters = [*self.policy.parameters(), *self.value.parameters(), self.log_std]
+        self.optimizer = torch.optim.Adam(self.parameters, lr=SETTINGS["learning_rate"], eps=1e-5)
+        self.obs = torch.as_tensor(self.env.reset()[0], dtype=torch.float32)
+        self.done = torch.zeros(N_ENVS)
+
+    def normal(self, obs: torch.Tensor) -> torch.distributions.Normal:
+        """Return the policy's distribution."""
+        return torch.distributions.Normal(self.policy(obs), self.log_std.exp())
+
+    def run(self) -> None:
+        """Collect a rollout and learn from it."""
+        obs, actions, log_probs, rewards, dones, values = ([] for _ in range(6))
+        for _ in range(self.n_steps):
+            with torch.no_grad():
+                normal = self.normal(self.obs)
+                action = normal.sample()
+                values.append(self.value(self.obs).flatten())
+            obs.append(self.obs)
+            actions.append(action)
+            log_probs.append(normal.log_prob(action).sum(1))
+            dones.append(self.done)
+            low_to_high = action.clamp(-1, 1).double().numpy()
+            next_obs, reward, terminated, truncated, _ = self.env.step(low_to_high)
+            rewards.append(torch.as_tensor(reward, dtype=torch.float32))
+            self.done = torch.as_tensor(np.logical_or(terminated, truncated), dtype=torch.float32)
+            self.obs = torch.as_tensor(next_obs, dtype=torch.float32)
+        with torch.no_grad():
+            next_value, advantage = self.value(self.obs).flatten(), torch.zeros(N_ENVS)
+        next_done, advantages = self.done, []
+        for t in reversed(range(self.n_steps)):
+            delta = rewards[t] + SETTINGS["gamma"] * next_value * (1 - next_done) - values[t]
+            trace = SETTINGS["gamma"] * SETTINGS["gae_lambda"] * (1 - next_done)
+            advantage = delta + trace * advantage
+            advantages.append(advantage)
+            next_value, next_done = values[t], dones[t]
+        flat = torch.cat(advantages[::-1])
+        self.learn(torch.cat(obs), torch.cat(actions), torch.cat(log_probs), flat,
+                   flat + torch.cat(values))  # fmt: skip
+
+    def learn(self, obs: Any, actions: Any, log_probs: Any, advantages: Any, returns: Any) -> None:
+        """Take the gradient steps of a rollout."""
+        for _ in range(SETTINGS["n_epochs"]):
+            for rows in torch.randperm(len(obs)).split(SETTINGS["batch_size"]):
+                normal = self.normal(obs[rows])
+                ratio = (normal.log_prob(actions[rows]).sum(1) - log_probs[rows]).exp()
+                weight = advantages[rows]
+                weight = (weight - weight.mean()) / (weight.std() + 1e-8)
+                gains = torch.min(ratio * weight, ratio.clamp(0.8, 1.2) * weight).mean()
+                errors = (self.value(obs[rows]).flatten() - returns[rows]).square().mean()
+                loss = SETTINGS["vf_coef"] * errors - gains
+                self.optimizer.zero_grad()
+                loss.backward()
+                nn.utils.clip_grad_norm_(self.parameters, SETTINGS["max_grad_norm"])
+                self.optimizer.step()
+
+
+def network(inputs: int, outputs: int) -> nn.Sequential:
+    """Return two layers of 64 and a linear one."""
+    return nn.Sequential(
+        nn.Linear(inputs, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, outputs)
+    )
+
+
+def contenders_for(env_id: str, n_steps: int) -> dict[str, Callable[[], Any]]:
+    """Return what trains for one rollout, by name and threads."""
+    env_steps = N_ENVS * n_steps
+    theirs = SB3PPO("MlpPolicy", make_vec_env(env_id, N_ENVS, seed=0), n_steps=n_steps,
+                    device="cpu", seed=0, **SETTINGS)  # fmt: skip
+    ours = PPO(env_id, n_envs=N_ENVS, n_steps=n_steps, seed=0, backend="native", **SETTINGS)
+
+    def learn(threads: int) -> None:
+        with torch_threads(threads):
+            theirs.learn(env_steps, reset_num_timesteps=False)
+
+    def train(threads: int) -> None:
+        set_num_threads(threads)
+        ours.train(env_steps)
+
+    def loop(run: Callable[[], None], threads: int) -> None:
+        with torch_threads(threads):
+            run()
+
+    threads = sorted({1, usable_cores()})
+    runs: dict[str, Callable[[], Any]] = {f"stable-baselines3, {n}": partial(learn, n)
+                                          for n in threads}  # fmt: skip
+    if importlib.util.find_spec("envpool") is not None:
+        for n in threads:
+            # One thread is torch's best with networks this small; EnvPool's differ.
+            runs[f"EnvPool loop, {n}"] = partial(loop, EnvPoolLoop(env_id, n, n_steps).run, 1)
+    runs |= {f"rlox, {n}": partial(train, n) for n in threads}
+    alone = physics(env_id, N_ENVS)
+
+    def substeps() -> None:
+        for _ in range(round(n_steps / CALLS)):
+            alone()
+
+    return runs | {"physics alone, 1": substeps}
+
+
+def compare(
+    env_id: str, n_steps: int, rounds: int, asked: list[str] | None
+) -> list[dict[str, Any]]:
+    """Return every contender's speed, and how many times as fast rlox is."""
+    contenders, load = contenders_for(env_id, n_steps), os.getloadavg()
+    contenders = {name: contenders[name] for name in asked or contenders}
+    interleave(contenders, 1)
+    seconds, processor = interleave_counted(contenders, rounds)
+    ours = [name for name in contenders if name.startswith("rlox")]
+    rows = []
+    for name, taken in seconds.items():
+        row: dict[str, Any] = {
+            "env": env_id,
+            "contender": name,
+            "env_steps_per_second": summary([N_ENVS * n_steps / s for s in taken]),
+            "times_as_long_as": {mine: ratio_summary(taken, seconds[mine]) for mine in ours},
+            "times_as_long_as_by_processor_time": {
+                mine: ratio_summary(processor[name], processor[mine]) for mine in ours
+            },
+            "rounds": rounds,
+            "load_average": [load, os.getloadavg()],
+        }
+        rows.append(row)
+        by_processor = row["times_as_long_as_by_processor_time"]
+        ratios = [
+            f"{mine} {ratio['median']:.2f} ({by_processor[mine]['median']:.2f})"
+            for mine, ratio in row["times_as_long_as"].items()
+        ]
+        speed = row["env_steps_per_second"]["median"]
+        print(f"{env_id:16s} {name:24s} {speed:8.0f}/s", *ratios, sep="  ", flush=True)
+    return rows
+
+
+def main() -> None:
+    """Measure and write ``benchmarks/results/<processor>/ppo_mujoco.json``."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--n-steps", type=int, default=240, help="a multiple of 60")
+    parser.add_argument("--only", choices=TASKS, help="the others keep their rows")
+    parser.add_argument("--contenders", nargs="+", metavar="NAME", help='as "rlox, 1"; all')
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    packages = ["rlox-core", "rlox-native", "stable-baselines3", "mujoco", "gymnasium", "torch"]
+    if importlib.util.find_spec("envpool") is not None:
+        packages.append("envpool")
+    result = kept("ppo_mujoco")
+    result |= {"settings": {**SETTINGS, "n_envs": N_ENVS, "n_steps": asked.n_steps}}
+    result["machine"] = machine(packages)
+    for env_id in [asked.only] if asked.only else TASKS:
+        others = [row for row in result.get("rows", []) if row["env"] != env_id]
+        result["rows"] = others + compare(env_id, asked.n_steps, asked.rounds, asked.contenders)
+    print(write("ppo_mujoco", result))
+
+
+if __name__ == "__main__":
+    main()
