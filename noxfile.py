@@ -50,11 +50,13 @@ HOUSE_RULES = [
 ]
 CANDLE_PAGES = ("docs/how-to/collect-in-rust.md", "docs/reference/algorithms/hybrid_ppo.md")
 BENCHMARKS = [
+    "guards",
     "llm",
     "ppo_end_to_end",
     "ppo_scaling",
     "time_to_solve",
     "off_policy_end_to_end",
+    "ppo_mujoco",
     "offline",
     "kernels",
     "replay",
@@ -65,6 +67,8 @@ BENCHMARKS = [
     "mappo_end_to_end",
     "remote_envs",
     "simulators",
+    "images",
+    "threads",
 ]
 
 
@@ -116,10 +120,14 @@ def test_alone(session: nox.Session, distribution: str, *arguments: str) -> None
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Lint and check the formatting."""
+    """Lint, and check formatting and spelling."""
     sync(session, "--only-group", "lint")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    # what git knows, so that no build is read; tests misspell on purpose
+    command = ["git", "ls-files", "*.md", "*.py", "*.pyi", "*.rs", "*.yaml", ":!:*tests/*"]
+    files = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    session.run("codespell", *files.stdout.splitlines(), log=False)
 
 
 @nox.session(venv_backend="none")
@@ -129,6 +137,7 @@ def types(session: nox.Session) -> None:
     packages = [path for name in repository.distributions() for path in repository.packages(name)]
     run(session, "mypy", *map(str, packages), "_template/rlox-newfamily/src/rlox_newfamily")
     run(session, "mypy", "tests/typing/script.py")
+    run(session, "basedpyright", "--project", "tests/typing")  # pyright, with its Node
     for stub in sorted(NATIVE.glob("python/*/_*.pyi")):
         run(session, "python", "-m", "mypy.stubtest", f"{stub.parent.name}.{stub.stem}")
 
@@ -409,31 +418,38 @@ def soak(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def thread_sanitizer(session: nox.Session) -> None:
-    """Look for data races of rlox-candle's thread; candle's instrumented build takes long.
+    """Look for data races of the threads of rlox-native and rlox-candle.
 
-    Needs Linux on x86-64 and a nightly toolchain with ``rust-src``, for a standard library that
-    is instrumented too.
+    ``-- rlox-native`` looks at that alone: candle's instrumented build takes long. Needs Linux on
+    x86-64 and a nightly toolchain with ``rust-src``, for a standard library that is instrumented
+    too.
     """
-    with session.chdir("rlox-candle"):
-        session.run(
-            "cargo", "+nightly", "test", "--locked", "-Zbuild-std",
-            "--target", "x86_64-unknown-linux-gnu", "--tests", *session.posargs,
-            env={
-                "RUSTFLAGS": "-Zsanitizer=thread",
-                "CARGO_TARGET_DIR": "target/thread-sanitizer",
-                "CARGO_PROFILE_DEV_OPT_LEVEL": "1",
-                "CARGO_PROFILE_DEV_DEBUG": "line-tables-only",
-            },
-            external=True,
-        )  # fmt: skip
+    crates = {
+        "rlox-native": ("-p", "rlox-kernels", "-p", "rlox-learner", "--lib", "--test", "threads"),
+        "rlox-candle": ("--tests",),
+    }
+    for folder in session.posargs or crates:
+        with session.chdir(folder):
+            session.run(
+                "cargo", "+nightly", "test", "--locked", "-Zbuild-std",
+                "--target", "x86_64-unknown-linux-gnu", *crates[folder],
+                env={
+                    "RUSTFLAGS": "-Zsanitizer=thread",
+                    "CARGO_TARGET_DIR": "target/thread-sanitizer",
+                    "CARGO_PROFILE_DEV_OPT_LEVEL": "1",
+                    "CARGO_PROFILE_DEV_DEBUG": "line-tables-only",
+                    "PROPTEST_CASES": "4",
+                },
+                external=True,
+            )  # fmt: skip
 
 
 @nox.session(venv_backend="none", default=False)
 def fuzz(session: nox.Session) -> None:
     """Fuzz kernels, buffers, their file, datasets and envs for a minute each; ``-- 600`` for ten.
 
-    Before that, 2,000 checkpoints, 2,000 datasets and 500 configs that were damaged or edited.
-    Needs a nightly toolchain and ``cargo install cargo-fuzz``.
+    Before that, thousands of checkpoints, run folders, datasets, configs and models that were
+    damaged or edited. Needs a nightly toolchain and ``cargo install cargo-fuzz``.
     """
     seconds = session.posargs[0] if session.posargs else "60"
     share(session)
@@ -466,7 +482,8 @@ def faults(session: nox.Session) -> None:
     report = Path(session.create_tmp()) / "faults.xml"
     run(
         session, "pytest", "tests/test_remote_faults.py", "tests/test_remote_security.py",
-        "--timeout=0", f"--junit-xml={report}", *session.posargs, RLOX_FAULT_SCHEDULES="50",
+        "--timeout=0", f"--junit-xml={report}", "-o", "junit_family=xunit1",  # has properties
+        *session.posargs, RLOX_FAULT_SCHEDULES="50",
         RLOX_LEARNER_KILLS="20", RLOX_BAD_CONNECTIONS="10000", RLOX_FUZZ_SECONDS="600",
     )  # fmt: skip
     run(session, "python", ".ci/fault_report.py", str(report), "scores/remote-faults.json")

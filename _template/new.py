@@ -66,7 +66,7 @@ def write_family(filled: dict[str, str], root: Path) -> None:
     text = re.sub(r"(?m)^(all = \[.*)\]$", rf'\1, "{pinned}"]', text)
     pyproject.write_text(text, encoding="utf-8")
     row = f"| [`rlox-{family}`](rlox-{family}/README.md) | `rlox_{family}` | {class_name} |"
-    insert(root / "README.md", r'^\n`pip install "rlox>=2.dev0"` brings', row)
+    insert(root / "README.md", r"^\n`rlox` brings", row)
     line = f"- **{family}**: {class_name}."
     insert(root / "CHANGELOG.md", r"^\n### Replay buffers and kernels", line)
 

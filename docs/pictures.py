@@ -1,0 +1,272 @@
+"""The pictures of the home page and the gallery.
+
+    python docs/pictures.py films [NAME ...]
+    python docs/pictures.py charts
+
+The first trains each policy of the gallery with its preset, evaluates it, films an episode and
+notes all numbers in ``docs/gallery/films.json``; it takes seconds to minutes each. The second draws
+those learning curves, and results that are committed in ``benchmarks`` and ``scores``, in seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rlox
+from rlox.analysis.statistics import bootstrap_iqm
+from rlox.callbacks import Callback
+from rlox.config.presets import list_presets
+
+ROOT = Path(__file__).resolve().parents[1]
+GALLERY = ROOT / "docs" / "gallery"
+FILMS = GALLERY / "films.json"
+RESULTS = ROOT / "benchmarks" / "results"
+
+SEED = 0
+EPISODES = 20
+WIDTH = 240
+"""Of a film, in pixels."""
+COLOURS = 32
+MAX_FRAMES = 130
+"""Of a film; longer episodes are cut."""
+
+OURS, THEIRS = "#c2410c", "#64748b"
+
+
+@dataclass(frozen=True)
+class Film:
+    """A policy of the gallery, trained with a preset."""
+
+    name: str
+    algorithm: str
+    env: str
+    every: int = 2
+    """Env steps from one frame to the next."""
+    preset: str = "tuned"
+
+
+GALLERY_FILMS = (
+    Film("cartpole", "ppo", "CartPole-v1", 3),
+    Film("acrobot", "ppo", "Acrobot-v1", 1),
+    Film("pendulum", "sac", "Pendulum-v1"),
+    Film("lunar-lander", "ppo", "LunarLander-v3", 3),
+)
+
+
+class Curve(Callback):
+    """Mean returns of the latest training episodes, by env steps."""
+
+    def __init__(self) -> None:
+        self.points: list[tuple[int, float]] = []
+
+    def on_iteration_end(self, **kwargs: Any) -> None:
+        """Keep one point."""
+        score = kwargs["metrics"]["mean_reward"]
+        if np.isfinite(score):
+            self.points.append((kwargs["step"], round(float(score), 2)))
+
+    def thinned(self, n: int = 100) -> list[tuple[int, float]]:
+        """Return at most ``n`` points at even distances."""
+        kept = np.linspace(0, len(self.points) - 1, min(n, len(self.points))).astype(int)
+        return [self.points[i] for i in kept]
+
+
+def frames(algorithm: Any, film: Film) -> Iterator[np.ndarray]:
+    """Yield every so many frames (H, W, 3) of one episode of the policy."""
+    import gymnasium
+
+    env = gymnasium.make(film.env, render_mode="rgb_array")
+    obs, _ = env.reset(seed=SEED)
+    ended, step = False, 0
+    while not ended and step < MAX_FRAMES * film.every:
+        if step % film.every == 0:
+            yield np.asarray(env.render())
+        obs, _, terminated, truncated, _ = env.step(algorithm.predict(obs))
+        ended, step = terminated or truncated, step + 1
+    yield np.asarray(env.render())
+    env.close()
+
+
+def write_film(pictures: Iterator[np.ndarray], path: Path, *, milliseconds: int) -> None:
+    """Write a small GIF that repeats."""
+    from PIL import Image
+
+    shrunk = []
+    for picture in pictures:
+        image = Image.fromarray(picture)
+        size = (WIDTH, round(image.height * WIDTH / image.width))
+        shrunk.append(image.resize(size, Image.Resampling.LANCZOS))
+    palette = shrunk[len(shrunk) // 2].quantize(COLOURS, dither=Image.Dither.NONE)
+    films = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in shrunk]
+    films[0].save(path, save_all=True, append_images=films[1:], duration=milliseconds, loop=0,
+                  optimize=True)  # fmt: skip
+
+
+def make_film(film: Film) -> dict[str, Any]:
+    """Train, evaluate and film one policy, and return its numbers."""
+    [preset] = [p for p in list_presets(film.algorithm, film.env) if p.name == film.preset]
+    curve = Curve()
+    algorithm = rlox.make(film.algorithm, env=film.env, preset=film.preset, seed=SEED,
+                          callbacks=[curve])  # fmt: skip
+    start = time.perf_counter()
+    algorithm.train(total_timesteps=preset.steps)
+    seconds = time.perf_counter() - start
+    evaluation = algorithm.evaluate(n_episodes=EPISODES)
+    write_film(frames(algorithm, film), GALLERY / f"{film.name}.gif", milliseconds=50)
+    return {
+        "algorithm": film.algorithm,
+        "env": film.env,
+        "preset": film.preset,
+        "seed": SEED,
+        "env_steps": preset.steps,
+        "train_seconds": round(seconds, 1),
+        "mean_return": round(float(evaluation.mean_return), 2),
+        "episodes": EPISODES,
+        "curve": curve.thinned(),
+    }
+
+
+def draw_films() -> None:
+    """Draw the learning curves of the films."""
+    import matplotlib.pyplot as plt
+
+    noted = json.loads(FILMS.read_text(encoding="utf-8"))
+    figure, axes = plt.subplots(1, len(noted), figsize=(2.4 * len(noted), 2.4))
+    for axis, of_film in zip(axes, noted.values(), strict=True):
+        steps, returns = np.transpose(of_film["curve"])
+        axis.plot(steps / 1000, returns, color=OURS)
+        axis.set_title(f"{of_film['algorithm']} · {of_film['env']}", fontsize=8)
+        axis.set_xlabel("thousand env steps", fontsize=8)
+        axis.tick_params(labelsize=7)
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("return of training episodes", fontsize=8)
+    figure.tight_layout()
+    figure.savefig(GALLERY / "curves.png", dpi=100)
+
+
+def speeds() -> list[tuple[str, dict[str, float]]]:
+    """Return how many times as fast rlox was, median and range, as committed results have it."""
+
+    def read(path: str) -> Any:
+        return json.loads((RESULTS / path).read_text(encoding="utf-8"))
+
+    found = []
+    rows = read("amd-epyc-26-2/ppo_end_to_end_8.json")["rows"]
+    [ppo] = [row for row in rows if row["contender"] == "rlox, native learner"]
+    found.append(("PPO, 8 envs: Stable-Baselines3", ppo["ratio_to_stable_baselines3"]))
+    found.append(("PPO, 8 envs: sbx (JAX)", ppo["ratio_to_sbx"]))
+    found += [
+        (f"{row['algorithm']}: Stable-Baselines3", row["ratio_to_stable_baselines3"])
+        for row in read("amd-epyc-26-2/off_policy_end_to_end.json")["rows"]
+        if row["contender"] == "rlox"
+    ]
+    found += [
+        (f"{row['algorithm'].upper().replace('_', '+')}: d3rlpy", row["ratio_to_d3rlpy"])
+        for row in read("amd-epyc-26-2/offline.json")["rows"]
+    ]
+    language = read("intel-xeon-6-167/llm.json")
+    found += [
+        (f"{name.upper()}: TRL", language[name]["wall"]["trl_over_rlox"])
+        for name in ("grpo", "dpo")
+    ]
+    return found
+
+
+def draw_speeds() -> None:
+    """Draw how many times as fast rlox was as a peer."""
+    import matplotlib.pyplot as plt
+
+    rows = speeds()[::-1]
+    medians = [ratio["median"] for _, ratio in rows]
+    spread = [[r["median"] - r["min"] for _, r in rows], [r["max"] - r["median"] for _, r in rows]]
+    figure, axis = plt.subplots(figsize=(6.4, 3.6))
+    names = [name for name, _ in rows]
+    axis.barh(names, medians, xerr=spread, color=OURS, ecolor=THEIRS, height=0.65)
+    for place, (_, ratio) in enumerate(rows):
+        axis.text(ratio["max"] * 1.06, place, f"{ratio['median']:.1f}×", va="center", fontsize=8)
+    axis.set(xscale="log", xlim=(0.9, 60), xlabel="times as fast, on two CPU cores (logarithmic)")
+    axis.set_xticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
+    axis.axvline(1, color=THEIRS, linewidth=1)
+    axis.tick_params(labelsize=8)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(GALLERY / "speed.png", dpi=110)
+
+
+def cheetahs() -> dict[str, np.ndarray]:
+    """Return SAC's learning curves on HalfCheetah-v5 (seeds, points) by library, and the steps."""
+    steps = np.arange(5_000, 50_001, 2_500)
+    curves: dict[str, np.ndarray] = {"steps": steps}
+    for library in ("rlox", "stable-baselines3"):
+        files = sorted((RESULTS / "mujoco").glob(f"sac-{library}-HalfCheetah-v5-*.json"))
+        runs = [json.loads(path.read_text(encoding="utf-8"))["curve"] for path in files]
+        curves[library] = np.stack([np.interp(steps, *np.transpose(run)) for run in runs])
+    return curves
+
+
+def draw_learning() -> None:
+    """Draw ten trainings of PPO, and five of SAC beside Stable-Baselines3's, with intervals."""
+    import matplotlib.pyplot as plt
+
+    path = ROOT / "scores/learning-curves/ppo-native-learner-CartPole-v1.json"
+    noted = json.loads(path.read_text(encoding="utf-8"))
+    poles = np.array(noted["mean_return_of_last_100_episodes"]["ppo, native learner"])
+    figure, (left, right) = plt.subplots(1, 2, figsize=(6.4, 2.7))
+    steps = np.linspace(0, noted["env_steps"], poles.shape[1] + 1)[1:] / 1000
+    _draw_curve(left, steps, poles, OURS, "rlox")
+    left.set(title="PPO · CartPole-v1 · 10 seeds", xlabel="thousand env steps", ylabel="return")
+    curves = cheetahs()
+    for library, colour in (("stable-baselines3", THEIRS), ("rlox", OURS)):
+        _draw_curve(right, curves["steps"] / 1000, curves[library], colour, library)
+    n_seeds = len(curves["rlox"])
+    right.set(title=f"SAC · HalfCheetah-v5 · {n_seeds} seeds", xlabel="thousand env steps")
+    right.legend(fontsize=8, frameon=False)
+    for axis in (left, right):
+        axis.title.set_fontsize(9)
+        axis.tick_params(labelsize=8)
+        axis.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(GALLERY / "learning.png", dpi=110)
+
+
+def _draw_curve(axis: Any, steps: np.ndarray, runs: np.ndarray, colour: str, label: str) -> None:
+    """Draw the interquartile mean of runs (seeds, points) with its 95 % interval."""
+    iqm = bootstrap_iqm([runs])
+    axis.plot(steps, iqm.value, color=colour, label=label)
+    axis.fill_between(steps, iqm.low, iqm.high, color=colour, alpha=0.2, linewidth=0)
+
+
+def main() -> None:
+    """Run the part that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", choices=["films", "charts"])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    arguments = parser.parse_args()
+    GALLERY.mkdir(exist_ok=True)
+    if arguments.part == "charts":
+        draw_films()
+        draw_speeds()
+        draw_learning()
+        return
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    for film in GALLERY_FILMS:
+        if arguments.names and film.name not in arguments.names:
+            continue
+        noted = json.loads(FILMS.read_text(encoding="utf-8")) if FILMS.is_file() else {}
+        noted[film.name] = make_film(film)
+        ordered = {f.name: noted[f.name] for f in GALLERY_FILMS if f.name in noted}
+        FILMS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+        print(film.name, {k: v for k, v in noted[film.name].items() if k != "curve"}, flush=True)
+
+
+if __name__ == "__main__":
+    main()
