@@ -1,4 +1,4 @@
-"""Optimisers of team policies: one for all parameters, or one each for actor and critic."""
+"""Optimisers of team policies, joint or separate for actor and critic."""
 
 from __future__ import annotations
 
