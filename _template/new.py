@@ -44,7 +44,7 @@ def insert(path: Path, before: str, line: str) -> None:
 
 
 def write_family(filled: dict[str, str], root: Path) -> None:
-    """Write the distribution's folder, and list it in the root's pyproject, README and changelog.
+    """Write the distribution's folder, and list it in the root's pyproject, README and news.
 
     Args:
         filled: see :func:`names`.
@@ -67,8 +67,8 @@ def write_family(filled: dict[str, str], root: Path) -> None:
     pyproject.write_text(text, encoding="utf-8")
     row = f"| [`rlox-{family}`](rlox-{family}/README.md) | `rlox_{family}` | {class_name} |"
     insert(root / "README.md", r"^\n`rlox` brings", row)
-    line = f"- **{family}**: {class_name}."
-    insert(root / "CHANGELOG.md", r"^\n### Replay buffers and kernels", line)
+    fragment = root / f"changes/+rlox-{family}.algorithms.md"
+    fragment.write_text(f"**{family}**: {class_name}.\n", encoding="utf-8")
 
 
 def write_algorithm(filled: dict[str, str], root: Path) -> None:
