@@ -14,7 +14,7 @@ from rlox.batches.sequences import split_sequences
 from rlox.errors import ConfigError
 from rlox.losses import evaluate_actions
 from rlox.testing.probes import first_difference
-from rlox_marl.envs import SimpleSpreadVecEnv
+from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
 from rlox_marl.ippo import IPPO
 from rlox_marl.mappo import MAPPO
 from scripted_teams import AGENTS, Life, ScriptedParallel, ScriptedTurns, Turn
@@ -219,6 +219,35 @@ def test_one_agent_acts_as_its_team_does() -> None:
                     shown["obs"]["agent"][:, k], agent_idx=k, state=alone[k], episode_start=starts
                 )
                 assert own.tolist() == actions["agent"][:, k].tolist()
+            shown = env.step_all(actions)
+            starts = shown["episode_ended"]
+
+
+def test_who_waits_remembers_nothing_new() -> None:
+    """As in a rollout, the memory of a team is that of its agents' own turns."""
+    episodes = [[Turn(agent, PAYS, {}) for agent in (*AGENTS, *AGENTS)]]
+    options = {**SMALL, "recurrent": "gru", "batch_size": 8}
+    with IPPO(lambda: ScriptedTurns(episodes), seed=1, share_parameters="agent", **options) as ippo:
+        for policy in ippo.learning.policies.values():
+            for parameter in policy.parameters():
+                parameter.data.mul_(3)
+        env = PettingZooVecEnv(lambda: ScriptedTurns(episodes))
+        shown, starts = env.reset_all(0), np.ones(1, np.bool_)
+        whole, alone = None, dict.fromkeys(AGENTS)
+        for _ in range(2 * len(AGENTS)):
+            actions, whole = ippo.predict_team(shown, state=whole, episode_start=starts)
+            (found,) = [one for one in env.groups if shown["active"][one.name].any()]
+            group, column = found.name, int(shown["active"][found.name][0].argmax())
+            agent = found.agents[column]
+            own, alone[agent] = ippo.predict(
+                shown["obs"][group][0, column],
+                agent_idx=env.possible_agents.index(agent),
+                state=alone[agent],
+                action_masks=shown["masks"][group][0, column],
+            )
+            remembered = whole["memory"][agent][0]
+            np.testing.assert_allclose(remembered, alone[agent]["memory"][0], atol=1e-6)
+            assert own == actions[group][0, column]
             shown = env.step_all(actions)
             starts = shown["episode_ended"]
 

@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.config.model import UNSET
+from rlox.deployment import PolicyData, TeamData
 from rlox.networks.predict import drawing_from, predict, predict_with_memory
+from rlox.nn import layer_data
 from rlox.protocols import MultiAgentObs, MultiAgentVecEnv
-from rlox.spaces import ActionRows, ObservationRows, map_leaves
+from rlox.spaces import ActionRows, ObservationRows, agent_numbers, map_leaves, predict_each
 from torch import Tensor
 
 from rlox_marl.collector import gather_actions
@@ -31,6 +33,8 @@ class TeamActor:
         generator: source of samples, so that acting disturbs no training.
         device: where the policies are.
         preprocessor: of what the agents are shown; ``None`` changes nothing.
+        remembers_rests: whether a memory goes on while its agent rests, as in the replayed
+            sequences of action values.
     """
 
     def __init__(
@@ -42,7 +46,10 @@ class TeamActor:
         device: torch.device,
         *,
         preprocessor: TeamPreprocessor | None = None,
+        remembers_rests: bool = False,
     ) -> None:
+        self.remembers_rests = remembers_rests
+        """Whether a memory goes on while its agent rests."""
         self._views, self._policies, self._order = views, policies, env.possible_agents
         self._spaces = {group.name: group.observation_space for group in env.groups}
         self._preprocessor = preprocessor
@@ -85,14 +92,7 @@ class TeamActor:
         Raises:
             ValueError: there is no agent of that number, or ``state`` is of several agents.
         """
-        numbers = np.asarray(agent_idx)
-        if numbers.dtype.kind not in "iu" or numbers.ndim > 1:
-            raise ValueError(f"agent_idx must be integers, one or (B,) of them, got {agent_idx!r}")
-        if ((numbers < 0) | (numbers >= len(self._order))).any():
-            raise ValueError(
-                f"agent_idx must lie in [0, {len(self._order) - 1}], got {agent_idx!r}; the agents "
-                f"are {', '.join(self._order)}"
-            )
+        numbers = agent_numbers(agent_idx, self._order)
         if not numbers.ndim:
             before = {} if state is UNSET or state is None else state
             actions, after = self._predict_one(
@@ -101,16 +101,12 @@ class TeamActor:
             return actions if state is UNSET else (actions, after)
         if state is not UNSET and self.has_memory:
             raise ValueError("state is of one agent; call predict once for each agent_idx")
-        chosen: list[Any] = [None] * len(numbers)
-        for number in np.unique(numbers).tolist():
-            rows = np.flatnonzero(numbers == number)
-            some = _rows_of(obs, rows)
-            given = None if action_masks is None else np.asarray(action_masks)[rows]
-            some_actions, _ = self._predict_one(number, some, deterministic, given, {}, None)
-            for row, action in zip(rows, some_actions, strict=True):
-                chosen[row] = action
-        stacked = np.stack(chosen)
-        return stacked if state is UNSET else (stacked, None)
+
+        def predict_one(number: int, some: Any, masks: Any) -> Any:
+            return self._predict_one(number, some, deterministic, masks, {}, None)[0]
+
+        actions = predict_each(numbers, predict_one, obs, action_masks)
+        return actions if state is UNSET else (actions, None)
 
     def _predict_one(
         self,
@@ -162,6 +158,34 @@ class TeamActor:
         else:
             actions = predict(*asked, **common)
         return actions, after or None
+
+    def policy_data(self, algorithm: str) -> TeamData:
+        """Return the policies as data; see :class:`rlox.deployment.Exportable`.
+
+        Args:
+            algorithm: registered name of what trained them.
+        """
+        seen = self._preprocessor
+        return TeamData(
+            algorithm=algorithm,
+            policies={
+                view.name: PolicyData(
+                    algorithm=algorithm,
+                    observation_space=self._spaces[view.group.name],
+                    action_space=view.group.action_space,
+                    network=layer_data(self._policies[view.name]),
+                    preprocessor=None if seen is None else seen.of_group(view.group.name),
+                    takes_masks=ActionRows(view.group.action_space).mask_size > 0,
+                )
+                for view in self._views
+            },
+            agents={
+                agent: (self._agents[agent][0].name, self._agents[agent][1])
+                for agent in self._order
+            },
+            groups={view.group.name: view.group.agents for view in self._views},
+            remembers_rests=self.remembers_rests,
+        )
 
     def seen(self, view: PolicyView, shown: MultiAgentObs) -> tuple[Any, tuple[Tensor, ...]]:
         """Return the leaves of a view's N * A rows on the device, and their masks if there are any.
@@ -217,7 +241,8 @@ class TeamActor:
                 if getattr(policy, "state_size", 0):
                     before = given["memory"][view.name] if given else None
                     memory = self._memory(view, n_envs, before, episode_start)
-                    distribution, _, memories[view.name] = policy.step(seen, memory, *masks)
+                    distribution, _, following = policy.step(seen, memory, *masks)
+                    memories[view.name] = self._following(view, obs, memory, following)
                     if deterministic:
                         rows = distribution.mode()
                     else:
@@ -252,20 +277,20 @@ class TeamActor:
         begins = torch.from_numpy(np.repeat(episode_start, len(view.columns))).to(self._device)
         return before.masked_fill(begins.unsqueeze(-1), 0.0)
 
+    def _following(
+        self, view: PolicyView, obs: MultiAgentObs, before: Tensor, after: Tensor
+    ) -> Tensor:
+        """Return the memory after a step, in which agents that rest remember nothing new."""
+        acts = view.take(obs["active"])
+        if acts.all() or self.remembers_rests:
+            return after
+        rows = torch.from_numpy(acts).to(self._device)
+        return torch.where(rows.unsqueeze(-1), after, before)
+
 
 def _unseen(view: PolicyView) -> dict[str, npt.NDArray[Any]]:
-    """Return one row of zeros for the leaves that only the critic sees."""
-    rows: Any = ObservationRows(view.space).empty(1)
+    """Return one row that shows nothing of the leaves that only the critic sees."""
+    rows: Any = ObservationRows(view.space).blank(1)
     return {
-        name: np.zeros_like(leaf)
-        for name, leaf in rows.items()
-        if name == "critic" or name.startswith("critic.")
+        name: leaf for name, leaf in rows.items() if name == "critic" or name.startswith("critic.")
     }
-
-
-def _rows_of(obs: Any, rows: npt.NDArray[Any]) -> Any:
-    if isinstance(obs, Mapping):
-        return {key: _rows_of(leaf, rows) for key, leaf in obs.items()}
-    if isinstance(obs, tuple):
-        return tuple(_rows_of(leaf, rows) for leaf in obs)
-    return np.asarray(obs)[rows]

@@ -9,6 +9,7 @@ import torch
 from gymnasium import spaces
 from rlox.errors import SpaceError
 from rlox.nn import EncoderKind, Memory, ReluMLP, make_encoder
+from rlox.nn.layer_data import LayerData, activation, chain, layer_data
 from rlox.protocols import AgentGroup
 from rlox.spaces import map_leaves
 from torch import Generator, Tensor, nn
@@ -43,7 +44,8 @@ class AgentValues(nn.Module):
         generator: Generator | None = None,
     ) -> None:
         super().__init__()
-        n_actions = int(view.group.action_space.n)  # type: ignore[attr-defined]
+        self.n_actions = n_actions = int(view.group.action_space.n)  # type: ignore[attr-defined]
+        """Number of actions of an agent."""
         self.encoder = make_encoder(view.actor_space, kind=network, generator=generator)
         n_in = int(self.encoder.output_size)  # type: ignore[arg-type]
         self.memory: Memory | None = None
@@ -54,6 +56,13 @@ class AgentValues(nn.Module):
         else:
             self.before = nn.Identity()
             self.after = ReluMLP((n_in, hidden, hidden, n_actions), generator=generator)
+
+    def layer_data(self) -> LayerData:
+        """Describe the values of one observation; see :mod:`rlox.nn.layer_data`."""
+        layers = [layer_data(self.encoder), layer_data(self.before)]
+        if self.memory is not None:
+            layers += [activation("relu"), layer_data(self.memory)]
+        return chain(*layers, layer_data(self.after))
 
     def forward(self, obs: Any, state: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
         """Return action values (T, n, actions), and the memory (T, n, size) after each step.

@@ -14,7 +14,7 @@ from rlox.networks.predict import taking_masks
 from rlox.preprocessing import RewardScaler
 from rlox.protocols import MultiAgentObs, MultiAgentStep, RecurrentActor
 from rlox.rollouts import EnvMemory, MemoryActor, UnrollWriter
-from rlox.spaces import ActionRows, ObservationRows
+from rlox.spaces import ActionRows, ObservationRows, map_nested
 
 from rlox_marl.advantages import estimate_team_advantages
 from rlox_marl.running import RunningTeams
@@ -264,18 +264,11 @@ def gather_actions(parts: list[tuple[PolicyView, Any]], n_envs: int) -> dict[str
 
 
 def _per_env(actions: Any, n_envs: int) -> Any:
-    if isinstance(actions, dict):
-        return {key: _per_env(leaf, n_envs) for key, leaf in actions.items()}
-    if isinstance(actions, tuple):
-        return tuple(_per_env(leaf, n_envs) for leaf in actions)
-    return actions.reshape(n_envs, -1, *actions.shape[1:])
+    return map_nested(lambda leaf: leaf.reshape(n_envs, -1, *leaf.shape[1:]), actions)
 
 
 def _side_by_side(parts: list[Any], order: npt.NDArray[Any]) -> Any:
     """Return the parts' columns in the order of the group's."""
-    first = parts[0]
-    if isinstance(first, dict):
-        return {key: _side_by_side([part[key] for part in parts], order) for key in first}
-    if isinstance(first, tuple):
-        return tuple(_side_by_side(list(leaves), order) for leaves in zip(*parts, strict=True))
-    return first if len(parts) == 1 else np.concatenate(parts, axis=1)[:, order]
+    if len(parts) == 1:
+        return parts[0]
+    return map_nested(lambda *leaves: np.concatenate(leaves, axis=1)[:, order], *parts)

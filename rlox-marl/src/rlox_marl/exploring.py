@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from gymnasium import spaces
+from rlox.nn.layer_data import LayerData, chain, layer_data, mode
 from rlox.spaces import map_leaves
 from torch import Generator, Tensor
 
@@ -81,6 +83,10 @@ class GreedyPolicy:
         values = values.squeeze(0)
         best = values.gather(-1, greedy(values, action_masks).unsqueeze(-1)).squeeze(-1)
         return EpsilonGreedy(values, action_masks, self._epsilon()), best, after[0]
+
+    def layer_data(self) -> LayerData:
+        """Describe the best actions; see :mod:`rlox.nn.layer_data`."""
+        return chain(layer_data(self._network), mode(spaces.Discrete(self._network.n_actions)))
 
     def _distribution(self, obs: Any, action_masks: Tensor | None) -> EpsilonGreedy:
         first = next(iter(obs.values()))

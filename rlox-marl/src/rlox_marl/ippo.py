@@ -16,7 +16,7 @@ from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
-from rlox.deployment import PolicyData
+from rlox.deployment import PolicyData, TeamData
 from rlox.learners import AddedLosses, Losses, Objective
 from rlox.logging import LoggerCallback
 from rlox.nn import torch_threads
@@ -145,7 +145,7 @@ class IPPO(Algorithm):
             obs, deterministic, state=state, episode_start=episode_start
         )
 
-    def policy_data(self) -> PolicyData:
+    def policy_data(self) -> PolicyData | TeamData:
         """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
         return self.learning.policy_data()
 

@@ -32,7 +32,7 @@ from rlox.batches import RolloutBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
-from rlox.deployment import PolicyData
+from rlox.deployment import PolicyData, TeamData
 from rlox.learners import (
     AddedLosses,
     Losses,
@@ -206,7 +206,7 @@ class MAPPO(Algorithm):
             obs, deterministic, state=state, episode_start=episode_start
         )
 
-    def policy_data(self) -> PolicyData:
+    def policy_data(self) -> PolicyData | TeamData:
         """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
         return self.learning.policy_data()
 

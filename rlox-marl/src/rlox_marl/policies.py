@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from rlox.networks import Policy
 from rlox.nn import ActionHead, Distribution, EncoderKind, Memory, TanhMLP, make_encoder
+from rlox.nn.layer_data import LayerData, chain, layer_data
 from torch import Tensor, nn
 
 from rlox_marl.value_norm import PopArt, ValueNorm
@@ -75,6 +76,10 @@ class TeamPolicy(Policy):
         actor = self.actor
         outputs = actor["layers"](actor["encoder"](features))
         return actor["head"](outputs, action_masks)  # type: ignore[no-any-return]
+
+    def layer_data(self) -> LayerData:
+        """Describe the most probable actions; see :mod:`rlox.nn.layer_data`."""
+        return chain(*(layer_data(self.actor[name]) for name in ("encoder", "layers", "head")))
 
     def value(self, features: Any) -> Tensor:
         """Return the critic's outputs (B,), normalised values if values are normalised."""
@@ -185,6 +190,11 @@ class RecurrentTeamPolicy(nn.Module):
         starts = episode_starts.view(-1, len(state))
         distribution, values, _ = self._run(obs, state, starts, action_masks)
         return distribution.log_prob(actions), distribution.entropy(), values
+
+    def layer_data(self) -> LayerData:
+        """Describe the most probable actions, for which the actor's memory is enough."""
+        names = ("encoder", "memory", "layers", "head")
+        return chain(*(layer_data(self.actor[name]) for name in names))
 
     def _run(
         self, obs: Any, state: Tensor, starts: Tensor, action_masks: Tensor | None

@@ -81,6 +81,10 @@ class TeamPreprocessor:
         """Whether there are moments."""
         return any(one.moments for one in self._groups.values())
 
+    def of_group(self, name: str) -> Preprocessor:
+        """Return what one group's observations pass through."""
+        return self._groups[name]
+
     def reset(self, shown: MultiAgentObs) -> MultiAgentObs:
         """Take in what N envs show first; return what is seen."""
         self._take_in(shown)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from rlox.batches.rollout import RolloutBatch
 from rlox.config.model import changed
-from rlox.deployment import PolicyData
+from rlox.deployment import TeamData
 from rlox.envs import fixed_env_count
-from rlox.errors import BackendError, CheckpointError, ConfigError, ExportError
+from rlox.errors import BackendError, CheckpointError, ConfigError
 from rlox.learners import Objective, RolloutTask, Update
 from rlox.networks.validate_actors import require_actor, try_actor
 from rlox.nn import (
@@ -234,13 +234,9 @@ class Team:
         with torch_threads(self._algorithm.config.torch_threads):
             return self._actor.predict_team(obs, deterministic, **memory)
 
-    def policy_data(self) -> PolicyData:
-        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
-        raise ExportError(
-            "the policies of a team cannot be exported yet, got the agents "
-            f"{', '.join(agent for view in self.views for agent in view.agents)}; "
-            "act with the checkpoint"
-        )
+    def policy_data(self) -> TeamData:
+        """Return the policies as data; see :class:`rlox.deployment.Exportable`."""
+        return self._actor.policy_data(self._algorithm.name)
 
     def state_dict(self) -> dict[str, Any]:
         """Return policies, optimisers and envs."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.config.schedules import Schedules
+from rlox.deployment import TeamData
 from rlox.envs import fixed_env_count, is_team, make_team_env
 from rlox.errors import ConfigError
 from rlox.networks import polyak_update
@@ -126,6 +127,7 @@ class ValueLearning:
             env,
             streams.torch("predict"),
             self.device,
+            remembers_rests=True,
         )
         self._memory: dict[str, Tensor] = {}
         self._forget()
@@ -276,6 +278,10 @@ class ValueLearning:
         """Return the actions of all agents; see :class:`TeamActor`."""
         with torch_threads(self._algorithm.config.torch_threads):
             return self._actor.predict_team(obs, deterministic, **memory)
+
+    def policy_data(self) -> TeamData:
+        """Return the policies as data; see :class:`rlox.deployment.Exportable`."""
+        return self._actor.policy_data(self._algorithm.name)
 
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimiser, envs, memories and buffer."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
+from rlox.deployment import TeamData
 from rlox.logging import LoggerCallback
 from rlox.protocols import MultiAgentObs
 from rlox.training.hooks import Hooks
@@ -124,6 +125,10 @@ class VDN(Algorithm):
         return self.learning.predict_team(
             obs, deterministic, state=state, episode_start=episode_start
         )
+
+    def policy_data(self) -> TeamData:
+        """Return the policies as data; see :class:`rlox.deployment.Exportable`."""
+        return self.learning.policy_data()
 
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimiser, envs, memories and buffer."""

@@ -2,10 +2,20 @@
 
 :func:`export` writes one, :func:`load_policy` reads one, and :class:`LoadedPolicy` acts. A file
 ``policy.rlox`` is computed with NumPy, a file ``policy.onnx`` by onnxruntime (extra ``onnx``).
-:mod:`rlox.deployment.stable_baselines3` reads what Stable-Baselines3 saved.
+:class:`LoadedTeam` acts for the agents of a team. :mod:`rlox.deployment.stable_baselines3` reads
+what Stable-Baselines3 saved.
 """
 
 from rlox.deployment.files import export, load_policy
 from rlox.deployment.policy import Exportable, LoadedPolicy, PolicyData
+from rlox.deployment.teams import LoadedTeam, TeamData
 
-__all__ = ["Exportable", "LoadedPolicy", "PolicyData", "export", "load_policy"]
+__all__ = [
+    "Exportable",
+    "LoadedPolicy",
+    "LoadedTeam",
+    "PolicyData",
+    "TeamData",
+    "export",
+    "load_policy",
+]

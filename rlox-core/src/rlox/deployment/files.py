@@ -24,6 +24,7 @@ from safetensors.numpy import save as safetensors_bytes
 from rlox.deployment.policy import Compute, Exportable, LoadedPolicy, NumPyNetwork, PolicyData
 from rlox.deployment.policy import example as example_of
 from rlox.deployment.seal import PLACEHOLDER, is_intact, seal
+from rlox.deployment.teams import LoadedTeam, TeamData
 from rlox.errors import CheckpointError, ConfigError, ExportError
 from rlox.files import open_regular, write_atomically
 from rlox.preprocessing import Preprocessor
@@ -34,13 +35,16 @@ from rlox.training.versions import installed_versions
 
 __all__ = ["FORMAT_VERSION", "SUFFIXES", "export", "load_policy"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 2 has teams
 
 ALWAYS_MADE = 2**20
 """Numbers of an array that every file may ask for; an honest one holds weights for more."""
 
 SUFFIXES = (".rlox", ".onnx")
 """Of policy files."""
+
+TEAM_FIELDS = ("agents", "groups", "remembers_rests")
+"""What a file says of a team beside its policies."""
 
 Read = Callable[[PolicyData], Compute]
 
@@ -58,17 +62,20 @@ MISFITS = (
 """What a damaged or hostile file may raise."""
 
 
-def export(algorithm: Any, path: str | Path) -> None:
-    """Write the policy of a trained algorithm as one file that acts without torch.
+def export(algorithm: Any, path: str | Path, *, agent: str | None = None) -> None:
+    """Write the policy of a trained algorithm, or those of a team, as one file without torch.
 
     Args:
         algorithm: what :func:`rlox.make` or ``from_checkpoint`` returned.
         path: of the file; folders are made as needed. Its ending is the format: ``.rlox`` for
             :func:`load_policy` with NumPy, ``.onnx`` for any ONNX runtime (extra ``onnx``).
+        agent: name of the one agent of a team whose policy is written, as of an env of one agent;
+            ``None``: all are.
 
     Raises:
         ConfigError: the ending is another.
-        ExportError: the algorithm gives no policy, or it holds a module that cannot be described.
+        ExportError: the algorithm gives no policy, it holds a module that cannot be described,
+            there is no such agent, or a whole team is to be one ONNX graph.
         MissingDependencyError: ONNX is not installed.
         OSError: the file cannot be written.
     """
@@ -80,10 +87,19 @@ def export(algorithm: Any, path: str | Path) -> None:
             f"'{name}' cannot be exported: it has no method policy_data(); use its checkpoint"
         )
     data = algorithm.policy_data()
+    if agent is not None:
+        if not isinstance(data, TeamData):
+            raise ExportError(f"the policy is of one agent, got agent='{agent}'; leave it out")
+        data = data.of_agent(agent)
     content = _to_bytes(data)
     if path.suffix == ".onnx":
         from rlox.deployment.onnx import onnx_bytes
 
+        if isinstance(data, TeamData):
+            raise ExportError(
+                "a file .onnx holds one policy, and the agents are "
+                f"{', '.join(data.agents)}; write one of them with agent=, or a file .rlox of all"
+            )
         # what the graph computes is not in the metadata too
         rest = base64.b64encode(_to_bytes(data, with_network=False)).decode()
         content = onnx_bytes(data, {"rlox": rest, "digest": PLACEHOLDER})
@@ -91,8 +107,8 @@ def export(algorithm: Any, path: str | Path) -> None:
     write_atomically(path, seal(content))
 
 
-def load_policy(path: str | Path) -> LoadedPolicy:
-    """Return the policy in a file that :func:`export` wrote.
+def load_policy(path: str | Path) -> LoadedPolicy | LoadedTeam:
+    """Return the policy, or the policies of a team, in a file that :func:`export` wrote.
 
     Args:
         path: of a file ``.rlox`` or ``.onnx``.
@@ -121,6 +137,11 @@ def load_policy(path: str | Path) -> LoadedPolicy:
         content, read = open_onnx(content, path)
     try:
         data = _from_bytes(content, path)
+        if isinstance(data, TeamData):
+            team = LoadedTeam(data, read)
+            for one in team.agents.values():
+                _try(one, read(one.data))
+            return team
         network = read(data)
         policy = LoadedPolicy(data, network)
         _try(policy, network)
@@ -148,9 +169,26 @@ def _require_suffix(path: Path) -> None:
         )
 
 
-def _to_bytes(data: PolicyData, *, with_network: bool = True) -> bytes:
+def _to_bytes(data: PolicyData | TeamData, *, with_network: bool = True) -> bytes:
+    tensors: dict[str, npt.NDArray[Any]] = {}
+    header: dict[str, Any] = {
+        "format_version": FORMAT_VERSION,
+        "versions": installed_versions(),
+    }
+    if isinstance(data, TeamData):
+        policies = {name: _tree(one, True) for name, one in data.policies.items()}
+        rest = {name: getattr(data, name) for name in ("algorithm", *TEAM_FIELDS)}
+        header["team"] = pack({"policies": policies, **rest}, "", tensors)
+    else:
+        header["policy"] = pack(_tree(data, with_network), "", tensors)
+    return safetensors_bytes(
+        tensors, metadata={"rlox_policy": json.dumps(header), "digest": PLACEHOLDER}
+    )
+
+
+def _tree(data: PolicyData, with_network: bool) -> dict[str, Any]:
     seen = data.preprocessor
-    tree = {
+    return {
         "algorithm": data.algorithm,
         "observation_space": space_to_data(data.observation_space),
         "action_space": space_to_data(data.action_space),
@@ -160,15 +198,6 @@ def _to_bytes(data: PolicyData, *, with_network: bool = True) -> bytes:
         "takes_masks": data.takes_masks,
         "network": data.network if with_network else _without_arrays(data.network),
     }
-    tensors: dict[str, npt.NDArray[Any]] = {}
-    header = {
-        "format_version": FORMAT_VERSION,
-        "versions": installed_versions(),
-        "policy": pack(tree, "", tensors),
-    }
-    return safetensors_bytes(
-        tensors, metadata={"rlox_policy": json.dumps(header), "digest": PLACEHOLDER}
-    )
 
 
 def _without_arrays(layer: Any) -> dict[str, Any]:
@@ -204,7 +233,7 @@ def _metadata(content: bytes) -> dict[str, str]:
     return found
 
 
-def _from_bytes(content: bytes, path: Path) -> PolicyData:
+def _from_bytes(content: bytes, path: Path) -> PolicyData | TeamData:
     tensors = load_tensors(content)
     header = json.loads(_metadata(content)["rlox_policy"])
     version = header["format_version"]
@@ -213,14 +242,27 @@ def _from_bytes(content: bytes, path: Path) -> PolicyData:
             f"policy file '{path}' has format version {version!r}, this rlox reads up to "
             f"{FORMAT_VERSION}; upgrade rlox"
         )
-    tree = unpack(header["policy"], tensors)
+    largest = max(sum(array.size for array in tensors.values()), ALWAYS_MADE)
+    if "policy" in header:
+        return _policy(unpack(header["policy"], tensors), largest)
+    team = unpack(header["team"], tensors)
+    return TeamData(
+        algorithm=str(team["algorithm"]),
+        policies={name: _policy(one, largest) for name, one in team["policies"].items()},
+        agents={agent: (name, index(number)) for agent, (name, number) in team["agents"].items()},
+        groups={name: tuple(agents) for name, agents in team["groups"].items()},
+        remembers_rests=bool(team["remembers_rests"]),
+    )
+
+
+def _policy(tree: Any, largest: int) -> PolicyData:
+    """Return a policy of which no array has more than so many numbers."""
     space = space_from_data(tree["observation_space"])
     options = tree["preprocessing"]
     frames = 1 if options is None else index(options["frame_stack"])
     action_space = space_from_data(tree["action_space"])
-    allowed = max(sum(array.size for array in tensors.values()), ALWAYS_MADE)
     sizes = [count_numbers(space) * frames, count_numbers(action_space)]
-    if max(sizes + _one_hot_sizes(tree["network"])) > allowed:
+    if max(sizes + _one_hot_sizes(tree["network"])) > largest:
         raise ValueError("it asks for arrays that are larger than the file")
     preprocessor = None
     if options is not None:

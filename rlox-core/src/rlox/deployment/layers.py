@@ -3,6 +3,8 @@
 | layer | keys | computes |
 | --- | --- | --- |
 | chain | layers | one after the other |
+| of_agent | number | leaves `obs` or `obs.<leaf>` of the inputs, and a leaf `agent` of (B,) \
+equal numbers |
 | join | leaves: pairs of name and layer | layers of the leaves, side by side |
 | flatten | divide_by | the numbers (B, n), float32, divided |
 | one_hot | first, size | a 1 at the place first + number, for each number |
@@ -112,6 +114,14 @@ def _chain(layer: Layer, x: Any, step: Step) -> Any:
     for each in layer["layers"]:
         x = compute(each, x, step)
     return x
+
+
+def _of_agent(layer: Layer, x: Any, step: Step) -> dict[str, Array]:
+    leaves = (
+        {f"obs.{name}": leaf for name, leaf in x.items()} if isinstance(x, dict) else {"obs": x}
+    )
+    rows = len(next(iter(leaves.values())))
+    return {**leaves, "agent": np.full(rows, layer["number"], np.int64)}
 
 
 def _join(layer: Layer, x: Any, step: Step) -> Array:
@@ -233,5 +243,6 @@ LAYERS: dict[str, Callable[[Layer, Any, Step], Any]] = {
     "memory": _memory,
     "mode": _mode,
     "normalize": lambda layer, x, step: (x - layer["mean"]) / layer["std"],
+    "of_agent": _of_agent,
     "one_hot": _one_hot,
 }

@@ -83,15 +83,23 @@ class GraphBuilder:
         to = self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         return self.node("Cast", x, to=to)
 
-    def layer(self, layer: Layer, x: Any) -> str:
+    def layer(self, layer: Layer, x: Any) -> Any:
         """Add a layer and return the name of its output; :mod:`rlox.deployment.layers` has all."""
-        found: str = getattr(self, f"_{layer['layer']}")(layer, x)
-        return found
+        return getattr(self, f"_{layer['layer']}")(layer, x)
 
     def _chain(self, layer: Layer, x: Any) -> Any:
         for each in layer["layers"]:
             x = self.layer(each, x)
         return x
+
+    def _of_agent(self, layer: Layer, x: Any) -> dict[str, str]:
+        leaves = {f"obs.{name}": leaf for name, leaf in x.items()} if isinstance(x, dict) else {}
+        leaves = leaves or {"obs": x}
+        shape = self.node("Shape", next(iter(leaves.values())))
+        bounds = [self.constant([each], np.int64) for each in (0, 1)]
+        rows = self.node("Slice", shape, *bounds)
+        number = self.constant([layer["number"]], np.int64)
+        return {**leaves, "agent": self.node("Expand", number, rows)}
 
     def _join(self, layer: Layer, x: Mapping[str, str]) -> str:
         parts = [self.layer(each, x[name]) for name, each in layer["leaves"]]

@@ -18,8 +18,6 @@ from rlox.spaces import (
     ActionRows,
     ObservationRows,
     Request,
-    leaf_spaces,
-    map_leaves,
     memory_of,
     read_request,
 )
@@ -52,8 +50,8 @@ class PolicyData:
 class Exportable(Protocol):
     """An algorithm that gives its policy as data."""
 
-    def policy_data(self) -> PolicyData:
-        """Return the policy as it stands.
+    def policy_data(self) -> Any:
+        """Return a :class:`PolicyData`, or a team's :class:`~rlox.deployment.teams.TeamData`.
 
         Raises:
             ExportError: it holds a module that cannot be described.
@@ -111,6 +109,12 @@ class LoadedPolicy:
     def action_space(self) -> Space:
         """Space of the actions that :meth:`predict` returns."""
         return self.data.action_space
+
+    @property
+    def remembers(self) -> bool:
+        """Whether it has a memory or stacks frames."""
+        seen = self.data.preprocessor
+        return self.state_size > 0 or (seen is not None and seen.has_frames)
 
     def __repr__(self) -> str:
         d = self.data
@@ -225,10 +229,7 @@ class LoadedPolicy:
 
 def example(data: PolicyData) -> tuple[Any, npt.NDArray[np.float32], npt.NDArray[np.bool_] | None]:
     """Return observation, memory and masks as a network takes them, for one example."""
-    space = data.observation_space
-    lowest = {name: getattr(leaf, "start", 0) for name, leaf in leaf_spaces(space).items()}
-    empty = ObservationRows(space).empty(1)
-    obs = map_leaves(np.full_like, empty, lowest if isinstance(empty, dict) else lowest[""])
+    obs = ObservationRows(data.observation_space).blank(1)
     if data.preprocessor is not None:
         obs = data.preprocessor.begin(obs)
     n_masks = ActionRows(data.action_space).mask_size if data.takes_masks else 0

@@ -134,8 +134,9 @@ class MultiAgentObs(TypedDict):
     """
 
     obs: dict[str, Any]
-    """(N, A, *shape) observations, of a nested space a dict of such arrays by leaf name; zeros
-    if an agent is not in the episode. One that waits for its turn has an observation."""
+    """(N, A, *shape) observations, of a nested space a dict of such arrays by leaf name. One that
+    waits for its turn has an observation; one that is not in the episode zeros, or the lowest
+    choice."""
     active: dict[str, npt.NDArray[np.bool_]]
     """(N, A) the agents that act in the next step; at least one in every env."""
     masks: dict[str, npt.NDArray[np.bool_]]

@@ -1,7 +1,16 @@
 """Spaces: nested spaces, rows of observations and actions, action masks."""
 
+from rlox.spaces.agents import agent_numbers, predict_each
 from rlox.spaces.masks import MASK_KEY, ActionMasks, without_mask
-from rlox.spaces.nested import channels_first, is_nested, join, leaf_spaces, map_leaves, split
+from rlox.spaces.nested import (
+    channels_first,
+    is_nested,
+    join,
+    leaf_spaces,
+    map_leaves,
+    map_nested,
+    split,
+)
 from rlox.spaces.requests import Request, memory_of, read_request
 from rlox.spaces.rows import ActionLeaf, ActionRows, ObservationRows, require_finite
 
@@ -12,12 +21,15 @@ __all__ = [
     "ActionRows",
     "ObservationRows",
     "Request",
+    "agent_numbers",
     "channels_first",
     "is_nested",
     "join",
     "leaf_spaces",
     "map_leaves",
+    "map_nested",
     "memory_of",
+    "predict_each",
     "read_request",
     "require_finite",
     "split",

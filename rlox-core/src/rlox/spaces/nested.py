@@ -15,7 +15,16 @@ from gymnasium import spaces
 
 from rlox.errors import SpaceError
 
-__all__ = ["channels_first", "form_of", "is_nested", "join", "leaf_spaces", "map_leaves", "split"]
+__all__ = [
+    "channels_first",
+    "form_of",
+    "is_nested",
+    "join",
+    "leaf_spaces",
+    "map_leaves",
+    "map_nested",
+    "split",
+]
 
 Space = gymnasium.Space[Any]
 
@@ -91,6 +100,21 @@ def map_leaves(function: Callable[..., Any], value: Any, *others: Any) -> Any:
     if not isinstance(value, dict):
         return function(value, *others)
     return {name: function(leaf, *(o[name] for o in others)) for name, leaf in value.items()}
+
+
+def map_nested(function: Callable[..., Any], value: Any, *others: Any) -> Any:
+    """Apply a function to each leaf of nested mappings and tuples, and return what is nested alike.
+
+    Args:
+        function: takes one leaf of each value.
+        value: a leaf, or nested mappings and tuples of leaves.
+        others: nested alike.
+    """
+    if isinstance(value, Mapping):
+        return {k: map_nested(function, leaf, *(o[k] for o in others)) for k, leaf in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map_nested(function, *leaves) for leaves in zip(value, *others, strict=True))
+    return function(value, *others)
 
 
 def _children(space: Space) -> Iterator[tuple[Any, Space]]:

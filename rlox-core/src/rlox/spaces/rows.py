@@ -58,12 +58,18 @@ class ObservationRows:
         nested = is_nested(space)
         self._dtypes: Any = dtypes if nested else dtypes[""]
         self._shapes: Any = shapes if nested else shapes[""]
+        lowest = {name: getattr(leaf, "start", 0) for name, leaf in leaves.items()}
+        self._lowest: Any = lowest if nested else lowest[""]
 
     def empty(self, *leading: int) -> Any:
         """Return uninitialised arrays of shape ``(*leading, *shape)``."""
         return map_leaves(
             lambda dtype, shape: np.empty((*leading, *shape), dtype), self._dtypes, self._shapes
         )
+
+    def blank(self, *leading: int) -> Any:
+        """Return arrays of shape ``(*leading, *shape)`` with nothing: 0, or the lowest choice."""
+        return map_leaves(np.full_like, self.empty(*leading), self._lowest)
 
     def stored(self, obs: Any) -> Any:
         """Return observations in the dtypes they are kept in, contiguous."""

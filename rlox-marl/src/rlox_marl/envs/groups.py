@@ -80,10 +80,8 @@ class GroupRows:
         self._observations = ObservationRows(group.observation_space)
 
     def observations(self) -> Any:
-        """Return zeros for the observations of all rows."""
-        arrays = self._observations.empty(*self.shape)
-        map_leaves(lambda leaf: leaf.fill(0), arrays)
-        return arrays
+        """Return observations that show nothing, for all rows."""
+        return self._observations.blank(*self.shape)
 
     def flags(self) -> npt.NDArray[np.bool_]:
         """Return (N, A) False."""

@@ -38,6 +38,13 @@ def export_command(
         bool,
         typer.Option("--best", help="Of a run folder, take the best checkpoint by --eval-freq."),
     ] = False,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a team, the agent whose policy is written; left out: all are, in a file .rlox",
+            metavar="NAME",
+        ),
+    ] = None,
     env: Annotated[
         str | None,
         typer.Option(help="Id of the env; left out: the one trained on.", metavar="ID"),
@@ -55,27 +62,29 @@ def export_command(
 
     It holds the network, normalisation, frame stack, memory, action bounds and masks.
     """
-    from rlox.deployment import export, load_policy
+    from rlox.deployment import LoadedTeam, export, load_policy
 
     if checkpoint.suffix == ".zip" and not checkpoint.is_dir():
         found, source = checkpoint, "Stable-Baselines3"
-        export(_imported(checkpoint, env, moments), path)
+        export(_imported(checkpoint, env, moments), path, agent=agent)
     else:
         if moments is not None:
             raise ConfigError("--moments belongs to a model.zip of Stable-Baselines3")
         found = find_checkpoint(checkpoint, best=best)
         with restore(found, env, {}) as algorithm:
             source = algorithm.name
-            export(algorithm, path)
+            export(algorithm, path, agent=agent)
     policy = load_policy(path)
-    print_pairs(
-        {
-            "policy": f"{path} ({path.stat().st_size:,} bytes)",
-            "checkpoint": f"{found} ({source})",
-            "observations": str(policy.observation_space),
-            "actions": str(policy.action_space),
-        }
-    )
+    written = {
+        "policy": f"{path} ({path.stat().st_size:,} bytes)",
+        "checkpoint": f"{found} ({source})",
+    }
+    each = policy.agents if isinstance(policy, LoadedTeam) else {"": policy}
+    for name, one in each.items():
+        of_agent = f" of {name}" if name else ""
+        written[f"observations{of_agent}"] = str(one.observation_space)
+        written[f"actions{of_agent}"] = str(one.action_space)
+    print_pairs(written)
 
 
 def _imported(file: Path, env: str | None, moments: Path | None) -> LoadedPolicy:

@@ -54,7 +54,7 @@ def serve_command(
     import_extra("starlette", "rlox serve", "serve")
     from rlox.cli.serving.app import Limits, make_app
     from rlox.cli.web import WebServer, listen
-    from rlox.deployment import load_policy
+    from rlox.deployment import LoadedTeam, load_policy
 
     token = None if token_file is None else _token(token_file)
     if token is None and not _is_loopback(host):
@@ -63,6 +63,11 @@ def serve_command(
             "--token-file, or listen on 127.0.0.1"
         )
     loaded = load_policy(policy)
+    if isinstance(loaded, LoadedTeam):
+        raise ConfigError(
+            f"'{policy}' holds the policies of {', '.join(loaded.agents)}, and one is served; "
+            "write one with rlox export --agent NAME"
+        )
     if sessions < max_rows:
         raise ConfigError(f"sessions {sessions} must be at least max_rows {max_rows}")
     limits = Limits(max_bytes, max_rows, max_waiting, sessions, session_seconds)

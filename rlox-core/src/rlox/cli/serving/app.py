@@ -80,8 +80,7 @@ class _Server:
         self._batcher = Batcher(policy, limits.rows, limits.waiting)
         self._sessions = Sessions(limits.session_rows, limits.session_seconds)
         self._began = time.monotonic()
-        frames = policy.data.preprocessor is not None and policy.data.preprocessor.has_frames
-        self._remembers = bool(policy.state_size) or frames
+        self._remembers = policy.remembers
         self._task: asyncio.Task[None] | None = None
 
     @asynccontextmanager

@@ -1,0 +1,364 @@
+"""Exported policies of teams act as the algorithms that they come from, without torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rlox
+from gymnasium import spaces
+from rlox.cli.app import build_app
+from rlox.deployment import LoadedPolicy, LoadedTeam
+from rlox.deployment.seal import PLACEHOLDER, seal
+from rlox.errors import CheckpointError, EnvError, ExportError
+from safetensors.numpy import load, save
+from typer.testing import CliRunner
+
+pytest.importorskip("rlox_marl")
+pettingzoo = pytest.importorskip("pettingzoo")
+from rlox.envs import make_team_env  # noqa: E402  # needs what was just asked for
+
+STEPS, N_ENVS = 1000, 20
+VECTOR = spaces.Box(-3, 3, (4,), np.float32)
+NESTED = spaces.Dict({"place": VECTOR, "kind": spaces.Discrete(3, start=1)})
+TORQUES = spaces.Box(np.array([-2, 0], np.float32), np.array([2, 5], np.float32))
+BOTH = spaces.Dict({"choice": spaces.Discrete(3), "torques": TORQUES})
+
+
+class Errand(pettingzoo.ParallelEnv):  # type: ignore[misc]
+    """Two scouts and a tank see random things for eight steps; one joins late, one leaves early.
+
+    Args:
+        observed: what scouts see; the tank sees a vector.
+        acted: what scouts do; the tank has four choices, counted from 2.
+        masks: whether choices are masked.
+    """
+
+    metadata = {"name": "errand"}  # noqa: RUF012  # as PettingZoo has it
+
+    def __init__(self, observed: Any = VECTOR, acted: Any = None, masks: bool = False) -> None:
+        self.possible_agents = ["scout_0", "tank", "scout_1"]
+        choices = spaces.Discrete(4, start=2)
+        scout = acted or spaces.Discrete(3)
+        self._seen = {name: VECTOR if name == "tank" else observed for name in self.possible_agents}
+        self._done = {name: choices if name == "tank" else scout for name in self.possible_agents}
+        self.state_space = VECTOR
+        self._masks = masks
+        self._rng = np.random.default_rng(0)
+
+    def observation_space(self, agent: str) -> Any:
+        return self._seen[agent]
+
+    def action_space(self, agent: str) -> Any:
+        return self._done[agent]
+
+    def state(self) -> Any:
+        return self._rng.uniform(-3, 3, 4).astype(np.float32)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        if seed is not None:
+            self._rng = np.random.default_rng(seed)
+            for k, space in enumerate(self._seen.values()):
+                space.seed(seed + k)
+        self._t, self.agents = 0, ["scout_0", "tank"]
+        return self._views(self.agents)
+
+    def step(self, actions: Any) -> Any:
+        self._t += 1
+        before = list(self.agents)
+        ended = {name: self._t == 8 or (name == "tank" and self._t == 6) for name in before}
+        self.agents = [name for name in before if not ended[name]]
+        if self._t == 3:
+            self.agents.append("scout_1")
+        obs, infos = self._views({*before, *self.agents})
+        return obs, dict.fromkeys(before, 1.0), ended, dict.fromkeys(before, False), infos
+
+    def _views(self, agents: Any) -> Any:
+        obs = {name: self._seen[name].sample() for name in agents}
+        infos: dict[str, Any] = {name: {} for name in agents}
+        for name in agents:
+            if self._masks:
+                mask = self._rng.random(self._done[name].n) < 0.5
+                mask[-1] = True
+                infos[name]["action_mask"] = mask
+        return obs, infos
+
+
+POLICIES = {"n_envs": 2, "n_steps": 16, "batch_size": 16, "n_epochs": 1, "hidden": 16}
+VALUES = {
+    "n_envs": 2, "learning_starts": 8, "train_freq": 8, "batch_size": 4, "hidden": 16,
+    "buffer_size": 200, "steps_per_iteration": 32,
+}  # fmt: skip
+GRU = {"recurrent": "gru", "memory_size": 8}
+SEEN = {"normalize_observations": True, "frame_stack": 3}
+NESTED_TEAM = {"observed": NESTED}
+MASKED = {"masks": True}
+CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "mappo": ("mappo", MASKED, POLICIES),
+    "mappo-frames": ("mappo", NESTED_TEAM, POLICIES | SEEN),
+    "mappo-gru-frames": ("mappo", NESTED_TEAM | MASKED, POLICIES | SEEN | GRU),
+    "mappo-lstm": (
+        "mappo",
+        MASKED,
+        POLICIES | GRU | {"recurrent": "lstm", "normalize_values": "popart", "critic": "local"},
+    ),
+    "mappo-agents": ("mappo", NESTED_TEAM, POLICIES | {"share_parameters": "agent"}),
+    "ippo-numbers": ("ippo", {"acted": TORQUES}, POLICIES),
+    "ippo-both": ("ippo", {"acted": BOTH}, POLICIES | GRU),
+    "qmix": ("qmix", MASKED, VALUES),
+    "qmix-gru": ("qmix", MASKED, VALUES | GRU),
+    "vdn-gru": ("vdn", NESTED_TEAM, VALUES | GRU),
+    "independent_q": ("independent_q", NESTED_TEAM, VALUES | {"share_parameters": "agent"}),
+}
+
+
+def make(case: str) -> tuple[Any, Callable[[], Any]]:
+    """Return a trained algorithm, whose policies prefer something, and what makes its env."""
+    name, env, options = CASES[case]
+
+    def make_env() -> Errand:
+        return Errand(**env)
+
+    algorithm = rlox.make(name, env=make_env, seed=1, **options)
+    algorithm.train(64)
+    rng = np.random.default_rng(7)
+    learning = algorithm.learning
+    networks = learning.network.agents if name in REPLAYED else learning.policies.values()
+    for network in networks:
+        for parameter in network.parameters():
+            parameter.data.add_(parameter.data.new_tensor(rng.normal(0, 0.1, parameter.shape)))
+    return algorithm, make_env
+
+
+REPLAYED = ("qmix", "vdn", "independent_q")
+
+
+def exported(algorithm: Any, folder: Path) -> LoadedTeam:
+    """Return the policies after a way through a file."""
+    path = folder / "team.rlox"
+    rlox.export(algorithm, path)
+    team = rlox.load_policy(path)
+    assert isinstance(team, LoadedTeam)
+    return team
+
+
+def require_same(ours: Any, theirs: Any) -> None:
+    """Require equal actions: exactly if they are discrete, to 1e-5 if not."""
+    if isinstance(ours, Mapping):
+        assert list(ours) == list(theirs)
+        for key in ours:
+            require_same(ours[key], theirs[key])
+        return
+    assert np.shape(ours) == np.shape(theirs)
+    if np.asarray(ours).dtype.kind == "f":
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+    else:
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def of_rows(value: Any, rows: Any) -> Any:
+    """Return rows of a batch that is nested in dicts."""
+    if isinstance(value, Mapping):
+        return {key: of_rows(leaf, rows) for key, leaf in value.items()}
+    return value[rows]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_actions_are_the_algorithms(case: str, tmp_path: Path) -> None:
+    """1,000 env steps with deaths, late joiners, masks and memory: all of the team, and each."""
+    algorithm, make_env = make(case)
+    team = exported(algorithm, tmp_path)
+    assert list(team.agents) == ["scout_0", "tank", "scout_1"]
+    env = make_team_env(make_env, n_envs=N_ENVS)
+    shown, starts = env.reset_all(5), np.ones(N_ENVS, np.bool_)
+    state: Any = None
+    own: Any = None
+    different = set()
+    for _ in range(STEPS // N_ENVS):
+        expected, state = algorithm.predict_team(shown, state=state, episode_start=starts)
+        found, own = team.predict_team(shown, state=own, episode_start=starts)
+        active = shown["active"]
+        for group, actions in expected.items():
+            acting = of_rows(actions, active[group])
+            require_same(of_rows(found[group], active[group]), acting)
+            different.add(str(acting))
+        shown = env.step_all(expected)
+        starts = shown["episode_ended"]
+    assert len(different) > 2
+    env.close()
+    algorithm.close()
+
+
+@pytest.mark.parametrize("suffix", ["rlox", "onnx"])
+@pytest.mark.parametrize("case", ["mappo-gru-frames", "ippo-both", "qmix-gru"])
+def test_one_agents_file_acts_as_the_agent(case: str, suffix: str, tmp_path: Path) -> None:
+    """It is a policy like any other, in both formats; so are the agents of a loaded team."""
+    if suffix == "onnx":
+        pytest.importorskip("onnx")
+        pytest.importorskip("onnxruntime")
+    algorithm, make_env = make(case)
+    team = exported(algorithm, tmp_path)
+    for number, agent in enumerate(team.agents):
+        path = tmp_path / f"{agent}.{suffix}"
+        rlox.export(team if number else algorithm, path, agent=agent)
+        alone = rlox.load_policy(path)
+        assert isinstance(alone, LoadedPolicy)
+        space = make_env().observation_space(agent)
+        space.seed(number)
+        states: list[Any] = [None] * 4
+        rng = np.random.default_rng(number)
+        for _ in range(60):
+            obs = space.sample()
+            begins = bool(rng.random() < 0.1)
+            memory = {"episode_start": begins}
+            who = {"agent_idx": number}
+            expected, states[0] = algorithm.predict(obs, state=states[0], **who, **memory)
+            by_number, states[1] = team.predict(obs, state=states[1], **who, **memory)
+            by_name, states[2] = team.agents[agent].predict(obs, state=states[2], **memory)
+            from_file, states[3] = alone.predict(obs, state=states[3], **memory)
+            for found in (by_number, by_name, from_file):
+                require_same(found, expected)
+    algorithm.close()
+
+
+@pytest.mark.parametrize("case", ["mappo", "ippo-both"])
+def test_a_batch_of_several_agents(case: str, tmp_path: Path) -> None:
+    """Each row is answered by its own agent, nested actions too."""
+    algorithm, _ = make(case)
+    team = exported(algorithm, tmp_path)
+    numbers = np.array([0, 2, 2, 0, 2])
+    obs = np.random.default_rng(0).uniform(-3, 3, (5, 4)).astype(np.float32)
+    require_same(team.predict(obs, agent_idx=numbers), algorithm.predict(obs, agent_idx=numbers))
+    for acting in (team, algorithm):
+        with pytest.raises(ValueError, match="one row for each of the 5 numbers in agent_idx"):
+            acting.predict(obs[:3], agent_idx=numbers)
+        with pytest.raises(ValueError, match=r"agent_idx must lie in \[0, 2\], got 3; the agents"):
+            acting.predict(obs[0], agent_idx=3)
+    algorithm.close()
+
+
+BLOCKED = """
+import sys, json
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "rlox_onpolicy", "rlox_native"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Block())
+import numpy as np, rlox
+team = rlox.load_policy(sys.argv[1])
+rng, states, actions = np.random.default_rng(0), [None] * 3, []
+for step in range(30):
+    for number in range(3):
+        obs = rng.normal(size=18)
+        action, states[number] = team.predict(obs, agent_idx=number, state=states[number])
+        actions.append(action)
+print(json.dumps({"actions": actions, "loaded": "torch" in sys.modules}))
+"""
+
+
+def test_a_team_acts_where_torch_is_not(tmp_path: Path) -> None:
+    """With a memory; and where it is, an evaluation of the file is that of the algorithm."""
+    spread = "mpe2/simple_spread_v3"
+    options = POLICIES | GRU | {"normalize_observations": True}
+    algorithm = rlox.make("mappo", env=spread, seed=1, **options)
+    algorithm.train(64)
+    team = exported(algorithm, tmp_path)
+    made = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", BLOCKED, str(tmp_path / "team.rlox")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    rng, actions = np.random.default_rng(0), []
+    states: list[Any] = [None] * 3
+    for _ in range(30):
+        for number in range(3):
+            obs = rng.normal(size=18)
+            action, states[number] = algorithm.predict(obs, agent_idx=number, state=states[number])
+            actions.append(action)
+    assert json.loads(made.stdout) == {"actions": actions, "loaded": False}
+    ours = rlox.evaluate(team, spread, n_episodes=4).returns
+    np.testing.assert_allclose(
+        ours, rlox.evaluate(algorithm, spread, n_episodes=4).returns, atol=1e-5
+    )
+    with pytest.raises(EnvError, match="'scout': 2, 'tank': 1"):
+        rlox.evaluate(team, Errand, n_episodes=1)
+    algorithm.close()
+
+
+def test_mistakes_are_errors(tmp_path: Path) -> None:
+    """One line each, which names the agents."""
+    algorithm, _ = make("mappo")
+    team = exported(algorithm, tmp_path)
+    assert "mappo" in repr(team)
+    names = "scout_0, tank, scout_1"
+    with pytest.raises(ExportError, match=f"holds one policy, and the agents are {names}"):
+        rlox.export(algorithm, tmp_path / "team.onnx")
+    with pytest.raises(ExportError, match=f"no agent 'scout_7'; the agents are {names}"):
+        rlox.export(algorithm, tmp_path / "one.rlox", agent="scout_7")
+    with pytest.raises(ExportError, match="deterministic"):
+        team.predict(np.zeros(4), deterministic=False)
+    with pytest.raises(ExportError, match="deterministic=True"):
+        team.predict_team({}, deterministic=False)  # type: ignore[typeddict-item]
+    single = rlox.make("ppo", env="CartPole-v1", seed=1)
+    with pytest.raises(ExportError, match="of one agent, got agent='a'"):
+        rlox.export(single, tmp_path / "one.rlox", agent="a")
+    result = CliRunner().invoke(build_app(), ["serve", str(tmp_path / "team.rlox")])
+    assert result.exit_code != 0
+    assert f"policies of {names}" in str(result.exception)
+    remembering, _ = make("mappo-gru-frames")
+    with pytest.raises(ValueError, match="state is of one agent"):
+        exported(remembering, tmp_path).predict(np.zeros((2, 4)), agent_idx=[0, 2], state=None)
+    for one in (algorithm, single, remembering):
+        one.close()
+
+
+def test_the_command_writes_all_agents_or_one(tmp_path: Path) -> None:
+    """From a checkpoint."""
+    spread = "mpe2/simple_spread_v3"
+    algorithm = rlox.make("vdn", env=spread, seed=1, **VALUES)
+    algorithm.train(32)
+    checkpoint = tmp_path / "final.safetensors"
+    algorithm.save(checkpoint)
+    for name, more in (("team.rlox", []), ("one.rlox", ["--agent", "agent_1"])):
+        path = str(tmp_path / name)
+        result = CliRunner().invoke(build_app(), ["export", str(checkpoint), path, *more])
+        assert result.exit_code == 0, result.output
+    obs = np.random.default_rng(8).normal(size=(STEPS, 18)).astype(np.float32)
+    expected = algorithm.predict(obs, agent_idx=1)
+    require_same(rlox.load_policy(tmp_path / "team.rlox").agents["agent_1"].predict(obs), expected)
+    require_same(rlox.load_policy(tmp_path / "one.rlox").predict(obs), expected)
+    algorithm.close()
+
+
+HOSTILE: dict[str, Callable[[dict[str, Any]], None]] = {
+    "policy": lambda team: team["agents"].update(tank=["nobody", 0]),
+    "number": lambda team: team["agents"].update(scout_0=["scout", 10**12]),
+    "groups": lambda team: team["groups"].update(scout=["scout_0"]),
+    "agents": lambda team: team["agents"].pop("tank"),
+    "space": lambda team: team["policies"]["scout"].update(
+        observation_space={"kind": "multi_binary", "shape": [10**12]}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_files_are_refused(name: str, tmp_path: Path) -> None:
+    """Before anything large is made."""
+    algorithm, _ = make("mappo")
+    exported(algorithm, tmp_path)
+    path = tmp_path / "team.rlox"
+    content = path.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["rlox_policy"])
+    HOSTILE[name](header["team"])
+    metadata = {"rlox_policy": json.dumps(header), "digest": PLACEHOLDER}
+    path.write_bytes(seal(save(load(content), metadata=metadata)))
+    with pytest.raises(CheckpointError, match="is no policy file or is damaged"):
+        rlox.load_policy(path)
+    algorithm.close()
