@@ -11,6 +11,8 @@ import pytest
 import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from rlox.batches.rollout import estimate_advantages
+from rlox.batches.unrolls import keep_envs
 from rlox.errors import ConfigError
 from rlox.losses import evaluate_actions
 from rlox.protocols import RecurrentActor
@@ -226,6 +228,89 @@ def test_restored_policies_act_alike(tmp_path: Path) -> None:
                 )
                 assert one == other
             assert np.array_equal(states[0]["memory"], states[1]["memory"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sequences_of_the_whole_rollout_change_nothing(kind: str) -> None:
+    """Weights are the same bit for bit."""
+    weights = []
+    for length in (None, 16):
+        options = {**PPO_SMALL, "seed": 0, "recurrent": kind, "seq_len": length}
+        with PPO(Recall, **options) as ppo:
+            ppo.train(4 * 64)
+            weights.append(ppo.optimizer.parameters.clone())
+    assert torch.equal(*weights)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sequences_start_from_the_states_that_were_met(kind: str) -> None:
+    """Parts of 4 steps have the values met while acting, and every row keeps its place."""
+    with PPO(Recall, recurrent=kind, seq_len=4, **{**PPO_SMALL, "batch_size": 20}) as ppo:
+        for _ in range(3):
+            unroll = ppo.collector.unroll(ppo.policy, 16)
+            batch = estimate_advantages(unroll, ppo.policy, 0.99, 0.95)
+            assert (batch.n_steps, batch.n_envs) == (4, 16)
+            rewards = batch.rewards.view(4, 4, 4)  # step, part, env
+            assert np.array_equal(rewards.transpose(0, 1).flatten(0, 1), unroll.rewards)
+            minibatches = list(batch.sample_minibatches(20))
+            assert [len(m.values) for m in minibatches] == [20, 20, 20, 4]
+            for rows in (batch, *minibatches):
+                log_probs, _, values = evaluate_actions(ppo.policy, rows)
+                torch.testing.assert_close(log_probs, rows.log_probs, atol=1e-5, rtol=1e-5)
+                torch.testing.assert_close(values, rows.values, atol=1e-5, rtol=1e-5)
+        lost = keep_envs(unroll, np.array([True, False, True, True]))
+        kept = estimate_advantages(lost, ppo.policy, 0.99, 0.95)
+        values = evaluate_actions(ppo.policy, kept)[2]
+        torch.testing.assert_close(values, kept.values, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_end_where_sequences_begin(kind: str) -> None:
+    """They are those of stepping by hand with a state that is detached every 4 steps."""
+    with PPO(Recall, recurrent=kind, seq_len=4, **PPO_SMALL) as ppo:
+        policy = ppo.policy
+        batch = ppo.collector.collect(policy, 16)
+
+        def gradient(values: torch.Tensor) -> torch.Tensor:
+            found = torch.autograd.grad(
+                values.square().sum(), list(policy.critic_memory.parameters())
+            )
+            return torch.cat([each.flatten() for each in found])
+
+        truncated = gradient(evaluate_actions(policy, batch)[2])
+        steps = [batch.obs, batch.episode_starts]
+        obs, starts = (x.view(4, 4, 4).transpose(0, 1).reshape(16, 4) for x in steps)
+        by_hand = []
+        for length in (4, 16):
+            state = batch.initial_state[:4]
+            values = []
+            for t in range(16):
+                state = state.detach() if t % length == 0 else state
+                state = state.masked_fill(starts[t, :, None], 0.0)
+                _, value, state = policy.step(obs[t], state)
+                values.append(value)
+            by_hand.append(gradient(torch.cat(values)))
+        torch.testing.assert_close(truncated, by_hand[0], atol=1e-5, rtol=1e-4)
+        assert not torch.allclose(truncated, by_hand[1], atol=1e-3)
+
+
+def test_short_sequences_learn_what_must_be_remembered() -> None:
+    """Episodes are 2 to 4 steps long, and some begin in the sequence before."""
+    sizes = {"n_envs": 8, "n_steps": 16, "hidden": 32, "gamma": 0.5, "ent_coef": 0.01}
+    options = {"batch_size": 64, "learning_rate": 5e-3, "n_epochs": 6, "memory_size": 32}
+    with PPO(Recall, recurrent="gru", seq_len=8, seed=0, **sizes, **options) as learner:
+        learner.train(8_192)
+        assert learner.evaluate(n_episodes=60).mean_return > 2.7
+
+
+def test_sequences_are_refused_where_they_do_not_fit() -> None:
+    """Each error names the options."""
+    with pytest.raises(ConfigError, match="seq_len 5 does not divide n_steps 16"):
+        PPO(Recall, recurrent="lstm", seq_len=5, **{**PPO_SMALL, "batch_size": 30})
+    with pytest.raises(ConfigError, match="batch_size 30 is no multiple of seq_len 4"):
+        PPO(Recall, recurrent="lstm", seq_len=4, **{**PPO_SMALL, "batch_size": 30})
+    with pytest.raises(ConfigError, match="seq_len is of policies with a memory, got seq_len=4"):
+        PPO(Recall, seq_len=4, **{**PPO_SMALL, "memory_size": 64})
 
 
 def test_batch_size_must_hold_whole_sequences() -> None:

@@ -49,6 +49,25 @@ MNIH = "Mnih et al. 2016"
 class PPOConfig(ClippedSurrogateConfig):
     """Options of PPO."""
 
+    seq_len: int | None = count(
+        None, unit="env steps", source="Williams and Peng 1990",
+        help="steps that gradients of a memory go back through; None: the rollout's",
+    )  # fmt: skip
+
+    @property
+    def steps_of_sequence(self) -> tuple[str, int]:
+        """Name and value of the option that says how long the sequences of a memory are."""
+        return super().steps_of_sequence if self.seq_len is None else ("seq_len", self.seq_len)
+
+    @model_validator(mode="after")
+    def _check_sequences(self) -> PPOConfig:
+        if self.seq_len is not None and self.n_steps % self.seq_len:
+            raise ValueError(
+                f"seq_len {self.seq_len} does not divide n_steps {self.n_steps}; rollouts are cut "
+                "into whole sequences"
+            )
+        return self
+
 
 class HybridPPOConfig(PPOConfig):
     """Options of HybridPPO: PPO's, as far as the default policies and native envs go."""
@@ -78,7 +97,7 @@ class HybridPPOConfig(PPOConfig):
     def _check_preprocessing(self) -> HybridPPOConfig:
         only = {
             "normalize_observations": False, "normalize_rewards": False, "clip_rewards": None,
-            "frame_stack": 1,
+            "frame_stack": 1, "seq_len": None,
         }  # fmt: skip
         for name, value in only.items():
             if getattr(self, name) != value:

@@ -147,6 +147,7 @@ class HybridPPOOptions(TypedDict, total=False):
     compute_dtype: Literal["float32"]
     device: str
     torch_threads: int | None
+    seq_len: int | None
     overlap: bool
 
 class IMPALAOptions(TypedDict, total=False):
@@ -234,6 +235,7 @@ class PPOOptions(TypedDict, total=False):
     compute_dtype: Literal["float32", "bfloat16"]
     device: str
     torch_threads: int | None
+    seq_len: int | None
     episodic_life: bool
     emulator_threads: int | None
     worker_addresses: Sequence[str]

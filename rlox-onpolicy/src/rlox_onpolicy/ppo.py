@@ -27,6 +27,7 @@ from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
 from rlox.deployment import PolicyData
+from rlox.errors import ConfigError
 from rlox.learners.rollouts import ChosenLearner, choose_learner
 from rlox.learners.tasks import Objective, RolloutTask
 from rlox.learners.terms import (
@@ -40,6 +41,7 @@ from rlox.logging import LoggerCallback
 from rlox.losses import ClippedSurrogate
 from rlox.networks.validate import refuse_network_options
 from rlox.nn import torch_threads
+from rlox.protocols import RecurrentActor
 from rlox.rollouts.actor_critic import PolicyMaker, fit_to_env
 from rlox.rollouts.building import (
     NETWORK_OPTIONS,
@@ -110,7 +112,8 @@ class PPO(Algorithm):
         config_kwargs: options of :class:`PPOConfig`, which win over ``config``.
 
     Raises:
-        ConfigError: an option is unknown or out of range, or ``policy`` returns other shapes.
+        ConfigError: an option is unknown or out of range, ``policy`` returns other shapes, or
+            ``seq_len`` is given to a policy without a memory.
         EnvError: the env cannot be built.
         SpaceError: the env's spaces need a ``policy`` of your own.
     """
@@ -149,6 +152,11 @@ class PPO(Algorithm):
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
         self.agent = make_agent(self, adam, policy)
         self.policy, self.collector = self.agent.policy, self.agent.collector
+        if cfg.seq_len is not None and not isinstance(self.policy, RecurrentActor):
+            raise ConfigError(
+                f"seq_len is of policies with a memory, got seq_len={cfg.seq_len} and "
+                f"{type(self.policy).__name__}; set recurrent='lstm' or 'gru', or leave seq_len out"
+            )
         self.optimizer = self.agent.optimizer
         self.added_losses = AddedLosses(added_losses, self.optimizers)
         self.own_objective = objective

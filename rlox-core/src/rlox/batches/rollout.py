@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rlox import kernels
-from rlox.batches.sequences import sequence_fields, split_sequences
+from rlox.batches.sequences import cut_into_sequences, sequence_fields, split_sequences
 from rlox.spaces.nested import map_leaves
 
 __all__ = ["RolloutBatch", "RolloutMinibatch", "Unroll", "add_values", "estimate_advantages"]
@@ -50,7 +50,8 @@ class Unroll:
     episode_starts: Tensor | None = None
     """(T, N) bool, whether an episode began with the observation; ``None`` without a memory."""
     initial_state: Tensor | None = None
-    """(N, state_size) memory of the policy before step 0; ``None`` without a memory."""
+    """(K*N, state_size) memory of the policy before each of K equal parts of the steps, part 0 of
+    all envs first; ``None`` without a memory."""
     values: Tensor | None = None
     """(T + 1, N) value estimates of the policy that acted, if it made them while it acted."""
     final_values: npt.NDArray[np.float32] | None = None
@@ -104,7 +105,10 @@ class RolloutMinibatch:
 
 @dataclass(frozen=True)
 class RolloutBatch:
-    """T steps of N envs, flattened to T*N rows: step 0 of all envs, then step 1, and so on."""
+    """T steps of N envs, flattened to T*N rows: step 0 of all envs, then step 1, and so on.
+
+    Of K parts of L steps with a memory, each counts as an env: L steps of K*N.
+    """
 
     obs: Any
     """(T*N, *shape) observations acted on; of a nested space a dict of them by leaf name. uint8
@@ -230,10 +234,9 @@ def estimate_advantages(
         unroll = add_values(unroll, policy.get_value)
     assert unroll.values is not None
     assert unroll.final_values is not None
-    scaled = unroll.scaled_rewards
     values, device = unroll.values, unroll.log_probs.device
     advantages, returns = kernels.backend().compute_gae_time_major(
-        unroll.rewards if scaled is None else scaled,
+        unroll.rewards if unroll.scaled_rewards is None else unroll.scaled_rewards,
         values[:-1].cpu().numpy(),
         unroll.terminated,
         unroll.truncated,
@@ -246,7 +249,7 @@ def estimate_advantages(
     def rows(array: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).flatten().to(device)
 
-    return RolloutBatch(
+    rollout = RolloutBatch(
         obs=_rows(map_leaves(lambda leaf: leaf[:-1], unroll.obs)),
         actions=_rows(unroll.actions),
         log_probs=_rows(unroll.log_probs),
@@ -262,6 +265,7 @@ def estimate_advantages(
         episode_starts=_rows(unroll.episode_starts),
         initial_state=unroll.initial_state,
     )
+    return cut_into_sequences(rollout)
 
 
 @torch.no_grad()

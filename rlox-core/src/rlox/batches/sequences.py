@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from rlox.spaces.nested import map_leaves
 
-__all__ = ["sequence_fields", "split_sequences"]
+__all__ = ["cut_into_sequences", "sequence_fields", "split_sequences"]
+
+BatchT = TypeVar("BatchT", bound=Any)
+
+ROWS = ("obs", "actions", "log_probs", "values", "rewards", "terminated", "truncated", "advantages",
+        "returns", "action_masks", "episode_starts")  # fmt: skip
+
+
+def cut_into_sequences(batch: BatchT) -> BatchT:
+    """Return the rollout with one env for each part that has an initial state of its own.
+
+    Args:
+        batch: a :class:`~rlox.batches.rollout.RolloutBatch` of T steps of N envs, with initial
+            states of K*N parts.
+
+    Returns:
+        The batch if K is 1 or there is no memory, else one of T / K steps of K*N envs.
+    """
+    n_envs, state = batch.n_envs, batch.initial_state
+    if state is None or len(state) == n_envs:
+        return batch
+    parts = len(state) // n_envs
+
+    def cut(leaf: Tensor) -> Tensor:
+        return leaf.view(parts, -1, n_envs, *leaf.shape[1:]).transpose(0, 1).flatten(0, 2)
+
+    fields = {name: getattr(batch, name) for name in ROWS}
+    fields = {name: None if x is None else map_leaves(cut, x) for name, x in fields.items()}
+    return replace(batch, **fields, n_steps=batch.n_steps // parts, n_envs=len(state))
 
 
 def split_sequences(batch: Any, order: Tensor, size: int) -> list[Tensor]:

@@ -124,7 +124,8 @@ def keep_envs(unroll: Unroll, kept: npt.NDArray[np.bool_]) -> Unroll:
         if value is not None:
             fields[name] = map_leaves(lambda leaf: leaf[:, columns.to(leaf.device)], value)
     if unroll.initial_state is not None:
-        fields["initial_state"] = unroll.initial_state[columns.to(unroll.initial_state.device)]
+        parts = unroll.initial_state.view(-1, unroll.n_envs, unroll.initial_state.shape[1])
+        fields["initial_state"] = parts[:, columns.to(parts.device)].flatten(0, 1)
     if unroll.final_obs is not None:
         rows = columns[cut]
         fields["final_obs"] = (

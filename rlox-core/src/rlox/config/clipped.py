@@ -167,6 +167,11 @@ class ClippedSurrogateConfig(Config):
     torch_threads: int | None = TORCH_THREADS
 
     @property
+    def steps_of_sequence(self) -> tuple[str, int]:
+        """Name and value of the option that says how long the sequences of a memory are."""
+        return "n_steps", self.n_steps
+
+    @property
     def rows_depend_on_env(self) -> bool:
         """Whether a rollout may have another number of rows than ``n_envs * n_steps``."""
         return False
@@ -186,9 +191,10 @@ class ClippedSurrogateConfig(Config):
                 f"batch_size {self.batch_size} exceeds the rollout's n_envs * n_steps = "
                 f"{self.n_envs} * {self.n_steps} = {rollout} rows; lower it or lengthen the rollout"
             )
-        if self.recurrent != "none" and self.batch_size % self.n_steps:
+        name, length = self.steps_of_sequence
+        if self.recurrent != "none" and self.batch_size % length:
             raise ValueError(
-                f"batch_size {self.batch_size} is no multiple of n_steps {self.n_steps}; the "
+                f"batch_size {self.batch_size} is no multiple of {name} {length}; the "
                 "minibatches of a recurrent policy are whole sequences"
             )
         if self.normalize_advantages and 1 in (self.batch_size, rollout % self.batch_size):

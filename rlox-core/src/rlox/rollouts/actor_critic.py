@@ -90,6 +90,7 @@ class ActorCritic:
         normalize_rewards: see there.
         clip_rewards: see there.
         frame_stack: see there.
+        seq_len: see there.
         max_grad_norm: bound of the gradient's Euclidean norm.
         n_envs: number of envs N.
         gamma: discount in [0, 1].
@@ -124,6 +125,7 @@ class ActorCritic:
         normalize_rewards: bool = False,
         clip_rewards: float | None = None,
         frame_stack: int = 1,
+        seq_len: int | None = None,
         max_grad_norm: float = 0.5,
         n_envs: int | None = None,
         gamma: float = 0.99,
@@ -153,6 +155,7 @@ class ActorCritic:
             normalize_rewards=normalize_rewards,
             clip_rewards=clip_rewards,
             frame_stack=frame_stack,
+            seq_len=seq_len,
         )
         with ExitStack() as made:  # the envs are closed if the rest fails
             made.callback(self.collector.close)

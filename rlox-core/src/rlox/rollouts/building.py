@@ -56,6 +56,7 @@ def make_agent(
         normalize_rewards=cfg.normalize_rewards,
         clip_rewards=cfg.clip_rewards,
         frame_stack=cfg.frame_stack,
+        seq_len=getattr(cfg, "seq_len", None),
         max_grad_norm=cfg.max_grad_norm,
         n_envs=cfg.n_envs,
         gamma=cfg.gamma,

@@ -52,6 +52,8 @@ class RolloutCollector:
         clip_rewards: bound of the rewards' sizes in what is learnt from, instead of scaling;
             ``None``: they are learnt from as they are.
         frame_stack: number of frames, see :class:`rlox.preprocessing.Preprocessor`.
+        seq_len: steps that gradients of a policy with a memory go back through, a divisor of every
+            rollout's; ``None``: all of the rollout's.
 
     Raises:
         ConfigError: there is nothing to normalise.
@@ -75,6 +77,7 @@ class RolloutCollector:
         normalize_rewards: bool = False,
         clip_rewards: float | None = None,
         frame_stack: int = 1,
+        seq_len: int | None = None,
     ) -> None:
         self._made_envs = not isinstance(env_id, RunningEnvs)
         if isinstance(env_id, RunningEnvs):
@@ -107,6 +110,7 @@ class RolloutCollector:
             self.observation_space = self.preprocessor.space
         self.reward_scaler = RewardScaler(self.env.n_envs, gamma) if normalize_rewards else None
         self.clip_rewards = clip_rewards
+        self.seq_len = seq_len
         self._obs_rows = ObservationRows(self.observation_space)
         self._action_rows = ActionRows(self.env.action_space)
         self._memory: EnvMemory | None = None
@@ -193,7 +197,7 @@ class RolloutCollector:
                 torch.zeros(n, policy.state_size, device=self.device),
                 torch.ones(n, dtype=torch.bool, device=self.device),
             )
-        return MemoryActor(policy, self._memory)
+        return MemoryActor(policy, self._memory, self.seq_len)
 
     def close(self) -> None:
         """Free the resources of the envs that the collector made."""

@@ -33,12 +33,17 @@ class MemoryActor:
     Args:
         policy: acts on the rollout's device.
         memory: of the envs as they stand; it is brought up to date.
+        seq_len: steps from one state that the learner starts from to the next; ``None``: it starts
+            from the first alone.
     """
 
-    def __init__(self, policy: RecurrentActor, memory: EnvMemory) -> None:
+    def __init__(
+        self, policy: RecurrentActor, memory: EnvMemory, seq_len: int | None = None
+    ) -> None:
         self._policy = policy
         self._memory = memory
-        self._initial_state = memory.state
+        self._seq_len = seq_len
+        self._initial_states = [memory.state]
         self._starts: list[Tensor] = []
         self._values: list[Tensor] = []
         self._final_values: list[Tensor] = []
@@ -57,6 +62,9 @@ class MemoryActor:
                 all act.
         """
         starts, before = self._memory.starts, self._state_to_act_on()
+        done = len(self._starts)
+        if done and self._seq_len is not None and done % self._seq_len == 0:
+            self._initial_states.append(before)
         self._starts.append(starts)
         distribution, values, after = self._policy.step(obs, before, action_masks)
         self._waiting = None
@@ -103,7 +111,7 @@ class MemoryActor:
             values=torch.stack([*self._values, next_values]),
             final_values=final_values,
             episode_starts=torch.stack(self._starts),
-            initial_state=self._initial_state,
+            initial_state=torch.cat(self._initial_states),
         )
 
     def _state_to_act_on(self) -> Tensor:
