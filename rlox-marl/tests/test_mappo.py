@@ -12,6 +12,7 @@ import torch
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 from rlox.errors import BackendError, CheckpointError, ConfigError, EnvError, UnknownNameError
+from rlox.nn import ConvolutionalEncoder
 from rlox.testing.probes import first_difference
 from rlox_marl.collector import MultiAgentCollector
 from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
@@ -171,6 +172,20 @@ def test_spaces_of_any_kind_are_trained(seen, acts) -> None:
         assert metrics["approx_kl"] >= 0.0
         obs = seen.sample()
         assert acts.contains(algorithm.predict(obs, agent_idx=1))
+
+
+def test_bfloat16_is_of_images_alone() -> None:
+    """All encoders of actor and critic compute in it; an env that shows no images is refused."""
+    acts, options = spaces.MultiDiscrete([2, 3]), {**SMALL, "compute_dtype": "bfloat16"}
+    with pytest.raises(ConfigError, match="is of convolutions over images, and the network has"):
+        MAPPO(SPREAD, **options)
+    image = spaces.Box(0, 255, (36, 36, 3), np.uint8)
+    with MAPPO(lambda: Shown(image, acts), seed=0, **options) as algorithm:
+        (policy,) = algorithm.learning.policies.values()
+        encoders = [one for one in policy.modules() if isinstance(one, ConvolutionalEncoder)]
+        assert len(encoders) == 3  # the actor's, and the critic's of two agents
+        assert {one.compute_dtype for one in encoders} == {torch.bfloat16}
+        assert np.isfinite(algorithm.train(64)["policy_loss"])
 
 
 def test_the_defaults_are_the_documented_signatures() -> None:

@@ -9,15 +9,24 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.config.model import UNSET
-from rlox.deployment import PolicyData, TeamData
+from rlox.deployment import TeamData
 from rlox.networks.predict import drawing_from, predict, predict_with_memory
 from rlox.nn import layer_data
 from rlox.protocols import MultiAgentObs, MultiAgentVecEnv
-from rlox.spaces import ActionRows, ObservationRows, agent_numbers, map_leaves, predict_each
+from rlox.spaces import (
+    ActionRows,
+    ObservationRows,
+    agent_numbers,
+    map_leaves,
+    predict_each,
+    remembered,
+)
 from torch import Tensor
 
 from rlox_marl.collector import gather_actions
+from rlox_marl.exporting import team_data
 from rlox_marl.preprocessing import TeamPreprocessor
+from rlox_marl.shown import read_state, require_shown
 from rlox_marl.views import PolicyView
 
 __all__ = ["TeamActor"]
@@ -51,19 +60,27 @@ class TeamActor:
         self.remembers_rests = remembers_rests
         """Whether a memory goes on while its agent rests."""
         self._views, self._policies, self._order = views, policies, env.possible_agents
+        self._groups = env.groups
+        seen = {"state", "agent_state"} & {view.critic for view in views}
+        self._state_space = env.state_space if seen else None
         self._spaces = {group.name: group.observation_space for group in env.groups}
         self._preprocessor = preprocessor
         self._generator, self._device = generator, device
         self._agents = {
             agent: (view, column) for view in views for column, agent in enumerate(view.agents)
         }
+        self._stacks = preprocessor is not None and preprocessor.has_frames
+        self._memories = {
+            view.name: (len(view.columns), size)
+            for view in views
+            if (size := getattr(policies[view.name], "state_size", 0))
+        }
         self._unseen = {view.name: _unseen(view) for view in views}
 
     @property
     def has_memory(self) -> bool:
         """Whether the policies or the stacks of frames remember anything."""
-        stacks = self._preprocessor is not None and self._preprocessor.has_frames
-        return stacks or any(getattr(one, "state_size", 0) for one in self._policies.values())
+        return self._stacks or bool(self._memories)
 
     def predict(
         self,
@@ -94,7 +111,7 @@ class TeamActor:
         """
         numbers = agent_numbers(agent_idx, self._order)
         if not numbers.ndim:
-            before = {} if state is UNSET or state is None else state
+            before = {} if state is UNSET else remembered(state)
             actions, after = self._predict_one(
                 int(numbers), obs, deterministic, action_masks, before, episode_start
             )
@@ -165,25 +182,12 @@ class TeamActor:
         Args:
             algorithm: registered name of what trained them.
         """
-        seen = self._preprocessor
-        return TeamData(
-            algorithm=algorithm,
-            policies={
-                view.name: PolicyData(
-                    algorithm=algorithm,
-                    observation_space=self._spaces[view.group.name],
-                    action_space=view.group.action_space,
-                    network=layer_data(self._policies[view.name]),
-                    preprocessor=None if seen is None else seen.of_group(view.group.name),
-                    takes_masks=ActionRows(view.group.action_space).mask_size > 0,
-                )
-                for view in self._views
-            },
-            agents={
-                agent: (self._agents[agent][0].name, self._agents[agent][1])
-                for agent in self._order
-            },
-            groups={view.group.name: view.group.agents for view in self._views},
+        return team_data(
+            algorithm,
+            [(view, layer_data(self._policies[view.name])) for view in self._views],
+            self._order,
+            self._spaces,
+            self._preprocessor,
             remembers_rests=self.remembers_rests,
         )
 
@@ -223,11 +227,14 @@ class TeamActor:
             The actions; if ``state`` is given, a pair of them and the next state.
 
         Raises:
-            ValueError: the observations have another shape than those trained on.
+            ValueError: the observations are not of the team that was trained, or ``state`` or
+                ``episode_start`` is of other envs.
         """
+        require_shown(obs, self._groups, self._state_space)
         parts = []
         n_envs = len(next(iter(obs["active"].values())))
-        given = {} if state is UNSET or state is None else state
+        state_or_none = None if state is UNSET else state
+        given = read_state(state_or_none, episode_start, n_envs, self._memories, self._stacks)
         memories: dict[str, Tensor] = {}
         after: dict[str, Any] = {}
         if self._preprocessor is not None:
@@ -235,7 +242,6 @@ class TeamActor:
             after = {} if frames is None else {"frames": frames}
         for view in self._views:
             policy = self._policies[view.name]
-            ObservationRows(view.space).are_single(view.see(obs["obs"], obs["state"]))
             seen, masks = self.seen(view, obs)
             with drawing_from(self._generator, policy):
                 if getattr(policy, "state_size", 0):
@@ -243,10 +249,8 @@ class TeamActor:
                     memory = self._memory(view, n_envs, before, episode_start)
                     distribution, _, following = policy.step(seen, memory, *masks)
                     memories[view.name] = self._following(view, obs, memory, following)
-                    if deterministic:
-                        rows = distribution.mode()
-                    else:
-                        rows = distribution.sample(self._generator)[0]
+                    sampled = None if deterministic else distribution.sample(self._generator)
+                    rows = distribution.mode() if sampled is None else sampled[0]
                 elif deterministic:
                     rows = policy.deterministic(seen, *masks)
                 else:

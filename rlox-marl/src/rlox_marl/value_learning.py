@@ -36,6 +36,7 @@ from rlox_marl.collector import gather_actions
 from rlox_marl.exploring import GreedyPolicy
 from rlox_marl.mixing import MixingKind
 from rlox_marl.running import RunningTeams, with_agents
+from rlox_marl.shown import require_shown
 from rlox_marl.team_replay import TeamReplay
 from rlox_marl.team_sequences import TeamActed, row_fields
 from rlox_marl.value_loss import team_value_loss
@@ -129,7 +130,6 @@ class ValueLearning:
             self.device,
             remembers_rests=True,
         )
-        self._memory: dict[str, Tensor] = {}
         self._forget()
         self._parts = {"network": self.network, "target": self.target, "optimizer": optimizer}
 
@@ -171,7 +171,7 @@ class ValueLearning:
 
     def _forget(self) -> None:
         n_envs = self.collector.env.n_envs
-        self._memory = {
+        self._memory: dict[str, Tensor] = {
             view.name: torch.zeros(
                 n_envs * len(view.columns), self._memory_size, device=self.device
             )
@@ -254,6 +254,8 @@ class ValueLearning:
         Args:
             obs: of N envs, whose episodes begin.
         """
+        env = self.collector.env
+        require_shown(obs, env.groups, env.state_space if self._mixing == "monotone" else None)
         best = []
         n_envs = len(next(iter(obs["active"].values())))
         for view in self._views:
@@ -264,8 +266,7 @@ class ValueLearning:
             best.append((values * active).view(n_envs, -1))
         state = None
         if self._mixing == "monotone":
-            groups = self.collector.env.groups
-            rows = np.ascontiguousarray(see_team(groups, obs["obs"], obs["state"]))
+            rows = np.ascontiguousarray(see_team(env.groups, obs["obs"], obs["state"]))
             state = torch.from_numpy(rows).to(self.device)
         return self.network.mixing(torch.cat(best, 1), state).cpu().numpy()  # type: ignore[no-any-return]
 

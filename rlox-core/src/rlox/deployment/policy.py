@@ -20,6 +20,7 @@ from rlox.spaces import (
     Request,
     memory_of,
     read_request,
+    remembered,
 )
 
 __all__ = ["Compute", "Exportable", "LoadedPolicy", "NumPyNetwork", "PolicyData", "example"]
@@ -168,7 +169,7 @@ class LoadedPolicy:
                 "out, or sample with the checkpoint"
             )
         request = self.read(obs, action_masks)
-        before = {} if state is UNSET or state is None else state
+        before = {} if state is UNSET else remembered(state)
         rows, following = self.act(request.obs, request.masks, before, episode_start)
         actions = request.actions(rows)
         return actions if state is UNSET else (actions, following or None)

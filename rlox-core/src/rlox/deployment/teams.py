@@ -168,6 +168,11 @@ class LoadedTeam:
                 f"{', '.join(f'{name} ({len(a)})' for name, a in self.data.groups.items())}"
             )
         before = {} if state is UNSET or state is None else state
+        if not isinstance(before, Mapping) or not before.keys() <= self.agents.keys():
+            raise ValueError(
+                "state must be None or what predict_team returned with the last actions, got "
+                f"{list(before) if isinstance(before, Mapping) else type(before).__name__}"
+            )
         actions, after = {}, {}
         for group, agents in self.data.groups.items():
             rows = []

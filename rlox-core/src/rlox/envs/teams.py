@@ -48,12 +48,14 @@ def is_team(
         return True
     if isinstance(env, (gymnasium.Env, VectorEnv, VecEnv)) or not callable(env):
         # a PettingZoo env without a list of its agents is refused where it is built
-        return hasattr(env, "reset") and hasattr(env, "agents")
+        spaces_by_agent = callable(getattr(env, "observation_space", None))
+        return hasattr(env, "reset") and (spaces_by_agent or hasattr(env, "agents"))
     one = env(**(env_kwargs or {}))
     try:
         return not isinstance(one, type) and is_team(one)
     finally:
-        one.close()
+        if hasattr(one, "close"):  # what is no env is refused where it is built
+            one.close()
 
 
 def several_agents(what: str) -> EnvError:

@@ -34,7 +34,7 @@ from rlox.preprocessing import Preprocessor
 from rlox.protocols import RecurrentActor, VecEnv
 from rlox.rollouts.collector import RolloutCollector
 from rlox.seeding import SeedStreams
-from rlox.spaces import ActionRows
+from rlox.spaces import ActionRows, remembered
 from rlox.training.hooks import Hooks
 
 __all__ = ["ActorCritic", "Collector", "PolicyMaker", "fit_to_env"]
@@ -221,7 +221,7 @@ class ActorCritic:
         """
         env, preprocessor = self.collector.env, self.collector.preprocessor
         following: dict[str, Any] = {}
-        before = {} if state is UNSET or state is None else state
+        before = {} if state is UNSET else remembered(state)
 
         def preprocess(batch: Any) -> Any:
             assert preprocessor is not None

@@ -11,7 +11,7 @@ from rlox.spaces.nested import (
     map_nested,
     split,
 )
-from rlox.spaces.requests import Request, memory_of, read_request
+from rlox.spaces.requests import Request, memory_of, read_request, remembered
 from rlox.spaces.rows import ActionLeaf, ActionRows, ObservationRows, require_finite
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "memory_of",
     "predict_each",
     "read_request",
+    "remembered",
     "require_finite",
     "split",
     "without_mask",

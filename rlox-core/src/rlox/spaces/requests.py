@@ -13,7 +13,7 @@ import numpy.typing as npt
 from rlox.spaces.masks import MASK_KEY
 from rlox.spaces.rows import ActionRows, ObservationRows
 
-__all__ = ["Request", "memory_of", "read_request"]
+__all__ = ["Request", "memory_of", "read_request", "remembered"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,22 @@ def read_request(
     return Request(batch, masks, size, single, rows)
 
 
+def remembered(state: Any) -> Mapping[str, Any]:
+    """Return what a user passed as ``state``: by name what is remembered, nothing for ``None``.
+
+    Raises:
+        ValueError: it is not what a prediction returned.
+    """
+    if state is None:
+        return {}
+    if not isinstance(state, Mapping) or not state.keys() <= {"frames", "memory"}:
+        got = list(state) if isinstance(state, Mapping) else type(state).__name__
+        raise ValueError(
+            f"state must be None or what predict returned with the last actions, got {got}"
+        )
+    return state
+
+
 def memory_of(
     state: npt.ArrayLike | None, shape: tuple[int, int], episode_start: npt.ArrayLike | None
 ) -> npt.NDArray[np.float32]:
@@ -79,11 +95,15 @@ def memory_of(
         episode_start: bool or (B,) bools; ``None`` if none begins.
 
     Raises:
-        ValueError: ``state`` has another shape.
+        ValueError: ``state`` or ``episode_start`` has another shape.
     """
     memory = np.zeros(shape, np.float32) if state is None else np.array(state, np.float32)
     if memory.shape != shape:
         raise ValueError(f"state must have shape {shape}, got {memory.shape}")
     if episode_start is not None:
+        if np.shape(episode_start) not in ((), shape[:1]):
+            raise ValueError(
+                f"episode_start must be one bool or {shape[0]}, got shape {np.shape(episode_start)}"
+            )
         memory[np.broadcast_to(np.asarray(episode_start, np.bool_), shape[:1])] = 0.0
     return memory

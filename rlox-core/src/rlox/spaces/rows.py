@@ -24,6 +24,7 @@ for a ``Box``, and the leaves' side by side for ``Dict`` and ``Tuple``.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +85,10 @@ class ObservationRows:
         Raises:
             ValueError: the shape is neither.
         """
-        leaves = map_leaves(np.asarray, split(self.space, obs))
+        leaves = split(self.space, obs)
+        if isinstance(leaves, Mapping) and not is_nested(self.space):
+            raise ValueError(f"obs must have shape {self._shapes}, got a dict of {list(leaves)}")
+        leaves = map_leaves(_array, leaves)
         singles = self.are_single(leaves)
         names = singles if isinstance(singles, dict) else {"": singles}
         single = next(iter(names.values()))
@@ -137,6 +141,18 @@ def _dtype(space: gymnasium.Space[Any]) -> type[np.generic]:
         "observations must be Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of "
         f"these, got {space}; wrap the env with gymnasium.wrappers.TransformObservation"
     )
+
+
+def _array(leaf: Any) -> npt.NDArray[Any]:
+    """Return what a user passed as an array.
+
+    Raises:
+        ValueError: its rows have several lengths.
+    """
+    try:
+        return np.asarray(leaf)
+    except ValueError as error:
+        raise ValueError(f"obs cannot be an array: {error}") from None
 
 
 def _is_single(array: npt.NDArray[Any], shape: tuple[int, ...]) -> bool:

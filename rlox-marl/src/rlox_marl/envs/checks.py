@@ -120,7 +120,10 @@ def observation(where: Where, field: str, agent: str | None, space: gymnasium.Sp
 
 def _leaf(where: Where, field: str, agent: str | None, space: gymnasium.Space[Any],
           value: Any, boxes_bind: bool) -> npt.NDArray[Any]:  # fmt: skip
-    array = np.array(value)  # a copy: an env may write each observation into the same array
+    try:
+        array = np.array(value)  # a copy: an env may write each observation into the same array
+    except ValueError as error:
+        raise where.error(field, agent, f"is no array: {error}") from None
     if array.shape != space.shape:
         raise where.error(
             field, agent, f"has shape {array.shape}, expected {space.shape} of its space {space}; "
