@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,10 @@ POLICY = {"n_envs": 2, "n_steps": 12, "batch_size": 24, "n_epochs": 2, "hidden":
 VALUES = {
     "n_envs": 2, "train_freq": 4, "gradient_steps": 1, "batch_size": 4, "learning_starts": 8,
     "hidden": 8, "buffer_size": 200, "steps_per_iteration": 48, "save_replay_buffer": True,
+}  # fmt: skip
+POOL = {
+    "env_kwargs": {"N": 2}, "opponents": "rating", "pool_interval": 24, "pool_size": 3,
+    "pool_share": 1.0,
 }  # fmt: skip
 MEMORY = {"recurrent": "gru", "memory_size": 8}
 
@@ -54,7 +59,7 @@ algorithm.close()
 """
 
 
-def run(*given: object, threads: int) -> list[object]:
+def run(*given: object, threads: int) -> list[Any]:
     """Return the hash of all state and the last row of a training in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", RUN, json.dumps(given)],
@@ -62,7 +67,7 @@ def run(*given: object, threads: int) -> list[object]:
         capture_output=True, text=True, check=False, timeout=250,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found: list[object] = json.loads(done.stdout.splitlines()[-1])
+    found: list[Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
@@ -71,13 +76,23 @@ def run(*given: object, threads: int) -> list[object]:
     [
         ("mappo", POLICY | MEMORY | {"normalize_values": "value_norm"}),
         ("ippo", POLICY | MEMORY | {"recurrent": "lstm", "normalize_values": "popart"}),
+        ("mappo", POLICY | POOL),
         ("qmix", VALUES | MEMORY),
         ("vdn", VALUES),
     ],
-    ids=["mappo-gru-value_norm", "ippo-lstm-popart", "qmix-gru-replay", "vdn-replay"],
+    ids=[
+        "mappo-gru-value_norm",
+        "ippo-lstm-popart",
+        "mappo-rated-pool",
+        "ippo-pool",
+        "qmix-gru-replay",
+        "vdn-replay",
+    ],
 )
 def test_a_training_goes_on_in_a_new_process(tmp_path: Path, name: str, options: dict) -> None:
     """N, save, new process with two threads and N equal 2N with one: state and log row."""
     path = str(tmp_path / "half.rlox")
     straight = run(name, options, path, 2, False, threads=1)
     assert run(name, options, path, 1, True, threads=2) == straight
+    if "opponents" in options:
+        assert float(straight[1]["pool_policies"]) > 1
