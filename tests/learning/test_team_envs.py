@@ -1,4 +1,4 @@
-"""Teams learn envs of PettingZoo's makers: walkers, a speaker, and who spreads out."""
+"""Teams learn envs of PettingZoo's makers: walkers, a speaker, knights, and who spreads out."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rlox.envs import make_team_env
 SPEAKER = "mpe2/simple_speaker_listener_v4"
 WALKERS = "sisl/multiwalker-v9"
 SPREAD = "mpe2/simple_spread_v3"
+KNIGHTS = "butterfly/knights_archers_zombies-v11"
 COMMON = {
     "n_envs": 16, "n_epochs": 8, "learning_rate": 1e-3, "adam_eps": 1e-5, "max_grad_norm": 10.0,
     "hidden": 64, "normalize_values": "value_norm", "huber_delta": 10.0,
@@ -56,6 +57,7 @@ def half_interval(std: float, episodes: int) -> float:
     ("name", "env_id", "env_steps", "options", "episodes", "n_seeds"),
     [
         ("mappo", WALKERS, 20_000, LONG, 30, 3),
+        ("mappo", KNIGHTS, 40_000, LONG, 100, 3),
         ("qmix", SPREAD, 40_000, {"n_envs": 16}, 300, 3),
         ("mappo", SPEAKER, 40_000, SHORT, 300, 5),
         ("ippo", SPEAKER, 40_000, SHORT, 300, 5),
