@@ -106,10 +106,10 @@ class CallbackList(Callback):
         given = callbacks if isinstance(callbacks, Iterable) else [callbacks]
         for callback in () if callbacks is None else given:
             if not isinstance(callback, Callback):
-                raise TypeError(
-                    "callbacks must be rlox.callbacks.Callback objects, got "
-                    f"{type(callback).__name__}"
-                )
+                kind = type(callback).__name__
+                if isinstance(callback, type):
+                    kind = f"the class {callback.__name__}; make an object of it"
+                raise TypeError(f"callbacks must be rlox.callbacks.Callback objects, got {kind}")
             inner = callback.callbacks if isinstance(callback, CallbackList) else [callback]
             self.callbacks += inner
 

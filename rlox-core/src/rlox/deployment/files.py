@@ -124,7 +124,7 @@ def load_policy(path: str | Path) -> LoadedPolicy | LoadedTeam:
         with open_regular(path, "rb") as file:
             content = file.read()
     except OSError as error:
-        raise CheckpointError(f"policy file '{path}' cannot be read: {error}") from None
+        raise CheckpointError(f"policy file '{path}' cannot be read: {error.strerror}") from None
     if not is_intact(content):
         raise CheckpointError(
             f"'{path}' is no policy file or is damaged: its digest is missing or does not fit; "
