@@ -39,7 +39,6 @@ AT_THE_COMMAND_LINE = {
     "train ppo --env nowhere:MyEnv": "No module named 'nowhere'",
     "train ppo --env mymodule:Nothing": "Environment `Nothing` doesn't exist",
     "train mappo --env mpe2/simple_spred_v3": "did you mean 'mpe2/simple_spread_v3'",
-    "train rl8_ppo --env nowhere:Env": "env 'nowhere:Env' cannot be imported",
     # what does not learn there
     "train sac --env CartPole-v1": "needs continuous actions, a Box, got Discrete(2); DQN",
     "train dqn --env Pendulum-v1": "needs Discrete actions, got Box(-2.0, 2.0, (1,), float32); SAC",
