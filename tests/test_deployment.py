@@ -39,6 +39,15 @@ NESTED = spaces.Dict(
         "pair": spaces.Tuple((VECTOR, spaces.Box(-5, 5, (2, 2), np.float32))),
     }
 )
+MODEL_SEES = spaces.Dict(
+    {
+        "place": spaces.Discrete(4, start=2),
+        "image": spaces.Box(0, 255, (3, 20, 26), np.uint8),
+        "kinds": spaces.MultiDiscrete([3, 2]),
+        "vector": spaces.Box(-9, 9, (2, 2), np.float32),
+        "plain": spaces.Box(0, 255, (33, 17), np.uint8),
+    }
+)
 TORQUES = spaces.Box(np.array([-2, 0], np.float32), np.array([2, 5], np.float32))
 CHOICES = spaces.Discrete(4, start=3)
 ALL_ACTIONS = spaces.Dict(
@@ -98,6 +107,15 @@ CASES: dict[str, tuple[str, spaces.Space, spaces.Space, dict[str, Any]]] = {
     "sac": ("sac", NESTED, TORQUES, {}),
     "crossq": ("crossq", VECTOR, TORQUES, {}),
     "crossq-encoded": ("crossq", NESTED, TORQUES, {}),
+    "dreamer_v3": ("dreamer_v3", VECTOR, CHOICES, {"normalize_observations": True}),
+    "dreamer_v3-torques": ("dreamer_v3", VECTOR, TORQUES, {"blocks": 2}),
+    "dreamer_v3-images": (
+        "dreamer_v3",
+        MODEL_SEES,
+        spaces.MultiDiscrete([3, 2]),
+        {"depth": 4, "units": 32},
+    ),
+    "dreamer_v3-switches": ("dreamer_v3", LARGE_IMAGE, spaces.MultiBinary(3), {"depth": 4}),
     "td3": ("td3", VECTOR, TORQUES, {}),
     "ddpg": ("ddpg", SMALL_IMAGE, spaces.Box(-2, 2, (2,), np.float64), {}),
 }
@@ -162,7 +180,7 @@ def test_actions_are_the_algorithms(case: str, suffix: str, tmp_path: Path) -> N
     if options.get("normalize_observations"):
         algorithm.train(1)
     policy = exported(algorithm, tmp_path, suffix)
-    stateful = options.get("recurrent") or options.get("frame_stack")
+    stateful = {"recurrent", "frame_stack"} & set(options) or name == "dreamer_v3"
     observed.seed(2)
     rng, n_envs, state, own = np.random.default_rng(3), 20, None, None
     for _ in range(STEPS // n_envs):

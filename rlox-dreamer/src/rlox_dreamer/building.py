@@ -14,6 +14,7 @@ from gymnasium.spaces import Box
 from rlox.algorithm import Algorithm
 from rlox.config.composition import selection
 from rlox.config.model import Config, resolve_config
+from rlox.deployment import PolicyData
 from rlox.envs.make import fixed_env_count
 from rlox.envs.running import RunningEnvs
 from rlox.errors import ConfigError
@@ -24,13 +25,21 @@ from rlox.replay.updates_due import UpdatesDue
 from rlox.spaces.nested import leaf_spaces
 from rlox.spaces.rows import ObservationRows
 
+from rlox_dreamer.acting import Actor
 from rlox_dreamer.configs import DreamerV3Config
 from rlox_dreamer.experience import Experience
 from rlox_dreamer.heads import ActionCodec
 from rlox_dreamer.networks import Networks
 from rlox_dreamer.sequences import Batches, row_fields
 
-__all__ = ["DreamerObjective", "make_experience", "make_networks", "resolve"]
+__all__ = [
+    "DreamerObjective",
+    "describe_policy",
+    "make_actor",
+    "make_experience",
+    "make_networks",
+    "resolve",
+]
 
 
 @dataclass(frozen=True)
@@ -145,3 +154,21 @@ def make_networks(algorithm: Any) -> Networks:
     """Return the networks of an algorithm, on its device."""
     generator = algorithm.streams.torch("networks")
     return Networks(algorithm.experience.env, algorithm.config, generator).to(algorithm.device)
+
+
+def make_actor(algorithm: Any) -> Actor:
+    """Return what acts in the envs of an algorithm that has its experience and its networks."""
+    env, see = algorithm.experience.env, algorithm.experience.batches.see
+    return Actor(algorithm.networks, env, see, algorithm.streams.torch("acting"))
+
+
+def describe_policy(algorithm: Any) -> PolicyData:
+    """Return the policy of an algorithm as data."""
+    env = algorithm.experience.env
+    return PolicyData(
+        algorithm=algorithm.name,
+        observation_space=env.observation_space,
+        action_space=env.action_space,
+        network=algorithm.networks.layer_data(),
+        preprocessor=algorithm.experience.batches.preprocessor,
+    )

@@ -33,6 +33,7 @@ import torch
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
+from rlox.deployment import PolicyData
 from rlox.learners.terms import mean_terms
 from rlox.learners.transitions import (
     ChosenReplayLearner,
@@ -56,8 +57,7 @@ from rlox.nn.clipping import AdaptiveClip
 from rlox.training.hooks import Hooks
 from torch import Tensor
 
-from rlox_dreamer.acting import Actor
-from rlox_dreamer.building import DreamerObjective, make_experience, make_networks, resolve
+from rlox_dreamer import building
 from rlox_dreamer.configs import DreamerV3Config
 from rlox_dreamer.heads import continue_loss
 from rlox_dreamer.imagination import imagine, policy_loss, replay_returns
@@ -108,26 +108,25 @@ class DreamerV3(Algorithm):
         config: DreamerV3Config | Mapping[str, Any] | str | Path | None = None,
         **config_kwargs: Unpack[DreamerV3Options],
     ) -> None:
-        resolved = resolve(config, env_id, n_envs=n_envs, seed=seed, **config_kwargs)
+        resolved = building.resolve(config, env_id, n_envs=n_envs, seed=seed, **config_kwargs)
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg = self.config
         self.device = find_device(cfg.device)
-        self.experience = make_experience(self)
-        self.networks = make_networks(self)
+        self.experience = building.make_experience(self)
+        self.networks = building.make_networks(self)
         self.slow_value = copy.deepcopy(self.networks.value).requires_grad_(False)
         self.return_scale = ReturnScale()
         self.optimizer = FlatOptimizer(self.networks, partial(LaProp), clip=AdaptiveClip(cfg.agc))
         self.optimizers = {"networks": self.optimizer}
         self._draws = self.streams.torch("learning")
-        env, see = self.experience.env, self.experience.batches.see
-        self.actor = Actor(self.networks, env, see, self.streams.torch("acting"))
+        self.actor = building.make_actor(self)
         self._parts = {
             "networks": self.networks, "slow_value": self.slow_value,
             "optimizer": self.optimizer, "return_scale": self.return_scale,
             "actor": self.actor, "experience": self.experience,
         }  # fmt: skip
         task = ReplayTask(
-            objective=DreamerObjective.of(cfg),
+            objective=building.DreamerObjective.of(cfg),
             device=self.device,
             parts=self._parts,
             steps={Learn.ALL: Step(self._learn, DreamerTerms)},
@@ -193,10 +192,9 @@ class DreamerV3(Algorithm):
             reward = net.reward.loss(net.reward(features), batch.rewards)
             goes_on = cfg.gamma * (~batch.is_terminal).float()
             continuation = continue_loss(net.continuation(features).squeeze(-1), goes_on)
-            dyn_scale, rep_scale = net.kl_scales
             model_loss = (
                 reconstruction + reward + continuation
-                + dyn_scale * dynamics + rep_scale * representation
+                + net.kl_scales[0] * dynamics + net.kl_scales[1] * representation
             ).mean()  # fmt: skip
 
             # imagination, from every replayed state
@@ -282,10 +280,14 @@ class DreamerV3(Algorithm):
     ) -> Any:
         """Return an action for one observation, or actions for a batch; see ``Actor.predict``."""
         generator = None if deterministic else self.streams.torch("predict")
-        before = None if state is UNSET else state
+        given = None if state is UNSET else state, episode_start
         with torch_threads(self.config.torch_threads), self._precision():
-            actions, after = self.actor.predict(obs, before, episode_start, generator)
+            actions, after = self.actor.predict(obs, *given, generator)
         return actions if state is UNSET else (actions, after)
+
+    def policy_data(self) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+        return building.describe_policy(self)
 
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimiser, envs, what the policy remembers, and the buffer."""

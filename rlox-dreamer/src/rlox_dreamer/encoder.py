@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
+from rlox.nn.layer_data import LayerData, chain, layer_data, linear
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -51,6 +53,12 @@ class Convolution(nn.Module):
         normed: Tensor = self.norm(x.permute(0, 2, 3, 1))
         return normed.permute(0, 3, 1, 2)
 
+    def layer_data(self) -> LayerData:
+        """Describe the layer, which halves; see :mod:`rlox.nn.layer_data`."""
+        around = {"layer": "pad", "sides": [2, 2, 2, 2]}
+        conv = {**linear(self.conv), "layer": "convolution", "stride": 1}
+        return chain(around, conv, {"layer": "max_pool", "size": 2}, self.norm.along(1, 1, 1))
+
 
 class ImageEncoder(nn.Module):
     """Convolutions that halve an image until its shorter side has 3 to 5 pixels, or four times."""
@@ -70,6 +78,17 @@ class ImageEncoder(nn.Module):
         for layer in self.layers:
             x = layer(x, halve=True)
         return x.flatten(1)
+
+    def layer_data(self) -> LayerData:
+        """Describe the layers; see :mod:`rlox.nn.layer_data`."""
+        half, one = np.float32(0.5), np.float32(1)
+        _, right, _, bottom = self.padding
+        return chain(
+            {"layer": "normalize", "mean": half, "std": one},
+            {"layer": "pad", "sides": [0, bottom, 0, right]},
+            *(layer_data(layer) for layer in self.layers),
+            {"layer": "flatten", "divide_by": 1.0},
+        )
 
 
 def padded(resolution: tuple[int, int], stages: int) -> tuple[int, int]:
@@ -122,3 +141,20 @@ class Encoder(nn.Module):
         for leaf, encode in zip(images, self.images, strict=True):
             parts.append(encode(leaf.image(named[leaf.name])))
         return torch.cat(parts, -1)
+
+    def layer_data(self) -> LayerData:
+        """Describe the encoder; see :mod:`rlox.nn.layer_data`."""
+        images = [[leaf] for leaf in self.leaves if leaf.kind == "image"]
+        parts = list(zip(images, self.images, strict=True))
+        if self.vectors is not None:
+            vectors = [leaf for leaf in self.leaves if leaf.kind != "image"]
+            parts.insert(0, (vectors, self.vectors))
+        layers = [chain(_leaf_data(leaves), layer_data(part)) for leaves, part in parts]
+        return {"layer": "beside", "layers": layers}
+
+
+def _leaf_data(leaves: Sequence[Leaf]) -> LayerData:
+    """Describe inputs side by side; an observation that is an array is the leaf without a name."""
+    if leaves[0].name == "":
+        return leaves[0].layer_data()
+    return {"layer": "join", "leaves": [[leaf.name, leaf.layer_data()] for leaf in leaves]}

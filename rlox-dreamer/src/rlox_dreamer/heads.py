@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from rlox.errors import SpaceError
+from rlox.nn.layer_data import LayerData, activation, array, chain, layer_data, mode
 from rlox.spaces.rows import ActionRows
 from torch import Tensor, nn
 from torch.nn import functional
@@ -86,7 +87,7 @@ class ActionCodec:
     """
 
     def __init__(self, space: gymnasium.Space[Any]) -> None:
-        self.rows = ActionRows(space)
+        self.space, self.rows = space, ActionRows(space)
         if len(self.rows.leaves) > 1:
             raise SpaceError(
                 f"actions must be Discrete, MultiDiscrete, MultiBinary or a Box, got {space}; join "
@@ -122,6 +123,15 @@ class ActionCodec:
             [part.argmax(-1) for part in torch.split(actions, self.sizes, -1)], -1
         )
         return columns[:, 0] if self._flat else columns
+
+    def layer_data(self) -> LayerData:
+        """Describe :meth:`to_rows`; see :mod:`rlox.nn.layer_data`."""
+        if not self.sizes:
+            scale, shift = (array(each.double()) for each in (self._half_range, self._center))
+            affine = {"layer": "affine", "scale": scale, "shift": shift}
+            return chain(affine, mode(self.space))
+        parts = [{"kind": "choices", "sizes": self.sizes}]
+        return {"layer": "mode", "parts": parts, "plain": self._flat}
 
 
 class PolicyHead(nn.Module):
@@ -186,6 +196,12 @@ class PolicyHead(nn.Module):
             [functional.one_hot(part.argmax(-1), part.shape[-1]).to(part.dtype)
              for part in torch.split(parameters, self.sizes, -1)], -1,
         )  # fmt: skip
+
+    def layer_data(self) -> LayerData:
+        """Describe :meth:`forward` and :meth:`mode`; see :mod:`rlox.nn.layer_data`."""
+        if not self.sizes:
+            return chain(layer_data(self.net), {"layer": "first_half"}, activation("tanh"))
+        return chain(layer_data(self.net), {"layer": "most_probable", "sizes": self.sizes})
 
     def log_prob_and_entropy(self, parameters: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Return log π(a|s) and the entropy in nats, each (...).

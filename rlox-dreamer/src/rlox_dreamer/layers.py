@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from rlox.nn.layer_data import LayerData, activation, array, chain, linear
 from rlox.nn.layers import empty_layer
 from torch import Tensor, nn
 from torch.nn import functional
@@ -21,6 +22,9 @@ __all__ = [
     "norm_silu",
     "truncated_normal_",
 ]
+
+EPS = 1e-4
+"""Added to the mean square in RMSNorm."""
 
 STD_OF_TRUNCATED = 0.87962566103423978
 """Standard deviation of a standard normal number that is cut off at ±2."""
@@ -81,7 +85,7 @@ class _NormSilu(torch.autograd.Function):
         return torch.addcmul(of_unit, unit, along, value=-1).mul_(inverse), of_weight, None
 
 
-def norm_silu(x: Tensor, weight: Tensor, eps: float = 1e-4) -> Tensor:
+def norm_silu(x: Tensor, weight: Tensor, eps: float = EPS) -> Tensor:
     """Return silu(RMSNorm(x)) of features (..., n), computed in the precision of the scale.
 
     Args:
@@ -119,6 +123,16 @@ class NormSilu(nn.Module):
         """Return (..., size)."""
         return norm_silu(x, self.weight)
 
+    def layer_data(self) -> LayerData:
+        """Describe the layer; see :mod:`rlox.nn.layer_data`."""
+        return self.along(-1)
+
+    def along(self, axis: int, *behind: int) -> LayerData:
+        """Describe the layer over another axis, behind which there are dimensions ``behind``."""
+        weight = array(self.weight).reshape(-1, *behind)
+        norm = {"layer": "rms_norm", "weight": weight, "eps": EPS, "axis": axis}
+        return chain(norm, activation("silu"))
+
 
 class BlockLinear(nn.Module):
     """A linear layer with a block-diagonal weight: K blocks of inputs, each to its outputs.
@@ -151,6 +165,11 @@ class BlockLinear(nn.Module):
         rows = x.reshape(len(x), self.blocks, -1).transpose(0, 1)
         return torch.bmm(rows, self.weight.to(x.dtype)).transpose(0, 1).flatten(1).add(self.bias)
 
+    def layer_data(self) -> LayerData:
+        """Describe the layer; see :mod:`rlox.nn.layer_data`."""
+        weight, bias = array(self.weight), array(self.bias)
+        return {"layer": "block_linear", "weight": weight, "bias": bias}
+
     def dense_weight(self) -> Tensor:
         """Return the (inputs, outputs) weight of the dense layer that computes the same."""
         weight: Tensor = torch.block_diag(*self.weight)  # type: ignore[no-untyped-call]
@@ -169,6 +188,10 @@ class Hidden(nn.Module):
         """Return (..., units) of (..., inputs)."""
         active: Tensor = self.norm(self.linear(x))
         return active
+
+    def layer_data(self) -> LayerData:
+        """Describe the layer; see :mod:`rlox.nn.layer_data`."""
+        return chain(linear(self.linear), self.norm.layer_data())
 
 
 def mlp(

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from rlox.errors import ConfigError, SpaceError, suggest
+from rlox.nn.layer_data import LayerData, activation, chain
 from rlox.spaces.nested import channels_first, leaf_spaces
 from torch import Tensor
 from torch.nn import functional
@@ -71,6 +72,16 @@ class Leaf:
     def classes(self, values: Tensor) -> Tensor:
         """Return the class of each number, (B, n)."""
         return values.long().reshape(len(values), -1) - self.first
+
+    def layer_data(self) -> LayerData:
+        """Describe :meth:`image` or :meth:`rows`; see :mod:`rlox.nn.layer_data`."""
+        if self.kind == "image":
+            first = len(self.shape) == 3 and channels_first(self.shape)
+            return {"layer": "image", "channels_first": first, "divide_by": 255.0}
+        if self.kind == "vector":
+            return chain({"layer": "flatten", "divide_by": 1.0}, activation("symlog"))
+        places = np.cumsum(self.sizes) - self.sizes - self.first
+        return {"layer": "one_hot", "first": places, "size": self.width}
 
     def _one_hots(self, values: Tensor) -> list[Tensor]:
         columns = self.classes(values).unbind(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from rlox.nn.layer_data import LayerData, chain
 from rlox.protocols import VecEnv
 from rlox.spaces.nested import map_leaves
 from torch import Tensor, nn
@@ -54,6 +55,11 @@ class Networks(nn.Module):
             cfg.kl_balance if cfg.dyn_scale is None else cfg.dyn_scale,
             1 - cfg.kl_balance if cfg.rep_scale is None else cfg.rep_scale,
         )
+
+    def layer_data(self) -> LayerData:
+        """Describe what acts: encoder, dynamics and policy; see :mod:`rlox.nn.layer_data`."""
+        step = self.rssm.layer_data(self.actions.size, self.policy.layer_data())
+        return chain(self.encoder.layer_data(), step, self.actions.layer_data())
 
     def encode(self, obs: Any) -> Tensor:
         """Return tokens (T, B, token_size) of observations (T, B, *shape) by leaf name."""

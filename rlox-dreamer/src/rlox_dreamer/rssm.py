@@ -13,6 +13,7 @@ import math
 from typing import NamedTuple
 
 import torch
+from rlox.nn.layer_data import LayerData, activation, chain, layer_data, linear
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -183,6 +184,31 @@ class RSSM(nn.Module):
         """
         x = self.post_norm(functional.linear(deter, shares.post) + projected)
         return self._wide(self.post_out(x))
+
+    def layer_data(self, actions: int, policy: LayerData) -> LayerData:
+        """Describe a step from a state to the next, its posterior's mode, and the action there.
+
+        Args:
+            actions: numbers A of an action.
+            policy: from states (B, D + S C) to actions (B, A); see :mod:`rlox.nn.layer_data`.
+        """
+        modes = {"layer": "most_probable", "sizes": [self.classes] * self.stoch}
+        posterior = chain(
+            linear(self.post_in), self.post_norm.layer_data(), linear(self.post_out), modes
+        )
+        return {
+            "layer": "world_model",
+            "deter": layer_data(self.from_deter),
+            "stoch": layer_data(self.from_stoch),
+            "action": chain(activation("bounded"), layer_data(self.from_action)),
+            "own": layer_data(self.core_own),
+            "shared": linear(self.core_shared),
+            "norm": layer_data(self.core_norm),
+            "gates": layer_data(self.gates),
+            "posterior": posterior,
+            "policy": policy,
+            "sizes": [self.deter, self.stoch * self.classes, actions],
+        }
 
     def observe(
         self, start: Latent, tokens: Tensor, actions: Tensor, is_first: Tensor, noise: Tensor

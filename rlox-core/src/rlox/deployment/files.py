@@ -212,18 +212,26 @@ def _memories(layer: Any) -> Any:
         empty = np.zeros(shape, np.float32)
         yield {"layer": "memory", "kind": layer["kind"], "hidden_weight": empty}
         return
+    if isinstance(layer, dict) and layer.get("layer") == "world_model":
+        yield {"layer": "world_model", "sizes": layer["sizes"]}
+        return
     for each in layer.values() if isinstance(layer, dict) else layer:
         if isinstance(each, (dict, list)):
             yield from _memories(each)
 
 
-def _one_hot_sizes(layer: Any) -> list[int]:
+def _sizes_asked_for(layer: Any) -> list[int]:
+    """Return numbers of what layers allocate without having an array of that size."""
     if isinstance(layer, list):
-        return [size for each in layer for size in _one_hot_sizes(each)]
+        return [size for each in layer for size in _sizes_asked_for(each)]
     if not isinstance(layer, dict):
         return []
-    own = [index(layer["size"])] if layer.get("layer") == "one_hot" else []
-    return own + [size for each in layer.values() for size in _one_hot_sizes(each)]
+    own = {
+        "one_hot": lambda: [index(layer["size"])],
+        "pad": lambda: [sum(map(index, layer["sides"])) ** 2],
+        "world_model": lambda: [sum(map(index, layer["sizes"]))],
+    }.get(str(layer.get("layer")), list)()
+    return own + [size for each in layer.values() for size in _sizes_asked_for(each)]
 
 
 def _metadata(content: bytes) -> dict[str, str]:
@@ -262,7 +270,7 @@ def _policy(tree: Any, largest: int) -> PolicyData:
     frames = 1 if options is None else index(options["frame_stack"])
     action_space = space_from_data(tree["action_space"])
     sizes = [count_numbers(space) * frames, count_numbers(action_space)]
-    if max(sizes + _one_hot_sizes(tree["network"])) > largest:
+    if max(sizes + _sizes_asked_for(tree["network"])) > largest:
         raise ValueError("it asks for arrays that are larger than the file")
     preprocessor = None
     if options is not None:

@@ -6,16 +6,24 @@
 | of_agent | number | leaves `obs` or `obs.<leaf>` of the inputs, and a leaf `agent` of (B,) \
 equal numbers |
 | join | leaves: pairs of name and layer | layers of the leaves, side by side |
+| beside | layers | all of the same inputs, side by side |
 | flatten | divide_by | the numbers (B, n), float32, divided |
 | one_hot | first, size | a 1 at the place first + number, for each number |
 | image | channels_first, divide_by | (B, channels, height, width), float32, divided |
+| pad | sides: top, bottom, left, right | zeros around images |
 | convolution | weight, bias, stride | a convolution without padding |
+| max_pool | size | the largest of squares of images, side by side |
 | linear | weight, bias | W x + b |
-| activation | function | elementwise, see :data:`ACTIVATIONS` |
+| block_linear | weight, bias | a linear layer whose weight (K, n_in, n_out) has K blocks |
+| activation | function | elementwise, see :mod:`rlox.deployment.activations` |
+| rms_norm | weight, eps, axis | x / √(mean x² + eps) along the axis, times the weight |
 | normalize | mean, std | (x - mean) / std in float32 |
 | affine | scale, shift | scale x + shift in float64 |
 | memory | kind, input_weight, hidden_weight, input_bias, hidden_bias | a step of an LSTM or \
 GRU |
+| world_model | deter, stoch, action, own, shared, norm, gates, posterior, policy, sizes | a step \
+of DreamerV3's state, and the action there as the model sees it |
+| most_probable | sizes | 1 at the largest of each part of the columns, 0 at the others |
 | atoms | count | (B, A n) as (B, A, n) |
 | dueling | value, advantage, atoms | value + advantage - mean advantage |
 | expected | support | the mean of a distribution with these logits over atoms |
@@ -26,41 +34,18 @@ GRU |
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ACTIVATIONS", "LAYERS", "Step", "compute", "memory_size"]
+from rlox.deployment.activations import ACTIVATIONS, sigmoid
+
+__all__ = ["LAYERS", "Step", "compute", "memory_size"]
 
 Array = npt.NDArray[Any]
 Layer = Mapping[str, Any]
-
-
-def _sigmoid(x: Array) -> Array:
-    # of the negative size, so that nothing overflows
-    small = np.exp(-np.abs(x))
-    result: Array = np.where(x >= 0, 1, small) / (1 + small)
-    return result
-
-
-def _gelu(x: Array) -> Array:
-    erf = np.vectorize(math.erf, otypes=[np.float64])(x / math.sqrt(2))
-    result: Array = (0.5 * x * (1 + erf)).astype(np.float32)
-    return result
-
-
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
-    "gelu": _gelu,
-    "leaky_relu": lambda x: np.where(x > 0, x, np.float32(0.01) * x),
-    "relu": lambda x: np.maximum(x, 0),
-    "sigmoid": _sigmoid,
-    "silu": lambda x: x * _sigmoid(x),
-    "tanh": np.tanh,
-}
 
 
 class Step:
@@ -106,6 +91,8 @@ def memory_size(layer: Any) -> int:
         if layer.get("layer") == "memory":
             size = int(np.shape(layer["hidden_weight"])[1])
             return 2 * size if layer["kind"] == "lstm" else size
+        if layer.get("layer") == "world_model":
+            return int(sum(layer["sizes"]))
         return sum(memory_size(value) for value in layer.values())
     return sum(memory_size(each) for each in layer) if isinstance(layer, list) else 0
 
@@ -126,6 +113,10 @@ def _of_agent(layer: Layer, x: Any, step: Step) -> dict[str, Array]:
 
 def _join(layer: Layer, x: Any, step: Step) -> Array:
     return np.concatenate([compute(each, x[name], step) for name, each in layer["leaves"]], -1)
+
+
+def _beside(layer: Layer, x: Any, step: Step) -> Array:
+    return np.concatenate([compute(each, x, step) for each in layer["layers"]], -1)
 
 
 def _flatten(layer: Layer, x: Array, step: Step) -> Array:
@@ -150,6 +141,19 @@ def _image(layer: Layer, x: Array, step: Step) -> Array:
     return scaled
 
 
+def _pad(layer: Layer, x: Array, step: Step) -> Array:
+    top, bottom, left, right = layer["sides"]
+    return np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
+
+
+def _max_pool(layer: Layer, x: Array, step: Step) -> Array:
+    size = layer["size"]
+    rows, channels, height, width = x.shape
+    squares = x.reshape(rows, channels, height // size, size, width // size, size)
+    largest: Array = squares.max((3, 5))
+    return largest
+
+
 def _convolution(layer: Layer, x: Array, step: Step) -> Array:
     weight, stride = layer["weight"], layer["stride"]
     windows = np.lib.stride_tricks.sliding_window_view(x, weight.shape[2:], (2, 3))
@@ -163,6 +167,44 @@ def _linear(layer: Layer, x: Array, step: Step) -> Array:
     return result
 
 
+def _block_linear(layer: Layer, x: Array, step: Step) -> Array:
+    blocks = x.reshape(len(x), len(layer["weight"]), 1, -1) @ layer["weight"]
+    result: Array = blocks.reshape(len(x), -1) + layer["bias"]
+    return result
+
+
+def _rms_norm(layer: Layer, x: Array, step: Step) -> Array:
+    mean = np.square(x).mean(layer["axis"], keepdims=True)
+    normed: Array = x / np.sqrt(mean + np.float32(layer["eps"])) * layer["weight"]
+    return normed
+
+
+def _most_probable(layer: Layer, x: Array, step: Step) -> Array:
+    hot = np.zeros_like(x)
+    at = 0
+    for size in layer["sizes"]:
+        np.put_along_axis(hot, at + x[:, at : at + size].argmax(-1, keepdims=True), 1, -1)
+        at += size
+    return hot
+
+
+def _world_model(layer: Layer, x: Array, step: Step) -> Array:
+    deter, stoch, action = (step.recall(size) for size in layer["sizes"])
+    before = zip(("deter", "stoch", "action"), (deter, stoch, action), strict=True)
+    seen = np.concatenate([compute(layer[name], each, step) for name, each in before], -1)
+    inputs = compute(layer["own"], deter, step) + compute(layer["shared"], seen, step)
+    gates = compute(layer["gates"], compute(layer["norm"], inputs, step), step)
+    blocks = gates.reshape(len(x), len(layer["gates"]["weight"]), -1)
+    reset, candidate, update = (each.reshape(len(x), -1) for each in np.split(blocks, 3, -1))
+    candidate = np.tanh(sigmoid(reset) * candidate)
+    deter = deter + sigmoid(update - 1) * (candidate - deter)
+    stoch = compute(layer["posterior"], np.concatenate([deter, x], -1), step)
+    state = np.concatenate([deter, stoch], -1)
+    chosen: Array = compute(layer["policy"], state, step)
+    step.remember(np.concatenate([state, chosen], -1))
+    return chosen
+
+
 def _memory(layer: Layer, x: Array, step: Step) -> Array:
     size = layer["hidden_weight"].shape[1]
     hidden = step.recall(size)
@@ -170,14 +212,14 @@ def _memory(layer: Layer, x: Array, step: Step) -> Array:
     recalled = hidden @ layer["hidden_weight"].T + layer["hidden_bias"]
     if layer["kind"] == "gru":
         (r, z, n), (own_r, own_z, own_n) = np.split(given, 3, -1), np.split(recalled, 3, -1)
-        update = _sigmoid(z + own_z)
-        new = np.tanh(n + _sigmoid(r + own_r) * own_n)
+        update = sigmoid(z + own_z)
+        new = np.tanh(n + sigmoid(r + own_r) * own_n)
         after: Array = (1 - update) * new + update * hidden
         step.remember(after)
         return after
     i, f, g, o = np.split(given + recalled, 4, -1)
-    cell = _sigmoid(f) * step.recall(size) + _sigmoid(i) * np.tanh(g)
-    output: Array = _sigmoid(o) * np.tanh(cell)
+    cell = sigmoid(f) * step.recall(size) + sigmoid(i) * np.tanh(g)
+    output: Array = sigmoid(o) * np.tanh(cell)
     step.remember(np.concatenate([output, cell], -1))
     return output
 
@@ -230,6 +272,8 @@ LAYERS: dict[str, Callable[[Layer, Any, Step], Any]] = {
     "activation": lambda layer, x, step: ACTIVATIONS[layer["function"]](x),
     "affine": _affine,
     "atoms": lambda layer, x, step: x.reshape(len(x), -1, layer["count"]),
+    "beside": _beside,
+    "block_linear": _block_linear,
     "chain": _chain,
     "convolution": _convolution,
     "dueling": _dueling,
@@ -239,10 +283,15 @@ LAYERS: dict[str, Callable[[Layer, Any, Step], Any]] = {
     "image": _image,
     "join": _join,
     "linear": _linear,
+    "max_pool": _max_pool,
     "mean": lambda layer, x, step: x.mean(-1),
     "memory": _memory,
     "mode": _mode,
+    "most_probable": _most_probable,
     "normalize": lambda layer, x, step: (x - layer["mean"]) / layer["std"],
     "of_agent": _of_agent,
     "one_hot": _one_hot,
+    "pad": _pad,
+    "rms_norm": _rms_norm,
+    "world_model": _world_model,
 }

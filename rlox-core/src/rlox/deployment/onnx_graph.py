@@ -105,6 +105,9 @@ class GraphBuilder:
         parts = [self.layer(each, x[name]) for name, each in layer["leaves"]]
         return self.node("Concat", *parts, axis=1)
 
+    def _beside(self, layer: Layer, x: Any) -> str:
+        return self.node("Concat", *(self.layer(each, x) for each in layer["layers"]), axis=1)
+
     def _divided(self, x: str, by: float) -> str:
         x = self.cast(x, np.float32)
         return x if by == 1 else self.node("Div", x, self.constant(by, np.float32))
@@ -126,6 +129,15 @@ class GraphBuilder:
             x = self.node("Transpose", x, perm=[0, 3, 1, 2])
         return self._divided(x, layer["divide_by"])
 
+    def _pad(self, layer: Layer, x: str) -> str:
+        top, bottom, left, right = layer["sides"]
+        sides = [0, 0, top, left, 0, 0, bottom, right]
+        return self.node("Pad", x, self.constant(sides, np.int64))
+
+    def _max_pool(self, layer: Layer, x: str) -> str:
+        square = [layer["size"]] * 2
+        return self.node("MaxPool", x, kernel_shape=square, strides=square)
+
     def _convolution(self, layer: Layer, x: str) -> str:
         numbers = [self.constant(layer[name]) for name in ("weight", "bias")]
         return self.node("Conv", x, *numbers, strides=[layer["stride"]] * 2)
@@ -136,8 +148,25 @@ class GraphBuilder:
     def _linear(self, layer: Layer, x: str) -> str:
         return self._product(x, layer["weight"], layer["bias"])
 
+    def _block_linear(self, layer: Layer, x: str) -> str:
+        blocks = self.shape(x, 0, len(layer["weight"]), 1, -1)
+        products = self.node("MatMul", blocks, self.constant(layer["weight"]))
+        return self.node("Add", self.shape(products, 0, -1), self.constant(layer["bias"]))
+
+    def _rms_norm(self, layer: Layer, x: str) -> str:
+        squares = self.node("Mul", x, x)
+        mean = self.node("ReduceMean", squares, axes=[layer["axis"]], keepdims=1)
+        root = self.node("Sqrt", self.node("Add", mean, self.constant(layer["eps"], np.float32)))
+        return self.node("Mul", self.node("Div", x, root), self.constant(layer["weight"]))
+
     def _activation(self, layer: Layer, x: str) -> str:
         function = layer["function"]
+        if function in ("bounded", "symlog"):
+            one, size = self.constant(1, np.float32), self.node("Abs", x)
+            if function == "bounded":
+                return self.node("Div", x, self.node("Max", size, one))
+            logarithm = self.node("Log", self.node("Add", size, one))
+            return self.node("Mul", self.node("Sign", x), logarithm)
         if function == "silu":
             return self.node("Mul", x, self.node("Sigmoid", x))
         if function == "gelu":
@@ -188,6 +217,38 @@ class GraphBuilder:
         hidden = self.node("Mul", gate("Sigmoid", 3, sums), self.node("Tanh", cell))
         self.after += [hidden, cell]
         return hidden
+
+    def _most_probable(self, layer: Layer, x: str) -> str:
+        parts, at, values = [], 0, self.constant([0, 1], np.float32)
+        for size in layer["sizes"]:
+            chosen = self.node("ArgMax", self.slice(x, at, at + size), axis=1, keepdims=0)
+            parts.append(self.node("OneHot", chosen, self.constant(size, np.int64), values))
+            at += size
+        return self.node("Concat", *parts, axis=1)
+
+    def _world_model(self, layer: Layer, x: str) -> str:
+        state = [self._recall(size) for size in layer["sizes"]]
+        names = ("deter", "stoch", "action")
+        parts = [self.layer(layer[name], each) for name, each in zip(names, state, strict=True)]
+        shared = self.layer(layer["shared"], self.node("Concat", *parts, axis=1))
+        inputs = self.node("Add", self.layer(layer["own"], state[0]), shared)
+        gates = self.layer(layer["gates"], self.layer(layer["norm"], inputs))
+        weight = layer["gates"]["weight"]
+        blocks = self.shape(gates, 0, len(weight), 3, weight.shape[2] // 3)
+        reset, candidate, update = (
+            self.shape(self.node("Gather", blocks, self.constant(i, np.int64), axis=2), 0, -1)
+            for i in range(3)
+        )
+        candidate = self.node("Tanh", self.node("Mul", self.node("Sigmoid", reset), candidate))
+        late = self.node("Sub", update, self.constant(1, np.float32))
+        change = self.node("Sub", candidate, state[0])
+        moved = self.node("Mul", self.node("Sigmoid", late), change)
+        deter = self.node("Add", state[0], moved)
+        stoch = self.layer(layer["posterior"], self.node("Concat", deter, x, axis=1))
+        seen = self.node("Concat", deter, stoch, axis=1)
+        action = self.layer(layer["policy"], seen)
+        self.after += [seen, action]
+        return action
 
     def _atoms(self, layer: Layer, x: str) -> str:
         return self.shape(x, 0, -1, layer["count"])
