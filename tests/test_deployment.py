@@ -48,6 +48,9 @@ MODEL_SEES = spaces.Dict(
         "plain": spaces.Box(0, 255, (33, 17), np.uint8),
     }
 )
+NUMBERS = spaces.Box(-1, 1, (2, 2), np.float32)
+RL8_SEES = spaces.Dict({"image": SMALL_IMAGE, "place": spaces.Discrete(4, 2), "pair": NUMBERS})
+RL8 = {"sgd_minibatch_size": 16}
 TORQUES = spaces.Box(np.array([-2, 0], np.float32), np.array([2, 5], np.float32))
 CHOICES = spaces.Discrete(4, start=3)
 ALL_ACTIONS = spaces.Dict(
@@ -116,6 +119,10 @@ CASES: dict[str, tuple[str, spaces.Space, spaces.Space, dict[str, Any]]] = {
         {"depth": 4, "units": 32},
     ),
     "dreamer_v3-switches": ("dreamer_v3", LARGE_IMAGE, spaces.MultiBinary(3), {"depth": 4}),
+    "rl8_ppo": ("rl8_ppo", VECTOR, CHOICES, RL8),
+    "rl8_ppo-nested": ("rl8_ppo", RL8_SEES, TORQUES, RL8),
+    "rl8_ppo-kinds": ("rl8_ppo", SMALL_IMAGE, spaces.MultiDiscrete([3, 2]), RL8),
+    "rl8_ppo-switches": ("rl8_ppo", spaces.Discrete(5, start=-1), spaces.MultiBinary(3), RL8),
     "td3": ("td3", VECTOR, TORQUES, {}),
     "ddpg": ("ddpg", SMALL_IMAGE, spaces.Box(-2, 2, (2,), np.float64), {}),
 }

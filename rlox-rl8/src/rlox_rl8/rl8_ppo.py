@@ -26,6 +26,7 @@ import numpy.typing as npt
 from rlox.algorithm import Algorithm as RloxAlgorithm
 from rlox.callbacks import Callback
 from rlox.config.model import Config, resolve_config
+from rlox.deployment import PolicyData
 from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
 from rlox.training.hooks import Hooks
@@ -34,6 +35,7 @@ from rlox_rl8 import running
 from rlox_rl8.algorithms import Algorithm, AlgorithmConfig
 from rlox_rl8.building import agent_config
 from rlox_rl8.configs import RL8PPOConfig
+from rlox_rl8.exporting import describe_policy
 from rlox_rl8.vec_envs import VecTensorEnv
 
 if TYPE_CHECKING:
@@ -104,6 +106,10 @@ class RL8PPO(RloxAlgorithm):
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return actions for observations, each the first of its horizon; see ``Algorithm``."""
         return running.predict(self.agent, obs, deterministic, self.streams)
+
+    def policy_data(self) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+        return describe_policy(self.name, self.agent)
 
     def run_episodes(
         self,

@@ -29,6 +29,7 @@ import numpy.typing as npt
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import Config, resolve_config
+from rlox.deployment import PolicyData
 from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
 from rlox.training.hooks import Hooks
@@ -37,6 +38,7 @@ from rlox_rl8 import running
 from rlox_rl8.algorithms import RecurrentAlgorithm, RecurrentAlgorithmConfig
 from rlox_rl8.building import agent_config
 from rlox_rl8.configs import RL8RecurrentPPOConfig
+from rlox_rl8.exporting import describe_policy
 from rlox_rl8.vec_envs import VecTensorEnv
 
 if TYPE_CHECKING:
@@ -107,6 +109,10 @@ class RL8RecurrentPPO(Algorithm):
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return actions for observations, each the first of its horizon; see ``Algorithm``."""
         return running.predict(self.agent, obs, deterministic, self.streams)
+
+    def policy_data(self) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+        return describe_policy(self.name, self.agent)
 
     def run_episodes(
         self,

@@ -19,6 +19,7 @@ from rlox.envs import fixed_env_count
 from rlox.errors import CheckpointError, ConfigError
 from rlox.evaluation import EvaluationResult
 from rlox.protocols import VecEnv
+from rlox.spaces import ObservationRows
 from rlox.training.hooks import Hooks
 from tensordict import TensorDict
 
@@ -271,15 +272,23 @@ def evaluate(
 
 
 def predict(agent: Any, obs: Any, deterministic: bool, streams: Any) -> Any:
-    """Return actions for observations of one tensor, without history or states."""
+    """Return actions for observations, without history or states.
+
+    Args:
+        agent: whose policy acts.
+        obs: one observation or a batch, nested as the observation space of an env of gymnasium is.
+        deterministic: act with the mode.
+        streams: of the run.
+
+    Raises:
+        ConfigError: the observations of a class of envs are several tensors.
+    """
     spec = agent.env.observation_spec
-    if hasattr(spec, "keys"):
-        raise ConfigError("predict takes plain observations; call policy.sample for nested ones")
     if isinstance(agent.env, VecTensorEnv):
-        space = agent.env.envs.observation_space
-        rows = np.asarray(obs)
-        lone = rows.ndim == len(space.shape or ())
-        x = agent.env.observe(rows[None] if lone else rows)
+        rows, lone = ObservationRows(agent.env.envs.observation_space).batch(obs)
+        x = agent.env.observe(rows)
+    elif hasattr(spec, "keys"):
+        raise ConfigError("predict takes plain observations; call policy.sample for nested ones")
     else:
         x = torch.as_tensor(np.asarray(obs), dtype=spec.dtype, device=agent.hparams.device)
         lone = x.dim() == len(spec.shape)

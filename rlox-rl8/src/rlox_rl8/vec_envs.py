@@ -146,7 +146,8 @@ class VecTensorEnv(Env):
             return np.clip(shaped, space.low, space.high).astype(space.dtype)
         if isinstance(space, spaces.Discrete):
             return rows[:, 0] + int(space.start)
-        return rows.reshape(len(rows), *space.shape)  # type: ignore[misc]
+        shaped = rows.reshape(len(rows), *space.shape)  # type: ignore[misc]
+        return shaped.astype(space.dtype)
 
     def close(self) -> None:
         """Free the envs that were made here."""

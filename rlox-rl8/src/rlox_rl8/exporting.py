@@ -1,0 +1,112 @@
+"""Policies of default models as data that act without torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from rlox.deployment import PolicyData
+from rlox.errors import ExportError
+from rlox.nn.layer_data import LayerData, array, chain, layer_data, linear, mode
+from rlox.spaces.nested import is_nested, leaf_spaces
+from torch import nn
+
+from rlox_rl8._specs import Binary, Bounded, Categorical, MultiCategorical
+from rlox_rl8.distributions import Distribution
+from rlox_rl8.models.defaults import (
+    DefaultContinuousModel,
+    DefaultContinuousRecurrentModel,
+    DefaultDiscreteModel,
+    DefaultDiscreteRecurrentModel,
+)
+from rlox_rl8.spaces import space_of
+from rlox_rl8.vec_envs import VecTensorEnv
+
+__all__ = ["describe_policy"]
+
+Space = gymnasium.Space[Any]
+
+PERCEPTRONS = (DefaultDiscreteModel, DefaultContinuousModel)
+RECURRENT = (DefaultDiscreteRecurrentModel, DefaultContinuousRecurrentModel)
+
+
+def describe_policy(name: str, agent: Any) -> PolicyData:
+    """Return an agent's policy as data; see :class:`rlox.deployment.Exportable`.
+
+    A recurrent one remembers an episode from its first observation on.
+
+    Args:
+        name: registered name of the algorithm.
+        agent: an :class:`rlox_rl8.Algorithm` or an :class:`rlox_rl8.RecurrentAlgorithm`.
+
+    Raises:
+        ExportError: the model or the distribution is none of the defaults, or is a beta
+            distribution.
+    """
+    policy, env = agent.policy, agent.env
+    model = policy.model
+    usual = policy.distribution_cls is Distribution.default_dist_cls(policy.action_spec)
+    if type(model) not in PERCEPTRONS + RECURRENT or not usual or model.head.kind is Bounded:
+        raise ExportError(
+            f"{type(model).__name__} with {policy.distribution_cls.__name__} cannot be described "
+            "in a policy file; the default models with their default distributions can, but for "
+            "the beta distribution of bounded actions"
+        )
+    if isinstance(env, VecTensorEnv):
+        observed, acted = env.envs.observation_space, env.envs.action_space
+    else:
+        observed, acted = space_of(env.observation_spec), space_of(env.action_spec)
+    body = _memory(model.lstm) if type(model) in RECURRENT else layer_data(model.latents)
+    network = chain(
+        _encoder(observed, model.encoder.encoder), body, *_head(model.head, policy, acted)
+    )
+    return PolicyData(name, observed, acted, network)
+
+
+def _encoder(space: Space, encoder: Any) -> LayerData:
+    """Describe how observations become features; the models see choices of envs as one-hots."""
+    if is_nested(space):
+        leaves = leaf_spaces(space)
+        parts = dict(zip(encoder.names, encoder.encoders, strict=True))
+        found = [[name, _encoder(leaf, parts[name])] for name, leaf in leaves.items()]
+        return {"layer": "join", "leaves": found}
+    if isinstance(space, spaces.Discrete):
+        first = np.array([-int(space.start)])
+        return {"layer": "one_hot", "first": first, "size": int(space.n)}
+    if encoder is None:
+        return {"layer": "flatten", "divide_by": 1.0}
+    return layer_data(encoder)
+
+
+def _memory(lstm: nn.LSTM) -> LayerData:
+    def numbers(name: str, layer: int, like: int) -> Any:
+        found = getattr(lstm, f"{name}_l{layer}", None)
+        return np.zeros(like, np.float32) if found is None else array(found)
+
+    return chain(
+        *(
+            {
+                "layer": "memory",
+                "kind": "lstm",
+                "input_weight": numbers("weight_ih", i, 0),
+                "hidden_weight": numbers("weight_hh", i, 0),
+                "input_bias": numbers("bias_ih", i, 4 * lstm.hidden_size),
+                "hidden_bias": numbers("bias_hh", i, 4 * lstm.hidden_size),
+            }
+            for i in range(lstm.num_layers)
+        )
+    )
+
+
+def _head(head: Any, policy: Any, space: Space) -> list[LayerData]:
+    kind, spec = head.kind, policy.action_spec
+    if kind not in (Binary, Categorical, MultiCategorical):
+        return [linear(head.linear), {"layer": "first_half"}, mode(space)]
+    choices = spec.nvec.tolist() if kind is MultiCategorical else [int(spec.n)] * head.actions
+    part = {"kind": "choices", "sizes": choices}
+    if kind is Binary:
+        part = {"kind": "binary", "sizes": [1] * head.actions}
+    plain = isinstance(space, spaces.Discrete)
+    return [linear(head.linear), {"layer": "mode", "parts": [part], "plain": plain}]

@@ -1,0 +1,62 @@
+"""Exported policies of batched envs act as the agents that they come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rlox
+import torch
+from rlox.errors import ExportError
+from rlox_rl8.distributions import SquashedNormal
+from rlox_rl8.env import ContinuousDummyEnv, DiscreteDummyEnv
+from tensordict import TensorDict
+
+OPTIONS = {"n_envs": 8, "horizon": 32, "seed": 0}
+
+
+@pytest.mark.parametrize("env", [DiscreteDummyEnv, ContinuousDummyEnv])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_memory_is_that_of_the_agent(env: Any, layers: int, tmp_path: Path) -> None:
+    """Over episodes of 20 observations in 16 envs, with both kinds of actions."""
+    parts = {"model_config": {"hidden_size": 16, "num_layers": layers}}
+    with rlox.make("rl8_recurrent_ppo", env=env, parts=parts, **OPTIONS) as algorithm:
+        algorithm.train(64)
+        rlox.export(algorithm, tmp_path / "policy.rlox")
+        policy, agent = rlox.load_policy(tmp_path / "policy.rlox"), algorithm.agent
+        states, memory = agent.policy.init_states(16), None
+        rng = np.random.default_rng(1)
+        for _ in range(20):
+            obs = rng.normal(size=(16, *agent.env.observation_spec.shape)).astype(np.float32)
+            batch = TensorDict({"obs": torch.from_numpy(obs)[:, None]}, [16, 1])
+            out, states = agent.policy.sample(batch, states, deterministic=True)
+            actions, memory = policy.predict(obs, state=memory)
+            np.testing.assert_allclose(actions, out["actions"].numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("env", [DiscreteDummyEnv, ContinuousDummyEnv])
+def test_batched_envs_have_policies_too(env: Any, tmp_path: Path) -> None:
+    """Which return what ``predict`` returns, for one observation and for a batch."""
+    with rlox.make("rl8_ppo", env=env, **OPTIONS) as algorithm:
+        algorithm.train(64)
+        rlox.export(algorithm, tmp_path / "policy.rlox")
+        policy = rlox.load_policy(tmp_path / "policy.rlox")
+        shape = tuple(algorithm.agent.env.observation_spec.shape)
+        obs = np.random.default_rng(1).normal(size=(100, *shape)).astype(np.float32)
+        for seen in (obs, obs[0]):
+            ours, theirs = policy.predict(seen), algorithm.predict(seen)
+            assert ours.shape == theirs.shape
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_another_distribution_is_refused(tmp_path: Path) -> None:
+    """The error names it; no file is made."""
+    parts = {"distribution_cls": SquashedNormal}
+    with (
+        rlox.make("rl8_ppo", env=ContinuousDummyEnv, parts=parts, **OPTIONS) as algorithm,
+        pytest.raises(ExportError, match="DefaultContinuousModel with SquashedNormal"),
+    ):
+        rlox.export(algorithm, tmp_path / "policy.rlox")
+    assert not list(tmp_path.iterdir())
