@@ -118,6 +118,8 @@ def takes(name: str, observed: spaces.Space[Any], acted: spaces.Space[Any], **op
     """Return whether the algorithm can be built for these spaces, with these options."""
     found, fields = spec(name), config_class(name).model_fields
     given = {key: value for key, value in SMALL.items() if key in fields} | options
+    if "recurrent" in fields and "recurrent" not in options:
+        given.pop("seq_len", None)  # of a memory that is not there
     if name == "bc":
         given["continuous"] = acted is not CHOICES
     if "policy" in found.needs:

@@ -31,7 +31,7 @@ from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
 from rlox.training.hooks import Hooks
 
-from rlox_rl8 import running
+from rlox_rl8 import acting, running
 from rlox_rl8.algorithms import Algorithm, AlgorithmConfig
 from rlox_rl8.building import agent_config
 from rlox_rl8.configs import RL8PPOConfig
@@ -105,7 +105,7 @@ class RL8PPO(RloxAlgorithm):
 
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return actions for observations, each the first of its horizon; see ``Algorithm``."""
-        return running.predict(self.agent, obs, deterministic, self.streams)
+        return acting.predict(self.agent, obs, deterministic, self.streams)
 
     def policy_data(self) -> PolicyData:
         """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
@@ -137,7 +137,7 @@ class RL8PPO(RloxAlgorithm):
                 seed=seed,
                 max_steps=max_steps,
             )
-        return running.evaluate(
+        return acting.evaluate(
             self.agent,
             self.env_cls if env is None else running.find_env(env, self.config),
             n_episodes=n_episodes,
