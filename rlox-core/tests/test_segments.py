@@ -185,7 +185,10 @@ def make_pipe(path: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (Path.unlink, "is missing; a checkpoint with a replay buffer is moved together with"),
+        (
+            Path.unlink,
+            "is missing; a checkpoint with a replay buffer, or of several ranks, is moved",
+        ),
         (damage, "is damaged, or another file in its place"),
         (make_longer, "expected [0-9]+ bytes, found [0-9]+"),
         (lead_elsewhere, "is a link, which is not followed"),

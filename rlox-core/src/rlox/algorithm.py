@@ -263,13 +263,20 @@ class Algorithm(ABC):
         )
 
     def save(self, path: str | Path) -> None:
-        """Write a checkpoint; see :func:`rlox.training.checkpoint.save`."""
+        """Write a checkpoint; see :func:`rlox.training.checkpoint.save`.
+
+        Of several ranks, all call it outside of training, and rank 0 writes.
+        """
         checkpoint.save(self, path)
 
     @staticmethod
     def remove_checkpoint(path: str | Path) -> None:
-        """Delete a checkpoint and the segments that no other checkpoint beside it needs."""
-        remove_checkpoint(Path(path))
+        """Delete a checkpoint and the segments that no other checkpoint beside it needs.
+
+        Ranks above 0, which write none, delete none.
+        """
+        if not own_rank():
+            remove_checkpoint(Path(path))
 
     @classmethod
     def from_checkpoint(

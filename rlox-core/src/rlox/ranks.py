@@ -54,6 +54,11 @@ class Ranks:
         """Which of them this is; rank 0 logs and saves."""
         self.size: int = distributed.get_world_size()
         """How many there are."""
+        self.saving: str = "together"
+        """Who takes part where rank 0 saves: ``"together"``: all, who call ``save`` too;
+        ``"asked"``: all, at an iteration's end; ``"alone"``: nobody else."""
+        # else a save that not all take part in would be taken for something else
+        self._texts = distributed.new_group()
 
     def _together(self, what: str, call: Callable[[], ResultT]) -> ResultT:
         try:
@@ -97,6 +102,24 @@ class Ranks:
         found = [torch.empty_like(own) for _ in range(self.size)]
         self._together(what, lambda: self._dist.all_gather(found, own))
         return [each.numpy() for each in found]
+
+    def gather_text(self, text: str, what: str) -> list[str]:
+        """Return the texts of all ranks, in their order."""
+        import torch
+
+        own = torch.frombuffer(bytearray(text.encode() or b" "), dtype=torch.uint8)
+        group = self._texts
+
+        def gathered(tensor: Tensor) -> list[Tensor]:
+            found = [torch.empty_like(tensor) for _ in range(self.size)]
+            self._together(what, lambda: self._dist.all_gather(found, tensor, group=group))
+            return found
+
+        sizes = [int(each) for each in gathered(torch.tensor([len(own)]))]
+        padded = torch.zeros(max(sizes), dtype=torch.uint8)
+        padded[: len(own)] = own
+        found = zip(gathered(padded), sizes, strict=True)
+        return [bytes(each[:size].tolist()).decode().strip() for each, size in found]
 
     def standardize(self, values: Tensor) -> Tensor:
         """Return (B,) values less their mean, in units of their deviation, of all ranks' rows."""

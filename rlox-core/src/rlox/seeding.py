@@ -158,19 +158,27 @@ class SeedStreams:
         """Return the seed and the state of every stream used so far."""
         return {
             "seed": self.seed,
+            # of streams that are used later
+            **({"key": list(self._key)} if self.is_spread else {}),
             "numpy": {name: rng.bit_generator.state for name, rng in self._numpy.items()},
             "torch": {name: rng.get_state().numpy() for name, rng in self._torch.items()},
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], *, own: bool = False) -> None:
         """Restore every stream from :meth:`state_dict`'s result.
+
+        Args:
+            state: what that returned.
+            own: it is this rank's, so that streams which were spread are so again; else those of
+                ranks above 0 are going to be.
 
         Raises:
             CheckpointError: a stream's state has the wrong form.
         """
-        self.is_spread = False
+        self.is_spread = own and "key" in state
         try:
             self.seed = int(state["seed"])
+            self._key = tuple(map(int, state["key"])) if self.is_spread else ()
             for name, numpy_state in state["numpy"].items():
                 self.numpy(name).bit_generator.state = numpy_state
             if state["torch"]:

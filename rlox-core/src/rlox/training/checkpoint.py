@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
@@ -33,14 +34,26 @@ from rlox.config.model import Config
 from rlox.envs.make import env_id_of
 from rlox.errors import CheckpointError, ConfigError, MemoryLimitError
 from rlox.files.atomic import write_atomically
+from rlox.ranks import RANKS, own_rank
+from rlox.training.parts_of_ranks import (
+    difference_of_ranks,
+    goes_on_exactly,
+    leave_to_rank_0,
+    parts_for,
+    require_parts,
+    state_of,
+    state_of_this_rank,
+)
 from rlox.training.progress import unit_of
 from rlox.training.segment_files import Arrays, SegmentFolder, remove_unused, segments_of
 from rlox.training.segments import SavedBuffer, segment_reader, writing_segments
 from rlox.training.state_tree import pack, require_like, unpack
-from rlox.training.trainable import Trainable
+from rlox.training.trainable import Trainable, own_code_of, require_own_code
 from rlox.training.versions import installed_versions
 
-__all__ = ["FORMAT_VERSION", "load", "read", "save", "steps_of"]
+__all__ = ["FORMAT_VERSION", "difference_in", "load", "read", "save", "steps_of"]
+
+_LOG = logging.getLogger("rlox")
 
 FORMAT_VERSION = 3
 
@@ -64,23 +77,20 @@ def save(algorithm: Trainable, path: str | Path) -> None:
 
     If ``path`` is a link, the file that it leads to is written. Segments of large buffers go to the
     folder ``segments`` beside it, which the checkpoints of one folder share; those that only an
-    older checkpoint at ``path`` referred to are removed.
+    older checkpoint at ``path`` referred to are removed. Of several ranks, rank 0 writes it, and
+    the others their parts beside it (:mod:`rlox.training.parts_of_ranks`).
 
     Raises:
         OSError: the file cannot be written, or what is there is no regular file; an older
             checkpoint at ``path`` is intact.
     """
     path = Path(path)
+    if leave_to_rank_0(algorithm):
+        return
     folder = SegmentFolder(path)
     before = segments_of(path)
-    with writing_segments():
-        state = {
-            "clock": algorithm.clock.state_dict(),
-            "streams": algorithm.streams.state_dict(),
-            "callbacks": algorithm.callbacks.state_dict(),
-            "algorithm": algorithm.state_dict(),
-        }
-    with folder.locked() if _has_segments(state) else nullcontext():
+    state = state_of(algorithm)
+    with folder.locked() if RANKS or _has_segments(state) else nullcontext():
         _write(algorithm, state, path, folder)
     remove_unused(folder, before - segments_of(path))
 
@@ -103,42 +113,14 @@ def _write(
         "name": algorithm.name,
         "config": local_options(type(algorithm.config), algorithm.config.to_dict()),
         "env_id": env_id_of(algorithm.env_source),
-        **_own_code(algorithm),
+        **own_code_of(algorithm),
+        **parts_for(algorithm, path, tensors),
         "state": tree,
     }
     text = json.dumps(manifest)
     metadata = {"rlox": text, "digest": _digest(text, tensors)}
     data = safetensors_bytes(tensors, metadata=metadata)
     write_atomically(path, data)
-
-
-def _own_code(algorithm: Trainable) -> dict[str, Any]:
-    """Return the names of what a user's own code adds to the loss; the code is not saved."""
-    named: dict[str, Any] = {}
-    if algorithm.own_objective is not None:
-        named["objective"] = type(algorithm.own_objective).__name__
-    if algorithm.added_losses.names:
-        named["added_losses"] = algorithm.added_losses.names
-    return named
-
-
-def _require_own_code(manifest: Mapping[str, Any], algorithm: Trainable) -> None:
-    """Refuse an algorithm whose loss is another than the checkpoint's.
-
-    Raises:
-        CheckpointError: an objective or an added loss is missing or new.
-    """
-    saved, present = manifest.get("objective"), _own_code(algorithm).get("objective")
-    if saved != present:
-        raise CheckpointError(
-            f"it was trained with {_named(saved)}, got {_named(present)}; pass the same as "
-            "objective="
-        )
-    algorithm.added_losses.require_same(manifest.get("added_losses", []))
-
-
-def _named(objective: str | None) -> str:
-    return f"the objective {objective}" if objective else "the algorithm's own objective"
 
 
 def read(path: str | Path) -> dict[str, Any]:
@@ -169,6 +151,15 @@ def steps_of(path: str | Path) -> int:
         raise CheckpointError(f"checkpoint '{path}' has no count of steps: {error!r}") from None
 
 
+def difference_in(path: str | Path) -> str | None:
+    """Return why the ranks of this training do not go on exactly from a checkpoint, if they do not.
+
+    Raises:
+        CheckpointError: as :func:`read`.
+    """
+    return difference_of_ranks(_read(Path(path), with_arrays=False)[0])
+
+
 def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:
     if not path.is_file():
         raise CheckpointError(f"checkpoint '{path}' does not exist")
@@ -191,6 +182,7 @@ def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:
         if with_arrays:
             if metadata["digest"] != _digest(metadata["rlox"], tensors):
                 raise ValueError("its contents have changed since it was written")
+            require_parts(manifest, path)
             manifest["state"] = unpack(manifest["state"], tensors, segment_reader(path))
     except CheckpointError:
         raise
@@ -261,7 +253,7 @@ def load(
     """Restore an algorithm; see :meth:`rlox.Algorithm.from_checkpoint`."""
     if "config" in arguments:
         raise ConfigError("a checkpoint brings its own config; pass the options to change by name")
-    manifest, tensors = _read(Path(path), with_arrays=True)
+    manifest, tensors = _read(path := Path(path), with_arrays=True)
     if manifest.get("name") != cls.name:
         raise CheckpointError(
             f"checkpoint '{path}' holds the algorithm '{manifest.get('name')}', not '{cls.name}'"
@@ -282,13 +274,13 @@ def load(
     except MemoryError as error:
         raise CheckpointError(f"checkpoint '{path}' cannot be loaded: {error}") from None
     try:
-        _require_own_code(manifest, algorithm)
-        state = manifest["state"]
+        require_own_code(manifest, algorithm)
+        state = state_of_this_rank(manifest, tensors, path)
         with writing_segments():  # without the contents of buffers
             require_like(state["algorithm"], algorithm.state_dict())
         algorithm.clock.load_state_dict(state["clock"])
         if "seed" not in arguments or arguments["seed"] == state["streams"]["seed"]:
-            algorithm.streams.load_state_dict(state["streams"])
+            algorithm.streams.load_state_dict(state["streams"], own=goes_on_exactly(manifest))
         algorithm.load_state_dict(state["algorithm"])
         algorithm.callbacks.load_state_dict(state["callbacks"])
     except _MISFITS as error:
@@ -296,4 +288,6 @@ def load(
         saved = manifest.get("env_id")
         other = f" (it was saved on the env {saved!r}, not {env!r})" if saved != env else ""
         raise CheckpointError(f"checkpoint '{path}' does not fit{other}: {reason}") from error
+    if (difference := difference_of_ranks(manifest)) and not own_rank():
+        _LOG.warning("checkpoint '%s' goes on otherwise: %s", path, difference)
     return algorithm  # type: ignore[no-any-return]

@@ -15,6 +15,7 @@ from rlox.config.arguments import require_integer
 from rlox.errors import ConfigError, DivergenceError
 from rlox.ranks import RANKS
 from rlox.training.hooks import Hooks, StopTraining
+from rlox.training.parts_of_ranks import agree_on_end, while_asked, while_training
 from rlox.training.trainable import Trainable
 
 __all__ = ["run", "run_iteration"]
@@ -32,18 +33,19 @@ def run(algorithm: Trainable, total_timesteps: int | None) -> dict[str, float]:
         clock.extend(require_integer(argument, total_timesteps, at_least=1))
     metrics: dict[str, float] = {"mean_reward": float("nan")}
     hooks = Hooks(algorithm)
-    try:
-        hooks.call("on_training_start")
-        while clock.remaining:
-            metrics = _timed_iteration(algorithm, hooks)
-            if not _report(algorithm, hooks, metrics):
-                break
-    except StopTraining:
-        pass
-    else:
-        _require_finite(algorithm)  # a callback may have changed them after the last iteration
-    finally:
-        algorithm.callbacks.on_training_end(step=clock.steps, algo=algorithm, metrics=metrics)
+    with while_training():
+        try:
+            hooks.call("on_training_start")
+            while clock.remaining:
+                metrics = _timed_iteration(algorithm, hooks)
+                if not _report(algorithm, hooks, metrics):
+                    break
+        except StopTraining:
+            pass
+        else:
+            _require_finite(algorithm)  # a callback may have changed them after the last iteration
+        finally:
+            algorithm.callbacks.on_training_end(step=clock.steps, algo=algorithm, metrics=metrics)
     _require_views(algorithm)  # a callback may have replaced parameters in the last iteration
     _require_finite(algorithm)
     return metrics
@@ -94,10 +96,11 @@ def _report(algorithm: Trainable, hooks: Hooks, metrics: dict[str, float]) -> bo
     """Log an iteration, call the callbacks, and return whether the training goes on."""
     if algorithm.logger is not None:
         algorithm.logger.on_train_step(algorithm.clock.steps, metrics)
-    going_on = bool(hooks.call("on_iteration_end", metrics=metrics)) and not hooks.stopped
+    with while_asked():
+        going_on = bool(hooks.call("on_iteration_end", metrics=metrics)) and not hooks.stopped
     if not RANKS:
         return going_on
-    return not RANKS[0].total(hooks.stop_agreed or not going_on, "the end of the training")
+    return not agree_on_end(RANKS[0], algorithm, hooks.stop_agreed or not going_on)
 
 
 def _row(values: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -126,24 +126,36 @@ class SegmentFolder:
             CheckpointError: it is missing, damaged, another segment, or no regular file; the
                 message names the file.
         """
+        metadata, arrays = self.read_with_metadata(digest, size)
+        if metadata != dict(about):
+            raise CheckpointError(
+                f"segment '{self.file(digest)}' belongs to another place of a buffer"
+            )
+        return arrays
+
+    def read_with_metadata(self, digest: str, size: int) -> tuple[dict[str, str], Arrays]:
+        """Return what is stored beside a segment's arrays, and these; see :meth:`read`."""
+        data = self.require(digest, size)
+        try:
+            return _metadata(data), dict(arrays_of(data))
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"segment '{self.file(digest)}' is no segment: {error}") from None
+
+    def require(self, digest: str, size: int) -> bytes:
+        """Return a segment's bytes, which are those that were written; see :meth:`read`."""
         path = self.file(digest)
         try:
             data = _read_regular(path, size)
         except FileNotFoundError:
             raise CheckpointError(
-                f"segment '{path}' is missing; a checkpoint with a replay buffer is moved together "
-                f"with the folder '{FOLDER}' beside it"
+                f"segment '{path}' is missing; a checkpoint with a replay buffer, or of several "
+                f"ranks, is moved together with the folder '{FOLDER}' beside it"
             ) from None
         except OSError as error:
             raise CheckpointError(f"segment '{path}' cannot be read: {error}") from None
         if hashlib.sha256(data).hexdigest() != digest:
             raise CheckpointError(f"segment '{path}' is damaged, or another file in its place")
-        try:
-            if _metadata(data) != dict(about):
-                raise CheckpointError(f"segment '{path}' belongs to another place of a buffer")
-            return dict(arrays_of(data))
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"segment '{path}' is no segment: {error}") from None
+        return data
 
     @contextmanager
     def locked(self, *, to_remove: bool = False) -> Iterator[bool]:

@@ -15,7 +15,7 @@ from rlox.training.progress import Progress
 if TYPE_CHECKING:
     from rlox.protocols import Optimizer
 
-__all__ = ["NamedLosses", "NoLosses", "Trainable"]
+__all__ = ["NamedLosses", "NoLosses", "Trainable", "own_code_of", "require_own_code"]
 
 
 class NamedLosses(Protocol):
@@ -84,3 +84,32 @@ class Trainable(Protocol):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
+
+
+def own_code_of(algorithm: Trainable) -> dict[str, Any]:
+    """Return the names of what a user's own code adds to the loss; the code is not saved."""
+    named: dict[str, Any] = {}
+    if algorithm.own_objective is not None:
+        named["objective"] = type(algorithm.own_objective).__name__
+    if algorithm.added_losses.names:
+        named["added_losses"] = algorithm.added_losses.names
+    return named
+
+
+def require_own_code(manifest: Mapping[str, Any], algorithm: Trainable) -> None:
+    """Refuse an algorithm whose loss is another than the checkpoint's.
+
+    Raises:
+        CheckpointError: an objective or an added loss is missing or new.
+    """
+    saved, present = manifest.get("objective"), own_code_of(algorithm).get("objective")
+    if saved != present:
+        raise CheckpointError(
+            f"it was trained with {_named(saved)}, got {_named(present)}; pass the same as "
+            "objective="
+        )
+    algorithm.added_losses.require_same(manifest.get("added_losses", []))
+
+
+def _named(objective: str | None) -> str:
+    return f"the objective {objective}" if objective else "the algorithm's own objective"

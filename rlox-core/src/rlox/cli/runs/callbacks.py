@@ -14,6 +14,7 @@ from rlox.callbacks import Callback, TimingCallback
 from rlox.cli.output import print_progress
 from rlox.cli.runs.signals import HANG_UP, ending_signals
 from rlox.cli.stdout import stdout_is_broken
+from rlox.training.parts_of_ranks import leave_to_rank_0
 
 __all__ = [
     "Interruption",
@@ -155,8 +156,9 @@ def remove_latest(path: Path, algorithm: Any) -> None:
         algorithm.remove_checkpoint(path)
 
 
-def train_beside(interruption: Interruption, learn: Callable[[], Any]) -> int:
-    """Call ``learn`` as a rank above 0, which neither logs nor saves; return the exit code."""
+def train_beside(interruption: Interruption, learn: Callable[[], Any], algorithm: Any) -> int:
+    """Call ``learn`` as a rank above 0, which logs nothing and saves its part; return the code."""
     with interruption:
         learn()
+        leave_to_rank_0(algorithm)  # which saves once it has learnt
     return 0 if interruption.signal is None else interruption.exit_code

@@ -62,7 +62,8 @@ def train_in_folder(
     with api.make(name, options.env, config=config, **load_parts(options.parts)) as algorithm:
         if ranks is not None and ranks.rank:
             algorithm.callbacks.callbacks += [interruption := interruption or Interruption()]
-            return train_beside(interruption, partial(algorithm.train, options.total_timesteps))
+            learn = partial(algorithm.train, options.total_timesteps)
+            return train_beside(interruption, learn, algorithm)
         seed = algorithm.streams.seed
         path = options.run_dir or RunFolder.default_path(name, options.subject, what=seed)
         require_unused(path)
@@ -117,7 +118,8 @@ def resume_in_folder(
             saved.path, env, callbacks=[interruption], **load_parts(options.parts)
         ) as algorithm:
             remaining = saved.path.stem != "final" and algorithm.clock.remaining
-            return train_beside(interruption, algorithm.train if remaining else _nothing)
+            learn_rest = algorithm.train if remaining else _nothing
+            return train_beside(interruption, learn_rest, algorithm)
     with folder.lock():
         saved = _checkpoint_to_resume(run, log)
         with algorithm_class.from_checkpoint(
@@ -132,9 +134,13 @@ def resume_in_folder(
                 algorithm.logger.rewind(saved.steps)
             folder.go_back_to(saved)
             learned = saved.path.stem == "final" or not algorithm.clock.remaining
-            if not learned and getattr(algorithm.config, "save_replay_buffer", True) is False:
-                folder.record(differs=NEW_BUFFER)
-                print_warning(NEW_BUFFER, log)
+            if not learned:
+                differs = [checkpoint.difference_in(saved.path)]  # which is a warning already
+                if getattr(algorithm.config, "save_replay_buffer", True) is False:
+                    differs.append(NEW_BUFFER)
+                    print_warning(NEW_BUFFER, log)
+                if any(differs):
+                    folder.record(differs="; ".join(filter(None, differs)))
             return session.run(algorithm, _nothing if learned else algorithm.train)
 
 

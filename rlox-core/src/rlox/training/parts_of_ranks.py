@@ -1,0 +1,267 @@
+"""Parts of checkpoints that ranks above 0 save beside rank 0's.
+
+Rank 0 writes the checkpoint. When it does, each other rank writes its random streams, envs, buffers
+and all else that differs from rank 0's into segment files beside it, which the checkpoint lists.
+So the same number of ranks goes on exactly; another number begins new episodes.
+
+During training rank 0 decides when to save, at an iteration's end, and the others are asked
+(:func:`agree_on_end`). Outside of it all ranks call ``save``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlox.errors import CheckpointError, WorkerLostError
+from rlox.ranks import RANKS, Ranks, own_rank
+from rlox.training.segment_files import SEGMENTS_KEY, Arrays, SegmentFolder
+from rlox.training.segments import segment_reader, writing_segments
+from rlox.training.state_tree import pack, unpack
+from rlox.training.trainable import Trainable
+
+__all__ = [
+    "agree_on_end",
+    "difference_of_ranks",
+    "goes_on_exactly",
+    "leave_to_rank_0",
+    "parts_for",
+    "require_parts",
+    "state_of",
+    "state_of_this_rank",
+    "while_asked",
+    "while_training",
+]
+
+_LOG = logging.getLogger("rlox")
+
+SAVING = 2**20
+"""What rank 0 says in place of its wish to stop, 0 or 1, to have the others write their parts."""
+
+
+def state_of(algorithm: Trainable) -> dict[str, Any]:
+    """Return what a checkpoint holds of this process, with buffers in place of their contents."""
+    with writing_segments():
+        return {
+            "clock": algorithm.clock.state_dict(),
+            "streams": algorithm.streams.state_dict(),
+            "callbacks": algorithm.callbacks.state_dict(),
+            "algorithm": algorithm.state_dict(),
+        }
+
+
+@contextmanager
+def while_training() -> Iterator[None]:
+    """Let rank 0 save alone, as the others are busy."""
+    with _saving("alone"):
+        yield
+
+
+@contextmanager
+def while_asked() -> Iterator[None]:
+    """Let rank 0 ask the others for their parts, as they come to :func:`agree_on_end`."""
+    with _saving("asked"):
+        yield
+
+
+@contextmanager
+def _saving(how: str) -> Iterator[None]:
+    before = [ranks.saving for ranks in RANKS]
+    for ranks in RANKS:
+        ranks.saving = how
+    try:
+        yield
+    finally:
+        for ranks, was in zip(RANKS, before, strict=True):
+            ranks.saving = was
+
+
+def agree_on_end(ranks: Ranks, algorithm: Trainable, wish: bool) -> bool:
+    """Return whether a rank wishes to end; before that, save as often as rank 0 has asked.
+
+    Raises:
+        WorkerLostError: another rank has gone, or does not answer.
+        OSError: this rank's part cannot be written.
+    """
+    while (said := ranks.total(wish, "the end of the training")) >= SAVING:
+        _write_part(algorithm, ranks)
+    return said > 0
+
+
+def leave_to_rank_0(algorithm: Trainable) -> bool:
+    """Write this rank's part if all ranks save, and return whether rank 0 writes the checkpoint.
+
+    Raises:
+        WorkerLostError: rank 0 has gone, or does not save.
+        OSError: the part cannot be written.
+    """
+    for ranks in RANKS:
+        if ranks.rank and ranks.saving == "together" and algorithm.streams.is_spread:
+            _write_part(algorithm, ranks)
+    return own_rank() > 0
+
+
+def parts_for(algorithm: Trainable, path: Path, tensors: Arrays) -> dict[str, Any]:
+    """Have the other ranks write their parts, and return what the checkpoint says of them.
+
+    Args:
+        algorithm: rank 0's, or that of the only process.
+        path: of the checkpoint, in a folder that all ranks see.
+        tensors: of rank 0, which others do not write again.
+
+    Raises:
+        OSError: a part cannot be written.
+    """
+    for ranks in RANKS:
+        said: dict[str, Any] = {"n_ranks": ranks.size}
+        if ranks.saving == "alone" or not algorithm.streams.is_spread:
+            return said
+        asked = {"checkpoint": str(path.absolute()), "digests": _digests(tensors)}
+        try:
+            if ranks.saving == "asked":
+                ranks.total(SAVING, "a checkpoint")
+            ranks.gather_text(json.dumps(asked), "a checkpoint")
+            answers = ranks.gather_text("", "a checkpoint")
+        except WorkerLostError as error:  # what there is, is better than nothing
+            _LOG.warning("the checkpoint '%s' holds rank 0 alone: %s", path, error)
+            return said
+        parts = [json.loads(answer) for answer in answers[1:]]
+        for rank, part in enumerate(parts, 1):
+            if "error" in part:
+                raise OSError(f"rank {rank} cannot write its part of '{path}': {part['error']}")
+        return {**said, "parts": [{SEGMENTS_KEY: part} for part in parts]}
+    return {}
+
+
+def _write_part(algorithm: Trainable, ranks: Ranks) -> None:
+    """Write what this rank has alone, and report the files to rank 0.
+
+    Raises:
+        OSError: a file cannot be written; rank 0 gets the reason.
+    """
+    asked = json.loads(ranks.gather_text("", "a checkpoint")[0])
+    folder = SegmentFolder(Path(asked["checkpoint"]))
+    state, tensors, listed = state_of(algorithm), Arrays(), list[list[Any]]()
+    del state["clock"]  # which is one for all
+    error: OSError | None = None
+    try:
+        with folder.locked():
+            tree = pack(state, "", tensors, lambda buffer, name: buffer.write(folder, name))
+            known = asked["digests"]
+            own = {k: v for k, v in tensors.items() if _digest(v) != known.get(k)}
+            text = json.dumps(tree)
+            listed = [list(folder.write(own, {"part": text})), *_files_in(tree)]
+            folder.sync()
+    except OSError as caught:
+        error = caught
+    answer = {"files": listed} if error is None else {"error": str(error)}
+    ranks.gather_text(json.dumps(answer), "a checkpoint")
+    if error is not None:
+        raise error
+
+
+def _files_in(tree: Any) -> Iterator[list[Any]]:
+    """Yield digest and size of the segments of all buffers in a tree."""
+    if isinstance(tree, dict):
+        if SEGMENTS_KEY in tree:
+            yield from tree[SEGMENTS_KEY]["files"]
+        for branch in tree.values():
+            yield from _files_in(branch)
+    elif isinstance(tree, list):
+        for branch in tree:
+            yield from _files_in(branch)
+
+
+def _digest(array: np.ndarray[Any, Any]) -> str:
+    """Return the SHA-256 of a contiguous array's kind and contents."""
+    digest = hashlib.sha256(f"{array.dtype.str} {array.shape}".encode())
+    digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def _digests(tensors: Arrays) -> dict[str, str]:
+    return {name: _digest(array) for name, array in tensors.items()}
+
+
+def goes_on_exactly(manifest: Mapping[str, Any]) -> bool:
+    """Return whether a checkpoint has a part for every rank of this training."""
+    size = RANKS[0].size if RANKS else 1
+    saved, parts = manifest.get("n_ranks", 1), manifest.get("parts", [])
+    return bool(saved == size == 1 + len(parts))
+
+
+def difference_of_ranks(manifest: Mapping[str, Any]) -> str | None:
+    """Return why a checkpoint's training does not go on exactly; ``None`` if the ranks let it."""
+    if goes_on_exactly(manifest):
+        return None
+    saved, size = manifest.get("n_ranks", 1), RANKS[0].size if RANKS else 1
+    if saved == size:
+        return (
+            f"it holds the part of rank 0 of {saved} alone, as others were not asked: they begin "
+            "new episodes"
+        )
+    return (
+        f"it was saved by {_many(saved)} and goes on with {_many(size)}: ranks above 0 begin new "
+        "episodes, with streams of their own"
+    )
+
+
+def _many(size: Any) -> str:
+    return "1 rank" if size == 1 else f"{size} ranks"
+
+
+def require_parts(manifest: Mapping[str, Any], path: Path) -> None:
+    """Check all ranks' parts of a checkpoint, on each rank alike, if they are going to be read.
+
+    Raises:
+        CheckpointError: a file is missing or damaged; the text names it.
+    """
+    if not goes_on_exactly(manifest):
+        return
+    folder = SegmentFolder(path)
+    for part in manifest.get("parts", []):
+        for digest, size in part[SEGMENTS_KEY]["files"]:
+            folder.require(digest, size)
+
+
+def state_of_this_rank(
+    manifest: Mapping[str, Any], tensors: Arrays, path: Path
+) -> Mapping[str, Any]:
+    """Return the state that this process goes on from.
+
+    Args:
+        manifest: of the checkpoint, its state unpacked.
+        tensors: of the checkpoint.
+        path: its path.
+
+    Raises:
+        CheckpointError: this rank's part is missing or damaged.
+    """
+    state: Mapping[str, Any] = manifest["state"]
+    rank = own_rank()
+    if not rank:
+        return state
+    if not goes_on_exactly(manifest):
+        return {**state, "algorithm": _without_envs(state["algorithm"])}
+    digest, size = manifest["parts"][rank - 1][SEGMENTS_KEY]["files"][0]
+    metadata, own = SegmentFolder(path).read_with_metadata(digest, size)
+    if "part" not in metadata:
+        raise CheckpointError(f"checkpoint '{path}' lists a segment that is no part of a rank")
+    found = unpack(json.loads(metadata["part"]), {**tensors, **own}, segment_reader(path))
+    return {**found, "clock": state["clock"]}
+
+
+def _without_envs(state: Any) -> Any:
+    """Return a state in which envs have none, so that they begin new episodes when it is loaded."""
+    if isinstance(state, Mapping):
+        of_envs = {"started", "statistics", "env"} <= state.keys()
+        kept = {name: _without_envs(value) for name, value in state.items()}
+        return {**kept, "env": None} if of_envs else kept
+    return [_without_envs(each) for each in state] if isinstance(state, list) else state
