@@ -290,10 +290,10 @@ def browser(session: nox.Session) -> None:
 
 @nox.session(default=False, tags=["nightly"])
 def ray(session: nox.Session) -> None:
-    """The Ray backends of rlox-distributed; a cluster takes seconds to a minute to start."""
+    """rlox-distributed on Ray, whose clusters take seconds to a minute to start."""
     sync(session, "--package", "rlox-distributed", "--group", "ray")
     with session.chdir("rlox-distributed"):
-        session.run("pytest", "tests/test_ray.py", *session.posargs)
+        session.run("pytest", "tests/test_ray.py", "tests/test_ray_sweeps.py", *session.posargs)
 
 
 @nox.session(default=False, tags=["nightly"])

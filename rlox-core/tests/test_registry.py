@@ -20,7 +20,8 @@ from rlox.errors import (
 )
 from rlox.logging import JsonlLogger
 from rlox.registry.entry import Registration
-from rlox.registry.specs import AlgorithmSpec, EnvBackendSpec, resolve
+from rlox.registry.references import resolve
+from rlox.registry.specs import AlgorithmSpec, EnvBackendSpec
 from rlox.registry.table import Registry, get_registry
 
 COUNTING = """

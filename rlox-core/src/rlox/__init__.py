@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         LearnerBackendSpec,
         LoggerSpec,
         LossSpec,
+        PlaceSpec,
         PresetsSpec,
     )
     from rlox.registry.table import list_algorithms, spec
@@ -74,6 +75,7 @@ _MODULES = {
     "LearnerBackendSpec": "rlox.registry.specs",
     "LoggerSpec": "rlox.registry.specs",
     "LossSpec": "rlox.registry.specs",
+    "PlaceSpec": "rlox.registry.specs",
     "PresetsSpec": "rlox.registry.specs",
     "evaluate": "rlox.evaluation",
     "explain": "rlox.api",
@@ -144,6 +146,7 @@ __all__ = [
     "LossSpec",
     "MmapReplayBuffer",
     "OfflineDatasetBuffer",
+    "PlaceSpec",
     "PresetsSpec",
     "PrioritizedReplayBuffer",
     "ReplayBuffer",

@@ -18,6 +18,7 @@ import yaml
 from rlox.analysis.learning_curves import find_runs
 from rlox.cli.sweeps import processes
 from rlox.cli.sweeps.folder import parse_sets
+from rlox.cli.sweeps.places import Job
 from rlox.training import checkpoint
 
 TRAIN = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2")
@@ -283,6 +284,6 @@ def test_processes_divide_the_cores(
     monkeypatch.delenv("RLOX_NUM_THREADS", raising=False)
     if variable is not None:
         monkeypatch.setenv("RLOX_NUM_THREADS", variable)
-    job = processes.Job("run", (), tmp_path / "output.log")
+    job = Job("run", (), tmp_path / "output.log")
     assert processes.run_in_processes([job], at_once, lambda _: None, lambda *_: None) is None
     assert job.output.read_text(encoding="utf-8").strip() == printed

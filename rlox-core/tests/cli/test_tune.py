@@ -13,7 +13,8 @@ import pytest
 import yaml
 from counting_config import CountingConfig
 from rlox.cli.sweeps import processes
-from rlox.cli.sweeps.processes import Job, run_in_processes
+from rlox.cli.sweeps.places import Job
+from rlox.cli.sweeps.processes import run_in_processes
 from rlox.cli.tuning.folder import TuningFolder
 from rlox.cli.tuning.space import Dimension, parse_space, with_values
 from rlox.cli.tuning.trials import Trial, evaluations, open_study

@@ -3,7 +3,13 @@
 from collections.abc import Iterable
 
 from rlox.registry.hookspecs import hookimpl
-from rlox.registry.specs import ActorBackendSpec, AlgorithmSpec, CommandSpec, EnvBackendSpec
+from rlox.registry.specs import (
+    ActorBackendSpec,
+    AlgorithmSpec,
+    CommandSpec,
+    EnvBackendSpec,
+    PlaceSpec,
+)
 
 
 @hookimpl
@@ -44,6 +50,16 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
         factory="rlox_distributed.ray_backends:make_ray_envs",
         options="rlox_distributed.ray_options:RayEnvOptions",
         priority=-1,
+    )
+
+
+@hookimpl
+def rlox_places() -> Iterable[PlaceSpec]:
+    """Register ``ray``."""
+    yield PlaceSpec(
+        name="ray",
+        summary="The nodes of a Ray cluster, which go on with the runs of a node that is lost.",
+        factory="rlox_distributed.ray_place:RayPlace",
     )
 
 

@@ -44,10 +44,12 @@ class Cluster:
 
     Args:
         started: whether it was started here, and is to be stopped with its last user.
+        where: it is, in words.
     """
 
-    def __init__(self, started: bool) -> None:
+    def __init__(self, started: bool, where: str) -> None:
         self.started = started
+        self.where = where
         self.users = 0
         self._shared: OrderedDict[int, tuple[Mapping[str, Any], Any]] = OrderedDict()
         self._lock = threading.Lock()
@@ -112,7 +114,7 @@ def _connect(address: str | None) -> Cluster:
     if ray.is_initialized():  # the caller's own connection, which stays
         if address not in (None, "auto"):
             _require_address(address)
-        return Cluster(started=False)
+        return Cluster(started=False, where="the cluster that this process is connected to")
     target = address or os.environ.get("RAY_ADDRESS") or "local"
     options: dict[str, Any] = {"logging_level": "WARNING"}
     # else Ray builds the environment of `uv run` again for every worker
@@ -140,11 +142,12 @@ def _connect(address: str | None) -> Cluster:
     if target == "local":
         board = context.dashboard_url
         where = f"http://{board}" if board else 'missing, pip install "ray[default]" brings it'
-        log.info("a Ray cluster was started on this machine; its dashboard is %s", where)
-        return Cluster(started=True)
+        notices = logging.getLogger("rlox.notice")
+        notices.info("a Ray cluster was started on this machine; its dashboard is %s", where)
+        return Cluster(started=True, where="a cluster of this machine")
     _JOINED["connected"] = True
     log.info("connected to the Ray cluster at %s", target)
-    return Cluster(started=False)
+    return Cluster(started=False, where=f"the cluster at {target}")
 
 
 def _line(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from rlox.errors import missing_extra
-from rlox.registry.specs import resolve
+from rlox.registry.references import resolve
 from tensordict import TensorDict
 
 

@@ -30,6 +30,9 @@ def main() -> None:
     try:
         # the registry warns of broken plugins and raises on conflicts, hence inside the try
         from rlox.cli.app import build_app
+        from rlox.cli.output import show_notices
+
+        show_notices()
 
         code = build_app()(args=sys.argv[1:] or ["--help"], prog_name="rlox", standalone_mode=False)
     except typer.TyperException as error:

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 import rlox
 from rlox.errors import PluginWarning, UnknownNameError, suggest
 from rlox.registry.entry import Registration
-from rlox.registry.specs import resolve
+from rlox.registry.references import resolve
 from rlox.registry.table import get_registry
 
 __all__ = ["COMMANDS", "build_app", "hidden_commands", "plugin_commands"]

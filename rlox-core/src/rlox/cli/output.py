@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
@@ -18,10 +19,21 @@ __all__ = [
     "print_progress",
     "print_table",
     "print_warning",
+    "show_notices",
 ]
+
+NOTICES = logging.getLogger("rlox.notice")
+"""Logger of what users are to know though nothing is wrong, such as where a dashboard is."""
 
 PIPE_WIDTH = 240
 """Columns when stdout is no terminal: rows stay on one line, for grep."""
+
+
+def show_notices() -> None:
+    """Print notices on stderr, once for all calls."""
+    if not NOTICES.handlers:
+        NOTICES.addHandler(logging.StreamHandler())
+        NOTICES.setLevel(logging.INFO)
 
 
 def console(file: TextIO | None = None) -> Console:

@@ -3,6 +3,7 @@
 from rlox.registry.entry import Registration, kind_of
 from rlox.registry.hookspecs import hookimpl
 from rlox.registry.plugins import GROUP, HOOKS, load_plugins
+from rlox.registry.references import resolve
 from rlox.registry.specs import (
     ActorBackendSpec,
     AlgorithmSpec,
@@ -13,8 +14,8 @@ from rlox.registry.specs import (
     LearnerBackendSpec,
     LoggerSpec,
     LossSpec,
+    PlaceSpec,
     PresetsSpec,
-    resolve,
 )
 from rlox.registry.table import (
     Registry,
@@ -38,6 +39,7 @@ __all__ = [
     "LearnerBackendSpec",
     "LoggerSpec",
     "LossSpec",
+    "PlaceSpec",
     "PresetsSpec",
     "Registration",
     "Registry",

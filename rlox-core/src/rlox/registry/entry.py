@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from rlox.errors import MissingDependencyError, PluginError, RloxError
-from rlox.registry.specs import resolve
+from rlox.registry.references import resolve
 
 __all__ = ["Registration", "kind_of"]
 
@@ -26,6 +26,7 @@ PARTS: dict[str, tuple[str, str | None]] = {
     "rlox_loggers": ("(log_dir)", "rlox.logging:LoggerCallback"),
     "rlox_callbacks": ("(), or with (log_dir) if in_folder is set", "rlox.callbacks:Callback"),
     "rlox_commands": ("()", "typer:Typer"),
+    "rlox_places": ("(address)", None),
 }
 """How the factories of each hook are called, and the class of what they return, if it has one."""
 

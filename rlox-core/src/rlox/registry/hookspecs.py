@@ -22,6 +22,7 @@ from rlox.registry.specs import (
     LearnerBackendSpec,
     LoggerSpec,
     LossSpec,
+    PlaceSpec,
     PresetsSpec,
 )
 
@@ -80,6 +81,11 @@ def rlox_callbacks() -> Iterable[CallbackSpec]:  # type: ignore[empty-body]
 @hookspec
 def rlox_commands() -> Iterable[CommandSpec]:  # type: ignore[empty-body]
     """Return the commands that the distribution adds to the command line."""
+
+
+@hookspec
+def rlox_places() -> Iterable[PlaceSpec]:  # type: ignore[empty-body]
+    """Return the places that the distribution provides for the runs of sweeps."""
 
 
 @hookspec

@@ -38,6 +38,7 @@ from rlox.registry.specs import (
     LearnerBackendSpec,
     LoggerSpec,
     LossSpec,
+    PlaceSpec,
     PresetsSpec,
 )
 
@@ -56,6 +57,7 @@ HOOKS: dict[str, type] = {
     "rlox_loggers": LoggerSpec,
     "rlox_callbacks": CallbackSpec,
     "rlox_commands": CommandSpec,
+    "rlox_places": PlaceSpec,
     "rlox_presets": PresetsSpec,
 }
 

@@ -1,13 +1,8 @@
-"""Plugin specs: frozen records with lazily resolved references."""
+"""Plugin specs: frozen records with references, see :mod:`rlox.registry.references`."""
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
-from typing import Any
-
-from rlox.errors import PluginError
-from rlox.files import require_working_directory
 
 __all__ = [
     "ActorBackendSpec",
@@ -19,26 +14,9 @@ __all__ = [
     "LearnerBackendSpec",
     "LoggerSpec",
     "LossSpec",
+    "PlaceSpec",
     "PresetsSpec",
-    "resolve",
 ]
-
-
-def resolve(reference: str) -> Any:
-    """Return the object that ``"module:name"`` names.
-
-    Raises:
-        PluginError: the reference is malformed or the module has no such name.
-        ConfigError: the working directory was deleted, without which torch ends the process.
-    """
-    require_working_directory()
-    module, _, name = reference.partition(":")
-    if not name:
-        raise PluginError(f"reference must look like 'module:name', got '{reference}'")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except AttributeError:
-        raise PluginError(f"module '{module}' has no '{name}' (reference '{reference}')") from None
 
 
 def _require_tuple(field: str, value: object) -> None:
@@ -278,6 +256,22 @@ class PresetsSpec:
     name: str
     summary: str
     file: str
+
+
+@dataclass(frozen=True)
+class PlaceSpec:
+    """Where the runs of sweeps and searches are executed: ``--on NAME``.
+
+    Args:
+        name: registered name (``"ray"``).
+        summary: one sentence.
+        factory: ``"module:function"``; ``function(address)`` gets what follows the colon of
+            ``NAME:ADDRESS``, or ``None``, and returns a :class:`rlox.cli.sweeps.places.Place`.
+    """
+
+    name: str
+    summary: str
+    factory: str
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,14 @@ def resume_command(
             help="Of several runs, how many at once; left out: one per core.", min=1, metavar="N"
         ),
     ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            help="Of several runs, where they are executed: ray or ray:HOST:PORT; left out: on "
+            "this machine.",
+            metavar="PLACE",
+        ),
+    ] = None,
     reward: Annotated[
         str | None,
         typer.Option(
@@ -55,11 +63,13 @@ def resume_command(
     given = {"reward_fn": reward, "preference_fn": preference}
     parts = {name: text for name, text in given.items() if text is not None}
     if Sweep.is_in(run):
-        raise typer.Exit(resume_sweep(run, jobs=jobs, env=env, quiet=quiet, parts=parts))
+        raise typer.Exit(resume_sweep(run, jobs=jobs, env=env, quiet=quiet, parts=parts, on=on))
     if TuningFolder.is_in(run):
         if env is not None or parts:
             raise ConfigError("the trials go on as they began; leave --env and functions out")
-        raise typer.Exit(resume_tuning(run, jobs=jobs, quiet=quiet))
+        raise typer.Exit(resume_tuning(run, jobs=jobs, quiet=quiet, on=on))
     if jobs is not None:
         raise ConfigError(f"--jobs is for a sweep, and '{run}' is none")
+    if on is not None:
+        raise ConfigError(f"--on is for a sweep, and '{run}' is none")
     raise typer.Exit(resume_in_folder(run, env=env, quiet=quiet, parts=parts))

@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import typer
@@ -115,6 +115,12 @@ def train_function(name: str) -> Callable[..., None]:
             raise ConfigError("--eval-freq evaluates in an env; pass --env too")
         if options.jobs is not None and not sweeps:
             raise ConfigError("--jobs is for a sweep; pass --seeds too, such as --seeds 5")
+        if options.on is not None and not sweeps:
+            raise ConfigError(
+                "--on is for a sweep; pass --seeds too, such as --seeds 5, or --ray in its place"
+            )
+        if options.ray:
+            arguments |= _on_ray(config_class, arguments)
         given_flags = given_options(config_class, arguments)
         if options.preset is not None:
             given_flags["preset"] = full_name(name, options.env, options.preset)
@@ -131,6 +137,22 @@ def train_function(name: str) -> Callable[..., None]:
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
+
+
+def _on_ray(config_class: type[Config], arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Return the option that ``--ray`` stands for.
+
+    Raises:
+        ConfigError: there is none, or it is given otherwise.
+    """
+    found = [n for n in ("actor_backend", "env_backend") if n in config_class.model_fields]
+    if not found:
+        raise ConfigError("--ray is for algorithms that step envs; leave it out")
+    name, given = found[0], arguments.get(found[0])
+    if given not in (None, "ray"):
+        flag = f"--{name.replace('_', '-')}"
+        raise ConfigError(f"--ray is {flag} ray, got {flag} {given} too; give one of them")
+    return {name: "ray"}
 
 
 def _steps(name: str, config: Config, options: RunOptions) -> int:

@@ -40,6 +40,13 @@ def tune_command(
         int | None,
         typer.Option(help="Runs at once; left out: one per core.", min=1, metavar="N"),
     ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the runs are executed: ray or ray:HOST:PORT; left out: on this machine.",
+            metavar="PLACE",
+        ),
+    ] = None,
     total_timesteps: Annotated[
         int | None,
         typer.Option(
@@ -120,4 +127,4 @@ def tune_command(
     require_unused(path)
     folder = TuningFolder(path, algorithm, base, options, plan)
     folder.start()
-    raise typer.Exit(tune(folder, jobs=jobs, quiet=quiet))
+    raise typer.Exit(tune(folder, jobs=jobs, quiet=quiet, on=on))

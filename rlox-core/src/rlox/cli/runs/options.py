@@ -13,7 +13,7 @@ from rlox.errors import ConfigError
 
 __all__ = ["RunOptions"]
 
-NOT_RESUMED = ("config", "preset", "run_dir", "seeds", "sweep", "jobs", "quiet")
+NOT_RESUMED = ("config", "preset", "run_dir", "seeds", "sweep", "jobs", "on", "ray", "quiet")
 """Run options that say nothing about the training."""
 
 
@@ -84,6 +84,22 @@ class RunOptions:
         int | None,
         typer.Option(help="runs at once  [default: one per core]", min=1, metavar="N"),
     ] = None
+    on: Annotated[
+        str | None,
+        typer.Option(
+            help="where the runs of a sweep are executed: ray or ray:HOST:PORT  "
+            "[default: this machine]",
+            metavar="PLACE",
+        ),
+    ] = None
+    ray: Annotated[
+        bool,
+        typer.Option(
+            "--ray",
+            help="collect on a Ray cluster: short for --actor-backend ray, or --env-backend ray "
+            "where there are no actors",
+        ),
+    ] = False
     eval_freq: Annotated[
         int,
         typer.Option(

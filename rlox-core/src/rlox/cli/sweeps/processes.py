@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from pathlib import Path
 
 from rlox.cli.runs.signals import handling_signals
+from rlox.cli.sweeps.places import Job, Place, RunningJob
 from rlox.files import open_regular
 
-__all__ = ["Job", "run_in_processes", "usable_cores"]
+__all__ = ["run_in_processes", "usable_cores"]
 
 POLL_SECONDS = 0.05
 
@@ -25,23 +25,13 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-@dataclass(frozen=True)
-class Job:
-    """One call of the command line."""
-
-    name: str
-    arguments: tuple[str, ...]
-    """What follows ``rlox``."""
-    output: Path
-    """File for its standard output and errors, appended to."""
-
-
 def run_in_processes(
     jobs: Iterable[Job],
     at_once: int,
     on_start: Callable[[Job], None],
     on_end: Callable[[Job, int], None],
     unwanted: Callable[[Job], bool] | None = None,
+    place: Place | None = None,
 ) -> int | None:
     """Run all jobs and return the signal that interrupted them, if one did.
 
@@ -57,8 +47,10 @@ def run_in_processes(
         on_end: called with its exit code; negative: the signal that killed it.
         unwanted: called for the running jobs again and again; the first time that it is true, the
             job gets SIGTERM.
+        place: where they run; ``None``: in processes of this machine.
     """
-    waiting, more, running = iter(jobs), True, dict[Job, subprocess.Popen[bytes]]()
+    waiting, more, running = iter(jobs), True, dict[Job, RunningJob]()
+    start = _started if place is None else place.start
     share = max(1, usable_cores() // at_once)
     signals: list[int] = []
     stopped: set[Job] = set()
@@ -77,18 +69,19 @@ def run_in_processes(
                         more = False
                         break
                     on_start(job)
-                    running[job] = _started(job, share)
+                    running[job] = start(job, share)
                     if signals:  # between the two lines above
                         running[job].send_signal(signals[-1])
                 time.sleep(POLL_SECONDS)
                 for job in running.keys() - stopped if unwanted is not None else ():
                     if unwanted is not None and unwanted(job):
                         stopped.add(job)
-                        running[job].terminate()
-                ended = [pair for pair in running.items() if pair[1].poll() is not None]
-                for job, process in ended:
-                    del running[job]
-                    on_end(job, process.returncode)
+                        running[job].send_signal(signal.SIGTERM)
+                codes = [(job, process.poll()) for job, process in running.items()]
+                for job, code in codes:
+                    if code is not None:
+                        del running[job]
+                        on_end(job, code)
     finally:
         for process in running.values():
             process.kill()

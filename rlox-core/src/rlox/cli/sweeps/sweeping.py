@@ -28,7 +28,8 @@ from rlox.cli.runs.run import resume_in_folder, train_in_folder
 from rlox.cli.runs.signals import HANG_UP
 from rlox.cli.stdout import stdout_is_broken
 from rlox.cli.sweeps.folder import Member, Sweep, parse_sets
-from rlox.cli.sweeps.processes import Job, run_in_processes, usable_cores
+from rlox.cli.sweeps.places import Job, open_place
+from rlox.cli.sweeps.processes import run_in_processes, usable_cores
 from rlox.cli.sweeps.results import print_results
 from rlox.cli.sweeps.threads import Training, run_in_threads
 from rlox.config.files import to_yaml
@@ -38,14 +39,17 @@ from rlox.seeding import draw_seed, parse_seeds
 
 if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
+    from rlox.cli.sweeps.places import Place
     from rlox.config.model import Config
 
 __all__ = [
     "arguments_of",
+    "job_of",
     "reason_for_processes",
     "resume_sweep",
     "train_member",
     "train_sweep",
+    "where_they_run",
 ]
 
 THREAD_SAFE_LOGGERS = {"jsonl", "csv"}
@@ -80,7 +84,8 @@ def train_sweep(name: str, config: Config, options: RunOptions) -> int:
         text = to_yaml(common)
         write_atomically(sweep.folder_of(settings) / "config.yaml", text.encode())
     sweep.start()
-    return _run(sweep, next(filter(None, reasons), None), options.jobs, quiet=options.quiet)
+    reason = next(filter(None, reasons), None)
+    return _run(sweep, reason, options.jobs, options.on, quiet=options.quiet)
 
 
 def resume_sweep(
@@ -90,6 +95,7 @@ def resume_sweep(
     env: str | None,
     quiet: bool,
     parts: Mapping[str, str] | None = None,
+    on: str | None = None,
 ) -> int:
     """Finish the runs of a sweep that are not finished, and return the exit code.
 
@@ -99,6 +105,7 @@ def resume_sweep(
         env: env to train on; ``None`` takes the sweep's.
         quiet: show no progress.
         parts: the algorithm's parts that are code, which no file names.
+        on: where they run, see :func:`rlox.cli.sweeps.places.open_place`.
 
     Raises:
         ConfigError: the sweep's record is damaged, or all its runs are finished.
@@ -115,7 +122,7 @@ def resume_sweep(
         reason_for_processes(sweep.algorithm, config_class.load(each), options)
         for each in dict.fromkeys(member.config for member in todo)
     ]
-    return _run(sweep, next(filter(None, reasons), None), jobs, env=env, quiet=quiet)
+    return _run(sweep, next(filter(None, reasons), None), jobs, on, env=env, quiet=quiet)
 
 
 def _with_settings(config: Config, settings: Mapping[str, str]) -> Config:
@@ -161,13 +168,13 @@ def _is_in_rust(algorithm: Algorithm) -> bool:
 def _run(
     sweep: Sweep,
     reason_for_processes: str | None,
-    at_once: int | None,
+    jobs: int | None,
+    on: str | None,
     *,
     env: str | None = None,
     quiet: bool,
 ) -> int:
     todo = [member for member in sweep.members() if not member.finished()]
-    at_once = min(at_once or usable_cores(), len(todo))
     report = _silent if quiet else _report
     codes: list[int] = []
 
@@ -179,17 +186,27 @@ def _run(
         outcome = "finished" if code == 0 else f"ended with exit code {code}; see {job.output}"
         report(f"{job.name}: {outcome} ({len(codes)}/{len(todo)})")
 
-    where = "threads" if reason_for_processes is None else f"processes: {reason_for_processes}"
-    report(f"{len(todo)} runs in {sweep.path}, {at_once} at once, in {where}")
-    if reason_for_processes is None:
-        signal = _run_in_threads(sweep, todo, at_once, env, on_start, on_end)
-    else:
-        jobs = [Job(m.name, arguments_of(sweep, m, env), m.output) for m in todo]
-        signal = run_in_processes(jobs, at_once, on_start, on_end)
+    with open_place(on) as place:
+        slots = usable_cores() if place is None else place.slots
+        at_once = min(jobs or slots, len(todo))
+        where = where_they_run(place, reason_for_processes)
+        report(f"{len(todo)} runs in {sweep.path}, {at_once} at once, {where}")
+        if place is None and reason_for_processes is None:
+            signal = _run_in_threads(sweep, todo, at_once, env, on_start, on_end)
+        else:
+            asked = [job_of(m.name, sweep, m, env) for m in todo]
+            signal = run_in_processes(asked, at_once, on_start, on_end, place=place)
     if signal is not None:
         return _report_interrupted(sweep, env, signal)
     print_results(sweep)
     return next((code if code > 0 else 128 - code for code in codes if code), 0)
+
+
+def where_they_run(place: Place | None, reason_for_processes: str | None) -> str:
+    """Return where runs are executed, and why, in words."""
+    if place is not None:
+        return place.description
+    return "in threads" if reason_for_processes is None else f"in processes: {reason_for_processes}"
 
 
 def _report_interrupted(sweep: Sweep, env: str | None, signal: int) -> int:
@@ -249,6 +266,12 @@ def train_member(
     config = registry.config_class(sweep.algorithm).load(member.config).replace(seed=member.seed)
     options = replace(sweep.options, run_dir=folder, env=env or sweep.options.env)
     return train_in_folder(sweep.algorithm, config, options, **how)  # type: ignore[arg-type]
+
+
+def job_of(name: str, sweep: Sweep, member: Member, env: str | None) -> Job:
+    """Return the job that trains a member from where it stopped, and again where it is lost."""
+    again = partial(arguments_of, sweep, member, env)
+    return Job(name, again(), member.output, again)
 
 
 def arguments_of(sweep: Sweep, member: Member, env: str | None) -> tuple[str, ...]:

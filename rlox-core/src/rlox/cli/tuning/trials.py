@@ -14,8 +14,14 @@ from typing import Any, NoReturn
 from rlox.cli.output import print_progress
 from rlox.cli.runs.folder import resume_command_of
 from rlox.cli.sweeps.folder import Member
-from rlox.cli.sweeps.processes import Job, run_in_processes, usable_cores
-from rlox.cli.sweeps.sweeping import arguments_of, reason_for_processes, train_member
+from rlox.cli.sweeps.places import Job, open_place
+from rlox.cli.sweeps.processes import run_in_processes, usable_cores
+from rlox.cli.sweeps.sweeping import (
+    job_of,
+    reason_for_processes,
+    train_member,
+    where_they_run,
+)
 from rlox.cli.sweeps.threads import Training, run_in_threads
 from rlox.cli.tuning.folder import TuningFolder
 from rlox.cli.tuning.results import print_tuning
@@ -75,13 +81,14 @@ def evaluations(run: Path) -> list[tuple[int, float]]:
     return list(found.items())
 
 
-def tune(folder: TuningFolder, *, jobs: int | None, quiet: bool) -> int:
+def tune(folder: TuningFolder, *, jobs: int | None, quiet: bool, on: str | None = None) -> int:
     """Make the trials that are missing, and return the exit code.
 
     Args:
         folder: where they are kept.
         jobs: runs at once; ``None`` takes one per core.
         quiet: show no progress.
+        on: where they run, see :func:`rlox.cli.sweeps.places.open_place`.
 
     Raises:
         MissingDependencyError: Optuna is not installed.
@@ -89,29 +96,31 @@ def tune(folder: TuningFolder, *, jobs: int | None, quiet: bool) -> int:
     """
     runner = Runner(folder, open_study(folder), quiet)
     reason = reason_for_processes(folder.algorithm, folder.config, folder.options)
-    at_once = min(jobs or usable_cores(), folder.plan.trials * len(folder.plan.seeds))
-    where = "threads" if reason is None else f"processes: {reason}"
-    runner.say(f"{folder.plan.trials} trials in {folder.path}, {at_once} runs at once, in {where}")
-    if reason is None:
-        signal = runner.run_in_threads(at_once)
-    else:
-        signal = run_in_processes(
-            runner.jobs(), at_once, runner.on_start, runner.on_end, runner.unwanted
-        )
+    with open_place(on) as place:
+        slots = usable_cores() if place is None else place.slots
+        at_once = min(jobs or slots, folder.plan.trials * len(folder.plan.seeds))
+        trials, where = folder.plan.trials, where_they_run(place, reason)
+        runner.say(f"{trials} trials in {folder.path}, {at_once} runs at once, {where}")
+        if place is None and reason is None:
+            signal = runner.run_in_threads(at_once)
+        else:
+            signal = run_in_processes(
+                runner.jobs(), at_once, runner.on_start, runner.on_end, runner.unwanted, place
+            )
     if signal is not None:
         return runner.interrupted(signal)
     print_tuning(folder, runner.study)
     return 0
 
 
-def resume_tuning(path: Path, *, jobs: int | None, quiet: bool) -> int:
+def resume_tuning(path: Path, *, jobs: int | None, quiet: bool, on: str | None = None) -> int:
     """Finish the trials of an interrupted search, and return the exit code.
 
     Raises:
         ConfigError: the record is damaged.
         MissingDependencyError: Optuna is not installed.
     """
-    return tune(TuningFolder.read(path), jobs=jobs, quiet=quiet)
+    return tune(TuningFolder.read(path), jobs=jobs, quiet=quiet, on=on)
 
 
 def open_study(folder: TuningFolder) -> Any:
@@ -193,7 +202,7 @@ class Runner:
         for trial, member in self._members():
             name = f"trial {trial.number} {member.name}"
             sweep = self.folder.trial(trial.number)
-            job = Job(name, arguments_of(sweep, member, None), member.output)
+            job = job_of(name, sweep, member, None)
             self._of[job] = trial, member
             yield job
 

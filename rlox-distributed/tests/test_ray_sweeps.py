@@ -1,0 +1,189 @@
+"""Sweeps and searches on a Ray cluster: the same runs as elsewhere, and resumed one by one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rlox.training import checkpoint
+from rlox_distributed.ray_cluster import join_cluster
+
+ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
+pytest.importorskip("rlox_onpolicy")
+
+pytestmark = [
+    pytest.mark.timeout(900),  # a cluster takes up to a minute to start on a busy machine
+    pytest.mark.filterwarnings("ignore::FutureWarning:ray"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+TRAIN = ("train", "a2c", "--env", "CartPole-v1", "--n-envs", "2", "--hidden", "8", "--backend",
+         "torch", "--eval-episodes", "1")  # fmt: skip
+LONG = ("--total-timesteps", "40000", "--checkpoint-freq", "4000")
+DEADLINE = 600.0
+
+
+@pytest.fixture(name="place", scope="module")
+def fixture_place() -> Iterator[str]:
+    """Return ``--on`` of one cluster for the tests of this file."""
+    joined = join_cluster(None)
+    yield f"ray:{ray.get_runtime_context().gcs_address}"
+    joined.leave()
+
+
+@pytest.fixture(name="folder", autouse=True)
+def fixture_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Run every test in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    """Start the command line."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "rlox", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    """Return what the command line prints."""
+    process = start(*arguments)
+    try:
+        output, _ = process.communicate(timeout=DEADLINE)
+    finally:
+        process.kill()
+    assert process.returncode == code, output
+    return output
+
+
+def learnt(run_folder: Path) -> dict[str, np.ndarray]:
+    """Return the arrays that a finished run has learnt."""
+    state = checkpoint.read(run_folder / "checkpoints" / "final.safetensors")["state"]
+    policy = state["algorithm"]["policy"]
+    return {name: value for name, value in policy.items() if isinstance(value, np.ndarray)}
+
+
+def require_same(one: Path, other: Path) -> None:
+    """Compare what two runs have learnt, bit for bit."""
+    found, expected = learnt(one), learnt(other)
+    assert found
+    assert found.keys() == expected.keys()
+    for name, value in found.items():
+        np.testing.assert_array_equal(value, expected[name])
+
+
+def runs_of(folder: Path) -> list[int]:
+    """Return the processes on this machine that train in a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode().split("\0")
+        except OSError:  # it has ended since
+            continue
+        if "rlox_distributed.ray_run" in words and any(str(folder.name) in w for w in words):
+            found.append(int(path.parent.name))
+    return found
+
+
+def wait_for(condition: object, process: subprocess.Popen[str]) -> None:
+    """Wait until a function returns something, while a process runs."""
+    until = time.monotonic() + DEADLINE
+    while not condition():  # type: ignore[operator]
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_seeds_and_options_are_those_of_this_machine(place: str, folder: Path) -> None:
+    """Bit for bit; the output of each is in its file, and nothing runs afterwards."""
+    sweep = (*TRAIN, "--total-timesteps", "400", "--seeds", "2", "--sweep", "gamma=0.9,0.99")
+    output = run(*sweep, "--run-dir", "far", "--on", place)
+    assert "4 runs in far" in output
+    assert "on Ray, the cluster at" in output
+    assert output.count("finished (") == 4
+    run(*sweep, "--run-dir", "near")
+    for name in ("gamma=0.9", "gamma=0.99"):
+        for seed in range(2):
+            require_same(Path("far", name, f"seed-{seed}"), Path("near", name, f"seed-{seed}"))
+            log = Path("far", name, f"seed-{seed}.log").read_text(encoding="utf-8")
+            assert "evaluation return" in log
+    assert not runs_of(folder)
+
+
+def test_a_run_that_is_lost_goes_on_from_its_checkpoint(place: str) -> None:
+    """The Ray actor of one run is killed: its process saves, ends, and another one goes on."""
+    process = start(*TRAIN, *LONG, "--seeds", "1", "--run-dir", "lost", "--on", place)
+    saved = Path("lost", "seed-0", "checkpoints")
+    wait_for(lambda: any(saved.glob("step-*")), process)
+    (pid,) = runs_of(Path("lost"))
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    parent = next(int(line.split()[1]) for line in status if line.startswith("PPid:"))
+    os.kill(parent, signal.SIGKILL)
+    output, _ = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 0, output
+    log = Path("lost", "seed-0.log").read_text(encoding="utf-8")
+    assert "the run was lost on Ray and goes on elsewhere" in log
+    record = json.loads(Path("lost", "seed-0", "run.json").read_text(encoding="utf-8"))
+    assert record["status"] == "finished"
+    assert record["env_steps"] == 40_000
+    assert len(record["resumed"]) == 1
+    run(*TRAIN, *LONG, "--seeds", "1", "--run-dir", "whole")
+    require_same(Path("lost", "seed-0"), Path("whole", "seed-0"))
+
+
+def test_an_interrupted_sweep_goes_on(place: str, folder: Path) -> None:
+    """Ctrl-C reaches the runs, which save; ``resume`` finishes those that are not finished."""
+    process = start(*TRAIN, *LONG, "--seeds", "2", "--run-dir", "stopped", "--on", place)
+    wait_for(lambda: any(Path("stopped").glob("seed-*/checkpoints/step-*")), process)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 128 + signal.SIGINT, output
+    assert "to finish: rlox resume stopped" in output
+    assert not runs_of(folder)
+    run("resume", "stopped", "--on", place)
+    for seed in range(2):
+        record = json.loads(Path("stopped", f"seed-{seed}", "run.json").read_text())
+        assert record["status"] == "finished"
+        assert record["env_steps"] == 40_000
+
+
+def test_a_search_runs_on_a_cluster(place: str) -> None:
+    """Every trial's runs; the best options are written."""
+    pytest.importorskip("optuna", reason="the extra 'tune' is not installed")
+    output = run(
+        "tune", "a2c", "--env", "CartPole-v1", "--space", "gamma=0.9,0.99", "--trials", "2",
+        "--seeds", "1", "--total-timesteps", "400", "--eval-episodes", "1", "--no-prune",
+        "--run-dir", "search", "--on", place,
+    )  # fmt: skip
+    assert "2 finished, 0 pruned, 0 failed" in output
+    assert "on Ray, the cluster at" in output
+
+
+def test_a_cluster_that_is_not_there_is_one_error() -> None:
+    """With the address; nothing was started."""
+    output = run(*TRAIN, "--total-timesteps", "400", "--seeds", "2", "--run-dir", "none", "--on",
+                 "ray:127.0.0.1:9", code=2)  # fmt: skip
+    assert "there is no Ray cluster at '127.0.0.1:9'" in output
+    assert not list(Path("none").glob("seed-*"))
+
+
+def test_train_says_where_the_dashboard_of_its_cluster_is() -> None:
+    """``--ray`` starts a cluster for the actors and stops it again."""
+    output = run(
+        "train", "impala", "--env", "CartPole-v1", "--n-actors", "1", "--total-timesteps", "200",
+        "--eval-episodes", "1", "--run-dir", "local", "--ray",
+    )  # fmt: skip
+    assert output.count("a Ray cluster was started on this machine; its dashboard is") == 1
+    config = Path("local", "config.yaml").read_text(encoding="utf-8")
+    assert "actor_backend: ray" in config
