@@ -154,6 +154,16 @@ def test_ranks_keep_one_policy_and_go_on_as_others(tmp_path: Path) -> None:
         assert found[0]["env_steps"] == 6_400 + 192
 
 
+def test_four_ranks_keep_one_policy_over_a_thousand_steps(tmp_path: Path) -> None:
+    """Parameters, moments and counts are equal, bit for bit; draws differ."""
+    options = {"n_envs": 1, "n_steps": 8, "hidden": 8, "seed": 2, "normalize_observations": True}
+    found = trained(tmp_path, 4, name="a2c", options=options, steps=32_000)
+    assert len({each.pop("draw") for each in found}) == 4
+    assert all(each == found[0] for each in found)
+    assert found[0]["gradient_steps"] == 1_000
+    assert found[0]["env_steps"] == 32_000
+
+
 def test_a_stop_on_one_rank_is_a_stop_on_all(tmp_path: Path) -> None:
     """At the end of the iteration in which a callback asked for it."""
     options = {**PPO, "target_kl": None}
