@@ -282,6 +282,13 @@ def loggers(session: nox.Session) -> None:
 
 
 @nox.session(default=False, tags=["nightly"])
+def envpool(session: nox.Session) -> None:
+    """The envs of EnvPool, whose wheels are 700 MB."""
+    sync(session, "--group", "test", "--extra", "envpool")
+    session.run("pytest", "rlox-core/tests/test_pools.py", *session.posargs)
+
+
+@nox.session(default=False, tags=["nightly"])
 def browser(session: nox.Session) -> None:
     """The dashboard's page and a report in a headless Chromium, which the machine has to have."""
     sync(session, "--group", "test", "--group", "browser")

@@ -62,7 +62,8 @@ def test_news_fragments_become_a_section_of_the_changelog(tmp_path: Path) -> Non
     """Above the older ones, by topic; fragments are used up, and a misspelt topic is an error."""
     for name in ("pyproject.toml", "CHANGELOG.md"):
         shutil.copy(ROOT / name, tmp_path / name)
-    shutil.copytree(ROOT / "changes", tmp_path / "changes")
+    waiting = shutil.ignore_patterns("+*")
+    shutil.copytree(ROOT / "changes", tmp_path / "changes", ignore=waiting)
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
     subprocess.run([*git, "init", "--quiet"], check=True)  # towncrier asks git
     fragments = tmp_path / "changes"

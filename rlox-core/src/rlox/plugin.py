@@ -84,6 +84,13 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
         ),
     )  # fmt: skip
     yield EnvBackendSpec(
+        name="envpool",
+        summary="Envs of EnvPool on its own threads, where the backend is named.",
+        factory="rlox.envs.pools:make_vec_env",
+        options="rlox.envs.pools:PoolOptions",
+        priority=-1,
+    )
+    yield EnvBackendSpec(
         name="mujoco",
         summary="gymnasium's MuJoCo tasks, stepped many at once on MuJoCo's own threads.",
         factory="rlox.envs.mujoco:make_vec_env",

@@ -66,6 +66,7 @@ class DreamerV3Options(TypedDict, total=False):
     n_actions: int | None
     episodic_life: bool
     emulator_threads: int | None
+    pool_threads: int | None
     worker_addresses: Sequence[str]
     step_timeout: float
     reset_timeout: float

@@ -50,6 +50,7 @@ class IndependentQOptions(TypedDict, total=False):
     team_reward: Literal["own", "mean", "sum"]
     episodic_life: bool
     emulator_threads: int | None
+    pool_threads: int | None
     worker_addresses: Sequence[str]
     step_timeout: float
     reset_timeout: float
@@ -110,6 +111,7 @@ class IPPOOptions(TypedDict, total=False):
     pool_share: float
     episodic_life: bool
     emulator_threads: int | None
+    pool_threads: int | None
     worker_addresses: Sequence[str]
     step_timeout: float
     reset_timeout: float
@@ -170,6 +172,7 @@ class MAPPOOptions(TypedDict, total=False):
     pool_share: float
     episodic_life: bool
     emulator_threads: int | None
+    pool_threads: int | None
     worker_addresses: Sequence[str]
     step_timeout: float
     reset_timeout: float
@@ -218,6 +221,7 @@ class QMIXOptions(TypedDict, total=False):
     hyper_size: int
     episodic_life: bool
     emulator_threads: int | None
+    pool_threads: int | None
     worker_addresses: Sequence[str]
     step_timeout: float
     reset_timeout: float
@@ -264,6 +268,7 @@ class VDNOptions(TypedDict, total=False):
     team_reward: Literal["mean", "sum"]
     episodic_life: bool
     emulator_threads: int | None
+    pool_threads: int | None
     worker_addresses: Sequence[str]
     step_timeout: float
     reset_timeout: float

@@ -58,6 +58,7 @@ class CrossQOptions(TypedDict, total=False):
     priority_alpha: float
     episodic_life: bool
     emulator_threads: int | None
+    pool_threads: int | None
     worker_addresses: Sequence[str]
     step_timeout: float
     reset_timeout: float
@@ -105,6 +106,7 @@ class DDPGOptions(TypedDict, total=False):
     priority_alpha: float
     episodic_life: bool
     emulator_threads: int | None
+    pool_threads: int | None
     worker_addresses: Sequence[str]
     step_timeout: float
     reset_timeout: float
@@ -154,6 +156,7 @@ class DiscreteSACOptions(TypedDict, total=False):
     priority_alpha: float
     episodic_life: bool
     emulator_threads: int | None
+    pool_threads: int | None
     worker_addresses: Sequence[str]
     step_timeout: float
     reset_timeout: float
@@ -214,6 +217,7 @@ class DQNOptions(TypedDict, total=False):
     priority_alpha: float
     episodic_life: bool
     emulator_threads: int | None
+    pool_threads: int | None
     worker_addresses: Sequence[str]
     step_timeout: float
     reset_timeout: float
@@ -264,6 +268,7 @@ class SACOptions(TypedDict, total=False):
     priority_alpha: float
     episodic_life: bool
     emulator_threads: int | None
+    pool_threads: int | None
     worker_addresses: Sequence[str]
     step_timeout: float
     reset_timeout: float
@@ -314,6 +319,7 @@ class TD3Options(TypedDict, total=False):
     priority_alpha: float
     episodic_life: bool
     emulator_threads: int | None
+    pool_threads: int | None
     worker_addresses: Sequence[str]
     step_timeout: float
     reset_timeout: float

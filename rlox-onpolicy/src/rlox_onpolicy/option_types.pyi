@@ -42,6 +42,7 @@ class A2COptions(TypedDict, total=False):
     torch_threads: int | None
     episodic_life: bool
     emulator_threads: int | None
+    pool_threads: int | None
     worker_addresses: Sequence[str]
     step_timeout: float
     reset_timeout: float
@@ -103,6 +104,7 @@ class APPOOptions(TypedDict, total=False):
     ray_cpus: float
     episodic_life: bool
     emulator_threads: int | None
+    pool_threads: int | None
     step_timeout: float
     reset_timeout: float
     worker_restarts: int
@@ -190,6 +192,7 @@ class IMPALAOptions(TypedDict, total=False):
     ray_cpus: float
     episodic_life: bool
     emulator_threads: int | None
+    pool_threads: int | None
     step_timeout: float
     reset_timeout: float
     worker_restarts: int
@@ -238,6 +241,7 @@ class PPOOptions(TypedDict, total=False):
     seq_len: int | None
     episodic_life: bool
     emulator_threads: int | None
+    pool_threads: int | None
     worker_addresses: Sequence[str]
     step_timeout: float
     reset_timeout: float

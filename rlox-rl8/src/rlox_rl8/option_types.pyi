@@ -45,6 +45,7 @@ class RL8PPOOptions(TypedDict, total=False):
     backend: str
     episodic_life: bool
     emulator_threads: int | None
+    pool_threads: int | None
     worker_addresses: Sequence[str]
     step_timeout: float
     reset_timeout: float
@@ -96,6 +97,7 @@ class RL8RecurrentPPOOptions(TypedDict, total=False):
     seqs_per_state_reset: int
     episodic_life: bool
     emulator_threads: int | None
+    pool_threads: int | None
     worker_addresses: Sequence[str]
     step_timeout: float
     reset_timeout: float
