@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import socket
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -37,6 +38,9 @@ def import_ray() -> Any:
 
 STARTS = 4
 """Attempts to start a cluster here."""
+
+REACHED = 10.0
+"""Seconds in which the machine of an address must answer."""
 
 
 class Cluster:
@@ -125,6 +129,8 @@ def _connect(address: str | None) -> Cluster:
         options["object_store_memory"] = STORE_BYTES
         # without these Ray tries to start the dashboard all the same, and fails
         options["include_dashboard"] = all(map(importlib.util.find_spec, DASHBOARD_NEEDS))
+    else:
+        _require_listener(target)
     for attempt in range(STARTS):
         try:
             context = ray.init(address=target, **options)
@@ -148,6 +154,24 @@ def _connect(address: str | None) -> Cluster:
     _JOINED["connected"] = True
     log.info("connected to the Ray cluster at %s", target)
     return Cluster(started=False, where=f"the cluster at {target}")
+
+
+def _require_listener(target: str) -> None:
+    """Refuse an address that nobody listens at, which Ray would try for many minutes.
+
+    Raises:
+        ConfigError: nobody does.
+    """
+    host, _, port = target.rpartition(":")
+    if not (host and port.isdecimal()):
+        return  # "auto", or something that Ray refuses
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=REACHED).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"there is no Ray cluster at '{target}': {_line(error)}; start one with "
+            "`ray start --head`, or leave the address out"
+        ) from None
 
 
 def _line(error: BaseException) -> str:

@@ -18,5 +18,8 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
+    # Ray keeps Ctrl-C from its processes, and so from those that they start
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     main()
