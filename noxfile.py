@@ -300,7 +300,8 @@ def ray(session: nox.Session) -> None:
     """rlox-distributed on Ray, whose clusters take seconds to a minute to start."""
     sync(session, "--package", "rlox-distributed", "--group", "ray")
     with session.chdir("rlox-distributed"):
-        session.run("pytest", "tests/test_ray.py", "tests/test_ray_sweeps.py", *session.posargs)
+        tests = [f"tests/test_ray{part}.py" for part in ("", "_buffer", "_sweeps")]
+        session.run("pytest", *tests, *session.posargs)
 
 
 @nox.session(default=False, tags=["nightly"])

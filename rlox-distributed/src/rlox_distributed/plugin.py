@@ -6,6 +6,7 @@ from rlox.registry.hookspecs import hookimpl
 from rlox.registry.specs import (
     ActorBackendSpec,
     AlgorithmSpec,
+    BufferSpec,
     CommandSpec,
     EnvBackendSpec,
     PlaceSpec,
@@ -30,6 +31,17 @@ def rlox_actor_backends() -> Iterable[ActorBackendSpec]:
         summary="Actors on a Ray cluster; unrolls and weights go through its object store.",
         factory="rlox_distributed.ray_backends:make_ray_actor",
         options="rlox_distributed.ray_options:RayActorOptions",
+    )
+
+
+@hookimpl
+def rlox_buffers() -> Iterable[BufferSpec]:
+    """Register ``ray``."""
+    yield BufferSpec(
+        name="ray",
+        summary="Transitions in a Ray actor, which draws the next batch ahead.",
+        factory="rlox_distributed.ray_buffer:make_ray_buffer",
+        options="rlox_distributed.ray_options:RayBufferOptions",
     )
 
 

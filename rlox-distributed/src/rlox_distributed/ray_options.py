@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rlox.config.model import Config, count, option, positive
+from rlox.config.model import Config, count, flag, option, positive
 
-__all__ = ["RayActorOptions", "RayEnvOptions"]
+__all__ = ["RayActorOptions", "RayBufferOptions", "RayEnvOptions"]
 
 ADDRESS = option(
     None, unit="address", source="ray.init",
@@ -26,6 +26,18 @@ class RayActorOptions(Config):
 
     ray_address: str | None = ADDRESS
     ray_cpus: float = CPUS
+
+
+class RayBufferOptions(Config):
+    """Options of the replay buffer ``ray``."""
+
+    ray_address: str | None = ADDRESS
+    ray_cpus: float = CPUS
+    draw_ahead: bool = flag(
+        True, source="Horgan et al. 2018, sec. 3",
+        help="draw the next batch while the present one is learnt from; it lacks what was stored "
+        "between the two",
+    )  # fmt: skip
 
 
 class RayEnvOptions(Config):

@@ -56,6 +56,9 @@ class CrossQOptions(TypedDict, total=False):
     hot_capacity: int
     buffer_folder: str | None
     priority_alpha: float
+    ray_address: str | None
+    ray_cpus: float
+    draw_ahead: bool
     episodic_life: bool
     emulator_threads: int | None
     pool_threads: int | None
@@ -68,8 +71,6 @@ class CrossQOptions(TypedDict, total=False):
     tls_cert: str | None
     tls_key: str | None
     physics_threads: int | None
-    ray_address: str | None
-    ray_cpus: float
     ray_step_timeout: float
     ray_restarts: int
 
@@ -104,6 +105,9 @@ class DDPGOptions(TypedDict, total=False):
     hot_capacity: int
     buffer_folder: str | None
     priority_alpha: float
+    ray_address: str | None
+    ray_cpus: float
+    draw_ahead: bool
     episodic_life: bool
     emulator_threads: int | None
     pool_threads: int | None
@@ -116,8 +120,6 @@ class DDPGOptions(TypedDict, total=False):
     tls_cert: str | None
     tls_key: str | None
     physics_threads: int | None
-    ray_address: str | None
-    ray_cpus: float
     ray_step_timeout: float
     ray_restarts: int
 
@@ -154,6 +156,9 @@ class DiscreteSACOptions(TypedDict, total=False):
     hot_capacity: int
     buffer_folder: str | None
     priority_alpha: float
+    ray_address: str | None
+    ray_cpus: float
+    draw_ahead: bool
     episodic_life: bool
     emulator_threads: int | None
     pool_threads: int | None
@@ -166,8 +171,6 @@ class DiscreteSACOptions(TypedDict, total=False):
     tls_cert: str | None
     tls_key: str | None
     physics_threads: int | None
-    ray_address: str | None
-    ray_cpus: float
     ray_step_timeout: float
     ray_restarts: int
 
@@ -215,6 +218,9 @@ class DQNOptions(TypedDict, total=False):
     hot_capacity: int
     buffer_folder: str | None
     priority_alpha: float
+    ray_address: str | None
+    ray_cpus: float
+    draw_ahead: bool
     episodic_life: bool
     emulator_threads: int | None
     pool_threads: int | None
@@ -227,8 +233,6 @@ class DQNOptions(TypedDict, total=False):
     tls_cert: str | None
     tls_key: str | None
     physics_threads: int | None
-    ray_address: str | None
-    ray_cpus: float
     ray_step_timeout: float
     ray_restarts: int
 
@@ -266,6 +270,9 @@ class SACOptions(TypedDict, total=False):
     hot_capacity: int
     buffer_folder: str | None
     priority_alpha: float
+    ray_address: str | None
+    ray_cpus: float
+    draw_ahead: bool
     episodic_life: bool
     emulator_threads: int | None
     pool_threads: int | None
@@ -278,8 +285,6 @@ class SACOptions(TypedDict, total=False):
     tls_cert: str | None
     tls_key: str | None
     physics_threads: int | None
-    ray_address: str | None
-    ray_cpus: float
     ray_step_timeout: float
     ray_restarts: int
 
@@ -317,6 +322,9 @@ class TD3Options(TypedDict, total=False):
     hot_capacity: int
     buffer_folder: str | None
     priority_alpha: float
+    ray_address: str | None
+    ray_cpus: float
+    draw_ahead: bool
     episodic_life: bool
     emulator_threads: int | None
     pool_threads: int | None
@@ -329,7 +337,5 @@ class TD3Options(TypedDict, total=False):
     tls_cert: str | None
     tls_key: str | None
     physics_threads: int | None
-    ray_address: str | None
-    ray_cpus: float
     ray_step_timeout: float
     ray_restarts: int

@@ -1,0 +1,208 @@
+"""Replay buffers in a Ray actor, which draw ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from rlox.replay.buffers import BufferOptions, make_buffer
+
+from rlox_distributed.ray_options import RayBufferOptions
+from rlox_distributed.ray_worker import RayWorker
+
+__all__ = ["RayReplayBuffer", "make_ray_buffer"]
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+STEP = ("obs", "actions", "rewards", "terminated", "truncated", "next_obs")
+
+AT_ONCE = 64
+"""Vector steps that are sent together at most."""
+
+DEADLINE = 120.0
+"""Seconds that a call may take; the largest sends a whole buffer."""
+
+
+def make_ray_buffer(asked: BufferOptions, *, options: RayBufferOptions) -> RayReplayBuffer:
+    """Return a :class:`RayReplayBuffer`."""
+    return RayReplayBuffer(asked, options)
+
+
+class RayReplayBuffer:
+    """The buffer ``uniform`` in a Ray actor; a ``ReplayBuffer`` that can be saved in segments.
+
+    Vector steps are sent together, with the next call that needs them. If it draws ahead, the next
+    batch is drawn and sent while the caller learns from the present one. It is asked for when the
+    present one is returned, so that one seed gives the same batches, which lack what was pushed
+    between two calls of :meth:`sample`.
+
+    Args:
+        asked: what the algorithm asks for.
+        options: the buffer's own.
+
+    Raises:
+        ConfigError: there is no cluster.
+    """
+
+    def __init__(self, asked: BufferOptions, options: RayBufferOptions) -> None:
+        self._worker = RayWorker(
+            f"{__name__}:make_host", (asked,), name="the replay buffer",
+            address=options.ray_address, cpus=options.ray_cpus,
+        )  # fmt: skip
+        self._ahead = options.draw_ahead
+        self._capacity = asked.capacity
+        self._length = 0
+        self._pushed: list[Sequence[npt.NDArray[Any]]] = []
+        self._asked = 0
+        """Transitions of the batch that is on its way; 0: none is."""
+        self._drawn: tuple[int, Arrays] | None = None
+        """How many a batch was asked for, and the batch, if it was taken in before its time."""
+
+    def __len__(self) -> int:
+        """Return how many transitions can be drawn."""
+        if self._length < self._capacity:  # a full one stays full
+            self._take_in()
+            if self._pushed:
+                self._call("push")
+        return self._length
+
+    def push_batch(
+        self,
+        obs: npt.ArrayLike,
+        actions: npt.ArrayLike,
+        rewards: npt.ArrayLike,
+        terminated: npt.ArrayLike,
+        truncated: npt.ArrayLike,
+        next_obs: npt.ArrayLike,
+    ) -> None:
+        """Store a copy of one vector step; see :class:`rlox.protocols.ReplayBuffer`."""
+        step = (obs, actions, rewards, terminated, truncated, next_obs)
+        self._pushed.append([np.array(part) for part in step])
+        if len(self._pushed) >= AT_ONCE:
+            self._call("push")
+
+    def sample(self, batch_size: int) -> Arrays:
+        """Draw B transitions; see :class:`rlox.protocols.ReplayBuffer`.
+
+        Raises:
+            WorkerLostError: the actor or its node died.
+        """
+        self._take_in()
+        drawn, self._drawn = self._drawn, None
+        if drawn is None or drawn[0] != batch_size:
+            batch = self._call("sample", batch_size)[1]
+        else:
+            batch = drawn[1]
+        if self._ahead:
+            self._worker.send("sample", batch_size, self._steps())
+            self._asked = batch_size
+        return batch
+
+    def truncate_episodes(self) -> None:
+        """End the episodes under way, as where envs begin new ones."""
+        self._call("truncate_episodes")
+
+    def changed_rows(self, since: int) -> tuple[int, int, Sequence[tuple[int, int]]]:
+        """Return which rows changed; see :class:`rlox.protocols.SegmentedBuffer`."""
+        answer: tuple[int, int, Sequence[tuple[int, int]]] = self._call("changed_rows", since)[0]
+        return answer
+
+    def rows(self, start: int, stop: int) -> Arrays:
+        """Return a copy of rows; see :class:`rlox.protocols.SegmentedBuffer`."""
+        return self._call("rows", (start, stop))[1]
+
+    def rest(self) -> dict[str, Any]:
+        """Return what is not in rows, with the batch that was drawn ahead."""
+        rest = self._call("rest")[1]
+        if self._drawn is None:
+            return rest
+        asked, batch = self._drawn
+        ahead = {f"ahead.{name}": array.copy() for name, array in batch.items()}
+        return {**rest, **ahead, "ahead": np.array(asked)}
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return a copy of everything that decides how the buffer goes on."""
+        return {**self.rest(), **self.rows(0, self.changed_rows(0)[1])}
+
+    def set_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
+        """Go on exactly from a :meth:`state`."""
+        self._take_in()
+        self._pushed.clear()
+        state = dict(state)
+        asked = state.pop("ahead", None)
+        ahead = {name[6:]: state.pop(name) for name in list(state) if name.startswith("ahead.")}
+        self._drawn = None if asked is None else (int(asked), ahead)
+        answer, _ = self._worker.call("set_state", None, state, deadline=DEADLINE)
+        self._length = int(answer)
+
+    def _steps(self) -> Arrays:
+        """Return the vector steps that were not sent, by part (K, N, ...), and forget them."""
+        steps, self._pushed = self._pushed, []
+        return dict(zip(STEP, map(np.stack, zip(*steps, strict=True)), strict=False))
+
+    def _take_in(self) -> None:
+        """Receive the batch that is on its way."""
+        if self._asked:
+            asked, self._asked = self._asked, 0
+            (self._length, _), batch = self._worker.receive(DEADLINE)
+            self._drawn = asked, batch
+
+    def _call(self, method: str, message: Any = None) -> tuple[Any, Arrays]:
+        """Send what was pushed with a call, and return its answer and arrays."""
+        self._take_in()
+        sent = self._worker.call(method, message, self._steps(), deadline=DEADLINE)
+        (self._length, answer), arrays = sent
+        return answer, arrays
+
+
+class _Host:
+    """The buffer in the Ray actor; every method stores the vector steps that come with the call."""
+
+    def __init__(self, asked: BufferOptions) -> None:
+        self._buffer: Any = make_buffer("uniform", asked)
+
+    def _store(self, steps: Mapping[str, npt.NDArray[Any]]) -> None:
+        for step in zip(*(steps[part] for part in STEP), strict=True) if steps else ():
+            self._buffer.push_batch(*step)
+
+    def _answer(self, answer: Any = None, arrays: Any = None) -> Any:
+        return (len(self._buffer), answer), arrays or {}
+
+    def push(self, _message: None, steps: Arrays) -> Any:
+        self._store(steps)
+        return self._answer()
+
+    def sample(self, batch_size: int, steps: Arrays) -> Any:
+        self._store(steps)
+        return self._answer(arrays=self._buffer.sample(batch_size))
+
+    def truncate_episodes(self, _message: None, steps: Arrays) -> Any:
+        self._store(steps)
+        self._buffer.truncate_episodes()
+        return self._answer()
+
+    def changed_rows(self, since: int, steps: Arrays) -> Any:
+        self._store(steps)
+        return self._answer(self._buffer.changed_rows(since))
+
+    def rows(self, ends: tuple[int, int], steps: Arrays) -> Any:
+        self._store(steps)
+        return self._answer(arrays=self._buffer.rows(*ends))
+
+    def rest(self, _message: None, steps: Arrays) -> Any:
+        self._store(steps)
+        return self._answer(arrays=self._buffer.rest())
+
+    def set_state(self, _message: None, state: Arrays) -> Any:
+        self._buffer.set_state(state)
+        return len(self._buffer), {}
+
+    def close(self) -> None:
+        """Free nothing: the buffer ends with its process."""
+
+
+def make_host(asked: BufferOptions, _beat: Any) -> _Host:
+    """Return what the Ray actor answers with."""
+    return _Host(asked)
