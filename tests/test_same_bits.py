@@ -37,7 +37,6 @@ TORCH_ONLY: dict[str, dict[str, Any]] = {
     "crossq": {"env": "Pendulum-v1", **REPLAY, "critic_hidden": 16},
     "impala": {"env": "CartPole-v1", "n_actors": 2, "n_envs": 2, "n_steps": 16, "hidden": 16},
     "appo": {"env": "CartPole-v1", "n_actors": 2, "n_envs": 2, "n_steps": 16, "hidden": 16},
-    "mappo": {**TEAMS, "n_steps": 25, "batch_size": 100},
     "ippo": {**TEAMS, "n_steps": 25, "batch_size": 100, "recurrent": "gru"},
     "qmix": {**TEAMS, "learning_starts": 100, "batch_size": 8},
     "rl8_ppo": {"env": "CartPole-v1", "n_envs": 8, "horizon": 16, "sgd_minibatch_size": 64},
@@ -51,6 +50,10 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     for env, backend, env_backend in product(envs, ("native", "torch"), ("native", "gymnasium"))
 ]
 CASES += list(TORCH_ONLY.items())
+CASES += [
+    ("mappo", {**TEAMS, "n_steps": 25, "batch_size": 100, "backend": backend})
+    for backend in ("native", "torch")
+]
 CASES += [
     (name, {**OFFLINE, "backend": backend})
     for name, backend in product(("td3_bc", "cql", "iql"), ("native", "torch"))

@@ -46,7 +46,7 @@ def end(algorithm):
 @pytest.mark.parametrize("share", ["group", "agent"])
 def test_an_added_loss_is_minimised_and_logged(name, share) -> None:
     """One of 0 changes nothing; another one changes what is learnt, of every policy."""
-    options = {"env": SPREAD, "seed": 3, "share_parameters": share, **SMALL}
+    options = {"env": SPREAD, "seed": 3, "share_parameters": share, "backend": "torch", **SMALL}
     plain, _ = end(rlox.make(name, **options))
     same, row = end(rlox.make(name, added_losses={"policy": nothing}, **options))
     assert first_difference(plain, same) is None

@@ -83,15 +83,15 @@ def make_learning(
     algorithm.own_objective = objective
     if source is None:
         raise ConfigError("there is no env; pass its id or a callable as env_id, or env_fn=")
+    first = objective_of(algorithm, Schedules(cfg, scheduled(cfg)).at(0, 0))
     if is_team(source, backend=cfg.env_backend, env_kwargs=cfg.env_kwargs):
         _check_memory(cfg)
-        return Team(algorithm, policy, update)
+        return Team(algorithm, policy, first, update)
     if cfg.n_agents not in (None, 1):
         raise ConfigError(
             f"n_agents is {cfg.n_agents}, but the env has one agent; pass a PettingZoo env, or "
             "leave n_agents out"
         )
-    first = objective_of(algorithm, Schedules(cfg, scheduled(cfg)).at(0, 0))
     return OneAgent(algorithm, policy, first, update)
 
 

@@ -6,6 +6,8 @@ import math
 from typing import Any, Literal
 
 import torch
+from gymnasium import spaces
+from rlox.learners import SeparatePerceptrons
 from rlox.networks import Policy
 from rlox.nn import ActionHead, Distribution, EncoderKind, Memory, TanhMLP, make_encoder
 from rlox.nn.layer_data import LayerData, chain, layer_data
@@ -42,7 +44,9 @@ class TeamPolicy(Policy):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(generator=generator)
-        head = ActionHead(view.group.action_space)
+        actions = view.group.action_space
+        head = ActionHead(actions)
+        self._gaussian = {spaces.Discrete: False, spaces.Box: True}.get(type(actions))
         self.actor = nn.ModuleDict(
             {
                 "encoder": make_encoder(view.actor_space, kind=network, generator=generator),
@@ -76,6 +80,19 @@ class TeamPolicy(Policy):
         actor = self.actor
         outputs = actor["layers"](actor["encoder"](features))
         return actor["head"](outputs, action_masks)  # type: ignore[no-any-return]
+
+    def perceptrons(self) -> SeparatePerceptrons | None:
+        """Return the two networks for learner backends; see there."""
+        encoders: Any = self.actor["encoder"], self.critic["encoder"]
+        learns = any(True for encoder in encoders for _ in encoder.parameters())
+        if learns or self._gaussian is None or "head" in self.critic:
+            return None
+        return SeparatePerceptrons(
+            actor=self.actor["layers"],
+            critic=self.critic["layers"],
+            inputs=lambda obs: (encoders[0](obs), encoders[1](obs)),
+            gaussian=self._gaussian,
+        )
 
     def layer_data(self) -> LayerData:
         """Describe the most probable actions; see :mod:`rlox.nn.layer_data`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from rlox.batches.rollout import RolloutBatch
 from rlox.config.model import changed
 from rlox.deployment import TeamData
 from rlox.envs import fixed_env_count
-from rlox.errors import BackendError, CheckpointError, ConfigError
-from rlox.learners import Objective, RolloutTask, Update
+from rlox.errors import CheckpointError, ConfigError
+from rlox.learners import Objective, RolloutTask, Update, choose_learner
 from rlox.networks.validate_actors import require_actor, try_actor
 from rlox.nn import (
     find_device,
@@ -22,7 +23,6 @@ from rlox.nn import (
     torch_threads,
 )
 from rlox.protocols import MultiAgentObs
-from rlox.ranks import RANKS
 from rlox.rollouts import require_same_option
 from rlox.training.hooks import Hooks
 from torch import nn
@@ -46,20 +46,26 @@ class Team:
     """Collects, learns and predicts for an env of several agents.
 
     Args:
-        algorithm: its base has been initialised; it gets the optimisers, and frees the envs.
+        algorithm: its base has been initialised; it gets the optimisers and the learner, and frees
+            the envs.
         policy: from a view's nested observation space and the action space of an agent to a module
             with the methods of :class:`rlox.protocols.OnPolicyActor`; ``None``:
             :class:`rlox_marl.policies.TeamPolicy`.
-        update: of one policy from its rollout.
+        objective: with the numbers of the first iteration.
+        update: of one policy from its rollout, in torch.
 
     Raises:
-        BackendError: the learner backend is not torch's.
+        BackendError: the learner backend cannot learn the policies.
         ConfigError: an option is of one agent, or contradicts the env.
         EnvError: the env cannot be built.
     """
 
     def __init__(
-        self, algorithm: Any, policy: Callable[..., nn.Module] | None, update: Update
+        self,
+        algorithm: Any,
+        policy: Callable[..., nn.Module] | None,
+        objective: Objective,
+        update: Update,
     ) -> None:
         cfg = algorithm.config
         for name in ONE_AGENT_OPTIONS:
@@ -68,11 +74,6 @@ class Team:
                     f"{name}={getattr(cfg, name)!r} is not supported for several agents; leave it "
                     "out"
                 )
-        if cfg.backend not in ("auto", "torch"):
-            raise BackendError(
-                f"the learner backend '{cfg.backend}' cannot do this: policies of several agents "
-                "are torch's; backend='auto' takes one that can"
-            )
         if isinstance(policy, nn.Module) or (policy is not None and not callable(policy)):
             raise TypeError(
                 "policy must be a callable (observation_space, action_space) -> module for several "
@@ -113,9 +114,28 @@ class Team:
             if cfg.opponents != "none":
                 self.collector.pool = self._make_pool(made, env.n_envs)
             algorithm.optimizers[view.name] = make_optimizer(made, cfg)
+        self._tasks = {name: self._task(name, objective) for name in self.policies}
+        self._learners = {n: choose_learner(cfg.backend, task) for n, task in self._tasks.items()}
+        algorithm.learner = next(iter(self._learners.values()))
         generator, seen = algorithm.streams.torch("predict"), preprocessor
         self._actor = TeamActor(
             self.views, self.policies, env, generator, self.device, preprocessor=seen
+        )
+
+    def _task(self, name: str, objective: Objective) -> RolloutTask:
+        cfg = self._algorithm.config
+        return RolloutTask(
+            objective,
+            self.policies[name],
+            self._algorithm.optimizers[name],
+            self.collector,
+            self._update,
+            self.device,
+            n_epochs=cfg.n_epochs,
+            batch_size=cfg.batch_size,
+            target_kl=cfg.target_kl,
+            generator=self._algorithm.streams.torch("minibatches"),
+            added_losses=self._algorithm.added_losses,
         )
 
     def _make_policy(self, view: PolicyView, policy: Callable[..., nn.Module] | None) -> Any:
@@ -191,22 +211,11 @@ class Team:
                 size = _whole_minibatches(size, len(batch.returns))
             if 1 in (size, len(batch.returns)) and cfg.normalize_advantages:
                 continue  # the advantage of one row alone says nothing
-            task = RolloutTask(
-                objective,
-                self.policies[name],
-                optimizer,
-                self.collector,
-                self._update,
-                self.device,
-                n_epochs=cfg.n_epochs,
-                batch_size=size,
-                target_kl=cfg.target_kl,
-                generator=self._algorithm.streams.torch("minibatches"),
-                added_losses=self._algorithm.added_losses,
-            )
-            for ranks in RANKS:  # else one would wait for minibatches that the others do not have
-                ranks.require_equal(len(batch.returns), "number of rows in a rollout")
-            terms = self._update(task, batch, objective, rates["learning_rate"], hooks)
+            learner = self._learners[name]
+            if size != cfg.batch_size:  # so few agents acted, or a row would be left alone
+                task = replace(self._tasks[name], batch_size=size)
+                learner = choose_learner(learner.backend, task)
+            terms = learner.update(batch, objective, rates["learning_rate"], hooks)
             reports.append({**terms, "explained_variance": batch.explained_variance()})
         if not reports:
             return {}

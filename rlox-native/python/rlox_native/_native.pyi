@@ -1369,6 +1369,8 @@ class ActorCriticLearner:
         hidden: widths of the hidden layers of both networks.
         n_actions: for a categorical policy, the number of actions.
         act_dim: for a Gaussian policy, the size of an action.
+        critic_dim: size of what the value network sees, if that is not what the policy sees: an
+            observation is then ``obs_dim`` numbers for the policy and these behind them.
         scaled: whether the logarithmic deviations of a Gaussian policy are no parameters but tanh
             of outputs of the policy network, behind those of the means.
         activation: of hidden layers, ``"tanh"`` or ``"relu"``.
@@ -1391,6 +1393,7 @@ class ActorCriticLearner:
         *,
         n_actions: SupportsIndex | None = None,
         act_dim: SupportsIndex | None = None,
+        critic_dim: SupportsIndex | None = None,
         scaled: bool = False,
         activation: str = "tanh",
         dtype: str = "float32",

@@ -10,7 +10,7 @@ from rlox.learners.rollouts import (
     make_torch_learner,
 )
 from rlox.learners.target_policy import TargetPolicy
-from rlox.learners.tasks import Objective, RolloutTask, Unroller, Update
+from rlox.learners.tasks import Objective, RolloutTask, SeparatePerceptrons, Unroller, Update
 from rlox.learners.terms import (
     AddedLoss,
     AddedLosses,
@@ -63,6 +63,7 @@ __all__ = [
     "ReplayLearner",
     "ReplayTask",
     "RolloutTask",
+    "SeparatePerceptrons",
     "SoftActorCritic",
     "Step",
     "StepResult",

@@ -15,7 +15,7 @@ from rlox.learners.terms import AddedLosses
 from rlox.protocols import VecEnv
 from rlox.training.hooks import Hooks
 
-__all__ = ["Objective", "RolloutTask", "Unroller", "Update"]
+__all__ = ["Objective", "RolloutTask", "SeparatePerceptrons", "Unroller", "Update"]
 
 
 class Objective(Protocol):
@@ -49,6 +49,25 @@ class Unroller(Protocol):
         self, policy: Any, n_steps: int, on_step: Callable[[int], None] | None = None
     ) -> Unroll:
         """Step every env ``n_steps`` times and call ``on_step`` after each with N."""
+
+
+@dataclass(frozen=True)
+class SeparatePerceptrons:
+    """An actor and a critic that are perceptrons of inputs of their own.
+
+    A policy whose class has a method ``perceptrons`` returns it, so that a learner backend can do
+    what the policy does in torch; ``None`` if it does more. A subclass does not inherit it.
+    """
+
+    actor: Any
+    """:class:`rlox.nn.TanhMLP` from its inputs to the outputs of the action head."""
+    critic: Any
+    """:class:`rlox.nn.TanhMLP` from its inputs to one value."""
+    inputs: Callable[[Any], tuple[Tensor, Tensor]]
+    """From observations of B steps to the inputs (B, n) of both; it has no parameters."""
+    gaussian: bool
+    """Whether actions are numbers, by a Gaussian whose log standard deviations are the policy's
+    first parameters, rather than one choice."""
 
 
 Update = Callable[["RolloutTask", Any, Objective, float, Hooks], dict[str, float]]

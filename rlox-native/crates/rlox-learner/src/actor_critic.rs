@@ -63,7 +63,20 @@ impl ActorCritic {
     /// # Errors
     /// [`KernelError::Range`] for a size outside `[1, 16384]`.
     pub fn new(obs_dim: usize, hidden: &[usize], head: Head) -> Result<Self> {
-        Self::of(obs_dim, hidden, head, Network::new)
+        Self::of([obs_dim; 2], hidden, head, Network::new)
+    }
+
+    /// The same networks with inputs of their own: an observation is what the policy sees, and
+    /// behind it what the value network sees.
+    ///
+    /// # Errors
+    /// [`KernelError::Range`] for a size outside `[1, 16384]`.
+    pub fn apart(seen: [usize; 2], hidden: &[usize], head: Head) -> Result<Self> {
+        let mut shape = Self::of(seen, hidden, head, Network::new)?;
+        shape.obs_dim = seen[0] + seen[1];
+        shape.actor = shape.actor.within(0, shape.obs_dim);
+        shape.critic = shape.critic.within(seen[0], shape.obs_dim);
+        Ok(shape)
     }
 
     /// Two networks with hidden layers of these sizes and `ReLU` between them.
@@ -71,27 +84,28 @@ impl ActorCritic {
     /// # Errors
     /// [`KernelError::Range`] for a size outside `[1, 16384]`.
     pub fn relu(obs_dim: usize, hidden: &[usize], head: Head) -> Result<Self> {
-        Self::of(obs_dim, hidden, head, |sizes, at| Network::relu(Layer::linear(sizes, at)))
+        Self::of([obs_dim; 2], hidden, head, |sizes, at| Network::relu(Layer::linear(sizes, at)))
     }
 
     fn of(
-        obs_dim: usize,
+        seen: [usize; 2],
         hidden: &[usize],
         head: Head,
         network: impl Fn(&[usize], usize) -> Network,
     ) -> Result<Self> {
-        check_width("obs_dim", obs_dim)?;
+        check_width("obs_dim", seen[0])?;
+        check_width("critic_dim", seen[1])?;
         check_width("actions", head.width())?;
         for &width in hidden {
             check_width("hidden", width)?;
         }
-        let sizes = |outputs| [&[obs_dim], hidden, &[outputs]].concat();
-        let actor = network(&sizes(head.n_outputs()), head.n_deviations());
-        let critic = network(&sizes(1), actor.end());
-        Ok(Self { obs_dim, head, actor, critic })
+        let sizes = |inputs, outputs| [&[inputs], hidden, &[outputs]].concat();
+        let actor = network(&sizes(seen[0], head.n_outputs()), head.n_deviations());
+        let critic = network(&sizes(seen[1], 1), actor.end());
+        Ok(Self { obs_dim: seen[0], head, actor, critic })
     }
 
-    /// Components of an observation.
+    /// Components of an observation: of both networks' inputs if they have inputs of their own.
     #[must_use]
     pub fn obs_dim(&self) -> usize {
         self.obs_dim

@@ -1,7 +1,7 @@
 //! The shape of a multi-layer perceptron.
 
 use super::activation::Activation;
-use super::linalg::{BLOCK_ROWS, Layer, row_stride};
+use super::linalg::{BLOCK_ROWS, Layer, Rows, row_stride};
 use rlox_kernels::threads;
 
 /// The shape of a network, and where its parameters are.
@@ -13,6 +13,8 @@ pub(super) struct Network {
     pub(super) activates_last: bool,
     /// Elements from one row of inputs to the next.
     pub(super) input_stride: usize,
+    /// Where in a row the inputs begin.
+    pub(super) input_offset: usize,
 }
 
 impl Network {
@@ -32,7 +34,18 @@ impl Network {
 
     fn of(layers: Vec<Layer>, activation: Activation) -> Self {
         let input_stride = layers.first().map_or(0, |layer| layer.inputs);
-        Self { layers, activation, activates_last: false, input_stride }
+        Self { layers, activation, activates_last: false, input_stride, input_offset: 0 }
+    }
+
+    /// The same network, of inputs that begin at `offset` in rows of `stride` elements.
+    pub(super) fn within(self, offset: usize, stride: usize) -> Self {
+        Self { input_stride: stride, input_offset: offset, ..self }
+    }
+
+    /// Its inputs in so many rows.
+    pub(super) fn inputs<'a, F>(&self, elements: &'a [F], rows: usize) -> Rows<'a, F> {
+        let elements = elements.get(self.input_offset..).unwrap_or(&[]);
+        Rows { elements, rows, stride: self.input_stride }
     }
 
     /// The outputs of the gated layer, if there is one.

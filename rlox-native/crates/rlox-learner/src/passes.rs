@@ -75,7 +75,7 @@ fn forward_layers<F: Real, S: Simd>(
         let (before, after) = workspace.outputs.split_at_mut(l);
         let out = &mut after[0][..rows * row_stride(layer.outputs)];
         let inputs = match before.last() {
-            None => Rows { elements: inputs, rows, stride: network.input_stride },
+            None => network.inputs(inputs, rows),
             Some(hidden) => block(hidden, rows, layer.inputs),
         };
         let activation = network.activates(l).then_some(network.activation);
@@ -164,7 +164,7 @@ fn backward_layers<F: Real, S: Simd>(
             continue;
         }
         if learns {
-            let first = Rows { elements: inputs, rows, stride: network.input_stride };
+            let first = network.inputs(inputs, rows);
             affine_backward_weights(simd, layer, hidden.unwrap_or(first), delta, adds, gradients);
         }
         if let (Some(hidden), Some(of_inputs)) = (hidden, before.last_mut()) {

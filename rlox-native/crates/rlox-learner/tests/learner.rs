@@ -12,6 +12,8 @@ use rlox_learner::{
 
 /// A rollout and parameters, drawn at random.
 struct Case {
+    /// Where in an observation the value network's part begins, if it has its own.
+    apart: Option<usize>,
     shape: ActorCritic,
     hidden: Vec<usize>,
     parameters: Vec<f64>,
@@ -26,14 +28,30 @@ struct Case {
 
 impl Case {
     fn new(obs_dim: usize, hidden: &[usize], head: Head, rows: usize, seed: u64) -> Self {
+        // each pair as it comes: a policy's own deviations with ReLU, else tanh
+        let scaled = matches!(head, Head::ScaledGaussian(_));
+        let make = if scaled { ActorCritic::relu } else { ActorCritic::new };
+        Self::of(make(obs_dim, hidden, head).unwrap(), None, hidden, rows, seed)
+    }
+
+    /// What the value network sees begins behind what the policy sees.
+    fn apart(seen: [usize; 2], hidden: &[usize], head: Head, rows: usize, seed: u64) -> Self {
+        let shape = ActorCritic::apart(seen, hidden, head).unwrap();
+        Self::of(shape, Some(seen[0]), hidden, rows, seed)
+    }
+
+    fn of(
+        shape: ActorCritic,
+        apart: Option<usize>,
+        hidden: &[usize],
+        rows: usize,
+        seed: u64,
+    ) -> Self {
+        let (obs_dim, head) = (shape.obs_dim(), shape.head());
         let mut rng = Pcg64::from_seed(seed);
         let mut numbers = |n: usize, scale: f64| -> Vec<f64> {
             (0..n).map(|_| rng.uniform(-scale, scale)).collect()
         };
-        // each pair as it comes: a policy's own deviations with ReLU, else tanh
-        let scaled = matches!(head, Head::ScaledGaussian(_));
-        let make = if scaled { ActorCritic::relu } else { ActorCritic::new };
-        let shape = make(obs_dim, hidden, head).unwrap();
         let (n_discrete, n_continuous) = match head {
             Head::Categorical(_) => (rows, 0),
             Head::Gaussian(width) | Head::ScaledGaussian(width) => (0, rows * width),
@@ -50,6 +68,7 @@ impl Case {
             advantages: numbers(rows, 2.0),
             returns: numbers(rows, 2.0),
             hidden: hidden.to_vec(),
+            apart,
             shape,
         }
     }
@@ -124,8 +143,9 @@ impl Case {
         let scaled = matches!(self.shape.head(), Head::ScaledGaussian(_));
         let n_outputs = if scaled { 2 * width } else { width };
         let activation = if scaled { |x: f64| x.max(0.0) } else { f64::tanh };
-        let (outputs, rest) = mlp(networks, obs, &self.hidden, n_outputs, activation);
-        let (value, rest) = mlp(rest, obs, &self.hidden, 1, activation);
+        let (seen, judged) = self.apart.map_or((obs, obs), |at| obs.split_at(at));
+        let (outputs, rest) = mlp(networks, seen, &self.hidden, n_outputs, activation);
+        let (value, rest) = mlp(rest, judged, &self.hidden, 1, activation);
         assert!(rest.is_empty());
         if let Head::Categorical(_) = self.shape.head() {
             let sum: f64 = outputs.iter().map(|z| z.exp()).sum();
@@ -231,13 +251,19 @@ proptest! {
     #[test]
     fn gradients_are_the_loss_differentiated(
         obs_dim in 1..6_usize,
+        critic_dim in prop::option::of(1..9_usize),
         hidden in prop::collection::vec(1..21_usize, 0..4),
         head in head(),
         loss in loss(),
         rows in 2..150_usize,
         seed in any::<u64>(),
     ) {
-        let case = Case::new(obs_dim, &hidden, head, rows, seed);
+        let case = match (critic_dim, head) {
+            (Some(critic_dim), Head::Categorical(_) | Head::Gaussian(_)) => {
+                Case::apart([obs_dim, critic_dim], &hidden, head, rows, seed)
+            }
+            _ => Case::new(obs_dim, &hidden, head, rows, seed),
+        };
         let order: Vec<i64> = (0..rows).rev().map(|row| i64::try_from(row).unwrap()).collect();
         let gradient = gradients(&case, plan(&order, loss));
         let mut rng = Pcg64::from_seed(seed);

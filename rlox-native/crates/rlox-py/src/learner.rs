@@ -33,14 +33,15 @@ impl ActorCriticLearner {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
     #[pyo3(signature = (
-        obs_dim, hidden, *, n_actions=None, act_dim=None, scaled=false, activation="tanh",
-        dtype="float32"
+        obs_dim, hidden, *, n_actions=None, act_dim=None, critic_dim=None, scaled=false,
+        activation="tanh", dtype="float32"
     ))]
     fn new(
         obs_dim: usize,
         #[pyo3(from_py_with = parse_hidden)] hidden: Vec<usize>,
         n_actions: Option<usize>,
         act_dim: Option<usize>,
+        critic_dim: Option<usize>,
         scaled: bool,
         activation: &str,
         dtype: &str,
@@ -51,16 +52,21 @@ impl ActorCriticLearner {
             (None, Some(n)) => Head::Gaussian(n),
             _ => return Err(PyTypeError::new_err("give either n_actions or act_dim")),
         };
-        check_networks(obs_dim, &hidden, head.width(), 2)?;
-        let make = match activation {
-            "tanh" => ActorCritic::new,
-            "relu" => ActorCritic::relu,
+        check_networks(obs_dim.max(critic_dim.unwrap_or(0)), &hidden, head.width(), 2)?;
+        let shape = match (activation, critic_dim) {
+            ("tanh", None) => ActorCritic::new(obs_dim, &hidden, head),
+            ("relu", None) => ActorCritic::relu(obs_dim, &hidden, head),
+            ("tanh", Some(critic_dim)) => ActorCritic::apart([obs_dim, critic_dim], &hidden, head),
+            ("relu", Some(_)) => {
+                let text = "critic_dim needs activation='tanh', got 'relu'";
+                return Err(PyValueError::new_err(text));
+            }
             _ => {
                 let text = format!("activation must be 'tanh' or 'relu', got '{activation}'");
                 return Err(PyValueError::new_err(text));
             }
         };
-        let shape = make(obs_dim, &hidden, head).map_err(raise)?;
+        let shape = shape.map_err(raise)?;
         let new = || shape.clone();
         let learner = of_dtype(dtype, || Ok(Learner::new(new())), || Ok(Learner::new(new())))?;
         Ok(Self { learner, shape })
