@@ -111,3 +111,38 @@ def test_overlapped_rollouts_teach_no_less() -> None:
     """Batches of the weights before make another curve, but not one that is worse at p = 0.05."""
     found = compare_with_torch("hybrid_ppo, overlap")
     assert min(each["interval"][1] for each in found.values()) > 0
+
+
+@pytest.mark.learn
+@pytest.mark.parametrize(
+    ("env_id", "config", "env_steps", "threshold"),
+    [
+        ("CartPole-v1", None, 500_000, 475.0),
+        ("Pendulum-v1", "examples/appo-pendulum.yaml", 1_000_000, -300.0),
+    ],
+)
+def test_appo_learns_on_every_seed(
+    env_id: str, config: str | None, env_steps: int, threshold: float
+) -> None:
+    """The mean of the last 100 episodes passes the threshold; fifty points of each curve are kept.
+
+    The first env steps at which it does are kept too.
+    """
+    found: dict[str, Any] = {"env": env_id, "env_steps": env_steps, "threshold": threshold}
+    found["seeds"] = []
+    for seed in range(5):
+        logger = Curve()
+        given = SCORES.parents[1] / config if config else None
+        with rlox.make("appo", env=env_id, config=given, seed=seed, logger=logger) as appo:
+            appo.train(env_steps)
+        every = appo.clock.env_steps // len(logger.points)
+        passed = [i for i, point in enumerate(logger.points, 1) if point >= threshold]
+        thinned = range(len(logger.points) - 1, -1, -(len(logger.points) // 50))
+        found["seeds"].append({
+            "passed_at": passed[0] * every if passed else None,
+            "env_steps": [(i + 1) * every for i in thinned][::-1],
+            "mean_return_of_last_100_episodes": [logger.points[i] for i in thinned][::-1],
+        })  # fmt: skip
+    path = SCORES / f"appo-{env_id}.json"
+    path.write_text(json.dumps(found) + "\n", encoding="utf-8")
+    assert all(each["passed_at"] for each in found["seeds"])
