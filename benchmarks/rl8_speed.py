@@ -113,11 +113,12 @@ def peaks(kind: str, num_envs: int, rounds: int) -> dict[str, Any]:
 
 
 def imports(rounds: int) -> dict[str, Any]:
-    """Return the processor's milliseconds of importing the algorithms, and torch alone."""
+    """Return the processor's milliseconds of importing the algorithms, and what both need."""
     codes = {
         "rlox": "from rlox.rl8 import AlgorithmConfig",
         "rl8": "import warnings; warnings.simplefilter('ignore'); from rl8 import AlgorithmConfig",
         "torch": "import torch",
+        "torch, tensordict and torchrl": "import torch, tensordict, torchrl.data",
     }
     found: dict[str, list[float]] = {name: [] for name in codes}
     for i in range(rounds + 1):
@@ -131,7 +132,7 @@ def imports(rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure and write ``benchmarks/results/<processor>/rl8_speed.json``."""
+    """Measure and write ``benchmarks/results/<processor>/rl8_speed.json`` after each row."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--envs", type=int, nargs="*", default=[64, 1024, 8192])
@@ -139,6 +140,7 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
     parser.add_argument("--networks", nargs="*", help="names of the rows; all by default")
     parser.add_argument("--processes", type=int, default=3, help="per memory and import figure")
+    parser.add_argument("--name", default="rl8_speed", help="of the file of results")
     parser.add_argument("--dry-run", action="store_true", help="print, write nothing")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -147,21 +149,27 @@ def main() -> None:
         "rounds": given.rounds,
         "machine": machine(["rlox-core", "rlox-rl8", "torch", "tensordict", "torchrl"]),
         "threads": 1,
+        "rows": [],
     }
-    result["rows"] = [
-        compare(kind, network, num_envs, given.rounds)
+    rows = [
+        (kind, network, num_envs)
         for num_envs in given.envs
         for kind in given.kinds
         for network in NETWORKS[kind]
         if not given.networks or network in given.networks
     ]
+    kept = (lambda: None) if given.dry_run else (lambda: write(given.name, result))
+    for row in rows:
+        result["rows"].append(compare(*row, given.rounds))
+        kept()
     if given.processes:
         result["import_ms_of_processor"] = imports(given.processes)
-        result["peak_mib"] = [
-            peaks(kind, num_envs, 1) for num_envs in given.peak_envs for kind in given.kinds
-        ]
-    if not given.dry_run:
-        print(write("rl8_speed", result))
+        result["peak_mib"] = []
+        for num_envs in given.peak_envs:
+            for kind in given.kinds:
+                result["peak_mib"].append(peaks(kind, num_envs, 1))
+                kept()
+    print(kept())
 
 
 if __name__ == "__main__":

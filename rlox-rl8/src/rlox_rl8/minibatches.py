@@ -12,12 +12,28 @@ from torch import Tensor
 from rlox_rl8.data import AlgorithmHparams
 from rlox_rl8.losses import PPOLosses, clipped_losses
 
-__all__ = ["TERMS", "add_gradient", "loss_and_terms", "losses_of", "minibatches"]
+__all__ = ["TERMS", "add_gradient", "loss_and_terms", "losses_of", "micro_batch", "minibatches"]
 
 TERMS = ("losses/entropy", "losses/policy", "losses/vf", "losses/total", "monitors/kl_div")
 
 MICRO_BATCH = 2048
 """Rows of one forward and backward pass: their activations stay in the processor's caches."""
+
+WIDTH = 256
+"""Inputs of the widest layer up to which there may be more rows, as many as make the same."""
+
+
+def micro_batch(model: Any) -> int:
+    """Return the rows of one forward and backward pass; 4 times as many of narrow layers at most.
+
+    Args:
+        model: whose matrices say how wide its layers are; with other parameters, such as those of
+            convolutions, they do not.
+    """
+    shapes = [p.shape for p in model.parameters()]
+    widest = max((shape[-1] if len(shape) < 3 else WIDTH for shape in shapes if len(shape) > 1),
+                 default=WIDTH)  # fmt: skip
+    return MICRO_BATCH * min(max(WIDTH // widest, 1), 4)
 
 
 def minibatches(samples: TensorDict, hparams: AlgorithmHparams) -> Iterator[TensorDict]:
@@ -106,7 +122,11 @@ def add_gradient(algorithm: Any, minibatch: TensorDict, accumulated: int) -> dic
         algorithm.fast.add_gradient(1 / accumulated)
         return scaled
     # the divergence of the whole minibatch decides whether there is a gradient at all
-    size = rows if hparams.target_kl_div is not None else max(MICRO_BATCH // per_row, 1)
+    size = (
+        rows
+        if hparams.target_kl_div is not None
+        else max(micro_batch(algorithm.policy.model) // per_row, 1)
+    )
     totals: dict[str, Tensor] = {}
     for part in minibatch.split(size) if size < rows else (minibatch,):
         weight = len(part) / (rows * accumulated)
