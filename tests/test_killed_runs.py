@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from rlox.training.checkpoint import steps_of
+from rlox.training.checkpoint import read, steps_of
 from rlox_offline.datasets import Dataset, save_dataset
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="SIGKILL is POSIX's")
@@ -26,7 +27,8 @@ PATIENCE = 300
 ERRORS = "stderr.txt"
 
 KILLS = int(os.environ.get("RLOX_KILLS", "0"))
-"""Kills of each algorithm; 0: one of each of the three that stand for their families."""
+"""Kills of each algorithm; 0: one of each of the three that stand for their families, and one of
+each run that is compared bit for bit."""
 
 ROLLOUTS = "--n-envs 2 --n-steps 16"
 REPLAY = "--learning-starts 50 --hidden 16"
@@ -136,3 +138,48 @@ def test_a_killed_run_goes_on(name: str, number: int, tmp_path: Path) -> None:
     steps = [row["step"] for row in rows]
     assert steps == sorted(set(steps))
     assert steps[-1] > saved
+
+
+def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield paths and values of nested dicts and lists."""
+    if isinstance(tree, (dict, list)):
+        for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
+            yield from leaves(value, f"{path}/{key}")
+    else:
+        yield path, tree
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", ["rl8_ppo", "rl8_recurrent_ppo"])
+def test_a_run_killed_again_and_again_equals_a_whole_one(name: str, tmp_path: Path) -> None:
+    """Weights, optimiser, envs, storage and random streams are the same bit for bit."""
+    rng = random.Random(name)
+    latest = tmp_path / "run" / "checkpoints" / "latest.safetensors"
+    train = ["train", name, *CASES[name].split(), "--seed", "0"]
+    command = [*train, "--checkpoint-freq", "0.1s", "--total-timesteps", "1000000000",
+               "--run-dir", "run"]  # fmt: skip
+    steps = 0
+    for _ in range(KILLS or 1):
+        with running(*command, folder=tmp_path) as process:
+            wait_until(
+                lambda: latest.is_file() and steps_of(latest) > steps,  # noqa: B023
+                process,
+                tmp_path,
+            )
+            time.sleep(rng.uniform(0, 1))
+            process.send_signal(signal.SIGKILL)
+            assert process.wait(PATIENCE) == -signal.SIGKILL
+        steps = steps_of(latest)
+        command = ["resume", "run", *(f"--env={x}" for x in CASES[name].split() if ":" in x)]
+    whole = [*train, "--total-timesteps", str(steps), "--run-dir", "whole"]
+    with running(*whole, folder=tmp_path) as process:
+        assert process.wait() == 0, (tmp_path / ERRORS).read_text()
+    final = tmp_path / "whole" / "checkpoints" / "final.safetensors"
+    found = []
+    for path in (latest, final):
+        state = read(path)["state"]
+        found.append(dict(leaves({name: state[name] for name in ("algorithm", "streams")})))
+    assert len(found[0]) > 50
+    assert found[0].keys() == found[1].keys()
+    differing = [key for key, value in found[0].items() if not np.array_equal(value, found[1][key])]
+    assert differing == []
