@@ -14,7 +14,7 @@ from gymnasium import spaces
 from rlox.errors import ConfigError, EnvError, SpaceError
 from rlox.reference import compute_gae_time_major
 from rlox.testing import check_algorithm
-from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
+from rlox_rl8.algorithms import AlgorithmConfig
 from rlox_rl8.env import DiscreteDummyEnv, Env
 from rlox_rl8.losses import estimate_advantages
 from rlox_rl8.models import DefaultDiscreteModel
@@ -208,11 +208,6 @@ class Windows(DefaultDiscreteModel):
     ("wrong", "error", "text"),
     [
         (lambda: AlgorithmConfig(num_envs=2, horizon=4).build(Ending), ValueError, "'terminated'"),
-        (
-            lambda: RecurrentAlgorithmConfig(num_envs=2).build(tensor_env("CartPole-v1")),
-            ValueError,
-            "states of a recurrent policy",
-        ),
         (
             lambda: AlgorithmConfig(num_envs=2, model_cls=Windows).build(tensor_env("CartPole-v1")),
             ValueError,

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from rlox.config.arguments import require_integer
+from rlox.config.model import UNSET
 from rlox.errors import ConfigError
 from rlox.evaluation import EvaluationResult
 from rlox.spaces import ObservationRows
 from tensordict import TensorDict
 
+from rlox_rl8.ends import begin_episodes
 from rlox_rl8.vec_envs import VecTensorEnv
 
 __all__ = ["evaluate", "predict"]
@@ -58,14 +61,29 @@ def evaluate(
     return EvaluationResult(returns.double().numpy(), np.full(n, steps, np.int64))
 
 
-def predict(agent: Any, obs: Any, deterministic: bool, streams: Any) -> Any:
-    """Return actions for observations, without history or states.
+def predict(
+    agent: Any,
+    obs: Any,
+    deterministic: bool,
+    streams: Any,
+    *,
+    state: Any = UNSET,
+    episode_start: npt.ArrayLike | None = None,
+) -> Any:
+    """Return actions for observations, without a history of them.
 
     Args:
         agent: whose policy acts.
         obs: one observation or a batch, nested as the observation space of an env of gymnasium is.
         deterministic: act with the mode.
         streams: of the run.
+        state: of a recurrent policy, what was returned with the last actions; ``None`` begins
+            episodes. If it is left out, each observation is an episode's first.
+        episode_start: bool or (B,) bools, whether an episode begins with the observation; ``None``:
+            none does.
+
+    Returns:
+        The action or actions; with ``state``, a pair of them and the next state.
 
     Raises:
         ConfigError: the observations of a class of envs are several tensors.
@@ -81,12 +99,21 @@ def predict(agent: Any, obs: Any, deterministic: bool, streams: Any) -> Any:
         lone = x.dim() == len(spec.shape)
         x = x[None] if lone else x
     batch = TensorDict({"obs": x[:, None]}, [len(x), 1])
+    policy = agent.policy
+    before: Any = ()
+    if state is not UNSET and state is not None:
+        if len(state) != len(x):
+            raise ValueError(f"state must be of {len(x)} observations, got one of {len(state)}")
+        starts = np.broadcast_to(
+            np.asarray(False if episode_start is None else episode_start, bool), len(x)
+        )
+        before = (begin_episodes(policy, state, torch.tensor(starts, device=x.device)),)
     with streams.as_global("predict"):
-        out = agent.policy.sample(batch, deterministic=deterministic)
-    found = out[0] if isinstance(out, tuple) else out
+        out = policy.sample(batch, *before, deterministic=deterministic)
+    found, following = out if isinstance(out, tuple) else (out, None)
     actions = found["actions"].cpu().numpy()
     if isinstance(agent.env, VecTensorEnv):
         actions = agent.env.actions(actions)
-    if not lone:
-        return actions
-    return int(actions[0]) if actions.ndim == 1 else actions[0]
+    if lone:
+        actions = int(actions[0]) if actions.ndim == 1 else actions[0]
+    return actions if state is UNSET else (actions, following)

@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from tensordict import TensorDict
+from torch import Tensor
 
 from rlox_rl8.arguments import Collecting, Learning, Sequences
 from rlox_rl8.building import set_up
 from rlox_rl8.data import (
     AlgorithmHparams,
     AlgorithmState,
+    CollectStats,
     RecurrentAlgorithmHparams,
     RecurrentAlgorithmState,
 )
+from rlox_rl8.ends import begin_episodes
 from rlox_rl8.engine import GenericAlgorithmBase
 from rlox_rl8.env import EnvFactory
 from rlox_rl8.models import Model, ModelFactory, RecurrentModel, RecurrentModelFactory
@@ -40,6 +43,9 @@ __all__ = [
     "RecurrentAlgorithmHparams",
     "RecurrentAlgorithmState",
 ]
+
+
+ONLY_VALUES: dict[str, Any] = {"return_actions": False, "return_values": True}
 
 
 @dataclass
@@ -101,15 +107,9 @@ class Algorithm(GenericAlgorithmBase[AlgorithmHparams, AlgorithmState, Policy]):
         observed = self.buffer.select("obs")
         self._observed = [observed[:, : t + 1] for t in range(self.hparams.horizon + 1)]
 
-    def _require_ends(self) -> None:
-        views = self.policy.model.view_requirements
-        past = [key for key, view in views.items() if view.shift]
-        if past:
-            raise ValueError(
-                f"the model's view of {past[0]!r} has shift {views[past[0]].shift}, and its "
-                "windows would reach from one episode into the next; use envs whose episodes do "
-                "not end, or stack observations in the env"
-            )
+    def _value(self, final: TensorDict, envs: Tensor) -> Tensor:
+        values: Tensor = self.policy.sample(final, **ONLY_VALUES)["values"]
+        return values
 
     def _before_step(self, t: int) -> None:
         pass
@@ -168,16 +168,23 @@ class RecurrentAlgorithm(
         self._starts: list[TensorDict] = []
         """States (B) at the start of each sequence of the buffer."""
 
-    def _require_ends(self) -> None:
-        raise ValueError(
-            "states of a recurrent policy would pass from one episode into the next; use envs "
-            "whose episodes do not end, or 'ppo' with recurrent='lstm'"
-        )
+    def _value(self, final: TensorDict, envs: Tensor) -> Tensor:
+        # the states are those of the episode that was cut, until the next step begins
+        values: Tensor = self.policy.sample(final, self._states[envs], **ONLY_VALUES)[0]["values"]
+        return values
+
+    def _collect(self, env_config: dict[str, Any] | None, deterministic: bool) -> CollectStats:
+        if self.ends is not None and self._resets_now():
+            self._states = self.policy.init_states(self.hparams.num_envs)
+        return super()._collect(env_config, deterministic)
 
     def _before_step(self, t: int) -> None:
         hparams = self.hparams
         if t == 0:
             self._starts = []
+        if self.ends is not None:  # at first by the flags of the horizon before
+            begins = self.ends.ended(t - 1 if t else hparams.horizon - 1)[:, 0]
+            self._states = begin_episodes(self.policy, self._states, begins)
         if t % hparams.seq_len:
             return
         every, done = hparams.seqs_per_state_reset, self.state.seqs
@@ -207,6 +214,10 @@ class RecurrentAlgorithm(
         past = self.buffer[:, :-1].select("obs", "actions", "logp", "advantages", "returns")
         if self.policy.model.sees_past:  # before sequences are cut, whose windows begin earlier
             past["views"] = self.policy.views(past)
+        if self.ends is not None:
+            begins = self.ends.ended(slice(0, hparams.horizon)).roll(1, 0).transpose(0, 1)
+            past["begins"] = begins.clone()
+            past["begins"][:, 0] = False  # which the states that were met know
         rows = past.reshape(-1, hparams.seq_len)
         starts: TensorDict = torch.stack(self._starts, 1).reshape(-1)
         # one copy per sequence, found again by its number
@@ -218,7 +229,12 @@ class RecurrentAlgorithm(
 
     def _forward(self, samples: TensorDict) -> TensorDict:
         states = self._flat_starts[samples["sequence"][:, 0]]
-        out, _ = self.policy.sample(
-            samples, states, requires_grad=True, return_actions=False, return_values=True
-        )
-        return out
+        options: Any = {"requires_grad": True, **ONLY_VALUES}
+        if self.ends is None:
+            return self.policy.sample(samples, states, **options)[0]
+        outs = []
+        for t in range(self.hparams.seq_len):
+            states = begin_episodes(self.policy, states, samples["begins"][:, t, 0])
+            out, states = self.policy.sample(samples[:, t : t + 1], states, **options)
+            outs.append(out)
+        return torch.stack(outs, 1).flatten(0, 1)

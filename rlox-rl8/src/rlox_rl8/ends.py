@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,9 +12,28 @@ from torch import Tensor
 
 from rlox_rl8._specs import Composite, Unbounded
 
-__all__ = ["Ends"]
+__all__ = ["Ends", "begin_episodes"]
 
 FLAGS = ("terminated", "truncated")
+
+
+def begin_episodes(policy: Any, states: TensorDict, begins: Tensor) -> TensorDict:
+    """Return states (B), initial ones where an episode begins.
+
+    Args:
+        policy: has the initial states.
+        states: (B)
+        begins: (B) bool.
+    """
+    if not begins.any():
+        return states
+    initial = policy.init_states(len(states)).to(states.device)
+
+    def choose(fresh: Tensor, old: Tensor) -> Tensor:
+        return torch.where(begins.view(-1, *[1] * (old.dim() - 1)), fresh, old)
+
+    chosen: TensorDict = initial.apply(choose, states)
+    return chosen
 
 
 class Ends:
@@ -21,17 +41,30 @@ class Ends:
 
     Args:
         storage: with the entries of :meth:`spec`.
-        policy: values the final observations of cut episodes.
+        value: from the final observations (n, 1) of cut episodes, and which of the B envs they are
+            of, to their values (n, 1).
     """
 
-    def __init__(self, storage: TensorDict, policy: Any) -> None:
-        self._storage, self._policy = storage, policy
+    def __init__(self, storage: TensorDict, value: Callable[[TensorDict, Tensor], Tensor]) -> None:
+        self._storage, self._value = storage, value
         self._horizon = len(storage) - 1
         self.statistics = EpisodeStatistics(storage.shape[1])
 
     @staticmethod
-    def spec(device: torch.device) -> Composite:
-        """Return the spec of one transition's entries."""
+    def spec(policy: Any, device: torch.device) -> Composite:
+        """Return the spec of one transition's entries.
+
+        Raises:
+            ValueError: the policy cannot learn from envs whose episodes end.
+        """
+        views = getattr(policy.model, "view_requirements", {})
+        past = [key for key, view in views.items() if view.shift]
+        if past:
+            raise ValueError(
+                f"the model's view of {past[0]!r} has shift {views[past[0]].shift}, and its "
+                "windows would reach from one episode into the next; use envs whose episodes do "
+                "not end, or stack observations in the env"
+            )
         one = torch.Size([1])
         flags = {name: Unbounded(one, device=device, dtype=torch.bool) for name in FLAGS}
         return Composite(**flags, final_values=Unbounded(one, device=device))
@@ -44,12 +77,10 @@ class Ends:
         cut = out["truncated"].flatten()
         if cut.any():
             final = TensorDict({"obs": out["final_obs"][cut][:, None]}, [int(cut.sum()), 1])
-            valued = self._policy.sample(
-                final, return_actions=False, return_logp=False, return_values=True
-            )
-            store["final_values"][t][cut] = valued["values"]
+            store["final_values"][t][cut] = self._value(final, cut)
 
-    def _ended(self, t: int | slice) -> Tensor:
+    def ended(self, t: int | slice) -> Tensor:
+        """Return whether step ``t`` ended an episode, (..., B, 1)."""
         ended: Tensor = self._storage["terminated"][t] | self._storage["truncated"][t]
         return ended
 
@@ -63,7 +94,7 @@ class Ends:
         """
         if t == 0 and resets:
             return carried
-        return carried.masked_fill(self._ended(t - 1 if t else self._horizon - 1), 0.0)
+        return carried.masked_fill(self.ended(t - 1 if t else self._horizon - 1), 0.0)
 
     def count(self, resets: bool) -> None:
         """Add the horizon's steps to the statistics.
@@ -74,7 +105,7 @@ class Ends:
         if resets:
             self.statistics.forget(slice(None))
         past = slice(0, self._horizon)
-        steps = (self._storage["rewards"][past], self._ended(past))
+        steps = (self._storage["rewards"][past], self.ended(past))
         rewards, ended = (x[..., 0].cpu().numpy() for x in steps)
         self.statistics.add(rewards, ended)
 

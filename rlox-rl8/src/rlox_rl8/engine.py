@@ -74,15 +74,14 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             **{name: one.clone() for name in names},
         )
         if self.env.episodes_end:
-            self._require_ends()
-            self.buffer_spec.update(Ends.spec(self.hparams.device))
+            self.buffer_spec.update(Ends.spec(self.policy, self.hparams.device))
         n, steps = self.hparams.num_envs, self.hparams.horizon + 1
         if self.hparams.device_type == "cpu":
             size = n * steps * bytes_of(self.buffer_spec)
             require_room("num_envs", n, size, "take fewer envs or a shorter horizon")
         self._storage: TensorDict = self.buffer_spec.expand(steps, n).zero()
         self.buffer = self._storage.apply(lambda x: x.transpose(0, 1), batch_size=[n, steps])
-        self.ends = Ends(self._storage, self.policy) if self.env.episodes_end else None
+        self.ends = Ends(self._storage, self._value) if self.env.episodes_end else None
         self.random: Callable[[], AbstractContextManager[None]] = nullcontext
         """Installs the run's random stream; the global one is drawn from unless this is set."""
         self.on_env_step: Callable[[int], None] | None = None
@@ -121,8 +120,8 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         return params_of(self)
 
     @abstractmethod
-    def _require_ends(self) -> None:
-        """Reject a policy that cannot learn from envs whose episodes end."""
+    def _value(self, final: TensorDict, envs: Tensor) -> Tensor:
+        """Return values of the final observations (n, 1) of the envs whose flag in (B) is set."""
 
     @abstractmethod
     def _before_step(self, t: int) -> None:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy.typing as npt
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
-from rlox.config.model import Config, resolve_config
+from rlox.config.model import UNSET, Config, resolve_config
 from rlox.deployment import PolicyData
 from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
@@ -106,9 +106,18 @@ class RL8RecurrentPPO(Algorithm):
         metrics, self.last_stats = running.iterate(self.agent, self.env_config, hooks)
         return metrics
 
-    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
-        """Return actions for observations, each the first of its horizon; see ``Algorithm``."""
-        return acting.predict(self.agent, obs, deterministic, self.streams)
+    def predict(
+        self,
+        obs: npt.ArrayLike,
+        deterministic: bool = True,
+        *,
+        state: Any = UNSET,
+        episode_start: npt.ArrayLike | None = None,
+    ) -> Any:
+        """Return actions for observations; see :func:`rlox_rl8.acting.predict`."""
+        return acting.predict(
+            self.agent, obs, deterministic, self.streams, state=state, episode_start=episode_start
+        )
 
     def policy_data(self) -> PolicyData:
         """Return the policy as data; see :class:`rlox.deployment.Exportable`."""

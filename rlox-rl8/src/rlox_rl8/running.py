@@ -42,6 +42,9 @@ VEC_DEFAULTS = {
 }
 """Options of envs whose episodes end, unless they are given."""
 
+RECURRENT_DEFAULTS = {"sgd_minibatch_size": 64, "seqs_per_state_reset": -1}
+"""Those of recurrent policies, whose states begin with episodes."""
+
 
 @dataclass(frozen=True)
 class RL8Metrics:
@@ -144,6 +147,8 @@ def fit_to_env(config: ConfigT, env: Any) -> ConfigT:
     if not _is_vec_source(env):
         return config
     numbers: dict[str, Any] = dict(VEC_DEFAULTS)
+    if "seqs_per_state_reset" in type(config).model_fields:
+        numbers |= RECURRENT_DEFAULTS
     count = fixed_env_count(env)
     if count is not None:
         numbers["n_envs"] = count
