@@ -108,13 +108,40 @@ def run_rlox(backend: str, env_steps: int) -> None:
     take_turns(lambda: algorithm.train(env_steps), shares)
 
 
+def benchmarl_parts(env_steps: int) -> dict[str, Any]:
+    """Return what BenchMARL's experiment is made of, but for its seed.
+
+    Args:
+        env_steps: of one iteration.
+    """
+    from benchmarl.algorithms import MappoConfig
+    from benchmarl.environments import PettingZooTask
+    from benchmarl.experiment import ExperimentConfig
+    from benchmarl.models.mlp import MlpConfig
+
+    config = ExperimentConfig.get_from_yaml()
+    config.prefer_continuous_actions = False
+    config.on_policy_collected_frames_per_batch = env_steps
+    config.on_policy_n_envs_per_worker = N_ENVS
+    config.on_policy_n_minibatch_iters = EPOCHS
+    config.on_policy_minibatch_size = FRAMES
+    config.lr, config.evaluation, config.render = 7e-4, False, False
+    config.loggers, config.create_json = [], False
+    config.save_folder = tempfile.mkdtemp()
+    task = PettingZooTask.SIMPLE_SPREAD.get_from_yaml()
+    task.config["max_cycles"] = CYCLES
+    model = MlpConfig.get_from_yaml()
+    model.num_cells = [64, 64]
+    return {
+        "task": task, "algorithm_config": MappoConfig.get_from_yaml(), "model_config": model,
+        "critic_model_config": model, "config": config,
+    }  # fmt: skip
+
+
 def run_benchmarl(env_steps: int) -> None:
     """Train by turns with BenchMARL, which is stopped between its iterations."""
     import torch
-    from benchmarl.algorithms import MappoConfig
-    from benchmarl.environments import PettingZooTask
-    from benchmarl.experiment import Callback, Experiment, ExperimentConfig
-    from benchmarl.models.mlp import MlpConfig
+    from benchmarl.experiment import Callback, Experiment
 
     class Turns(Callback):  # type: ignore[misc]
         """Reports an iteration when its training ends, and waits before the next."""
@@ -135,24 +162,8 @@ def run_benchmarl(env_steps: int) -> None:
             self.shares.begin()
 
     torch.set_num_threads(1)
-    config = ExperimentConfig.get_from_yaml()
-    config.prefer_continuous_actions = False
-    config.on_policy_collected_frames_per_batch = env_steps
-    config.on_policy_n_envs_per_worker = N_ENVS
-    config.on_policy_n_minibatch_iters = EPOCHS
-    config.on_policy_minibatch_size = FRAMES
-    config.lr, config.evaluation, config.render = 7e-4, False, False
-    config.loggers, config.create_json = [], False
-    config.save_folder = tempfile.mkdtemp()
-    task = PettingZooTask.SIMPLE_SPREAD.get_from_yaml()
-    task.config["max_cycles"] = CYCLES
-    model = MlpConfig.get_from_yaml()
-    model.num_cells = [64, 64]
     turns = Turns()
-    experiment = Experiment(
-        task=task, algorithm_config=MappoConfig.get_from_yaml(), model_config=model,
-        critic_model_config=model, seed=0, config=config,
-    )  # fmt: skip
+    experiment = Experiment(**benchmarl_parts(env_steps), seed=0)
     experiment.callbacks.append(turns)  # not an argument, which would be pickled
     turns.begin()
     experiment.run()
