@@ -84,7 +84,6 @@ def run(*given: object, threads: int) -> list[Any]:
         "mappo-gru-value_norm",
         "ippo-lstm-popart",
         "mappo-rated-pool",
-        "ippo-pool",
         "qmix-gru-replay",
         "vdn-replay",
     ],
