@@ -1,0 +1,143 @@
+"""APPO of rlox and of RLlib on CartPole-v1: env steps per second, on the same cores, by turns.
+
+python benchmarks/appo_rllib.py --python ENV/bin/python [--rounds 7]
+
+``ENV`` is an environment with ``ray[rllib]``. Both have two collecting processes of four envs,
+unrolls of 128 steps, updates of 1,024 env steps in four epochs of minibatches of 256, and two
+hidden layers of 64. Each side stays in a process of its own that rests while the other has its
+turn. Ray's workers get the same priority as rlox's (``RAY_worker_niceness=0``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from measure import interleave, machine, summary, write
+
+STEPS = 20_480
+"""Env steps of a turn, at least."""
+
+SIDES = {
+    "rlox": """
+import rlox
+algorithm = rlox.make("appo", env="CartPole-v1", seed=0, n_actors=2, n_envs=4, n_steps=128,
+                      actor_backend="process", queue_size=2, n_epochs=4, batch_size=256, hidden=64)
+versions = {"rlox": rlox.__version__}
+
+def train(steps):
+    before = algorithm.clock.env_steps
+    algorithm.train(steps)
+    return algorithm.clock.env_steps - before
+""",
+    "RLlib": """
+import os
+os.environ["RAY_worker_niceness"] = "0"
+import ray
+from ray.rllib.algorithms.appo import APPOConfig
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+ray.init(address="local", num_cpus=8, include_dashboard=False, logging_level="ERROR",
+         log_to_driver=False)
+versions = {"ray": ray.__version__}
+config = (
+    APPOConfig()
+    .environment("CartPole-v1")
+    .env_runners(num_env_runners=2, num_envs_per_env_runner=4, rollout_fragment_length=128)
+    .learners(num_learners=0)
+    .training(train_batch_size_per_learner=1024, num_epochs=4, minibatch_size=256)
+    .rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[64, 64]))
+    .reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=1024)
+    .debugging(seed=0)
+)
+algorithm = config.build_algo()
+sampled = 0
+
+def train(steps):
+    global sampled
+    before = sampled
+    while sampled - before < steps:
+        # what learners report as trained has each env step once per epoch
+        sampled = int(algorithm.train()["env_runners"]["num_env_steps_sampled_lifetime"])
+    return sampled - before
+""",
+}
+ASKED = """
+import json, sys, time
+train(4096)
+print("ready", json.dumps(versions), flush=True)
+for line in sys.stdin:
+    started = time.perf_counter()
+    steps = train(int(line))
+    print("done", steps, time.perf_counter() - started, flush=True)
+"""
+
+
+class Side:
+    """A library in a process of its own.
+
+    Args:
+        name: of the library.
+        python: interpreter that has it.
+    """
+
+    def __init__(self, name: str, python: str) -> None:
+        self._process = subprocess.Popen(
+            [python, "-W", "ignore", "-c", SIDES[name] + ASKED],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        self.versions = json.loads(" ".join(self._answer("ready")))
+        self.speeds: list[float] = []
+
+    def _answer(self, word: str) -> list[str]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(word):
+                return line.split()[1:]
+        raise RuntimeError("it has ended; what it printed says why")
+
+    def turn(self) -> None:
+        """Train, and keep the env steps per second."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{STEPS}\n")
+        self._process.stdin.flush()
+        steps, seconds = map(float, self._answer("done"))
+        self.speeds.append(steps / seconds)
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+
+
+def main() -> None:
+    """Measure, print and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--python", required=True, help="interpreter with ray[rllib]")
+    parser.add_argument("--rounds", type=int, default=7)
+    given = parser.parse_args()
+    sides = {"rlox": Side("rlox", sys.executable), "RLlib": Side("RLlib", given.python)}
+    interleave({name: side.turn for name, side in sides.items()}, given.rounds)
+    speeds = {name: side.speeds for name, side in sides.items()}
+    result: dict[str, Any] = {
+        "machine": machine(["torch", "gymnasium"]),
+        "versions": {k: v for side in sides.values() for k, v in side.versions.items()},
+        "load": os.getloadavg()[0],
+        "env_steps_per_second": {name: summary(found) for name, found in speeds.items()},
+        "rlox_over_rllib": summary(
+            [a / b for a, b in zip(speeds["rlox"], speeds["RLlib"], strict=True)]
+        ),
+    }
+    for side in sides.values():
+        side.close()
+    print(json.dumps(result, indent=2))
+    write("appo_rllib", result)
+
+
+if __name__ == "__main__":
+    main()
