@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +206,42 @@ def test_another_cluster_is_refused() -> None:
     with pytest.raises(ConfigError, match="is connected to the Ray cluster at"):
         rlox.make("impala", env="CartPole-v1", actor_backend="ray", ray_address="10.0.0.1:1",
                   **SMALL)  # fmt: skip
+
+
+def ray_agents() -> set[str]:
+    """Return the processes that Ray's daemons have started on this machine, and these."""
+    found = set(ray_processes())
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended since
+            text = path.read_bytes().decode()
+            if "/ray/dashboard/" in text or "/runtime_env/agent/" in text:
+                found.add(path.parent.name)
+    return found
+
+
+def test_an_interrupt_while_a_cluster_starts_leaves_nothing() -> None:
+    """Ctrl-C waits until Ray can stop what it has started."""
+    before = ray_agents()
+    environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from rlox_distributed.ray_cluster import join_cluster; join_cluster(None)\n"
+        "import time; time.sleep(600)"
+    )
+    starting = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    try:
+        end = time.monotonic() + 120
+        while ray_agents() <= before:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        starting.send_signal(signal.SIGINT)
+        assert starting.wait(240) == -signal.SIGINT
+    finally:
+        starting.kill()
+    end = time.monotonic() + 60
+    while not ray_agents() <= before:
+        assert time.monotonic() < end, ray_agents() - before
+        time.sleep(0.2)
 
 
 def test_a_cluster_of_its_own_ends_with_the_training(tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import signal
 import socket
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from rlox.errors import ConfigError, WorkerError, import_extra
@@ -133,8 +134,12 @@ def _connect(address: str | None) -> Cluster:
         _require_listener(target)
     for attempt in range(STARTS):
         try:
-            context = ray.init(address=target, **options)
+            with _interrupted_afterwards():
+                context = ray.init(address=target, **options)
             break
+        except KeyboardInterrupt:
+            ray.shutdown()
+            raise
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise ConfigError(
                 f"there is no Ray cluster at '{target}': {_line(error)}; start one with "
@@ -154,6 +159,29 @@ def _connect(address: str | None) -> Cluster:
     _JOINED["connected"] = True
     log.info("connected to the Ray cluster at %s", target)
     return Cluster(started=False, where=f"the cluster at {target}")
+
+
+@contextmanager
+def _interrupted_afterwards() -> Iterator[None]:
+    """Let the first Ctrl-C wait for the block's end, as what Ray has half started stays behind."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    came: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        came.append(number)
+        if len(came) > 1:
+            before(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        before(came[0], None)
 
 
 def _require_listener(target: str) -> None:
