@@ -300,7 +300,7 @@ def ray(session: nox.Session) -> None:
     """rlox-distributed on Ray, whose clusters take seconds to a minute to start."""
     sync(session, "--package", "rlox-distributed", "--group", "ray")
     with session.chdir("rlox-distributed"):
-        tests = [f"tests/test_ray{part}.py" for part in ("", "_buffer", "_sweeps")]
+        tests = [f"tests/test_ray{part}.py" for part in ("", "_buffer", "_faults", "_sweeps")]
         session.run("pytest", *tests, *session.posargs)
 
 
@@ -482,9 +482,9 @@ def parity(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def faults(session: nox.Session) -> None:
-    """Disturb env workers by 50 random schedules, kill learners, and fuzz decoders for minutes.
+    """Disturb env workers and ranks by 50 random schedules each, kill learners, fuzz decoders.
 
-    The result goes to ``scores/remote-faults.json``.
+    The results go to ``scores/remote-faults.json`` and ``scores/rank-faults.json``.
     """
     share(session)
     report = Path(session.create_tmp()) / "faults.xml"
@@ -495,6 +495,27 @@ def faults(session: nox.Session) -> None:
         RLOX_LEARNER_KILLS="20", RLOX_BAD_CONNECTIONS="10000", RLOX_FUZZ_SECONDS="600",
     )  # fmt: skip
     run(session, "python", ".ci/fault_report.py", str(report), "scores/remote-faults.json")
+    run(
+        session, "pytest", "tests/test_rank_faults.py", "--timeout=0", f"--junit-xml={report}",
+        "-o", "junit_family=xunit1", *session.posargs, RLOX_FAULT_SCHEDULES="50",
+    )  # fmt: skip
+    run(session, "python", ".ci/fault_report.py", str(report), "scores/rank-faults.json")
+
+
+@nox.session(default=False)
+def ray_faults(session: nox.Session) -> None:
+    """Disturb Ray's actors, nodes and store by 50 random schedules.
+
+    The result goes to ``scores/ray-faults.json``.
+    """
+    sync(session, "--package", "rlox-distributed", "--group", "ray")
+    report = Path(session.create_tmp()) / "faults.xml"
+    session.run(
+        "pytest", "rlox-distributed/tests/test_ray_faults.py", "--timeout=0",
+        f"--junit-xml={report}", "-o", "junit_family=xunit1", *session.posargs,
+        env={"RLOX_FAULT_SCHEDULES": "50"},
+    )  # fmt: skip
+    session.run("python", ".ci/fault_report.py", str(report), "scores/ray-faults.json")
 
 
 @nox.session(default=False)

@@ -16,7 +16,10 @@ OUTCOMES = ("failure", "error", "skipped")
 
 
 def summarise(report: str) -> dict[str, Any]:
-    """Return the tests of a report: how often each ran, with which outcomes, and its seconds."""
+    """Return the tests of a report: how often each ran, with which outcomes, and its seconds.
+
+    What they recorded besides is a list of all runs.
+    """
     tests: dict[str, dict[str, Any]] = {}
     for case in ElementTree.fromstring(report).iter("testcase"):  # noqa: S314  # pytest wrote it
         found = [name for name in OUTCOMES if case.find(name) is not None]
@@ -26,7 +29,7 @@ def summarise(report: str) -> dict[str, Any]:
         test["passed"] += not found
         test["seconds"] = round(test["seconds"] + float(case.attrib["time"]), 1)
         for each in case.iter("property"):
-            test[each.attrib["name"]] = each.attrib["value"]
+            test.setdefault(each.attrib["name"], []).append(each.attrib["value"])
     return {"date": date.today().isoformat(), "tests": dict(sorted(tests.items()))}
 
 

@@ -77,7 +77,7 @@ def test_a_batch_that_is_drawn_ahead_lacks_what_came_after() -> None:
     assert len(far) == len(local) == 70
     late = local.sample(64)
     assert late["obs"].max() > 5
-    assert first_difference(late, far.sample(64)) is not None  # another size is drawn anew
+    assert first_difference(late, far.sample(64)) is not None  # of another size
     assert far.sample(64)["obs"].max() > 5
 
 
