@@ -57,6 +57,7 @@ BENCHMARKS = [
     "time_to_solve",
     "off_policy_end_to_end",
     "ppo_mujoco",
+    "ppo_policies",
     "offline",
     "kernels",
     "replay",

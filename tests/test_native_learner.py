@@ -10,9 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, final
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from rlox import Algorithm, cli
 from rlox.batches.rollout import RolloutBatch, estimate_advantages
 from rlox.callbacks import Callback
@@ -22,6 +24,7 @@ from rlox.learners.tasks import RolloutTask
 from rlox.losses import ClippedSurrogate, PolicyGradient
 from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy
 from rlox.rollouts.building import make_agent
+from rlox.spaces import map_leaves
 from rlox.training.hooks import Hooks
 from rlox_native.learner import OBJECTIVES
 from rlox_onpolicy.a2c import A2C
@@ -35,12 +38,33 @@ ENVS = {"CartPole-v1": (4, 2), "Pendulum-v1": (3, 1)}
 SMALL: dict[str, Any] = {"n_envs": 4, "n_steps": 40, "batch_size": 48, "n_epochs": 3}
 """160 rows: the last minibatch of an epoch is short."""
 
+CHOICES = spaces.Discrete(5, start=2)
+MATRIX = spaces.Box(-1, 1, (2, 3), np.float32)
+IMAGE = spaces.Box(0, 255, (40, 40, 3), np.uint8)
+NESTED = spaces.Dict({"place": CHOICES, "matrix": MATRIX, "switches": spaces.MultiBinary(3)})
+
 VARIANTS: list[dict[str, Any]] = [
     {},
     {"vf_clip_eps": 0.2, "dual_clip": 2.0, "ent_coef": 0.02, "max_grad_norm": 0.05},
     {"normalize_advantages": False, "vf_coef": 1.5, "clip_eps": 0.05},
     {"hidden": 33, "batch_size": 160},
 ]
+
+
+class Observed(gymnasium.Env[Any, Any]):
+    """Random observations of a space, and episodes of 15 steps."""
+
+    def __init__(self, observed: Any, acted: Any) -> None:
+        self.observation_space, self.action_space = observed, acted
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.steps = 0
+        self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        return self.observation_space.sample(), float(np.sum(action)), self.steps == 15, False, {}
 
 
 def policy_of(env: str, dtype: torch.dtype, hidden: int = 64) -> nn.Module:
@@ -137,6 +161,44 @@ def test_ppo_update_equals_torch(
     assert metrics == pytest.approx(expected, rel=10 * tolerance, abs=10 * tolerance)
     drawn = [a.streams.torch("minibatches").get_state() for a in (native, torch_)]
     assert torch.equal(*drawn)
+
+
+@pytest.mark.parametrize("observed", [CHOICES, NESTED, MATRIX], ids=["choices", "nested", "matrix"])
+@pytest.mark.parametrize("acted", [spaces.Discrete(3), spaces.Box(-1, 1, (2, 2))], ids=str)
+def test_features_that_are_not_learnt_equal_torchs(observed: Any, acted: Any) -> None:
+    """Observations of these spaces are encoded once for a rollout, and actions drawn in Rust."""
+    made = {
+        backend: PPO(partial(Observed, observed, acted), backend=backend, seed=5, **SMALL)
+        for backend in ("native", "torch", "auto")
+    }
+    native, torch_ = made["native"], made["torch"]
+    assert made["auto"].learner.backend == "native"
+    unroll = native.learner.collect(40, Hooks(native))
+    taken = unroll.actions.flatten(0, 1)
+    obs = map_leaves(lambda leaf: leaf[:-1].flatten(0, 1), unroll.obs)
+    expected, _ = torch_.policy.get_logprob_and_entropy(obs, taken)
+    assert relative_error(unroll.log_probs.flatten(), expected.detach()) < 1e-5
+    batch = estimate_advantages(unroll, native.policy, 0.9, 0.9)
+    for algorithm in (native, torch_):
+        algorithm.learner.update(batch, algorithm._objective(algorithm.schedules.at(0, 1)), 1e-3,
+                                 Hooks(algorithm))  # fmt: skip
+    assert relative_error(native.optimizer.parameters, torch_.optimizer.parameters) < 1e-5
+    for algorithm in made.values():
+        algorithm.close()
+
+
+@pytest.mark.parametrize(
+    ("observed", "acted", "reason"),
+    [
+        (IMAGE, spaces.Discrete(3), "learns no encoders, and ConvolutionalEncoder may learn"),
+        (CHOICES, spaces.MultiDiscrete([3, 2]), "learns one choice or numbers, not actions of Mul"),
+    ],
+)
+def test_features_that_are_learnt_are_torchs(observed: Any, acted: Any, reason: str) -> None:
+    """As are several choices at once."""
+    with PPO(partial(Observed, observed, acted), seed=5, **SMALL) as ppo:
+        assert ppo.learner.backend == "torch"
+        assert reason in ppo.learner.reason
 
 
 def test_masked_actions_are_learnt_as_torch_does() -> None:

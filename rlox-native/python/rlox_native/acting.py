@@ -46,7 +46,7 @@ class NativeActor:
     """
 
     def __init__(self, task: RolloutTask, learner: ActorCriticLearner) -> None:
-        self._collector = task.collector
+        self._collector, self._policy = task.collector, task.policy
         self._optimizer = task.optimizer
         self._learner = learner
         assert task.actions is not None
@@ -61,21 +61,22 @@ class NativeActor:
         return add_values(unroll, self.get_value) if self._values_wanted else unroll
 
     def get_action_and_logprob(
-        self, obs: Tensor, action_masks: Tensor | None = None
+        self, obs: Any, action_masks: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Sample actions (N, ...) and return them with log-probabilities (N,)."""
         actions, log_probs = self._learner.act(
             self._optimizer.parameters.numpy(),
             self._state,
-            obs.numpy(),
+            self._policy.encode(obs).numpy(),
             action_masks=None if action_masks is None else action_masks.numpy(),
         )
         return torch.from_numpy(actions), torch.from_numpy(log_probs)
 
-    def get_value(self, obs: Tensor) -> Tensor:
+    def get_value(self, obs: Any) -> Tensor:
         """Return values (B,) of observations."""
         parameters = self._optimizer.parameters.numpy()
-        return torch.from_numpy(self._learner.values(parameters, obs.numpy()))
+        features = self._policy.encode(obs).numpy()
+        return torch.from_numpy(self._learner.values(parameters, features))
 
 
 @contextmanager

@@ -12,26 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from rlox.batches.rollout import RolloutBatch
 from rlox.errors import BackendError
 from rlox.learners.rollouts import TorchLearner
 from rlox.losses import ClippedSurrogate, PolicyGradient
-from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy
-from rlox.nn import FlatOptimizer, TanhMLP
+from rlox.networks.actor_critics import ActorCriticPolicy, ContinuousPolicy
+from rlox.nn import FlatOptimizer
 from rlox.ranks import RANKS
 
-from rlox_native._native import ActorCriticLearner
 from rlox_native.acting import NativeActor, can_act
-from rlox_native.optimizers import DTYPES, step_rule
-from rlox_native.perceptrons import make_rust_learner, require_plain, sizes_of
+from rlox_native.default_policies import make_policy_learner
+from rlox_native.optimizers import step_rule
 from rlox_native.rollouts import NativeRollouts
 
 if TYPE_CHECKING:
     from rlox.batches.rollout import Unroll
     from rlox.learners.perceptrons import Perceptrons, PerceptronTask
     from rlox.learners.rollouts import Learner
-    from rlox.learners.tasks import Objective, RolloutTask, SeparatePerceptrons
+    from rlox.learners.tasks import Objective, RolloutTask
     from rlox.learners.transitions import ReplayLearner, ReplayTask
     from rlox.training.hooks import Hooks
 
@@ -93,12 +91,10 @@ class NativeLearner:
             raise BackendError(f"it steps all parameters by one optimiser, not by a {name}")
         self._task = task
         self._optimizer = task.optimizer
-        apart = separate_perceptrons(task.policy)
-        self._learner = _make_learner(task) if apart is None else _make_separate(task, apart)
-        self._inputs = None if apart is None else apart.inputs
+        self._learner, self._inputs = make_policy_learner(task)
         self._rule = step_rule(self._optimizer)
         self._collector: Any = TorchLearner(task)
-        if NativeRollouts.can_step(task):
+        if NativeRollouts.can_step(task) and type(task.policy) is not ActorCriticPolicy:
             act_dim = None
             if isinstance(task.policy, ContinuousPolicy):
                 act_dim = len(task.policy.log_std)
@@ -161,11 +157,6 @@ class NativeLearner:
         """Return the clipped gradient of the last minibatch, (P,) like the parameters."""
         return self._learner.gradients()
 
-    @torch.no_grad()
-    def _observations(self, obs: Any) -> torch.Tensor:
-        """Return rows (R, n) of what the networks see, one behind the other."""
-        return obs if self._inputs is None else torch.cat(self._inputs(obs), 1)
-
     def _draw_orders(self, n_rows: int) -> tuple[list[npt.NDArray[np.int64]], list[Any]]:
         """Return the order of rows of each epoch, and the stream's state after drawing it."""
         orders, streams = [], []
@@ -182,7 +173,7 @@ class NativeLearner:
         state = self._optimizer.state()
         arguments: dict[str, Any] = {
             "parameters": self._optimizer.parameters.numpy(),
-            "obs": self._observations(batch.obs).numpy(),
+            "obs": self._inputs(batch.obs).numpy(),
             "actions": batch.actions.numpy(),
             "log_probs": batch.log_probs.numpy(),
             "values": batch.values.numpy(),
@@ -205,66 +196,6 @@ class NativeLearner:
 
 def _split(order: npt.NDArray[np.int64], batch_size: int) -> list[npt.NDArray[np.int64]]:
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-
-
-def _make_learner(task: RolloutTask) -> ActorCriticLearner:
-    """Return the Rust learner for the task's policy."""
-    policy = task.policy
-    if type(policy) not in (DiscretePolicy, ContinuousPolicy):
-        raise BackendError(f"it learns the default MLP policies, not {type(policy).__name__}")
-    require_plain(policy)
-    sizes = sizes_of(policy.actor, TanhMLP)
-    if sizes_of(policy.critic, TanhMLP) != [*sizes[:-1], 1]:
-        raise BackendError("it learns policies and value functions of the same widths")
-    if [name for name, _ in policy.named_children()] != ["actor", "critic"]:
-        raise BackendError("it learns policies of an actor, then a critic, and nothing else")
-    obs_dim, *hidden, outputs = sizes
-    head = "n_actions" if type(policy) is DiscretePolicy else "act_dim"
-    return _sized(task, obs_dim, hidden, **{head: outputs})
-
-
-def separate_perceptrons(policy: Any) -> SeparatePerceptrons | None:
-    """Return the networks of a policy with inputs of their own; ``None`` of any other.
-
-    Raises:
-        BackendError: the policy does more than its perceptrons, or inherits them.
-    """
-    if not hasattr(policy, "perceptrons"):
-        return None
-    name = type(policy).__name__
-    if "perceptrons" not in vars(type(policy)):
-        raise BackendError(f"it learns the default policies, and {name} derives from one")
-    found: SeparatePerceptrons | None = policy.perceptrons()
-    if found is None:
-        raise BackendError(
-            "it learns policies of vectors with one choice or with numbers, whose values are not "
-            f"normalised by the network, and this {name} is none"
-        )
-    return found
-
-
-def _make_separate(task: RolloutTask, networks: SeparatePerceptrons) -> ActorCriticLearner:
-    """Return the Rust learner for a policy whose networks have inputs of their own."""
-    require_plain(task.policy)
-    seen, *hidden, outputs = sizes_of(networks.actor, TanhMLP)
-    critic_seen, *critic_sizes = sizes_of(networks.critic, TanhMLP)
-    if critic_sizes != [*hidden, 1]:
-        raise BackendError("it learns policies and value functions of the same widths")
-    head = "act_dim" if networks.gaussian else "n_actions"
-    return _sized(task, seen, hidden, **{head: outputs}, critic_dim=critic_seen)
-
-
-def _sized(task: RolloutTask, *sizes: Any, **options: Any) -> ActorCriticLearner:
-    """Return a Rust learner of all parameters of the task's policy, and no others."""
-    parameters = task.optimizer.parameters
-    if parameters.dtype not in DTYPES:
-        raise BackendError(f"it computes in float32 and float64, not {parameters.dtype}")
-    learner = make_rust_learner(
-        ActorCriticLearner, *sizes, **options, dtype=DTYPES[parameters.dtype]
-    )
-    if learner.n_parameters != len(parameters):
-        raise BackendError("it learns a policy's parameters; some are added, shared or missing")
-    return learner
 
 
 def make_learner(

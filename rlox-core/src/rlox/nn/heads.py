@@ -33,7 +33,7 @@ class ActionHead(nn.Module):
 
     def __init__(self, action_space: gymnasium.Space[Any], *, log_std: float = 0.0) -> None:
         super().__init__()
-        self._space = action_space
+        self.action_space = action_space
         rows = ActionRows(action_space)
         self.parts = nn.ModuleList(_part(leaf, log_std) for leaf in rows.leaves)
         self.output_sizes = [int(part.output_size) for part in self.parts]  # type: ignore[arg-type]
@@ -64,7 +64,7 @@ class ActionHead(nn.Module):
 
     def layer_data(self) -> LayerData:
         """Describe the modes of the distributions; see :mod:`rlox.nn.layer_data`."""
-        return mode(self._space)
+        return mode(self.action_space)
 
 
 def _part(leaf: ActionLeaf, log_std: float) -> nn.Module:

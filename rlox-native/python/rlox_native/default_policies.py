@@ -1,0 +1,127 @@
+"""Rust learners of the default policies of vectors, of encoded observations and of teams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from gymnasium import spaces
+from rlox.errors import BackendError
+from rlox.networks.actor_critics import ActorCriticPolicy, ContinuousPolicy, DiscretePolicy
+from rlox.nn import TanhMLP
+from rlox.nn.encoders import CombinedEncoder, OneHotEncoder, VectorEncoder
+from torch import Tensor, nn
+
+from rlox_native._native import ActorCriticLearner
+from rlox_native.optimizers import DTYPES
+from rlox_native.perceptrons import make_rust_learner, require_plain, sizes_of
+
+if TYPE_CHECKING:
+    from rlox.learners.tasks import RolloutTask, SeparatePerceptrons
+
+__all__ = ["make_policy_learner"]
+
+FIXED = (CombinedEncoder, OneHotEncoder, VectorEncoder, nn.ModuleList)
+"""Encoders without parameters, which torch computes once for a rollout, and their list."""
+
+
+def make_policy_learner(
+    task: RolloutTask,
+) -> tuple[ActorCriticLearner, Callable[[Any], Tensor]]:
+    """Return the Rust learner for the task's policy, and what it sees of observations.
+
+    The latter makes of B observations rows (B, n): the features of an encoder that does not learn,
+    or the inputs of an actor and of a critic, side by side.
+
+    Raises:
+        BackendError: the policy is none of the default ones that Rust knows.
+    """
+    apart = _separate(task.policy)
+    if apart is None:
+        return _make_shared(task), task.policy.encode
+    inputs = apart.inputs
+    return _make_separate(task, apart), lambda obs: torch.cat(inputs(obs), 1)
+
+
+def _make_shared(task: RolloutTask) -> ActorCriticLearner:
+    """Return the Rust learner for a policy whose networks see the same."""
+    policy = task.policy
+    head = _head(policy)
+    require_plain(policy)
+    sizes = sizes_of(policy.actor, TanhMLP)
+    if sizes_of(policy.critic, TanhMLP) != [*sizes[:-1], 1]:
+        raise BackendError("it learns policies and value functions of the same widths")
+    own = ["encoder", "head"] if type(policy) is ActorCriticPolicy else []
+    if [name for name, _ in policy.named_children()] != [*own, "actor", "critic"]:
+        raise BackendError("it learns policies of an actor, then a critic, and nothing else")
+    obs_dim, *hidden, outputs = sizes
+    return _sized(task, obs_dim, hidden, **{head: outputs})
+
+
+def _separate(policy: Any) -> SeparatePerceptrons | None:
+    """Return the networks of a policy with inputs of their own; ``None`` of any other.
+
+    Raises:
+        BackendError: the policy does more than its perceptrons, or inherits them.
+    """
+    if not hasattr(policy, "perceptrons"):
+        return None
+    name = type(policy).__name__
+    if "perceptrons" not in vars(type(policy)):
+        raise BackendError(f"it learns the default policies, and {name} derives from one")
+    found: SeparatePerceptrons | None = policy.perceptrons()
+    if found is None:
+        raise BackendError(
+            "it learns policies of vectors with one choice or with numbers, whose values are not "
+            f"normalised by the network, and this {name} is none"
+        )
+    return found
+
+
+def _make_separate(task: RolloutTask, networks: SeparatePerceptrons) -> ActorCriticLearner:
+    """Return the Rust learner for a policy whose networks have inputs of their own."""
+    require_plain(task.policy)
+    seen, *hidden, outputs = sizes_of(networks.actor, TanhMLP)
+    critic_seen, *critic_sizes = sizes_of(networks.critic, TanhMLP)
+    if critic_sizes != [*hidden, 1]:
+        raise BackendError("it learns policies and value functions of the same widths")
+    head = "act_dim" if networks.gaussian else "n_actions"
+    return _sized(task, seen, hidden, **{head: outputs}, critic_dim=critic_seen)
+
+
+def _sized(task: RolloutTask, *sizes: Any, **options: Any) -> ActorCriticLearner:
+    """Return a Rust learner of all parameters of the task's policy, and no others."""
+    parameters = task.optimizer.parameters
+    if parameters.dtype not in DTYPES:
+        raise BackendError(f"it computes in float32 and float64, not {parameters.dtype}")
+    learner = make_rust_learner(
+        ActorCriticLearner, *sizes, **options, dtype=DTYPES[parameters.dtype]
+    )
+    if learner.n_parameters != len(parameters):
+        raise BackendError("it learns a policy's parameters; some are added, shared or missing")
+    return learner
+
+
+def _head(policy: Any) -> str:
+    """Return what Rust calls the size of a policy's outputs.
+
+    Raises:
+        BackendError: it is no default policy of one choice or of numbers, on features that are not
+            learnt.
+    """
+    if type(policy) is DiscretePolicy:
+        return "n_actions"
+    if type(policy) is ContinuousPolicy:
+        return "act_dim"
+    if type(policy) is not ActorCriticPolicy:
+        raise BackendError(f"it learns the default MLP policies, not {type(policy).__name__}")
+    for encoder in policy.encoder.modules():
+        if type(encoder) not in FIXED:
+            raise BackendError(f"it learns no encoders, and {type(encoder).__name__} may learn")
+    space = policy.head.action_space
+    if isinstance(space, spaces.Discrete):
+        return "n_actions"
+    if isinstance(space, spaces.Box):
+        return "act_dim"
+    raise BackendError(f"it learns one choice or numbers, not actions of {space}")
