@@ -261,7 +261,7 @@ FAULTS: list[tuple[type, str, str]] = [
     (DropsCallbacks, "check_callbacks", r"on_step must come .* \(0 of 64\)"),
     (DropsCallbacks, "check_resume", "pass callbacks= on"),
     (DropsTheLogger, "check_resume", "pass logger= on"),
-    (DropsUnknownOptions, "check_unknown_option", "'torch_threads_' was accepted"),
+    (DropsUnknownOptions, "check_unknown_option", "'seq_len_' was accepted"),
     (ReportsARolloutsSum, "check_training", "mean_reward is 128.0, but the mean return"),
     (ReportsATensor, "check_training", "'entropy' must be a float, got Tensor"),
     (ReportsNaN, "check_training", "the metric 'entropy' is nan"),
