@@ -172,7 +172,14 @@ def integration(session: nox.Session) -> None:
     share(session)
     elsewhere = ("tests/learning", *HOUSE_RULES)
     tests = ["tests", *(f"--ignore={path}" for path in elsewhere)]
-    run(session, "pytest", *PARALLEL, *(session.posargs or tests))
+    run(session, "pytest", *PARALLEL, *(session.posargs or ["-m", "not slow", *tests]))
+
+
+@nox.session(default=False, tags=["nightly"])
+def slow(session: nox.Session) -> None:
+    """The tests of ``tests`` that take a minute each: ranks that are saved and go on."""
+    sync(session, "--group", "test")
+    session.run("pytest", "tests", "--ignore=tests/learning", "-m", "slow", *session.posargs)
 
 
 @nox.session(venv_backend="none")

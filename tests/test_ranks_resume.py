@@ -99,7 +99,9 @@ def trained(tmp_path: Path, size: int, **work: Any) -> tuple[list[dict[str, Any]
     return [json.loads(report) for report in reports], done[0].stderr
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "a2c" else pytest.mark.slow) for name in CASES]
+)
 def test_as_many_ranks_go_on_exactly(name: str, tmp_path: Path) -> None:
     """N, saved, new processes and N is 2 N, bit for bit, on every rank; others begin episodes."""
     env, options, steps = CASES[name]
@@ -184,6 +186,7 @@ def test_a_rank_that_does_not_save_leaves_a_checkpoint(tmp_path: Path) -> None:
     assert len({each["draw"] for each in found}) == 2
 
 
+@pytest.mark.slow
 def test_the_command_line_resumes_ranks_exactly(tmp_path: Path) -> None:
     """``torchrun -m rlox train``, stopped by a signal, and ``resume`` give the whole run's end."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone",
