@@ -189,7 +189,8 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda c: c("X", callbacks=[3]), TypeError,
      "callbacks must be rlox.callbacks.Callback objects, got int"),
     (lambda c: c("X", callbacks=[EvalCallback]), TypeError,
-     "callbacks must be rlox.callbacks.Callback objects, got type"),
+     "callbacks must be rlox.callbacks.Callback objects, got the class EvalCallback; make an "
+     "object of it"),
     (lambda c: c("X", logger=3), TypeError,
      "a logger must be a rlox.logging.LoggerCallback object, got 3; rlox.make takes names too"),
     (lambda c: c("X", logger="jsonl"), TypeError,

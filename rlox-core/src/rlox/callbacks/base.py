@@ -103,7 +103,7 @@ class CallbackList(Callback):
 
     def __init__(self, callbacks: Iterable[Callback] | Callback | None = None) -> None:
         self.callbacks: list[Callback] = []
-        given = callbacks if isinstance(callbacks, Iterable) else [callbacks]
+        given: Any = callbacks if isinstance(callbacks, Iterable) else [callbacks]
         for callback in () if callbacks is None else given:
             if not isinstance(callback, Callback):
                 kind = type(callback).__name__

@@ -246,7 +246,7 @@ class GraphBuilder:
         deter = self.node("Add", state[0], moved)
         stoch = self.layer(layer["posterior"], self.node("Concat", deter, x, axis=1))
         seen = self.node("Concat", deter, stoch, axis=1)
-        action = self.layer(layer["policy"], seen)
+        action: str = self.layer(layer["policy"], seen)
         self.after += [seen, action]
         return action
 
