@@ -256,7 +256,7 @@ def test_what_is_not_rusts_work_has_processes(
     run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], reason: str
 ) -> None:
     """And the output says why."""
-    monkeypatch.setattr("rlox.cli.sweeps.sweeping.run_in_processes", lambda *_: None)
+    monkeypatch.setattr("rlox.cli.sweeps.sweeping.run_in_processes", lambda *_, **__: None)
     code, out, err = run(*TRAIN, "--total-timesteps", 128, "--seeds", 1, "--run-dir", "sweep",
                          *arguments)  # fmt: skip
     assert code == 0, err

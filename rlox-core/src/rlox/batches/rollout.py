@@ -265,7 +265,7 @@ def estimate_advantages(
         episode_starts=_rows(unroll.episode_starts),
         initial_state=unroll.initial_state,
     )
-    return cut_into_sequences(rollout)
+    return rollout if rollout.initial_state is None else cut_into_sequences(rollout)
 
 
 @torch.no_grad()

@@ -26,10 +26,10 @@ def cut_into_sequences(batch: BatchT) -> BatchT:
             states of K*N parts.
 
     Returns:
-        The batch if K is 1 or there is no memory, else one of T / K steps of K*N envs.
+        The batch if K is 1, else one of T / K steps of K*N envs.
     """
     n_envs, state = batch.n_envs, batch.initial_state
-    if state is None or len(state) == n_envs:
+    if len(state) == n_envs:
         return batch
     parts = len(state) // n_envs
 
