@@ -275,11 +275,12 @@ proptest! {
                     case.parameters.iter().zip(&direction).map(|(p, d)| p + step * d).collect();
                 case.loss(&moved, &order, loss)
             };
-            let step = 1e-6;
-            let numeric = (along(step) - along(-step)) / (2.0 * step);
             let analytic: f64 = gradient.iter().zip(&direction).map(|(g, d)| g * d).sum();
             let scale = 1.0 + gradient.iter().map(|g| g.abs()).sum::<f64>();
-            prop_assert!((numeric - analytic).abs() < 2e-6 * scale, "{numeric} {analytic}");
+            // a long step may pass a kink, of a ReLU or of a bound, that a short one does not
+            let numeric = [1e-6, 1e-7, 1e-8].map(|step| (along(step) - along(-step)) / (2.0 * step));
+            let agrees = |numeric: &f64| (numeric - analytic).abs() < 2e-6 * scale;
+            prop_assert!(numeric.iter().any(agrees), "{numeric:?} {analytic}");
         }
     }
 }
