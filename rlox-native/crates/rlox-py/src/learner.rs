@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use numpy::{Ix1, Ix2, PyArray1, PyUntypedArrayMethods};
+use numpy::{Element, Ix1, Ix2, PyArray1, PyReadonlyArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use rlox_learner::{
@@ -18,8 +18,37 @@ use crate::flags::{MaskArray, mask_array};
 use crate::locks::lock;
 use crate::memory::check_networks;
 use crate::precision::{Precise, of_dtype, with_learner};
-use crate::replay::{Expected, read, read_rows, vector};
+use crate::replay::{Cells, Expected, read, read_rows, vector};
 use crate::{env::VecEnv, learner_rollout};
+
+/// The actions of R rows.
+enum ActionArray<'py, F: Element> {
+    Integers(Cells<'py, i64>),
+    Reals(PyReadonlyArray<'py, F, Ix2>),
+}
+
+impl<'py, F: Element> ActionArray<'py, F> {
+    /// Reads as many actions as `log_probs` has rows.
+    fn read(head: Head, actions: &Bound<'py, PyAny>, rows: usize) -> PyResult<Self> {
+        match head {
+            Head::Categorical(_) => {
+                read_rows(actions, "actions", "log_probs", rows).map(Self::Integers)
+            }
+            Head::Gaussian(width) | Head::ScaledGaussian(width) => {
+                let components = real_array::<F, Ix2>(actions, "actions")?;
+                check_shape("actions", components.shape(), "log_probs", &[rows, width])?;
+                Ok(Self::Reals(components))
+            }
+        }
+    }
+
+    fn as_rows(&self) -> PyResult<ActionRows<'_, F>> {
+        Ok(match self {
+            Self::Integers(actions) => ActionRows::Discrete(actions.as_slice()?),
+            Self::Reals(components) => ActionRows::Continuous(components.as_slice()?),
+        })
+    }
+}
 
 /// Takes the gradient steps of an iteration on arrays that the caller keeps.
 #[pyclass(frozen, module = "rlox_native")]
@@ -152,18 +181,7 @@ impl ActorCriticLearner {
             let order = read::<i64>(order.as_any(), "order", &expected)?;
             let rows = log_probs.len();
             check_shape("obs", obs.shape(), "log_probs", &[rows, self.shape.obs_dim()])?;
-            let (integers, components);
-            let actions = match self.shape.head() {
-                Head::Categorical(_) => {
-                    integers = read_rows::<i64>(actions, "actions", "log_probs", rows)?;
-                    ActionRows::Discrete(integers.as_slice()?)
-                }
-                Head::Gaussian(width) | Head::ScaledGaussian(width) => {
-                    components = real_array::<F, Ix2>(actions, "actions")?;
-                    check_shape("actions", components.shape(), "log_probs", &[rows, width])?;
-                    ActionRows::Continuous(components.as_slice()?)
-                }
-            };
+            let actions = ActionArray::<F>::read(self.shape.head(), actions, rows)?;
             let masks = action_masks.map(|masks| mask_array::<Ix2>(masks, "action_masks"));
             let masks = masks.transpose()?;
             if let Some(masks) = &masks {
@@ -173,7 +191,7 @@ impl ActorCriticLearner {
             let batch = Batch {
                 masks: masks.as_ref().map(MaskArray::as_slice),
                 obs: obs.as_slice()?,
-                actions,
+                actions: actions.as_rows()?,
                 log_probs: log_probs.as_slice()?,
                 values: values.as_slice()?,
                 advantages: advantages.as_slice()?,
@@ -223,22 +241,11 @@ impl ActorCriticLearner {
             let returns = real_array::<F, Ix1>(returns, "returns")?;
             let rows = log_probs.len();
             check_shape("obs", obs.shape(), "log_probs", &[rows, self.shape.obs_dim()])?;
-            let (integers, components);
-            let actions = match self.shape.head() {
-                Head::Categorical(_) => {
-                    integers = read_rows::<i64>(actions, "actions", "log_probs", rows)?;
-                    ActionRows::Discrete(integers.as_slice()?)
-                }
-                Head::Gaussian(width) | Head::ScaledGaussian(width) => {
-                    components = real_array::<F, Ix2>(actions, "actions")?;
-                    check_shape("actions", components.shape(), "log_probs", &[rows, width])?;
-                    ActionRows::Continuous(components.as_slice()?)
-                }
-            };
+            let actions = ActionArray::<F>::read(self.shape.head(), actions, rows)?;
             let batch = Batch {
                 masks: None,
                 obs: obs.as_slice()?,
-                actions,
+                actions: actions.as_rows()?,
                 log_probs: log_probs.as_slice()?,
                 values: returns.as_slice()?, // which only a clip of the value's change reads
                 advantages: advantages.as_slice()?,
