@@ -16,7 +16,7 @@ from rlox.batches.rollout import RolloutBatch
 from rlox.errors import BackendError
 from rlox.learners.rollouts import TorchLearner
 from rlox.losses import ClippedSurrogate, PolicyGradient
-from rlox.networks.actor_critics import ActorCriticPolicy, ContinuousPolicy
+from rlox.networks.actor_critics import ContinuousPolicy
 from rlox.nn import FlatOptimizer
 from rlox.ranks import RANKS
 
@@ -94,7 +94,7 @@ class NativeLearner:
         self._learner, self._inputs = make_policy_learner(task)
         self._rule = step_rule(self._optimizer)
         self._collector: Any = TorchLearner(task)
-        if NativeRollouts.can_step(task) and type(task.policy) is not ActorCriticPolicy:
+        if NativeRollouts.can_step(task):
             act_dim = None
             if isinstance(task.policy, ContinuousPolicy):
                 act_dim = len(task.policy.log_std)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.batches.rollout import Unroll
+from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy
 
 from rlox_native._native import ActorCriticLearner, VecEnv
 from rlox_native.acting import can_act, lent_state
@@ -46,6 +47,7 @@ class NativeRollouts:
         collector = task.collector
         return (
             can_act(task)
+            and type(task.policy) in (DiscretePolicy, ContinuousPolicy)  # others encode in torch
             and not task.acts_only
             and isinstance(collector.env, VecEnv)
             and collector.preprocessor is None
