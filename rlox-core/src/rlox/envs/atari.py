@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from rlox.config.model import Config, count, flag
 from rlox.envs.action_batches import batch_of_actions
+from rlox.envs.seeds import seeds_of_32_bits
 from rlox.errors import EnvError, MissingDependencyError, missing_extra, suggest
 from rlox.protocols import VecEnvStep
 
@@ -35,9 +36,6 @@ PREPROCESSING: dict[str, Any] = {
 }
 """Arguments of the envs and their defaults: the first four are those of ``gymnasium.make`` for the
 ids ``ALE/…-v5``, the rest those of Mnih et al. 2015."""
-
-MAX_SEED = 2**31 - 1
-"""ALE's seeds are 32-bit integers."""
 
 
 class AtariOptions(Config):
@@ -124,7 +122,9 @@ class AtariVecEnv:
 
     def reset_all(self, seed: int | Sequence[int] | None = None) -> npt.NDArray[np.uint8]:
         """Begin new games; see :class:`rlox.protocols.VecEnv`."""
-        obs, infos = self._env.reset(seed=None if seed is None else _seeds(seed, self.n_envs))
+        obs, infos = self._env.reset(
+            seed=None if seed is None else seeds_of_32_bits(seed, self.n_envs)
+        )
         self._frames = np.array(infos["episode_frame_number"])
         return np.array(obs)
 
@@ -202,9 +202,3 @@ def _build(env_id: str, game: str, n_envs: int, **arguments: Any) -> Any:
             )
         except Exception as error:
             raise EnvError(f"'{env_id}' cannot be built with {arguments}: {error}") from error
-
-
-def _seeds(seed: int | Sequence[int], n_envs: int) -> npt.NDArray[np.int64]:
-    """Return one seed per env that ALE can take."""
-    each = [seed + i for i in range(n_envs)] if isinstance(seed, (int, np.integer)) else seed
-    return np.array([int(s) % MAX_SEED for s in each], np.int64)

@@ -41,7 +41,7 @@ class Player(Protocol):
 
 
 class _FirstCall:
-    """Calls of a predictor, of which the first shows whether it takes an env's observations."""
+    """Calls of a predictor; the first shows whether it takes an env's observations."""
 
     def __init__(self, observations: object) -> None:
         self._observations = observations

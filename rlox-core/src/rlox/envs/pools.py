@@ -14,14 +14,12 @@ from gymnasium.vector.utils import batch_space
 
 from rlox.config.model import Config, count
 from rlox.envs.action_batches import batch_of_actions
+from rlox.envs.seeds import seeds_of_32_bits
 from rlox.errors import EnvError, import_extra, suggest
 from rlox.protocols import VecEnvStep
 from rlox.spaces import is_nested
 
 __all__ = ["PoolOptions", "PoolVecEnv", "make_vec_env"]
-
-MAX_SEED = 2**31 - 1
-"""EnvPool's seeds are 32-bit integers."""
 
 
 class PoolOptions(Config):
@@ -119,9 +117,8 @@ class PoolVecEnv:
         EnvPool takes seeds when envs are made, so with a seed they are made again.
         """
         if seed is not None:
-            each = np.arange(self._n_envs) + seed if np.ndim(seed) == 0 else np.asarray(seed)
             self._env.close()
-            self._env = self._build(each % MAX_SEED)
+            self._env = self._build(seeds_of_32_bits(seed, self._n_envs))
         with _quiet():
             obs, _ = self._env.reset()
         self._started = True

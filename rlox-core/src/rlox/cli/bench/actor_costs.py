@@ -35,7 +35,7 @@ def measure_actor_costs(name: str, env: Any, config: Config, rounds: int = 5) ->
         name: of an algorithm that learns from actors.
         env: its env.
         config: its options.
-        rounds: measurements of each part, of which the median counts.
+        rounds: measurements of each part; the median counts.
 
     Raises:
         ConfigError: the algorithm has no actors.
