@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rlox.testing import run_in_ranks
+from rlox.training import checkpoint
 
 pytestmark = pytest.mark.timeout(600)  # of two interpreters that import torch on a busy machine
 
@@ -210,3 +212,37 @@ def test_the_command_line_trains_in_ranks(tmp_path: Path) -> None:
     assert len(rows) >= 20
     record = json.loads((run / "run.json").read_text(encoding="utf-8"))
     assert record["env_steps"] == 640
+
+
+def test_a_signal_at_one_rank_interrupts_all(tmp_path: Path) -> None:
+    """Rank 0, which got none, saves all ranks' parts and records no finished run.
+
+    A signal that a rank gets twice, from the terminal and from ``torchrun``, is one.
+    """
+    code = (
+        "import os, signal, sys\n"
+        "from rlox.algorithms import A2C\n"
+        "from rlox.cli import main\n"
+        "iterate = A2C.iterate\n"
+        "def interrupted(self, hooks):\n"
+        "    if os.environ['RANK'] == '1' and self.clock.iterations == 2:\n"
+        "        for _ in 'terminal', 'torchrun':\n"
+        "            os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return iterate(self, hooks)\n"
+        "A2C.iterate = interrupted\n"
+        "sys.argv[0] = 'rlox'\n"
+        "main()"
+    )
+    run = tmp_path / "run"
+    done = run_in_ranks(
+        code, "train", "a2c", "--env", "CartPole-v1", "--n-envs", "2", "--n-steps", "8",
+        "--total-timesteps", "640", "--eval-episodes", "1", "--run-dir", str(run), "--quiet",
+        size=2,
+    )  # fmt: skip
+    codes = [process.returncode for process in done]
+    assert codes == [128 + signal.SIGTERM] * 2, [process.stderr for process in done]
+    record = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    assert (record["status"], record["env_steps"]) == ("interrupted", 96)
+    assert [path.stem for path in run.glob("checkpoints/*.safetensors")] == ["interrupted"]
+    saved = checkpoint.read(run / "checkpoints" / "interrupted.safetensors")
+    assert (saved["n_ranks"], len(saved["parts"])) == (2, 1)

@@ -10,20 +10,27 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, TextIO
 
+import numpy as np
+
 from rlox.callbacks import Callback, TimingCallback
 from rlox.cli.output import print_progress
 from rlox.cli.runs.signals import HANG_UP, ending_signals
 from rlox.cli.stdout import stdout_is_broken
+from rlox.ranks import RANKS
 from rlox.training.parts_of_ranks import leave_to_rank_0
 
 __all__ = [
     "Interruption",
     "LatestCheckpoint",
     "ProgressLines",
+    "await_record",
     "measured_phases",
     "remove_latest",
     "train_beside",
 ]
+
+PASSING_ON = 2.0
+"""Seconds in which a signal reaches a rank twice: as of the terminal, and from ``torchrun``."""
 
 
 class Interruption(Callback):
@@ -31,7 +38,8 @@ class Interruption(Callback):
 
     A context manager: while it is entered, the first signal during training stops it at the end of
     the present iteration, where a checkpoint resumes exactly; a second one, and any outside
-    training, raises ``KeyboardInterrupt``. A hang-up is no second signal, nor is the one after it.
+    training, raises ``KeyboardInterrupt``. A hang-up is no second signal, nor is the one after it,
+    nor, in ranks, what follows within :data:`PASSING_ON`.
     That nobody reads stdout any more is a hang-up too.
 
     Args:
@@ -46,6 +54,7 @@ class Interruption(Callback):
         """Whether what was learnt is saved to the last, and only its evaluation is left."""
         self._caught = ending_signals() if catch else []
         self._training = False
+        self._passed_on = 0.0
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:
@@ -58,11 +67,22 @@ class Interruption(Callback):
             signal.signal(number, handler)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if self.signal is not None and number == HANG_UP:
+        if self.signal is not None and (number == HANG_UP or time.monotonic() < self._passed_on):
             return
+        self._passed_on = time.monotonic() + PASSING_ON if RANKS else 0.0
         first, self.signal = self.signal in (None, HANG_UP), number
         if not (first and self._training):
             raise KeyboardInterrupt
+
+    def agree(self) -> None:
+        """Take a signal at any rank for one at all; each rank calls this once it has learnt.
+
+        Raises:
+            WorkerLostError: another rank has gone, or does not answer.
+        """
+        for ranks in RANKS:
+            said = ranks.gather(np.array(self.signal or 0), "an interruption")
+            self.signal = max(int(each.item()) for each in said) or None
 
     @property
     def exit_code(self) -> int:
@@ -156,9 +176,24 @@ def remove_latest(path: Path, algorithm: Any) -> None:
         algorithm.remove_checkpoint(path)
 
 
+def await_record() -> None:
+    """Wait until rank 0 has recorded an interruption; rank 0 calls it when it has.
+
+    ``torchrun`` ends all ranks as soon as one ends by an interruption.
+
+    Raises:
+        WorkerLostError: another rank has gone, or does not answer.
+    """
+    for ranks in RANKS:
+        ranks.total(0, "the record of an interruption")
+
+
 def train_beside(interruption: Interruption, learn: Callable[[], Any], algorithm: Any) -> int:
     """Call ``learn`` as a rank above 0, which logs nothing and saves its part; return the code."""
     with interruption:
         learn()
+        interruption.agree()
         leave_to_rank_0(algorithm)  # which saves once it has learnt
+        if interruption.signal is not None:
+            await_record()
     return 0 if interruption.signal is None else interruption.exit_code

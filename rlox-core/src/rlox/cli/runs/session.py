@@ -18,6 +18,7 @@ from rlox.cli.runs.callbacks import (
     Interruption,
     LatestCheckpoint,
     ProgressLines,
+    await_record,
     measured_phases,
     remove_latest,
 )
@@ -103,6 +104,7 @@ class Session:
             seconds = time.perf_counter() - started
             folder.add_training_seconds(seconds)
             folder.record(**measured_phases(algorithm))
+        self.interruption.agree()
         if self.interruption.signal is not None:
             path = folder.checkpoint("interrupted")
             algorithm.save(path)
@@ -112,6 +114,7 @@ class Session:
                 f"interrupted at {clock.steps:,} {clock.unit_text}; saved {path}; "
                 f"to finish: {resume_command_of(folder.path, algorithm.env_source, options.parts)}"
             )
+            await_record()
             return self.interruption.exit_code
         # before the evaluation, which may fail or be interrupted
         algorithm.save(folder.checkpoint("final"))
