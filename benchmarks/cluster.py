@@ -1,12 +1,13 @@
 """Throughput of actors against the model that predicts it, and the scaling over Ray's nodes.
 
-python benchmarks/cluster.py [--rounds 5] [--only NAME ...]
+python benchmarks/cluster.py [--rounds 5] [--seconds 2.5] [--only NAME ...]
 python benchmarks/cluster.py --nodes [--rounds 5]
 
 For each configuration the costs are measured as ``rlox bench cluster`` does, with one actor, and
 the throughput of the training itself, the median of its rounds, is compared with what the model
-makes of them. With ``--nodes``, trainings take turns on clusters of one, two and four nodes of Ray
-on this machine, each with two actors, whose envs sleep or compute.
+makes of them; rows of other configurations that were measured on such a machine stay. With
+``--nodes``, trainings take turns on clusters of one, two and four nodes of Ray on this machine,
+each with two actors, whose envs sleep or compute.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -21,14 +23,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import rlox
-from measure import machine, summary, write
+from measure import kept, machine, summary, write
 from rlox import registry
 from rlox.analysis.throughput import ActorCosts, predict_throughput
 from rlox.cli.bench.actor_costs import measure_actor_costs
 from rlox.cli.sweeps.processes import usable_cores
-
-SECONDS = 2.5
-"""Of a round, about."""
 
 
 class Slow(gymnasium.Env[Any, Any]):
@@ -120,11 +119,11 @@ def predict(costs: ActorCosts, config: Any) -> Any:
     )
 
 
-def speeds_of(setting: Setting, expected: float, rounds: int) -> list[float]:
+def speeds_of(setting: Setting, expected: float, rounds: int, seconds: float) -> list[float]:
     """Return env steps per second of a training, by round."""
     config, speeds = setting.config(), []
     update = config.update_size * config.n_envs * config.n_steps
-    steps = update * max(5, round(SECONDS * expected / update))
+    steps = update * max(5, round(seconds * expected / update))
     with rlox.make(setting.algorithm, setting.env, config=config) as algorithm:
         algorithm.train(2 * update)
         for _ in range(rounds):
@@ -134,32 +133,39 @@ def speeds_of(setting: Setting, expected: float, rounds: int) -> list[float]:
     return speeds
 
 
-def compare(rounds: int, only: list[str]) -> list[dict[str, Any]]:
-    """Return a row for each setting: costs, prediction, measured speeds, and their ratio."""
-    rows = []
+def compare(rounds: int, seconds: float, only: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each setting: costs, prediction, measured speeds, and their ratio."""
     for each in SETTINGS:
         if only and not any(text in each.name for text in only):
             continue
-        config = each.config()
+        config, about = each.config(), machine([])
         costs = measure_actor_costs(each.algorithm, each.env, config, rounds)
         found = predict(costs, config)
-        speeds = speeds_of(each, found.env_steps_per_second, rounds)
+        speeds = speeds_of(each, found.env_steps_per_second, rounds, seconds)
         median = statistics.median(speeds)
         row = {
             "name": each.name,
             "algorithm": each.algorithm,
             "options": each.options,
+            "rounds": rounds,
+            "seconds": seconds,
+            **{name: about[name] for name in ("commit", "date", "load_before")},
             "costs": asdict(costs),
             "predicted": found.env_steps_per_second,
             "bottleneck": found.bottleneck,
             "measured": summary(speeds),
             "predicted_by_measured": found.env_steps_per_second / median,
         }
-        rows.append(row)
         found_text = f"predicted {found.env_steps_per_second:9,.0f} ({found.bottleneck})"
         ratio = row["predicted_by_measured"]
         print(f"{each.name:45} {found_text}, measured {median:9,.0f}: {ratio:.2f}", flush=True)
-    return rows
+        yield row
+
+
+def merged(before: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of settings that exist, in their order, the new one in its place."""
+    rows = {row["name"]: row for row in [*before, new]}
+    return [rows[each.name] for each in SETTINGS if each.name in rows]
 
 
 @dataclass
@@ -169,7 +175,7 @@ class Nodes:
     count: int
     speeds: dict[str, list[float]] = field(default_factory=dict)
 
-    def measure(self, rounds: int) -> None:
+    def measure(self, rounds: int, seconds: float) -> None:
         """Start the cluster, train on it, and end it."""
         import ray
         from ray.cluster_utils import Cluster
@@ -183,17 +189,17 @@ class Nodes:
             for name, env in (("sleeps 10 ms", SLEEPS_LONG), ("computes 1 ms", COMPUTES)):
                 each = setting(name, env, "ray", 2 * self.count, 1, 32, 2 * self.count)
                 expected = 2 * self.count * (90 if env is SLEEPS_LONG else 400)
-                self.speeds[name] = speeds_of(each, expected, rounds)
+                self.speeds[name] = speeds_of(each, expected, rounds, seconds)
         finally:
             ray.shutdown()
             cluster.shutdown()
 
 
-def scale(rounds: int) -> list[dict[str, Any]]:
+def scale(rounds: int, seconds: float) -> list[dict[str, Any]]:
     """Return a row for each number of nodes and env: speeds, and how many times one node's."""
     found = [Nodes(count) for count in (1, 2, 4)]
     for nodes in found:
-        nodes.measure(rounds)
+        nodes.measure(rounds, seconds)
     rows = []
     for nodes in found:
         for name, speeds in nodes.speeds.items():
@@ -211,17 +217,19 @@ def main() -> None:
     """Measure, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.5, help="of a round, about")
     parser.add_argument("--only", nargs="*", default=[], help="parts of the settings' names")
     parser.add_argument("--nodes", action="store_true")
     arguments = parser.parse_args()
     result: dict[str, Any] = {"machine": machine(["rlox-core", "torch", "ray"])}
-    result["rounds"] = arguments.rounds
+    rounds, seconds = arguments.rounds, arguments.seconds
     if arguments.nodes:
-        result["rows"] = scale(arguments.rounds)
+        rows = scale(rounds, seconds)
+        print(write("ray_nodes", {**result, "rounds": rounds, "seconds": seconds, "rows": rows}))
     else:
-        result["rows"] = compare(arguments.rounds, arguments.only)
-    if not arguments.only:
-        print(write("ray_nodes" if arguments.nodes else "cluster", result))
+        for row in compare(rounds, seconds, arguments.only):
+            rows = merged(kept("cluster").get("rows", []), row)
+            print(write("cluster", {**result, "rows": rows}))
 
 
 if __name__ == "__main__":
