@@ -308,7 +308,9 @@ def ray(session: nox.Session) -> None:
     """rlox-distributed on Ray, whose clusters take seconds to a minute to start."""
     sync(session, "--package", "rlox-distributed", "--group", "ray")
     with session.chdir("rlox-distributed"):
-        tests = [f"tests/test_ray{part}.py" for part in ("", "_buffer", "_faults", "_sweeps")]
+        tests = [
+            f"tests/test_ray{part}.py" for part in ("", "_buffer", "_faults", "_ranks", "_sweeps")
+        ]
         session.run("pytest", *tests, *session.posargs)
 
 
