@@ -47,20 +47,29 @@ def bench_command(
         ),
     ] = None,
 ) -> None:
-    """Measure env steps per second with learning, of all contenders in turn."""
+    """Measure env steps per second with learning, of all contenders in turn.
+
+    Beside them stand two limits: what the env steps take alone, and with the matrix products.
+    """
     resolved = resolve_config(registry.config_class(algorithm), config)
     names, missing = _contenders(algorithm, resolved, peers)
     options = resolved.to_dict()
     distributions = filter(None, (CONTENDERS[name].distribution for name in names))
     task = {"algorithm": algorithm, "env": env, "config": options, "env_steps": env_steps}
-    result = {**task, "rounds": rounds, "machine": machine(["rlox-core", *distributions])}
-    speeds = _measure(names, task, rounds)
+    measured_on = machine(["rlox-core", *distributions])
+    result = {**task, "rounds": rounds, "machine": measured_on}
     baseline = names[-1]
+    names += _limits(algorithm, resolved)
+    answers = _measure(names, task, rounds)
+    speeds = {
+        name: [run["env_steps"] / run["seconds"] for run in runs] for name, runs in answers.items()
+    }
     rows = [
         {
             "contender": name,
             "env_steps_per_second": summary(speeds[name]),
             "ratio": ratio_summary(speeds[name], speeds[baseline]),
+            "cores": summary([run["processor"] / run["seconds"] for run in answers[name]]),
         }
         for name in names
     ]
@@ -68,7 +77,8 @@ def bench_command(
     path = out or Path(f"bench-{algorithm}-{env.replace('/', '_').replace(':', '_')}.json")
     write_atomically(path, (json.dumps(result, indent=2) + "\n").encode())
     _print(rows, baseline)
-    print_pairs({"results": str(path), **missing})
+    processor = f"{measured_on['cpu']}, {measured_on['cores']} cores"
+    print_pairs({"processor": processor, "results": str(path), **missing})
 
 
 def _contenders(
@@ -112,19 +122,29 @@ def _takes_gymnasium(config: Config) -> bool:
     return True
 
 
-def _measure(names: Sequence[str], task: Mapping[str, Any], rounds: int) -> dict[str, list[float]]:
-    """Return each contender's env steps per second in each round."""
-    speeds: dict[str, list[float]] = {name: [] for name in names}
+def _limits(algorithm: str, config: Config) -> list[str]:
+    """Return the contenders that learn nothing, if the algorithm steps envs and learns in torch."""
+    needed = {"n_envs", "vectorization", "env_kwargs", "env_backend", "backend"}
+    if registry.spec(algorithm).trains_teams or not needed <= type(config).model_fields.keys():
+        return []
+    return [name for name, each in CONTENDERS.items() if each.is_limit]
+
+
+def _measure(
+    names: Sequence[str], task: Mapping[str, Any], rounds: int
+) -> dict[str, list[dict[str, float]]]:
+    """Return each contender's answers, one for each round."""
+    answers: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     with ExitStack() as stack:
         processes = {name: stack.enter_context(_started(name, task)) for name in names}
         for number in range(-1, rounds):
             for name in names:
                 answer = _ask(processes[name], "run", name)
                 if number >= 0:  # the first warms up
-                    speeds[name].append(answer["env_steps"] / answer["seconds"])
+                    answers[name].append(answer)
             if number >= 0:
                 print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
-    return speeds
+    return answers
 
 
 @contextmanager
@@ -169,7 +189,7 @@ def _ask(process: subprocess.Popen[str], line: str, name: str) -> dict[str, floa
 
 def _print(rows: Sequence[Mapping[str, Any]], baseline: str) -> None:
     title = CONTENDERS[baseline].title
-    columns = ("name", "env steps/s", "range", f"times {title}", "range")
+    columns = ("name", "env steps/s", "range", f"times {title}", "range", "cores")
     print_table(
         columns,
         [
@@ -180,6 +200,7 @@ def _print(rows: Sequence[Mapping[str, Any]], baseline: str) -> None:
                 f"{row['env_steps_per_second']['max']:,.0f}",
                 f"{row['ratio']['median']:.2f}",
                 f"{row['ratio']['min']:.2f} to {row['ratio']['max']:.2f}",
+                f"{row['cores']['median']:.1f}",
             )
             for row in rows
         ],
