@@ -1,4 +1,4 @@
-"""Limits of speed: what env steps take alone, and with the matrix products of a training.
+"""Limits of speed: env steps alone, and with the matrix products.
 
 Two contenders of ``rlox bench`` that learn nothing. One steps the envs with random actions. The
 other also does, in torch, the products and convolutions that it recorded from a training with the
