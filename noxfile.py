@@ -34,7 +34,7 @@ TESTS = [f"{name}/tests" for name in TOGETHER]
 SHARED = ROOT / ".nox" / "together"
 """The environment that most sessions of the default run share."""
 
-PARALLEL = ("-n", "2", "--dist", "worksteal")
+PARALLEL = ("-n", "2", "--dist", "worksteal", "--durations=30", "--durations-min=8")
 ENV = {
     # the tests start many processes, which need the bytecode of the first
     "PYTHONDONTWRITEBYTECODE": None,
@@ -177,7 +177,7 @@ def integration(session: nox.Session) -> None:
 
 @nox.session(default=False, tags=["nightly"])
 def slow(session: nox.Session) -> None:
-    """The tests of ``tests`` that take a minute each: ranks that are saved and go on."""
+    """The tests of ``tests`` that take a minute each: ranks, kills, a family from the template."""
     sync(session, "--group", "test")
     session.run("pytest", "tests", "--ignore=tests/learning", "-m", "slow", *session.posargs)
 

@@ -150,7 +150,9 @@ def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("name", ["rl8_ppo", "rl8_recurrent_ppo"])
+@pytest.mark.parametrize(
+    "name", ["rl8_ppo", pytest.param("rl8_recurrent_ppo", marks=pytest.mark.slow)]
+)
 def test_a_run_killed_again_and_again_equals_a_whole_one(name: str, tmp_path: Path) -> None:
     """Weights, optimiser, envs, storage and random streams are the same bit for bit."""
     rng = random.Random(name)

@@ -114,6 +114,7 @@ def add_algorithm(folder: Path) -> None:
     assert python(folder, "rlox-core/facades.py").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_family_made_from_the_template_passes_every_check(copy: Path) -> None:
     """It registers, learns, is documented and declares what it needs, and so does a second one."""
     made = python(copy, MAKE, *FAMILY)
