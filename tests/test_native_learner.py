@@ -445,7 +445,8 @@ def test_native_refuses_what_it_cannot_do() -> None:
     ("options", "reason"),
     [
         ("", "native (the fastest there is)"),
-        ("recurrent: lstm", "torch (not native: it learns the default MLP policies"),
+        ("recurrent: lstm", "native (the fastest there is)"),
+        ("recurrent: gru", "torch (not native: the memory that it learns is an LSTM, not a GRU"),
         ("backend: torch", "torch (as configured)"),
     ],
 )

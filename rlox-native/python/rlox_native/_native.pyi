@@ -1360,9 +1360,10 @@ class ActorCriticLearner:
     """Gradient steps of PPO or A2C on two MLPs, one for the policy and one for the value.
 
     All P parameters lie in one array: a Gaussian policy's log standard deviations, then the policy
-    network, then the value network, each layer by layer, weights (n_out, n_in) before biases. That
-    is the order of ``rlox.policies``' modules. The object holds nothing but working memory; it may
-    be used from several threads, and calls are done one after the other.
+    network, then the value network, each layer by layer, weights (n_out, n_in) before biases.
+    Parameters of memories, if there are any, come before both networks and lie as in
+    ``torch.nn.LSTM``. That is the order of ``rlox.policies``' modules. The object holds nothing but
+    working memory; it may be used from several threads, and calls are done one after the other.
 
     Args:
         obs_dim: size of an observation.
@@ -1371,6 +1372,7 @@ class ActorCriticLearner:
         act_dim: for a Gaussian policy, the size of an action.
         critic_dim: size of what the value network sees, if that is not what the policy sees: an
             observation is then ``obs_dim`` numbers for the policy and these behind them.
+        memory_size: units of an LSTM in front of each network; ``None``: there is none.
         scaled: whether the logarithmic deviations of a Gaussian policy are no parameters but tanh
             of outputs of the policy network, behind those of the means.
         activation: of hidden layers, ``"tanh"`` or ``"relu"``.
@@ -1394,6 +1396,7 @@ class ActorCriticLearner:
         n_actions: SupportsIndex | None = None,
         act_dim: SupportsIndex | None = None,
         critic_dim: SupportsIndex | None = None,
+        memory_size: SupportsIndex | None = None,
         scaled: bool = False,
         activation: str = "tanh",
         dtype: str = "float32",
@@ -1401,6 +1404,12 @@ class ActorCriticLearner:
     @property
     def n_parameters(self) -> int:
         """P."""
+    @property
+    def state_size(self) -> int:
+        """Numbers that are remembered of an episode, 0 without a memory.
+
+        Hidden and cell state of the policy's LSTM, then those of the value's.
+        """
     def gradients(self) -> NDArray[Any]:
         """Return the clipped gradient of the last minibatch, shape ``(P,)``."""
 
@@ -1432,6 +1441,8 @@ class ActorCriticLearner:
         vf_clip_eps: float | None = None,
         target_kl: float | None = None,
         action_masks: ArrayLike | None = None,
+        initial_state: ArrayLike | None = None,
+        episode_starts: ArrayLike | None = None,
     ) -> tuple[list[float], int]:
         """Take one gradient step per minibatch, on ``parameters`` and moments in place.
 
@@ -1447,8 +1458,9 @@ class ActorCriticLearner:
             values: value estimates of the policy that acted, shape ``(R,)``.
             advantages: A, shape ``(R,)``.
             returns: the value function's targets, shape ``(R,)``.
-            order: rows in the order in which each epoch visits them, shape ``(n_epochs, n_rows)``.
-            batch_size: rows of a minibatch; the last of an epoch has the remainder.
+            order: rows in the order in which each epoch visits them, shape ``(n_epochs, n_rows)``;
+                with a memory, sequences.
+            batch_size: rows of a minibatch, or sequences; the last of an epoch has the remainder.
             learning_rate: step size; neither it nor one of the numbers that follow is negative.
             max_grad_norm: bound of the gradient's Euclidean norm; ``None``: not bounded.
             vf_coef: weight of the value loss.
@@ -1466,6 +1478,10 @@ class ActorCriticLearner:
                 1.5 times this.
             action_masks: which of a categorical policy's actions were possible, shape
                 ``(R, n_actions)``, at least one in each row; ``None``: all always.
+            initial_state: with a memory, what is remembered before each of n sequences, shape
+                ``(n, state_size)``. Rows are R / n steps of them, step 0 of all sequences first,
+                through all of which gradients go back.
+            episode_starts: with a memory, whether an episode begins with a row, shape ``(R,)``.
 
         Returns:
             Policy loss, value loss, entropy, approximate KL and clip fraction, means over the
@@ -1476,7 +1492,7 @@ class ActorCriticLearner:
                 fraction or does not exist, an action is not allowed by its mask, a mask leaves no
                 action, or an array cannot be written to; nothing has changed.
             TypeError: an array has another dtype, a number another type, or not exactly one
-                optimiser is given.
+                optimiser is given, or a memory without its state and the starts of episodes.
         """
 
     def differentiate(
@@ -1561,8 +1577,8 @@ class ActorCriticLearner:
                 :meth:`act`.
 
         Raises:
-            ValueError: a shape does not fit, or the envs take other actions or observations than
-                the policy.
+            ValueError: a shape does not fit, the envs take other actions or observations than the
+                policy, or the policy has a memory.
             TypeError: an array has another dtype, the learner is not float32, or both a stream and
                 noise are given.
             RuntimeError: the envs have not been reset.
@@ -1588,7 +1604,8 @@ class ActorCriticLearner:
             stream: the state of a NumPy ``PCG64``, shape ``(4,)``: high and low word of the state,
                 then of the increment; advanced. Its numbers are those of ``Generator.random``.
                 ``None`` takes ``noise``, or the modes if that is ``None`` too.
-            obs: shape ``(R, obs_dim)``.
+            obs: shape ``(R, obs_dim)``; with a memory, the states after the observations, which
+                :meth:`remember` returned.
             action_masks: for a categorical policy, shape ``(R, n_actions)``, False where an action
                 must not be taken; None where all may.
             noise: numbers drawn before, shape ``(R * A,)``: standard normal ones of A components,
@@ -1605,10 +1622,28 @@ class ActorCriticLearner:
                 noise are given.
         """
 
+    def remember(
+        self, parameters: NDArray[np.float32], obs: ArrayLike, state: ArrayLike
+    ) -> NDArray[np.float32]:
+        """Take in one observation of each of N episodes; return the states after them.
+
+        Args:
+            parameters: shape ``(P,)``.
+            obs: shape ``(N, obs_dim)``.
+            state: what is remembered before, 0 where an episode begins, shape ``(N, state_size)``.
+
+        Returns:
+            Shape ``(N, state_size)``, newly allocated.
+
+        Raises:
+            ValueError: a shape does not fit.
+            TypeError: an array has another dtype, or the learner is not float32.
+        """
+
     def values(
         self, parameters: NDArray[np.float32], obs: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Return V, shape ``(R,)``, of observations ``(R, obs_dim)``.
+        """Return V, shape ``(R,)``, of observations ``(R, obs_dim)``, or of states after them.
 
         Raises:
             ValueError: a shape does not fit.

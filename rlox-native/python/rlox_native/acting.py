@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.batches.rollout import add_values
+from rlox.networks.recurrent import RecurrentPolicy
 from rlox.rollouts.collector import RolloutCollector
 from torch import Tensor
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from rlox.learners.tasks import RolloutTask
     from rlox.training.hooks import Hooks
 
-__all__ = ["NativeActor", "can_act", "lent_state"]
+__all__ = ["can_act", "lent_state", "make_actor"]
 
 WORD = 2**64
 
@@ -34,11 +36,21 @@ def can_act(task: RolloutTask) -> bool:
     )
 
 
-class NativeActor:
-    """Draws actions in Rust for envs that Rust does not step.
+def make_actor(
+    task: RolloutTask, learner: ActorCriticLearner
+) -> NativeActor | NativeRecurrentActor:
+    """Return what acts for the task's policy in Rust.
 
-    To the collector it is the policy: it has what :class:`rlox.protocols.OnPolicyActor` asks for
-    while envs are stepped.
+    Args:
+        task: see :func:`can_act`.
+        learner: of the policy's shape.
+    """
+    recurrent = type(task.policy) is RecurrentPolicy
+    return (NativeRecurrentActor if recurrent else NativeActor)(task, learner)
+
+
+class _Drawer:
+    """Draws actions in Rust for envs that Rust does not step; to the collector it is the policy.
 
     Args:
         task: whose policy acts; see :func:`can_act`.
@@ -46,37 +58,92 @@ class NativeActor:
     """
 
     def __init__(self, task: RolloutTask, learner: ActorCriticLearner) -> None:
-        self._collector, self._policy = task.collector, task.policy
+        self._collector, self.policy = task.collector, task.policy
         self._optimizer = task.optimizer
         self._learner = learner
         assert task.actions is not None
         self._stream: Any = task.actions.bit_generator
-        self._values_wanted = not task.acts_only
-        self._state: npt.NDArray[np.uint64]
+        self._lent: npt.NDArray[np.uint64]
 
     def collect(self, n_steps: int, hooks: Hooks) -> Unroll:
         """Step every env ``n_steps`` times; see ``rlox.learners.rollouts.Learner``."""
-        with lent_state(self._stream) as self._state:
-            unroll = self._collector.unroll(self, n_steps, hooks.env_step)
+        with lent_state(self._stream) as self._lent:
+            unroll: Unroll = self._collector.unroll(self, n_steps, hooks.env_step)
+        return unroll
+
+    def draw(
+        self, seen: npt.NDArray[np.float32], action_masks: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Sample actions (N, ...) from what the networks see, and return log-probabilities (N,)."""
+        actions, log_probs = self._learner.act(
+            self._optimizer.parameters.numpy(),
+            self._lent,
+            seen,
+            action_masks=None if action_masks is None else action_masks.numpy(),
+        )
+        return torch.from_numpy(actions), torch.from_numpy(log_probs)
+
+    def judge(self, seen: npt.NDArray[np.float32]) -> Tensor:
+        """Return values (B,) of what the networks see."""
+        parameters = self._optimizer.parameters.numpy()
+        return torch.from_numpy(self._learner.values(parameters, seen))
+
+
+class NativeActor(_Drawer):
+    """Acts for a policy without a memory.
+
+    It has what :class:`rlox.protocols.OnPolicyActor` asks for while envs are stepped.
+    """
+
+    def __init__(self, task: RolloutTask, learner: ActorCriticLearner) -> None:
+        super().__init__(task, learner)
+        self._values_wanted = not task.acts_only
+
+    def collect(self, n_steps: int, hooks: Hooks) -> Unroll:
+        """Step the envs, and estimate values if they are asked for."""
+        unroll = super().collect(n_steps, hooks)
         return add_values(unroll, self.get_value) if self._values_wanted else unroll
 
     def get_action_and_logprob(
         self, obs: Any, action_masks: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Sample actions (N, ...) and return them with log-probabilities (N,)."""
-        actions, log_probs = self._learner.act(
-            self._optimizer.parameters.numpy(),
-            self._state,
-            self._policy.encode(obs).numpy(),
-            action_masks=None if action_masks is None else action_masks.numpy(),
-        )
-        return torch.from_numpy(actions), torch.from_numpy(log_probs)
+        return self.draw(self.policy.encode(obs).numpy(), action_masks)
 
     def get_value(self, obs: Any) -> Tensor:
         """Return values (B,) of observations."""
-        parameters = self._optimizer.parameters.numpy()
-        features = self._policy.encode(obs).numpy()
-        return torch.from_numpy(self._learner.values(parameters, features))
+        return self.judge(self.policy.encode(obs).numpy())
+
+
+class NativeRecurrentActor(_Drawer):
+    """Acts for a policy with a memory: see :class:`rlox.protocols.RecurrentActor`."""
+
+    def __init__(self, task: RolloutTask, learner: ActorCriticLearner) -> None:
+        super().__init__(task, learner)
+        self.state_size = learner.state_size
+        self.evaluate_actions = task.policy.evaluate_actions
+
+    def step(
+        self, obs: Any, state: Tensor, action_masks: Tensor | None = None
+    ) -> tuple[_Drawn, Tensor, Tensor]:
+        """Take in one observation per env; actions are not drawn before they are asked for."""
+        after = self._learner.remember(
+            self._optimizer.parameters.numpy(), self.policy.encoder(obs).numpy(), state.numpy()
+        )
+        return _Drawn(self, after, action_masks), self.judge(after), torch.from_numpy(after)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """The distributions of N actions after N states."""
+
+    actor: _Drawer
+    states: npt.NDArray[np.float32]
+    action_masks: Tensor | None
+
+    def sample(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """Draw actions (N, ...) from the actor's own stream, with log-probabilities (N,)."""
+        return self.actor.draw(self.states, self.action_masks)
 
 
 @contextmanager

@@ -9,7 +9,8 @@ import torch
 from gymnasium import spaces
 from rlox.errors import BackendError
 from rlox.networks.actor_critics import ActorCriticPolicy, ContinuousPolicy, DiscretePolicy
-from rlox.nn import TanhMLP
+from rlox.networks.recurrent import RecurrentPolicy
+from rlox.nn import Memory, TanhMLP
 from rlox.nn.encoders import CombinedEncoder, OneHotEncoder, VectorEncoder
 from torch import Tensor, nn
 
@@ -37,6 +38,8 @@ def make_policy_learner(
     Raises:
         BackendError: the policy is none of the default ones that Rust knows.
     """
+    if type(task.policy) is RecurrentPolicy:
+        return _make_recurrent(task), task.policy.encoder
     apart = _separate(task.policy)
     if apart is None:
         return _make_shared(task), task.policy.encode
@@ -57,6 +60,37 @@ def _make_shared(task: RolloutTask) -> ActorCriticLearner:
         raise BackendError("it learns policies of an actor, then a critic, and nothing else")
     obs_dim, *hidden, outputs = sizes
     return _sized(task, obs_dim, hidden, **{head: outputs})
+
+
+def _make_recurrent(task: RolloutTask) -> ActorCriticLearner:
+    """Return the Rust learner for a policy and a value function with an LSTM each."""
+    policy = task.policy
+    head = _head(policy)
+    require_plain(policy)
+    parts = ["encoder", "head", "actor_memory", "critic_memory", "actor", "critic"]
+    if [name for name, _ in policy.named_children()] != parts:
+        raise BackendError("it learns policies of two memories and two networks, and nothing else")
+    sizes = [_memory_sizes(policy.actor_memory), _memory_sizes(policy.critic_memory)]
+    units, *hidden, outputs = sizes_of(policy.actor, TanhMLP)
+    if sizes[0] != sizes[1] or sizes_of(policy.critic, TanhMLP) != [units, *hidden, 1]:
+        raise BackendError("it learns policies and value functions of the same widths")
+    obs_dim, _ = sizes[0]
+    return _sized(task, obs_dim, hidden, **{head: outputs}, memory_size=units)
+
+
+def _memory_sizes(memory: Any) -> tuple[int, int]:
+    """Return the inputs and the units of an LSTM of one layer.
+
+    Raises:
+        BackendError: it is another memory.
+    """
+    layer = memory.layer if type(memory) is Memory else memory
+    if type(layer) is not nn.LSTM:
+        raise BackendError(f"the memory that it learns is an LSTM, not a {type(layer).__name__}")
+    plain = nn.LSTM(layer.input_size, layer.hidden_size, device="meta")
+    if repr(layer) != repr(plain):
+        raise BackendError(f"it learns LSTMs of one layer without options, not {layer}")
+    return layer.input_size, layer.hidden_size
 
 
 def _separate(policy: Any) -> SeparatePerceptrons | None:
@@ -114,7 +148,7 @@ def _head(policy: Any) -> str:
         return "n_actions"
     if type(policy) is ContinuousPolicy:
         return "act_dim"
-    if type(policy) is not ActorCriticPolicy:
+    if type(policy) not in (ActorCriticPolicy, RecurrentPolicy):
         raise BackendError(f"it learns the default MLP policies, not {type(policy).__name__}")
     for encoder in policy.encoder.modules():
         if type(encoder) not in FIXED:

@@ -20,7 +20,7 @@ from rlox.networks.actor_critics import ContinuousPolicy
 from rlox.nn import FlatOptimizer
 from rlox.ranks import RANKS
 
-from rlox_native.acting import NativeActor, can_act
+from rlox_native.acting import can_act, make_actor
 from rlox_native.default_policies import make_policy_learner
 from rlox_native.optimizers import step_rule
 from rlox_native.rollouts import NativeRollouts
@@ -100,7 +100,7 @@ class NativeLearner:
                 act_dim = len(task.policy.log_std)
             self._collector = NativeRollouts(task, self._learner, act_dim)
         elif can_act(task):
-            self._collector = NativeActor(task, self._learner)
+            self._collector = make_actor(task, self._learner)
 
     @property
     def releases_gil(self) -> bool:
@@ -125,6 +125,8 @@ class NativeLearner:
         _, names = OBJECTIVES[type(objective)]
         task, n_rows = self._task, len(batch.returns)
         batch_size = task.batch_size or n_rows
+        if batch.initial_state is not None:  # rows are whole sequences
+            n_rows, batch_size = batch.n_envs, batch_size // batch.n_steps
         orders, streams = self._draw_orders(n_rows)
         if hooks.train_batch_listened:
             # a call for each step, so that a callback sees the parameters between them
@@ -183,6 +185,10 @@ class NativeLearner:
             "max_grad_norm": self._optimizer.max_grad_norm,
             "target_kl": self._task.target_kl,
             "action_masks": None if batch.action_masks is None else batch.action_masks.numpy(),
+            "initial_state": None if batch.initial_state is None else batch.initial_state.numpy(),
+            "episode_starts": None
+            if batch.episode_starts is None
+            else batch.episode_starts.numpy(),
             **{name: getattr(objective, name) for name in OBJECTIVES[type(objective)][0]},
             **self._rule,
         }

@@ -36,6 +36,7 @@ fn update(criterion: &mut Criterion) {
             values: &values,
             advantages: &advantages,
             returns: &returns,
+            sequences: None,
         };
         let plan = Plan {
             order: &order,

@@ -7,6 +7,7 @@ use super::actor_critic::Head;
 use super::block::Block;
 use super::distribution::gaussian_log_prob;
 use super::linalg::BLOCK_ROWS;
+use super::memory::Memory;
 use super::passes::forward;
 use super::update::Learner;
 use rlox_kernels::error::{KernelError, Result, check_len};
@@ -24,7 +25,7 @@ pub enum ActionBuffer<'a> {
 /// Where the actions of N observations go, and which of them are possible.
 #[derive(Debug)]
 pub struct ActionRequest<'a> {
-    /// N × `obs_dim`.
+    /// N × `obs_dim`; of a policy with a memory, the N states after the observations.
     pub obs: &'a [f32],
     /// Of a categorical policy, N × actions, zero for what must not be chosen; `None` if all may.
     pub masks: Option<&'a [u8]>,
@@ -100,7 +101,7 @@ impl Learner<f32> {
     ) -> Result<()> {
         let (rows, width) = (request.log_probs.len(), self.shape.head.width());
         check_len("parameters", parameters.len(), "the networks", self.shape.n_parameters())?;
-        check_len("obs", request.obs.len(), "log_probs * obs_dim", rows * self.shape.obs_dim)?;
+        check_len("obs", request.obs.len(), "log_probs * obs_dim", rows * self.shape.seen_dim())?;
         match (&request.actions, self.shape.head) {
             (ActionBuffer::Discrete(actions), Head::Categorical(_)) => {
                 check_len("actions", actions.len(), "log_probs", rows)?;
@@ -172,9 +173,10 @@ impl Learner<f32> {
         log_probs: &mut [f32],
     ) {
         let Self { shape, packed, block, .. } = self;
-        let Block { actor, distribution, chosen, .. } = block;
+        let Block { actor, distribution, chosen, memory, .. } = block;
         chosen.possible.fill(true);
-        let rows = obs.chunks(BLOCK_ROWS * shape.obs_dim);
+        let obs = seen(memory, 0, obs);
+        let rows = obs.chunks(BLOCK_ROWS * shape.actor.input_stride);
         let results = actions.chunks_mut(BLOCK_ROWS).zip(log_probs.chunks_mut(BLOCK_ROWS));
         for (i, (obs, (actions, log_probs))) in rows.zip(results).enumerate() {
             if let Some(masks) = masks {
@@ -206,9 +208,10 @@ impl Learner<f32> {
         log_probs: &mut [f32],
     ) {
         let Self { shape, packed, block, .. } = self;
-        let actor = &mut block.actor;
+        let Block { actor, memory, .. } = block;
         let width = shape.head.width();
-        let rows = obs.chunks(BLOCK_ROWS * shape.obs_dim);
+        let obs = seen(memory, 0, obs);
+        let rows = obs.chunks(BLOCK_ROWS * shape.actor.input_stride);
         let results = actions.chunks_mut(BLOCK_ROWS * width).zip(log_probs.chunks_mut(BLOCK_ROWS));
         for (obs, (actions, log_probs)) in rows.zip(results) {
             forward(simd, &shape.actor, &packed.actor, obs, log_probs.len(), actor);
@@ -228,6 +231,16 @@ impl Learner<f32> {
             }
         }
     }
+}
+
+/// What network `which`, 0 for the policy's, sees: observations, or the outputs of its memory in the
+/// states after them.
+pub(super) fn seen<'a, F: Real>(
+    memory: &'a mut Option<Memory<F>>,
+    which: usize,
+    obs: &'a [F],
+) -> &'a [F] {
+    memory.as_mut().map_or(obs, |memory| memory.recall(which, obs))
 }
 
 /// The first action whose cumulative probability exceeds `u`; where rounding leaves none, the last

@@ -1,6 +1,7 @@
 //! The default actor-critic: one network for the policy, one for the value.
 
-use super::linalg::Layer;
+use super::linalg::{Layer, row_stride};
+use super::memory::Lstm;
 use super::network::Network;
 use rlox_kernels::error::{KernelError, Result, check_range};
 
@@ -46,13 +47,15 @@ const MAX_WIDTH: usize = 1 << 14;
 
 /// The shape of an actor-critic and the order of its parameters in one flat array.
 ///
-/// A Gaussian policy's log standard deviations come first; then the policy network and the value
-/// network, each layer by layer, weights `outputs` × `inputs` before biases. That is the order of
-/// `rlox.networks.actor_critics`' torch modules.
+/// A Gaussian policy's log standard deviations come first; then the memories of the policy and of the
+/// value, if there are any; then the policy network and the value network, each layer by layer, weights
+/// `outputs` × `inputs` before biases. That is the order of `rlox.networks`' torch modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActorCritic {
     pub(super) obs_dim: usize,
     pub(super) head: Head,
+    /// LSTM layers in front of the two networks.
+    pub(super) memories: Option<[Lstm; 2]>,
     pub(super) actor: Network,
     pub(super) critic: Network,
 }
@@ -63,7 +66,7 @@ impl ActorCritic {
     /// # Errors
     /// [`KernelError::Range`] for a size outside `[1, 16384]`.
     pub fn new(obs_dim: usize, hidden: &[usize], head: Head) -> Result<Self> {
-        Self::of([obs_dim; 2], hidden, head, Network::new)
+        Self::of([obs_dim; 2], hidden, head, head.n_deviations(), Network::new)
     }
 
     /// The same networks with inputs of their own: an observation is what the policy sees, and
@@ -72,7 +75,7 @@ impl ActorCritic {
     /// # Errors
     /// [`KernelError::Range`] for a size outside `[1, 16384]`.
     pub fn apart(seen: [usize; 2], hidden: &[usize], head: Head) -> Result<Self> {
-        let mut shape = Self::of(seen, hidden, head, Network::new)?;
+        let mut shape = Self::of(seen, hidden, head, head.n_deviations(), Network::new)?;
         shape.obs_dim = seen[0] + seen[1];
         shape.actor = shape.actor.within(0, shape.obs_dim);
         shape.critic = shape.critic.within(seen[0], shape.obs_dim);
@@ -84,13 +87,29 @@ impl ActorCritic {
     /// # Errors
     /// [`KernelError::Range`] for a size outside `[1, 16384]`.
     pub fn relu(obs_dim: usize, hidden: &[usize], head: Head) -> Result<Self> {
-        Self::of([obs_dim; 2], hidden, head, |sizes, at| Network::relu(Layer::linear(sizes, at)))
+        let network = |sizes: &[usize], at| Network::relu(Layer::linear(sizes, at));
+        Self::of([obs_dim; 2], hidden, head, head.n_deviations(), network)
+    }
+
+    /// Two networks with tanh, behind an LSTM layer of so many units each: see `rlox.networks.recurrent`.
+    ///
+    /// # Errors
+    /// [`KernelError::Range`] for a size outside `[1, 16384]`.
+    pub fn recurrent(obs_dim: usize, units: usize, hidden: &[usize], head: Head) -> Result<Self> {
+        check_width("obs_dim", obs_dim)?;
+        check_width("memory_size", units)?;
+        let of_actor = Lstm::new(obs_dim, units, head.n_deviations());
+        let of_critic = Lstm::new(obs_dim, units, of_actor.end());
+        let network = |sizes: &[usize], at| Network::new(sizes, at).within(0, row_stride(units));
+        let shape = Self::of([units; 2], hidden, head, of_critic.end(), network)?;
+        Ok(Self { obs_dim, memories: Some([of_actor, of_critic]), ..shape })
     }
 
     fn of(
         seen: [usize; 2],
         hidden: &[usize],
         head: Head,
+        offset: usize,
         network: impl Fn(&[usize], usize) -> Network,
     ) -> Result<Self> {
         check_width("obs_dim", seen[0])?;
@@ -100,15 +119,28 @@ impl ActorCritic {
             check_width("hidden", width)?;
         }
         let sizes = |inputs, outputs| [&[inputs], hidden, &[outputs]].concat();
-        let actor = network(&sizes(seen[0], head.n_outputs()), head.n_deviations());
+        let actor = network(&sizes(seen[0], head.n_outputs()), offset);
         let critic = network(&sizes(seen[1], 1), actor.end());
-        Ok(Self { obs_dim: seen[0], head, actor, critic })
+        Ok(Self { obs_dim: seen[0], head, memories: None, actor, critic })
     }
 
     /// Components of an observation: of both networks' inputs if they have inputs of their own.
     #[must_use]
     pub fn obs_dim(&self) -> usize {
         self.obs_dim
+    }
+
+    /// Numbers that are remembered of an episode: 0 without a memory.
+    #[must_use]
+    pub fn state_size(&self) -> usize {
+        self.memories.map_or(0, |memories| memories.map(Lstm::state_size).iter().sum())
+    }
+
+    /// Numbers from which actions are drawn and values estimated: an observation, or with a memory
+    /// the state after it.
+    #[must_use]
+    pub fn seen_dim(&self) -> usize {
+        if self.memories.is_some() { self.state_size() } else { self.obs_dim }
     }
 
     /// What the policy draws its actions from.

@@ -6,6 +6,7 @@ use rlox_kernels::threads;
 use super::actor_critic::{ActionRows, ActorCritic, Head, index};
 use super::distribution::{Chosen, Distribution};
 use super::linalg::{BLOCK_ROWS, padded};
+use super::memory::{Memory, PackedMemory};
 use super::objective::{Loss, Row, Terms};
 use super::passes::{Gradients, Packed, backward, forward};
 use super::workspace::Workspace;
@@ -16,21 +17,27 @@ use super::{Batch, Real};
 pub(super) struct PackedParameters<F> {
     pub(super) actor: Packed<F>,
     pub(super) critic: Packed<F>,
+    pub(super) memory: Option<PackedMemory<F>>,
     pub(super) log_std: Vec<F>,
 }
 
 impl<F: Real> PackedParameters<F> {
     pub(super) fn new(shape: &ActorCritic) -> Self {
         let deviations = shape.head.n_deviations();
+        let pack = if shape.memories.is_some() { Packed::to_inputs } else { Packed::new };
         Self {
-            actor: Packed::new(&shape.actor),
-            critic: Packed::new(&shape.critic),
+            actor: pack(&shape.actor),
+            critic: pack(&shape.critic),
+            memory: shape.memories.map(PackedMemory::new),
             log_std: vec![F::zero(); deviations],
         }
     }
 
     pub(super) fn load(&mut self, shape: &ActorCritic, parameters: &[F]) {
-        let Self { actor, critic, log_std } = self;
+        let Self { actor, critic, memory, log_std } = self;
+        if let Some(memory) = memory {
+            memory.load(parameters);
+        }
         let deviations = log_std.len();
         log_std.copy_from_slice(&parameters[..deviations]);
         // Long enough for products on several threads: those that help are awake afterwards.
@@ -63,7 +70,9 @@ pub(super) struct Minibatch<'a, F> {
 /// Memory for a block of rows, and for the gradient gathered so far.
 #[derive(Debug)]
 pub(super) struct Block<F> {
+    /// Observations; with a memory, its outputs are what networks see.
     inputs: Vec<F>,
+    pub(super) memory: Option<Memory<F>>,
     pub(super) chosen: Chosen<F>,
     pub(super) actor: Workspace<F>,
     pub(super) critic: Workspace<F>,
@@ -82,7 +91,8 @@ impl<F: Real> Block<F> {
             Head::Gaussian(width) | Head::ScaledGaussian(width) => (0, BLOCK_ROWS * width),
         };
         Self {
-            inputs: zeros(BLOCK_ROWS * shape.obs_dim),
+            inputs: zeros(if shape.memories.is_some() { 0 } else { BLOCK_ROWS * shape.obs_dim }),
+            memory: shape.memories.map(Memory::new),
             chosen: Chosen {
                 indices: vec![0; indices],
                 components: zeros(components),
@@ -115,31 +125,40 @@ impl<F: Real> Block<F> {
         self.critic.clear_gradients();
         self.distribution.log_std.copy_from_slice(&packed.log_std);
         self.distribution.log_std_gradient.fill(F::zero());
-        for rows in order.chunks(BLOCK_ROWS) {
+        let sequences = minibatch.batch.sequences.as_ref();
+        let replayed = packed.memory.as_ref().zip(sequences);
+        if let (Some(memory), Some((packed, sequences))) = (&mut self.memory, replayed) {
+            memory.replay(simd, packed, minibatch.batch.obs, sequences, order);
+        }
+        for (block, rows) in order.chunks(BLOCK_ROWS).enumerate() {
             self.gather(shape, &minibatch.batch, rows);
             let n = rows.len();
-            let Self { inputs, actor, critic, .. } = &mut *self;
+            let Self { inputs, memory, actor, critic, .. } = &mut *self;
             let helpers = shape.critic.helpers(n);
+            let ([of_actor, of_critic], _) = seen(inputs, memory, block);
             threads::join(
                 helpers,
-                || forward(simd, &shape.actor, &packed.actor, inputs, n, actor),
-                || forward(simd, &shape.critic, &packed.critic, inputs, n, critic),
+                || forward(simd, &shape.actor, &packed.actor, of_actor, n, actor),
+                || forward(simd, &shape.critic, &packed.critic, of_critic, n, critic),
             );
             let stride = shape.actor.output_stride();
             self.distribution.evaluate(simd, self.actor.output(), stride, n, &self.chosen);
             self.differentiate(simd, shape, minibatch, rows);
-            let Self { inputs, actor, critic, .. } = &mut *self;
-            let learn = || Gradients::Parameters;
+            let Self { inputs, memory, actor, critic, .. } = &mut *self;
+            let ([of_actor, of_critic], [to_actor, to_critic]) = seen(inputs, memory, block);
             threads::join(
                 helpers,
-                || backward(simd, &shape.actor, &packed.actor, inputs, n, actor, learn()),
-                || backward(simd, &shape.critic, &packed.critic, inputs, n, critic, learn()),
+                || backward(simd, &shape.actor, &packed.actor, of_actor, n, actor, to_actor),
+                || backward(simd, &shape.critic, &packed.critic, of_critic, n, critic, to_critic),
             );
+        }
+        if let (Some(memory), Some((packed, sequences))) = (&mut self.memory, replayed) {
+            memory.backward(simd, packed, sequences.length);
         }
         self.terms
     }
 
-    /// Copies the block's observations and actions together.
+    /// Copies the block's actions together, and its observations unless a memory has them.
     fn gather(&mut self, shape: &ActorCritic, batch: &Batch<'_, F>, rows: &[i64]) {
         for (&row, input) in rows.iter().zip(self.inputs.chunks_exact_mut(shape.obs_dim)) {
             input.copy_from_slice(&batch.obs[index(row) * shape.obs_dim..][..shape.obs_dim]);
@@ -227,5 +246,20 @@ impl<F: Real> Block<F> {
         gradients[..of_log_std.len()].copy_from_slice(of_log_std);
         self.actor.write_gradients(&shape.actor, gradients);
         self.critic.write_gradients(&shape.critic, gradients);
+        if let (Some(memory), Some(lstms)) = (&self.memory, shape.memories) {
+            memory.write_gradients(lstms, gradients);
+        }
+    }
+}
+
+/// What the two networks see of a block of rows, and which gradients they compute.
+fn seen<'a, F: Real>(
+    inputs: &'a [F],
+    memory: &'a mut Option<Memory<F>>,
+    block: usize,
+) -> ([&'a [F]; 2], [Gradients<'a, F>; 2]) {
+    match memory {
+        None => ([inputs; 2], [Gradients::Parameters, Gradients::Parameters]),
+        Some(memory) => memory.outputs(block * BLOCK_ROWS),
     }
 }

@@ -3,8 +3,9 @@
 use pulp::{Arch, Simd, WithSimd};
 
 use super::Real;
-use super::acting::{ActionBuffer, Draws};
+use super::acting::{ActionBuffer, Draws, seen};
 use super::actor_critic::Head;
+use super::block::Block;
 use super::linalg::BLOCK_ROWS;
 use super::passes::forward;
 use super::update::Learner;
@@ -57,7 +58,7 @@ impl Learner<f32> {
     /// [`KernelError::Shape`] where a length does not fit.
     pub fn values(&mut self, parameters: &[f32], obs: &[f32], values: &mut [f32]) -> Result<()> {
         check_len("parameters", parameters.len(), "the networks", self.shape.n_parameters())?;
-        check_len("obs", obs.len(), "values * obs_dim", values.len() * self.shape.obs_dim)?;
+        check_len("obs", obs.len(), "values * obs_dim", values.len() * self.shape.seen_dim())?;
         self.packed.load(&self.shape, parameters);
         Arch::new().dispatch(Values { learner: self, obs, out: values });
         Ok(())
@@ -72,6 +73,13 @@ impl Learner<f32> {
     ) -> Result<usize> {
         let (n, obs_dim) = (envs.n_envs(), self.shape.obs_dim);
         check_len("parameters", parameters.len(), "the networks", self.shape.n_parameters())?;
+        let remembered = n * self.shape.state_size();
+        check_len(
+            "state",
+            0,
+            "n_envs * state_size, which a rollout here does not keep",
+            remembered,
+        )?;
         check_len("obs_dim", obs_dim, "the envs' observations", envs.spec().obs_dim())?;
         if envs.obs_type() != ObsType::F32 {
             let (expected, got) = (ObsType::F32.name(), envs.obs_type().name());
@@ -124,11 +132,12 @@ impl WithSimd for Values<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Learner { shape, packed, block, .. } = self.learner;
-        let rows = self.obs.chunks(BLOCK_ROWS * shape.obs_dim);
+        let Learner { shape, packed, block: Block { critic, memory, .. }, .. } = self.learner;
+        let obs = seen(memory, 1, self.obs);
+        let rows = obs.chunks(BLOCK_ROWS * shape.critic.input_stride);
         for (obs, values) in rows.zip(self.out.chunks_mut(BLOCK_ROWS)) {
-            forward(simd, &shape.critic, &packed.critic, obs, values.len(), &mut block.critic);
-            let outputs = block.critic.output().chunks_exact(shape.critic.output_stride());
+            forward(simd, &shape.critic, &packed.critic, obs, values.len(), critic);
+            let outputs = critic.output().chunks_exact(shape.critic.output_stride());
             for (value, output) in values.iter_mut().zip(outputs) {
                 *value = output[0];
             }

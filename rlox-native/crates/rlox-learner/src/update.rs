@@ -6,6 +6,7 @@ use super::Real;
 use super::acting::check_choices;
 use super::actor_critic::{ActionRows, ActorCritic, index};
 use super::block::{Block, Minibatch, PackedParameters};
+use super::memory::Sequences;
 use super::objective::{Loss, Terms};
 use super::optimizer::{Moments, StepRule};
 use rlox_kernels::error::{KernelError, Result, check_len, check_range};
@@ -31,9 +32,26 @@ pub struct Batch<'a, F> {
     pub advantages: &'a [F],
     /// The value function's targets, R.
     pub returns: &'a [F],
+    /// Of a policy with a memory, whose units of learning they are; `None` without.
+    pub sequences: Option<Sequences<'a, F>>,
 }
 
-/// Which steps to take.
+impl<F> Batch<'_, F> {
+    /// How many rows, or sequences, minibatches are made of.
+    fn n_units(&self) -> usize {
+        let rows = self.log_probs.len();
+        self.sequences.as_ref().map_or(rows, |sequences| rows / sequences.length)
+    }
+
+    /// The rows of a minibatch of rows, or of sequences.
+    fn rows<'r>(&self, units: &'r [i64], expanded: &'r mut Vec<i64>) -> &'r [i64] {
+        let Some(sequences) = &self.sequences else { return units };
+        sequences.expand(units, self.n_units(), expanded);
+        expanded
+    }
+}
+
+/// Which steps to take; with a memory, read sequences for rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan<'a> {
     /// The rows of each epoch, one epoch after the other, E × `epoch_rows`.
@@ -138,7 +156,7 @@ impl<F: Real> Learner<F> {
         if let Some(target) = plan.target_kl {
             check_range("target_kl", target, 0.0, f64::INFINITY)?;
         }
-        let rows = batch.log_probs.len();
+        let rows = batch.n_units();
         check_at_least_one("epoch_rows", plan.epoch_rows)?;
         check_at_least_one("batch_size", plan.batch_size)?;
         let epochs = plan.order.len() / plan.epoch_rows;
@@ -159,6 +177,12 @@ impl<F: Real> Learner<F> {
         loss.check()?;
         let rows = batch.log_probs.len();
         check_len("obs", batch.obs.len(), "log_probs * obs_dim", rows * self.shape.obs_dim)?;
+        if let Some(sequences) = &batch.sequences {
+            sequences.check(rows)?;
+        }
+        let states = batch.sequences.map_or(0, |sequences| sequences.states.len());
+        let expected = batch.n_units() * self.shape.state_size();
+        check_len("initial_state", states, "sequences * state_size", expected)?;
         batch.actions.check(self.shape.head, rows)?;
         if let Some(masks) = batch.masks {
             let expected = rows * self.shape.head.n_masked();
@@ -196,10 +220,12 @@ impl<F: Real> WithSimd for Update<'_, '_, F> {
         let plan = self.plan;
         let mut sums = Terms::default();
         let (mut minibatches, mut steps) = (0.0, 0);
+        let mut expanded = Vec::new();
         'epochs: for order in plan.order.chunks_exact(plan.epoch_rows) {
-            for rows in order.chunks(plan.batch_size) {
+            for units in order.chunks(plan.batch_size) {
                 let Self { learner, parameters, batch, .. } = &mut self;
                 let (batch, loss) = (*batch, plan.loss);
+                let rows = batch.rows(units, &mut expanded);
                 let terms =
                     Differentiate { learner, parameters, batch, loss, rows }.with_simd(simd);
                 sums = sums.map2(terms, |sum, term| sum + term);

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod common;
+
+use common::mlp;
 use proptest::prelude::*;
 use rlox_kernels::KernelError;
 use rlox_kernels::rng::Pcg64;
@@ -89,6 +92,7 @@ impl Case {
             values: &self.values,
             advantages: &self.advantages,
             returns: &self.returns,
+            sequences: None,
         }
     }
 
@@ -165,26 +169,6 @@ impl Case {
         }
         (log_prob, entropy, value[0])
     }
-}
-
-/// A network's outputs, and the parameters after its own.
-fn mlp<'a>(
-    mut parameters: &'a [f64],
-    inputs: &[f64],
-    hidden: &[usize],
-    outputs: usize,
-    activation: fn(f64) -> f64,
-) -> (Vec<f64>, &'a [f64]) {
-    let mut x = inputs.to_vec();
-    for (l, &width) in hidden.iter().chain(&[outputs]).enumerate() {
-        let (weights, rest) = parameters.split_at(width * x.len());
-        let (biases, rest) = rest.split_at(width);
-        let dot = |row: &[f64]| row.iter().zip(&x).map(|(w, x)| w * x).sum::<f64>();
-        let sums = weights.chunks(x.len()).zip(biases).map(|(row, bias)| dot(row) + bias);
-        x = sums.map(|sum| if l < hidden.len() { activation(sum) } else { sum }).collect();
-        parameters = rest;
-    }
-    (x, parameters)
 }
 
 const RULE: StepRule = StepRule {
@@ -320,6 +304,7 @@ fn updated<F: Real>(case: &Case, epochs: usize, batch_size: usize) -> Vec<f64> {
         values: &values,
         advantages: &advantages,
         returns: &returns,
+        sequences: None,
     };
     let mut learner = Learner::<F>::new(case.shape.clone());
     let mut parameters = convert(&case.parameters);

@@ -9,7 +9,7 @@ use rlox_kernels::threads::{LEAST_WORK, set_least_work, set_limit};
 use rlox_learner::off_policy::{Actor, ContinuousLearner, PolicyStep, Transitions, ValueStep};
 use rlox_learner::{
     ActionRows, ActorCritic, Batch, Head, Learner, Loss, Moments, Objective, Optimizer, Plan,
-    StepRule,
+    Sequences, StepRule,
 };
 
 const RULE: StepRule = StepRule {
@@ -39,13 +39,26 @@ fn numbers(n: usize, seed: u64) -> Vec<f32> {
     (0..n).map(|_| rng.uniform(-0.5, 0.5) as f32).collect()
 }
 
-/// Minibatches of 300 and 100 rows: of several blocks, the last of which are not full.
+/// Minibatches of 300 and 100 rows: of several blocks, the last of which are not full; without a memory
+/// and with one of so many units.
 #[test]
 fn updates_of_an_actor_critic() {
     const ROWS: usize = 400;
-    for head in [Head::Categorical(3), Head::Gaussian(2)] {
+    const LENGTH: usize = 20;
+    let heads = [Head::Categorical(3), Head::Gaussian(2)];
+    for (head, units) in heads.into_iter().flat_map(|head| [(head, None), (head, Some(70))]) {
         check(|| {
-            let shape = ActorCritic::new(5, &[70, 37], head).unwrap();
+            let hidden = [70, 37];
+            let shape = match units {
+                None => ActorCritic::new(5, &hidden, head).unwrap(),
+                Some(units) => ActorCritic::recurrent(5, units, &hidden, head).unwrap(),
+            };
+            let states = numbers(shape.state_size() * ROWS / LENGTH, 7);
+            let starts: Vec<u8> = (0..ROWS).map(|row| u8::from(row % 13 == 0)).collect();
+            let sequences = units.map(|_| {
+                let (length, starts, states) = (LENGTH, &starts[..], &states[..]);
+                Sequences { length, starts, states }
+            });
             let n = shape.n_parameters();
             let mut parameters = numbers(n, 0);
             let (mut first, mut second) = (vec![0.0; n], vec![0.0; n]);
@@ -65,8 +78,11 @@ fn updates_of_an_actor_critic() {
                 values: &values,
                 advantages: &advantages,
                 returns: &returns,
+                sequences,
             };
-            let order: Vec<_> = (0..400).rev().chain(0..400).collect();
+            let steps = if units.is_some() { LENGTH } else { 1 };
+            let n = i64::try_from(ROWS / steps).unwrap();
+            let order: Vec<_> = (0..n).rev().chain(0..n).collect();
             let objective = Objective::Clipped {
                 clip_eps: 0.2,
                 dual_clip: None,
@@ -75,8 +91,8 @@ fn updates_of_an_actor_critic() {
             };
             let plan = Plan {
                 order: &order,
-                epoch_rows: ROWS,
-                batch_size: 300,
+                epoch_rows: ROWS / steps,
+                batch_size: 300 / steps,
                 loss: Loss { objective, vf_coef: 0.5, ent_coef: 0.01, normalize_advantages: true },
                 rule: RULE,
                 target_kl: None,

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use numpy::{Element, Ix1, Ix2, PyArray1, PyReadonlyArray, PyUntypedArrayMethods};
+use numpy::{Element, Ix1, Ix2, PyArray1, PyArray2, PyReadonlyArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use rlox_learner::{
@@ -15,8 +15,9 @@ use crate::convert::{
 };
 use crate::errors::raise;
 use crate::flags::{MaskArray, mask_array};
+use crate::learner_memory::{self, SequenceArrays};
 use crate::locks::lock;
-use crate::memory::check_networks;
+use crate::memory::{check_memory, check_networks};
 use crate::precision::{Precise, of_dtype, with_learner};
 use crate::replay::{Cells, Expected, read, read_rows, vector};
 use crate::{env::VecEnv, learner_rollout};
@@ -62,8 +63,8 @@ impl ActorCriticLearner {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
     #[pyo3(signature = (
-        obs_dim, hidden, *, n_actions=None, act_dim=None, critic_dim=None, scaled=false,
-        activation="tanh", dtype="float32"
+        obs_dim, hidden, *, n_actions=None, act_dim=None, critic_dim=None, memory_size=None,
+        scaled=false, activation="tanh", dtype="float32"
     ))]
     fn new(
         obs_dim: usize,
@@ -71,6 +72,7 @@ impl ActorCriticLearner {
         n_actions: Option<usize>,
         act_dim: Option<usize>,
         critic_dim: Option<usize>,
+        memory_size: Option<usize>,
         scaled: bool,
         activation: &str,
         dtype: &str,
@@ -81,13 +83,24 @@ impl ActorCriticLearner {
             (None, Some(n)) => Head::Gaussian(n),
             _ => return Err(PyTypeError::new_err("give either n_actions or act_dim")),
         };
-        check_networks(obs_dim.max(critic_dim.unwrap_or(0)), &hidden, head.width(), 2)?;
-        let shape = match (activation, critic_dim) {
-            ("tanh", None) => ActorCritic::new(obs_dim, &hidden, head),
-            ("relu", None) => ActorCritic::relu(obs_dim, &hidden, head),
-            ("tanh", Some(critic_dim)) => ActorCritic::apart([obs_dim, critic_dim], &hidden, head),
-            ("relu", Some(_)) => {
-                let text = "critic_dim needs activation='tanh', got 'relu'";
+        let seen = memory_size.unwrap_or_else(|| obs_dim.max(critic_dim.unwrap_or(0)));
+        check_networks(seen, &hidden, head.width(), 2)?;
+        let shape = match (activation, critic_dim, memory_size) {
+            ("tanh", None, None) => ActorCritic::new(obs_dim, &hidden, head),
+            ("relu", None, None) => ActorCritic::relu(obs_dim, &hidden, head),
+            ("tanh", Some(critic_dim), None) => {
+                ActorCritic::apart([obs_dim, critic_dim], &hidden, head)
+            }
+            ("tanh", None, Some(units)) => {
+                check_memory(obs_dim, units)?;
+                ActorCritic::recurrent(obs_dim, units, &hidden, head)
+            }
+            ("tanh", Some(_), Some(_)) => {
+                let text = "give either critic_dim or memory_size: with a memory both see the same";
+                return Err(PyValueError::new_err(text));
+            }
+            ("relu", ..) => {
+                let text = "critic_dim and memory_size need activation='tanh', got 'relu'";
                 return Err(PyValueError::new_err(text));
             }
             _ => {
@@ -99,6 +112,12 @@ impl ActorCriticLearner {
         let new = || shape.clone();
         let learner = of_dtype(dtype, || Ok(Learner::new(new())), || Ok(Learner::new(new())))?;
         Ok(Self { learner, shape })
+    }
+
+    /// How many numbers are remembered of an episode.
+    #[getter]
+    fn state_size(&self) -> usize {
+        self.shape.state_size()
     }
 
     /// How many parameters the two networks have.
@@ -117,7 +136,8 @@ impl ActorCriticLearner {
         parameters, second_moments, obs, actions, log_probs, values, advantages, returns, order, *,
         batch_size, learning_rate, max_grad_norm, vf_coef, ent_coef, normalize_advantages,
         step=0, first_moments=None, betas=None, alpha=None, eps=1e-8,
-        clip_eps=None, dual_clip=None, vf_clip_eps=None, target_kl=None, action_masks=None
+        clip_eps=None, dual_clip=None, vf_clip_eps=None, target_kl=None, action_masks=None,
+        initial_state=None, episode_starts=None
     ))]
     fn update<'py>(
         &self,
@@ -147,6 +167,8 @@ impl ActorCriticLearner {
         vf_clip_eps: Option<f64>,
         target_kl: Option<f64>,
         action_masks: Option<&Bound<'py, PyAny>>,
+        initial_state: Option<&Bound<'py, PyAny>>,
+        episode_starts: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<([f64; 5], usize)> {
         let optimizer = match (betas, alpha) {
             (Some(betas), None) => Optimizer::Adam { betas, eps },
@@ -188,6 +210,8 @@ impl ActorCriticLearner {
                 let expected = [rows, self.shape.head().width()];
                 check_shape("action_masks", masks.shape(), "log_probs", &expected)?;
             }
+            let (states, starts) = (initial_state, episode_starts);
+            let sequences = SequenceArrays::<F>::read(&self.shape, rows, states, starts)?;
             let batch = Batch {
                 masks: masks.as_ref().map(MaskArray::as_slice),
                 obs: obs.as_slice()?,
@@ -196,6 +220,7 @@ impl ActorCriticLearner {
                 values: values.as_slice()?,
                 advantages: advantages.as_slice()?,
                 returns: returns.as_slice()?,
+                sequences: sequences.as_ref().map(SequenceArrays::as_sequences).transpose()?,
             };
             let order = order.as_slice()?;
             let plan = Plan { order, epoch_rows, batch_size, loss, rule, target_kl };
@@ -250,6 +275,7 @@ impl ActorCriticLearner {
                 values: returns.as_slice()?, // which only a clip of the value's change reads
                 advantages: advantages.as_slice()?,
                 returns: returns.as_slice()?,
+                sequences: None,
             };
             let parameters = parameters.as_slice()?;
             py.detach(|| lock(learner).differentiate(parameters, batch, loss))
@@ -300,9 +326,19 @@ impl ActorCriticLearner {
         action_masks: Option<&Bound<'py, PyAny>>,
         noise: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>)> {
-        let shape = (self.shape.obs_dim(), self.shape.head());
+        let shape = (self.shape.seen_dim(), self.shape.head());
         let source = (stream, noise);
         learner_rollout::act(self.single()?, shape, parameters, source, obs, action_masks)
+    }
+
+    /// Take in one observation per row of `state`; return the states after them.
+    fn remember<'py>(
+        &self,
+        parameters: &Bound<'py, PyAny>,
+        obs: &Bound<'py, PyAny>,
+        state: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        learner_memory::remember(self.single()?, &self.shape, parameters, obs, state)
     }
 
     /// Return V of each row of `obs`, (R,).

@@ -26,6 +26,14 @@ pub(crate) fn check_transitions(name: &'static str, number: usize, bytes: usize)
     check_room(name, &number, bytes, remedy)
 }
 
+/// Refuses the memories of a policy and of a value, of so many units each, that there is no room for.
+pub(crate) fn check_memory(inputs: usize, units: usize) -> PyResult<()> {
+    let gates = units.saturating_mul(4);
+    let numbers = inputs.saturating_add(units).saturating_mul(gates).saturating_mul(2 * COPIES);
+    let bytes = numbers.saturating_mul(size_of::<f64>());
+    check_room("memory_size", &units, bytes, "; take fewer units")
+}
+
 /// Refuses `networks` of these layers, inputs first, that there is no room for.
 pub(crate) fn check_networks(
     inputs: usize,

@@ -148,6 +148,13 @@ impl<F: Real> PackedLayer<F> {
         }
     }
 
+    /// Adds the biases of another layer with as many outputs to its own.
+    pub(crate) fn add_bias(&mut self, other: &Self) {
+        for (bias, &more) in self.bias.iter_mut().zip(&*other.bias) {
+            *bias = *bias + more;
+        }
+    }
+
     /// The weights of the only output of a layer.
     pub(crate) fn single_output(&self) -> &[F] {
         &self.backward

@@ -1,8 +1,9 @@
-//! Linear algebra of dense layers: four functions, each with a naive twin in [`naive`].
+//! Linear algebra of dense layers: five functions, each with a naive twin in [`naive`].
 //!
 //! | function | computes | in |
 //! |---|---|---|
 //! | [`affine`] | outputs = inputs · W + b | `product`, `row_products` |
+//! | [`accumulate`] | outputs += inputs · W | `product` |
 //! | [`affine_backward_inputs`] | input gradients = output gradients · Wᵀ | `product`, `row_products` |
 //! | [`affine_backward_weights`] | W's = inputsᵀ · output gradients, b's = their sums over rows | `product` |
 //! | [`masked_outer`] | both, where the output gradients are an outer product under a mask | `gated_product` |
@@ -71,6 +72,19 @@ pub fn affine<F: Real, S: Simd>(
     let left = Left::rows(inputs.elements, inputs.rows, layer.inputs, inputs.stride);
     let finish = if rectifies { Finish::Rectify } else { Finish::Keep };
     product(simd, left, &packed.forward, layer.outputs, Start::Row(&packed.bias), finish, out);
+}
+
+/// Adds `inputs · W` to `out`, of a layer that is `first` or has more than a few outputs.
+#[inline(always)]
+pub fn accumulate<F: Real, S: Simd>(
+    simd: S,
+    layer: Layer,
+    packed: &PackedLayer<F>,
+    inputs: Rows<'_, F>,
+    out: &mut [F],
+) {
+    let left = Left::rows(inputs.elements, inputs.rows, layer.inputs, inputs.stride);
+    product(simd, left, &packed.forward, layer.outputs, Start::Output, Finish::Keep, out);
 }
 
 /// Writes `deltas · Wᵀ`, the gradient with respect to the layer's inputs; elements become 0 if that

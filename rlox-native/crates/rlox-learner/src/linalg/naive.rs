@@ -1,4 +1,4 @@
-//! The four functions of [`linalg`](super) as plain loops in double precision: their definition.
+//! The five functions of [`linalg`](super) as plain loops in double precision: their definition.
 //!
 //! Arguments are those of the twins, without the instruction set and the memory. Only elements are
 //! written, no padding.
@@ -19,6 +19,22 @@ pub fn affine<F: Real>(
             let sum = packed.bias[j].widen() + terms.sum::<f64>();
             let value = if rectifies && sum < 0.0 { 0.0 } else { sum };
             out[i * row_stride(layer.outputs) + j] = F::of(value);
+        }
+    }
+}
+
+/// `out[i, j] += Σ_k inputs[i, k] · weights[k, j]`.
+pub fn accumulate<F: Real>(
+    layer: Layer,
+    packed: &PackedLayer<F>,
+    inputs: Rows<'_, F>,
+    out: &mut [F],
+) {
+    for i in 0..inputs.rows {
+        for j in 0..layer.outputs {
+            let terms = (0..layer.inputs).map(|k| inputs.at(i, k) * packed.weight(layer, k, j));
+            let out = &mut out[i * row_stride(layer.outputs) + j];
+            *out = F::of(out.widen() + terms.sum::<f64>());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The four functions against their naive twins, on every instruction set and in both precisions.
+//! The five functions against their naive twins, on every instruction set and in both precisions.
 
 use pulp::{Arch, Scalar, Simd, WithSimd};
 use rlox_kernels::rng::Pcg64;
@@ -60,9 +60,9 @@ struct Case<F> {
     flag: bool,
 }
 
-/// What the functions write: outputs, input gradients, gradients of weights and of biases; and the last
-/// three once more, of the masked outer product.
-type Written<F> = [Aligned<F>; 7];
+/// What the functions write: outputs, input gradients, gradients of weights and of biases; the last
+/// three once more, of the masked outer product; and outputs that were added to.
+type Written<F> = [Aligned<F>; 8];
 
 /// Random numbers in rows of [`row_stride`], with zeros as padding.
 fn matrix<F: Real>(rng: &mut Pcg64, rows: usize, width: usize) -> Aligned<F> {
@@ -132,16 +132,20 @@ impl<F: Real> Case<F> {
             (self.rows, inputs),
             (weight_rows, weight_columns),
             (1, outputs),
+            (self.rows, outputs),
         ]
         .map(|(rows, width)| matrix(rng, rows, width))
     }
 
     fn naive(&self) -> Written<F> {
         let mut out = self.memory();
-        let [outputs, of_inputs, weights, biases, masked_inputs, masked_weights, masked_biases] =
-            &mut out;
+        let [outputs, of_inputs, weights, biases, masked @ .., sums] = &mut out;
+        let [masked_inputs, masked_weights, masked_biases] = masked;
         let (layer, packed, adds) = (self.layer, &self.packed, self.flag);
         naive::affine(layer, packed, self.inputs(), adds, outputs);
+        if layer.first {
+            naive::accumulate(layer, packed, self.inputs(), sums);
+        }
         naive::affine_backward_inputs(layer, packed, self.deltas(), self.mask(), of_inputs);
         let gradients = [&mut **weights, &mut **biases];
         naive::affine_backward_weights(layer, self.inputs(), self.deltas(), adds, gradients);
@@ -158,10 +162,13 @@ impl<F: Real> WithSimd for &Case<F> {
 
     fn with_simd<S: Simd>(self, simd: S) -> Written<F> {
         let mut out = self.memory();
-        let [outputs, of_inputs, weights, biases, masked_inputs, masked_weights, masked_biases] =
-            &mut out;
+        let [outputs, of_inputs, weights, biases, masked @ .., sums] = &mut out;
+        let [masked_inputs, masked_weights, masked_biases] = masked;
         let (layer, packed, adds) = (self.layer, &self.packed, self.flag);
         affine(simd, layer, packed, self.inputs(), adds, outputs);
+        if layer.first {
+            accumulate(simd, layer, packed, self.inputs(), sums);
+        }
         affine_backward_inputs(simd, layer, packed, self.deltas(), self.mask(), of_inputs);
         let gradients = [&mut **weights, &mut **biases];
         affine_backward_weights(simd, layer, self.inputs(), self.deltas(), adds, gradients);

@@ -1,0 +1,230 @@
+//! An LSTM layer over the steps of sequences.
+
+use pulp::Simd;
+
+use super::lstm::{GATES, Lstm, PackedLstm};
+use crate::linalg::{Aligned, Real, Rows, accumulate, affine, row_stride};
+
+/// What L steps of n sequences leave behind in an LSTM layer, in rows of [`row_stride`], step 0 of
+/// all sequences first.
+#[derive(Debug)]
+pub(super) struct Unrolled<F> {
+    pub(super) units: usize,
+    /// Factor before and after tanh, and addend, which make each gate's activation of it: the
+    /// logistic function is (1 + tanh(x / 2)) / 2.
+    factors: Aligned<F>,
+    addends: Aligned<F>,
+    /// Input, forget, cell and output gates; on the way back, gradients with respect to what their
+    /// activations are of.
+    pub(super) gates: Aligned<F>,
+    /// Hidden and cell state with which a step begins, 0 where an episode does.
+    pub(super) hidden_before: Aligned<F>,
+    pub(super) cells_before: Aligned<F>,
+    /// tanh of the cell state after a step.
+    pub(super) tanh_cells: Aligned<F>,
+    /// Hidden state after a step.
+    outputs: Aligned<F>,
+    pub(super) output_gradients: Aligned<F>,
+    /// Hidden and cell state of the n sequences now; on the way back, gradients with respect to them.
+    pub(super) hidden: Aligned<F>,
+    pub(super) cells: Aligned<F>,
+    /// Of the weights and biases of the inputs and of the hidden state.
+    pub(super) gradients: [[Aligned<F>; 2]; 2],
+}
+
+/// Makes room for so many numbers.
+fn reserve<F: Real>(matrix: &mut Aligned<F>, len: usize) {
+    if matrix.len() < len {
+        *matrix = Aligned::zeros(len);
+    }
+}
+
+impl<F: Real> Unrolled<F> {
+    pub(super) fn new(lstm: Lstm) -> Self {
+        let none = || Aligned::zeros(0);
+        let stride = row_stride(GATES * lstm.units);
+        let [mut factors, mut addends] = [(); 2].map(|()| Aligned::zeros(stride));
+        let half = F::of(0.5);
+        for gate in 0..GATES {
+            let tanh = gate == 2;
+            let columns = gate * lstm.units..(gate + 1) * lstm.units;
+            factors[columns.clone()].fill(if tanh { F::one() } else { half });
+            addends[columns].fill(if tanh { F::zero() } else { half });
+        }
+        Self {
+            units: lstm.units,
+            factors,
+            addends,
+            gates: none(),
+            hidden_before: none(),
+            cells_before: none(),
+            tanh_cells: none(),
+            outputs: none(),
+            output_gradients: none(),
+            hidden: none(),
+            cells: none(),
+            gradients: [lstm.of_inputs, lstm.of_hidden].map(|layer| {
+                let (rows, columns) = layer.gradient_shape();
+                [Aligned::zeros(rows * row_stride(columns)), Aligned::zeros(stride)]
+            }),
+        }
+    }
+
+    /// Numbers of a state: hidden and cell.
+    pub(super) fn state_size(&self) -> usize {
+        2 * self.units
+    }
+
+    /// Reads the states of `n` sequences.
+    pub(super) fn begin<'s>(&mut self, n: usize, states: impl Iterator<Item = &'s [F]>) {
+        let (units, stride) = (self.units, row_stride(self.units));
+        reserve(&mut self.hidden, n * stride);
+        reserve(&mut self.cells, n * stride);
+        let rows = self.hidden.chunks_exact_mut(stride).zip(self.cells.chunks_exact_mut(stride));
+        for ((hidden, cells), state) in rows.zip(states) {
+            hidden[..units].copy_from_slice(&state[..units]);
+            cells[..units].copy_from_slice(&state[units..2 * units]);
+        }
+    }
+
+    /// Writes the state of sequence `j`.
+    pub(super) fn write_state(&self, j: usize, state: &mut [F]) {
+        let (hidden, cells) = state.split_at_mut(self.units);
+        let first = j * row_stride(self.units);
+        hidden.copy_from_slice(&self.hidden[first..][..self.units]);
+        cells.copy_from_slice(&self.cells[first..][..self.units]);
+    }
+
+    /// Takes the hidden states with which `states` begin for outputs, and returns them.
+    pub(super) fn recall<'s>(&mut self, states: impl ExactSizeIterator<Item = &'s [F]>) -> &[F] {
+        let (units, stride, n) = (self.units, row_stride(self.units), states.len());
+        reserve(&mut self.outputs, n * stride);
+        for (output, state) in self.outputs.chunks_exact_mut(stride).zip(states) {
+            output[..units].copy_from_slice(&state[..units]);
+        }
+        &self.outputs[..n * stride]
+    }
+
+    /// The outputs from row `first` on, and where the gradients with respect to them go.
+    pub(super) fn outputs(&mut self, first: usize) -> (&[F], &mut [F]) {
+        let at = first * row_stride(self.units);
+        (&self.outputs[at..], &mut self.output_gradients[at..])
+    }
+
+    /// Writes the gathered gradients to the layer's part of `gradients`.
+    pub(super) fn write_gradients(&self, lstm: Lstm, gradients: &mut [F]) {
+        for (layer, [weights, biases]) in
+            [lstm.of_inputs, lstm.of_hidden].iter().zip(&self.gradients)
+        {
+            layer.write_gradients(weights, biases, gradients);
+        }
+    }
+
+    /// Computes the outputs of all rows of `inputs`, which are steps of `n` sequences.
+    #[inline(always)]
+    pub(super) fn forward<S: Simd>(
+        &mut self,
+        simd: S,
+        lstm: Lstm,
+        packed: &PackedLstm<F>,
+        inputs: Rows<'_, F>,
+        starts: &[bool],
+        n: usize,
+    ) {
+        let (rows, stride) = (inputs.rows, row_stride(self.units));
+        let gates = rows * row_stride(GATES * self.units);
+        reserve(&mut self.gates, gates);
+        for matrix in [
+            &mut self.hidden_before,
+            &mut self.cells_before,
+            &mut self.tanh_cells,
+            &mut self.outputs,
+            &mut self.output_gradients,
+        ] {
+            reserve(matrix, rows * stride);
+        }
+        simd.vectorize(
+            #[inline(always)]
+            || {
+                let out = &mut self.gates[..gates];
+                affine(simd, lstm.of_inputs, &packed.of_inputs, inputs, false, out);
+                for (t, starts) in starts.chunks_exact(n).enumerate() {
+                    self.step(simd, lstm, packed, starts, t * n);
+                }
+            },
+        );
+    }
+
+    /// Takes a step of the sequences, whose rows begin at `first`.
+    #[inline(always)]
+    fn step<S: Simd>(
+        &mut self,
+        simd: S,
+        lstm: Lstm,
+        packed: &PackedLstm<F>,
+        starts: &[bool],
+        first: usize,
+    ) {
+        let (n, units, stride) = (starts.len(), self.units, row_stride(self.units));
+        let gate_stride = row_stride(GATES * units);
+        let block = first * stride..(first + n) * stride;
+        let gates = &mut self.gates[first * gate_stride..(first + n) * gate_stride];
+        let hidden_before = &mut self.hidden_before[block.clone()];
+        let cells_before = &mut self.cells_before[block.clone()];
+        hidden_before.copy_from_slice(&self.hidden[..n * stride]);
+        cells_before.copy_from_slice(&self.cells[..n * stride]);
+        forget(starts, stride, [&mut *hidden_before, &mut *cells_before]);
+        let elements = &*hidden_before;
+        let before = Rows { elements, rows: n, stride };
+        accumulate(simd, lstm.of_hidden, &packed.of_hidden, before, gates);
+        for row in gates.chunks_exact_mut(gate_stride) {
+            for (gate, &factor) in row.iter_mut().zip(&*self.factors) {
+                *gate = *gate * factor;
+            }
+        }
+        F::tanh_all(simd, gates);
+        let tanh_cells = &mut self.tanh_cells[block.clone()];
+        for (j, row) in gates.chunks_exact_mut(gate_stride).enumerate() {
+            for ((gate, &factor), &addend) in row.iter_mut().zip(&*self.factors).zip(&*self.addends)
+            {
+                *gate = *gate * factor + addend;
+            }
+            let [input, forget, cell, _] = split(row, units);
+            let before = &cells_before[j * stride..][..units];
+            let cells = &mut self.cells[j * stride..][..units];
+            for k in 0..units {
+                cells[k] = forget[k] * before[k] + input[k] * cell[k];
+            }
+            tanh_cells[j * stride..][..units].copy_from_slice(cells);
+        }
+        F::tanh_all(simd, tanh_cells);
+        for (j, row) in gates.chunks_exact(gate_stride).enumerate() {
+            let output = &row[3 * units..][..units];
+            let tanh_cells = &tanh_cells[j * stride..][..units];
+            let hidden = &mut self.hidden[j * stride..][..units];
+            for k in 0..units {
+                hidden[k] = output[k] * tanh_cells[k];
+            }
+        }
+        self.outputs[block].copy_from_slice(&self.hidden[..n * stride]);
+    }
+}
+
+/// The four gates of a row.
+#[inline(always)]
+pub(super) fn split<F>(row: &mut [F], units: usize) -> [&mut [F]; 4] {
+    let (input, rest) = row.split_at_mut(units);
+    let (forget, rest) = rest.split_at_mut(units);
+    let (cell, rest) = rest.split_at_mut(units);
+    [input, forget, cell, &mut rest[..units]]
+}
+
+/// Sets the rows to 0 where an episode begins.
+#[inline(always)]
+pub(super) fn forget<F: Real>(starts: &[bool], stride: usize, matrices: [&mut [F]; 2]) {
+    for matrix in matrices {
+        for (row, _) in matrix.chunks_exact_mut(stride).zip(starts).filter(|(_, begins)| **begins) {
+            row.fill(F::zero());
+        }
+    }
+}

@@ -1,0 +1,344 @@
+"""Policies with an LSTM in the native learner backend against torch's."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from rlox.batches.rollout import RolloutBatch, estimate_advantages
+from rlox.errors import BackendError
+from rlox.learners.rollouts import TorchLearner
+from rlox.losses import evaluate_actions
+from rlox.networks import RecurrentPolicy
+from rlox.nn.encoders import VectorEncoder
+from rlox.rollouts import actor_critic
+from rlox.training.hooks import Hooks
+from rlox_native import ActorCriticLearner
+from rlox_onpolicy.a2c import A2C
+from rlox_onpolicy.ppo import PPO
+from torch import nn
+
+ENVS = {"CartPole-v1": 4, "Pendulum-v1": 3}
+"""Discrete and continuous: sizes of an observation."""
+
+SMALL: dict[str, Any] = {"n_envs": 5, "n_steps": 30, "batch_size": 60, "n_epochs": 3}
+"""Two sequences a minibatch; the last of an epoch has one."""
+
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"vf_clip_eps": 0.2, "dual_clip": 2.0, "ent_coef": 0.02, "max_grad_norm": 0.05},
+    {"memory_size": 5, "hidden": 33, "n_steps": 150, "batch_size": 450},
+    {"memory_size": 1, "normalize_advantages": False},
+]
+
+
+def relative_error(ours: Any, reference: Any) -> float:
+    """Return the largest difference, relative to the largest of the references."""
+    ours, reference = np.asarray(ours, np.float64), np.asarray(reference, np.float64)
+    return float(np.abs(ours - reference).max() / np.abs(reference).max())
+
+
+def policy_of(env: str, dtype: torch.dtype, memory_size: int = 32, hidden: int = 24) -> Any:
+    """Return the default policy of an env with seeded weights, larger than usual in the head."""
+    generator = torch.Generator().manual_seed(1)
+    made = gymnasium.make(env)
+    encoder, sizes = VectorEncoder(made.observation_space), {"memory_size": memory_size}
+    policy = RecurrentPolicy(
+        encoder, made.action_space, "lstm", **sizes, hidden=(hidden,), generator=generator
+    )
+    policy.generator = None
+    with torch.no_grad():
+        policy.actor.layers[-1].weight.mul_(50)
+        for name, parameter in policy.named_parameters():
+            if "bias" in name:  # which begin as 0
+                parameter.normal_(std=0.3, generator=generator)
+    return policy.to(dtype)
+
+
+def rollout(
+    env: str, policy: Any, dtype: torch.dtype, n_steps: int, n_envs: int, masked: bool = False
+) -> RolloutBatch:
+    """Return a rollout at random, in which episodes begin, some way from ``policy``'s."""
+    generator = torch.Generator().manual_seed(2)
+    n_rows, width = n_steps * n_envs, policy.head.output_size
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator).to(dtype)
+
+    obs, actions = normal(n_rows, ENVS[env]), normal(n_rows, width)
+    if env == "CartPole-v1":
+        actions = torch.randint(width, (n_rows,), generator=generator)
+    masks = torch.rand(n_rows, width, generator=generator) < 0.7 if masked else None
+    if masks is not None:
+        masks[torch.arange(n_rows), actions] = True
+    starts = torch.rand(n_rows, generator=generator) < 0.1
+    state = normal(n_envs, policy.state_size)
+    with torch.no_grad():
+        log_probs, _, values = policy.evaluate_actions(
+            obs, actions, masks, state=state, episode_starts=starts
+        )
+    ended = torch.zeros(n_rows, dtype=torch.bool)
+    return RolloutBatch(
+        obs=obs,
+        actions=actions,
+        log_probs=log_probs + 0.2 * normal(n_rows),
+        values=values + 0.3 * normal(n_rows),
+        rewards=normal(n_rows),
+        terminated=ended,
+        truncated=ended,
+        advantages=normal(n_rows),
+        returns=normal(n_rows),
+        n_steps=n_steps,
+        n_envs=n_envs,
+        action_masks=masks,
+        episode_starts=starts,
+        initial_state=state,
+    )
+
+
+def learnt(
+    kind: Any, backend: str, env: str, dtype: torch.dtype, masked: bool = False, **options: Any
+) -> tuple[Any, dict[str, float]]:
+    """Return an algorithm after one update, and the means of its loss's terms."""
+    sizes = {k: options.pop(k) for k in ("memory_size", "hidden") if k in options}
+    policy = policy_of(env, dtype, **sizes)
+    batch = rollout(env, policy, dtype, options["n_steps"], options["n_envs"], masked)
+    algorithm = kind(env, backend=backend, policy=policy, seed=3, **options)
+    assert algorithm.learner.backend == backend
+    objective = algorithm._objective(algorithm.schedules.at(0, 1))
+    terms = algorithm.learner.update(batch, objective, 1e-3, Hooks(algorithm))
+    return algorithm, terms
+
+
+@pytest.fixture(params=[torch.float32, torch.float64], ids=["f32", "f64"])
+def precision(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> tuple[torch.dtype, float]:
+    """Return a dtype and how far results may differ in it; features and states keep it."""
+    monkeypatch.setattr(VectorEncoder, "forward", lambda self, obs: obs.reshape(len(obs), -1))
+    # it tries policies with single precision
+    monkeypatch.setattr(actor_critic, "try_actor", lambda *_, **__: None)
+    return request.param, 1e-5 if request.param is torch.float32 else 1e-10
+
+
+@pytest.mark.parametrize("env", ENVS)
+@pytest.mark.parametrize("options", VARIANTS, ids=lambda options: ",".join(options) or "defaults")
+def test_ppo_update_equals_torch(
+    env: str, options: dict[str, Any], precision: tuple[torch.dtype, float]
+) -> None:
+    """Three epochs lead to the same parameters, moments, gradient, terms and counters."""
+    dtype, tolerance = precision
+    options = SMALL | options
+    native, terms = learnt(PPO, "native", env, dtype, **options)
+    torch_, expected = learnt(PPO, "torch", env, dtype, **options)
+    assert native.clock.gradient_steps == torch_.clock.gradient_steps > 3
+    assert relative_error(native.optimizer.parameters, torch_.optimizer.parameters) < tolerance
+    for name, value in torch_.optimizer.state().items():
+        assert relative_error(native.optimizer.state()[name], value) < 10 * tolerance, name
+    gradients = native.learner.learner.gradients()
+    assert relative_error(gradients, torch_.optimizer.gradients) < 10 * tolerance
+    assert terms == pytest.approx(expected, rel=10 * tolerance, abs=10 * tolerance)
+    drawn = [a.streams.torch("minibatches").get_state() for a in (native, torch_)]
+    assert torch.equal(*drawn)
+
+
+def test_masked_actions_are_learnt_as_torch_does(precision: tuple[torch.dtype, float]) -> None:
+    """And not as if all had been possible."""
+    dtype, tolerance = precision
+    options = {**SMALL, "ent_coef": 0.05}
+    native, _ = learnt(PPO, "native", "CartPole-v1", dtype, masked=True, **options)
+    torch_, _ = learnt(PPO, "torch", "CartPole-v1", dtype, masked=True, **options)
+    plain, _ = learnt(PPO, "torch", "CartPole-v1", dtype, **options)
+    assert relative_error(native.optimizer.parameters, torch_.optimizer.parameters) < tolerance
+    assert relative_error(plain.optimizer.parameters, torch_.optimizer.parameters) > 1e-3
+
+
+@pytest.mark.parametrize("env", ENVS)
+def test_a2c_update_equals_torch(env: str, precision: tuple[torch.dtype, float]) -> None:
+    """One step of RMSprop on all sequences."""
+    dtype, tolerance = precision
+    options = {"n_envs": 5, "n_steps": 30, "ent_coef": 0.01}
+    native, terms = learnt(A2C, "native", env, dtype, **options)
+    torch_, expected = learnt(A2C, "torch", env, dtype, **options)
+    assert relative_error(native.optimizer.parameters, torch_.optimizer.parameters) < tolerance
+    assert terms == pytest.approx(expected, rel=10 * tolerance)
+
+
+@pytest.mark.parametrize(("target_kl", "least"), [(1e-6, 0), (0.019, 1)])
+def test_target_kl_ends_the_epochs_where_torch_does(target_kl: float, least: int) -> None:
+    """After as many steps, with the stream of orders where the torch backend leaves it."""
+    options = {**SMALL, "n_epochs": 20, "target_kl": target_kl}
+    native, _ = learnt(PPO, "native", "CartPole-v1", torch.float32, **options)
+    torch_, _ = learnt(PPO, "torch", "CartPole-v1", torch.float32, **options)
+    assert least <= native.clock.gradient_steps == torch_.clock.gradient_steps < 60
+    drawn = [a.streams.torch("minibatches").get_state() for a in (native, torch_)]
+    assert torch.equal(*drawn)
+
+
+class Cut(gymnasium.Env[Any, Any]):
+    """Random observations, and episodes that end after 7 steps or are cut after 4."""
+
+    def __init__(self, acted: Any, masked: bool = False) -> None:
+        self.observation_space = spaces.Box(-1, 1, (3,), np.float32)
+        self.action_space, self.masked, self.episodes = acted, masked, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        if seed is not None:
+            self.observation_space.seed(seed)
+        self.steps, self.episodes = 0, self.episodes + 1
+        return self.observation_space.sample(), self.info()
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        cut = self.episodes % 2 == 0 and self.steps == 4
+        return self.observation_space.sample(), 1.0, self.steps == 7, cut, self.info()
+
+    def info(self) -> dict[str, Any]:
+        """Return which actions are possible: the last one never is."""
+        return {"action_mask": np.array([1, 1, 0], np.int8)} if self.masked else {}
+
+
+@pytest.mark.parametrize("seq_len", [None, 6])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("acted", [spaces.Discrete(3), spaces.Box(-1, 1, (2, 2))], ids=str)
+def test_rollouts_and_updates_of_envs_equal_torchs(
+    acted: Any, masked: bool, seq_len: int | None
+) -> None:
+    """What is drawn in Rust has torch's probabilities and values, from rollout to rollout."""
+    if masked and not isinstance(acted, spaces.Discrete):
+        return
+    made = {
+        backend: PPO(
+            partial(Cut, acted, masked),
+            backend=backend,
+            seed=5,
+            recurrent="lstm",
+            seq_len=seq_len,
+            **SMALL,
+        )
+        for backend in ("auto", "torch")
+    }
+    native, torch_ = made["auto"], made["torch"]
+    assert str(native.learner) == "native (the fastest there is)"
+    for _ in range(2):
+        unroll = native.learner.collect(30, Hooks(native))
+        assert unroll.truncated.any()
+        batch = estimate_advantages(unroll, native.policy, 0.9, 0.9)
+        assert batch.n_steps == (seq_len or 30)
+        with torch.no_grad():
+            log_probs, _, values = evaluate_actions(torch_.policy, batch)
+        assert relative_error(batch.log_probs, log_probs) < 1e-5
+        assert relative_error(batch.values, values) < 1e-5
+        for algorithm in made.values():
+            objective = algorithm._objective(algorithm.schedules.at(0, 1))
+            algorithm.learner.update(batch, objective, 1e-3, Hooks(algorithm))
+        assert relative_error(native.optimizer.parameters, torch_.optimizer.parameters) < 1e-5
+    if masked:
+        assert not (unroll.actions == 2).any()
+    assert len(set(unroll.actions.flatten().tolist())) > 1
+    for algorithm in made.values():
+        algorithm.close()
+
+
+def test_values_of_cut_episodes_remember_them() -> None:
+    """They are those that the policy's own code finds on the same way."""
+    runs = [
+        PPO(partial(Cut, spaces.Discrete(1)), backend=backend, seed=5, recurrent="lstm", **SMALL)
+        for backend in ("native", "torch")
+    ]  # one action, so that both go the same way
+    ours, theirs = (run.learner.collect(30, Hooks(run)) for run in runs)
+    assert isinstance(runs[1].learner.learner, TorchLearner)
+    assert torch.equal(ours.obs, theirs.obs)
+    assert (theirs.final_values != 0).any()
+    assert relative_error(ours.final_values, theirs.final_values) < 1e-5
+    assert relative_error(ours.values, theirs.values) < 1e-5
+    assert relative_error(ours.initial_state + 1, theirs.initial_state + 1) < 1e-6
+
+
+def test_native_runs_are_exact_across_a_checkpoint(tmp_path: Any) -> None:
+    """2N env steps are N, a checkpoint, and N more, to the bit; metrics are named as torch's."""
+    options = {**SMALL, "recurrent": "lstm", "learning_rate": 1e-3}
+    whole = PPO("Pendulum-v1", backend="native", **options)
+    metrics = whole.train(600)
+    half = PPO("Pendulum-v1", backend="native", **options)
+    half.train(300)
+    half.save(tmp_path / "half.safetensors")
+    rest = PPO.from_checkpoint(tmp_path / "half.safetensors")
+    rest.train(300)
+    assert torch.equal(whole.optimizer.parameters, rest.optimizer.parameters)
+    torch_ = PPO("Pendulum-v1", backend="torch", **options)
+    assert metrics.keys() == torch_.train(150).keys()
+
+
+def no_biases(policy: Any) -> None:
+    """Put another LSTM in the critic's place."""
+    policy.critic_memory.layer = nn.LSTM(4, 32, bias=False)
+
+
+def others_weights(policy: Any) -> None:
+    """Let both networks remember the same."""
+    policy.critic_memory = policy.actor_memory
+
+
+def hooked(policy: Any) -> None:
+    """Watch the actor's LSTM."""
+    policy.actor_memory.layer.register_forward_hook(lambda *_: None)
+
+
+def own_step(policy: Any) -> None:
+    """Replace how the policy acts."""
+    policy.step = policy.step
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (no_biases, "LSTMs of one layer without options, not LSTM\\(4, 32, bias=False\\)"),
+        (others_weights, "policies of two memories and two networks, and nothing else"),
+        (hooked, "knows nothing of hooks, which 'actor_memory.layer' has"),
+        (own_step, "has its own step"),
+    ],
+)
+def test_other_policies_are_torchs(change: Any, reason: str) -> None:
+    """Asked for by name, the reason is an error."""
+    policy = policy_of("CartPole-v1", torch.float32)
+    change(policy)
+    with pytest.raises(BackendError, match=reason):
+        PPO("CartPole-v1", policy=policy, backend="native", **SMALL)
+
+
+def test_learners_say_what_does_not_fit() -> None:
+    """Sizes, and states that are missing or of no memory."""
+    learner = ActorCriticLearner(3, [8], n_actions=2, memory_size=5)
+    assert learner.state_size == 20
+    assert learner.n_parameters == 2 * (20 * (3 + 5) + 40) + 2 * (5 * 8 + 8) + 9 * 3
+    parameters = np.zeros(learner.n_parameters, np.float32)
+    rows: dict[str, Any] = {
+        name: np.zeros(6, np.float32) for name in ("log_probs", "values", "advantages", "returns")
+    }
+    update = partial(
+        learner.update, parameters, parameters.copy(), np.zeros((6, 3), np.float32),
+        actions=np.zeros(6, np.int64), order=[[0, 1]], batch_size=2, learning_rate=0.1,
+        max_grad_norm=None, vf_coef=1.0, ent_coef=0.0, normalize_advantages=False, alpha=0.9,
+        **rows,
+    )  # fmt: skip
+    state, starts = np.zeros((2, 20), np.float32), np.zeros(6, bool)
+    update(initial_state=state, episode_starts=starts)
+    for given in ({}, {"initial_state": state}):
+        with pytest.raises(TypeError, match="give both"):
+            update(**given)
+    with pytest.raises(ValueError, match=r"initial_state must have shape \(2, 20\)"):
+        update(initial_state=state[:, :5], episode_starts=starts)
+    with pytest.raises(ValueError, match="episode_starts must have length 4 like steps of each"):
+        update(initial_state=np.zeros((4, 20), np.float32), episode_starts=starts)
+    with pytest.raises(ValueError, match="state must have shape"):
+        learner.remember(parameters, np.zeros((2, 3), np.float32), state[:1])
+    with pytest.raises(ValueError, match="give either critic_dim or memory_size"):
+        ActorCriticLearner(3, [8], n_actions=2, memory_size=5, critic_dim=4)
+    with pytest.raises(ValueError, match="memory_size"):
+        ActorCriticLearner(3, [8], n_actions=2, memory_size=0)
