@@ -162,6 +162,17 @@ def compare(rounds: int, seconds: float, only: list[str]) -> Iterator[dict[str, 
         yield row
 
 
+def on_one_cluster(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield rows while one cluster of Ray on this machine serves all of them."""
+    from rlox_distributed.ray_cluster import join_cluster
+
+    cluster = join_cluster(None)
+    try:
+        yield from rows
+    finally:
+        cluster.leave()
+
+
 def merged(before: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of settings that exist, in their order, the new one in its place."""
     rows = {row["name"]: row for row in [*before, new]}
@@ -227,7 +238,7 @@ def main() -> None:
         rows = scale(rounds, seconds)
         print(write("ray_nodes", {**result, "rounds": rounds, "seconds": seconds, "rows": rows}))
     else:
-        for row in compare(rounds, seconds, arguments.only):
+        for row in on_one_cluster(compare(rounds, seconds, arguments.only)):
             rows = merged(kept("cluster").get("rows", []), row)
             print(write("cluster", {**result, "rows": rows}))
 
