@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import rlox
 import torch
+from exportables import ALL_ACTIONS, CASES, CHOICES, TORQUES, VECTOR, make, one_at_least, stacked
 from gymnasium import spaces
-from rlox.algorithm import Algorithm
 from rlox.cli.app import build_app
 from rlox.deployment import Exportable, LoadedPolicy
 from rlox.deployment.seal import PLACEHOLDER, seal
@@ -27,106 +26,6 @@ from torch import nn
 from typer.testing import CliRunner
 
 STEPS = 1000
-VECTOR = spaces.Box(-1, 1, (3,), np.float32)
-LARGE_IMAGE = spaces.Box(0, 255, (40, 40, 3), np.uint8)
-SMALL_IMAGE = spaces.Box(0, 1, (4, 10, 10), np.uint8)
-NESTED = spaces.Dict(
-    {
-        "image": SMALL_IMAGE,
-        "place": spaces.Discrete(4, start=2),
-        "kinds": spaces.MultiDiscrete([3, 2]),
-        "switches": spaces.MultiBinary(3),
-        "pair": spaces.Tuple((VECTOR, spaces.Box(-5, 5, (2, 2), np.float32))),
-    }
-)
-MODEL_SEES = spaces.Dict(
-    {
-        "place": spaces.Discrete(4, start=2),
-        "image": spaces.Box(0, 255, (3, 20, 26), np.uint8),
-        "kinds": spaces.MultiDiscrete([3, 2]),
-        "vector": spaces.Box(-9, 9, (2, 2), np.float32),
-        "plain": spaces.Box(0, 255, (33, 17), np.uint8),
-    }
-)
-NUMBERS = spaces.Box(-1, 1, (2, 2), np.float32)
-RL8_SEES = spaces.Dict({"image": SMALL_IMAGE, "place": spaces.Discrete(4, 2), "pair": NUMBERS})
-RL8 = {"sgd_minibatch_size": 16}
-TORQUES = spaces.Box(np.array([-2, 0], np.float32), np.array([2, 5], np.float32))
-CHOICES = spaces.Discrete(4, start=3)
-ALL_ACTIONS = spaces.Dict(
-    {
-        "choice": CHOICES,
-        "torques": TORQUES,
-        "switches": spaces.MultiBinary(2),
-        "kinds": spaces.MultiDiscrete([[2, 4], [3, 2]]),
-        "gears": spaces.Box(0, 3, (2,), np.int64),
-    }
-)
-
-
-class Env(gymnasium.Env):
-    """Random observations of any space."""
-
-    def __init__(self, observation_space: spaces.Space, action_space: spaces.Space) -> None:
-        self.observation_space, self.action_space = observation_space, action_space
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
-        super().reset(seed=seed)
-        self.observation_space.seed(seed)
-        self.steps = 0
-        return self.observation_space.sample(), {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
-        self.steps += 1
-        return self.observation_space.sample(), 1.0, self.steps == 20, False, {}
-
-
-CASES: dict[str, tuple[str, spaces.Space, spaces.Space, dict[str, Any]]] = {
-    "ppo": ("ppo", VECTOR, CHOICES, {"normalize_observations": True, "frame_stack": 3}),
-    "ppo-nested": ("ppo", NESTED, ALL_ACTIONS, {"normalize_observations": True, "frame_stack": 2}),
-    "ppo-lstm": (
-        "ppo",
-        NESTED,
-        ALL_ACTIONS,
-        {"recurrent": "lstm", "normalize_observations": True, "frame_stack": 2},
-    ),
-    "ppo-gru": ("ppo", VECTOR, TORQUES, {"recurrent": "gru"}),
-    "ppo-image": ("ppo", LARGE_IMAGE, CHOICES, {"frame_stack": 2}),
-    "a2c": ("a2c", SMALL_IMAGE, spaces.MultiDiscrete([3, 2]), {}),
-    "a2c-binary": ("a2c", spaces.MultiBinary(4), spaces.MultiBinary(3), {}),
-    "impala": ("impala", spaces.Discrete(5, start=-1), CHOICES, {"n_actors": 1}),
-    "appo": ("appo", VECTOR, TORQUES, {"n_actors": 1}),
-    "mappo": ("mappo", VECTOR, TORQUES, {}),
-    "ippo": ("ippo", spaces.MultiDiscrete([2, 3]), CHOICES, {}),
-    "dqn": ("dqn", VECTOR, CHOICES, {}),
-    "dqn-rainbow": (
-        "dqn",
-        VECTOR,
-        CHOICES,
-        {"dueling": True, "noisy": True, "distributional": "c51", "v_min": -9.0, "v_max": 9.0},
-    ),
-    "dqn-quantiles": ("dqn", NESTED, CHOICES, {"dueling": True, "distributional": "qr-dqn"}),
-    "discrete_sac": ("discrete_sac", NESTED, CHOICES, {}),
-    "sac": ("sac", NESTED, TORQUES, {}),
-    "crossq": ("crossq", VECTOR, TORQUES, {}),
-    "crossq-encoded": ("crossq", NESTED, TORQUES, {}),
-    "dreamer_v3": ("dreamer_v3", VECTOR, CHOICES, {"normalize_observations": True}),
-    "dreamer_v3-torques": ("dreamer_v3", VECTOR, TORQUES, {"blocks": 2}),
-    "dreamer_v3-images": (
-        "dreamer_v3",
-        MODEL_SEES,
-        spaces.MultiDiscrete([3, 2]),
-        {"depth": 4, "units": 32},
-    ),
-    "dreamer_v3-switches": ("dreamer_v3", LARGE_IMAGE, spaces.MultiBinary(3), {"depth": 4}),
-    "rl8_ppo": ("rl8_ppo", VECTOR, CHOICES, RL8),
-    "rl8_ppo-nested": ("rl8_ppo", RL8_SEES, TORQUES, RL8),
-    "rl8_ppo-kinds": ("rl8_ppo", SMALL_IMAGE, spaces.MultiDiscrete([3, 2]), RL8),
-    "rl8_ppo-switches": ("rl8_ppo", spaces.Discrete(5, start=-1), spaces.MultiBinary(3), RL8),
-    "rl8_recurrent_ppo": ("rl8_recurrent_ppo", VECTOR, TORQUES, RL8),
-    "td3": ("td3", VECTOR, TORQUES, {}),
-    "ddpg": ("ddpg", SMALL_IMAGE, spaces.Box(-2, 2, (2,), np.float64), {}),
-}
 
 
 @pytest.fixture(params=["rlox", "onnx"])
@@ -136,26 +35,6 @@ def suffix(request: pytest.FixtureRequest) -> str:
         pytest.importorskip("onnx")
         pytest.importorskip("onnxruntime")
     return str(request.param)
-
-
-def make(name: str, observed: spaces.Space, acted: spaces.Space, **options: Any) -> Algorithm:
-    """Return an algorithm whose weights are not those of a policy that prefers nothing."""
-    torch.manual_seed(1)
-    algorithm = rlox.make(name, env=lambda: Env(observed, acted), n_envs=2, seed=1, **options)
-    for module in vars(algorithm).values():
-        if isinstance(module, nn.Module):
-            for parameter in module.parameters():
-                parameter.data.add_(0.05 * torch.randn_like(parameter))
-    return algorithm
-
-
-def stacked(samples: list[Any]) -> Any:
-    """Return samples of a space as one batch, nested alike."""
-    if isinstance(samples[0], Mapping):
-        return {key: stacked([each[key] for each in samples]) for key in samples[0]}
-    if isinstance(samples[0], tuple):
-        return tuple(stacked(list(each)) for each in zip(*samples, strict=True))
-    return np.stack(samples)
 
 
 def require_same(ours: Any, theirs: Any) -> None:
@@ -231,12 +110,6 @@ def rlox_leaves(space: spaces.Space) -> list[tuple[int, ...]]:
     from rlox.spaces import ActionRows
 
     return [leaf.sizes for leaf in ActionRows(space).leaves]
-
-
-def one_at_least(masks: np.ndarray) -> np.ndarray:
-    """Return masks with a possible choice in every row."""
-    masks[~masks.any(1), -1] = True
-    return masks
 
 
 def recorded(discrete: bool) -> Dataset:
