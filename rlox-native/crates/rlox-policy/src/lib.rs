@@ -38,3 +38,8 @@ pub use error::{Error, Result};
 pub use policy::{Given, Memory, Policy};
 pub use space::{Leaf, Space};
 pub use team::Team;
+
+/// The README, whose example is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
