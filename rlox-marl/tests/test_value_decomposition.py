@@ -8,7 +8,7 @@ import rlox
 import torch
 from games import PenaltyGame, TwoStepGame
 from gymnasium import spaces
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pettingzoo import ParallelEnv
 from rlox.errors import ConfigError, EnvError, SpaceError
@@ -55,16 +55,19 @@ def test_the_penalty_game_is_played_at_its_optimum(name, seed) -> None:
         assert algorithm.evaluate(n_episodes=2).mean_return == 10.0
 
 
+@example(seed=265, n_agents=5, scale=27.0, hyper_size=0)
 @settings(max_examples=50, deadline=None)
-@given(seed=st.integers(0, 2**31), n_agents=st.integers(1, 5), scale=st.floats(0.1, 3.0),
+@given(seed=st.integers(0, 2**31), n_agents=st.integers(1, 5), scale=st.floats(0.1, 100.0),
        hyper_size=st.sampled_from([0, 5]))  # fmt: skip
 def test_mixing_is_monotone(seed, n_agents, scale, hyper_size) -> None:
     """The team's value never falls when an agent's value grows, in any state."""
     generator = torch.Generator().manual_seed(seed)
     space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
     mixing = MonotoneMixing(n_agents, space, 4, hyper_size=hyper_size, generator=generator)
-    values = (scale * torch.randn(6, n_agents, generator=generator)).requires_grad_()
-    state = scale * torch.randn(6, 3, generator=generator)
+    values = scale * torch.randn(6, n_agents, generator=generator)
+    # of each sign, as the slopes of hidden units far below 0 are 0 in floating point
+    values = torch.cat([values, -values]).requires_grad_()
+    state = (scale * torch.randn(6, 3, generator=generator)).repeat(2, 1)
     (slopes,) = torch.autograd.grad(mixing(values, state).sum(), values)
     assert (slopes >= 0).all()
     assert (slopes > 0).any()
