@@ -106,8 +106,7 @@ def _actor_parts(plan: ActorPlan, weights: Weights, config: Config, rounds: int)
 
 def _env_seconds(plan: ActorPlan, rounds: int) -> float:
     """Return the seconds of a vector step with random actions."""
-    import numpy as np
-
+    from rlox.cli.bench.random_steps import random_steps
     from rlox.envs import make_vec_env
 
     made = make_vec_env(
@@ -118,18 +117,9 @@ def _env_seconds(plan: ActorPlan, rounds: int) -> float:
         env_kwargs=plan.env_kwargs,
     )
     with closing(made) as envs:
-        envs.reset_all(plan.seed % 2**31)
-        envs.action_space.seed(0)
-        steps = [
-            np.stack([np.asarray(envs.action_space.sample()) for _ in range(plan.n_envs)])
-            for _ in range(plan.n_steps)
-        ]
-
-        def run() -> None:
-            for actions in steps:
-                envs.step_all(actions)
-
-        return statistics.median(_timed(run)[0] for _ in range(rounds)) / plan.n_steps
+        step = random_steps(envs, plan.seed)
+        seconds = [_timed(lambda: step(plan.n_steps))[0] for _ in range(rounds)]
+        return statistics.median(seconds) / plan.n_steps
 
 
 def _learner_parts(name: str, env: Any, config: Config, rounds: int) -> tuple[float, float]:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from rlox.cli.bench.stable_baselines3 import ALGORITHMS, sb3_model
+
 __all__ = ["CONTENDERS", "Contender", "Training", "main"]
 
 Config = Mapping[str, Any]
@@ -63,8 +65,6 @@ def rlox_gymnasium_training(algorithm: str, env: str, config: Config) -> Trainin
 
 def sb3_training(library: str, algorithm: str, env: str, config: Config) -> Training:
     """Return a training with Stable-Baselines3, or with SBX, which has its interface."""
-    from rlox.cli.bench.stable_baselines3 import sb3_model
-
     model = sb3_model(library, algorithm, env, config)
 
     def train(env_steps: int) -> int:
@@ -90,14 +90,14 @@ CONTENDERS = {
         partial(sb3_training, "stable_baselines3"),
         module="stable_baselines3",
         distribution="stable-baselines3",
-        algorithms=("a2c", "ddpg", "dqn", "ppo", "sac", "td3"),
+        algorithms=tuple(ALGORITHMS),
     ),
     "sbx": Contender(
         "SBX",
         partial(sb3_training, "sbx"),
         module="sbx",
         distribution="sbx-rl",
-        algorithms=("ddpg", "dqn", "ppo", "sac", "td3"),
+        algorithms=tuple(name for name in ALGORITHMS if name != "a2c"),
     ),
     "env": Contender("env steps alone", partial(limit, "env_alone"), is_limit=True),
     "products": Contender(

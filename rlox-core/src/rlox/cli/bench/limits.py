@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlox import api, registry
+from rlox.cli.bench.random_steps import random_steps
 from rlox.config.composition import selection
 from rlox.envs import make_vec_env
 from rlox.nn import torch_threads
@@ -25,9 +25,6 @@ __all__ = ["env_alone", "env_and_products"]
 
 RECORDED = 512
 """Env steps, rounded up to whole iterations, whose products are recorded."""
-
-ACTIONS = 256
-"""Random actions per env, drawn once and taken in turn."""
 
 _aten = torch.ops.aten
 PRODUCTS = {
@@ -49,20 +46,14 @@ def env_alone(algorithm: str, env: str, config: Mapping[str, Any]) -> Callable[[
         vectorization=config["vectorization"],
         env_kwargs=config["env_kwargs"],
     )
-    envs.reset_all(seed=config["seed"])
-    envs.action_space.seed(config["seed"])
-    actions = [
-        np.stack([np.asarray(envs.action_space.sample()) for _ in range(envs.n_envs)])
-        for _ in range(ACTIONS)
-    ]
+    step = random_steps(envs, config["seed"])
 
-    def step(env_steps: int) -> int:
+    def run(env_steps: int) -> int:
         steps = -(-env_steps // envs.n_envs)
-        for index in range(steps):
-            envs.step_all(actions[index % ACTIONS])
+        step(steps)
         return steps * envs.n_envs
 
-    return step
+    return run
 
 
 def env_and_products(algorithm: str, env: str, config: Mapping[str, Any]) -> Callable[[int], int]:

@@ -149,13 +149,13 @@ _REPLAY = {"buffer_size", "learning_starts", "batch_size", "train_freq", "gradie
 
 ALGORITHMS: dict[str, tuple[set[str], Callable[[Config, Any], dict[str, Any]]]] = {
     "a2c": (_ROLLOUTS, _a2c),
-    "ppo": (_ROLLOUTS | {"batch_size", "n_epochs", "target_kl", "clip_eps", "vf_clip_eps"}, _ppo),
-    "dqn": (_REPLAY | {"max_grad_norm", "target_update_interval"}, _dqn),
     "ddpg": (_REPLAY | {"exploration", "noise_std"}, _ddpg),
+    "dqn": (_REPLAY | {"max_grad_norm", "target_update_interval"}, _dqn),
+    "ppo": (_ROLLOUTS | {"batch_size", "n_epochs", "target_kl", "clip_eps", "vf_clip_eps"}, _ppo),
+    "sac": (_REPLAY | {"alpha", "auto_entropy"}, _sac),
     "td3": (
         _REPLAY | {"exploration", "noise_std", "policy_delay", "target_noise", "noise_clip"},
         _td3,
     ),
-    "sac": (_REPLAY | {"alpha", "auto_entropy"}, _sac),
 }
 """The options that are carried over besides the shared ones, and what makes theirs of a config."""
