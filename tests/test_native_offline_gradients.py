@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from equal_updates import relative_error
 from rlox.networks import (
     DeterministicPolicy,
     GaussianPolicy,
@@ -60,11 +61,6 @@ def adam_of(network: torch.nn.Module) -> dict[str, Any]:
 def gradient_of(network: torch.nn.Module) -> Any:
     """Return autograd's gradient of all parameters."""
     return torch.cat([parameter.grad.flatten() for parameter in network.parameters()]).numpy()
-
-
-def relative_error(ours: Any, reference: Any) -> float:
-    """Return the largest difference, relative to the largest of the references."""
-    return float(np.abs(ours - reference).max() / np.abs(reference).max())
 
 
 @dtypes

@@ -196,15 +196,15 @@ def test_the_native_learner_refuses_ranks(tmp_path: Path) -> None:
     assert any("gradients of several ranks cannot be averaged" in each.stderr for each in done)
 
 
+A2C_FOR_640_STEPS = ("train", "a2c", "--env", "CartPole-v1", "--n-envs", "2", "--n-steps", "8",
+                     "--total-timesteps", "640", "--eval-episodes", "1", "--quiet")  # fmt: skip
+
+
 def test_the_command_line_trains_in_ranks(tmp_path: Path) -> None:
     """Rank 0 alone makes the run folder, logs and saves; the steps of both are counted."""
     code = "import sys; from rlox.cli import main; sys.argv[0] = 'rlox'; main()"
     run = tmp_path / "run"
-    done = run_in_ranks(
-        code, "train", "a2c", "--env", "CartPole-v1", "--n-envs", "2", "--n-steps", "8",
-        "--total-timesteps", "640", "--eval-episodes", "1", "--run-dir", str(run), "--quiet",
-        size=2,
-    )  # fmt: skip
+    done = run_in_ranks(code, *A2C_FOR_640_STEPS, "--run-dir", str(run), size=2)
     require_success(done)
     assert "evaluation return" in done[0].stdout
     assert not done[1].stdout
@@ -234,11 +234,7 @@ def test_a_signal_at_one_rank_interrupts_all(tmp_path: Path) -> None:
         "main()"
     )
     run = tmp_path / "run"
-    done = run_in_ranks(
-        code, "train", "a2c", "--env", "CartPole-v1", "--n-envs", "2", "--n-steps", "8",
-        "--total-timesteps", "640", "--eval-episodes", "1", "--run-dir", str(run), "--quiet",
-        size=2,
-    )  # fmt: skip
+    done = run_in_ranks(code, *A2C_FOR_640_STEPS, "--run-dir", str(run), size=2)
     codes = [process.returncode for process in done]
     assert codes == [128 + signal.SIGTERM] * 2, [process.stderr for process in done]
     record = json.loads((run / "run.json").read_text(encoding="utf-8"))
