@@ -242,3 +242,21 @@ def test_a_signal_at_one_rank_interrupts_all(tmp_path: Path) -> None:
     assert [path.stem for path in run.glob("checkpoints/*.safetensors")] == ["interrupted"]
     saved = checkpoint.read(run / "checkpoints" / "interrupted.safetensors")
     assert (saved["n_ranks"], len(saved["parts"])) == (2, 1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="/proc is Linux's")
+def test_no_thread_outlives_the_ranks() -> None:
+    """Gloo's would abort Python's exit now and then; what is imported meanwhile keeps no group."""
+    code = (
+        "import os\n"
+        "from rlox.ranks import join_ranks, leave_ranks\n"
+        "ranks = join_ranks()\n"
+        "import torch._dynamo\n"
+        "ranks.total(1, 'a number'), ranks.gather_text('a', 'a text')\n"
+        "print(len(os.listdir('/proc/self/task')) > 1)\n"
+        "leave_ranks()\n"
+        "print(len(os.listdir('/proc/self/task')))\n"
+    )
+    done = run_in_ranks(code, size=2)
+    require_success(done)
+    assert [process.stdout.split() for process in done] == [["True", "1"]] * 2

@@ -8,6 +8,7 @@ steps and the wish to stop, is agreed upon here.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 from collections.abc import Callable, Mapping
@@ -59,6 +60,10 @@ class Ranks:
         ``"asked"``: all, at an iteration's end; ``"alone"``: nobody else."""
         # else a save that not all take part in would be taken for something else
         self._texts = distributed.new_group()
+
+    def let_go(self) -> None:
+        """Drop the process group of its own, so that it ends with the others; then call nothing."""
+        self._texts = None
 
     def _together(self, what: str, call: Callable[[], ResultT]) -> ResultT:
         try:
@@ -209,6 +214,8 @@ def join_ranks(timeout: float = TIMEOUT) -> Ranks | None:
         return RANKS[0]
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         return None
+    # imported later, its functions would keep the group as a default argument
+    import torch.distributed.nn  # noqa: F401
     from torch import distributed
 
     if not distributed.is_initialized():
@@ -220,14 +227,19 @@ def join_ranks(timeout: float = TIMEOUT) -> Ranks | None:
                 f"the others: {str(error).splitlines()[0]}; start all with torchrun"
             ) from error
     RANKS.append(Ranks(distributed))
+    atexit.register(leave_ranks)
     return RANKS[0]
 
 
 def leave_ranks() -> None:
-    """End the connection to the other ranks, if there is one."""
+    """End the connection to the other ranks, if there is one; also done when Python exits.
+
+    Gloo's threads end with the groups. One that outlived the interpreter would abort the process as
+    it drops its last tensors.
+    """
     if RANKS:
         from torch import distributed
 
-        RANKS.clear()
+        RANKS.pop().let_go()
         if distributed.is_initialized():
             distributed.destroy_process_group()
