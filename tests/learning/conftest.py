@@ -14,6 +14,9 @@ from rlox.algorithm import Algorithm
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(Path(__file__).parent))  # for the modules beside the tests
+
+from curve import Curve  # noqa: E402  once they are found
+
 EPISODES = 100
 """Deterministic evaluation episodes of each seed."""
 
@@ -55,6 +58,7 @@ def score_seeds(
     for seed in range(n_seeds):
         started, of_processor = time.perf_counter(), time.process_time()
         algorithm = make(seed)
+        algorithm.logger = curve = Curve()
         algorithm.train(env_steps)
         seconds = {
             "train_seconds": round(time.perf_counter() - started, 1),
@@ -62,6 +66,8 @@ def score_seeds(
         }
         runs.append({"seed": seed, **measure(algorithm), **seconds})
         print(label, runs[-1], flush=True)
+        if curve.points:
+            runs[-1]["curve"] = curve.thinned()
         algorithm.close()
     name, _, env = label.partition("-")
     scores = {

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import rlox
+from curve import Curve
 from rlox.envs.make import make_vec_env
-from rlox.logging import LoggerCallback
 from rlox_distributed.worker import EnvWorker
 
 ROOT = Path(__file__).parents[2]
@@ -27,16 +27,6 @@ LEAST_P = 0.01
 """Below which curves are called different: the two tests together err once in 50 runs at most."""
 
 Serve = Callable[[int], str]
-
-
-class Curve(LoggerCallback):
-    """Keeps the mean return of the last 100 finished episodes after each update."""
-
-    def __init__(self) -> None:
-        self.points: list[float] = []
-
-    def on_train_step(self, step: int, metrics: Any) -> None:
-        self.points.append(round(metrics["mean_reward"], 2))
 
 
 @pytest.fixture(name="serve")

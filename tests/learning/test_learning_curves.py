@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import rlox
-from rlox.logging import LoggerCallback
+from curve import Curve
 
 SCORES = Path(__file__).parents[2] / "scores" / "learning-curves"
 
@@ -35,16 +35,6 @@ STATISTICS: dict[str, Callable[[Any], Any]] = {
     "mean over the training": lambda curves: curves.mean(1),
     "at its end": lambda curves: curves[:, -1],
 }
-
-
-class Curve(LoggerCallback):
-    """Keeps the mean return of the last 100 finished episodes after each iteration."""
-
-    def __init__(self) -> None:
-        self.points: list[float] = []
-
-    def on_train_step(self, step: int, metrics: Any) -> None:
-        self.points.append(round(metrics["mean_reward"], 2))
 
 
 @cache
@@ -135,14 +125,9 @@ def test_appo_learns_on_every_seed(
         given = SCORES.parents[1] / config if config else None
         with rlox.make("appo", env=env_id, config=given, seed=seed, logger=logger) as appo:
             appo.train(env_steps)
-        every = appo.clock.env_steps // len(logger.points)
-        passed = [i for i, point in enumerate(logger.points, 1) if point >= threshold]
-        thinned = range(len(logger.points) - 1, -1, -(len(logger.points) // 50))
-        found["seeds"].append({
-            "passed_at": passed[0] * every if passed else None,
-            "env_steps": [(i + 1) * every for i in thinned][::-1],
-            "mean_return_of_last_100_episodes": [logger.points[i] for i in thinned][::-1],
-        })  # fmt: skip
+        points = zip(logger.env_steps, logger.points, strict=True)
+        passed = next((step for step, point in points if point >= threshold), None)
+        found["seeds"].append({"passed_at": passed, **logger.thinned()})
     path = SCORES / f"appo-{env_id}.json"
     path.write_text(json.dumps(found) + "\n", encoding="utf-8")
     assert all(each["passed_at"] for each in found["seeds"])

@@ -137,3 +137,17 @@ def test_every_seed_reaches_the_threshold(
 
     label = request.node.callspec.id
     assert min(score_seeds(make, label, env_steps, threshold)) >= threshold
+
+
+@pytest.mark.learn
+def test_a_team_learns_through_pettingzoo(score_seeds: Callable[..., list[float]]) -> None:
+    """MAPPO passes -18 in every seed on mpe2's env, after a third of the native env's steps."""
+    pytest.importorskip("mpe2")
+
+    def make(seed: int) -> rlox.Algorithm:
+        config = ROOT / "examples/mappo-simple-spread.yaml"
+        env = "mpe2/simple_spread_v3"
+        return rlox.make("mappo", env=env, seed=seed, config=config, env_backend="pettingzoo")
+
+    label = "mappo-simple_spread_v3-through-mpe2"
+    assert min(score_seeds(make, label, 200_000, -18.0)) >= -18.0
