@@ -163,7 +163,8 @@ def core(session: nox.Session) -> None:
 def families(session: nox.Session) -> None:
     """The tests of all distributions together with torch, Rust and all loggers' libraries."""
     share(session)
-    run(session, "pytest", *PARALLEL, *(session.posargs or TESTS), RLOX_PLUGINS_STRICT="1")
+    tests = session.posargs or ["-m", "not slow", *TESTS]
+    run(session, "pytest", *PARALLEL, *tests, RLOX_PLUGINS_STRICT="1")
 
 
 @nox.session(venv_backend="none")
@@ -177,9 +178,10 @@ def integration(session: nox.Session) -> None:
 
 @nox.session(default=False, tags=["nightly"])
 def slow(session: nox.Session) -> None:
-    """The tests of ``tests`` that take a minute each: ranks, kills, a family from the template."""
+    """The tests that take a minute each: ranks, kills, a family from the template."""
     sync(session, "--group", "test")
-    session.run("pytest", "tests", "--ignore=tests/learning", "-m", "slow", *session.posargs)
+    tests = ("tests", "--ignore=tests/learning", *TESTS)
+    session.run("pytest", "-m", "slow", *(session.posargs or tests))
 
 
 @nox.session(venv_backend="none")

@@ -44,11 +44,13 @@ QUANTILES = ("--distributional", "qr-dqn", "--n-quantiles", 5)
 RUNS = [(algorithm, env, options) for algorithm, options in OPTIONS.items() for env in ENVS] + [
     ("mappo", "mpe2/simple_spread_v3", TEAM),
     ("dqn", "CartPole-v1", (*REPLAY, "--buffer", "prioritized", "--n-step", 3)),
-    ("dqn", "CartPole-v1", (*REPLAY, "--noisy", *QUANTILES)),
-    ("discrete_sac", "CartPole-v1", REPLAY),
     ("sac", "Pendulum-v1", REPLAY),
     ("crossq", "Pendulum-v1", (*REPLAY, "--critic-hidden", 8, "--renorm-warm-up", 9)),
     ("td3", "Pendulum-v1", (*REPLAY, "--n-envs", 2)),
+]
+SLOW_RUNS = [
+    ("dqn", "CartPole-v1", (*REPLAY, "--noisy", *QUANTILES)),
+    ("discrete_sac", "CartPole-v1", REPLAY),
     ("ddpg", "Pendulum-v1", REPLAY),
 ]
 """Algorithm, env and flags of what is killed; off-policy ones save their replay buffer."""
@@ -146,8 +148,8 @@ def scalars(folder: str) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize(
     ("algorithm", "env", "options"),
-    RUNS,
-    ids=[f"{run[0]}-{run[1]}-{i}" for i, run in enumerate(RUNS)],
+    [*RUNS, *(pytest.param(*run, marks=pytest.mark.slow) for run in SLOW_RUNS)],
+    ids=[f"{run[0]}-{run[1]}-{i}" for i, run in enumerate(RUNS + SLOW_RUNS)],
 )
 def test_killed_and_resumed_run_equals_the_uninterrupted_one(
     algorithm: str, env: str, options: tuple[Any, ...], processes: list[subprocess.Popen[str]]

@@ -156,6 +156,7 @@ def test_ranks_keep_one_policy_and_go_on_as_others(tmp_path: Path) -> None:
         assert found[0]["env_steps"] == 6_400 + 192
 
 
+@pytest.mark.slow
 def test_four_ranks_keep_one_policy_over_a_thousand_steps(tmp_path: Path) -> None:
     """Parameters, moments and counts are equal, bit for bit; draws differ."""
     options = {"n_envs": 1, "n_steps": 8, "hidden": 8, "seed": 2, "normalize_observations": True}
