@@ -57,6 +57,15 @@ def fixture_cluster() -> Iterator[None]:
     assert not ray.is_initialized()
 
 
+def test_workers_are_not_built_by_uv() -> None:
+    """A process that runs under ``uv run`` starts Ray's workers as any other does."""
+    code = "from rlox_distributed.ray_cluster import import_ray as i; "
+    code += "print(i()._private.ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV)"
+    env = {key: value for key, value in os.environ.items() if "UV_RUN" not in key}
+    printed = subprocess.check_output([sys.executable, "-c", code], env=env, text=True)
+    assert printed.split() == ["False"]
+
+
 @pytest.mark.usefixtures("cluster")
 def test_the_actor_backend_conforms() -> None:
     """Unrolls are bit for bit those of a local actor."""

@@ -56,7 +56,7 @@ def half_interval(std: float, episodes: int) -> float:
 @pytest.mark.parametrize(
     ("name", "env_id", "env_steps", "options", "episodes", "n_seeds"),
     [
-        ("mappo", WALKERS, 20_000, LONG, 30, 5),
+        ("mappo", WALKERS, 40_000, LONG, 100, 5),
         ("mappo", KNIGHTS, 40_000, LONG, 100, 5),
         ("qmix", SPREAD, 40_000, {"n_envs": 16}, 300, 5),
         ("mappo", SPEAKER, 40_000, SHORT, 300, 5),

@@ -31,9 +31,14 @@ DASHBOARD_NEEDS = ("aiohttp_cors", "opencensus")
 def import_ray() -> Any:
     """Return the module ``ray``.
 
+    Under ``uv run`` Ray would build the environment again for every worker, from a copy of the
+    folder, which fails in a workspace. It reads whether to when it is first imported; a process
+    that imports ``ray`` before sets ``RAY_ENABLE_UV_RUN_RUNTIME_ENV=0`` itself.
+
     Raises:
         MissingDependencyError: it is not installed.
     """
+    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     return import_extra("ray", "the backend 'ray'", "ray")
 
 
@@ -122,8 +127,6 @@ def _connect(address: str | None) -> Cluster:
         return Cluster(started=False, where="the cluster that this process is connected to")
     target = address or os.environ.get("RAY_ADDRESS") or "local"
     options: dict[str, Any] = {"logging_level": "WARNING"}
-    # else Ray builds the environment of `uv run` again for every worker
-    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     if target == "local":
         # Ray's workers yield to all else by default, and here they are the training
         os.environ.setdefault("RAY_worker_niceness", "0")
