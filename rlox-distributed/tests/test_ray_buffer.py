@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -40,7 +41,9 @@ def _cluster() -> Iterator[None]:
     """One cluster for the tests of this file, which the buffers find."""
     joined = join_cluster(None)
     yield
+    gc.collect()  # buffers that tests did not close
     joined.leave()
+    assert not ray.is_initialized()
 
 
 @pytest.mark.parametrize("ahead", [False, True])

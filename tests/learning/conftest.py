@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for the modules beside the tes
 
 from curve import Curve  # noqa: E402  once they are found
 
+NUMBERS = re.compile(r"\[[-\d.,\s]+\]")  # lists of them, which take one line
 EPISODES = 100
 """Deterministic evaluation episodes of each seed."""
 
@@ -80,5 +82,6 @@ def score_seeds(
         "runs": runs,
     }
     path = ROOT / "scores" / f"{label}.json"
-    path.write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
+    text = NUMBERS.sub(lambda found: " ".join(found[0].split()), json.dumps(scores, indent=2))
+    path.write_text(text + "\n", encoding="utf-8")
     return [run["mean_return"] for run in runs]

@@ -11,7 +11,9 @@ import pytest
 import rlox
 
 ROOT = Path(__file__).parents[2]
-TWO_CARTPOLES = {"n_envs": 8, "n_steps": 128, "batch_size": 256, "learning_rate": 1e-3}
+TWO_CARTPOLES = {
+    "n_envs": 8, "n_steps": 128, "batch_size": 256, "learning_rate": "linear(1e-3, 0)",
+}  # fmt: skip
 GAMES = {
     "n_envs": 16, "train_freq": 16, "gradient_steps": 8, "batch_size": 64, "learning_starts": 320,
     "learning_rate": 5e-3, "hidden": 16, "buffer_size": 4_000, "target_update_interval": 25,
