@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,16 +10,19 @@ import rlox
 import torch
 from rlox.callbacks import Callback
 from rlox.errors import BackendError
-from rlox_rl8.algorithms import AlgorithmConfig
+from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
 from rlox_rl8.env import ContinuousDummyEnv, DiscreteDummyEnv
 from rlox_rl8.vec_envs import tensor_env
 
-pytest.importorskip("rlox_native")
+native = pytest.importorskip("rlox_native._native")
 
 IDS = ("CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0", "Acrobot-v1")
 SMALL: dict[str, Any] = {
     "num_envs": 24, "horizon": 40, "horizons_per_env_reset": -1, "device": "cpu",
     "model_config": {"hiddens": (32, 32)},
+}  # fmt: skip
+REMEMBERS: dict[str, Any] = {
+    "model_config": {"hidden_size": 20}, "seq_len": 5, "seqs_per_state_reset": -1
 }  # fmt: skip
 
 
@@ -26,7 +30,8 @@ def built(env: Any, backend: str, **options: Any) -> Any:
     """Return an algorithm with fixed weights."""
     torch.manual_seed(0)
     source = tensor_env(env) if isinstance(env, str) else env
-    algorithm = AlgorithmConfig(**{**SMALL, **options}, backend=backend).build(source)
+    config: Any = RecurrentAlgorithmConfig if "seq_len" in options else AlgorithmConfig
+    algorithm = config(**{**SMALL, **options}, backend=backend).build(source)
     torch.manual_seed(1)
     return algorithm
 
@@ -73,12 +78,19 @@ def test_a_horizon_in_one_call_is_that_of_single_steps(env_id: str, deterministi
     {"sgd_minibatch_size": 60, "target_kl_div": 1e-4},
 ])  # fmt: skip
 @pytest.mark.parametrize("env", [DiscreteDummyEnv, ContinuousDummyEnv, "CartPole-v1"])
-def test_gradients_are_those_of_torch(env: Any, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("kind", [{}, REMEMBERS])
+def test_gradients_are_those_of_torch(
+    kind: dict[str, Any], env: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Statistics and weights after two rounds are equal within 1e-5; a stop leaves no gradient."""
-    fast, slow = both(env, **options)
+    if kind and "sgd_minibatch_size" in options:  # of sequences, so that some come in parts
+        options = {**options, "sgd_minibatch_size": 48}
+    monkeypatch.setattr("rlox_rl8.minibatches.MICRO_BATCH", 35)
+    fast, slow = both(env, **kind, **options)
     fast._storage.copy_(slow._storage)
     fast.state.reward_scale = slow.state.reward_scale
     fast.loss_and_terms = fast.loss_and_terms  # an attribute that was set, to the same
+    assert fast.fast.learns()
     found: list[Any] = []
     for algorithm in (fast, slow):
         torch.manual_seed(3)
@@ -89,6 +101,32 @@ def test_gradients_are_those_of_torch(env: Any, options: dict[str, Any]) -> None
         assert found[0][key] == pytest.approx(found[1][key], rel=1e-4, abs=1e-5), key
     for p, q in zip(fast.policy.model.parameters(), slow.policy.model.parameters(), strict=True):
         torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+
+
+def test_the_first_minibatch_has_ratios_of_1() -> None:
+    """What acts and what learns agree on log-probabilities, along sequences and their resets."""
+    for env in (DiscreteDummyEnv, "CartPole-v1"):
+        algorithm = built(env, "native", **REMEMBERS, num_sgd_iters=1)
+        for _ in range(2):
+            algorithm.collect()
+            assert abs(algorithm.step()["monitors/kl_div"]) < 1e-6
+
+
+def test_gradients_of_sequences_are_the_same_bits_on_any_number_of_threads(
+    request: pytest.FixtureRequest,
+) -> None:
+    """Wide enough for products that are shared by threads."""
+    request.addfinalizer(partial(native.set_num_threads, native.get_num_threads()))
+    wide = {**REMEMBERS, "model_config": {"hidden_size": 256}, "num_envs": 256}
+    found = []
+    for threads in (1, 2):
+        native.set_num_threads(threads)
+        algorithm = built(DiscreteDummyEnv, "native", **wide)
+        algorithm.collect()
+        algorithm.step()
+        parameters = algorithm.policy.model.parameters()
+        found.append(torch.cat([p.detach().flatten() for p in parameters]))
+    assert torch.equal(*found)
 
 
 def test_what_was_replaced_is_called() -> None:
@@ -111,6 +149,10 @@ def test_what_was_replaced_is_called() -> None:
     handle.remove()
     algorithm.loss_and_terms = lambda *given: given
     assert not lane.learns()
+    algorithm = built(DiscreteDummyEnv, "auto", **REMEMBERS)
+    assert algorithm.fast.learns()
+    algorithm.policy.init_states = algorithm.policy.init_states
+    assert not algorithm.fast.learns()
 
 
 def test_a_backend_that_cannot_is_refused_by_name() -> None:
@@ -119,6 +161,11 @@ def test_a_backend_that_cannot_is_refused_by_name() -> None:
     assert built(DiscreteDummyEnv, "auto", **options).fast is None
     with pytest.raises(BackendError, match="'native' cannot do this: it knows ReLU and tanh"):
         built(DiscreteDummyEnv, "native", **options)
+    for memory in ({"num_layers": 2}, {"bias": False}):
+        options = {**REMEMBERS, "model_config": memory}
+        assert built(DiscreteDummyEnv, "auto", **options).fast is None
+        with pytest.raises(BackendError, match="an LSTM of one layer with biases"):
+            built(DiscreteDummyEnv, "native", **options)
 
 
 def test_a_listener_is_called_between_steps() -> None:

@@ -1397,6 +1397,7 @@ class ActorCriticLearner:
         act_dim: SupportsIndex | None = None,
         critic_dim: SupportsIndex | None = None,
         memory_size: SupportsIndex | None = None,
+        shared_memory: bool = False,
         scaled: bool = False,
         activation: str = "tanh",
         dtype: str = "float32",
@@ -1408,7 +1409,7 @@ class ActorCriticLearner:
     def state_size(self) -> int:
         """Numbers that are remembered of an episode, 0 without a memory.
 
-        Hidden and cell state of the policy's LSTM, then those of the value's.
+        Hidden and cell state of the policy's LSTM, then those of the value's, unless both share it.
         """
     def gradients(self) -> NDArray[Any]:
         """Return the clipped gradient of the last minibatch, shape ``(P,)``."""
@@ -1509,6 +1510,8 @@ class ActorCriticLearner:
         vf_bound: float | None,
         vf_coef: float,
         ent_coef: float,
+        initial_state: ArrayLike | None = None,
+        episode_starts: ArrayLike | None = None,
     ) -> list[float]:
         """Compute the gradient of the mean loss of R rows, for :meth:`gradients`, without a step.
 
@@ -1528,6 +1531,8 @@ class ActorCriticLearner:
                 from a distance of 1 on; else ``(V - G)²``.
             vf_coef: weight of the value loss.
             ent_coef: weight of the entropy bonus, 1/nats.
+            initial_state: as of :meth:`update`.
+            episode_starts: as of :meth:`update`.
 
         Returns:
             Policy loss, value loss, entropy, approximate KL and clip fraction, means over rows.

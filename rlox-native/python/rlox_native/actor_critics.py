@@ -40,6 +40,8 @@ class NativePerceptrons:
         self.require_unchanged()
         layers = (*task.actor, *task.critic)
         self._parameters: list[Any] = [p for x in layers for p in (x.weight, x.bias)]
+        if task.memory is not None:
+            self._parameters[:0] = _parameters_of(task.memory)
         if any(p is None for p in self._parameters):
             raise BackendError("it knows only layers with biases")
         if set(map(id, self._parameters)) != set(map(id, task.model.parameters())):
@@ -53,16 +55,20 @@ class NativePerceptrons:
         if [x.out_features for x in task.critic] != [*hidden, 1]:
             raise BackendError("it learns policies and value functions of the same widths")
         head = {"n_actions": outputs} if task.discrete else {"act_dim": outputs // 2}
+        memory = task.memory
+        if memory is not None:
+            head |= {"memory_size": memory.hidden_size, "shared_memory": True}
+        obs_dim = task.actor[0].in_features if memory is None else memory.input_size
         self._learner = make_rust_learner(
-            ActorCriticLearner, task.actor[0].in_features, hidden, **head,
+            ActorCriticLearner, obs_dim, hidden, **head,
             scaled=not task.discrete, activation=ACTIVATIONS[task.activation],
             dtype=DTYPES[torch.float32],
         )  # fmt: skip
 
     @property
     def steps_envs(self) -> bool:
-        """Whether the task's envs are native ones."""
-        return isinstance(self._task.envs, VecEnv)
+        """Whether the task's envs are native ones, and there is no memory."""
+        return self._task.memory is None and isinstance(self._task.envs, VecEnv)
 
     def require_unchanged(self) -> None:
         """Check that the model computes what its classes and parameters say."""
@@ -114,3 +120,15 @@ class NativePerceptrons:
             flat = torch.cat([p.flatten() for p in self._parameters])
         array: npt.NDArray[Any] = flat.numpy()
         return array
+
+
+def _parameters_of(memory: nn.LSTM) -> list[Any]:
+    """Return the parameters of a memory in their order in Rust.
+
+    Raises:
+        BackendError: it is not one plain layer.
+    """
+    plain = memory.num_layers == 1 and not memory.bidirectional and not memory.proj_size
+    if type(memory) is not nn.LSTM or not plain or not memory.bias:
+        raise BackendError("it knows only an LSTM of one layer with biases, in one direction")
+    return list(memory.parameters())

@@ -227,8 +227,13 @@ class RecurrentAlgorithm(
         self._flat_starts = starts
         return rows
 
+    def first_states(self, samples: TensorDict) -> TensorDict:
+        """Return the states (n) that were met before sequences (n, L)."""
+        found: TensorDict = self._flat_starts[samples["sequence"][:, 0]]
+        return found
+
     def _forward(self, samples: TensorDict) -> TensorDict:
-        states = self._flat_starts[samples["sequence"][:, 0]]
+        states = self.first_states(samples)
         options: Any = {"requires_grad": True, **ONLY_VALUES}
         if self.ends is None:
             return self.policy.sample(samples, states, **options)[0]

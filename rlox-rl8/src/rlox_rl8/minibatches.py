@@ -113,30 +113,26 @@ def add_gradient(algorithm: Any, minibatch: TensorDict, accumulated: int) -> dic
     hparams, coeff = algorithm.hparams, algorithm.entropy_scheduler.coeff
     rows = len(minibatch)
     per_row = minibatch["logp"].numel() // rows
-    if algorithm.fast is not None and algorithm.fast.learns():
-        terms = algorithm.fast.differentiate(minibatch)
-        scaled = {key: value / accumulated for key, value in terms.items()}
-        divergence, bound = terms["monitors/kl_div"], hparams.target_kl_div
-        if bound is not None and divergence > 1.5 * bound:
-            return {**scaled, "stopped": divergence}
-        algorithm.fast.add_gradient(1 / accumulated)
-        return scaled
+    fast = algorithm.fast if algorithm.fast is not None and algorithm.fast.learns() else None
     # the divergence of the whole minibatch decides whether there is a gradient at all
-    size = (
-        rows
-        if hparams.target_kl_div is not None
-        else max(micro_batch(algorithm.policy.model) // per_row, 1)
-    )
+    whole = hparams.target_kl_div is not None or (fast is not None and not fast.needs_parts)
+    size = rows if whole else max(micro_batch(algorithm.policy.model) // per_row, 1)
     totals: dict[str, Tensor] = {}
     for part in minibatch.split(size) if size < rows else (minibatch,):
         weight = len(part) / (rows * accumulated)
-        with algorithm.policy.mode(True):
-            total, terms = algorithm.loss_and_terms(algorithm, part, coeff)
+        if fast is not None:
+            terms = fast.differentiate(part)
+        else:
+            with algorithm.policy.mode(True):
+                total, terms = algorithm.loss_and_terms(algorithm, part, coeff)
         for key, value in terms.items():
             totals[key] = totals.get(key, 0) + value * weight
         divergence = terms["monitors/kl_div"]
         if hparams.target_kl_div is not None and divergence > 1.5 * hparams.target_kl_div:
             return {**totals, "stopped": divergence}
+        if fast is not None:
+            fast.add_gradient(weight)
+            continue
         loss = total * weight
         scaler = algorithm.grad_scaler
         algorithm.flat.backward(scaler.scale(loss) if hparams.enable_amp else loss)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from rlox_rl8.distributions import Categorical, Normal
 from rlox_rl8.models.defaults import layers_of
-from rlox_rl8.policies import Policy
+from rlox_rl8.policies import Policy, RecurrentPolicy
 from rlox_rl8.vec_envs import VecTensorEnv
 
 __all__ = ["FastLane"]
@@ -76,7 +76,9 @@ class FastLane:
     def _is_plain(self) -> bool:
         """Return whether the policy's own code would do what the backend does."""
         algorithm = self._algorithm
-        if algorithm.policy.model is not self._task.model or "sample" in vars(algorithm.policy):
+        if algorithm.policy.model is not self._task.model:
+            return False
+        if {"sample", "init_states"} & vars(algorithm.policy).keys():
             return False
         if algorithm.policy.distribution_cls not in DRAWS:
             return False
@@ -95,6 +97,11 @@ class FastLane:
             and not {"step", "actions", "observe"} & vars(env).keys()
             and self._is_plain()
         )
+
+    @property
+    def needs_parts(self) -> bool:
+        """Whether a minibatch should come in parts; rows without a memory go block by block."""
+        return self._task.memory is not None
 
     def learns(self) -> bool:
         """Return whether :meth:`differentiate` does what torch would."""
@@ -155,7 +162,7 @@ class FastLane:
         """Compute the gradient of a minibatch's mean loss, and return the mean terms.
 
         Args:
-            minibatch: (R) samples.
+            minibatch: (R) samples, or (n, L) sequences.
         """
         hparams = self._algorithm.hparams
         objective = BoundedSurrogate(
@@ -166,14 +173,21 @@ class FastLane:
             dual_clip=hparams.dual_clip_param,
         )
         rows = {
-            "obs": minibatch["views", "obs"],
+            "obs": minibatch["views", "obs"] if self._task.memory is None else minibatch["obs"],
             "actions": minibatch["actions"],
-            "log_probs": minibatch["logp"][:, 0],
-            "advantages": minibatch["advantages"][:, 0],
-            "returns": minibatch["returns"][:, 0],
+            "log_probs": minibatch["logp"][..., 0],
+            "advantages": minibatch["advantages"][..., 0],
+            "returns": minibatch["returns"][..., 0],
         }
         if self._task.discrete:
-            rows["actions"] = rows["actions"][:, 0]
+            rows["actions"] = rows["actions"][..., 0]
+        if self._task.memory is not None:
+            begins = minibatch.get("begins", None)
+            if begins is None:  # envs that never end
+                begins = torch.zeros_like(minibatch["logp"], dtype=torch.bool)
+            rows["episode_starts"] = begins[..., 0]
+            rows = {name: row.transpose(0, 1).flatten(0, 1) for name, row in rows.items()}
+            rows["initial_state"] = _flat_states(self._algorithm.first_states(minibatch))
         arrays = {name: row.contiguous().numpy() for name, row in rows.items()}
         means = self._perceptrons.differentiate(arrays, objective)
         terms = {key: means[name] for key, name in TERMS.items()}
@@ -194,21 +208,25 @@ def _task_of(algorithm: Any) -> PerceptronTask:
         BackendError: its policy is another, or it is to be compiled or runs elsewhere.
     """
     policy, hparams = algorithm.policy, algorithm.hparams
-    if type(policy) is not Policy or policy.distribution_cls not in DRAWS:
-        raise BackendError("only feed-forward policies of default distributions are known")
+    if type(policy) not in (Policy, RecurrentPolicy) or policy.distribution_cls not in DRAWS:
+        raise BackendError("only policies of default distributions are known")
     layers = layers_of(policy.model)
     if layers is None:
         raise BackendError("only default models of one vector are known")
     if hparams.device_type != "cpu" or hparams.enable_amp or hparams.compile:
         raise BackendError("device, enable_amp and compile are torch's")
     discrete = policy.distribution_cls is Categorical
-    actor, critic, activation = layers
+    actor, critic, activation, memory = layers
     logits = actor[-1].out_features
     if discrete and (algorithm.env.action_spec.shape[0] != 1 or logits != policy.action_spec.n):
         raise BackendError("it chooses one action of several, not several at once")
-    return PerceptronTask(
-        policy.model, actor, critic, activation, discrete, _native_envs(algorithm.env)
-    )
+    envs = _native_envs(algorithm.env) if memory is None else None
+    return PerceptronTask(policy.model, actor, critic, activation, discrete, envs, memory)
+
+
+def _flat_states(states: TensorDict) -> Tensor:
+    """Return the states (n) of one layer as the backend's (n, 2 H)."""
+    return torch.cat([states["hidden_states"], states["cell_states"]], -1)[:, 0]
 
 
 def _native_envs(env: Any) -> Any:

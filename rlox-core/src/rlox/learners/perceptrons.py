@@ -1,4 +1,4 @@
-"""Perceptrons that a backend runs and differentiates without torch."""
+"""Perceptrons, with or without a memory, that a backend differentiates without torch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class BoundedSurrogate:
 class PerceptronTask:
     """A policy and a value function that are perceptrons over one vector, as data.
 
-    Either is linear layers with one activation between them. A policy of choices has a logit for
+    Either is linear layers with one activation between them, over an observation, or over the
+    outputs of a memory that both share. A policy of choices has a logit for
     each; another is Gaussian with independent components: their means come first, then outputs
     whose tanh is the logarithm of their deviations.
     """
@@ -51,15 +52,17 @@ class PerceptronTask:
     model: nn.Module
     """Holds all layers and nothing else that computes."""
     actor: tuple[nn.Linear, ...]
-    """From observations to what the policy is made of."""
+    """From observations or the memory's outputs to what the policy is made of."""
     critic: tuple[nn.Linear, ...]
-    """From observations to the value."""
+    """From the same to the value."""
     activation: type[nn.Module]
     """Between layers."""
     discrete: bool
     """Whether actions are choices."""
     envs: VecEnv | None = None
     """Stepped by :meth:`Perceptrons.collect`, if the backend can."""
+    memory: nn.LSTM | None = None
+    """Between observations and both; its state (S) is the hidden, then the cell state."""
 
 
 class Perceptrons(Protocol):
@@ -99,7 +102,9 @@ class Perceptrons(Protocol):
 
         Args:
             rows: ``obs`` (R, D), ``actions`` (R,) or (R, A), and (R,) ``log_probs`` of the policy
-                that acted, ``advantages`` and ``returns``.
+                that acted, ``advantages`` and ``returns``. With a memory they are R / n steps of n
+                sequences, step 0 of all first; ``initial_state`` (n, S) is before those, and
+                ``episode_starts`` (R,) bool flags where the state is 0 instead.
             objective: the loss.
 
         Returns:

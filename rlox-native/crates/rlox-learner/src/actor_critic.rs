@@ -1,7 +1,7 @@
 //! The default actor-critic: one network for the policy, one for the value.
 
 use super::linalg::{Layer, row_stride};
-use super::memory::Lstm;
+use super::memory::{Layers, Lstm};
 use super::network::Network;
 use rlox_kernels::error::{KernelError, Result, check_range};
 
@@ -48,14 +48,14 @@ const MAX_WIDTH: usize = 1 << 14;
 /// The shape of an actor-critic and the order of its parameters in one flat array.
 ///
 /// A Gaussian policy's log standard deviations come first; then the memories of the policy and of the
-/// value, if there are any; then the policy network and the value network, each layer by layer, weights
+/// value, or that of both, if there are any; then the policy network and the value network, each layer by layer, weights
 /// `outputs` × `inputs` before biases. That is the order of `rlox.networks`' torch modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActorCritic {
     pub(super) obs_dim: usize,
     pub(super) head: Head,
     /// LSTM layers in front of the two networks.
-    pub(super) memories: Option<[Lstm; 2]>,
+    pub(super) memories: Option<Layers<Lstm>>,
     pub(super) actor: Network,
     pub(super) critic: Network,
 }
@@ -96,13 +96,38 @@ impl ActorCritic {
     /// # Errors
     /// [`KernelError::Range`] for a size outside `[1, 16384]`.
     pub fn recurrent(obs_dim: usize, units: usize, hidden: &[usize], head: Head) -> Result<Self> {
-        check_width("obs_dim", obs_dim)?;
-        check_width("memory_size", units)?;
         let of_actor = Lstm::new(obs_dim, units, head.n_deviations());
         let of_critic = Lstm::new(obs_dim, units, of_actor.end());
+        Self::behind(Layers::Own([of_actor, of_critic]), obs_dim, units, hidden, head)
+    }
+
+    /// Two networks with tanh, behind one LSTM layer of so many units.
+    ///
+    /// # Errors
+    /// [`KernelError::Range`] for a size outside `[1, 16384]`.
+    pub fn with_shared_memory(
+        obs_dim: usize,
+        units: usize,
+        hidden: &[usize],
+        head: Head,
+    ) -> Result<Self> {
+        let shared = Lstm::new(obs_dim, units, head.n_deviations());
+        Self::behind(Layers::Shared(shared), obs_dim, units, hidden, head)
+    }
+
+    fn behind(
+        memories: Layers<Lstm>,
+        obs_dim: usize,
+        units: usize,
+        hidden: &[usize],
+        head: Head,
+    ) -> Result<Self> {
+        check_width("obs_dim", obs_dim)?;
+        check_width("memory_size", units)?;
         let network = |sizes: &[usize], at| Network::new(sizes, at).within(0, row_stride(units));
-        let shape = Self::of([units; 2], hidden, head, of_critic.end(), network)?;
-        Ok(Self { obs_dim, memories: Some([of_actor, of_critic]), ..shape })
+        let end = memories.as_slice().iter().map(|lstm| lstm.end()).max().unwrap_or(0);
+        let shape = Self::of([units; 2], hidden, head, end, network)?;
+        Ok(Self { obs_dim, memories: Some(memories), ..shape })
     }
 
     fn of(
@@ -133,7 +158,8 @@ impl ActorCritic {
     /// Numbers that are remembered of an episode: 0 without a memory.
     #[must_use]
     pub fn state_size(&self) -> usize {
-        self.memories.map_or(0, |memories| memories.map(Lstm::state_size).iter().sum())
+        let layers = self.memories.as_ref().map_or(&[][..], Layers::as_slice);
+        layers.iter().map(|layer| layer.state_size()).sum()
     }
 
     /// Numbers from which actions are drawn and values estimated: an observation, or with a memory

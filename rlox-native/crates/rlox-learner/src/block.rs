@@ -246,7 +246,7 @@ impl<F: Real> Block<F> {
         gradients[..of_log_std.len()].copy_from_slice(of_log_std);
         self.actor.write_gradients(&shape.actor, gradients);
         self.critic.write_gradients(&shape.critic, gradients);
-        if let (Some(memory), Some(lstms)) = (&self.memory, shape.memories) {
+        if let (Some(memory), Some(lstms)) = (&self.memory, &shape.memories) {
             memory.write_gradients(lstms, gradients);
         }
     }

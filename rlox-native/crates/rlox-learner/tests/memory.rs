@@ -38,6 +38,17 @@ impl Case {
         seed: u64,
     ) -> Self {
         let shape = ActorCritic::recurrent(obs_dim, units, hidden, head).unwrap();
+        Self::of(shape, units, hidden, [length, count], seed)
+    }
+
+    fn of(
+        shape: ActorCritic,
+        units: usize,
+        hidden: &[usize],
+        [length, count]: [usize; 2],
+        seed: u64,
+    ) -> Self {
+        let (obs_dim, head) = (shape.obs_dim(), shape.head());
         let rows = length * count;
         let mut rng = Pcg64::from_seed(seed);
         let mut numbers = |n: usize, scale: f64| -> Vec<f64> {
@@ -92,7 +103,8 @@ impl Case {
         let width = self.shape.head().width();
         let deviations = if let Head::Gaussian(_) = self.shape.head() { width } else { 0 };
         let own = 4 * self.units * (obs_dim + self.units + 2);
-        let (memories, networks) = parameters[deviations..].split_at(2 * own);
+        let layers = self.shape.state_size() / (2 * self.units);
+        let (memories, networks) = parameters[deviations..].split_at(layers * own);
         let mut states = self.states.clone();
         (0..self.rows())
             .map(|row| {
@@ -102,10 +114,11 @@ impl Case {
                     state.fill(0.0);
                 }
                 let obs = &self.obs[row * obs_dim..][..obs_dim];
-                for (memory, state) in memories.chunks(own).zip(state.chunks_mut(size / 2)) {
+                for (memory, state) in memories.chunks(own).zip(state.chunks_mut(2 * self.units)) {
                     step(memory, obs, state);
                 }
-                let (seen, judged) = (&state[..self.units], &state[size / 2..][..self.units]);
+                let (seen, judged) =
+                    (&state[..self.units], &state[size - 2 * self.units..][..self.units]);
                 let (outputs, rest) = mlp(networks, seen, &self.hidden, width, f64::tanh);
                 let (values, rest) = mlp(rest, judged, &self.hidden, 1, f64::tanh);
                 assert!(rest.is_empty());
@@ -189,9 +202,12 @@ proptest! {
         head in prop_oneof![(1..6_usize).prop_map(Head::Categorical), (1..4_usize).prop_map(Head::Gaussian)],
         length in 1..30_usize,
         count in 1..20_usize,
+        shared in any::<bool>(),
         seed in any::<u64>(),
     ) {
-        let case = Case::new([obs_dim, units], &hidden, head, [length, count], seed);
+        let new = if shared { ActorCritic::with_shared_memory } else { ActorCritic::recurrent };
+        let shape = new(obs_dim, units, &hidden, head).unwrap();
+        let case = Case::of(shape, units, &hidden, [length, count], seed);
         let mut learner = Learner::new(case.shape.clone());
         learner.differentiate(&case.parameters, case.batch(), LOSS).unwrap();
         let gradient = learner.gradients();
@@ -260,10 +276,16 @@ fn what_is_no_sequence_is_refused() {
 
 /// Step by step in single precision: values and probabilities of the most probable actions.
 #[test]
-#[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest is meant")]
 fn acting_remembers_as_learning_does() {
+    for new in [ActorCritic::recurrent, ActorCritic::with_shared_memory] {
+        acts_as_it_learns(new(3, 20, &[8], Head::Categorical(3)).unwrap());
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest is meant")]
+fn acts_as_it_learns(shape: ActorCritic) {
     let (length, count) = (5, 300); // more than a block of rows
-    let mut case = Case::new([3, 20], &[8], Head::Categorical(3), [length, count], 2);
+    let mut case = Case::of(shape, 20, &[8], [length, count], 2);
     case.starts.fill(0);
     let outputs = case.outputs(&case.parameters);
     let single = |numbers: &[f64]| -> Vec<f32> { numbers.iter().map(|&x| x as f32).collect() };
@@ -290,6 +312,7 @@ fn acting_remembers_as_learning_does() {
             assert!((f64::from(log_probs[j]) - (chosen - sum.ln())).abs() < 1e-5);
         }
     }
-    let error = learner.remember(&parameters, &obs[..6], &mut states[..80]).unwrap_err();
+    let size = case.shape.state_size();
+    let error = learner.remember(&parameters, &obs[..6], &mut states[..size]).unwrap_err();
     assert!(error.to_string().starts_with("state must have"), "{error}");
 }

@@ -64,7 +64,7 @@ impl ActorCriticLearner {
     #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
     #[pyo3(signature = (
         obs_dim, hidden, *, n_actions=None, act_dim=None, critic_dim=None, memory_size=None,
-        scaled=false, activation="tanh", dtype="float32"
+        shared_memory=false, scaled=false, activation="tanh", dtype="float32"
     ))]
     fn new(
         obs_dim: usize,
@@ -73,6 +73,7 @@ impl ActorCriticLearner {
         act_dim: Option<usize>,
         critic_dim: Option<usize>,
         memory_size: Option<usize>,
+        shared_memory: bool,
         scaled: bool,
         activation: &str,
         dtype: &str,
@@ -93,7 +94,11 @@ impl ActorCriticLearner {
             }
             ("tanh", None, Some(units)) => {
                 check_memory(obs_dim, units)?;
-                ActorCritic::recurrent(obs_dim, units, &hidden, head)
+                if shared_memory {
+                    ActorCritic::with_shared_memory(obs_dim, units, &hidden, head)
+                } else {
+                    ActorCritic::recurrent(obs_dim, units, &hidden, head)
+                }
             }
             ("tanh", Some(_), Some(_)) => {
                 let text = "give either critic_dim or memory_size: with a memory both see the same";
@@ -239,7 +244,7 @@ impl ActorCriticLearner {
     /// Compute the gradient of the mean loss of R rows, without a step; return the means of its terms.
     #[pyo3(signature = (
         parameters, obs, actions, log_probs, advantages, returns, *,
-        clip_eps, dual_clip, vf_bound, vf_coef, ent_coef
+        clip_eps, dual_clip, vf_bound, vf_coef, ent_coef, initial_state=None, episode_starts=None
     ))]
     fn differentiate(
         &self,
@@ -255,6 +260,8 @@ impl ActorCriticLearner {
         vf_bound: Option<f64>,
         #[pyo3(from_py_with = real::vf_coef)] vf_coef: f64,
         #[pyo3(from_py_with = real::ent_coef)] ent_coef: f64,
+        initial_state: Option<&Bound<'_, PyAny>>,
+        episode_starts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<[f64; 5]> {
         let objective = Objective::Clipped { clip_eps, dual_clip, vf_clip_eps: None, vf_bound };
         let loss = Loss { objective, vf_coef, ent_coef, normalize_advantages: false };
@@ -267,6 +274,8 @@ impl ActorCriticLearner {
             let rows = log_probs.len();
             check_shape("obs", obs.shape(), "log_probs", &[rows, self.shape.obs_dim()])?;
             let actions = ActionArray::<F>::read(self.shape.head(), actions, rows)?;
+            let (states, starts) = (initial_state, episode_starts);
+            let sequences = SequenceArrays::<F>::read(&self.shape, rows, states, starts)?;
             let batch = Batch {
                 masks: None,
                 obs: obs.as_slice()?,
@@ -275,7 +284,7 @@ impl ActorCriticLearner {
                 values: returns.as_slice()?, // which only a clip of the value's change reads
                 advantages: advantages.as_slice()?,
                 returns: returns.as_slice()?,
-                sequences: None,
+                sequences: sequences.as_ref().map(SequenceArrays::as_sequences).transpose()?,
             };
             let parameters = parameters.as_slice()?;
             py.detach(|| lock(learner).differentiate(parameters, batch, loss))

@@ -67,23 +67,25 @@ def default_models(
 
 def layers_of(
     model: nn.Module,
-) -> tuple[tuple[nn.Linear, ...], tuple[nn.Linear, ...], type[nn.Module]] | None:
-    """Return policy's and value's layers and the activation of a feed-forward default model.
+) -> tuple[tuple[nn.Linear, ...], tuple[nn.Linear, ...], type[nn.Module], nn.LSTM | None] | None:
+    """Return policy's and value's layers, the activation and the memory of a default model.
 
     ``None`` of any other, and of one that does not see a single vector of numbers.
     """
-    if type(model) not in (DefaultDiscreteModel, DefaultContinuousModel):
+    if type(model) not in DEFAULTS:
         return None
-    assert isinstance(model, _Perceptrons)
+    assert isinstance(model, (_Perceptrons, _LSTM))
     if model.encoder.encoder is not None or model.head.kind not in (Categorical, Unbounded):
         return None
+    if isinstance(model, _LSTM):  # no layers are between, of which there could be an activation
+        return (model.head.linear,), (model.vf,), nn.Tanh, model.lstm
     value: Any = model.vf
     actor, critic = list(model.latents), list(value[0])
     kinds = {type(each) for each in (*actor, *critic)} - {nn.Linear}
     if len(kinds) != 1:
         return None
     linear = [tuple(x for x in part if type(x) is nn.Linear) for part in (actor, critic)]
-    return (*linear[0], model.head.linear), (*linear[1], value[1]), kinds.pop()
+    return (*linear[0], model.head.linear), (*linear[1], value[1]), kinds.pop(), None
 
 
 class _Encoder(nn.Module):
@@ -271,3 +273,11 @@ class DefaultContinuousRecurrentModel(_LSTM):
         num_layers: layers.
         bias: whether layers have one.
     """
+
+
+DEFAULTS = (
+    DefaultDiscreteModel,
+    DefaultContinuousModel,
+    DefaultDiscreteRecurrentModel,
+    DefaultContinuousRecurrentModel,
+)

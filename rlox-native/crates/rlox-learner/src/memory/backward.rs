@@ -77,6 +77,9 @@ impl<F: Real> Unrolled<F> {
                 of_cells[k] = of_cell * f;
             }
         }
+        if first == 0 {
+            return; // as nothing asks for the gradients with respect to the first states
+        }
         let deltas = Rows { elements: gates, rows: n, stride: gate_stride };
         let hidden = &mut self.hidden[..n * stride];
         affine_backward_inputs(simd, lstm.of_hidden, &packed.of_hidden, deltas, None, hidden);

@@ -33,7 +33,7 @@ pub(super) struct Unrolled<F> {
 }
 
 /// Makes room for so many numbers.
-fn reserve<F: Real>(matrix: &mut Aligned<F>, len: usize) {
+pub(super) fn reserve<F: Real>(matrix: &mut Aligned<F>, len: usize) {
     if matrix.len() < len {
         *matrix = Aligned::zeros(len);
     }
