@@ -66,6 +66,7 @@ BENCHMARKS = [
     "dashboard",
     "multi_agent_envs",
     "mappo_end_to_end",
+    "remote_codec",
     "remote_envs",
     "simulators",
     "images",

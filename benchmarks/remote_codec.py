@@ -1,0 +1,84 @@
+"""What a batched step of an env worker costs in Python without a network.
+
+python benchmarks/remote_codec.py [--rounds 9]
+
+Learner and worker are in this process, and each request goes from one to the other as bytes, by a
+call: no stream, no thread and no switch between processes. What the step takes beyond the envs'
+own is encoding, checking and decoding of both sides. *Bare grpcio* and *worker* are as in
+``remote_envs.py``, with their servers in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+from measure import interleave_calls, machine, summary, write
+from remote_envs import bare_client, start, stepping
+from remote_servers import ENV_ID, SIZES
+from rlox.envs.make import make_vec_env
+from rlox_distributed.pool import RemoteEnvPool
+from rlox_distributed.protocol import workers_pb2 as pb
+from rlox_distributed.worker import EnvWorker
+
+CALLS, WARM_UP = 500, 50
+
+
+class Loop:
+    """Stands for a stream: the worker answers in the call.
+
+    Args:
+        worker: that a learner has begun a session with.
+    """
+
+    def __init__(self, worker: EnvWorker) -> None:
+        self._worker, self._data = worker, b""
+
+    def send(self, data: bytes) -> None:
+        """Keep a request."""
+        self._data = data
+
+    def receive(self, seconds: float) -> Any:
+        """Return its answer."""
+        request = pb.Request.FromString(self._data)
+        return pb.Reply.FromString(self._worker._answer(request, self._worker._holder, None))
+
+
+def main() -> None:
+    """Measure and write ``benchmarks/results/<processor>/remote_codec.json``."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=9)
+    rounds = parser.parse_args().rounds
+    rows = []
+    with ExitStack() as stack:
+        _, ports = start(stack, "all")
+        for i, size in enumerate(SIZES):
+            worker = EnvWorker(make_vec_env(ENV_ID, n_envs=size), ENV_ID, "127.0.0.1:0")
+            worker.start()
+            stack.callback(worker.stop, 0.1)
+            networked = RemoteEnvPool([f"127.0.0.1:{ports[2 * i + 1]}"])
+            pool = RemoteEnvPool([f"127.0.0.1:{worker.port}"])
+            contenders = {
+                "in process": stepping(make_vec_env(ENV_ID, n_envs=size)),
+                "worker without a network": stepping(pool),
+                "bare grpcio": bare_client(ports[2 * i], size),
+                "worker": stepping(networked),
+            }
+            stream, pool._links[0]._call = pool._links[0]._call, Loop(worker)
+            interleave_calls(contenders, 1, WARM_UP)
+            for name, seconds in interleave_calls(contenders, rounds, CALLS).items():
+                microseconds = summary(np.median(seconds, axis=1) * 1e6)
+                rows.append({"envs": size, "contender": name, "microseconds": microseconds})
+                print(f"{size:5d} envs  {name:24s} {microseconds['median']:9.1f} us "
+                      f"({microseconds['min']:.1f} to {microseconds['max']:.1f})")  # fmt: skip
+            pool._links[0]._call = stream
+            pool.close()
+            networked.close()
+    where = machine(["rlox-distributed", "grpcio", "protobuf", "numpy"])
+    print(write("remote_codec", {"rounds": rounds, "machine": where, "steps": rows}))
+
+
+if __name__ == "__main__":
+    main()
