@@ -42,6 +42,7 @@ SMALL: dict[str, Any] = {"n_envs": 4, "n_steps": 40, "batch_size": 48, "n_epochs
 CHOICES = spaces.Discrete(5, start=2)
 MATRIX = spaces.Box(-1, 1, (2, 3), np.float32)
 IMAGE = spaces.Box(0, 255, (40, 40, 3), np.uint8)
+ACTED = [spaces.Discrete(3), spaces.MultiDiscrete([3, 2, 4]), spaces.Box(-1, 1, (2, 2))]
 NESTED = spaces.Dict({"place": CHOICES, "matrix": MATRIX, "switches": spaces.MultiBinary(3)})
 
 VARIANTS: list[dict[str, Any]] = [
@@ -152,7 +153,7 @@ def test_ppo_update_equals_torch(
 
 
 @pytest.mark.parametrize("observed", [CHOICES, NESTED, MATRIX], ids=["choices", "nested", "matrix"])
-@pytest.mark.parametrize("acted", [spaces.Discrete(3), spaces.Box(-1, 1, (2, 2))], ids=str)
+@pytest.mark.parametrize("acted", ACTED, ids=str)
 def test_features_that_are_not_learnt_equal_torchs(observed: Any, acted: Any) -> None:
     """Observations of these spaces are encoded once for a rollout, and actions drawn in Rust."""
     made = {
@@ -179,14 +180,56 @@ def test_features_that_are_not_learnt_equal_torchs(observed: Any, acted: Any) ->
     ("observed", "acted", "reason"),
     [
         (IMAGE, spaces.Discrete(3), "learns no encoders, and ConvolutionalEncoder may learn"),
-        (CHOICES, spaces.MultiDiscrete([3, 2]), "learns one choice or numbers, not actions of Mul"),
+        (
+            CHOICES,
+            spaces.MultiBinary(3),
+            "learns choices or numbers, not actions of MultiBinary(3)",
+        ),
     ],
 )
 def test_features_that_are_learnt_are_torchs(observed: Any, acted: Any, reason: str) -> None:
-    """As are several choices at once."""
+    """As are switches."""
     with PPO(partial(Observed, observed, acted), seed=5, **SMALL) as ppo:
         assert ppo.learner.backend == "torch"
         assert reason in ppo.learner.reason
+
+
+@final
+class Masked(Observed):
+    """Several choices, some of whose actions are impossible, others in each step."""
+
+    def reset(self, **options: Any) -> Any:
+        obs, info = super().reset(**options)
+        return obs, info | self.mask()
+
+    def step(self, action: Any) -> Any:
+        assert all(self.possible[range(3), action])
+        *rest, info = super().step(action)
+        return (*rest, info | self.mask())
+
+    def mask(self) -> dict[str, Any]:
+        """Draw which actions are possible next."""
+        self.possible = np.random.default_rng(self.steps).random((3, 4)) < 0.6
+        self.possible[range(3), [self.steps % 3, self.steps % 2, self.steps % 4]] = True
+        rows = zip(self.possible, self.action_space.nvec, strict=True)
+        return {"action_mask": np.concatenate([row[:n] for row, n in rows])}
+
+
+@pytest.mark.parametrize("recurrent", ["none", "lstm"])
+def test_masks_of_several_choices_are_learnt_as_torch_does(recurrent: str) -> None:
+    """In each choice; with a memory too."""
+    env = partial(Masked, MATRIX, spaces.MultiDiscrete([3, 2, 4]))
+    options = {**SMALL, "batch_size": 80, "ent_coef": 0.05, "recurrent": recurrent}
+    made = [PPO(env, backend=name, seed=5, **options) for name in ("native", "torch")]
+    batch = made[0].learner.collect(40, Hooks(made[0]))
+    batch = estimate_advantages(batch, made[0].policy, 0.9, 0.9)
+    assert batch.action_masks is not None
+    assert not batch.action_masks.all()
+    terms = [each.learner.update(batch, each._objective(each.schedules.at(0, 1)), 1e-3, Hooks(each))
+             for each in made]  # fmt: skip
+    require_equal_updates(*made, *terms, 1e-5)
+    for each in made:
+        each.close()
 
 
 def test_masked_actions_are_learnt_as_torch_does() -> None:

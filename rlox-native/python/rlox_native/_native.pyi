@@ -1369,6 +1369,8 @@ class ActorCriticLearner:
         obs_dim: size of an observation.
         hidden: widths of the hidden layers of both networks.
         n_actions: for a categorical policy, the number of actions.
+        choices: for a categorical policy of several choices at once, the number of actions of each:
+            an action is a row of integers, and masks and outputs of all choices lie side by side.
         act_dim: for a Gaussian policy, the size of an action.
         critic_dim: size of what the value network sees, if that is not what the policy sees: an
             observation is then ``obs_dim`` numbers for the policy and these behind them.
@@ -1380,7 +1382,7 @@ class ActorCriticLearner:
 
     Raises:
         ValueError: a size lies outside [1, 16384], or ``activation`` or ``dtype`` is another.
-        TypeError: not exactly one of ``n_actions`` and ``act_dim`` is given.
+        TypeError: not exactly one of ``n_actions``, ``choices`` and ``act_dim`` is given.
 
     Example:
         >>> learner = ActorCriticLearner(4, [64, 64], n_actions=2)
@@ -1394,6 +1396,7 @@ class ActorCriticLearner:
         hidden: Sequence[SupportsIndex],
         *,
         n_actions: SupportsIndex | None = None,
+        choices: Sequence[SupportsIndex] | None = None,
         act_dim: SupportsIndex | None = None,
         critic_dim: SupportsIndex | None = None,
         memory_size: SupportsIndex | None = None,

@@ -12,6 +12,7 @@ from rlox.networks.actor_critics import ActorCriticPolicy, ContinuousPolicy, Dis
 from rlox.networks.recurrent import RecurrentPolicy
 from rlox.nn import Memory, TanhMLP
 from rlox.nn.encoders import CombinedEncoder, OneHotEncoder, VectorEncoder
+from rlox.spaces.rows import ActionRows
 from torch import Tensor, nn
 
 from rlox_native._native import ActorCriticLearner
@@ -50,7 +51,7 @@ def make_policy_learner(
 def _make_shared(task: RolloutTask) -> ActorCriticLearner:
     """Return the Rust learner for a policy whose networks see the same."""
     policy = task.policy
-    head = _head(policy)
+    _require_default(policy)
     require_plain(policy)
     sizes = sizes_of(policy.actor, TanhMLP)
     if sizes_of(policy.critic, TanhMLP) != [*sizes[:-1], 1]:
@@ -59,13 +60,13 @@ def _make_shared(task: RolloutTask) -> ActorCriticLearner:
     if [name for name, _ in policy.named_children()] != [*own, "actor", "critic"]:
         raise BackendError("it learns policies of an actor, then a critic, and nothing else")
     obs_dim, *hidden, outputs = sizes
-    return _sized(task, obs_dim, hidden, **{head: outputs})
+    return _sized(task, obs_dim, hidden, **_actions(policy, outputs))
 
 
 def _make_recurrent(task: RolloutTask) -> ActorCriticLearner:
     """Return the Rust learner for a policy and a value function with an LSTM each."""
     policy = task.policy
-    head = _head(policy)
+    _require_default(policy)
     require_plain(policy)
     parts = ["encoder", "head", "actor_memory", "critic_memory", "actor", "critic"]
     if [name for name, _ in policy.named_children()] != parts:
@@ -75,7 +76,7 @@ def _make_recurrent(task: RolloutTask) -> ActorCriticLearner:
     if sizes[0] != sizes[1] or sizes_of(policy.critic, TanhMLP) != [units, *hidden, 1]:
         raise BackendError("it learns policies and value functions of the same widths")
     obs_dim, _ = sizes[0]
-    return _sized(task, obs_dim, hidden, **{head: outputs}, memory_size=units)
+    return _sized(task, obs_dim, hidden, **_actions(policy, outputs), memory_size=units)
 
 
 def _memory_sizes(memory: Any) -> tuple[int, int]:
@@ -137,25 +138,37 @@ def _sized(task: RolloutTask, *sizes: Any, **options: Any) -> ActorCriticLearner
     return learner
 
 
-def _head(policy: Any) -> str:
-    """Return what Rust calls the size of a policy's outputs.
+def _require_default(policy: Any) -> None:
+    """Check that a policy is a default one, on features that are not learnt.
 
     Raises:
-        BackendError: it is no default policy of one choice or of numbers, on features that are not
-            learnt.
+        BackendError: it is another.
     """
-    if type(policy) is DiscretePolicy:
-        return "n_actions"
-    if type(policy) is ContinuousPolicy:
-        return "act_dim"
+    if type(policy) in (DiscretePolicy, ContinuousPolicy):
+        return
     if type(policy) not in (ActorCriticPolicy, RecurrentPolicy):
         raise BackendError(f"it learns the default MLP policies, not {type(policy).__name__}")
     for encoder in policy.encoder.modules():
         if type(encoder) not in FIXED:
             raise BackendError(f"it learns no encoders, and {type(encoder).__name__} may learn")
+
+
+def _actions(policy: Any, outputs: int) -> dict[str, Any]:
+    """Return what Rust is given of a default policy's actions.
+
+    Raises:
+        BackendError: they are neither choices nor numbers.
+    """
+    if type(policy) is DiscretePolicy:
+        return {"n_actions": outputs}
+    if type(policy) is ContinuousPolicy:
+        return {"act_dim": outputs}
     space = policy.head.action_space
     if isinstance(space, spaces.Discrete):
-        return "n_actions"
+        return {"n_actions": outputs}
+    if isinstance(space, spaces.MultiDiscrete):
+        (leaf,) = ActionRows(space).leaves
+        return {"choices": leaf.sizes}
     if isinstance(space, spaces.Box):
-        return "act_dim"
-    raise BackendError(f"it learns one choice or numbers, not actions of {space}")
+        return {"act_dim": outputs}
+    raise BackendError(f"it learns choices or numbers, not actions of {space}")

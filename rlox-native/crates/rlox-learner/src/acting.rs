@@ -3,7 +3,7 @@
 use pulp::{Arch, Simd, WithSimd};
 
 use super::Real;
-use super::actor_critic::Head;
+use super::actor_critic::{Head, parts};
 use super::block::Block;
 use super::distribution::gaussian_log_prob;
 use super::linalg::BLOCK_ROWS;
@@ -16,7 +16,7 @@ use rlox_kernels::rng::Pcg64;
 /// Where actions go: those of one step of N envs, or T × N of a rollout.
 #[derive(Debug)]
 pub enum ActionBuffer<'a> {
-    /// N.
+    /// N × choices.
     Discrete(&'a mut [i64]),
     /// N × `act_dim`, as sampled: the envs get them clipped to their bounds.
     Continuous(&'a mut [f32]),
@@ -104,7 +104,8 @@ impl Learner<f32> {
         check_len("obs", request.obs.len(), "log_probs * obs_dim", rows * self.shape.seen_dim())?;
         match (&request.actions, self.shape.head) {
             (ActionBuffer::Discrete(actions), Head::Categorical(_)) => {
-                check_len("actions", actions.len(), "log_probs", rows)?;
+                let expected = rows * self.shape.choices.len();
+                check_len("actions", actions.len(), "log_probs * choices", expected)?;
             }
             (ActionBuffer::Continuous(actions), Head::Gaussian(_) | Head::ScaledGaussian(_)) => {
                 check_len("actions", actions.len(), "log_probs * act_dim", rows * width)?;
@@ -118,7 +119,7 @@ impl Learner<f32> {
         if let Some(masks) = request.masks {
             let masked = rows * self.shape.head.n_masked();
             check_len("action_masks", masks.len(), "log_probs * n_actions", masked)?;
-            check_choices(masks, width)?;
+            check_choices(masks, &self.shape.choices)?;
         }
         self.packed.load_policy(&self.shape, parameters);
         Arch::new().dispatch(Act { learner: self, draws, request });
@@ -126,10 +127,10 @@ impl Learner<f32> {
     }
 }
 
-/// Checks that each row of `width` flags allows an action.
-pub(super) fn check_choices(masks: &[u8], width: usize) -> Result<()> {
-    let empty = |row: &[u8]| row.iter().all(|&flag| flag == 0);
-    match masks.chunks_exact(width).position(empty) {
+/// Checks that each row of flags allows an action of each choice.
+pub(super) fn check_choices(masks: &[u8], choices: &[usize]) -> Result<()> {
+    let empty = |row: &[u8]| parts(row, choices).any(|part| part.iter().all(|&flag| flag == 0));
+    match masks.chunks_exact(choices.iter().sum()).position(empty) {
         Some(row) => Err(KernelError::NoChoice { row }),
         None => Ok(()),
     }
@@ -161,7 +162,7 @@ impl WithSimd for Act<'_, '_, '_> {
 }
 
 impl Learner<f32> {
-    /// Draws an action for each row of `obs` from the categorical policy.
+    /// Draws an action of each choice for each row of `obs` from the categorical policy.
     #[inline(always)]
     pub(super) fn choose<S: Simd>(
         &mut self,
@@ -177,7 +178,8 @@ impl Learner<f32> {
         chosen.possible.fill(true);
         let obs = seen(memory, 0, obs);
         let rows = obs.chunks(BLOCK_ROWS * shape.actor.input_stride);
-        let results = actions.chunks_mut(BLOCK_ROWS).zip(log_probs.chunks_mut(BLOCK_ROWS));
+        let (choices, n) = (&shape.choices[..], shape.choices.len());
+        let results = actions.chunks_mut(BLOCK_ROWS * n).zip(log_probs.chunks_mut(BLOCK_ROWS));
         for (i, (obs, (actions, log_probs))) in rows.zip(results).enumerate() {
             if let Some(masks) = masks {
                 let masks = &masks[i * BLOCK_ROWS * shape.head.width()..];
@@ -185,14 +187,19 @@ impl Learner<f32> {
                     *possible = flag != 0;
                 }
             }
-            forward(simd, &shape.actor, &packed.actor, obs, actions.len(), actor);
+            let rows = log_probs.len();
+            forward(simd, &shape.actor, &packed.actor, obs, rows, actor);
             let stride = shape.actor.output_stride();
-            distribution.normalise(simd, actor.output(), stride, actions.len(), &chosen.possible);
-            let results = actions.iter_mut().zip(log_probs);
-            for ((action, log_prob), (probabilities, table)) in results.zip(distribution.rows()) {
-                let chosen = draws.choose(probabilities);
-                *action = i64::try_from(chosen).unwrap_or(i64::MAX);
-                *log_prob = table[chosen];
+            distribution.normalise(simd, actor.output(), stride, rows, &chosen.possible);
+            let results = actions.chunks_exact_mut(n).zip(log_probs);
+            for ((actions, log_prob), (probabilities, table)) in results.zip(distribution.rows()) {
+                *log_prob = 0.0;
+                let tables = parts(probabilities, choices).zip(parts(table, choices));
+                for (action, (probabilities, table)) in actions.iter_mut().zip(tables) {
+                    let chosen = draws.choose(probabilities);
+                    *action = i64::try_from(chosen).unwrap_or(i64::MAX);
+                    *log_prob += table[chosen];
+                }
             }
         }
     }

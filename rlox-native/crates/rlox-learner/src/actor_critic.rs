@@ -54,6 +54,9 @@ const MAX_WIDTH: usize = 1 << 14;
 pub struct ActorCritic {
     pub(super) obs_dim: usize,
     pub(super) head: Head,
+    /// Of a categorical policy: how many actions each of its choices is of, beside each other in its
+    /// outputs.
+    pub(super) choices: Vec<usize>,
     /// LSTM layers in front of the two networks.
     pub(super) memories: Option<Layers<Lstm>>,
     pub(super) actor: Network,
@@ -115,6 +118,20 @@ impl ActorCritic {
         Self::behind(Layers::Shared(shared), obs_dim, units, hidden, head)
     }
 
+    /// The same networks with a categorical policy of several choices at once, each of so many
+    /// actions: independent ones, given the observation.
+    ///
+    /// # Errors
+    /// [`KernelError`] for a size outside `[1, 16384]`, or if the head is not of all of them together.
+    pub fn with_choices(self, choices: &[usize]) -> Result<Self> {
+        use rlox_kernels::error::check_len;
+        for &size in choices {
+            check_width("choices", size)?;
+        }
+        check_len("choices", choices.iter().sum(), "the head's actions", self.head.n_masked())?;
+        Ok(Self { choices: choices.to_vec(), ..self })
+    }
+
     fn behind(
         memories: Layers<Lstm>,
         obs_dim: usize,
@@ -146,7 +163,8 @@ impl ActorCritic {
         let sizes = |inputs, outputs| [&[inputs], hidden, &[outputs]].concat();
         let actor = network(&sizes(seen[0], head.n_outputs()), offset);
         let critic = network(&sizes(seen[1], 1), actor.end());
-        Ok(Self { obs_dim: seen[0], head, memories: None, actor, critic })
+        let choices = if let Head::Categorical(n) = head { vec![n] } else { Vec::new() };
+        Ok(Self { obs_dim: seen[0], head, choices, memories: None, actor, critic })
     }
 
     /// Components of an observation: of both networks' inputs if they have inputs of their own.
@@ -167,6 +185,12 @@ impl ActorCritic {
     #[must_use]
     pub fn seen_dim(&self) -> usize {
         if self.memories.is_some() { self.state_size() } else { self.obs_dim }
+    }
+
+    /// How many actions each choice of a categorical policy is of.
+    #[must_use]
+    pub fn choices(&self) -> &[usize] {
+        &self.choices
     }
 
     /// What the policy draws its actions from.
@@ -190,26 +214,27 @@ pub(super) fn check_width(name: &'static str, width: usize) -> Result<()> {
 /// The actions of a batch, as [`rlox_kernels::env::Actions`] has them, in the learner's arithmetic.
 #[derive(Debug, Clone, Copy)]
 pub enum ActionRows<'a, F> {
-    /// One integer per row.
+    /// One integer per row and choice.
     Discrete(&'a [i64]),
     /// So many components per row as the head has.
     Continuous(&'a [F]),
 }
 
 impl<F: num_traits::Float> ActionRows<'_, F> {
-    /// Checks that there is an action of the head for each of `rows` rows.
-    pub(super) fn check(&self, head: Head, rows: usize) -> Result<()> {
+    /// Checks that there is an action of the policy for each of `rows` rows.
+    pub(super) fn check(&self, shape: &ActorCritic, rows: usize) -> Result<()> {
         use rlox_kernels::error::check_len;
-        match (self, head) {
-            (Self::Discrete(actions), Head::Categorical(n)) => {
-                check_len("actions", actions.len(), "log_probs", rows)?;
-                let n_actions = i64::try_from(n).unwrap_or(i64::MAX);
-                match actions.iter().position(|action| !(0..n_actions).contains(action)) {
-                    None => Ok(()),
-                    Some(i) => {
-                        Err(KernelError::Action { index: Some(i), n_actions, value: actions[i] })
+        match (self, shape.head) {
+            (Self::Discrete(actions), Head::Categorical(_)) => {
+                let choices = &shape.choices;
+                check_len("actions", actions.len(), "log_probs * choices", rows * choices.len())?;
+                for (i, (&value, &n)) in actions.iter().zip(choices.iter().cycle()).enumerate() {
+                    let n_actions = i64::try_from(n).unwrap_or(i64::MAX);
+                    if !(0..n_actions).contains(&value) {
+                        return Err(KernelError::Action { index: Some(i), n_actions, value });
                     }
                 }
+                Ok(())
             }
             (Self::Continuous(actions), Head::Gaussian(n) | Head::ScaledGaussian(n)) => {
                 check_len("actions", actions.len(), "log_probs * act_dim", rows * n)
@@ -221,15 +246,44 @@ impl<F: num_traits::Float> ActionRows<'_, F> {
         }
     }
 
-    /// Checks that masks of `width` flags a row allow each discrete action, all of which exist.
-    pub(super) fn check_allowed(&self, masks: &[u8], width: usize) -> Result<()> {
+    /// Checks that masks, a flag of each action of each choice a row, allow the discrete actions, all
+    /// of which exist.
+    pub(super) fn check_allowed(&self, masks: &[u8], choices: &[usize]) -> Result<()> {
         let Self::Discrete(actions) = self else { return Ok(()) };
-        let forbidden = |(&action, mask): (&i64, &[u8])| mask[index(action)] == 0;
-        match actions.iter().zip(masks.chunks_exact(width)).position(forbidden) {
-            None => Ok(()),
-            Some(row) => Err(KernelError::Forbidden { row, action: actions[row] }),
+        let masks = masks.chunks_exact(choices.iter().sum());
+        for (row, (actions, mask)) in actions.chunks_exact(choices.len()).zip(masks).enumerate() {
+            for (&action, mask) in actions.iter().zip(parts(mask, choices)) {
+                if mask[index(action)] == 0 {
+                    return Err(KernelError::Forbidden { row, action });
+                }
+            }
         }
+        Ok(())
     }
+}
+
+/// The parts of a row that belong to each choice.
+pub(super) fn parts<'a, T>(
+    mut row: &'a [T],
+    choices: &'a [usize],
+) -> impl Iterator<Item = &'a [T]> + use<'a, T> {
+    choices.iter().map(move |&n| {
+        let (part, rest) = row.split_at(n);
+        row = rest;
+        part
+    })
+}
+
+/// The parts of a row that belong to each choice, to write to.
+pub(super) fn parts_mut<'a, T>(
+    mut row: &'a mut [T],
+    choices: &'a [usize],
+) -> impl Iterator<Item = &'a mut [T]> + use<'a, T> {
+    choices.iter().map(move |&n| {
+        let (part, rest) = std::mem::take(&mut row).split_at_mut(n);
+        row = rest;
+        part
+    })
 }
 
 /// A row's number, which has been checked to lie within the batch.

@@ -87,7 +87,7 @@ impl<F: Real> Block<F> {
     pub(super) fn new(shape: &ActorCritic) -> Self {
         let zeros = |n| vec![F::zero(); n];
         let (indices, components) = match shape.head {
-            Head::Categorical(_) => (BLOCK_ROWS, 0),
+            Head::Categorical(_) => (BLOCK_ROWS * shape.choices.len(), 0),
             Head::Gaussian(width) | Head::ScaledGaussian(width) => (0, BLOCK_ROWS * width),
         };
         Self {
@@ -100,7 +100,7 @@ impl<F: Real> Block<F> {
             },
             actor: Workspace::new(&shape.actor),
             critic: Workspace::new(&shape.critic),
-            distribution: Distribution::new(shape.head),
+            distribution: Distribution::new(shape),
             ratios: zeros(padded(BLOCK_ROWS)),
             log_prob_gradients: zeros(BLOCK_ROWS),
             terms: Terms::default(),
@@ -165,8 +165,11 @@ impl<F: Real> Block<F> {
         }
         match batch.actions {
             ActionRows::Discrete(actions) => {
-                for (&row, chosen) in rows.iter().zip(&mut self.chosen.indices) {
-                    *chosen = index(actions[index(row)]);
+                let n = shape.choices.len();
+                for (&row, chosen) in rows.iter().zip(self.chosen.indices.chunks_exact_mut(n)) {
+                    for (chosen, &action) in chosen.iter_mut().zip(&actions[index(row) * n..]) {
+                        *chosen = index(action);
+                    }
                 }
                 let width = shape.head.width();
                 if let Some(masks) = batch.masks {

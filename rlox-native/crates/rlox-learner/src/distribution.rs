@@ -3,7 +3,7 @@
 use pulp::Simd;
 
 use super::Real;
-use super::actor_critic::Head;
+use super::actor_critic::{ActorCritic, Head, parts, parts_mut};
 use super::linalg::{BLOCK_ROWS, padded};
 
 /// ½ ln 2π.
@@ -12,7 +12,7 @@ const HALF_LOG_TAU: f64 = 0.918_938_533_204_672_7;
 /// The actions of the rows of a block, gathered.
 #[derive(Debug, Clone)]
 pub(super) struct Chosen<F> {
-    /// Of a categorical policy: the action of each row.
+    /// Of a categorical policy: the actions of each row, one of each choice.
     pub(super) indices: Vec<usize>,
     /// Of a Gaussian policy: the components of each row's action.
     pub(super) components: Vec<F>,
@@ -24,6 +24,8 @@ pub(super) struct Chosen<F> {
 #[derive(Debug, Clone)]
 pub(super) struct Distribution<F> {
     head: Head,
+    /// Categorical: how many actions each choice is of.
+    choices: Vec<usize>,
     /// Categorical: log-probabilities of all actions. Gaussian: (a - μ) / σ. Rows of the head's
     /// width.
     table: Vec<F>,
@@ -36,16 +38,21 @@ pub(super) struct Distribution<F> {
     pub(super) log_probs: Vec<F>,
     /// H[π(·|s)] of each row, in nats.
     pub(super) entropies: Vec<F>,
+    /// Categorical: that of each choice, in rows of choices.
+    entropies_of_choices: Vec<F>,
 }
 
 impl<F: Real> Distribution<F> {
-    pub(super) fn new(head: Head) -> Self {
+    pub(super) fn new(shape: &ActorCritic) -> Self {
+        let (head, choices) = (shape.head, shape.choices.clone());
         let zeros = |n| vec![F::zero(); n];
         let table = zeros(padded(BLOCK_ROWS * head.width()));
         let probabilities = if let Head::Gaussian(_) = head { Vec::new() } else { table.clone() };
         let deviations = head.n_deviations();
         Self {
             head,
+            entropies_of_choices: zeros(BLOCK_ROWS * choices.len()),
+            choices,
             table,
             probabilities,
             log_std: zeros(deviations),
@@ -72,13 +79,22 @@ impl<F: Real> Distribution<F> {
                 let tables = self.table.chunks_exact(width);
                 let tables = tables.zip(self.probabilities.chunks_exact(width));
                 let results = self.log_probs.iter_mut().zip(&mut self.entropies);
-                let chosen = chosen.indices.iter().take(rows);
-                for (((log_probs, probabilities), &action), (log_prob, entropy)) in
-                    tables.zip(chosen).zip(results)
+                let choices = &self.choices[..];
+                let chosen = chosen.indices.chunks_exact(choices.len()).take(rows);
+                let kept = self.entropies_of_choices.chunks_exact_mut(choices.len());
+                for ((((log_probs, probabilities), actions), kept), (log_prob, entropy)) in
+                    tables.zip(chosen).zip(kept).zip(results)
                 {
-                    *log_prob = log_probs[action];
-                    let terms = log_probs.iter().zip(probabilities);
-                    *entropy = terms.fold(F::zero(), |sum, (&log_p, &p)| sum - p * log_p);
+                    (*log_prob, *entropy) = (F::zero(), F::zero());
+                    let tables = parts(log_probs, choices).zip(parts(probabilities, choices));
+                    for (((log_probs, probabilities), &action), kept) in
+                        tables.zip(actions).zip(kept)
+                    {
+                        let terms = log_probs.iter().zip(probabilities);
+                        *kept = terms.fold(F::zero(), |sum, (&log_p, &p)| sum - p * log_p);
+                        *log_prob = *log_prob + log_probs[action];
+                        *entropy = *entropy + *kept;
+                    }
                 }
             }
             Head::Gaussian(width) => {
@@ -135,9 +151,12 @@ impl<F: Real> Distribution<F> {
         rows: usize,
         possible: &[bool],
     ) {
-        let width = self.head.width();
+        let (width, choices) = (self.head.width(), &self.choices[..]);
         let outputs = outputs.chunks_exact(stride).take(rows).zip(possible.chunks_exact(width));
-        for ((logits, possible), row) in outputs.zip(self.table.chunks_exact_mut(width)) {
+        let rows_of_choices = outputs.zip(self.table.chunks_exact_mut(width));
+        for ((logits, possible), row) in rows_of_choices.flat_map(|((logits, possible), row)| {
+            parts(logits, choices).zip(parts(possible, choices)).zip(parts_mut(row, choices))
+        }) {
             let largest =
                 logits.iter().zip(possible).fold(F::neg_infinity(), |largest, (&z, &p)| {
                     if p { largest.max(z) } else { largest }
@@ -151,8 +170,12 @@ impl<F: Real> Distribution<F> {
         F::exp_all(simd, &mut self.probabilities[..used]);
         let tables =
             self.table.chunks_exact_mut(width).zip(self.probabilities.chunks_exact_mut(width));
+        let rows_of_choices = tables.zip(possible.chunks_exact(width)).take(rows);
         for ((log_probs, probabilities), possible) in
-            tables.zip(possible.chunks_exact(width)).take(rows)
+            rows_of_choices.flat_map(|((log_probs, probabilities), possible)| {
+                let tables = parts_mut(log_probs, choices).zip(parts_mut(probabilities, choices));
+                tables.zip(parts(possible, choices))
+            })
         {
             for ((log_p, p), &possible) in
                 log_probs.iter_mut().zip(probabilities.iter_mut()).zip(possible)
@@ -194,16 +217,23 @@ impl<F: Real> Distribution<F> {
             let table = &self.table[r * width..][..width];
             match self.head {
                 Head::Categorical(_) => {
+                    let (choices, n) = (&self.choices[..], self.choices.len());
                     let probabilities = &self.probabilities[r * width..][..width];
-                    let entropy = self.entropies[r];
-                    for ((gradient, &p), &log_p) in
-                        gradients.iter_mut().zip(probabilities).zip(table)
+                    let entropies = &self.entropies_of_choices[r * n..][..n];
+                    let tables = parts(probabilities, choices).zip(parts(table, choices));
+                    let of_choices = parts_mut(gradients, choices).zip(tables).zip(entropies);
+                    for (((gradients, (probabilities, table)), &entropy), &action) in
+                        of_choices.zip(&chosen.indices[r * n..])
                     {
-                        // ∂ ln π(a)/∂z_i = [i = a] - p_i, ∂H/∂z_i = -p_i (ln p_i + H)
-                        *gradient = -p * (log_prob_gradient + entropy_gradient * (log_p + entropy));
+                        for ((gradient, &p), &log_p) in
+                            gradients.iter_mut().zip(probabilities).zip(table)
+                        {
+                            // ∂ ln π(a)/∂z_i = [i = a] - p_i, ∂H/∂z_i = -p_i (ln p_i + H)
+                            let of_entropy = entropy_gradient * (log_p + entropy);
+                            *gradient = -p * (log_prob_gradient + of_entropy);
+                        }
+                        gradients[action] = gradients[action] + log_prob_gradient;
                     }
-                    let chosen = &mut gradients[chosen.indices[r]];
-                    *chosen = *chosen + log_prob_gradient;
                 }
                 Head::Gaussian(_) => {
                     for (i, &standardised) in table.iter().enumerate() {

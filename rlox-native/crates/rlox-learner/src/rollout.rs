@@ -100,7 +100,7 @@ impl Learner<f32> {
                 ActionBuffer::Discrete(actions),
                 Head::Categorical(_),
                 ActionSpace::Discrete { n },
-            ) => (actions.len(), usize::try_from(*n) == Ok(width)),
+            ) => (actions.len(), self.shape.choices.len() == 1 && usize::try_from(*n) == Ok(width)),
             (
                 ActionBuffer::Continuous(actions),
                 Head::Gaussian(_) | Head::ScaledGaussian(_),

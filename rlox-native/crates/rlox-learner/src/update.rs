@@ -19,10 +19,10 @@ const KL_TOLERANCE: f64 = 1.5;
 pub struct Batch<'a, F> {
     /// Observations, R × `obs_dim`.
     pub obs: &'a [F],
-    /// Actions as the policy sampled them, R.
+    /// Actions as the policy sampled them, for R rows.
     pub actions: ActionRows<'a, F>,
-    /// Of a categorical policy: which actions were possible, R × actions, zero for not; `None`
-    /// where all always were.
+    /// Of a categorical policy: which actions of its choices were possible, R × all of them, zero
+    /// for not; `None` where all always were.
     pub masks: Option<&'a [u8]>,
     /// Log-probabilities under the policy that acted, R.
     pub log_probs: &'a [F],
@@ -183,12 +183,12 @@ impl<F: Real> Learner<F> {
         let states = batch.sequences.map_or(0, |sequences| sequences.states.len());
         let expected = batch.n_units() * self.shape.state_size();
         check_len("initial_state", states, "sequences * state_size", expected)?;
-        batch.actions.check(self.shape.head, rows)?;
+        batch.actions.check(&self.shape, rows)?;
         if let Some(masks) = batch.masks {
             let expected = rows * self.shape.head.n_masked();
             check_len("action_masks", masks.len(), "log_probs * actions", expected)?;
-            check_choices(masks, self.shape.head.width())?;
-            batch.actions.check_allowed(masks, self.shape.head.width())?;
+            check_choices(masks, &self.shape.choices)?;
+            batch.actions.check_allowed(masks, &self.shape.choices)?;
         }
         check_len("values", batch.values.len(), "log_probs", rows)?;
         check_len("advantages", batch.advantages.len(), "log_probs", rows)?;

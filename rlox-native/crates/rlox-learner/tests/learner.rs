@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use rlox_kernels::KernelError;
 use rlox_kernels::rng::Pcg64;
 use rlox_learner::{
-    ActionRows, ActorCritic, Batch, Head, Learner, Loss, Moments, Objective, Optimizer, Plan, Real,
-    StepRule,
+    ActionBuffer, ActionRequest, ActionRows, ActorCritic, Batch, Draws, Head, Learner, Loss,
+    Moments, Objective, Optimizer, Plan, Real, StepRule,
 };
 
 /// A rollout and parameters, drawn at random.
@@ -37,6 +37,19 @@ impl Case {
         Self::of(make(obs_dim, hidden, head).unwrap(), None, hidden, rows, seed)
     }
 
+    /// A policy of several choices at once.
+    fn choosing(
+        obs_dim: usize,
+        hidden: &[usize],
+        choices: &[usize],
+        rows: usize,
+        seed: u64,
+    ) -> Self {
+        let shape = ActorCritic::new(obs_dim, hidden, Head::Categorical(choices.iter().sum()));
+        let shape = shape.unwrap().with_choices(choices).unwrap();
+        Self::of(shape, None, hidden, rows, seed)
+    }
+
     /// What the value network sees begins behind what the policy sees.
     fn apart(seen: [usize; 2], hidden: &[usize], head: Head, rows: usize, seed: u64) -> Self {
         let shape = ActorCritic::apart(seen, hidden, head).unwrap();
@@ -56,15 +69,16 @@ impl Case {
             (0..n).map(|_| rng.uniform(-scale, scale)).collect()
         };
         let (n_discrete, n_continuous) = match head {
-            Head::Categorical(_) => (rows, 0),
+            Head::Categorical(_) => (rows * shape.choices().len(), 0),
             Head::Gaussian(width) | Head::ScaledGaussian(width) => (0, rows * width),
         };
         #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "small")]
-        let action = |x: f64| (f64::midpoint(x, 1.0) * head.width() as f64) as i64;
+        let action = |(x, &n): (f64, &usize)| (f64::midpoint(x, 1.0) * n as f64) as i64;
+        let sizes = shape.choices().iter().cycle();
         Self {
             parameters: numbers(shape.n_parameters(), 0.5),
             obs: numbers(rows * obs_dim, 2.0),
-            discrete: numbers(n_discrete, 1.0).into_iter().map(action).collect(),
+            discrete: numbers(n_discrete, 1.0).into_iter().zip(sizes).map(action).collect(),
             continuous: numbers(n_continuous, 2.0),
             log_probs: numbers(rows, 0.5).into_iter().map(|x| x - 1.0).collect(),
             values: numbers(rows, 1.0),
@@ -152,10 +166,18 @@ impl Case {
         let (value, rest) = mlp(rest, judged, &self.hidden, 1, activation);
         assert!(rest.is_empty());
         if let Head::Categorical(_) = self.shape.head() {
-            let sum: f64 = outputs.iter().map(|z| z.exp()).sum();
-            let log_probs: Vec<f64> = outputs.iter().map(|z| z - sum.ln()).collect();
-            let entropy = -log_probs.iter().map(|p| p * p.exp()).sum::<f64>();
-            return (log_probs[usize::try_from(self.discrete[r]).unwrap()], entropy, value[0]);
+            let choices = self.shape.choices();
+            let actions = &self.discrete[r * choices.len()..];
+            let (mut rest, mut log_prob, mut entropy) = (&outputs[..], 0.0, 0.0);
+            for (&n, &action) in choices.iter().zip(actions) {
+                let (logits, others) = rest.split_at(n);
+                let sum: f64 = logits.iter().map(|z| z.exp()).sum();
+                let log_probs: Vec<f64> = logits.iter().map(|z| z - sum.ln()).collect();
+                entropy -= log_probs.iter().map(|p| p * p.exp()).sum::<f64>();
+                log_prob += log_probs[usize::try_from(action).unwrap()];
+                rest = others;
+            }
+            return (log_prob, entropy, value[0]);
         }
         let tau = std::f64::consts::TAU;
         let mut log_prob = 0.0;
@@ -236,14 +258,18 @@ proptest! {
     fn gradients_are_the_loss_differentiated(
         obs_dim in 1..6_usize,
         critic_dim in prop::option::of(1..9_usize),
+        choices in prop::option::of(prop::collection::vec(1..5_usize, 1..5)),
         hidden in prop::collection::vec(1..21_usize, 0..4),
         head in head(),
         loss in loss(),
         rows in 2..150_usize,
         seed in any::<u64>(),
     ) {
-        let case = match (critic_dim, head) {
-            (Some(critic_dim), Head::Categorical(_) | Head::Gaussian(_)) => {
+        let case = match (critic_dim, head, choices) {
+            (None, Head::Categorical(_), Some(choices)) => {
+                Case::choosing(obs_dim, &hidden, &choices, rows, seed)
+            }
+            (Some(critic_dim), Head::Categorical(_) | Head::Gaussian(_), _) => {
                 Case::apart([obs_dim, critic_dim], &hidden, head, rows, seed)
             }
             _ => Case::new(obs_dim, &hidden, head, rows, seed),
@@ -374,4 +400,51 @@ fn rows_and_actions_that_do_not_exist_are_refused() {
     case.discrete[3] = 2;
     let action = KernelError::Action { index: Some(3), n_actions: 2, value: 2 };
     assert_eq!(update(&case, &[0, 1]), Err(action));
+}
+
+#[test]
+fn one_choice_is_a_categorical_policy() {
+    let plain = Case::new(3, &[8], Head::Categorical(4), 64, 2);
+    let one = Case::choosing(3, &[8], &[4], 64, 2);
+    let order: Vec<i64> = (0..64).collect();
+    assert_eq!(
+        gradients(&plain, plan(&order, clipped())),
+        gradients(&one, plan(&order, clipped()))
+    );
+}
+
+#[test]
+fn each_choice_has_its_own_actions() {
+    let mut case = Case::choosing(3, &[8], &[2, 3], 4, 2);
+    case.discrete[4] = 2; // the first choice of the third row, which is of two actions
+    let mut learner = Learner::new(case.shape.clone());
+    let error = learner.differentiate(&case.parameters, case.batch(), clipped()).unwrap_err();
+    let expected = KernelError::Action { index: Some(4), n_actions: 2, value: 2 };
+    assert_eq!(error, expected);
+    let shape = ActorCritic::new(3, &[8], Head::Categorical(5)).unwrap();
+    assert!(matches!(shape.clone().with_choices(&[2, 2]), Err(KernelError::Shape { .. })));
+    assert!(matches!(shape.with_choices(&[5, 0]), Err(KernelError::Range { .. })));
+}
+
+#[test]
+fn impossible_actions_of_a_choice_are_never_drawn() {
+    let case = Case::choosing(3, &[8], &[2, 3], 50, 2);
+    let narrow = |values: &[f64]| -> Vec<f32> { values.iter().map(|&x| f32::of(x)).collect() };
+    let (parameters, obs) = (narrow(&case.parameters), narrow(&case.obs));
+    let masks: Vec<u8> = [0, 1, 1, 0, 1].repeat(50);
+    let (mut actions, mut log_probs) = (vec![0; 100], vec![0.0; 50]);
+    let mut learner = Learner::new(case.shape.clone());
+    let mut request = ActionRequest {
+        obs: &obs,
+        masks: Some(&masks),
+        actions: ActionBuffer::Discrete(&mut actions),
+        log_probs: &mut log_probs,
+    };
+    let mut rng = Pcg64::from_seed(1);
+    learner.act(&parameters, &mut Draws::Stream(&mut rng), &mut request).unwrap();
+    let (seconds, _) = actions.as_chunks::<2>();
+    assert!(seconds.iter().all(|&[first, second]| first == 1 && second != 1));
+    assert!(seconds.iter().any(|&[_, second]| second == 0));
+    assert!(seconds.iter().any(|&[_, second]| second == 2));
+    assert!(log_probs.iter().all(|&log_prob| log_prob < 0.0));
 }

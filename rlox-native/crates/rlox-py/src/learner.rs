@@ -2,60 +2,32 @@
 
 use std::sync::Mutex;
 
-use numpy::{Element, Ix1, Ix2, PyArray1, PyArray2, PyReadonlyArray, PyUntypedArrayMethods};
+use numpy::{Ix1, Ix2, PyArray1, PyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use rlox_learner::{
-    ActionRows, ActorCritic, Batch, Head, Learner, Loss, Moments, Objective, Optimizer, Plan,
-    StepRule,
+    ActorCritic, Batch, Learner, Loss, Moments, Objective, Optimizer, Plan, StepRule,
 };
 
 use crate::convert::{
     as_real_array, check_shape, output_array, parse_hidden, parse_step, real, real_array,
 };
 use crate::errors::raise;
+use crate::learner_actions::{ActionArray, ActionForm, parse_head};
 use crate::flags::{MaskArray, mask_array};
 use crate::learner_memory::{self, SequenceArrays};
 use crate::locks::lock;
 use crate::memory::{check_memory, check_networks};
 use crate::precision::{Precise, of_dtype, with_learner};
-use crate::replay::{Cells, Expected, read, read_rows, vector};
+use crate::replay::{Expected, read, vector};
 use crate::{env::VecEnv, learner_rollout};
-
-/// The actions of R rows.
-enum ActionArray<'py, F: Element> {
-    Integers(Cells<'py, i64>),
-    Reals(PyReadonlyArray<'py, F, Ix2>),
-}
-
-impl<'py, F: Element> ActionArray<'py, F> {
-    /// Reads as many actions as `log_probs` has rows.
-    fn read(head: Head, actions: &Bound<'py, PyAny>, rows: usize) -> PyResult<Self> {
-        match head {
-            Head::Categorical(_) => {
-                read_rows(actions, "actions", "log_probs", rows).map(Self::Integers)
-            }
-            Head::Gaussian(width) | Head::ScaledGaussian(width) => {
-                let components = real_array::<F, Ix2>(actions, "actions")?;
-                check_shape("actions", components.shape(), "log_probs", &[rows, width])?;
-                Ok(Self::Reals(components))
-            }
-        }
-    }
-
-    fn as_rows(&self) -> PyResult<ActionRows<'_, F>> {
-        Ok(match self {
-            Self::Integers(actions) => ActionRows::Discrete(actions.as_slice()?),
-            Self::Reals(components) => ActionRows::Continuous(components.as_slice()?),
-        })
-    }
-}
 
 /// Takes the gradient steps of an iteration on arrays that the caller keeps.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct ActorCriticLearner {
     learner: Precise<Learner<f32>, Learner<f64>>,
     shape: ActorCritic,
+    form: ActionForm,
 }
 
 #[pymethods]
@@ -63,13 +35,14 @@ impl ActorCriticLearner {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
     #[pyo3(signature = (
-        obs_dim, hidden, *, n_actions=None, act_dim=None, critic_dim=None, memory_size=None,
+        obs_dim, hidden, *, n_actions=None, choices=None, act_dim=None, critic_dim=None, memory_size=None,
         shared_memory=false, scaled=false, activation="tanh", dtype="float32"
     ))]
     fn new(
         obs_dim: usize,
         #[pyo3(from_py_with = parse_hidden)] hidden: Vec<usize>,
         n_actions: Option<usize>,
+        choices: Option<Vec<usize>>,
         act_dim: Option<usize>,
         critic_dim: Option<usize>,
         memory_size: Option<usize>,
@@ -78,12 +51,7 @@ impl ActorCriticLearner {
         activation: &str,
         dtype: &str,
     ) -> PyResult<Self> {
-        let head = match (n_actions, act_dim) {
-            (Some(n), None) => Head::Categorical(n),
-            (None, Some(n)) if scaled => Head::ScaledGaussian(n),
-            (None, Some(n)) => Head::Gaussian(n),
-            _ => return Err(PyTypeError::new_err("give either n_actions or act_dim")),
-        };
+        let (head, form) = parse_head(n_actions, choices.as_deref(), act_dim, scaled)?;
         let seen = memory_size.unwrap_or_else(|| obs_dim.max(critic_dim.unwrap_or(0)));
         check_networks(seen, &hidden, head.width(), 2)?;
         let shape = match (activation, critic_dim, memory_size) {
@@ -113,10 +81,14 @@ impl ActorCriticLearner {
                 return Err(PyValueError::new_err(text));
             }
         };
+        let shape = match choices {
+            Some(choices) => shape.and_then(|shape| shape.with_choices(&choices)),
+            None => shape,
+        };
         let shape = shape.map_err(raise)?;
         let new = || shape.clone();
         let learner = of_dtype(dtype, || Ok(Learner::new(new())), || Ok(Learner::new(new())))?;
-        Ok(Self { learner, shape })
+        Ok(Self { learner, shape, form })
     }
 
     /// How many numbers are remembered of an episode.
@@ -208,7 +180,7 @@ impl ActorCriticLearner {
             let order = read::<i64>(order.as_any(), "order", &expected)?;
             let rows = log_probs.len();
             check_shape("obs", obs.shape(), "log_probs", &[rows, self.shape.obs_dim()])?;
-            let actions = ActionArray::<F>::read(self.shape.head(), actions, rows)?;
+            let actions = ActionArray::<F>::read(self.form, actions, rows)?;
             let masks = action_masks.map(|masks| mask_array::<Ix2>(masks, "action_masks"));
             let masks = masks.transpose()?;
             if let Some(masks) = &masks {
@@ -273,7 +245,7 @@ impl ActorCriticLearner {
             let returns = real_array::<F, Ix1>(returns, "returns")?;
             let rows = log_probs.len();
             check_shape("obs", obs.shape(), "log_probs", &[rows, self.shape.obs_dim()])?;
-            let actions = ActionArray::<F>::read(self.shape.head(), actions, rows)?;
+            let actions = ActionArray::<F>::read(self.form, actions, rows)?;
             let (states, starts) = (initial_state, episode_starts);
             let sequences = SequenceArrays::<F>::read(&self.shape, rows, states, starts)?;
             let batch = Batch {
@@ -313,7 +285,7 @@ impl ActorCriticLearner {
         final_values: &Bound<'py, PyAny>,
         noise: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
-        let shape = (self.shape.obs_dim(), self.shape.head());
+        let shape = (self.shape.obs_dim(), self.form);
         learner_rollout::collect(
             py,
             self.single()?,
@@ -335,8 +307,8 @@ impl ActorCriticLearner {
         action_masks: Option<&Bound<'py, PyAny>>,
         noise: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>)> {
-        let shape = (self.shape.seen_dim(), self.shape.head());
-        let source = (stream, noise);
+        let (seen, width) = (self.shape.seen_dim(), self.shape.head().width());
+        let (shape, source) = ((seen, width, self.form), (stream, noise));
         learner_rollout::act(self.single()?, shape, parameters, source, obs, action_masks)
     }
 

@@ -6,12 +6,13 @@ use numpy::{Ix1, Ix2, Ix3, PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMet
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use rlox_kernels::rng::Pcg64;
-use rlox_learner::{ActionBuffer, ActionRequest, Draws, Head, Learner, Rollout};
+use rlox_learner::{ActionBuffer, ActionRequest, Draws, Learner, Rollout};
 
 use crate::convert::{check_shape, output_array, real_array};
 use crate::env::VecEnv;
 use crate::errors::raise;
 use crate::flags::{MaskArray, mask_array, output_flags};
+use crate::learner_actions::ActionForm;
 use crate::locks::lock;
 use crate::output::filled;
 
@@ -19,13 +20,13 @@ use crate::output::filled;
 pub(crate) fn collect(
     py: Python<'_>,
     learner: &Mutex<Learner<f32>>,
-    shape: (usize, Head),
+    shape: (usize, ActionForm),
     envs: &VecEnv,
     source: Source<'_, '_>,
     [parameters, next_obs, obs, actions]: [&Bound<'_, PyAny>; 4],
     [log_probs, rewards, terminated, truncated, final_values]: [&Bound<'_, PyAny>; 5],
 ) -> PyResult<()> {
-    let (obs_dim, head) = shape;
+    let (obs_dim, form) = shape;
     let n = envs.n_envs();
     let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
     let mut next_obs = output_array::<f32, Ix2>(next_obs, "next_obs", &[n, obs_dim])?;
@@ -37,13 +38,18 @@ pub(crate) fn collect(
     let mut terminated = output_flags::<Ix2>(terminated, "terminated", &table)?;
     let mut truncated = output_flags::<Ix2>(truncated, "truncated", &table)?;
     let mut final_values = output_array::<f32, Ix2>(final_values, "final_values", &table)?;
-    let (mut integers, mut components);
-    let actions = match head {
-        Head::Categorical(_) => {
+    let (mut integers, mut choices, mut components);
+    let actions = match form {
+        ActionForm::Integers => {
             integers = output_array::<i64, Ix2>(actions, "actions", &table)?;
             ActionBuffer::Discrete(integers.as_slice_mut()?)
         }
-        Head::Gaussian(width) | Head::ScaledGaussian(width) => {
+        ActionForm::Choices(n_choices) => {
+            let shape = [steps, n, n_choices];
+            choices = output_array::<i64, Ix3>(actions, "actions", &shape)?;
+            ActionBuffer::Discrete(choices.as_slice_mut()?)
+        }
+        ActionForm::Reals(width) => {
             let shape = [steps, n, width];
             components = output_array::<f32, Ix3>(actions, "actions", &shape)?;
             ActionBuffer::Continuous(components.as_slice_mut()?)
@@ -98,20 +104,20 @@ fn drawing<T>(
 /// log-probabilities.
 pub(crate) fn act<'py>(
     learner: &Mutex<Learner<f32>>,
-    shape: (usize, Head),
+    shape: (usize, usize, ActionForm),
     parameters: &Bound<'py, PyAny>,
     source: Source<'_, 'py>,
     obs: &Bound<'py, PyAny>,
     masks: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>)> {
-    let (py, (obs_dim, head)) = (obs.py(), shape);
+    let (py, (obs_dim, width, form)) = (obs.py(), shape);
     let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
     let obs = real_array::<f32, Ix2>(obs, "obs")?;
     let rows = obs.shape().first().copied().unwrap_or(0);
     check_shape("obs", obs.shape(), "the networks", &[rows, obs_dim])?;
     let masks = masks.map(|masks| mask_array::<Ix2>(masks, "action_masks")).transpose()?;
     if let Some(masks) = &masks {
-        check_shape("action_masks", masks.shape(), "obs and actions", &[rows, head.width()])?;
+        check_shape("action_masks", masks.shape(), "obs and actions", &[rows, width])?;
     }
     let log_probs = PyArray1::zeros(py, rows, false);
     let draw = |actions: ActionBuffer<'_>| {
@@ -127,13 +133,18 @@ pub(crate) fn act<'py>(
             py.detach(|| lock(learner).act(parameters, draws, &mut request)).map_err(raise)
         })
     };
-    let actions = match head {
-        Head::Categorical(_) => {
+    let actions = match form {
+        ActionForm::Integers => {
             let actions = PyArray1::zeros(py, rows, false);
             draw(ActionBuffer::Discrete(actions.try_readwrite()?.as_slice_mut()?))?;
             actions.into_any()
         }
-        Head::Gaussian(width) | Head::ScaledGaussian(width) => {
+        ActionForm::Choices(n) => {
+            let actions = PyArray2::zeros(py, [rows, n], false);
+            draw(ActionBuffer::Discrete(actions.try_readwrite()?.as_slice_mut()?))?;
+            actions.into_any()
+        }
+        ActionForm::Reals(width) => {
             let actions = PyArray2::zeros(py, [rows, width], false);
             draw(ActionBuffer::Continuous(actions.try_readwrite()?.as_slice_mut()?))?;
             actions.into_any()

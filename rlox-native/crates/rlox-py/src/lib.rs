@@ -19,6 +19,7 @@ mod flags;
 mod kernels;
 mod language;
 mod learner;
+mod learner_actions;
 mod learner_memory;
 mod learner_rollout;
 mod locks;
