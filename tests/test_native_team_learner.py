@@ -29,6 +29,7 @@ CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "masks and deaths": ("mappo", MASKED, {"critic": "observations"}),
     "nested": ("ippo", partial(Errand, observed=NESTED), {"frame_stack": 2}),
     "numbers": ("mappo", NUMBERS, {"normalize_observations": True}),
+    "several choices": ("mappo", partial(Errand, acted=spaces.MultiDiscrete([2, 3])), {}),
     "kl": ("mappo", SPREAD, {"target_kl": 1e-3, "learning_rate": 1e-2}),
 }
 
@@ -46,7 +47,7 @@ def learnt(case: str, backend: str) -> tuple[Any, list[dict[str, float]]]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_both_backends_learn_the_same(case: str) -> None:
-    """With critics of every kind, masks, deaths, nested observations and numbers as actions."""
+    """With critics of every kind, masks, deaths, nested observations, numbers, several choices."""
     (ours, our_rows), (theirs, their_rows) = (learnt(case, one) for one in ("native", "torch"))
     assert list(ours) == list(theirs)
     for name, state in ours.items():
@@ -62,13 +63,13 @@ def test_rust_is_taken_where_it_can_be() -> None:
     with rlox.make("mappo", env=SPREAD, **SMALL) as algorithm:
         assert str(algorithm.learner) == "native (the fastest there is)"
     image = partial(Errand, observed=spaces.Box(0, 255, (12, 12, 3), np.uint8))
-    several = partial(Errand, acted=spaces.MultiDiscrete([2, 3]))
+    switches = partial(Errand, acted=spaces.MultiBinary(3))
     for env, options, reason in (
         (SPREAD, {"normalize_values": "value_norm"}, "objectives ClippedSurrogate and"),
         (SPREAD, {"recurrent": "gru"}, "not RecurrentTeamPolicy"),
         (SPREAD, {"critic_learning_rate": 1e-3}, "one optimiser, not by a ActorCriticOptimizer"),
-        (image, {}, "one choice or with numbers"),
-        (several, {}, "one choice or with numbers"),
+        (image, {}, "policies of vectors"),
+        (switches, {}, "choices or numbers, not actions of MultiBinary(3)"),
     ):
         given = SMALL | ({"batch_size": 96} if "recurrent" in options else {}) | options
         with rlox.make("mappo", env=env, **given) as algorithm:

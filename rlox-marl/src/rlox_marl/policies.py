@@ -6,7 +6,6 @@ import math
 from typing import Any, Literal
 
 import torch
-from gymnasium import spaces
 from rlox.learners import SeparatePerceptrons
 from rlox.networks import Policy
 from rlox.nn import ActionHead, Distribution, EncoderKind, Memory, TanhMLP, make_encoder
@@ -46,7 +45,7 @@ class TeamPolicy(Policy):
         super().__init__(generator=generator)
         actions = view.group.action_space
         head = ActionHead(actions)
-        self._gaussian = {spaces.Discrete: False, spaces.Box: True}.get(type(actions))
+        self._action_space = actions
         self.actor = nn.ModuleDict(
             {
                 "encoder": make_encoder(view.actor_space, kind=network, generator=generator),
@@ -85,13 +84,13 @@ class TeamPolicy(Policy):
         """Return the two networks for learner backends; see there."""
         encoders: Any = self.actor["encoder"], self.critic["encoder"]
         learns = any(True for encoder in encoders for _ in encoder.parameters())
-        if learns or self._gaussian is None or "head" in self.critic:
+        if learns or "head" in self.critic:
             return None
         return SeparatePerceptrons(
             actor=self.actor["layers"],
             critic=self.critic["layers"],
             inputs=lambda obs: (encoders[0](obs), encoders[1](obs)),
-            gaussian=self._gaussian,
+            action_space=self._action_space,
         )
 
     def layer_data(self) -> LayerData:

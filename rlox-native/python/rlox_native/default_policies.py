@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from gymnasium import spaces
 from rlox.errors import BackendError
@@ -60,7 +61,7 @@ def _make_shared(task: RolloutTask) -> ActorCriticLearner:
     if [name for name, _ in policy.named_children()] != [*own, "actor", "critic"]:
         raise BackendError("it learns policies of an actor, then a critic, and nothing else")
     obs_dim, *hidden, outputs = sizes
-    return _sized(task, obs_dim, hidden, **_actions(policy, outputs))
+    return _sized(task, obs_dim, hidden, **_actions(_space(policy), outputs))
 
 
 def _make_recurrent(task: RolloutTask) -> ActorCriticLearner:
@@ -76,7 +77,7 @@ def _make_recurrent(task: RolloutTask) -> ActorCriticLearner:
     if sizes[0] != sizes[1] or sizes_of(policy.critic, TanhMLP) != [units, *hidden, 1]:
         raise BackendError("it learns policies and value functions of the same widths")
     obs_dim, _ = sizes[0]
-    return _sized(task, obs_dim, hidden, **_actions(policy, outputs), memory_size=units)
+    return _sized(task, obs_dim, hidden, **_actions(_space(policy), outputs), memory_size=units)
 
 
 def _memory_sizes(memory: Any) -> tuple[int, int]:
@@ -108,8 +109,8 @@ def _separate(policy: Any) -> SeparatePerceptrons | None:
     found: SeparatePerceptrons | None = policy.perceptrons()
     if found is None:
         raise BackendError(
-            "it learns policies of vectors with one choice or with numbers, whose values are not "
-            f"normalised by the network, and this {name} is none"
+            "it learns policies of vectors whose values are not normalised by the network, and "
+            f"this {name} is none"
         )
     return found
 
@@ -121,8 +122,8 @@ def _make_separate(task: RolloutTask, networks: SeparatePerceptrons) -> ActorCri
     critic_seen, *critic_sizes = sizes_of(networks.critic, TanhMLP)
     if critic_sizes != [*hidden, 1]:
         raise BackendError("it learns policies and value functions of the same widths")
-    head = "act_dim" if networks.gaussian else "n_actions"
-    return _sized(task, seen, hidden, **{head: outputs}, critic_dim=critic_seen)
+    actions = _actions(networks.action_space, outputs)
+    return _sized(task, seen, hidden, **actions, critic_dim=critic_seen)
 
 
 def _sized(task: RolloutTask, *sizes: Any, **options: Any) -> ActorCriticLearner:
@@ -153,17 +154,21 @@ def _require_default(policy: Any) -> None:
             raise BackendError(f"it learns no encoders, and {type(encoder).__name__} may learn")
 
 
-def _actions(policy: Any, outputs: int) -> dict[str, Any]:
-    """Return what Rust is given of a default policy's actions.
+def _space(policy: Any) -> Any:
+    """Return a space of actions that a default policy acts in."""
+    if type(policy) is DiscretePolicy:
+        return spaces.Discrete(sizes_of(policy.actor, TanhMLP)[-1])
+    if type(policy) is ContinuousPolicy:
+        return spaces.Box(-np.inf, np.inf, policy.log_std.shape)
+    return policy.head.action_space
+
+
+def _actions(space: Any, outputs: int) -> dict[str, Any]:
+    """Return what Rust is given of the actions of a space that a network has so many outputs for.
 
     Raises:
         BackendError: they are neither choices nor numbers.
     """
-    if type(policy) is DiscretePolicy:
-        return {"n_actions": outputs}
-    if type(policy) is ContinuousPolicy:
-        return {"act_dim": outputs}
-    space = policy.head.action_space
     if isinstance(space, spaces.Discrete):
         return {"n_actions": outputs}
     if isinstance(space, spaces.MultiDiscrete):

@@ -65,9 +65,9 @@ class SeparatePerceptrons:
     """:class:`rlox.nn.TanhMLP` from its inputs to one value."""
     inputs: Callable[[Any], tuple[Tensor, Tensor]]
     """From observations of B steps to the inputs (B, n) of both; it has no parameters."""
-    gaussian: bool
-    """Whether actions are numbers, by a Gaussian whose log standard deviations are the policy's
-    first parameters, rather than one choice."""
+    action_space: Any
+    """Of the policy. Numbers are drawn from a Gaussian whose log standard deviations are the
+    policy's first parameters; :class:`rlox.nn.ActionHead` says what the outputs of choices are."""
 
 
 Update = Callable[["RolloutTask", Any, Objective, float, Hooks], dict[str, float]]
