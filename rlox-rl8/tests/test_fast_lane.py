@@ -71,6 +71,30 @@ def test_a_horizon_in_one_call_is_that_of_single_steps(env_id: str, deterministi
     assert statistics[0] == pytest.approx(statistics[1], rel=1e-5, nan_ok=True)
 
 
+@pytest.mark.parametrize("env", [DiscreteDummyEnv, ContinuousDummyEnv, "CartPole-v1"])
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_memory_acts_as_that_of_torch(env: Any, deterministic: bool) -> None:
+    """Equal within rounding over three horizons, resets of states and random draws included."""
+    fast, slow = (built(env, backend, **REMEMBERS) for backend in ("native", "torch"))
+    assert fast.fast.acts()
+    draws = []
+    for algorithm in (fast, slow):
+        torch.manual_seed(2)
+        for _ in range(3):
+            algorithm.collect(deterministic=deterministic)
+        draws.append(torch.rand(1))
+    assert torch.equal(*draws)  # as many
+    assert fast._lane is fast.fast
+    for key in ("obs", "actions", "logp", "values", "rewards"):
+        one, other = fast.buffer[key][:, :-1], slow.buffer[key][:, :-1]
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4, msg=key)
+    for one, other in zip(
+        [fast._states, *fast._starts], [slow._states, *slow._starts], strict=True
+    ):
+        for key in ("hidden_states", "cell_states"):
+            torch.testing.assert_close(one[key], other[key], rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("options", [
     {},
     {"entropy_coeff": 0.01, "dual_clip_param": 1.5, "vf_clip_param": 0.3, "num_sgd_iters": 6},
@@ -88,6 +112,8 @@ def test_gradients_are_those_of_torch(
     monkeypatch.setattr("rlox_rl8.minibatches.MICRO_BATCH", 35)
     fast, slow = both(env, **kind, **options)
     fast._storage.copy_(slow._storage)
+    if kind:
+        fast._states, fast._starts = slow._states, slow._starts
     fast.state.reward_scale = slow.state.reward_scale
     fast.loss_and_terms = fast.loss_and_terms  # an attribute that was set, to the same
     assert fast.fast.learns()

@@ -88,6 +88,23 @@ class NativePerceptrons:
             noise=None if noise is None else noise.reshape(-1), **rows,
         )  # fmt: skip
 
+    def act(
+        self,
+        obs: npt.NDArray[Any],
+        state: npt.NDArray[Any],
+        noise: npt.NDArray[Any] | None,
+        *,
+        only_values: bool = False,
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Any, Any]:
+        """Return states after observations, values, actions and their log-probabilities."""
+        flat = self._flat()
+        after = self._learner.remember(flat, obs, state)
+        values = self._learner.values(flat, after)
+        if only_values:
+            return after, values, None, None
+        given = None if noise is None else noise.reshape(-1)
+        return after, values, *self._learner.act(flat, None, after, noise=given)
+
     def values(self, obs: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return values (R,)."""
         return self._learner.values(self._flat(), obs)

@@ -30,6 +30,7 @@ from rlox_rl8.ends import begin_episodes
 from rlox_rl8.engine import GenericAlgorithmBase
 from rlox_rl8.env import EnvFactory
 from rlox_rl8.models import Model, ModelFactory, RecurrentModel, RecurrentModelFactory
+from rlox_rl8.perceptrons import FastLane
 from rlox_rl8.policies import Policy, RecurrentPolicy
 
 __all__ = [
@@ -164,6 +165,8 @@ class RecurrentAlgorithm(
     def _forget(self) -> None:
         hparams = self.hparams
         self.state.seqs = 0
+        self._lane: FastLane | None = None
+        """What acts in the policy's place in this horizon."""
         self._states = self.policy.model.init_states(hparams.num_envs)
         self._starts: list[TensorDict] = []
         """States (B) at the start of each sequence of the buffer."""
@@ -176,6 +179,7 @@ class RecurrentAlgorithm(
     def _collect(self, env_config: dict[str, Any] | None, deterministic: bool) -> CollectStats:
         if self.ends is not None and self._resets_now():
             self._states = self.policy.init_states(self.hparams.num_envs)
+        self._lane = self.fast if self.fast is not None and self.fast.acts() else None
         return super()._collect(env_config, deterministic)
 
     def _before_step(self, t: int) -> None:
@@ -197,14 +201,17 @@ class RecurrentAlgorithm(
         observed = self._observed[t]
         if self.policy.model.sees_past:
             observed = self.policy.latest(observed)
-        out, states = self.policy.sample(
-            observed,
-            self._states,
-            deterministic=deterministic,
-            return_actions=not last,
-            return_logp=not last,
-            return_values=True,
-        )
+        if self._lane is not None:
+            out, states = self._lane.act(observed["obs"][:, 0], self._states, deterministic, last)
+        else:
+            out, states = self.policy.sample(
+                observed,
+                self._states,
+                deterministic=deterministic,
+                return_actions=not last,
+                return_logp=not last,
+                return_values=True,
+            )
         if not last:
             self._states = states
         return out

@@ -98,6 +98,10 @@ class FastLane:
             and self._is_plain()
         )
 
+    def acts(self) -> bool:
+        """Return whether :meth:`act` does what the policy would."""
+        return self._task.memory is not None and self._is_plain()
+
     @property
     def needs_parts(self) -> bool:
         """Whether a minibatch should come in parts; rows without a memory go block by block."""
@@ -133,6 +137,30 @@ class FastLane:
                 carried[t + 1] = algorithm.hparams.gamma * begun + store["rewards"][t]
             if algorithm.on_env_step is not None:
                 algorithm.on_env_step(algorithm.hparams.num_envs)
+
+    def act(
+        self, obs: Tensor, states: TensorDict, deterministic: bool, last: bool
+    ) -> tuple[TensorDict, TensorDict]:
+        """Return actions, logp and values (B), only values at the ``last``, and states after.
+
+        Args:
+            obs: (B, D)
+            states: (B) before them.
+            deterministic: take the modes.
+            last: whether only values are asked for.
+        """
+        n = len(obs)
+        noise = None if deterministic or last else self._draw(1, n)
+        after, values, actions, log_probs = self._perceptrons.act(
+            obs.contiguous().numpy(), _flat_states(states).numpy(), noise, only_values=last
+        )
+        found = {"values": values} if last else {
+            "values": values, "actions": actions, "logp": log_probs
+        }  # fmt: skip
+        columns = {key: torch.from_numpy(x).view(n, -1) for key, x in found.items()}
+        hidden, cells = (x[:, None].contiguous() for x in torch.from_numpy(after).chunk(2, -1))
+        kept = {"hidden_states": hidden, "cell_states": cells}
+        return TensorDict(columns, batch_size=[n]), TensorDict(kept, batch_size=[n])
 
     def _fill(self, store: TensorDict, deterministic: bool) -> None:
         steps, n = store["rewards"].shape[0] - 1, store["rewards"].shape[1]

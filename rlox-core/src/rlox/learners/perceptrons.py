@@ -92,6 +92,22 @@ class Perceptrons(Protocol):
                 ``terminated`` and ``truncated``, bool.
         """
 
+    def act(
+        self, obs: Array, state: Array, noise: Array | None, *, only_values: bool = False
+    ) -> tuple[Array, Array, Array | None, Array | None]:
+        """Take in one observation each with the memory.
+
+        Args:
+            obs: (N, D)
+            state: (N, S) before it.
+            noise: (N, A), see :meth:`collect`; ``None`` takes the modes.
+            only_values: choose no actions.
+
+        Returns:
+            States (N, S) after it, values (N,), actions (N,) or (N, A), and their log-probabilities
+            (N,); ``None`` for the last two if there are no actions.
+        """
+
     def values(self, obs: Array) -> Array:
         """Return values (R,) of observations (R, D)."""
 
