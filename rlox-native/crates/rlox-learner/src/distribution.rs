@@ -153,16 +153,16 @@ impl<F: Real> Distribution<F> {
     ) {
         let (width, choices) = (self.head.width(), &self.choices[..]);
         let outputs = outputs.chunks_exact(stride).take(rows).zip(possible.chunks_exact(width));
-        let rows_of_choices = outputs.zip(self.table.chunks_exact_mut(width));
-        for ((logits, possible), row) in rows_of_choices.flat_map(|((logits, possible), row)| {
-            parts(logits, choices).zip(parts(possible, choices)).zip(parts_mut(row, choices))
-        }) {
-            let largest =
-                logits.iter().zip(possible).fold(F::neg_infinity(), |largest, (&z, &p)| {
-                    if p { largest.max(z) } else { largest }
-                });
-            for (shifted, &logit) in row.iter_mut().zip(logits) {
-                *shifted = logit - largest;
+        for ((logits, possible), row) in outputs.zip(self.table.chunks_exact_mut(width)) {
+            let of_choices = parts(logits, choices).zip(parts(possible, choices));
+            for ((logits, possible), row) in of_choices.zip(parts_mut(row, choices)) {
+                let largest =
+                    logits.iter().zip(possible).fold(F::neg_infinity(), |largest, (&z, &p)| {
+                        if p { largest.max(z) } else { largest }
+                    });
+                for (shifted, &logit) in row.iter_mut().zip(logits) {
+                    *shifted = logit - largest;
+                }
             }
         }
         let used = padded(rows * width);
@@ -170,26 +170,12 @@ impl<F: Real> Distribution<F> {
         F::exp_all(simd, &mut self.probabilities[..used]);
         let tables =
             self.table.chunks_exact_mut(width).zip(self.probabilities.chunks_exact_mut(width));
-        let rows_of_choices = tables.zip(possible.chunks_exact(width)).take(rows);
         for ((log_probs, probabilities), possible) in
-            rows_of_choices.flat_map(|((log_probs, probabilities), possible)| {
-                let tables = parts_mut(log_probs, choices).zip(parts_mut(probabilities, choices));
-                tables.zip(parts(possible, choices))
-            })
+            tables.zip(possible.chunks_exact(width)).take(rows)
         {
-            for ((log_p, p), &possible) in
-                log_probs.iter_mut().zip(probabilities.iter_mut()).zip(possible)
-            {
-                // 0 ln 0 is 0: an impossible action adds nothing to the entropy and gets no gradient.
-                if !possible {
-                    (*log_p, *p) = (F::zero(), F::zero());
-                }
-            }
-            let sum = probabilities.iter().fold(F::zero(), |sum, &e| sum + e);
-            let (log_sum, factor) = (sum.ln(), sum.recip());
-            for (log_p, p) in log_probs.iter_mut().zip(probabilities) {
-                *log_p = *log_p - log_sum;
-                *p = *p * factor;
+            let tables = parts_mut(log_probs, choices).zip(parts_mut(probabilities, choices));
+            for ((log_probs, probabilities), possible) in tables.zip(parts(possible, choices)) {
+                normalise_choice(log_probs, probabilities, possible);
             }
         }
     }
@@ -254,6 +240,24 @@ impl<F: Real> Distribution<F> {
                 }
             }
         }
+    }
+}
+
+/// Makes shifted logits and their exponentials log-probabilities and probabilities.
+#[inline(always)]
+fn normalise_choice<F: Real>(log_probs: &mut [F], probabilities: &mut [F], possible: &[bool]) {
+    for ((log_p, p), &possible) in log_probs.iter_mut().zip(probabilities.iter_mut()).zip(possible)
+    {
+        // 0 ln 0 is 0: an impossible action adds nothing to the entropy and gets no gradient.
+        if !possible {
+            (*log_p, *p) = (F::zero(), F::zero());
+        }
+    }
+    let sum = probabilities.iter().fold(F::zero(), |sum, &e| sum + e);
+    let (log_sum, factor) = (sum.ln(), sum.recip());
+    for (log_p, p) in log_probs.iter_mut().zip(probabilities) {
+        *log_p = *log_p - log_sum;
+        *p = *p * factor;
     }
 }
 

@@ -13,8 +13,8 @@ use crate::convert::{
     as_real_array, check_shape, output_array, parse_hidden, parse_step, real, real_array,
 };
 use crate::errors::raise;
-use crate::learner_actions::{ActionArray, ActionForm, parse_head};
 use crate::flags::{MaskArray, mask_array};
+use crate::learner_actions::{ActionArray, ActionForm, parse_head};
 use crate::learner_memory::{self, SequenceArrays};
 use crate::locks::lock;
 use crate::memory::{check_memory, check_networks};
