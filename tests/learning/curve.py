@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from rlox.logging import LoggerCallback
@@ -15,7 +16,7 @@ class Curve(LoggerCallback):
         self.points: list[float] = []
 
     def on_train_step(self, step: int, metrics: Any) -> None:
-        if "mean_reward" in metrics:
+        if math.isfinite(metrics.get("mean_reward", math.nan)):  # NaN before the first episode ends
             self.env_steps.append(step)
             self.points.append(round(metrics["mean_reward"], 2))
 
