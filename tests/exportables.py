@@ -118,6 +118,8 @@ CASES: dict[str, tuple[str, spaces.Space, spaces.Space, dict[str, Any]]] = {
 def make(name: str, observed: spaces.Space, acted: spaces.Space, **options: Any) -> Algorithm:
     """Return an algorithm whose weights are not those of a policy that prefers nothing."""
     torch.manual_seed(1)
+    observed.seed(1)  # spaces are shared by all cases, whose order may differ
+    acted.seed(1)
     algorithm = rlox.make(name, env=lambda: Env(observed, acted), n_envs=2, seed=1, **options)
     for module in vars(algorithm).values():
         if isinstance(module, nn.Module):
