@@ -48,12 +48,14 @@ RUNS = [(algorithm, env, options) for algorithm, options in OPTIONS.items() for 
     ("crossq", "Pendulum-v1", (*REPLAY, "--critic-hidden", 8, "--renorm-warm-up", 9)),
     ("td3", "Pendulum-v1", (*REPLAY, "--n-envs", 2)),
 ]
+"""Algorithm, env and flags of what is killed; off-policy ones save their replay buffer."""
+
 SLOW_RUNS = [
     ("dqn", "CartPole-v1", (*REPLAY, "--noisy", *QUANTILES)),
     ("discrete_sac", "CartPole-v1", REPLAY),
     ("ddpg", "Pendulum-v1", REPLAY),
 ]
-"""Algorithm, env and flags of what is killed; off-policy ones save their replay buffer."""
+"""More of them, by ``nox -s slow``."""
 
 
 @pytest.fixture(autouse=True)

@@ -43,9 +43,7 @@ class TeamPolicy(Policy):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(generator=generator)
-        actions = view.group.action_space
-        head = ActionHead(actions)
-        self._action_space = actions
+        head = ActionHead(view.group.action_space)
         self.actor = nn.ModuleDict(
             {
                 "encoder": make_encoder(view.actor_space, kind=network, generator=generator),
@@ -90,7 +88,7 @@ class TeamPolicy(Policy):
             actor=self.actor["layers"],
             critic=self.critic["layers"],
             inputs=lambda obs: (encoders[0](obs), encoders[1](obs)),
-            action_space=self._action_space,
+            action_space=self.actor["head"].action_space,
         )
 
     def layer_data(self) -> LayerData:

@@ -44,9 +44,9 @@ class PerceptronTask:
     """A policy and a value function that are perceptrons over one vector, as data.
 
     Either is linear layers with one activation between them, over an observation, or over the
-    outputs of a memory that both share. A policy of choices has a logit for
-    each; another is Gaussian with independent components: their means come first, then outputs
-    whose tanh is the logarithm of their deviations.
+    outputs of a memory that both share. A policy of choices has a logit for each; another is
+    Gaussian with independent components: their means come first, then outputs whose tanh is the
+    logarithm of their deviations.
     """
 
     model: nn.Module

@@ -3,7 +3,7 @@
 use super::linalg::{Layer, row_stride};
 use super::memory::{Layers, Lstm};
 use super::network::Network;
-use rlox_kernels::error::{KernelError, Result, check_range};
+use rlox_kernels::error::{KernelError, Result, check_len, check_range};
 
 /// The actions that a policy draws from a distribution, and the distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,8 +48,9 @@ const MAX_WIDTH: usize = 1 << 14;
 /// The shape of an actor-critic and the order of its parameters in one flat array.
 ///
 /// A Gaussian policy's log standard deviations come first; then the memories of the policy and of the
-/// value, or that of both, if there are any; then the policy network and the value network, each layer by layer, weights
-/// `outputs` × `inputs` before biases. That is the order of `rlox.networks`' torch modules.
+/// value, or that of both, if there are any; then the policy network and the value network, each
+/// layer by layer, weights `outputs` × `inputs` before biases. That is the order of `rlox.networks`'
+/// torch modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActorCritic {
     pub(super) obs_dim: usize,
@@ -124,7 +125,6 @@ impl ActorCritic {
     /// # Errors
     /// [`KernelError`] for a size outside `[1, 16384]`, or if the head is not of all of them together.
     pub fn with_choices(self, choices: &[usize]) -> Result<Self> {
-        use rlox_kernels::error::check_len;
         for &size in choices {
             check_width("choices", size)?;
         }
@@ -223,7 +223,6 @@ pub enum ActionRows<'a, F> {
 impl<F: num_traits::Float> ActionRows<'_, F> {
     /// Checks that there is an action of the policy for each of `rows` rows.
     pub(super) fn check(&self, shape: &ActorCritic, rows: usize) -> Result<()> {
-        use rlox_kernels::error::check_len;
         match (self, shape.head) {
             (Self::Discrete(actions), Head::Categorical(_)) => {
                 let choices = &shape.choices;

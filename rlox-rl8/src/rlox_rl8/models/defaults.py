@@ -77,7 +77,7 @@ def layers_of(
     assert isinstance(model, (_Perceptrons, _LSTM))
     if model.encoder.encoder is not None or model.head.kind not in (Categorical, Unbounded):
         return None
-    if isinstance(model, _LSTM):  # no layers are between, of which there could be an activation
+    if isinstance(model, _LSTM):  # without hidden layers, whose activation this would be
         return (model.head.linear,), (model.vf,), nn.Tanh, model.lstm
     value: Any = model.vf
     actor, critic = list(model.latents), list(value[0])
