@@ -19,8 +19,8 @@ use rlox_kernels::memory::check_room;
 use rlox_kernels::rng::Pcg64;
 
 use crate::Error;
-use crate::policy::Shape;
-use crate::rollout::{ActionRows, Collector, CollectorState, Rollout};
+use crate::policy::{ActionRows, Shape};
+use crate::rollout::{Collector, CollectorState, Rollout};
 use crate::worker::Worker;
 
 /// How long a wait goes on before Python may handle a signal.

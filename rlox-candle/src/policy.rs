@@ -7,11 +7,10 @@
 use candle_core::{D, Device, Tensor};
 use candle_nn::{Linear, Module, ops};
 use rlox_kernels::KernelError;
-use rlox_kernels::env::{ActionSpace, EnvSpec};
+use rlox_kernels::env::{ActionSpace, Actions, EnvSpec};
 use rlox_kernels::rng::Pcg64;
 
 use crate::Result;
-use crate::rollout::ActionRows;
 use crate::sampling::orthogonal;
 
 /// The sizes of an actor-critic.
@@ -69,6 +68,24 @@ impl Shape {
             weights.resize(weights.len() + n_out, 0.0);
         }
         weights
+    }
+}
+
+/// Actions of one kind, step after step, env after env.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ActionRows {
+    /// One integer each.
+    Discrete(Vec<i64>),
+    /// One row of components each, as sampled: before clipping to the env's bounds.
+    Continuous(Vec<f32>),
+}
+
+impl ActionRows {
+    pub(crate) fn borrowed(&self) -> Actions<'_> {
+        match self {
+            Self::Discrete(actions) => Actions::Discrete(actions),
+            Self::Continuous(actions) => Actions::Continuous(actions),
+        }
     }
 }
 

@@ -2,22 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rlox_kernels::env::{ActionSpace, Actions, EnvSpec, StepBuffers, VecEnvState, VectorEnv};
+use rlox_kernels::env::{ActionSpace, EnvSpec, StepBuffers, VecEnvState, VectorEnv};
 use rlox_kernels::gae::{Discount, Estimates, TimeMajor, gae_time_major};
 use rlox_kernels::rng::Pcg64;
 
-use crate::policy::{ActorCritic, Heads, gaussian};
+use crate::policy::{ActionRows, ActorCritic, Heads, gaussian};
 use crate::sampling::{categorical, normal};
 use crate::{Error, Result};
-
-/// Actions of one kind, step after step, env after env.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ActionRows {
-    /// One integer each.
-    Discrete(Vec<i64>),
-    /// One row of components each, as sampled: before clipping to the env's bounds.
-    Continuous(Vec<f32>),
-}
 
 /// `n_steps` rows of `n_envs`: element `(t, env)` of every array is at `t * n_envs + env`.
 #[derive(Debug, Clone)]
@@ -182,15 +173,6 @@ impl Collector {
             (ActionRows::Continuous(_), ActionSpace::Discrete { .. }) => {
                 unreachable!("a rollout has the actions of its env")
             }
-        }
-    }
-}
-
-impl ActionRows {
-    fn borrowed(&self) -> Actions<'_> {
-        match self {
-            Self::Discrete(actions) => Actions::Discrete(actions),
-            Self::Continuous(actions) => Actions::Continuous(actions),
         }
     }
 }

@@ -14,8 +14,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::policy::{ActorCritic, Shape};
-use crate::rollout::{ActionRows, Collector, CollectorState, Rollout};
+use crate::policy::{ActionRows, ActorCritic, Shape};
+use crate::rollout::{Collector, CollectorState, Rollout};
 use crate::{Error, Result};
 
 /// Weights, counted from 0 for the first.

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use _candle::Error;
-use _candle::policy::Shape;
-use _candle::rollout::{ActionRows, Collector};
+use _candle::policy::{ActionRows, Shape};
+use _candle::rollout::Collector;
 use _candle::worker::Worker;
 use rlox_kernels::env::{CartPole, VecEnv, VectorEnv};
 use rlox_kernels::gae::Discount;

@@ -9,17 +9,26 @@ use serde_json::Value;
 
 use crate::array::Array;
 use crate::error::{Error, Result, damaged};
-use crate::policy::{Policy, PolicyData};
 use crate::seal::is_intact;
-use crate::team::Team;
 use crate::tree::{Node, Tensors};
 
 const NEWEST: u64 = 2;
 
-/// What a file holds.
-pub(crate) enum Held {
-    Policy(Policy),
-    Team(Team),
+/// What a file holds: of one policy under `policy`, of several agents under `team`.
+pub(crate) struct Content {
+    header: Value,
+    tensors: Tensors,
+}
+
+impl Content {
+    pub(crate) fn root(&self) -> Node<'_> {
+        Node::new(&self.header, &self.tensors)
+    }
+
+    /// How many numbers its arrays hold.
+    pub(crate) fn numbers(&self) -> usize {
+        self.tensors.values().map(|array| array.data().len()).sum()
+    }
 }
 
 /// The bytes of a regular file; a named pipe is not waited for.
@@ -35,8 +44,8 @@ pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Read a policy, or those of a team.
-pub(crate) fn read(content: &[u8]) -> Result<Held> {
+/// Read the header and the arrays of an intact file of a known version.
+pub(crate) fn read(content: &[u8]) -> Result<Content> {
     if !is_intact(content) {
         return damaged("its digest is missing or does not fit");
     }
@@ -56,15 +65,7 @@ pub(crate) fn read(content: &[u8]) -> Result<Held> {
     for (name, view) in held.iter() {
         tensors.insert(name.to_owned(), Arc::new(array(name, &view)?));
     }
-    let numbers = tensors.values().map(|array| array.data().len()).sum();
-    let node = Node::new(&header, &tensors);
-    match node.find("policy") {
-        Some(policy) => {
-            let data = PolicyData::read(&policy, numbers)?;
-            Ok(Held::Policy(Policy::new(Arc::new(data), None)?))
-        }
-        None => Ok(Held::Team(Team::read(&node.get("team")?, numbers)?)),
-    }
+    Ok(Content { header, tensors })
 }
 
 /// The numbers of a tensor.

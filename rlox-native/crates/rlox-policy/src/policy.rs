@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::array::{Array, Leaves};
 use crate::error::{Error, Result, argument, damaged};
-use crate::file::{self, Held};
+use crate::file;
 use crate::layers::{Input, Layer};
 use crate::preprocessing::Preprocessor;
 use crate::space::Space;
@@ -74,10 +74,13 @@ impl Policy {
     /// # Errors
     /// See [`Policy::open`].
     pub fn from_bytes(content: &[u8]) -> Result<Self> {
-        match file::read(content)? {
-            Held::Policy(policy) => Ok(policy),
-            Held::Team(_) => Err(Error::OtherKind("the file is of a team; open it as a Team")),
+        let content = file::read(content)?;
+        let root = content.root();
+        if root.find("team").is_some() {
+            return Err(Error::OtherKind("the file is of a team; open it as a Team"));
         }
+        let data = PolicyData::read(&root.get("policy")?, content.numbers())?;
+        Self::new(Arc::new(data), None)
     }
 
     /// A policy that has acted once, so that what does not fit is refused here.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result, damaged};
-use crate::file::{self, Held};
+use crate::file;
 use crate::policy::{Policy, PolicyData};
 use crate::tree::Node;
 
@@ -30,15 +30,15 @@ impl Team {
     /// # Errors
     /// See [`Team::open`].
     pub fn from_bytes(content: &[u8]) -> Result<Self> {
-        match file::read(content)? {
-            Held::Team(team) => Ok(team),
-            Held::Policy(_) => {
-                Err(Error::OtherKind("the file is of one policy; open it as a Policy"))
-            }
+        let content = file::read(content)?;
+        let root = content.root();
+        if root.find("policy").is_some() {
+            return Err(Error::OtherKind("the file is of one policy; open it as a Policy"));
         }
+        Self::read(&root.get("team")?, content.numbers())
     }
 
-    pub(crate) fn read(node: &Node<'_>, in_arrays: usize) -> Result<Self> {
+    fn read(node: &Node<'_>, in_arrays: usize) -> Result<Self> {
         let mut policies = BTreeMap::new();
         for (name, policy) in node.get("policies")?.entries()? {
             policies.insert(name, Arc::new(PolicyData::read(&policy, in_arrays)?));

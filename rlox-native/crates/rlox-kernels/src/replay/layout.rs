@@ -1,12 +1,21 @@
 //! Sizes and types of a buffer, and where the parts of a transition lie.
 
-use super::ring::frames::NUMBER;
-use super::ring::{NO_NEXT_OBS, TAIL};
 use super::values::{DType, Values};
 use crate::error::{KernelError, Result, check_len, check_range};
 
 /// A cache line: records up to this size never straddle two, and the first begins at one.
 pub(super) const LINE: usize = 64;
+
+/// Bytes after the action: the reward, and one byte of flags.
+pub(super) const TAIL: usize = 5;
+
+pub(super) const TERMINATED: u8 = 1;
+pub(super) const TRUNCATED: u8 = 2;
+/// The next observation was not given; its place holds zeros.
+pub(super) const NO_NEXT_OBS: u8 = 4;
+
+/// Bytes of the number of a frame, which stands for it in a record.
+pub(super) const NUMBER: usize = size_of::<u32>();
 
 /// One field of a transition: so many elements of a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,11 +6,8 @@
 
 use super::Ring;
 use crate::error::{KernelError, Result};
-use crate::replay::layout::Layout;
+use crate::replay::layout::{Layout, NUMBER};
 use crate::replay::pages::Pages;
-
-/// Bytes of the number of a frame, which stands for it in a record.
-pub(in crate::replay) const NUMBER: usize = size_of::<u32>();
 
 /// The number of no frame, that of an observation which is not known.
 const NOTHING: u32 = u32::MAX;

@@ -3,9 +3,9 @@
 use std::mem::swap;
 use std::ops::Range;
 
-use super::{Ring, TAIL, TERMINATED, TRUNCATED};
+use super::Ring;
 use crate::replay::batch::Batch;
-use crate::replay::layout::{LINE, Parts};
+use crate::replay::layout::{LINE, Parts, TAIL, TERMINATED, TRUNCATED};
 use crate::threads::Meter;
 
 /// How many records are copied at once: enough to keep the memory busy, few enough to stay cached.

@@ -8,19 +8,11 @@ pub(super) mod sequences;
 
 use crate::error::{KernelError, Result, StateError, check_len};
 use crate::replay::batch::{Batch, Transitions};
-use crate::replay::layout::{Field, Layout, Parts};
+use crate::replay::layout::{Field, Layout, NO_NEXT_OBS, Parts, TAIL, TERMINATED, TRUNCATED};
 use crate::replay::pages::Pages;
 use crate::replay::values::{Values, ValuesMut};
 use crate::threads::Meter;
 use frames::Frames;
-
-pub(super) const TERMINATED: u8 = 1;
-pub(super) const TRUNCATED: u8 = 2;
-/// The next observation was not given; its place holds zeros.
-pub(super) const NO_NEXT_OBS: u8 = 4;
-
-/// Bytes after the action: the reward, and one byte of flags.
-pub(super) const TAIL: usize = 5;
 
 /// The last `capacity` transitions that were pushed, in a ring of slots.
 ///

@@ -4,9 +4,9 @@
 //! al., "Rainbow", 2018, section "Multi-step learning", except that a span ends with its episode and
 //! at the newest step, and bootstraps from what the last of its k steps led to with γ^k.
 
-use super::{Ring, TERMINATED, TRUNCATED};
+use super::Ring;
 use crate::replay::batch::Batch;
-use crate::replay::layout::NStep;
+use crate::replay::layout::{NStep, TERMINATED, TRUNCATED};
 
 /// What a transition becomes that spans several steps.
 struct Span {

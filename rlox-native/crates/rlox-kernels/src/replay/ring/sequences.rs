@@ -1,9 +1,10 @@
 //! Steps of an env one after the other.
 
-use super::{Ring, TERMINATED, TRUNCATED};
+use super::Ring;
 use crate::error::{KernelError, Result, StateError, check_len};
 use crate::replay::batch::{Batch, Sequences};
 use crate::replay::buffer::reserve;
+use crate::replay::layout::{TERMINATED, TRUNCATED};
 use crate::replay::stream::Stream;
 
 impl Ring {
