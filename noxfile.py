@@ -476,7 +476,7 @@ def fuzz(session: nox.Session) -> None:
     share(session)
     run(session, "python", "tests/foreign_files.py", "2000")
     with session.chdir(NATIVE):
-        for target in ("kernels", "replay", "cold_file", "offline", "vec_env"):
+        for target in ("kernels", "replay", "streams", "cold_file", "offline", "vec_env"):
             folders = [f"fuzz/corpus/{target}", f"fuzz/seeds/{target}"]
             Path(folders[0]).mkdir(parents=True, exist_ok=True)
             session.run(

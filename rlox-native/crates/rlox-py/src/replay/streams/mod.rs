@@ -1,35 +1,29 @@
 //! The buffer of streams, whose rows have fields of any numbers.
 
-use std::collections::VecDeque;
+mod columns;
+mod rest;
+
 use std::sync::Mutex;
 
 use numpy::{
-    PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyReadwriteArrayDyn,
-    PyUntypedArrayMethods,
+    PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods,
 };
-use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyMapping, PyTuple};
-use rlox_kernels::replay::{SequenceReplay, Streams, StreamsState};
+use pyo3::types::{PyDict, PyList};
+use rlox_kernels::replay::{SequenceReplay, Streams};
 
-use super::arrays::{Expected, read, vector};
-use super::batch::item;
-use super::fields::parse_axes;
+use self::columns::{
+    Column, OutBytes, has, listed, mapping, names, parse_columns, parse_fields, slices, slices_mut,
+};
+use self::rest::{REST, parse_rest, rest};
 use super::options::parse_stream;
-use super::state::{Slots, parse_words};
+use super::state::Slots;
 use crate::convert::{as_real_array, numpy_call, parse_count, parse_seed, parse_size};
 use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_room;
-
-/// One field of a row.
-struct Column {
-    name: String,
-    shape: Vec<usize>,
-    dtype: Py<PyAny>,
-    bytes: usize,
-}
 
 /// The last rows of each env's stream, sampled as sequences of consecutive rows, uniformly.
 ///
@@ -251,19 +245,8 @@ impl SequenceReplayBuffer {
     /// Restore what `state()` returned.
     fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
         let rows = self.columns.iter().map(|column| format!("row {}", column.name));
-        let rest = ["totals", "queued", "queue", "rng"].map(String::from);
-        let state = parse_fields(state, rows.chain(rest))?;
-        let counts = |name| {
-            let object = item(&state, name)?;
-            let expected = Expected { shape: &[self.sizes.n_envs], like: "n_envs", optional: 0 };
-            Ok::<_, PyErr>(read::<u64>(&object, name, &expected)?.as_slice()?.to_vec())
-        };
-        let saved = StreamsState {
-            totals: counts("totals")?,
-            queued: counts("queued")?,
-            queue: parse_queue(&item(&state, "queue")?)?,
-            stream: parse_words(&item(&state, "rng")?)?,
-        };
+        let state = parse_fields(state, rows.chain(REST.map(String::from)))?;
+        let saved = parse_rest(&state, self.sizes.n_envs)?;
         let filled = py.detach(|| lock(&self.buffer).check_state(&saved)).map_err(raise)?;
         let rows = self.columns.iter().map(|column| column.bytes_of(&state, "row ", &[filled]));
         let rows = rows.collect::<PyResult<Vec<_>>>()?;
@@ -271,9 +254,6 @@ impl SequenceReplayBuffer {
         py.detach(|| lock(&self.buffer).import(saved, &rows)).map_err(raise)
     }
 }
-
-/// An array, and its bytes to write.
-type OutBytes<'py> = (Bound<'py, PyAny>, PyReadwriteArrayDyn<'py, u8>);
 
 impl SequenceReplayBuffer {
     /// A new array of each field, with these axes in front.
@@ -294,73 +274,6 @@ impl SequenceReplayBuffer {
     }
 }
 
-impl Column {
-    /// The bytes of the entry of this name, behind a prefix, converted as NumPy's assignment does.
-    fn bytes_of<'py>(
-        &self,
-        rows: &Bound<'py, PyDict>,
-        prefix: &str,
-        axes: &[usize],
-    ) -> PyResult<PyReadonlyArrayDyn<'py, u8>> {
-        let py = rows.py();
-        let name = format!("{prefix}{}", self.name);
-        let array = as_real_array(&item(rows, &name)?, &name)?;
-        let expected = [axes, &self.shape].concat();
-        if array.shape() != expected {
-            let (expected, got) = (PyTuple::new(py, expected)?, PyTuple::new(py, array.shape())?);
-            let text = format!("{name} must have shape {expected}, got {got}");
-            return Err(PyValueError::new_err(text));
-        }
-        let array = numpy_call(py, "ascontiguousarray", (array, &self.dtype))?;
-        Ok(as_bytes(&array)?.try_readonly()?)
-    }
-
-    fn new_array<'py>(&self, py: Python<'py>, axes: &[usize]) -> PyResult<OutBytes<'py>> {
-        let shape = [axes, &self.shape].concat();
-        let bytes = axes.iter().try_fold(self.bytes, |size, &axis| size.checked_mul(axis));
-        if bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
-            let text = format!("not enough memory for an array of shape {shape:?}");
-            return Err(PyMemoryError::new_err(text));
-        }
-        let array = numpy_call(py, "empty", (shape, &self.dtype))?;
-        let bytes = as_bytes(&array)?.try_readwrite()?;
-        Ok((array, bytes))
-    }
-}
-
-/// A view of the bytes of a contiguous array.
-fn as_bytes<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArrayDyn<u8>>> {
-    let py = array.py();
-    let flat = array.call_method1(intern!(py, "reshape"), (-1,))?;
-    let bytes = flat.call_method1(intern!(py, "view"), (intern!(py, "uint8"),))?;
-    Ok(bytes.cast_into::<PyArrayDyn<u8>>()?)
-}
-
-fn slices<'a>(arrays: &'a [PyReadonlyArrayDyn<'_, u8>]) -> PyResult<Vec<&'a [u8]>> {
-    arrays.iter().map(|array| Ok(array.as_slice()?)).collect()
-}
-
-fn slices_mut<'a>(arrays: &'a mut [OutBytes<'_>]) -> PyResult<Vec<&'a mut [u8]>> {
-    arrays.iter_mut().map(|(_, bytes)| Ok(bytes.as_slice_mut()?)).collect()
-}
-
-fn parse_columns(fields: &Bound<'_, PyAny>) -> PyResult<Vec<Column>> {
-    let mut columns = Vec::new();
-    for (name, field) in mapping(fields)? {
-        let (shape, dtype): (Bound<'_, PyAny>, Bound<'_, PyAny>) = field.extract()?;
-        let dtype = numpy_call(fields.py(), "dtype", (dtype,))?;
-        let descr = dtype.cast::<numpy::PyArrayDescr>()?;
-        if !b"biuf".contains(&descr.kind()) {
-            let text = format!("fields must hold real numbers, got dtype {dtype}");
-            return Err(PyValueError::new_err(text));
-        }
-        let (shape, product) = parse_axes(&shape, "fields")?;
-        let bytes = product.saturating_mul(descr.itemsize());
-        columns.push(Column { name: name.extract()?, shape, dtype: dtype.unbind(), bytes });
-    }
-    Ok(columns)
-}
-
 /// Names of streams.
 fn envs_of(object: &Bound<'_, PyAny>, n_envs: usize) -> PyResult<Vec<usize>> {
     let py = object.py();
@@ -378,74 +291,4 @@ fn envs_of(object: &Bound<'_, PyAny>, n_envs: usize) -> PyResult<Vec<usize>> {
         return Err(PyValueError::new_err(text));
     }
     Ok(envs)
-}
-
-fn parse_queue(object: &Bound<'_, PyAny>) -> PyResult<VecDeque<(usize, u64)>> {
-    let rows = as_real_array(object, "queue")?.shape().first().copied().unwrap_or(0);
-    let expected = Expected { shape: &[rows, 2], like: "a saved queue", optional: 0 };
-    let queue = read::<u64>(object, "queue", &expected)?;
-    let (pairs, _) = queue.as_slice()?.as_chunks::<2>();
-    // Beyond the address space is beyond every number of streams, and refused as such.
-    Ok(pairs
-        .iter()
-        .map(|&[env, first]| (usize::try_from(env).unwrap_or(usize::MAX), first))
-        .collect())
-}
-
-/// The part of a state that is not in rows.
-fn rest<'py>(py: Python<'py>, state: &StreamsState) -> PyResult<Bound<'py, PyDict>> {
-    let signed = |numbers: &[u64]| {
-        vector(py, &numbers.iter().map(|number| number.cast_signed()).collect::<Vec<_>>())
-    };
-    let queue: Vec<u64> =
-        state.queue.iter().flat_map(|&(env, first)| [env as u64, first]).collect();
-    let rest = PyDict::new(py);
-    rest.set_item("totals", signed(&state.totals))?;
-    rest.set_item("queued", signed(&state.queued))?;
-    rest.set_item("queue", signed(&queue).call_method1(intern!(py, "reshape"), (-1, 2))?)?;
-    rest.set_item("rng", vector(py, &state.stream.to_words()))?;
-    Ok(rest)
-}
-
-fn names(columns: &[Column]) -> impl Iterator<Item = String> {
-    columns.iter().map(|column| column.name.clone())
-}
-
-fn has(columns: &[Column], name: &str) -> bool {
-    columns.iter().any(|column| column.name == name)
-}
-
-/// `object` as a dict.
-fn mapping<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
-    let mapping = object.cast::<PyMapping>()?;
-    let dict = PyDict::new(object.py());
-    dict.update(mapping)?;
-    Ok(dict)
-}
-
-/// A mapping with these keys and no others.
-fn parse_fields<'py>(
-    object: &Bound<'py, PyAny>,
-    names: impl Iterator<Item = String>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let dict = mapping(object)?;
-    let names: Vec<String> = names.collect();
-    let present = |name: &String| dict.contains(name).unwrap_or(false);
-    if dict.len() == names.len() && names.iter().all(present) {
-        return Ok(dict);
-    }
-    let given = dict.keys().iter().map(|key| key.to_string()).collect::<Vec<_>>();
-    Err(listed(object.py(), "rows must have the fields", names.into_iter(), given.into_iter()))
-}
-
-/// An error that names what is expected, and what came.
-fn listed(
-    py: Python<'_>,
-    text: &str,
-    expected: impl Iterator<Item = String>,
-    got: impl Iterator<Item = String>,
-) -> PyErr {
-    let list = |names: Vec<String>| PyList::new(py, names).map_or(String::new(), |l| l.to_string());
-    let (expected, got) = (list(expected.collect()), list(got.collect()));
-    PyValueError::new_err(format!("{text} {expected}, got {got}"))
 }
