@@ -110,6 +110,45 @@ def test_rows_are_what_the_env_showed() -> None:
     algo.close()
 
 
+class Lives:
+    """Two envs with games of eight steps; the fourth loses a life."""
+
+    n_envs = 2
+    observation_space: Any = spaces.Box(0, 10, (1,), np.float32)
+    action_space: Any = spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def _obs(self) -> Any:
+        return np.full((2, 1), self._count, np.float32)
+
+    def reset_all(self, seed: Any = None) -> Any:
+        """Begin a game."""
+        self._count = 0
+        return self._obs()
+
+    def step_all(self, actions: Any) -> Any:
+        """Go on."""
+        self._count += 1
+        final, ended, life = self._obs(), self._count % 4 == 0, self._count == 4
+        self._count %= 8
+        step = {"obs": self._obs(), "rewards": np.ones(2), "terminated": np.full(2, ended),
+                "truncated": np.zeros(2, bool), "final_obs": final}  # fmt: skip
+        return step | {"life_lost": np.ones(2, bool)} if life else step
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def test_a_lost_life_ends_an_episode_for_the_model_alone() -> None:
+    """The rows terminate after four steps, and the statistics have games of eight."""
+    with DreamerV3(Lives(), seed=0, **SMALL | {"learning_starts": 1000}) as algo:
+        metrics = algo.train(80)
+        assert stored(algo)["is_terminal"].sum() == 20
+    assert (metrics["episodes"], metrics["mean_episode_length"]) == (10, 8)
+
+
 def test_written_states_are_those_of_the_batch() -> None:
     """After an update the buffer holds the states that the model has of the drawn rows."""
     algo = DreamerV3(Scripted, **SMALL)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from rlox.envs.running import RunningEnvs
-from rlox.errors import CheckpointError, EnvError, SpaceError
-from rlox.protocols import MaskingVecEnv
+from rlox.errors import CheckpointError
+from rlox.replay.stepping import ReplaySteps
 from rlox.replay.updates_due import UpdatesDue
 from rlox.rollouts.collector import require_same_option
 from rlox.spaces.nested import map_leaves
-from rlox.spaces.rows import ObservationRows, require_finite
+from rlox.spaces.rows import ObservationRows
 from rlox.training.hooks import Hooks, StopTraining
 from rlox.training.progress import Progress
 from rlox.training.segments import SavedBuffer
@@ -59,33 +59,25 @@ class Experience:
     ) -> None:
         self.envs, self.env = envs, envs.env
         self.batches, self.buffer = batches, batches.buffer
-        if isinstance(self.env, MaskingVecEnv) and self.env.action_masks() is not None:
-            raise SpaceError(
-                "the env masks actions, which this algorithm does not take; use PPO, or an env "
-                "that ignores impossible actions"
-            )
         self.statistics = envs.statistics
         self.updates = updates
-        self.episode_start = np.ones(self.env.n_envs, np.bool_)
-        """(N,) whether the present observation is the first of its episode."""
+        self.steps = ReplaySteps(envs)
+        self.steps.require_no_masks()
         self._clock = clock
         self._batch_size, self._length = batch_size, length
         self._learning_starts = learning_starts
-        self._vector_steps = -(-steps_per_iteration // self.env.n_envs)
+        self._steps_per_iteration = steps_per_iteration
         self._saved = SavedBuffer(self.buffer) if saves_buffer else None
         self._rows = ObservationRows(self.env.observation_space)
         self._all = np.arange(self.env.n_envs)
         self._stored = 0
         self._previous: Array | None = None
         self._reward = np.zeros(self.env.n_envs, np.float32)
-        self._rewards: list[Array] = []
-        self._ended: list[Array] = []
-        self._lost: list[Array] = []
 
     @property
     def vector_steps_left(self) -> int:
         """Vector steps to the iteration's end; fewer than all if the last one was interrupted."""
-        return self._vector_steps - self._clock.env_steps // self.env.n_envs % self._vector_steps
+        return self._clock.vector_steps_left(self.env.n_envs, self._steps_per_iteration)
 
     @contextmanager
     def counted_episodes(self) -> Iterator[None]:
@@ -95,13 +87,7 @@ class Experience:
             try:
                 yield
             finally:
-                self._count_episodes()
-
-    def _count_episodes(self) -> None:
-        if self._rewards:
-            lost = np.stack(self._lost)
-            self.statistics.add(np.stack(self._rewards), np.stack(self._ended), lost=lost)
-            self._rewards, self._ended, self._lost = [], [], []
+                self.steps.count_episodes()
 
     def step(self, act: Callable[[Any, npt.NDArray[np.bool_]], Acted], hooks: Hooks) -> None:
         """Let the policy act once in every env, and store the rows.
@@ -121,29 +107,16 @@ class Experience:
         obs = self._rows.stored(self.envs.obs)
         if self.batches.preprocessor is not None:
             self.batches.preprocessor.take_in(obs)
-        acted = act(self.batches.see(obs), self.episode_start)
-        first = self.episode_start
+        first, nothing = self.steps.episode_start, self.steps.nothing
+        acted = act(self.batches.see(obs), first)
         action = np.zeros_like(acted.actions) if self._previous is None else self._previous
-        nothing = np.zeros(n_envs, np.bool_)
         self._push(obs, action, self._reward, first, nothing, nothing, acted, self._all)
-        step = self.envs.step(acted.env_actions)
-        rewards = np.asarray(step["rewards"])
-        if not np.isfinite(rewards).all():
-            i = int(np.flatnonzero(~np.isfinite(rewards))[0])
-            raise EnvError(f"env {i} returned the reward {rewards[i]}; rewards must be finite")
-        require_finite(step["final_obs"])
-        ended = step["terminated"] | step["truncated"]
-        lost = step.get("lost", nothing)
+        step = self.steps.step(acted.env_actions)
+        ended = self.steps.episode_start
         if ended.any():
-            require_finite(step["obs"])
-            self._push_ends(step, acted, ended & ~lost)
+            self._push_ends(step, acted, ended & ~step.get("lost", nothing))
         self._previous = np.where(ended[:, None], np.float32(0), acted.actions)
-        self._reward = np.where(ended, 0.0, rewards).astype(np.float32)
-        self.episode_start = ended
-        self._rewards.append(rewards)
-        self._ended.append(ended)
-        self._lost.append(lost)
-        self.envs.obs = step["obs"]
+        self._reward = np.where(ended, 0.0, step["rewards"]).astype(np.float32)
         self._stored += n_envs
         if self._stored >= self._learning_starts and self.has_sequences(self._length):
             self.updates.count(steps, n_envs)
@@ -211,10 +184,8 @@ class Experience:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the envs and their last actions and, if it is to be saved, the buffer."""
-        self._count_episodes()
         state: dict[str, Any] = {
-            "envs": self.envs.state_dict(),
-            "episode_start": self.episode_start.copy(),
+            "envs": self.steps.state_dict(),
             "previous": self._previous,
             "reward": self._reward.copy(),
             "moments": None,
@@ -242,14 +213,12 @@ class Experience:
         )
         if preprocessor is not None:
             preprocessor.load_state_dict(state["moments"])
-        self.episode_start = np.ones(n_envs, np.bool_)
         self._previous, self._reward = None, np.zeros(n_envs, np.float32)
-        if self.envs.load_state_dict(state["envs"]):
-            self.episode_start[:] = state["episode_start"]
+        # earlier checkpoints have what begins episodes beside the envs
+        if self.steps.load_state_dict({**state, **state["envs"]}):
             previous = state["previous"]
             self._previous = None if previous is None else np.array(previous, np.float32)
             self._reward[:] = state["reward"]
-        self._rewards, self._ended, self._lost = [], [], []
         if state["buffer"] is None:
             return
         try:

@@ -71,7 +71,7 @@ class TeamReplay:
         self._keeps_state = keeps_state
         self._batch_size, self._length = batch_size, length
         self._learning_starts = learning_starts
-        self._vector_steps = -(-steps_per_iteration // self.env.n_envs)
+        self._steps_per_iteration = steps_per_iteration
         self._saved = SavedBuffer(buffer) if saves_buffer else None
         self._waiting = waiting
         self._device = device
@@ -81,7 +81,7 @@ class TeamReplay:
     @property
     def vector_steps_left(self) -> int:
         """Vector steps to the iteration's end; fewer than all if the last one was interrupted."""
-        return self._vector_steps - self._clock.env_steps // self.env.n_envs % self._vector_steps
+        return self._clock.vector_steps_left(self.env.n_envs, self._steps_per_iteration)
 
     def step(self, act: Callable[[npt.NDArray[np.bool_]], TeamActed], hooks: Hooks) -> None:
         """Let the policies act once in every env, and store the rows.

@@ -105,13 +105,13 @@ class ReplayLoop:
         self._streams = streams
         self._clock = clock
         self._stored = 0
-        self._vector_steps = -(-steps_per_iteration // self.env.n_envs)
+        self._steps_per_iteration = steps_per_iteration
         self._sample = sampler(buffer, options, streams)
 
     @property
     def vector_steps_left(self) -> int:
         """Vector steps to the iteration's end; fewer than all if the last one was interrupted."""
-        return self._vector_steps - self._clock.env_steps // self.env.n_envs % self._vector_steps
+        return self._clock.vector_steps_left(self.env.n_envs, self._steps_per_iteration)
 
     @contextmanager
     def iteration(self) -> Iterator[None]:

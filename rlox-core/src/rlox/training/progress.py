@@ -61,6 +61,16 @@ class Progress:
         found = self.counters if self.unit in self.counters else vars(self)
         return int(found[self.unit])
 
+    def vector_steps_left(self, n_envs: int, steps_per_iteration: int) -> int:
+        """Return the vector steps to the iteration's end; some, if the last was interrupted.
+
+        Args:
+            n_envs: number of envs that step together.
+            steps_per_iteration: env steps of an iteration, rounded up to whole vector steps.
+        """
+        vector_steps = -(-steps_per_iteration // n_envs)
+        return vector_steps - self.env_steps // n_envs % vector_steps
+
     def progress(self) -> dict[str, int]:
         """Return :attr:`steps` under the name of :attr:`unit`, as records of a run have it."""
         return {self.unit: self.steps}
