@@ -151,13 +151,22 @@ def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize(
-    "name", ["rl8_ppo", pytest.param("rl8_recurrent_ppo", marks=pytest.mark.slow)]
+    "name",
+    [
+        "rl8_ppo",
+        pytest.param("rl8_recurrent_ppo", marks=pytest.mark.slow),
+        pytest.param("dreamer_v3", marks=pytest.mark.slow),
+    ],
 )
 def test_a_run_killed_again_and_again_equals_a_whole_one(name: str, tmp_path: Path) -> None:
-    """Weights, optimiser, envs, storage and random streams are the same bit for bit."""
+    """Weights, optimiser, envs, storage and random streams are the same bit for bit.
+
+    A replay buffer is saved with them.
+    """
     rng = random.Random(name)
     latest = tmp_path / "run" / "checkpoints" / "latest.safetensors"
-    train = ["train", name, *CASES[name].split(), "--seed", "0"]
+    buffer = ["--save-replay-buffer"] if name in UNSAVED else []
+    train = ["train", name, *CASES[name].split(), *buffer, "--seed", "0"]
     command = [*train, "--checkpoint-freq", "0.1s", "--total-timesteps", "1000000000",
                "--run-dir", "run"]  # fmt: skip
     steps = 0
