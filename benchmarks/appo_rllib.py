@@ -80,13 +80,13 @@ class Side:
     """A library in a process of its own.
 
     Args:
-        name: of the library.
-        python: interpreter that has it.
+        script: that trains as :data:`ASKED` wants.
+        python: interpreter that has the library.
     """
 
-    def __init__(self, name: str, python: str) -> None:
+    def __init__(self, script: str, python: str) -> None:
         self._process = subprocess.Popen(
-            [python, "-W", "ignore", "-c", SIDES[name] + ASKED],
+            [python, "-W", "ignore", "-c", script],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
@@ -121,7 +121,8 @@ def main() -> None:
     parser.add_argument("--python", required=True, help="interpreter with ray[rllib]")
     parser.add_argument("--rounds", type=int, default=7)
     given = parser.parse_args()
-    sides = {"rlox": Side("rlox", sys.executable), "RLlib": Side("RLlib", given.python)}
+    pythons = {"rlox": sys.executable, "RLlib": given.python}
+    sides = {name: Side(SIDES[name] + ASKED, python) for name, python in pythons.items()}
     interleave({name: side.turn for name, side in sides.items()}, given.rounds)
     speeds = {name: side.speeds for name, side in sides.items()}
     result: dict[str, Any] = {
