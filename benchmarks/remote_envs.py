@@ -4,9 +4,9 @@ python benchmarks/remote_envs.py [--rounds 9]
 
 The servers are a process of their own, and each worker whose env computes is one. *Bare grpcio* is
 one bidirectional stream of bytes whose server does nothing but step the same env and send its
-arrays. A slow link is a proxy that holds every piece of data for a while each way; its goal is the
-number of envs by the round trip. Other programs use the processors too, so that steps have the
-processor time of both sides beside the wall's.
+arrays. A slow link is a proxy, in a process of its own, that holds every piece of data for a
+while each way; its goal is the number of envs by the round trip. Other programs use the processors
+too, so that steps have the processor time of both sides beside the wall's.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ import os
 import queue
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 import numpy as np
+import rlox
 from measure import interleave_calls, machine, summary, write
 from remote_servers import (
     ENV_ID,
@@ -31,15 +35,19 @@ from remote_servers import (
     SLEEP_OF_MANY,
     WORKERS,
     Sleeping,
-    slow_link,
 )  # fmt: skip
 from rlox.envs.make import make_vec_env
+from rlox.networks.actor_critics import DiscretePolicy
+from rlox.training.hooks import Hooks
 from rlox_distributed.pool import RemoteEnvPool
 
 CALLS, WARM_UP = 100, 50
 DELAYS = (0.0, 0.001, 0.005, 0.02)
 BUSY_WORKERS = (1, 2)
 """Numbers of workers that compute at the same time."""
+ACTORS = (1, 2, 4)
+ACTING_DELAY, ACTING_SECONDS, ACTING_STEPS = 0.005, 0.01 / 64, 16
+"""Seconds each way and of the policy per env, and steps of an unroll."""
 
 
 def bare_client(port: int, size: int) -> Callable[[], Any]:
@@ -75,9 +83,10 @@ def main() -> None:
         result = {
             "steps": steps(ports, options.rounds, server.pid),
             "slow_envs": slow_envs(ports, options.rounds),
-            "slow_links": slow_links(ports, options.rounds),
+            "slow_links": slow_links(stack, ports, options.rounds),
             "workers": workers(ports, options.rounds),
             "busy_workers": busy_workers(stack, options.rounds),
+            "parts_in_flight": parts_in_flight(stack, options.rounds),
         }
     where = machine(["rlox-distributed", "grpcio", "protobuf", "numpy"])
     print(write("remote_envs", {"rounds": options.rounds, "machine": where, **result}))
@@ -151,11 +160,11 @@ def slow_envs(ports: list[int], rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
-def slow_links(ports: list[int], rounds: int) -> list[dict[str, Any]]:
+def slow_links(stack: ExitStack, ports: list[int], rounds: int) -> list[dict[str, Any]]:
     """Return milliseconds of a batched step through a proxy that delays each way."""
     rows = []
     for delay in DELAYS:
-        bare, worker = (slow_link(port, delay) for port in ports[:2])
+        _, (bare, worker) = start(stack, "links", str(delay), *map(str, ports[:2]))
         pool = RemoteEnvPool([f"127.0.0.1:{worker}"])
         contenders = {"bare grpcio": bare_client(bare, SIZES[0]), "worker": stepping(pool)}
         interleave_calls(contenders, 1, WARM_UP)
@@ -187,6 +196,49 @@ def busy_workers(stack: ExitStack, rounds: int) -> list[dict[str, Any]]:
         ports = [start(stack, "busy", str(core))[1][0] for core in range(count)]
         pools[count] = RemoteEnvPool([f"127.0.0.1:{port}" for port in ports])
     return speeds(pools, rounds)
+
+
+class Waiting(DiscretePolicy):
+    """A policy on an accelerator that all actors share: one at a time, for a while per env."""
+
+    accelerator = threading.Lock()
+
+    def encode(self, obs: Any) -> Any:
+        """Return the observations' features after the accelerator's time."""
+        with self.accelerator:
+            time.sleep(len(obs) * ACTING_SECONDS)
+        return super().encode(obs)
+
+
+def parts_in_flight(stack: ExitStack, rounds: int) -> list[dict[str, Any]]:
+    """Return env steps per second of IMPALA's actors that divide the workers of slow links.
+
+    Acting for all envs takes as long as the round trip, and nobody learns.
+    """
+    calls = {}
+    sizes = [str(SIZES[0] // ACTORS[-1])] * ACTORS[-1]
+    for actors in ACTORS:
+        _, ports = start(stack, "workers", *sizes)
+        _, ports = start(stack, "links", str(ACTING_DELAY), *map(str, ports))
+        addresses = [f"127.0.0.1:{port}" for port in ports]
+        impala: Any = rlox.make(
+            "impala", ENV_ID, seed=0, n_actors=actors, n_envs=SIZES[0] // actors, order="fixed",
+            n_steps=ACTING_STEPS, worker_addresses=addresses, policy=Waiting(4, 2),
+        )  # fmt: skip
+        stack.callback(impala.close)
+        gather, weights = impala.actors.gather, impala.optimizer.parameters
+        calls[str(actors)] = partial(gather, weights, Hooks(impala))
+    interleave_calls(calls, 1, 2)
+    rows = []
+    for name, seconds in interleave_calls(calls, rounds, 5).items():
+        speed = summary(SIZES[0] * ACTING_STEPS / np.median(seconds, axis=1))
+        share = speed["median"] * 2 * ACTING_DELAY / SIZES[0]
+        setting = {"envs": SIZES[0], "delay_milliseconds": ACTING_DELAY * 1e3,
+                   "acting_milliseconds": SIZES[0] * ACTING_SECONDS * 1e3}  # fmt: skip
+        rows.append({"actors": int(name), **setting, "env_steps_per_second": speed})
+        print(f"{name:>5s} actors {speed['median']:9.1f} env steps/s ({speed['min']:.1f} to "
+              f"{speed['max']:.1f}), {share:4.0%} of envs by round trip")  # fmt: skip
+    return rows
 
 
 def speeds(pools: dict[int, RemoteEnvPool], rounds: int) -> list[dict[str, Any]]:

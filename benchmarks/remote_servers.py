@@ -1,18 +1,20 @@
 """Servers and slow links of ``remote_envs.py``.
 
-``python benchmarks/remote_servers.py all|busy [CORE]`` serves until its input ends.
+``python benchmarks/remote_servers.py all|busy CORE|workers SIZE ...|links SECONDS PORT ...`` serves
+until its input ends.
 """
 
 from __future__ import annotations
 
 import os
-import queue
+import select
 import socket
 import sys
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -21,7 +23,7 @@ from gymnasium import spaces
 from rlox.envs.make import make_vec_env
 from rlox_distributed.worker import EnvWorker
 
-__all__ = ["ENV_ID", "MANY", "SIZES", "SLEEP_OF_MANY", "WORKERS", "Sleeping", "slow_link"]
+__all__ = ["ENV_ID", "MANY", "SIZES", "SLEEP_OF_MANY", "WORKERS", "Sleeping"]
 
 ENV_ID = "CartPole-v1"
 SIZES = (64, 1024)
@@ -109,6 +111,20 @@ def serve() -> None:
         server.stop(0.1)
 
 
+def serve_workers() -> None:
+    """Serve workers of some numbers of envs, and print where, until the input ends."""
+    sizes = map(int, sys.argv[2:])
+    workers = [
+        EnvWorker(make_vec_env(ENV_ID, n_envs=size), ENV_ID, "127.0.0.1:0") for size in sizes
+    ]
+    for worker in workers:
+        worker.start()
+    print(*(worker.port for worker in workers), flush=True)
+    sys.stdin.read()
+    for worker in workers:
+        worker.stop(0.1)
+
+
 def _stepper(env: Any) -> Callable[[Iterator[bytes], Any], Iterator[bytes]]:
     def answer(requests: Iterator[bytes], _: Any) -> Iterator[bytes]:
         for request in requests:
@@ -119,41 +135,42 @@ def _stepper(env: Any) -> Callable[[Iterator[bytes], Any], Iterator[bytes]]:
     return answer
 
 
-def slow_link(port: int, delay: float) -> int:
-    """Return the port of a proxy before another port that delays each way; it runs to the end."""
-    listener = socket.create_server(("127.0.0.1", 0))
+def serve_links() -> None:
+    """Serve proxies that delay each way, and print where, until the input ends.
 
-    def accept() -> None:
-        while True:
-            near, _ = listener.accept()
-            far = socket.create_connection(("127.0.0.1", port))
-            for source, target in ((near, far), (far, near)):
-                source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                held: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
-                for run in (_hold, _release):
-                    threading.Thread(
-                        target=run, args=(source, target, held, delay), daemon=True
-                    ).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    return int(listener.getsockname()[1])
-
-
-def _hold(source: socket.socket, _: Any, held: Any, delay: float) -> None:
-    while data := source.recv(1 << 16):
-        held.put((time.perf_counter() + delay, data))
-    held.put((0.0, b""))
-
-
-def _release(_: Any, target: socket.socket, held: Any, delay: float) -> None:
+    One thread reads and sends for all of them: hand-overs between threads would add to the delay.
+    """
+    delay, ports = float(sys.argv[2]), [int(port) for port in sys.argv[3:]]
+    Path("/proc/self/timerslack_ns").write_text("1", "ascii")  # waits end up to 50 us late else
+    behind = {socket.create_server(("127.0.0.1", 0)): port for port in ports}
+    print(*(listener.getsockname()[1] for listener in behind), flush=True)
+    targets: dict[socket.socket, socket.socket] = {}
+    held: deque[tuple[float, socket.socket, bytes]] = deque()
     while True:
-        due, data = held.get()
-        if not data:
-            target.shutdown(socket.SHUT_WR)
-            return
-        time.sleep(max(due - time.perf_counter(), 0.0))
-        target.sendall(data)
+        wait = max(held[0][0] - time.perf_counter(), 0.0) if held else None
+        readable, _, _ = select.select([sys.stdin, *behind, *targets], [], [], wait)
+        for source in readable:
+            if source is sys.stdin:
+                return
+            if source in behind:
+                near = source.accept()[0]
+                far = socket.create_connection(("127.0.0.1", behind[source]))
+                targets |= {near: far, far: near}
+                for each in (near, far):
+                    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                continue
+            data = source.recv(1 << 16)
+            held.append((time.perf_counter() + delay, targets[source], data))
+            if not data:
+                del targets[source]
+        while held and held[0][0] <= time.perf_counter():
+            _, target, data = held.popleft()
+            if data:
+                target.sendall(data)
+            else:
+                target.shutdown(socket.SHUT_WR)
 
 
 if __name__ == "__main__":
-    {"all": serve, "busy": serve_busy}[sys.argv[1]]()
+    serving = {"all": serve, "busy": serve_busy, "workers": serve_workers, "links": serve_links}
+    serving[sys.argv[1]]()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -236,6 +237,45 @@ def test_threads_processes_and_workers_give_the_same_batches(serve: Serve) -> No
     assert len(batches[0]) == 6
     for other in batches[1:]:
         assert first_difference(batches[0], other) is None
+
+
+class Behind(Lives):
+    """Whose first step ends once the steps of others have been done.
+
+    Args:
+        others: as many steps as this is acquired for.
+        steps: released at each step.
+    """
+
+    def __init__(self, others: threading.Semaphore, steps: threading.Semaphore) -> None:
+        super().__init__()
+        self._others, self._steps, self._waits = others, steps, True
+
+    def step_all(self, actions: Any) -> Any:
+        """Wait for two steps of the others, once."""
+        for _ in range(2 * self._waits):
+            assert self._others.acquire(timeout=60), "the others rest"
+        self._waits = False
+        self._steps.release()
+        return super().step_all(actions)
+
+
+def test_an_actor_acts_while_the_step_of_another_is_under_way() -> None:
+    """In the fixed order: one's first step ends after two of the other, with an act between."""
+    unused, counted = threading.Semaphore(2), threading.Semaphore(0)
+    workers = [
+        EnvWorker(Behind(others, steps), "Lives", "127.0.0.1:0")
+        for others, steps in ((counted, unused), (unused, counted))
+    ]
+    for worker in workers:
+        worker.start()
+    pools: list[Any] = [RemoteEnvPool([f"127.0.0.1:{worker.port}"]) for worker in workers]
+    options = {"n_actors": 2, "n_envs": 2, "n_steps": 4, "hidden": 8, "order": "fixed"}
+    with rlox.make("impala", env=pools, **options) as impala:
+        assert impala.train(16)["lag_max"] == 0
+    for pool, worker in zip(pools, workers, strict=True):
+        pool.close()
+        worker.stop(grace=0.1)
 
 
 @pytest.mark.parametrize(
