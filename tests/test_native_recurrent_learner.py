@@ -286,7 +286,7 @@ def own_step(policy: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (no_biases, "LSTMs of one layer without options, not LSTM\\(4, 32, bias=False\\)"),
+        (no_biases, "LSTM\\(4, 32\\), not LSTM\\(4, 32, bias=False\\)"),
         (others_weights, "policies of two memories and two networks, and nothing else"),
         (hooked, "knows nothing of hooks, which 'actor_memory.layer' has"),
         (own_step, "has its own step"),

@@ -13,7 +13,7 @@ from torch import nn
 
 from rlox_native._native import ActorCriticLearner, VecEnv
 from rlox_native.optimizers import DTYPES
-from rlox_native.perceptrons import make_rust_learner, require_plain
+from rlox_native.perceptrons import make_rust_learner, require_lstm, require_plain
 
 if TYPE_CHECKING:
     from rlox.learners.perceptrons import BoundedSurrogate, PerceptronTask
@@ -41,7 +41,8 @@ class NativePerceptrons:
         layers = (*task.actor, *task.critic)
         self._parameters: list[Any] = [p for x in layers for p in (x.weight, x.bias)]
         if task.memory is not None:
-            self._parameters[:0] = _parameters_of(task.memory)
+            require_lstm(task.memory, batch_first=True)
+            self._parameters[:0] = task.memory.parameters()
         if any(p is None for p in self._parameters):
             raise BackendError("it knows only layers with biases")
         if set(map(id, self._parameters)) != set(map(id, task.model.parameters())):
@@ -137,15 +138,3 @@ class NativePerceptrons:
             flat = torch.cat([p.flatten() for p in self._parameters])
         array: npt.NDArray[Any] = flat.numpy()
         return array
-
-
-def _parameters_of(memory: nn.LSTM) -> list[Any]:
-    """Return the parameters of a memory in their order in Rust.
-
-    Raises:
-        BackendError: it is not one plain layer.
-    """
-    plain = memory.num_layers == 1 and not memory.bidirectional and not memory.proj_size
-    if type(memory) is not nn.LSTM or not plain or not memory.bias:
-        raise BackendError("it knows only an LSTM of one layer with biases, in one direction")
-    return list(memory.parameters())

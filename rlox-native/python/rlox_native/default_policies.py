@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from rlox_native._native import ActorCriticLearner
 from rlox_native.optimizers import DTYPES
-from rlox_native.perceptrons import make_rust_learner, require_plain, sizes_of
+from rlox_native.perceptrons import make_rust_learner, require_lstm, require_plain, sizes_of
 
 if TYPE_CHECKING:
     from rlox.learners.tasks import RolloutTask, SeparatePerceptrons
@@ -81,17 +81,13 @@ def _make_recurrent(task: RolloutTask) -> ActorCriticLearner:
 
 
 def _memory_sizes(memory: Any) -> tuple[int, int]:
-    """Return the inputs and the units of an LSTM of one layer.
+    """Return the inputs and the units of a memory.
 
     Raises:
-        BackendError: it is another memory.
+        BackendError: it is no plain LSTM.
     """
     layer = memory.layer if type(memory) is Memory else memory
-    if type(layer) is not nn.LSTM:
-        raise BackendError(f"the memory that it learns is an LSTM, not a {type(layer).__name__}")
-    plain = nn.LSTM(layer.input_size, layer.hidden_size, device="meta")
-    if repr(layer) != repr(plain):
-        raise BackendError(f"it learns LSTMs of one layer without options, not {layer}")
+    require_lstm(layer)
     return layer.input_size, layer.hidden_size
 
 

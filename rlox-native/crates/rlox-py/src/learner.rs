@@ -2,22 +2,18 @@
 
 use std::sync::Mutex;
 
-use numpy::{Ix1, Ix2, PyArray1, PyArray2, PyUntypedArrayMethods};
+use numpy::{Ix1, PyArray1, PyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use rlox_learner::{
-    ActorCritic, Batch, Learner, Loss, Moments, Objective, Optimizer, Plan, StepRule,
-};
+use rlox_learner::{ActorCritic, Learner, Loss, Moments, Objective, Optimizer, Plan, StepRule};
 
-use crate::convert::{
-    as_real_array, check_shape, output_array, parse_hidden, parse_step, real, real_array,
-};
+use crate::convert::{as_real_array, output_array, parse_hidden, parse_step, real, real_array};
 use crate::errors::raise;
-use crate::flags::{MaskArray, mask_array};
-use crate::learner_actions::{ActionArray, ActionForm, parse_head};
-use crate::learner_memory::{self, SequenceArrays};
+use crate::learner_actions::ActionForm;
+use crate::learner_batch::{BatchArrays, Rows};
+use crate::learner_memory;
+use crate::learner_networks::parse_networks;
 use crate::locks::lock;
-use crate::memory::{check_memory, check_networks};
 use crate::precision::{Precise, of_dtype, with_learner};
 use crate::replay::{Expected, read, vector};
 use crate::{env::VecEnv, learner_rollout};
@@ -51,41 +47,10 @@ impl ActorCriticLearner {
         activation: &str,
         dtype: &str,
     ) -> PyResult<Self> {
-        let (head, form) = parse_head(n_actions, choices.as_deref(), act_dim, scaled)?;
-        let seen = memory_size.unwrap_or_else(|| obs_dim.max(critic_dim.unwrap_or(0)));
-        check_networks(seen, &hidden, head.width(), 2)?;
-        let shape = match (activation, critic_dim, memory_size) {
-            ("tanh", None, None) => ActorCritic::new(obs_dim, &hidden, head),
-            ("relu", None, None) => ActorCritic::relu(obs_dim, &hidden, head),
-            ("tanh", Some(critic_dim), None) => {
-                ActorCritic::apart([obs_dim, critic_dim], &hidden, head)
-            }
-            ("tanh", None, Some(units)) => {
-                check_memory(obs_dim, units)?;
-                if shared_memory {
-                    ActorCritic::with_shared_memory(obs_dim, units, &hidden, head)
-                } else {
-                    ActorCritic::recurrent(obs_dim, units, &hidden, head)
-                }
-            }
-            ("tanh", Some(_), Some(_)) => {
-                let text = "give either critic_dim or memory_size: with a memory both see the same";
-                return Err(PyValueError::new_err(text));
-            }
-            ("relu", ..) => {
-                let text = "critic_dim and memory_size need activation='tanh', got 'relu'";
-                return Err(PyValueError::new_err(text));
-            }
-            _ => {
-                let text = format!("activation must be 'tanh' or 'relu', got '{activation}'");
-                return Err(PyValueError::new_err(text));
-            }
-        };
-        let shape = match choices {
-            Some(choices) => shape.and_then(|shape| shape.with_choices(&choices)),
-            None => shape,
-        };
-        let shape = shape.map_err(raise)?;
+        let actions = (n_actions, choices.as_deref(), act_dim, scaled);
+        let memory = memory_size.map(|units| (units, shared_memory));
+        let (shape, form) =
+            parse_networks(obs_dim, &hidden, actions, (critic_dim, memory), activation)?;
         let new = || shape.clone();
         let learner = of_dtype(dtype, || Ok(Learner::new(new())), || Ok(Learner::new(new())))?;
         Ok(Self { learner, shape, form })
@@ -161,44 +126,24 @@ impl ActorCriticLearner {
         let loss = Loss { objective, vf_coef, ent_coef, normalize_advantages };
         let rule = StepRule { optimizer, learning_rate, max_grad_norm };
         let all = [self.shape.n_parameters()];
+        let (masks, states, starts) = (action_masks, initial_state, episode_starts);
+        let values = Some(values);
+        let rows =
+            Rows { obs, actions, log_probs, values, advantages, returns, masks, states, starts };
         let progress = with_learner!(self.learner, |learner: F| {
             let mut parameters = output_array::<F, Ix1>(parameters, "parameters", &all)?;
             let mut second = output_array::<F, Ix1>(second_moments, "second_moments", &all)?;
             let first =
                 first_moments.map(|array| output_array::<F, Ix1>(array, "first_moments", &all));
             let mut first = first.transpose()?;
-            let obs = real_array::<F, Ix2>(obs, "obs")?;
-            let log_probs = real_array::<F, Ix1>(log_probs, "log_probs")?;
-            let values = real_array::<F, Ix1>(values, "values")?;
-            let advantages = real_array::<F, Ix1>(advantages, "advantages")?;
-            let returns = real_array::<F, Ix1>(returns, "returns")?;
+            let batch = BatchArrays::<F>::read(&self.shape, self.form, &rows)?;
             let order = as_real_array(order, "order")?;
             let [_, epoch_rows] = *order.shape() else {
                 return Err(PyValueError::new_err("order must have 2 dimensions"));
             };
             let expected = Expected { shape: order.shape(), like: "order", optional: 0 };
             let order = read::<i64>(order.as_any(), "order", &expected)?;
-            let rows = log_probs.len();
-            check_shape("obs", obs.shape(), "log_probs", &[rows, self.shape.obs_dim()])?;
-            let actions = ActionArray::<F>::read(self.form, actions, rows)?;
-            let masks = action_masks.map(|masks| mask_array::<Ix2>(masks, "action_masks"));
-            let masks = masks.transpose()?;
-            if let Some(masks) = &masks {
-                let expected = [rows, self.shape.head().width()];
-                check_shape("action_masks", masks.shape(), "log_probs", &expected)?;
-            }
-            let (states, starts) = (initial_state, episode_starts);
-            let sequences = SequenceArrays::<F>::read(&self.shape, rows, states, starts)?;
-            let batch = Batch {
-                masks: masks.as_ref().map(MaskArray::as_slice),
-                obs: obs.as_slice()?,
-                actions: actions.as_rows()?,
-                log_probs: log_probs.as_slice()?,
-                values: values.as_slice()?,
-                advantages: advantages.as_slice()?,
-                returns: returns.as_slice()?,
-                sequences: sequences.as_ref().map(SequenceArrays::as_sequences).transpose()?,
-            };
+            let batch = batch.as_batch()?;
             let order = order.as_slice()?;
             let plan = Plan { order, epoch_rows, batch_size, loss, rule, target_kl };
             let mut moments = Moments {
@@ -237,27 +182,14 @@ impl ActorCriticLearner {
     ) -> PyResult<[f64; 5]> {
         let objective = Objective::Clipped { clip_eps, dual_clip, vf_clip_eps: None, vf_bound };
         let loss = Loss { objective, vf_coef, ent_coef, normalize_advantages: false };
+        let (masks, states, starts) = (None, initial_state, episode_starts);
+        let values = None; // which only a clip of the value's change reads
+        let rows =
+            Rows { obs, actions, log_probs, values, advantages, returns, masks, states, starts };
         let terms = with_learner!(self.learner, |learner: F| {
             let parameters = real_array::<F, Ix1>(parameters, "parameters")?;
-            let obs = real_array::<F, Ix2>(obs, "obs")?;
-            let log_probs = real_array::<F, Ix1>(log_probs, "log_probs")?;
-            let advantages = real_array::<F, Ix1>(advantages, "advantages")?;
-            let returns = real_array::<F, Ix1>(returns, "returns")?;
-            let rows = log_probs.len();
-            check_shape("obs", obs.shape(), "log_probs", &[rows, self.shape.obs_dim()])?;
-            let actions = ActionArray::<F>::read(self.form, actions, rows)?;
-            let (states, starts) = (initial_state, episode_starts);
-            let sequences = SequenceArrays::<F>::read(&self.shape, rows, states, starts)?;
-            let batch = Batch {
-                masks: None,
-                obs: obs.as_slice()?,
-                actions: actions.as_rows()?,
-                log_probs: log_probs.as_slice()?,
-                values: returns.as_slice()?, // which only a clip of the value's change reads
-                advantages: advantages.as_slice()?,
-                returns: returns.as_slice()?,
-                sequences: sequences.as_ref().map(SequenceArrays::as_sequences).transpose()?,
-            };
+            let batch = BatchArrays::<F>::read(&self.shape, self.form, &rows)?;
+            let batch = batch.as_batch()?;
             let parameters = parameters.as_slice()?;
             py.detach(|| lock(learner).differentiate(parameters, batch, loss))
         });

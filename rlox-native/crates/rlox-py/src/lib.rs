@@ -20,7 +20,9 @@ mod kernels;
 mod language;
 mod learner;
 mod learner_actions;
+mod learner_batch;
 mod learner_memory;
+mod learner_networks;
 mod learner_rollout;
 mod locks;
 mod memory;
@@ -34,6 +36,7 @@ mod returns;
 mod rollout;
 mod spaces;
 mod team_arguments;
+mod team_arrays;
 mod team_env;
 mod threads;
 

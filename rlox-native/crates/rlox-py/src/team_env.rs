@@ -2,24 +2,19 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use numpy::{
-    IxDyn, PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyReadwriteArray1, PyReadwriteArray2,
-    PyReadwriteArrayDyn,
-};
+use numpy::{PyArray2, PyArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
-use rlox_kernels::env::{
-    self, MAX_ENVS, ObsMut, ObsType, TeamSpec, TeamStepBuffers, TeamVectorEnv, TeamView,
-    make_team_vec,
-};
+use rlox_kernels::env::{self, MAX_ENVS, ObsType, TeamSpec, TeamVectorEnv, make_team_vec};
 
 use crate::convert::{parse_seeds, parse_size};
 use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_room;
 use crate::team_arguments::{parse_actions, parse_options};
+use crate::team_arrays::{Numbers, Outputs, ViewArrays};
 use crate::{env_state, spaces};
 
 /// Return the ids that `MultiAgentVecEnv` builds.
@@ -70,7 +65,7 @@ impl MultiAgentVecEnv {
 
     /// What envs show before a step, with every agent active and nothing masked.
     fn shown<'py>(&self, py: Python<'py>, view: &ViewArrays<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let active = PyArray2::<bool>::zeros(py, self.rows(), false);
+        let active = PyArray2::<bool>::zeros(py, [self.n_envs, self.spec.n_agents()], false);
         active.try_readwrite()?.as_slice_mut()?.fill(true);
         let result = PyDict::new(py);
         result.set_item(intern!(py, "obs"), self.by_group(py, view.obs.object())?)?;
@@ -83,84 +78,6 @@ impl MultiAgentVecEnv {
     /// A state, or `None` where the env has none.
     fn critic<'py>(&self, state: &Numbers<'py>) -> Option<Bound<'py, PyAny>> {
         (self.spec.state_dim() > 0).then(|| state.object())
-    }
-
-    /// Numbers of envs and agents.
-    fn rows(&self) -> [usize; 2] {
-        [self.n_envs, self.spec.n_agents()]
-    }
-
-    fn new_view<'py>(&self, py: Python<'py>) -> PyResult<ViewArrays<'py>> {
-        let [n, agents] = self.rows();
-        Ok(ViewArrays {
-            obs: Numbers::new(py, self.obs_type, &[n, agents, self.spec.obs_dim()])?,
-            state: Numbers::new(py, self.obs_type, &[n, self.spec.state_dim()])?,
-        })
-    }
-}
-
-/// Numbers of either precision, borrowed for writing.
-enum Numbers<'py> {
-    F32(PyReadwriteArrayDyn<'py, f32>),
-    F64(PyReadwriteArrayDyn<'py, f64>),
-}
-
-impl<'py> Numbers<'py> {
-    fn new(py: Python<'py>, obs_type: ObsType, shape: &[usize]) -> PyResult<Self> {
-        let shape = IxDyn(shape);
-        Ok(match obs_type {
-            ObsType::F32 => Self::F32(PyArrayDyn::zeros(py, shape, false).try_readwrite()?),
-            ObsType::F64 => Self::F64(PyArrayDyn::zeros(py, shape, false).try_readwrite()?),
-        })
-    }
-
-    fn values(&mut self) -> PyResult<ObsMut<'_>> {
-        Ok(match self {
-            Self::F32(array) => array.as_slice_mut()?.into(),
-            Self::F64(array) => array.as_slice_mut()?.into(),
-        })
-    }
-
-    fn object(&self) -> Bound<'py, PyAny> {
-        match self {
-            Self::F32(array) => array.as_any().clone(),
-            Self::F64(array) => array.as_any().clone(),
-        }
-    }
-}
-
-/// Observations and states, borrowed for writing.
-struct ViewArrays<'py> {
-    obs: Numbers<'py>,
-    state: Numbers<'py>,
-}
-
-impl ViewArrays<'_> {
-    fn view(&mut self) -> PyResult<TeamView<'_>> {
-        Ok(TeamView { obs: self.obs.values()?, state: self.state.values()? })
-    }
-}
-
-/// The arrays a step writes, borrowed for writing.
-struct Outputs<'py> {
-    next: ViewArrays<'py>,
-    rewards: PyReadwriteArray2<'py, f64>,
-    terminated: PyReadwriteArray2<'py, bool>,
-    truncated: PyReadwriteArray2<'py, bool>,
-    last: ViewArrays<'py>,
-    ended: PyReadwriteArray1<'py, bool>,
-}
-
-impl Outputs<'_> {
-    fn buffers(&mut self) -> PyResult<TeamStepBuffers<'_>> {
-        Ok(TeamStepBuffers {
-            next: self.next.view()?,
-            rewards: self.rewards.as_slice_mut()?,
-            terminated: self.terminated.as_slice_mut()?,
-            truncated: self.truncated.as_slice_mut()?,
-            last: self.last.view()?,
-            ended: self.ended.as_slice_mut()?,
-        })
     }
 }
 
@@ -254,7 +171,7 @@ impl MultiAgentVecEnv {
         seed: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let seeds = parse_seeds(seed, self.n_envs)?;
-        let mut arrays = self.new_view(py)?;
+        let mut arrays = ViewArrays::new(py, &self.spec, self.obs_type, self.n_envs)?;
         let mut view = arrays.view()?;
         py.detach(|| {
             let mut envs = self.lock();
@@ -274,15 +191,7 @@ impl MultiAgentVecEnv {
         actions: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let actions = parse_actions(actions, self.n_envs, &self.spec)?;
-        let rows = self.rows();
-        let mut out = Outputs {
-            next: self.new_view(py)?,
-            rewards: PyArray2::zeros(py, rows, false).try_readwrite()?,
-            terminated: PyArray2::zeros(py, rows, false).try_readwrite()?,
-            truncated: PyArray2::zeros(py, rows, false).try_readwrite()?,
-            last: self.new_view(py)?,
-            ended: PyArray1::zeros(py, self.n_envs, false).try_readwrite()?,
-        };
+        let mut out = Outputs::new(py, &self.spec, self.obs_type, self.n_envs)?;
         let given = actions.as_actions()?;
         let mut buffers = out.buffers()?;
         py.detach(|| self.lock().step_all(given, &mut buffers)).map_err(raise)?;
