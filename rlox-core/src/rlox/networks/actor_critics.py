@@ -224,6 +224,17 @@ class ActorCriticPolicy(Policy):
         """Return values (B,)."""
         return self.critic(features).squeeze(-1)  # type: ignore[no-any-return]
 
+    def act_with_value(
+        self, obs: Any, action_masks: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Sample actions (B, ...); return them, log-probabilities (B,) and values (B,).
+
+        Observations are encoded once for all three, which for images is nearly all of the work.
+        """
+        features = self.encode(obs)
+        actions, log_probs = self.distribution(features, action_masks).sample(self.generator)
+        return actions, log_probs, self.value(features)
+
     def layer_data(self) -> LayerData:
         """Describe the most probable actions; see :mod:`rlox.nn.layer_data`."""
         return chain(layer_data(self.encoder), layer_data(self.actor), layer_data(self.head))

@@ -83,6 +83,8 @@ def try_actor(
         return attempt(method, lambda: function(*given, *more), text, *shapes)
 
     drawn, _ = tried("get_action_and_logprob", (obs,), actions, (B,))
+    if hasattr(policy, "act_with_value"):
+        tried("act_with_value", (obs,), actions, (B,), (B,))
     tried("deterministic", (obs,), actions)
     tried("get_value", (obs,), (B,))
     tried("get_logprob_and_entropy", (obs, drawn), (B,), (B,))

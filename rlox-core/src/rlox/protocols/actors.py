@@ -32,7 +32,9 @@ class OnPolicyActor(Protocol):
 
     If the env masks actions, all methods that take or return actions get one more argument,
     ``action_masks``, a bool tensor (B, mask_size). A further method ``evaluate_actions(obs,
-    actions)`` may return log-probabilities, entropies and values in one pass.
+    actions)`` may return log-probabilities, entropies and values in one pass, and
+    ``act_with_value(obs)`` may sample actions and return them, log-probabilities and values in one
+    pass: rollouts then keep these values, where they otherwise compute them all at the end.
     """
 
     def get_action_and_logprob(self, obs: Tensor) -> tuple[Tensor, Tensor]:

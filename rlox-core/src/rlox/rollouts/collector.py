@@ -18,7 +18,7 @@ from rlox.errors import CheckpointError, EnvError
 from rlox.networks.predict import taking_masks
 from rlox.preprocessing import Preprocessor, RewardScaler
 from rlox.protocols import MaskingVecEnv, OnPolicyActor, RecurrentActor, VecEnvStep
-from rlox.rollouts.memory import EnvMemory, MemoryActor
+from rlox.rollouts.memory import EnvMemory, MemoryActor, ValueActor
 from rlox.rollouts.writer import UnrollWriter
 from rlox.spaces.rows import ActionRows, ObservationRows
 
@@ -139,8 +139,8 @@ class RolloutCollector:
             on_step: called after each vector step with the number of env steps it took (N).
 
         Returns:
-            The steps, newly allocated; with values if the policy has a memory. Envs that were lost
-            meanwhile are left out, see :class:`rlox.protocols.VecEnvStep`.
+            The steps, newly allocated; with values if the policy estimates them as it acts. Envs
+            that were lost meanwhile are left out, see :class:`rlox.protocols.VecEnvStep`.
 
         Raises:
             ValueError: ``n_steps`` is not positive.
@@ -155,8 +155,8 @@ class RolloutCollector:
             envs.obs = self.preprocessor.reset(envs.obs)
         obs = envs.obs
         steps = UnrollWriter(self._obs_rows, n_steps, self.env.n_envs, self.device)
-        memory = self._remember(policy) if isinstance(policy, RecurrentActor) else None
-        act: Any = getattr(policy, "get_action_and_logprob", None) if memory is None else memory.act
+        valued = self._acting_with_values(policy)
+        act: Any = getattr(policy, "get_action_and_logprob", None) if valued is None else valued.act
         try:
             for _ in range(n_steps):
                 row = steps.observe(obs)
@@ -170,8 +170,8 @@ class RolloutCollector:
                 if self.preprocessor is not None:
                     step = self.preprocessor.step(obs, step)
                 final_obs = steps.add(step, self._learnt_rewards(step))
-                if memory is not None:
-                    memory.end_step(final_obs, step["terminated"], step["truncated"])
+                if isinstance(valued, MemoryActor):
+                    valued.end_step(final_obs, step["terminated"], step["truncated"])
                 envs.obs = obs = step["obs"]
                 if on_step is not None:
                     on_step(self.env.n_envs)
@@ -179,7 +179,7 @@ class RolloutCollector:
             # episodes go on even if a callback ends the rollout
             self.statistics.add(steps.rewards, steps.episode_ended, lost=steps.lost)
         unroll = steps.unroll(obs)
-        unroll = unroll if memory is None else memory.complete(unroll)
+        unroll = unroll if valued is None else valued.complete(unroll)
         kept: npt.NDArray[np.bool_] = ~np.any(steps.lost, axis=0)
         return unroll if kept.all() else keep_envs(unroll, kept)
 
@@ -190,7 +190,10 @@ class RolloutCollector:
         ended = step["terminated"] | step["truncated"]
         return self.reward_scaler.scale(step["rewards"], ended, lost=step.get("lost"))
 
-    def _remember(self, policy: RecurrentActor) -> MemoryActor:
+    def _acting_with_values(self, policy: Any) -> MemoryActor | ValueActor | None:
+        """Return what estimates values as it acts; ``None`` if the policy does not."""
+        if not isinstance(policy, RecurrentActor):
+            return ValueActor(policy) if ValueActor.fits(policy) else None
         if self._memory is None:
             n = self.env.n_envs
             self._memory = EnvMemory(
