@@ -49,6 +49,13 @@ HOUSE_RULES = [
     for name in ("architecture", "declared_dependencies", "docs", "sessions")
 ]
 CANDLE_PAGES = ("docs/how-to/collect-in-rust.md", "docs/reference/algorithms/hybrid_ppo.md")
+RL8_BENCHMARKS = ["rl8_speed", "rl8_scale", "rl8_learning"]
+RL8 = [
+    "rl8==1.0.0", "mlflow-skinny>=2,<3", "pandas>=2,<3", "psutil>=5,<6",
+    "cachetools", "packaging", "protobuf", "pytz",
+]  # fmt: skip
+"""rl8 and what it imports, in releases that rlox[all] does not have: a folder of their own."""
+
 BENCHMARKS = [
     "guards",
     "llm",
@@ -71,6 +78,7 @@ BENCHMARKS = [
     "simulators",
     "images",
     "threads",
+    *RL8_BENCHMARKS,
 ]
 
 
@@ -560,5 +568,9 @@ def benchmarks(session: nox.Session) -> None:
     if unknown := sorted(set(names) - set(BENCHMARKS)):
         session.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
     sync(session, "--group", "benchmark")
+    folder = Path(session.create_tmp()) / "rl8"
+    if set(names) & set(RL8_BENCHMARKS):
+        session.run_install("uv", "pip", "install", "--no-deps", "--target", str(folder), *RL8)
     for name in names:
-        session.run("python", f"benchmarks/{name}.py")
+        beside = {"PYTHONPATH": str(folder)} if name in RL8_BENCHMARKS else {}
+        session.run("python", f"benchmarks/{name}.py", env=beside)

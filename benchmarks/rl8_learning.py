@@ -16,6 +16,7 @@ import statistics
 import time
 import warnings
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -31,21 +32,27 @@ TASKS = {
 ENVS, LAST = 64, 4
 
 
-def learn(contender: str, task: str, seed: int) -> dict[str, Any]:
-    """Return the mean returns of a training's horizons, and the processor's seconds."""
+def example(task: str) -> ModuleType:
+    """Return the module of an example of rl8's."""
     path = Path(__file__).parents[1] / "examples" / f"rl8_{task}.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def learn(contender: str, task: str, seed: int) -> dict[str, Any]:
+    """Return the mean returns of a training's horizons, and the processor's seconds."""
+    module = example(task)
     name, horizons = TASKS[task]
     torch.manual_seed(seed)
     package = importlib.import_module(CONTENDERS[contender])
-    config = package.AlgorithmConfig(num_envs=ENVS, device="cpu", **example.OPTIONS)
+    config = package.AlgorithmConfig(num_envs=ENVS, device="cpu", **module.OPTIONS)
     # rl8 compares with these bounds, of which its own class of envs has some
     bounds = {"max_num_envs": ENVS, "max_horizon": config.horizon}
-    algorithm = config.build(type(name, (getattr(example, name),), bounds))
+    algorithm = config.build(type(name, (getattr(module, name),), bounds))
     started = time.process_time()
     returns = []
     for _ in range(horizons):
@@ -64,6 +71,7 @@ def main() -> None:
     """Train and write ``benchmarks/results/<processor>/rl8_learning.json`` after each task."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--contenders", nargs="*", choices=CONTENDERS, default=CONTENDERS)
     parser.add_argument("--tasks", nargs="*", choices=TASKS, default=TASKS)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -72,7 +80,7 @@ def main() -> None:
     result: dict[str, Any] = {"machine": machine(packages), "threads": 1, "num_envs": ENVS}
     result["tasks"] = {}
     for task in given.tasks:
-        runs: dict[str, list[dict[str, Any]]] = {name: [] for name in CONTENDERS}
+        runs: dict[str, list[dict[str, Any]]] = {name: [] for name in given.contenders}
         for seed in range(given.seeds):
             for name, kept in runs.items():
                 kept.append(learn(name, task, seed))

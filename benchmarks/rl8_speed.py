@@ -3,8 +3,11 @@
 Both have the same env, the same options and their own default networks, with one thread, whose
 time on the processor is compared. Peak memory and the import are measured in processes of their
 own. rl8 need not share an environment with rlox: a folder that has it goes on ``PYTHONPATH``.
+``cartpole`` is the env of ``examples/rl8_cartpole.py``, and ``compiled`` the same with a step that
+torch compiles, as the examples of rl8 have it.
 
     python benchmarks/rl8_speed.py [--rounds 5] [--envs 64 1024 8192] [--peak-envs 64 1024 8192]
+        [--env dummy cartpole compiled]
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Any
 
 import torch
 from measure import machine, ratio_summary, run_process, summary, write
+from rl8_learning import example
 
 CONTENDERS = {"rlox": "rlox.rl8", "rl8": "rl8"}
 KINDS = ("AlgorithmConfig", "RecurrentAlgorithmConfig")
@@ -26,21 +30,30 @@ NETWORKS: dict[str, dict[str, dict[str, Any]]] = {
     "RecurrentAlgorithmConfig": {"default": {}, "64": {"hidden_size": 64}},
 }
 """Options of the default models, by kind and by what the rows call them."""
+ENVS = ("dummy", "cartpole", "compiled")
 
 
-def make(contender: str, kind: str, network: str, num_envs: int) -> Any:
-    """Return an algorithm on the dummy env with discrete actions."""
+def make(contender: str, kind: str, network: str, num_envs: int, env: str = "dummy") -> Any:
+    """Return an algorithm on an env with discrete actions."""
     module = importlib.import_module(CONTENDERS[contender])
     envs = importlib.import_module(f"{CONTENDERS[contender]}.env")
     config = getattr(module, kind)(
         num_envs=num_envs, device="cpu", model_config=NETWORKS[kind][network]
     )
-    return config.build(envs.DiscreteDummyEnv)
+    return config.build(envs.DiscreteDummyEnv if env == "dummy" else cart_pole(env == "compiled"))
 
 
-def compare(kind: str, network: str, num_envs: int, rounds: int) -> dict[str, Any]:
+def cart_pole(is_compiled: bool) -> Any:
+    """Return the example's class of envs; one whose step is compiled is another each time."""
+    found = example("cartpole").CartPole
+    bounds = {"max_num_envs": 1_000_000, "max_horizon": 128}  # which rl8's own class has
+    own = {"step": torch.compile(found.step)} if is_compiled else {}
+    return type("CartPole", (found,), {**bounds, **own})
+
+
+def compare(kind: str, network: str, num_envs: int, env: str, rounds: int) -> dict[str, Any]:
     """Return the processor's milliseconds, and rl8's time over rlox's in the same round."""
-    made = {name: make(name, kind, network, num_envs) for name in CONTENDERS}
+    made = {name: make(name, kind, network, num_envs, env) for name in CONTENDERS}
     seconds: dict[tuple[str, str], list[float]] = {
         (name, call): [] for name in made for call in ("collect", "step", "both")
     }
@@ -54,7 +67,7 @@ def compare(kind: str, network: str, num_envs: int, rounds: int) -> dict[str, An
     for name in made:
         calls = zip(seconds[name, "collect"], seconds[name, "step"], strict=True)
         seconds[name, "both"] = [sum(pair) for pair in calls]
-    row: dict[str, Any] = {"kind": kind, "network": network, "num_envs": num_envs}
+    row: dict[str, Any] = {"kind": kind, "network": network, "num_envs": num_envs, "env": env}
     for call in ("collect", "step", "both"):
         row[call] = {
             **{
@@ -65,8 +78,9 @@ def compare(kind: str, network: str, num_envs: int, rounds: int) -> dict[str, An
         ours, theirs = (row[call][f"{name}_ms"]["median"] for name in CONTENDERS)
         ratio = row[call]["ratio"]
         print(
-            f"{kind:24s} {network:8s} {num_envs:5d} {call:8s} {ours:9.1f} ms, rl8 {theirs:9.1f} ms:"
-            f" {ratio['median']:5.2f}x ({ratio['min']:.2f}-{ratio['max']:.2f})",
+            f"{kind:24s} {network:8s} {num_envs:5d} {env:8s} {call:8s} {ours:9.1f} ms, "
+            f"rl8 {theirs:9.1f} ms: {ratio['median']:5.2f}x "
+            f"({ratio['min']:.2f}-{ratio['max']:.2f})",
             flush=True,
         )
     return row
@@ -138,6 +152,7 @@ def main() -> None:
     parser.add_argument("--envs", type=int, nargs="*", default=[64, 1024, 8192])
     parser.add_argument("--peak-envs", type=int, nargs="*", default=[64, 1024, 8192])
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
+    parser.add_argument("--env", nargs="*", choices=ENVS, default=ENVS[:1])
     parser.add_argument("--networks", nargs="*", help="names of the rows; all by default")
     parser.add_argument("--processes", type=int, default=3, help="per memory and import figure")
     parser.add_argument("--name", default="rl8_speed", help="of the file of results")
@@ -152,8 +167,9 @@ def main() -> None:
         "rows": [],
     }
     rows = [
-        (kind, network, num_envs)
+        (kind, network, num_envs, env)
         for num_envs in given.envs
+        for env in given.env
         for kind in given.kinds
         for network in NETWORKS[kind]
         if not given.networks or network in given.networks

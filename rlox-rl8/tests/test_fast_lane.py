@@ -95,6 +95,55 @@ def test_a_memory_acts_as_that_of_torch(env: Any, deterministic: bool) -> None:
             torch.testing.assert_close(one[key], other[key], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("env", [DiscreteDummyEnv, ContinuousDummyEnv])
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_policy_acts_as_that_of_torch_on_any_env(env: Any, deterministic: bool) -> None:
+    """Equal within rounding over three horizons, as many random draws included."""
+    fast, slow = (built(env, backend) for backend in ("native", "torch"))
+    assert fast.fast.acts()
+    assert not fast.fast.steps_envs()
+    draws = []
+    for algorithm in (fast, slow):
+        torch.manual_seed(2)
+        for _ in range(3):
+            algorithm.collect(deterministic=deterministic)
+        draws.append(torch.rand(1))
+    assert torch.equal(*draws)  # as many
+    assert fast._lane is fast.fast
+    for key in ("obs", "actions", "logp", "rewards"):
+        one, other = fast.buffer[key][:, :-1], slow.buffer[key][:, :-1]
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4, msg=key)
+    torch.testing.assert_close(fast.buffer["values"], slow.buffer["values"], rtol=1e-4, atol=1e-4)
+    fast.validate()  # whose one step is the policy's own
+    assert fast._lane is None
+
+
+@pytest.mark.parametrize("kind", [{}, REMEMBERS])
+def test_parameters_are_copied_once_while_nothing_can_change_them(
+    kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A callback between steps may change them, so that each step then reads them."""
+    from rlox_native.actor_critics import NativePerceptrons
+
+    copied = []
+    read = NativePerceptrons._flat
+    monkeypatch.setattr(NativePerceptrons, "_flat", lambda self: (copied.append(1), read(self))[1])
+    algorithm = built(DiscreteDummyEnv, "native", **kind)
+    algorithm.collect()
+    assert len(copied) == 1
+
+    def erase(_: int) -> None:
+        with torch.no_grad():
+            for parameter in algorithm.policy.model.parameters():
+                parameter.zero_()
+
+    with algorithm.reporting(erase, lambda _: None):
+        algorithm.collect()
+    assert len(copied) > algorithm.hparams.horizon
+    logp = algorithm.buffer["logp"][:, 1:-1]
+    torch.testing.assert_close(logp, torch.full_like(logp, 0.5).log())
+
+
 @pytest.mark.parametrize("options", [
     {},
     {"entropy_coeff": 0.01, "dual_clip_param": 1.5, "vf_clip_param": 0.3, "num_sgd_iters": 6},

@@ -1592,9 +1592,22 @@ class ActorCriticLearner:
             RuntimeError: the envs have not been reset.
         """
 
+    def hold(self, parameters: NDArray[np.float32]) -> None:
+        """Copy parameters for calls of :meth:`act`, :meth:`remember` and :meth:`values` with none.
+
+        Copying takes longer than acting with few rows. Any call with parameters forgets these.
+
+        Args:
+            parameters: shape ``(P,)``.
+
+        Raises:
+            ValueError: the shape does not fit.
+            TypeError: the array has another dtype, or the learner is not float32.
+        """
+
     def act(
         self,
-        parameters: NDArray[np.float32],
+        parameters: NDArray[np.float32] | None,
         stream: NDArray[np.uint64] | None,
         obs: ArrayLike,
         *,
@@ -1608,7 +1621,7 @@ class ActorCriticLearner:
         and v, for each component: its noise is √(-2 ln(1 - u)) cos 2πv.
 
         Args:
-            parameters: shape ``(P,)``.
+            parameters: shape ``(P,)``; ``None`` takes those of :meth:`hold`.
             stream: the state of a NumPy ``PCG64``, shape ``(4,)``: high and low word of the state,
                 then of the increment; advanced. Its numbers are those of ``Generator.random``.
                 ``None`` takes ``noise``, or the modes if that is ``None`` too.
@@ -1631,12 +1644,12 @@ class ActorCriticLearner:
         """
 
     def remember(
-        self, parameters: NDArray[np.float32], obs: ArrayLike, state: ArrayLike
+        self, parameters: NDArray[np.float32] | None, obs: ArrayLike, state: ArrayLike
     ) -> NDArray[np.float32]:
         """Take in one observation of each of N episodes; return the states after them.
 
         Args:
-            parameters: shape ``(P,)``.
+            parameters: shape ``(P,)``; ``None`` takes those of :meth:`hold`.
             obs: shape ``(N, obs_dim)``.
             state: what is remembered before, 0 where an episode begins, shape ``(N, state_size)``.
 
@@ -1649,9 +1662,13 @@ class ActorCriticLearner:
         """
 
     def values(
-        self, parameters: NDArray[np.float32], obs: NDArray[np.float32]
+        self, parameters: NDArray[np.float32] | None, obs: NDArray[np.float32]
     ) -> NDArray[np.float32]:
         """Return V, shape ``(R,)``, of observations ``(R, obs_dim)``, or of states after them.
+
+        Args:
+            parameters: shape ``(P,)``; ``None`` takes those of :meth:`hold`.
+            obs: see above.
 
         Raises:
             ValueError: a shape does not fit.

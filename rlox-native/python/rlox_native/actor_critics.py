@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,6 +66,7 @@ class NativePerceptrons:
             scaled=not task.discrete, activation=ACTIVATIONS[task.activation],
             dtype=DTYPES[torch.float32],
         )  # fmt: skip
+        self._holds = False
 
     @property
     def steps_envs(self) -> bool:
@@ -89,26 +91,30 @@ class NativePerceptrons:
             noise=None if noise is None else noise.reshape(-1), **rows,
         )  # fmt: skip
 
-    def act(
-        self,
-        obs: npt.NDArray[Any],
-        state: npt.NDArray[Any],
-        noise: npt.NDArray[Any] | None,
-        *,
-        only_values: bool = False,
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Any, Any]:
-        """Return states after observations, values, actions and their log-probabilities."""
-        flat = self._flat()
-        after = self._learner.remember(flat, obs, state)
-        values = self._learner.values(flat, after)
-        if only_values:
-            return after, values, None, None
-        given = None if noise is None else noise.reshape(-1)
-        return after, values, *self._learner.act(flat, None, after, noise=given)
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Copy the parameters once for all that acts in the block."""
+        self._learner.hold(self._flat())
+        self._holds = True
+        try:
+            yield
+        finally:
+            self._holds = False
 
-    def values(self, obs: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def remember(self, obs: npt.NDArray[Any], state: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return states (N, S) after observations (N, D)."""
+        return self._learner.remember(self._acting(), obs, state)
+
+    def act(
+        self, seen: npt.NDArray[Any], noise: npt.NDArray[Any] | None
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return actions and their log-probabilities (N,)."""
+        given = None if noise is None else noise.reshape(-1)
+        return self._learner.act(self._acting(), None, seen, noise=given)
+
+    def values(self, seen: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return values (R,)."""
-        return self._learner.values(self._flat(), obs)
+        return self._learner.values(self._acting(), seen)
 
     def differentiate(
         self, rows: Mapping[str, npt.NDArray[Any]], objective: BoundedSurrogate
@@ -131,6 +137,10 @@ class NativePerceptrons:
         for parameter, part in zip(self._parameters, parts, strict=True):
             shaped = part.view_as(parameter)
             parameter.grad = shaped if parameter.grad is None else parameter.grad.add_(shaped)
+
+    def _acting(self) -> npt.NDArray[Any] | None:
+        """Return the parameters to act with; ``None`` takes those that are held."""
+        return None if self._holds else self._flat()
 
     def _flat(self) -> npt.NDArray[Any]:
         """Return all parameters (P,) as they are now."""

@@ -27,10 +27,9 @@ from rlox_rl8.data import (
     RecurrentAlgorithmState,
 )
 from rlox_rl8.ends import begin_episodes
-from rlox_rl8.engine import GenericAlgorithmBase
+from rlox_rl8.engine import Acted, GenericAlgorithmBase
 from rlox_rl8.env import EnvFactory
 from rlox_rl8.models import Model, ModelFactory, RecurrentModel, RecurrentModelFactory
-from rlox_rl8.perceptrons import FastLane
 from rlox_rl8.policies import Policy, RecurrentPolicy
 
 __all__ = [
@@ -115,7 +114,9 @@ class Algorithm(GenericAlgorithmBase[AlgorithmHparams, AlgorithmState, Policy]):
     def _before_step(self, t: int) -> None:
         pass
 
-    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> TensorDict:
+    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> Acted:
+        if self._lane is not None:
+            return self._lane.act(t, deterministic, last)
         return self.policy.sample(
             self._observed[t],
             deterministic=deterministic,
@@ -165,8 +166,6 @@ class RecurrentAlgorithm(
     def _forget(self) -> None:
         hparams = self.hparams
         self.state.seqs = 0
-        self._lane: FastLane | None = None
-        """What acts in the policy's place in this horizon."""
         self._states = self.policy.model.init_states(hparams.num_envs)
         self._starts: list[TensorDict] = []
         """States (B) at the start of each sequence of the buffer."""
@@ -179,7 +178,6 @@ class RecurrentAlgorithm(
     def _collect(self, env_config: dict[str, Any] | None, deterministic: bool) -> CollectStats:
         if self.ends is not None and self._resets_now():
             self._states = self.policy.init_states(self.hparams.num_envs)
-        self._lane = self.fast if self.fast is not None and self.fast.acts() else None
         return super()._collect(env_config, deterministic)
 
     def _before_step(self, t: int) -> None:
@@ -197,12 +195,13 @@ class RecurrentAlgorithm(
         self._starts.append(self._states)
         self.state.seqs += 1
 
-    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> TensorDict:
+    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> Acted:
         observed = self._observed[t]
         if self.policy.model.sees_past:
             observed = self.policy.latest(observed)
         if self._lane is not None:
-            out, states = self._lane.act(observed["obs"][:, 0], self._states, deterministic, last)
+            seen = observed["obs"][:, 0]
+            out, states = self._lane.recall(seen, self._states, deterministic, last)
         else:
             out, states = self.policy.sample(
                 observed,

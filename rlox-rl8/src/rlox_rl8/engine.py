@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
 from rlox.config.memory import require_room
@@ -26,15 +26,17 @@ from rlox_rl8.data import (
 )
 from rlox_rl8.ends import Ends
 from rlox_rl8.env import Env
-from rlox_rl8.losses import estimate_advantages
+from rlox_rl8.losses import write_advantages
 from rlox_rl8.memory import bytes_of, memory_stats
 from rlox_rl8.minibatches import TERMS, add_gradient, minibatches
-from rlox_rl8.perceptrons import FastLane
+from rlox_rl8.perceptrons import FastLane, acting_lane
 from rlox_rl8.policies import GenericPolicyBase
 from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
-from rlox_rl8.statistics import collected, deviation, params_of
+from rlox_rl8.statistics import collected, params_of
 
-__all__ = ["GenericAlgorithmBase"]
+__all__ = ["Acted", "GenericAlgorithmBase"]
+
+Acted: TypeAlias = TensorDict | dict[str, Tensor]
 
 HparamsT = TypeVar("HparamsT", bound=AlgorithmHparams)
 StateT = TypeVar("StateT", bound=AlgorithmState)
@@ -90,6 +92,8 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         """Whether what is called after env steps wants to be called between them."""
         self.fast: FastLane | None = None
         """What a backend does in the place of torch."""
+        self._lane: FastLane | None = None
+        """What acts in the policy's place in the horizon that is collected."""
         self._whole = True
         """Whether the last horizon was collected to its end."""
 
@@ -128,8 +132,11 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         """Prepare step ``t`` of a horizon."""
 
     @abstractmethod
-    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> TensorDict:
-        """Return actions, logp and values at step ``t``; only values at the ``last``."""
+    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> Acted:
+        """Return actions, logp and values at step ``t``; only values at the ``last``.
+
+        There may be no values before the last, if those of all steps are in the storage after it.
+        """
 
     @abstractmethod
     def _samples(self) -> TensorDict:
@@ -178,7 +185,8 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         if self.fast is not None and not self._steps_heard and self.fast.steps_envs():
             self.fast.collect(deterministic, resets)
         else:
-            self._collect_by_steps(deterministic, resets)
+            with acting_lane(self.fast, not self._steps_heard) as self._lane:
+                self._collect_by_steps(deterministic, resets)
         self._whole = True
         stats = self._statistics(resets)
         self.state.horizons += 1
@@ -201,7 +209,8 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             sampled = self._act(t, deterministic)
             out = self.step_envs(self.env, sampled["actions"])
             for key, entry in kept.items():
-                entry[t] = sampled[key]
+                if (found := sampled.get(key, None)) is not None:
+                    entry[t] = found
             obs[t + 1] = out["obs"]
             rewards[t] = out["rewards"]
             if hparams.normalize_rewards:
@@ -241,18 +250,8 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     def _step(self) -> StepStats:
         started = time.perf_counter()
         hparams, store = self.hparams, self._storage
-        advantages = estimate_advantages(
-            store["rewards"][:-1],
-            store["values"],
-            gamma=hparams.gamma,
-            gae_lambda=hparams.gae_lambda,
-            reward_scale=self.state.reward_scale,
-            **({} if self.ends is None else self.ends.of_horizon()),
-        )
-        store["returns"][:-1] = advantages + store["values"][:-1]
-        if hparams.normalize_advantages:
-            advantages = (advantages - advantages.mean()) / (deviation(advantages) + 1e-8)
-        store["advantages"][:-1] = advantages
+        ends = {} if self.ends is None else self.ends.of_horizon()
+        write_advantages(store, hparams, self.state.reward_scale, ends)
         samples = self._samples()
         totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=hparams.device))
         accumulated = hparams.num_minibatches if hparams.accumulate_grads else 1
@@ -291,6 +290,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         Raises:
             ValueError: the env's or the model's output does not fit the specs.
         """
+        self._lane = None
         with self.random(), torch.no_grad():
             validate(self, self._storage, self._before_step, self._act)
         self._forget()

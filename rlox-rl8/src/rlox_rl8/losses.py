@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from tensordict import TensorDict
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-__all__ = ["PPOLosses", "clipped_losses", "estimate_advantages"]
+from rlox_rl8.data import AlgorithmHparams
+from rlox_rl8.statistics import deviation
+
+__all__ = ["PPOLosses", "clipped_losses", "estimate_advantages", "write_advantages"]
 
 
 def estimate_advantages(
@@ -64,6 +68,31 @@ def estimate_advantages(
         running = deltas[t] + gamma * gae_lambda * running
         out[t] = running
     return out
+
+
+def write_advantages(
+    store: TensorDict, hparams: AlgorithmHparams, reward_scale: float, ends: dict[str, Tensor]
+) -> None:
+    """Write returns and advantages, standardised if asked for, into a storage (T + 1, B).
+
+    Args:
+        store: with rewards and values.
+        hparams: of the algorithm.
+        reward_scale: what rewards are divided by.
+        ends: flags and final values (T, B, 1) of envs whose episodes end, or nothing.
+    """
+    advantages = estimate_advantages(
+        store["rewards"][:-1],
+        store["values"],
+        gamma=hparams.gamma,
+        gae_lambda=hparams.gae_lambda,
+        reward_scale=reward_scale,
+        **ends,
+    )
+    store["returns"][:-1] = advantages + store["values"][:-1]
+    if hparams.normalize_advantages:
+        advantages = (advantages - advantages.mean()) / (deviation(advantages) + 1e-8)
+    store["advantages"][:-1] = advantages
 
 
 class PPOLosses(NamedTuple):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
-from gymnasium import spaces
 from rlox.errors import BackendError
 from rlox.learners.perceptrons import (
     BoundedSurrogate,
@@ -16,15 +17,9 @@ from rlox.learners.perceptrons import (
 from tensordict import TensorDict
 from torch import Tensor
 
-from rlox_rl8.distributions import Categorical, Normal
-from rlox_rl8.models.defaults import layers_of
-from rlox_rl8.policies import Policy, RecurrentPolicy
-from rlox_rl8.vec_envs import VecTensorEnv
+from rlox_rl8.tasks import DRAWS, task_of
 
-__all__ = ["FastLane"]
-
-DRAWS: dict[Any, Any] = {Categorical: Tensor.exponential_, Normal: Tensor.normal_}
-"""Of each distribution: what its ``sample`` draws for its numbers."""
+__all__ = ["FastLane", "acting_lane"]
 
 STORED = {"logp": "log_probs", "rewards": "rewards", "terminated": "terminated",
           "truncated": "truncated", "final_values": "final_values"}  # fmt: skip
@@ -67,7 +62,7 @@ class FastLane:
         if backend == "torch":
             return None
         try:
-            return cls(algorithm, _task_of(algorithm), backend)
+            return cls(algorithm, task_of(algorithm), backend)
         except BackendError:
             if backend == "auto":
                 return None
@@ -99,8 +94,12 @@ class FastLane:
         )
 
     def acts(self) -> bool:
-        """Return whether :meth:`act` does what the policy would."""
-        return self._task.memory is not None and self._is_plain()
+        """Return whether :meth:`act` and :meth:`recall` do what the policy would."""
+        return self._is_plain()
+
+    def holding(self) -> AbstractContextManager[None]:
+        """Act with the parameters at the start of a block in all of it."""
+        return self._perceptrons.holding()
 
     @property
     def needs_parts(self) -> bool:
@@ -138,9 +137,23 @@ class FastLane:
             if algorithm.on_env_step is not None:
                 algorithm.on_env_step(algorithm.hparams.num_envs)
 
-    def act(
+    def act(self, t: int, deterministic: bool, last: bool) -> dict[str, Tensor]:
+        """Return actions and logp (B) at step ``t`` without a memory.
+
+        Args:
+            t: in the horizon, whose observations up to then are in the algorithm's storage.
+            deterministic: take the modes.
+            last: return values instead, after writing those of all steps.
+        """
+        store = self._algorithm._storage
+        if not last:
+            return self._choose(store["obs"][t].numpy(), deterministic)
+        self._write_values(store)
+        return {"values": store["values"][t]}
+
+    def recall(
         self, obs: Tensor, states: TensorDict, deterministic: bool, last: bool
-    ) -> tuple[TensorDict, TensorDict]:
+    ) -> tuple[dict[str, Tensor], TensorDict]:
         """Return actions, logp and values (B), only values at the ``last``, and states after.
 
         Args:
@@ -149,18 +162,20 @@ class FastLane:
             deterministic: take the modes.
             last: whether only values are asked for.
         """
-        n = len(obs)
-        noise = None if deterministic or last else self._draw(1, n)
-        after, values, actions, log_probs = self._perceptrons.act(
-            obs.contiguous().numpy(), _flat_states(states).numpy(), noise, only_values=last
-        )
-        found = {"values": values} if last else {
-            "values": values, "actions": actions, "logp": log_probs
-        }  # fmt: skip
-        columns = {key: torch.from_numpy(x).view(n, -1) for key, x in found.items()}
+        flat = _flat_states(states).numpy()
+        after = self._perceptrons.remember(obs.contiguous().numpy(), flat)
+        found = {"values": torch.from_numpy(self._perceptrons.values(after))[:, None]}
+        if not last:
+            found |= self._choose(after, deterministic)
         hidden, cells = (x[:, None].contiguous() for x in torch.from_numpy(after).chunk(2, -1))
         kept = {"hidden_states": hidden, "cell_states": cells}
-        return TensorDict(columns, batch_size=[n]), TensorDict(kept, batch_size=[n])
+        return found, TensorDict(kept, batch_size=[len(obs)])
+
+    def _choose(self, seen: Any, deterministic: bool) -> dict[str, Tensor]:
+        n = len(seen)
+        noise = None if deterministic else self._draw(1, n)
+        chosen = zip(("actions", "logp"), self._perceptrons.act(seen, noise), strict=True)
+        return {key: torch.from_numpy(x).view(n, -1) for key, x in chosen}
 
     def _fill(self, store: TensorDict, deterministic: bool) -> None:
         steps, n = store["rewards"].shape[0] - 1, store["rewards"].shape[1]
@@ -169,13 +184,16 @@ class FastLane:
         rows["actions"] = (actions[..., 0] if self._task.discrete else actions).numpy()
         noise = None if deterministic else self._draw(steps, n)
         self._perceptrons.collect(noise, store["obs"].numpy(), rows)
+        self._write_values(store)
+
+    def _write_values(self, store: TensorDict) -> None:
         values = self._perceptrons.values(store["obs"].flatten(0, 1).numpy())
-        store["values"][:] = torch.from_numpy(values).view(steps + 1, n, 1)
+        store["values"][:] = torch.from_numpy(values).view(store["values"].shape)
 
     def _draw(self, steps: int, n: int) -> Any:
         task = self._task
         width = task.actor[-1].out_features // (1 if task.discrete else 2)
-        if self._noise is None:
+        if self._noise is None or len(self._noise) != steps:
             self._noise = torch.empty(steps, n, width)
         draw = DRAWS[self._algorithm.policy.distribution_cls]
         for step in self._noise:  # in as many calls as the distribution makes
@@ -229,40 +247,24 @@ class FastLane:
         return {key: torch.tensor(value) for key, value in terms.items()}
 
 
-def _task_of(algorithm: Any) -> PerceptronTask:
-    """Return the task of an algorithm with a default model.
+@contextmanager
+def acting_lane(fast: FastLane | None, steady: bool) -> Iterator[FastLane | None]:
+    """Enter a block that collects step by step, and return the lane that acts in it.
 
-    Raises:
-        BackendError: its policy is another, or it is to be compiled or runs elsewhere.
+    Args:
+        fast: an algorithm's, if it has one.
+        steady: whether the policy's parameters cannot change in the block.
+
+    Returns:
+        ``None`` if the policy itself acts.
     """
-    policy, hparams = algorithm.policy, algorithm.hparams
-    if type(policy) not in (Policy, RecurrentPolicy) or policy.distribution_cls not in DRAWS:
-        raise BackendError("only policies of default distributions are known")
-    layers = layers_of(policy.model)
-    if layers is None:
-        raise BackendError("only default models of one vector are known")
-    if hparams.device_type != "cpu" or hparams.enable_amp or hparams.compile:
-        raise BackendError("device, enable_amp and compile are torch's")
-    discrete = policy.distribution_cls is Categorical
-    actor, critic, activation, memory = layers
-    logits = actor[-1].out_features
-    if discrete and (algorithm.env.action_spec.shape[0] != 1 or logits != policy.action_spec.n):
-        raise BackendError("it chooses one action of several, not several at once")
-    envs = _native_envs(algorithm.env) if memory is None else None
-    return PerceptronTask(policy.model, actor, critic, activation, discrete, envs, memory)
+    if fast is None or not fast.acts():
+        yield None
+        return
+    with fast.holding() if steady else nullcontext():
+        yield fast
 
 
 def _flat_states(states: TensorDict) -> Tensor:
     """Return the states (n) of one layer as the backend's (n, 2 H)."""
     return torch.cat([states["hidden_states"], states["cell_states"]], -1)[:, 0]
-
-
-def _native_envs(env: Any) -> Any:
-    """Return the vector env within, if its arrays and tensors are the same numbers."""
-    if type(env) is not VecTensorEnv:
-        return None
-    seen, acted = env.envs.observation_space, env.envs.action_space
-    vector = isinstance(seen, spaces.Box) and seen.dtype == "float32" and len(seen.shape) == 1
-    choices = isinstance(acted, spaces.Discrete) and acted.start == 0
-    numbers = isinstance(acted, spaces.Box) and len(acted.shape) == 1
-    return env.envs if vector and (choices or numbers) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -92,24 +93,33 @@ class Perceptrons(Protocol):
                 ``terminated`` and ``truncated``, bool.
         """
 
-    def act(
-        self, obs: Array, state: Array, noise: Array | None, *, only_values: bool = False
-    ) -> tuple[Array, Array, Array | None, Array | None]:
+    def holding(self) -> AbstractContextManager[None]:
+        """Take the parameters at the start of a block in all calls within it that act.
+
+        Those are :meth:`remember`, :meth:`act` and :meth:`values`.
+        """
+
+    def remember(self, obs: Array, state: Array) -> Array:
         """Take in one observation each with the memory.
 
         Args:
             obs: (N, D)
             state: (N, S) before it.
-            noise: (N, A), see :meth:`collect`; ``None`` takes the modes.
-            only_values: choose no actions.
 
         Returns:
-            States (N, S) after it, values (N,), actions (N,) or (N, A), and their log-probabilities
-            (N,); ``None`` for the last two if there are no actions.
+            (N, S) after it.
         """
 
-    def values(self, obs: Array) -> Array:
-        """Return values (R,) of observations (R, D)."""
+    def act(self, seen: Array, noise: Array | None) -> tuple[Array, Array]:
+        """Return actions (N,) or (N, A), and their log-probabilities (N,).
+
+        Args:
+            seen: observations (N, D), or states (N, S) after them.
+            noise: (N, A), see :meth:`collect`; ``None`` takes the modes.
+        """
+
+    def values(self, seen: Array) -> Array:
+        """Return values (R,) of observations (R, D), or of states (R, S) after them."""
 
     def differentiate(
         self, rows: Mapping[str, Array], objective: BoundedSurrogate

@@ -89,18 +89,19 @@ impl Draws<'_> {
 }
 
 impl Learner<f32> {
-    /// Draws an action for each observation in turn.
+    /// Draws an action for each observation in turn, with the parameters that are held if none are
+    /// given.
     ///
     /// # Errors
-    /// [`KernelError`] where a length does not fit, or a row of masks leaves nothing to choose.
+    /// [`KernelError`] where a length does not fit, no parameters are there, or a row of masks leaves nothing to choose.
     pub fn act(
         &mut self,
-        parameters: &[f32],
+        parameters: Option<&[f32]>,
         draws: &mut Draws<'_>,
         request: &mut ActionRequest<'_>,
     ) -> Result<()> {
         let (rows, width) = (request.log_probs.len(), self.shape.head.width());
-        check_len("parameters", parameters.len(), "the networks", self.shape.n_parameters())?;
+        self.check_parameters(parameters)?;
         check_len("obs", request.obs.len(), "log_probs * obs_dim", rows * self.shape.seen_dim())?;
         match (&request.actions, self.shape.head) {
             (ActionBuffer::Discrete(actions), Head::Categorical(_)) => {
@@ -121,7 +122,9 @@ impl Learner<f32> {
             check_len("action_masks", masks.len(), "log_probs * n_actions", masked)?;
             check_choices(masks, &self.shape.choices)?;
         }
-        self.packed.load_policy(&self.shape, parameters);
+        if let Some(parameters) = parameters {
+            self.packed.load_policy(&self.shape, parameters);
+        }
         Arch::new().dispatch(Act { learner: self, draws, request });
         Ok(())
     }

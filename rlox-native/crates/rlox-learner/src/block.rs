@@ -19,6 +19,8 @@ pub(super) struct PackedParameters<F> {
     pub(super) critic: Packed<F>,
     pub(super) memory: Option<PackedMemory<F>>,
     pub(super) log_std: Vec<F>,
+    /// Whether [`Learner::hold`](crate::Learner::hold) loaded them last.
+    pub(super) held: bool,
 }
 
 impl<F: Real> PackedParameters<F> {
@@ -30,11 +32,13 @@ impl<F: Real> PackedParameters<F> {
             critic: pack(&shape.critic),
             memory: shape.memories.map(PackedMemory::new),
             log_std: vec![F::zero(); deviations],
+            held: false,
         }
     }
 
     pub(super) fn load(&mut self, shape: &ActorCritic, parameters: &[F]) {
-        let Self { actor, critic, memory, log_std } = self;
+        let Self { actor, critic, memory, log_std, held } = self;
+        *held = false;
         if let Some(memory) = memory {
             memory.load(parameters);
         }
@@ -50,9 +54,18 @@ impl<F: Real> PackedParameters<F> {
 
     /// Copies what actions are drawn from.
     pub(super) fn load_policy(&mut self, shape: &ActorCritic, parameters: &[F]) {
+        self.held = false;
         let deviations = self.log_std.len();
         self.log_std.copy_from_slice(&parameters[..deviations]);
         self.actor.load(&shape.actor, parameters);
+    }
+
+    /// Copies what is remembered with.
+    pub(super) fn load_memory(&mut self, parameters: &[F]) {
+        self.held = false;
+        if let Some(memory) = &mut self.memory {
+            memory.load(parameters);
+        }
     }
 }
 

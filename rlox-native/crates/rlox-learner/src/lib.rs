@@ -24,6 +24,7 @@ mod activation;
 mod actor_critic;
 mod block;
 mod distribution;
+mod held;
 pub mod linalg;
 mod memory;
 mod network;

@@ -52,14 +52,22 @@ impl Learner<f32> {
         Arch::new().dispatch(Collect { learner: self, envs, draws, obs, rollout, steps })
     }
 
-    /// Writes V of each row of `obs` into `values`.
+    /// Writes V of each row of `obs` into `values`, with the parameters that are held if none are
+    /// given.
     ///
     /// # Errors
-    /// [`KernelError::Shape`] where a length does not fit.
-    pub fn values(&mut self, parameters: &[f32], obs: &[f32], values: &mut [f32]) -> Result<()> {
-        check_len("parameters", parameters.len(), "the networks", self.shape.n_parameters())?;
+    /// [`KernelError::Shape`] where a length does not fit, or no parameters are there.
+    pub fn values(
+        &mut self,
+        parameters: Option<&[f32]>,
+        obs: &[f32],
+        values: &mut [f32],
+    ) -> Result<()> {
+        self.check_parameters(parameters)?;
         check_len("obs", obs.len(), "values * obs_dim", values.len() * self.shape.seen_dim())?;
-        self.packed.load(&self.shape, parameters);
+        if let Some(parameters) = parameters {
+            self.packed.load(&self.shape, parameters);
+        }
         Arch::new().dispatch(Values { learner: self, obs, out: values });
         Ok(())
     }
@@ -72,7 +80,7 @@ impl Learner<f32> {
         rollout: &Rollout<'_>,
     ) -> Result<usize> {
         let (n, obs_dim) = (envs.n_envs(), self.shape.obs_dim);
-        check_len("parameters", parameters.len(), "the networks", self.shape.n_parameters())?;
+        self.check_parameters(Some(parameters))?;
         let remembered = n * self.shape.state_size();
         check_len(
             "state",

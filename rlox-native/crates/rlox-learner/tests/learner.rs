@@ -441,7 +441,7 @@ fn impossible_actions_of_a_choice_are_never_drawn() {
         log_probs: &mut log_probs,
     };
     let mut rng = Pcg64::from_seed(1);
-    learner.act(&parameters, &mut Draws::Stream(&mut rng), &mut request).unwrap();
+    learner.act(Some(&parameters), &mut Draws::Stream(&mut rng), &mut request).unwrap();
     let (seconds, _) = actions.as_chunks::<2>();
     assert!(seconds.iter().all(|&[first, second]| first == 1 && second != 1));
     assert!(seconds.iter().any(|&[_, second]| second == 0));

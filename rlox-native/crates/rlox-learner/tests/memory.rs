@@ -293,17 +293,17 @@ fn acts_as_it_learns(shape: ActorCritic) {
         (single(&case.parameters), single(&case.obs), single(&case.states));
     let mut learner = Learner::<f32>::new(case.shape.clone());
     for (t, obs) in obs.chunks(3 * count).enumerate() {
-        learner.remember(&parameters, obs, &mut states).unwrap();
+        learner.remember(Some(&parameters), obs, &mut states).unwrap();
         let (mut values, mut log_probs) = (vec![0.0; count], vec![0.0; count]);
         let mut actions = vec![0; count];
-        learner.values(&parameters, &states, &mut values).unwrap();
+        learner.values(Some(&parameters), &states, &mut values).unwrap();
         let mut request = ActionRequest {
             obs: &states,
             masks: None,
             actions: ActionBuffer::Discrete(&mut actions),
             log_probs: &mut log_probs,
         };
-        learner.act(&parameters, &mut Draws::Mode, &mut request).unwrap();
+        learner.act(Some(&parameters), &mut Draws::Mode, &mut request).unwrap();
         for (j, [logits, value]) in outputs[t * count..][..count].iter().enumerate() {
             assert!((f64::from(values[j]) - value[0]).abs() < 1e-5);
             let sum: f64 = logits.iter().map(|z| z.exp()).sum();
@@ -313,6 +313,18 @@ fn acts_as_it_learns(shape: ActorCritic) {
         }
     }
     let size = case.shape.state_size();
-    let error = learner.remember(&parameters, &obs[..6], &mut states[..size]).unwrap_err();
+    let error = learner.remember(None, &obs[..3], &mut states[..size]).unwrap_err();
+    assert!(error.to_string().contains("none are held"), "{error}");
+    let (given, held) = (&mut [0.0; 2][..], &mut [0.0; 2][..]);
+    learner.values(Some(&parameters), &states[..2 * size], given).unwrap();
+    learner.hold(&parameters).unwrap();
+    learner.values(None, &states[..2 * size], held).unwrap();
+    assert_eq!(given, held);
+    let (mut one, mut other) = (states[..size].to_vec(), states[..size].to_vec());
+    learner.remember(None, &obs[..3], &mut one).unwrap();
+    learner.remember(Some(&parameters), &obs[..3], &mut other).unwrap(); // and forgets them
+    assert_eq!(one, other);
+    learner.values(None, &states[..2 * size], held).unwrap_err();
+    let error = learner.remember(Some(&parameters), &obs[..6], &mut states[..size]).unwrap_err();
     assert!(error.to_string().starts_with("state must have"), "{error}");
 }

@@ -229,11 +229,17 @@ impl ActorCriticLearner {
         )
     }
 
+    /// Copy parameters for calls that are given none.
+    fn hold(&self, parameters: &Bound<'_, PyAny>) -> PyResult<()> {
+        let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
+        lock(self.single()?).hold(parameters.as_slice()?).map_err(raise)
+    }
+
     /// Draw an action for each row of `obs`; return actions (R, ...) and log-probabilities (R,).
     #[pyo3(signature = (parameters, stream, obs, *, action_masks=None, noise=None))]
     fn act<'py>(
         &self,
-        parameters: &Bound<'py, PyAny>,
+        parameters: Option<&Bound<'py, PyAny>>,
         stream: Option<&Bound<'py, PyAny>>,
         obs: &Bound<'py, PyAny>,
         action_masks: Option<&Bound<'py, PyAny>>,
@@ -245,9 +251,10 @@ impl ActorCriticLearner {
     }
 
     /// Take in one observation per row of `state`; return the states after them.
+    #[pyo3(signature = (parameters, obs, state))]
     fn remember<'py>(
         &self,
-        parameters: &Bound<'py, PyAny>,
+        parameters: Option<&Bound<'py, PyAny>>,
         obs: &Bound<'py, PyAny>,
         state: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyArray2<f32>>> {
@@ -255,9 +262,10 @@ impl ActorCriticLearner {
     }
 
     /// Return V of each row of `obs`, (R,).
+    #[pyo3(signature = (parameters, obs))]
     fn values<'py>(
         &self,
-        parameters: &Bound<'py, PyAny>,
+        parameters: Option<&Bound<'py, PyAny>>,
         obs: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         learner_rollout::values(self.single()?, parameters, obs)

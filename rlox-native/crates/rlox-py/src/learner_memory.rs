@@ -10,6 +10,7 @@ use rlox_learner::{ActorCritic, Learner, Real, Sequences};
 use crate::convert::{check_shape, real_array};
 use crate::errors::raise;
 use crate::flags::{MaskArray, mask_array};
+use crate::learner_rollout::{as_option, read_parameters};
 use crate::locks::lock;
 
 /// The states before sequences, and where episodes begin in them.
@@ -61,11 +62,11 @@ impl<'py, F: Element + Real> SequenceArrays<'py, F> {
 pub(crate) fn remember<'py>(
     learner: &Mutex<Learner<f32>>,
     shape: &ActorCritic,
-    parameters: &Bound<'py, PyAny>,
+    parameters: Option<&Bound<'py, PyAny>>,
     obs: &Bound<'py, PyAny>,
     state: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyArray2<f32>>> {
-    let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
+    let parameters = read_parameters(parameters)?;
     let obs = real_array::<f32, Ix2>(obs, "obs")?;
     let before = real_array::<f32, Ix2>(state, "state")?;
     let n = obs.shape().first().copied().unwrap_or(0);
@@ -75,7 +76,7 @@ pub(crate) fn remember<'py>(
     {
         let mut after = after.try_readwrite()?;
         lock(learner)
-            .remember(parameters.as_slice()?, obs.as_slice()?, after.as_slice_mut()?)
+            .remember(as_option(parameters.as_ref())?, obs.as_slice()?, after.as_slice_mut()?)
             .map_err(raise)?;
     }
     Ok(after)

@@ -2,7 +2,9 @@
 
 use std::sync::Mutex;
 
-use numpy::{Ix1, Ix2, Ix3, PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
+use numpy::{
+    Ix1, Ix2, Ix3, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods,
+};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use rlox_kernels::rng::Pcg64;
@@ -105,13 +107,13 @@ fn drawing<T>(
 pub(crate) fn act<'py>(
     learner: &Mutex<Learner<f32>>,
     shape: (usize, usize, ActionForm),
-    parameters: &Bound<'py, PyAny>,
+    parameters: Option<&Bound<'py, PyAny>>,
     source: Source<'_, 'py>,
     obs: &Bound<'py, PyAny>,
     masks: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>)> {
     let (py, (obs_dim, width, form)) = (obs.py(), shape);
-    let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
+    let parameters = read_parameters(parameters)?;
     let obs = real_array::<f32, Ix2>(obs, "obs")?;
     let rows = obs.shape().first().copied().unwrap_or(0);
     check_shape("obs", obs.shape(), "the networks", &[rows, obs_dim])?;
@@ -128,7 +130,7 @@ pub(crate) fn act<'py>(
             actions,
             log_probs: log_probs.as_slice_mut()?,
         };
-        let parameters = parameters.as_slice()?;
+        let parameters = as_option(parameters.as_ref())?;
         drawing(source, |draws| {
             py.detach(|| lock(learner).act(parameters, draws, &mut request)).map_err(raise)
         })
@@ -153,6 +155,20 @@ pub(crate) fn act<'py>(
     Ok((actions, log_probs))
 }
 
+/// Reads parameters, if there are some.
+pub(crate) fn read_parameters<'py>(
+    parameters: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Option<PyReadonlyArray1<'py, f32>>> {
+    parameters.map(|given| real_array::<f32, Ix1>(given, "parameters")).transpose()
+}
+
+/// The numbers of [`read_parameters`].
+pub(crate) fn as_option<'a>(
+    parameters: Option<&'a PyReadonlyArray1<'_, f32>>,
+) -> PyResult<Option<&'a [f32]>> {
+    Ok(parameters.map(PyReadonlyArray1::as_slice).transpose()?)
+}
+
 /// The generator in the state of four words.
 fn generator(stream: &[u64]) -> PyResult<Pcg64> {
     let mut words = [0; 4];
@@ -163,13 +179,13 @@ fn generator(stream: &[u64]) -> PyResult<Pcg64> {
 /// V of each row of `obs`.
 pub(crate) fn values<'py>(
     learner: &Mutex<Learner<f32>>,
-    parameters: &Bound<'py, PyAny>,
+    parameters: Option<&Bound<'py, PyAny>>,
     obs: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyArray1<f32>>> {
     let py = obs.py();
-    let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
+    let parameters = read_parameters(parameters)?;
     let obs = real_array::<f32, Ix2>(obs, "obs")?;
     let rows = obs.shape().first().copied().unwrap_or(0);
-    let (parameters, obs) = (parameters.as_slice()?, obs.as_slice()?);
+    let (parameters, obs) = (as_option(parameters.as_ref())?, obs.as_slice()?);
     filled(py, Ix1(rows), |values| lock(learner).values(parameters, obs, values))
 }

@@ -8,18 +8,26 @@ use rlox_kernels::error::{Result, check_len};
 impl Learner<f32> {
     /// Takes in one observation of each of N episodes: `states`, N × the size of a state, are those
     /// before, 0 where an episode begins, and become those after. [`Learner::act`] and
-    /// [`Learner::values`] take the latter.
+    /// [`Learner::values`] take the latter. Parameters are those that are held if none are given.
     ///
     /// # Errors
-    /// [`KernelError::Shape`](rlox_kernels::KernelError::Shape) where a length does not fit.
-    pub fn remember(&mut self, parameters: &[f32], obs: &[f32], states: &mut [f32]) -> Result<()> {
+    /// [`KernelError::Shape`](rlox_kernels::KernelError::Shape) where a length does not fit, or no
+    /// parameters are there.
+    pub fn remember(
+        &mut self,
+        parameters: Option<&[f32]>,
+        obs: &[f32],
+        states: &mut [f32],
+    ) -> Result<()> {
         let (obs_dim, size) = (self.shape.obs_dim(), self.shape.state_size());
         let n = obs.len() / obs_dim;
-        check_len("parameters", parameters.len(), "the networks", self.shape.n_parameters())?;
+        self.check_parameters(parameters)?;
         check_len("obs", obs.len(), "whole observations", n * obs_dim)?;
         check_len("state", states.len(), "observations * state_size", n * size)?;
-        if let (Some(packed), true) = (&mut self.packed.memory, n > 0) {
-            packed.load(parameters);
+        if self.packed.memory.is_some() && n > 0 {
+            if let Some(parameters) = parameters {
+                self.packed.load_memory(parameters);
+            }
             Arch::new().dispatch(Remember { learner: self, obs, states });
         }
         Ok(())
