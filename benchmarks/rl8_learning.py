@@ -59,7 +59,8 @@ def learn(contender: str, task: str, seed: int) -> dict[str, Any]:
         returns.append(round(float(algorithm.collect()["returns/mean"]), 3))
         algorithm.step()
     seconds = round(time.process_time() - started, 2)
-    return {"seed": seed, "returns": returns, "processor_seconds": seconds}
+    steps = ENVS * config.horizon
+    return {"seed": seed, "env_steps": steps, "returns": returns, "processor_seconds": seconds}
 
 
 def final(run: dict[str, Any]) -> float:
@@ -67,11 +68,22 @@ def final(run: dict[str, Any]) -> float:
     return statistics.mean(run["returns"][-LAST:])
 
 
+def steps_until(bound: float, runs: list[dict[str, Any]]) -> int | None:
+    """Return the env steps after which means as those of :func:`final`, over seeds, are ``bound``.
+
+    ``None``: they are not.
+    """
+    curve = [statistics.mean(x) for x in zip(*(run["returns"] for run in runs), strict=True)]
+    for n in range(LAST, len(curve) + 1):
+        if statistics.mean(curve[n - LAST : n]) >= bound:
+            return n * int(runs[0]["env_steps"])
+    return None
+
+
 def main() -> None:
     """Train and write ``benchmarks/results/<processor>/rl8_learning.json`` after each task."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--contenders", nargs="*", choices=CONTENDERS, default=CONTENDERS)
     parser.add_argument("--tasks", nargs="*", choices=TASKS, default=TASKS)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -80,14 +92,20 @@ def main() -> None:
     result: dict[str, Any] = {"machine": machine(packages), "threads": 1, "num_envs": ENVS}
     result["tasks"] = {}
     for task in given.tasks:
-        runs: dict[str, list[dict[str, Any]]] = {name: [] for name in given.contenders}
+        runs: dict[str, list[dict[str, Any]]] = {name: [] for name in CONTENDERS}
         for seed in range(given.seeds):
             for name, kept in runs.items():
                 kept.append(learn(name, task, seed))
                 print(task, name, seed, round(final(kept[-1]), 2),
                       kept[-1]["processor_seconds"], flush=True)  # fmt: skip
         finals = {name: [round(final(run), 3) for run in kept] for name, kept in runs.items()}
-        result["tasks"][task] = {"final": finals, "runs": runs}
+        bound = statistics.mean(finals["rl8"])
+        until = {name: steps_until(bound, kept) for name, kept in runs.items()}
+        result["tasks"][task] = {
+            "final": finals,
+            "env_steps_until_final_of_rl8": until,
+            "runs": runs,
+        }
         print(task, {k: round(statistics.mean(v), 2) for k, v in finals.items()}, flush=True)
         print(write("rl8_learning", result), flush=True)
 
