@@ -11,11 +11,52 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlox_dreamer.encoder import MULTIPLES, Convolution, convolution, padded, stages_of
+from rlox_dreamer.encoder import MULTIPLES, convolution, padded, stages_of
 from rlox_dreamer.layers import NormSilu, dense, mlp
 from rlox_dreamer.leaves import Leaf, by_name
 
 __all__ = ["Decoder"]
+
+
+def doubled_convolution(x: Tensor, conv: nn.Conv2d) -> Tensor:
+    """Return a 5x5 convolution of an image that is doubled by nearest neighbours.
+
+    Of the 25 pixels under the kernel, those that copy one pixel share one product with the sum of
+    their weights: each of the four pixels that a pixel becomes has a 3x3 convolution of its own.
+
+    Args:
+        x: (B, inputs, H, W).
+        conv: 5x5, padded by 2.
+
+    Returns:
+        (B, 2 H, 2 W, outputs).
+    """
+    assert conv.bias is not None
+    weight = _of_copies(_of_copies(conv.weight, -2), -1)
+    phases = functional.conv2d(x, weight.flatten(0, 2), conv.bias.repeat(4), padding=1)
+    height, width = phases.shape[2:]
+    pixels = phases.permute(0, 2, 3, 1).reshape(len(x), height, width, 2, 2, conv.out_channels)
+    return pixels.permute(0, 1, 4, 2, 3, 5).reshape(len(x), 2 * height, 2 * width, -1)
+
+
+def _of_copies(weight: Tensor, axis: int) -> Tensor:
+    """Return (2, ..., 3, ...) weights of the first and of the second copy of a pixel."""
+    a, b, c, d, e = weight.unbind(axis)
+    return torch.stack([torch.stack([a + b, c + d, e], axis), torch.stack([a, b + c, d + e], axis)])
+
+
+class Doubling(nn.Module):
+    """Nearest-neighbour doubling, a 5x5 convolution, RMSNorm over the channels and SiLU."""
+
+    def __init__(self, inputs: int, outputs: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.conv = convolution(inputs, outputs, generator)
+        self.norm = NormSilu(outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (B, outputs, 2 H, 2 W) of (B, inputs, H, W)."""
+        normed: Tensor = self.norm(doubled_convolution(x, self.conv))
+        return normed.permute(0, 3, 1, 2)
 
 
 class ImageDecoder(nn.Module):
@@ -30,7 +71,7 @@ class ImageDecoder(nn.Module):
         self.first = (sizes[0], height, width)
         self.start = dense(features, math.prod(self.first), generator)
         self.start_norm = NormSilu(sizes[0])
-        self.layers = nn.ModuleList(Convolution(a, b, generator) for a, b in pairwise(sizes))
+        self.layers = nn.ModuleList(Doubling(a, b, generator) for a, b in pairwise(sizes))
         self.last = convolution(sizes[-1], leaf.channels, generator)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -39,13 +80,10 @@ class ImageDecoder(nn.Module):
         x = self.start(features).view(-1, height, width, channels)
         x = self.start_norm(x).permute(0, 3, 1, 2)
         for layer in self.layers:
-            x = layer(_doubled(x), halve=False)
+            x = layer(x)
         rows, columns = self.resolution
-        return torch.sigmoid(self.last(_doubled(x)))[..., :rows, :columns]
-
-
-def _doubled(x: Tensor) -> Tensor:
-    return functional.interpolate(x, scale_factor=2, mode="nearest")
+        image = torch.sigmoid(doubled_convolution(x, self.last)).permute(0, 3, 1, 2)
+        return image[..., :rows, :columns]
 
 
 class Decoder(nn.Module):
@@ -118,7 +156,7 @@ class Decoder(nn.Module):
 
 def _leaf_loss(leaf: Leaf, predicted: Tensor, target: Tensor) -> Tensor:
     if leaf.kind == "image":
-        return (predicted - leaf.image(target)).square().flatten(1).sum(-1)
+        return (predicted - leaf.image(target)).square().sum((1, 2, 3))
     if leaf.kind == "vector":
         return (predicted - leaf.rows(target)).square().sum(-1)
     parts = torch.split(predicted, list(leaf.sizes), -1)

@@ -15,7 +15,7 @@ from torch.nn import functional
 from rlox_dreamer.layers import NormSilu, mlp, truncated_normal_
 from rlox_dreamer.leaves import Leaf, by_name
 
-__all__ = ["MULTIPLES", "Convolution", "Encoder", "convolution", "padded", "stages_of"]
+__all__ = ["MULTIPLES", "Encoder", "convolution", "padded", "stages_of"]
 
 MULTIPLES = (2, 3, 4, 4)
 """Channels of the convolutions, in units of ``depth``."""
@@ -37,24 +37,22 @@ def convolution(inputs: int, outputs: int, generator: torch.Generator) -> nn.Con
     return layer
 
 
-class Convolution(nn.Module):
-    """A 5x5 convolution, RMSNorm over the channels and SiLU."""
+class Halving(nn.Module):
+    """A 5x5 convolution, max pooling to half the height and width, RMSNorm of channels and SiLU."""
 
     def __init__(self, inputs: int, outputs: int, generator: torch.Generator) -> None:
         super().__init__()
         self.conv = convolution(inputs, outputs, generator)
         self.norm = NormSilu(outputs)
 
-    def forward(self, x: Tensor, *, halve: bool) -> Tensor:
-        """Return (B, outputs, H, W), or half as high and wide."""
-        x = self.conv(x)
-        if halve:
-            x = functional.max_pool2d(x, 2)
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (B, outputs, H / 2, W / 2) of (B, inputs, H, W)."""
+        x = functional.max_pool2d(self.conv(x), 2)
         normed: Tensor = self.norm(x.permute(0, 2, 3, 1))
         return normed.permute(0, 3, 1, 2)
 
     def layer_data(self) -> LayerData:
-        """Describe the layer, which halves; see :mod:`rlox.nn.layer_data`."""
+        """Describe the layer; see :mod:`rlox.nn.layer_data`."""
         around = {"layer": "pad", "sides": [2, 2, 2, 2]}
         conv = {**linear(self.conv), "layer": "convolution", "stride": 1}
         return chain(around, conv, {"layer": "max_pool", "size": 2}, self.norm.along(1, 1, 1))
@@ -67,16 +65,18 @@ class ImageEncoder(nn.Module):
         super().__init__()
         stages = stages_of(leaf.resolution)
         sizes = [leaf.channels, *(depth * m for m in MULTIPLES[:stages])]
-        self.layers = nn.ModuleList(Convolution(a, b, generator) for a, b in pairwise(sizes))
+        self.layers = nn.ModuleList(Halving(a, b, generator) for a, b in pairwise(sizes))
         self.padding = _padding(leaf.resolution, stages)
         height, width = (n // 2**stages for n in padded(leaf.resolution, stages))
         self.output_size = sizes[-1] * height * width
 
     def forward(self, image: Tensor) -> Tensor:
         """Return (B, output_size) of (B, C, H, W) in [0, 1]."""
-        x = functional.pad(image - 0.5, self.padding).contiguous(memory_format=torch.channels_last)
+        x = (image - 0.5).contiguous(memory_format=torch.channels_last)
+        if any(self.padding):
+            x = functional.pad(x, self.padding)
         for layer in self.layers:
-            x = layer(x, halve=True)
+            x = layer(x)
         return x.flatten(1)
 
     def layer_data(self) -> LayerData:

@@ -162,8 +162,13 @@ class BlockLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (B, outputs) of (B, inputs)."""
+        return self.by_block(x).transpose(0, 1).flatten(1)
+
+    def by_block(self, x: Tensor) -> Tensor:
+        """Return (K, B, outputs / K) of (B, inputs)."""
         rows = x.reshape(len(x), self.blocks, -1).transpose(0, 1)
-        return torch.bmm(rows, self.weight.to(x.dtype)).transpose(0, 1).flatten(1).add(self.bias)
+        bias = self.bias.view(self.blocks, 1, -1)
+        return torch.baddbmm(bias.to(x.dtype), rows, self.weight.to(x.dtype))
 
     def layer_data(self) -> LayerData:
         """Describe the layer; see :mod:`rlox.nn.layer_data`."""

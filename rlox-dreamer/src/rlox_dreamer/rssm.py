@@ -162,10 +162,11 @@ class RSSM(nn.Module):
         branches = [self.from_deter.linear(deter), self.from_stoch.linear(latent.stoch.flatten(-2))]
         inputs = norm_silu(torch.stack(branches, -2), shares.scales).flatten(-2)
         x = self.core_norm(self.core_own(deter) + functional.linear(inputs, shares.core) + embedded)
-        reset, candidate, update = self.gates(x).reshape(len(x), self.blocks, -1).chunk(3, -1)
-        candidate = torch.tanh(torch.sigmoid(reset) * candidate).flatten(1)
-        update = torch.sigmoid(update - 1).flatten(1)
-        return torch.lerp(deter, candidate, update)
+        reset, candidate, update = self.gates.by_block(x).to(deter.dtype).chunk(3, -1)
+        candidate = torch.tanh(torch.sigmoid(reset) * candidate)
+        before = deter.reshape(len(deter), self.blocks, -1).transpose(0, 1)
+        after = torch.lerp(before, candidate, torch.sigmoid(update - 1))
+        return after.transpose(0, 1).flatten(1)
 
     def project(self, tokens: Tensor) -> Tensor:
         """Return the share (..., hidden) of tokens (..., token_size) in the posterior's layer.
