@@ -13,14 +13,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 from typing import Any
 
-from measure import interleave, machine, summary, write
+from measure import Side, interleave, machine, summary, write
 
 STEPS = 20_480
 """Env steps of a turn, at least."""
+
+WARM_UP = 4_096
+"""Env steps before the first turn."""
 
 SIDES = {
     "rlox": """
@@ -65,54 +67,6 @@ def train(steps):
     return sampled - before
 """,
 }
-ASKED = """
-import json, sys, time
-train(4096)
-print("ready", json.dumps(versions), flush=True)
-for line in sys.stdin:
-    started = time.perf_counter()
-    steps = train(int(line))
-    print("done", steps, time.perf_counter() - started, flush=True)
-"""
-
-
-class Side:
-    """A library in a process of its own.
-
-    Args:
-        script: that trains as :data:`ASKED` wants.
-        python: interpreter that has the library.
-    """
-
-    def __init__(self, script: str, python: str) -> None:
-        self._process = subprocess.Popen(
-            [python, "-W", "ignore", "-c", script],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
-        self.versions = json.loads(" ".join(self._answer("ready")))
-        self.speeds: list[float] = []
-
-    def _answer(self, word: str) -> list[str]:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith(word):
-                return line.split()[1:]
-        raise RuntimeError("it has ended; what it printed says why")
-
-    def turn(self) -> None:
-        """Train, and keep the env steps per second."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{STEPS}\n")
-        self._process.stdin.flush()
-        steps, seconds = map(float, self._answer("done"))
-        self.speeds.append(steps / seconds)
-
-    def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(60)
 
 
 def main() -> None:
@@ -122,7 +76,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     given = parser.parse_args()
     pythons = {"rlox": sys.executable, "RLlib": given.python}
-    sides = {name: Side(SIDES[name] + ASKED, python) for name, python in pythons.items()}
+    sides = {
+        name: Side(SIDES[name], python, STEPS, warm_up=WARM_UP) for name, python in pythons.items()
+    }
     interleave({name: side.turn for name, side in sides.items()}, given.rounds)
     speeds = {name: side.speeds for name, side in sides.items()}
     result: dict[str, Any] = {

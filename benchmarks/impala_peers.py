@@ -18,8 +18,8 @@ import os
 import sys
 from typing import Any
 
-from appo_rllib import ASKED, SIDES, Side
-from measure import interleave, machine, summary, write
+from appo_rllib import SIDES, STEPS, WARM_UP
+from measure import Side, interleave, machine, summary, write
 
 RLLIB = SIDES["RLlib"].replace("appo", "impala").replace("APPO", "IMPALA")
 
@@ -86,10 +86,9 @@ def train(more):
 SCRIPTS = {
     "rlox": SIDES["rlox"]
     .replace('"appo"', '"impala"')
-    .replace("n_epochs=4, batch_size=256", "unrolls_per_update=2")
-    + ASKED,
-    "RLlib": RLLIB.replace(", num_epochs=4, minibatch_size=256", "") + ASKED,
-    "Sample Factory": SAMPLE_FACTORY + ASKED,
+    .replace("n_epochs=4, batch_size=256", "unrolls_per_update=2"),
+    "RLlib": RLLIB.replace(", num_epochs=4, minibatch_size=256", ""),
+    "Sample Factory": SAMPLE_FACTORY,
 }
 
 
@@ -105,7 +104,11 @@ def main() -> None:
         "RLlib": given.rllib,
         "Sample Factory": given.sample_factory,
     }
-    sides = {n: Side(SCRIPTS[n], python) for n, python in pythons.items() if python}
+    sides = {
+        name: Side(SCRIPTS[name], python, STEPS, warm_up=WARM_UP)
+        for name, python in pythons.items()
+        if python
+    }
     interleave({name: side.turn for name, side in sides.items()}, given.rounds)
     speeds = {name: side.speeds for name, side in sides.items()}
     result: dict[str, Any] = {

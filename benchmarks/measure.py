@@ -23,6 +23,7 @@ from rlox.analysis.measure import interleave, ratio_summary, summary
 
 __all__ = [
     "Part",
+    "Side",
     "cpu_by_part",
     "interleave",
     "interleave_calls",
@@ -108,6 +109,67 @@ def run_process(code: str) -> tuple[float, float, str]:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
     return wall, processor, process.stdout
+
+
+TURNS = """
+import json, sys, time
+print("ready", json.dumps(versions), flush=True)
+for line in sys.stdin:
+    wall, processor = time.perf_counter(), time.process_time()
+    done = train(int(line))
+    wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    print("done", done, wall, processor, flush=True)
+"""
+
+
+class Side:
+    """A library in a process of its own, which rests while others have their turns.
+
+    Args:
+        program: code that defines ``versions``, and ``train(amount)`` that returns what it did.
+        python: interpreter that has the library.
+        amount: what a turn asks for.
+        warm_up: what is asked for once before the first turn.
+    """
+
+    def __init__(self, program: str, python: str, amount: int, *, warm_up: int) -> None:
+        self._process = subprocess.Popen(
+            [python, "-W", "ignore", "-c", program + TURNS],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        self._amount = amount
+        self.speeds: list[float] = []
+        """Of each turn, per second of wall-clock time."""
+        self.processor_speeds: list[float] = []
+        """Of each turn, per second of the process's processor time."""
+        self.versions: dict[str, str] = json.loads(" ".join(self._answer("ready")))
+        self._ask(warm_up)
+
+    def turn(self) -> None:
+        """Do the work once, and keep how fast it was."""
+        done, wall, processor = self._ask(self._amount)
+        self.speeds.append(done / wall)
+        self.processor_speeds.append(done / processor)
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+
+    def _ask(self, amount: int) -> list[float]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{amount}\n")
+        self._process.stdin.flush()
+        return [float(word) for word in self._answer("done")]
+
+    def _answer(self, word: str) -> list[str]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(word):
+                return line.split()[1:]
+        raise RuntimeError("it has ended; what it printed says why")
 
 
 def on_one_core(run: Callable[[], Any]) -> None:
