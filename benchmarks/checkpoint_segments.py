@@ -27,7 +27,7 @@ from rlox.training.segments import SavedBuffer
 STORED = (10_000, 100_000, 1_000_000)
 NEW = 1_000
 ROUNDS = 15
-OPTIONS = {"hidden": 64, "seed": 0}
+OPTIONS: dict[str, Any] = {"hidden": 64, "seed": 0}
 
 
 class Whole(SavedBuffer):
@@ -71,16 +71,17 @@ class Contender:
     def __init__(self, buffer: str, way: str, stored: int, folder: Path) -> None:
         self.names = {"buffer": buffer, "way": way, "stored": stored}
         self.path = folder / f"{buffer}-{way}-{stored}" / "checkpoint.safetensors"
-        made = rlox.make(
+        self.algorithm: Any = rlox.make(
             "dqn", env="CartPole-v1", buffer=buffer, buffer_size=stored, save_replay_buffer=True,
             **OPTIONS,
         )  # fmt: skip
-        self.algorithm: Any = made
         self.rng = np.random.default_rng(0)
         if way == "whole":
             self.algorithm.replay._saved = Whole(self.algorithm.replay.buffer)
         self.push(stored)
-        self.first, self.seconds, self.bytes = self._save(), [], []
+        self.first = self._save()
+        self.seconds: list[float] = []
+        self.bytes: list[int] = []
 
     def push(self, n: int) -> None:
         """Push random transitions."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numba
 import numpy as np
-from numba import njit
 
 
-@njit(fastmath=False)
+@numba.njit(fastmath=False)  # type: ignore[untyped-decorator]
 def gae(
     rewards: Any, values: Any, ends: Any, last: Any, gamma: float, lam: float, adv: Any, ret: Any
 ) -> None:
@@ -28,7 +28,7 @@ def gae(
             ret[t, env] = adv[t, env] + values[t, env]
 
 
-@njit
+@numba.njit  # type: ignore[untyped-decorator]
 def cartpole(
     state: Any, elapsed: Any, actions: Any,
     obs: Any, rewards: Any, terminated: Any, truncated: Any, final_obs: Any,
@@ -57,7 +57,7 @@ def cartpole(
             obs[i, j] = state[i, j]
 
 
-@njit
+@numba.njit  # type: ignore[untyped-decorator]
 def pendulum(
     state: Any, elapsed: Any, actions: Any,
     obs: Any, rewards: Any, terminated: Any, truncated: Any, final_obs: Any,

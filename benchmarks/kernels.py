@@ -50,6 +50,7 @@ def gae_contenders(n_steps: int, n_envs: int) -> Contenders:
     truncated = np.zeros(shape, bool)
     final, last = np.zeros(shape, np.float32), np.zeros(n_envs, np.float32)
     arrays = (rewards, values, ends, truncated, final, last, 0.99, 0.95)
+    batched: Any = rlox_native.compute_gae_batched_f32
     flat = [np.ascontiguousarray(a.T).ravel() for a in (rewards, values, ends)]
     out = np.empty_like(rewards), np.empty_like(rewards)
     flat_out = np.empty(rewards.size, np.float32), np.empty(rewards.size, np.float32)
@@ -63,9 +64,7 @@ def gae_contenders(n_steps: int, n_envs: int) -> Contenders:
         "copy of all inputs and outputs": copy,
         "rlox time-major": lambda: rlox_native.compute_gae_time_major(*arrays),
         "rlox time-major, out=": lambda: rlox_native.compute_gae_time_major(*arrays, out=out),
-        "rlox env-major, out=": lambda: rlox_native.compute_gae_batched_f32(
-            *flat, last, n_steps, 0.99, 0.95, out=flat_out
-        ),
+        "rlox env-major, out=": lambda: batched(*flat, last, n_steps, 0.99, 0.95, out=flat_out),
         "NumPy loop over time": lambda: reference.compute_gae_time_major(*arrays),
     }
     contenders["Python loop"] = lambda: [
@@ -171,8 +170,8 @@ def main() -> None:
     for n_steps, n_envs in GAE_SIZES:
         contenders = gae_contenders(n_steps, n_envs)
         interleave(contenders, 1)
-        for name, seconds in interleave_calls(contenders, rounds, GAE_CALLS).items():
-            first, others = seconds[:, 0] * 1e6, seconds[:, 1:].ravel() * 1e6
+        for name, calls_seconds in interleave_calls(contenders, rounds, GAE_CALLS).items():
+            first, others = calls_seconds[:, 0] * 1e6, calls_seconds[:, 1:].ravel() * 1e6
             us, warm = summary(first.tolist()), summary(others.tolist())
             row = {"n_steps": n_steps, "n_envs": n_envs, "contender": name}
             gae.append({**row, "us": us, "warm_us": warm})

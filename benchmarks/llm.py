@@ -42,7 +42,8 @@ def make_model() -> Any:
         pad_token_id=PAD,
     )  # fmt: skip
     torch.manual_seed(0)
-    return transformers.LlamaForCausalLM(config).eval()
+    made: Any = transformers.LlamaForCausalLM(config)
+    return made.eval()
 
 
 def make_tokenizer() -> Any:
@@ -53,9 +54,8 @@ def make_tokenizer() -> Any:
     words = {f"w{i:04d}": i for i in range(VOCABULARY)}
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0000"))
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=made, pad_token="w0000", eos_token="w0001"
-    )
+    fast: Any = transformers.PreTrainedTokenizerFast
+    return fast(tokenizer_object=made, pad_token="w0000", eos_token="w0001")
 
 
 def text(ids: Any) -> str:

@@ -57,7 +57,7 @@ class Shares:
         self.rollout = time.process_time() - self._began
 
 
-def take_turns(iterate: Callable[[], None], shares: Shares) -> None:
+def take_turns(iterate: Callable[[], Any], shares: Shares) -> None:
     """Run an iteration for each line that comes in, and report what it took."""
     while True:
         wait()
@@ -98,13 +98,14 @@ def run_rlox(backend: str, env_steps: int) -> None:
         learning_rate=7e-4, gae_lambda=0.9, ent_coef=0.0, hidden=64,
         env_kwargs={"max_cycles": CYCLES}, callbacks=Ends(),
     )  # fmt: skip
-    env = algorithm.collector.env
+    collector: Any = algorithm.collector
+    env = collector.env
     timed = SimpleNamespace(
         **{name: getattr(env, name) for name in ("n_envs", "groups", "possible_agents", "reset_all",
                                                  "close")},
         step_all=shares.timing(env.step_all),
     )  # fmt: skip
-    algorithm.collector.env = algorithm.collector.envs.env = timed
+    collector.env = collector.envs.env = timed
     take_turns(lambda: algorithm.train(env_steps), shares)
 
 

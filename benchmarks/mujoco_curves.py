@@ -134,7 +134,7 @@ def train_sac(env_id: str, seed: int, length: Length) -> tuple[Curve, list[float
     return callback.eval_results, list(algorithm.evaluate(n_episodes=EPISODES).returns)
 
 
-class TheirCurve(BaseCallback):  # type: ignore[misc]  # the package has no types
+class TheirCurve(BaseCallback):
     """Keeps a curve of Stable-Baselines3's."""
 
     def __init__(self, length: Length) -> None:
@@ -188,13 +188,13 @@ def train_their_ppo(env_id: str, seed: int, length: Length) -> tuple[Curve, list
     )
     model.learn(length.env_steps, callback=callback)
     env.training = env.norm_reward = False
-    returns, _ = evaluate_policy(model, env, EPISODES, return_episode_rewards=True)
+    returns: Any = evaluate_policy(model, env, EPISODES, return_episode_rewards=True)[0]
     return callback.curve, returns
 
 
 def train_their_sac(env_id: str, seed: int, length: Length) -> tuple[Curve, list[float]]:
     """Return the curve of Stable-Baselines3's SAC, and the returns of the evaluation."""
-    config = SACConfig()
+    config: Any = SACConfig()
     env, eval_env = make_vec_env(env_id, 1, seed=seed), make_vec_env(env_id, 1, seed=0)
     callback = EvaluationsCurve(length, eval_env)
     model = stable_baselines3.SAC(
@@ -213,7 +213,7 @@ def train_their_sac(env_id: str, seed: int, length: Length) -> tuple[Curve, list
         device="cpu",
     )
     model.learn(length.env_steps, callback=callback)
-    returns, _ = evaluate_policy(model, eval_env, EPISODES, return_episode_rewards=True)
+    returns: Any = evaluate_policy(model, eval_env, EPISODES, return_episode_rewards=True)[0]
     return callback.curve, returns
 
 

@@ -40,7 +40,7 @@ from rlox.learners.transitions import Learn
 from rlox.nn import flush_denormals, torch_threads
 from rlox.training.hooks import Hooks
 
-CONTINUOUS = {"learning_rate": 1e-3, "batch_size": 256, "gamma": 0.99, "tau": 0.005}
+CONTINUOUS: dict[str, Any] = {"learning_rate": 1e-3, "batch_size": 256, "gamma": 0.99, "tau": 0.005}
 ZOO = {"learning_rate": 2.3e-3, "batch_size": 64, "gamma": 0.99, "train_freq": 256,
        "gradient_steps": 128}  # fmt: skip
 EVERY_STEP = {**ZOO, "batch_size": 128, "train_freq": 1, "gradient_steps": 1}

@@ -94,7 +94,8 @@ def columns() -> dict[str, Any]:
 
 def ours(name: str, data: dict[str, Any], steps: int) -> Callable[[], Any]:
     """Return a run of rlox."""
-    algorithm = rlox.make(name, dataset=Dataset(data, normalize=False), batch_size=BATCH)
+    make: Any = rlox.make  # of any name
+    algorithm = make(name, dataset=Dataset(data, normalize=False), batch_size=BATCH)
     return lambda: algorithm.train(steps)
 
 

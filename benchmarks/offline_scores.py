@@ -104,7 +104,8 @@ def train_ours(name: str, dataset: Any, seed: int, settings: Settings) -> Predic
     options: dict[str, Any] = {} if name == "bc" else {"reward_scale": settings.reward_scale}
     if name == "cql":
         options["mode_targets"] = True  # as d3rlpy's are
-    algorithm = rlox.make(
+    make: Any = rlox.make  # of any name
+    algorithm: rlox.Algorithm = make(
         name, dataset=dataset, hidden=settings.hidden, batch_size=BATCH, seed=seed, **options
     )
     algorithm.train(settings.steps)

@@ -83,13 +83,14 @@ def parameters(algorithm: Any) -> str:
 def main() -> None:
     """Print the hashes by run and learner backend."""
     wanted = sys.argv[1:]
+    make: Any = rlox.make  # of any name
     found: dict[str, str] = {}
     for name, (algorithm, env, steps, options) in RUNS.items():
         for backend in ("torch", "native"):
             if wanted and not any(name.startswith(word) for word in wanted):
                 continue
             try:
-                made = rlox.make(algorithm, env=env, seed=0, backend=backend, **options)
+                made = make(algorithm, env=env, seed=0, backend=backend, **options)
             except (rlox.errors.BackendError, rlox.errors.ConfigError) as error:
                 found[f"{name} {backend}"] = type(error).__name__
                 continue
@@ -102,7 +103,7 @@ def main() -> None:
                 continue
             options = {} if name in ("bc", "awac") else {"backend": backend}
             try:
-                made = rlox.make(name, dataset=dataset(), seed=0, batch_size=32, **options)
+                made = make(name, dataset=dataset(), seed=0, batch_size=32, **options)
             except (rlox.errors.BackendError, rlox.errors.ConfigError) as error:
                 found[f"{name} {backend}"] = type(error).__name__
                 continue

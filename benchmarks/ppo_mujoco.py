@@ -62,7 +62,7 @@ class EnvPoolLoop:
         self.obs = torch.as_tensor(self.env.reset()[0], dtype=torch.float32)
         self.done = torch.zeros(N_ENVS)
 
-    def normal(self, obs: torch.Tensor) -> torch.distributions.Normal:
+    def normal(self, obs: torch.Tensor) -> Any:  # whose methods have no types
         """Return the policy's distribution."""
         return torch.distributions.Normal(self.policy(obs), self.log_std.exp())
 
@@ -99,7 +99,7 @@ class EnvPoolLoop:
     def learn(self, obs: Any, actions: Any, log_probs: Any, advantages: Any, returns: Any) -> None:
         """Take the gradient steps of a rollout."""
         for _ in range(SETTINGS["n_epochs"]):
-            for rows in torch.randperm(len(obs)).split(SETTINGS["batch_size"]):
+            for rows in torch.split(torch.randperm(len(obs)), SETTINGS["batch_size"]):
                 normal = self.normal(obs[rows])
                 ratio = (normal.log_prob(actions[rows]).sum(1) - log_probs[rows]).exp()
                 weight = advantages[rows]

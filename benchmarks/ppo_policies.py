@@ -28,7 +28,12 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 N_ENVS, N_STEPS = 8, 128
 STEPS = N_ENVS * N_STEPS
-EQUAL = {"n_steps": N_STEPS, "n_epochs": 10, "batch_size": 256, "learning_rate": 3e-4}
+EQUAL: dict[str, Any] = {
+    "n_steps": N_STEPS,
+    "n_epochs": 10,
+    "batch_size": 256,
+    "learning_rate": 3e-4,
+}
 
 
 class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -74,7 +79,7 @@ def cart_pole(kind: str) -> Any:
 
 def ours(kind: str) -> Callable[[], Any]:
     """Return a call that trains PPO of rlox for a rollout."""
-    memory = {"recurrent": "lstm", "memory_size": 64} if kind == "lstm" else {}
+    memory: dict[str, Any] = {"recurrent": "lstm", "memory_size": 64} if kind == "lstm" else {}
     ppo = rlox.make(
         "ppo",
         env=partial(cart_pole, kind),

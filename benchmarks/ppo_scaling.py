@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 from measure import interleave, machine, summary, write
+from rlox.batches.rollout import estimate_advantages
 from rlox.cli.app import build_app
 from rlox.cli.sweeps.processes import usable_cores
 from rlox.nn import torch_threads
@@ -54,7 +55,7 @@ def main() -> None:
     torch.set_num_threads(1)
     where = machine(["rlox-core", "rlox-native", "torch"])
     at_once = [measure_at_once(n_envs, width, seconds) for n_envs, width in AT_ONCE]
-    result = {
+    result: dict[str, Any] = {
         "settings": SETTINGS,
         "machine": where,
         "trainings_at_once": at_once,
@@ -87,18 +88,20 @@ def measure_size(n_envs: int, width: int, budget: float) -> dict[str, Any]:
     """Return the speed of an iteration and of its parts, and the share of the peak."""
     ppo = PPO("CartPole-v1", n_envs=n_envs, hidden=width, backend="native", **SETTINGS)
     hooks, n_steps = Hooks(ppo), SETTINGS["n_steps"]
-    batch = ppo.learner.collect(n_steps, hooks)
+    unroll = ppo.learner.collect(n_steps, hooks)
+    batch = estimate_advantages(unroll, ppo.policy, ppo.config.gamma, ppo.config.gae_lambda)
+    objective = ppo._objective(RATES)
     square = torch.rand(1024, 1024)
     contenders = {
         "iteration": lambda: ppo.train(1),
         "collect": lambda: ppo.learner.collect(n_steps, hooks),
-        "update": lambda: ppo.learner.update(batch, RATES, hooks),
+        "update": lambda: ppo.learner.update(batch, objective, RATES["learning_rate"], hooks),
         "product": lambda: square @ square,
     }
     seconds = take_turns(contenders, budget)
     flop = SETTINGS["n_epochs"] * update_flop(n_envs * n_steps, width)
     peak = 2 * 1024**3 / min(seconds["product"])
-    row = {
+    row: dict[str, Any] = {
         "n_envs": n_envs,
         "width": width,
         "env_steps_per_second": summary([n_envs * n_steps / s for s in seconds["iteration"]]),
@@ -134,7 +137,8 @@ def measure_at_once(n_envs: int, width: int, budget: float) -> dict[str, Any]:
         def train(ppo: PPO) -> tuple[float, float]:
             before = running_and_ready()
             ppo.train(env_steps)
-            return tuple(b - a for a, b in zip(before, running_and_ready(), strict=True))
+            running, ready = running_and_ready()
+            return running - before[0], ready - before[1]
 
         def turn(count: int) -> None:
             started = time.perf_counter()
@@ -144,7 +148,7 @@ def measure_at_once(n_envs: int, width: int, budget: float) -> dict[str, Any]:
             turns[str(count)].append((asked, count * env_steps / sum(running)))
 
         seconds = take_turns({str(count): partial(turn, count) for count in counts}, budget)
-    row = {"n_envs": n_envs, "width": width, "by_trainings": {}}
+    row: dict[str, Any] = {"n_envs": n_envs, "width": width, "by_trainings": {}}
     for count, figures in seconds.items():
         asked, per_second = zip(*turns[count][1:], strict=True)
         row["by_trainings"][count] = {

@@ -148,10 +148,11 @@ def serve_links() -> None:
     held: deque[tuple[float, socket.socket, bytes]] = deque()
     while True:
         wait = max(held[0][0] - time.perf_counter(), 0.0) if held else None
-        readable, _, _ = select.select([sys.stdin, *behind, *targets], [], [], wait)
+        watched: list[Any] = [sys.stdin, *behind, *targets]
+        readable, _, _ = select.select(watched, [], [], wait)
+        if sys.stdin in readable:
+            return
         for source in readable:
-            if source is sys.stdin:
-                return
             if source in behind:
                 near = source.accept()[0]
                 far = socket.create_connection(("127.0.0.1", behind[source]))

@@ -70,7 +70,7 @@ def gather_sampler(rows: Arrays) -> Callable[[int], Any]:
     """Return a compiled loop that copies rows drawn before into arrays that are there already."""
     import numba
 
-    @numba.njit
+    @numba.njit  # type: ignore[untyped-decorator]
     def gather(slots: Any, rows: Any, out: Any) -> None:
         obs, actions, rewards, terminated, truncated, next_obs = rows
         to_obs, to_actions, to_rewards, to_terminated, to_truncated, to_next_obs = out
@@ -124,9 +124,10 @@ def cpprb_sampler(rows: Arrays) -> Callable[[int], Any]:
     fields = {
         name: {"shape": array.shape[1:], "dtype": array.dtype} for name, array in shapes.items()
     }
-    buffer = cpprb.ReplayBuffer(len(obs), fields | {"rew": {}, "done": {}, "cut": {}})
+    buffer: Any = cpprb.ReplayBuffer(len(obs), fields | {"rew": {}, "done": {}, "cut": {}})
     buffer.add(obs=obs, act=actions, rew=rewards, next_obs=next_obs, done=terminated, cut=truncated)
-    return buffer.sample
+    sample: Callable[[int], Any] = buffer.sample
+    return sample
 
 
 def torchrl_sampler(rows: Arrays) -> Callable[[int], Any]:
@@ -137,9 +138,10 @@ def torchrl_sampler(rows: Arrays) -> Callable[[int], Any]:
 
     names = ("obs", "action", "reward", "terminated", "truncated", "next_obs")
     tensors = {name: torch.from_numpy(array) for name, array in zip(names, rows, strict=True)}
-    buffer = ReplayBuffer(storage=LazyTensorStorage(len(rows[0])))
+    buffer: Any = ReplayBuffer(storage=LazyTensorStorage(len(rows[0])))
     buffer.extend(TensorDict(tensors, batch_size=len(rows[0])))
-    return buffer.sample
+    sample: Callable[[int], Any] = buffer.sample
+    return sample
 
 
 PEERS = {
@@ -154,7 +156,7 @@ def samplers(layout: str, peers: list[str]) -> dict[str, Callable[[int], Any]]:
     capacity, shape, act_dim, dtype = LAYOUTS[layout]
     rows = transitions(capacity, shape, act_dim, dtype)
     uniform = rlox_native.ReplayBuffer(capacity, shape, act_dim, obs_dtype=dtype, seed=0)
-    prioritized = rlox_native.PrioritizedReplayBuffer(
+    prioritized: Any = rlox_native.PrioritizedReplayBuffer(
         capacity, shape, act_dim, obs_dtype=dtype, seed=0
     )
     uniform.push_batch(*rows)
@@ -217,7 +219,7 @@ def torchrl_prioritized() -> Callable[[], Any]:
 
 def rlox_prioritized() -> Callable[[], Any]:
     """Return a draw and an update of rlox's prioritized buffer."""
-    buffer = rlox_native.PrioritizedReplayBuffer(PRIORITIZED, 4, 1, seed=0)
+    buffer: Any = rlox_native.PrioritizedReplayBuffer(PRIORITIZED, 4, 1, seed=0)
     priorities = np.random.default_rng(0).random(PRIORITIZED) + 0.01
     buffer.push_batch(*transitions(PRIORITIZED, (4,), 1, np.float32), priorities=priorities)
 

@@ -65,7 +65,7 @@ def learn(contender: str, task: str, seed: int) -> dict[str, Any]:
 
 def final(run: dict[str, Any]) -> float:
     """Return the mean of the last horizons, which are those from one reset to the next."""
-    return statistics.mean(run["returns"][-LAST:])
+    return float(statistics.mean(run["returns"][-LAST:]))
 
 
 def steps_until(bound: float, runs: list[dict[str, Any]]) -> int | None:

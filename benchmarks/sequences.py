@@ -97,7 +97,7 @@ def sizes(rounds: int) -> list[dict[str, Any]]:
         rows = {name: batch[name][:, 1:] for name in ("deter", "stoch")}
         buffer.update(batch["indices"][:, 1:], rows)
 
-    contenders = {}
+    contenders: dict[str, Callable[[], Any]] = {}
     for rows, n_envs in cases:
         made = rlox_native.SequenceReplayBuffer(
             rows, VECTORS, declared=["deter", "stoch"], n_envs=n_envs, seed=0

@@ -60,11 +60,10 @@ def gae_work(layout: str) -> Callable[[], Any]:
         out = (np.empty_like(rewards), np.empty_like(rewards))
         call = partial(rlox_native.compute_gae_time_major, *arrays, 0.99, 0.95, out=out)
     else:
+        batched: Any = rlox_native.compute_gae_batched_f32
         flat = [array.ravel() for array in (rewards, values, ends)]
         out = (np.empty_like(flat[0]), np.empty_like(flat[0]))
-        call = partial(
-            rlox_native.compute_gae_batched_f32, *flat, last, GAE_SIZE[0], 0.99, 0.95, out=out
-        )
+        call = partial(batched, *flat, last, GAE_SIZE[0], 0.99, 0.95, out=out)
     return partial(times, CALLS, call)
 
 
@@ -97,13 +96,13 @@ def draw_works() -> dict[str, Callable[[], Any]]:
     actions = rng.normal(size=(n, act_dim)).astype(np.float32)
     rows = (obs, actions, np.zeros(n, np.float32), rng.random(n) < 0.01, np.zeros(n, bool))
     sizes = (n, obs_dim, act_dim)
-    goals = {"goal_dim": 3, "distance_threshold": 0.5, "seed": 0}
+    goals: dict[str, Any] = {"goal_dim": 3, "distance_threshold": 0.5, "seed": 0}
     buffers: dict[str, Any] = {
         "uniform": rlox_native.ReplayBuffer(*sizes, seed=0),
         "prioritized": rlox_native.PrioritizedReplayBuffer(*sizes, seed=0),
         "hindsight": rlox_native.HerReplayBuffer(*sizes, **goals),
     }
-    works = {}
+    works: dict[str, Callable[[], Any]] = {}
     for name, buffer in buffers.items():
         buffer.push_batch(*rows, next_obs)
         out = buffer.sample(DRAWN)
@@ -119,7 +118,8 @@ def draw_works() -> dict[str, Callable[[], Any]]:
 
 def training_work(algorithm: str, env_id: str, steps: int, **options: Any) -> Callable[[], Any]:
     """Return a function that trains for some env steps with the native learner."""
-    algo = rlox.make(algorithm, env=env_id, seed=0, backend="native", hidden=256, **options)
+    make: Any = rlox.make  # of any name
+    algo = make(algorithm, env=env_id, seed=0, backend="native", hidden=256, **options)
     algo.train(2 * steps)
     return partial(algo.train, steps)
 

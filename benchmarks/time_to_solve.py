@@ -96,7 +96,7 @@ def measure(settings: str, seeds: int) -> list[dict[str, Any]]:
     for name, figures in runs.items():
         wall, processor, env_steps = zip(*figures, strict=True)
         peer_wall, peer_processor, _ = zip(*runs["stable-baselines3"], strict=True)
-        row = {
+        row: dict[str, Any] = {
             "contender": name,
             "wall_seconds": summary(wall),
             "processor_seconds": summary(processor),

@@ -6,20 +6,24 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = ["interleave", "machine", "ratio_summary", "summary"]
 
+KeyT = TypeVar("KeyT")
 
-def interleave(contenders: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+
+def interleave(
+    contenders: Mapping[KeyT, Callable[[], Any]], rounds: int
+) -> dict[KeyT, list[float]]:
     """Run all contenders in turn, ``rounds`` times; return each one's seconds per run.
 
     What else the machine does then slows all of them alike.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    seconds: dict[KeyT, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, run in contenders.items():
             started = time.perf_counter()
@@ -28,12 +32,13 @@ def interleave(contenders: Mapping[str, Callable[[], Any]], rounds: int) -> dict
     return seconds
 
 
-def summary(values: Sequence[float]) -> dict[str, float]:
+def summary(values: Iterable[float]) -> dict[str, float]:
     """Return median, minimum and maximum."""
-    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+    found = [float(value) for value in values]
+    return {"median": statistics.median(found), "min": min(found), "max": max(found)}
 
 
-def ratio_summary(values: Sequence[float], baseline: Sequence[float]) -> dict[str, float]:
+def ratio_summary(values: Iterable[float], baseline: Iterable[float]) -> dict[str, float]:
     """Return the summary of the ratios of each round, whose two runs shared the machine's mood."""
     return summary([value / base for value, base in zip(values, baseline, strict=True)])
 
