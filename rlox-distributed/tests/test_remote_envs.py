@@ -569,6 +569,9 @@ def _zeros(space: Any) -> Any:
      '"high": 0, "dtype": "|u1"}',
      '{"kind": "box", "low": {"dtype": "O", "shape": [1], "data": "AAAAAAAAAAA="}, '
      '"high": 0, "dtype": "|u1"}',
+     # infinities of float32, which no int32 has
+     '{"kind": "box", "low": {"dtype": "<f4", "shape": [1], "data": "AACA/w=="}, '
+     '"high": {"dtype": "<f4", "shape": [1], "data": "AACAfw=="}, "dtype": "<i4"}',
      '{"kind": "discrete", "n": 0, "start": 0}',
      '{"kind": "discrete", "n": 2, "start": 0, "dtype": "O"}',
      '{"kind": "multi_binary", "shape": [99999, 99999]}'],

@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import numpy.typing as npt
 from gymnasium import spaces
 
 from rlox.errors import SpaceError
@@ -70,7 +71,7 @@ def space_from_data(data: Mapping[str, Any]) -> Space:
     kind = data["kind"]
     if kind == "box":
         dtype = number_dtype(data["dtype"])
-        low, high = (np.asarray(data[name], dtype) for name in ("low", "high"))
+        low, high = (_of_dtype(data[name], dtype) for name in ("low", "high"))
         return spaces.Box(low, high, low.shape, dtype.type)
     if kind == "discrete":
         space = spaces.Discrete(int(data["n"]), start=int(data["start"]))
@@ -78,7 +79,7 @@ def space_from_data(data: Mapping[str, Any]) -> Space:
         return space
     if kind == "multi_discrete":
         dtype = number_dtype(data.get("dtype", "<i8"))
-        nvec, start = (np.asarray(data[name], dtype) for name in ("nvec", "start"))
+        nvec, start = (_of_dtype(data[name], dtype) for name in ("nvec", "start"))
         return spaces.MultiDiscrete(nvec, dtype=dtype.type, start=start)
     if kind == "multi_binary":
         return spaces.MultiBinary([int(size) for size in data["shape"]])
@@ -87,6 +88,18 @@ def space_from_data(data: Mapping[str, Any]) -> Space:
     if kind == "tuple":
         return spaces.Tuple([space_from_data(leaf) for leaf in data["spaces"]])
     raise ValueError(f"unknown space {kind!r}")
+
+
+def _of_dtype(given: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return an array that has the dtype; a cast could change its numbers.
+
+    Raises:
+        ValueError: it has another.
+    """
+    array: npt.NDArray[Any] = np.asarray(given)
+    if array.dtype != dtype:
+        raise ValueError(f"expected numbers of the dtype {dtype}, got {array.dtype}")
+    return array
 
 
 def count_numbers(space: Space) -> int:
