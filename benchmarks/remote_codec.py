@@ -6,11 +6,16 @@ Learner and worker are in this process, and each request goes from one to the ot
 call: no stream, no thread and no switch between processes. What the step takes beyond the envs'
 own is encoding, checking and decoding of both sides. *Bare grpcio* and *worker* are as in
 ``remote_envs.py``, with their servers in a process of its own.
+
+Each side waits while the other works, and goes on with caches that others have filled. *After
+rests* are the calls without a network again, each after a sleep as long as such a wait.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -24,6 +29,8 @@ from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.worker import EnvWorker
 
 CALLS, WARM_UP = 500, 50
+REST = 3e-4
+"""Seconds between two calls."""
 
 
 class Loop:
@@ -44,6 +51,20 @@ class Loop:
         """Return its answer."""
         request = pb.Request.FromString(self._data)
         return pb.Reply.FromString(self._worker._answer(request, self._worker._holder, None))
+
+
+def after_rests(call: Callable[[], Any], rounds: int) -> list[float]:
+    """Return the median seconds of calls with rests between, by round."""
+    medians = []
+    for _ in range(rounds):
+        seconds = []
+        for _ in range(CALLS):
+            time.sleep(REST)
+            started = time.perf_counter()
+            call()
+            seconds.append(time.perf_counter() - started)
+        medians.append(float(np.median(seconds)))
+    return medians
 
 
 def main() -> None:
@@ -68,10 +89,16 @@ def main() -> None:
             }
             stream, pool._links[0]._call = pool._links[0]._call, Loop(worker)
             interleave_calls(contenders, 1, WARM_UP)
-            for name, seconds in interleave_calls(contenders, rounds, CALLS).items():
-                microseconds = summary(np.median(seconds, axis=1) * 1e6)
+            found = {
+                name: np.median(seconds, axis=1)
+                for name, seconds in interleave_calls(contenders, rounds, CALLS).items()
+            }
+            for name in ("in process", "worker without a network"):
+                found[f"{name}, after rests"] = np.array(after_rests(contenders[name], rounds))
+            for name, seconds in found.items():
+                microseconds = summary(seconds * 1e6)
                 rows.append({"envs": size, "contender": name, "microseconds": microseconds})
-                print(f"{size:5d} envs  {name:24s} {microseconds['median']:9.1f} us "
+                print(f"{size:5d} envs  {name:37s} {microseconds['median']:9.1f} us "
                       f"({microseconds['min']:.1f} to {microseconds['max']:.1f})")  # fmt: skip
             pool._links[0]._call = stream
             pool.close()
