@@ -1,120 +1,188 @@
-"""PPO with a convolutional network on Atari's Pong: training with learning, against SB3.
+"""PPO and DQN with a convolutional network on Atari's Pong: training with learning, against SB3.
 
-python benchmarks/images.py [--rounds 5] [--threads 1]
+python benchmarks/images.py [--algorithm dqn] [--rounds 5] [--threads 1]
 
-Equal work in all contenders: 8 envs, rollouts of 128 steps, 4 epochs of minibatches of 256 frames
-stacked by four, the network of Mnih et al. 2015 shared by policy and values, Adam. A turn is one
-rollout and its update. rlox steps ALE's vector env; Stable-Baselines3 the wrappers that it brings.
-``update`` is the part of it that learns; ``collecting`` is the rest.
+Equal work in all contenders: 8 envs, frames stacked by four, the network of Mnih et al. 2015, Adam.
+A turn of PPO is a rollout of 128 steps and 4 epochs of minibatches of 256 on a network that policy
+and values share; one of DQN is 512 env steps and 128 gradient steps on 32 transitions each. rlox
+steps ALE's vector env; Stable-Baselines3 the wrappers that it brings. ``update`` is the part of a
+turn that learns, drawing included; ``collecting`` is the rest. The emulator alone, whose actions
+are drawn beforehand, is what no collecting on as many threads can be faster than.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
+import ale_py  # noqa: F401  # gymnasium's ids
 import numpy as np
 import rlox
+import stable_baselines3
 import torch
-from measure import interleave, machine, ratio_summary, summary, write
+from measure import machine, ratio_summary, summary, write
+from rlox.envs.atari import AtariOptions, AtariVecEnv
 from rlox.nn import torch_threads
-from stable_baselines3 import PPO as SB3PPO  # beside rlox's
 from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.vec_env import VecFrameStack
 
-GAME = "ALE/Pong-v5"
-N_ENVS, N_STEPS = 8, 128
-EQUAL = {"n_steps": N_STEPS, "n_epochs": 4, "batch_size": 256, "learning_rate": 2.5e-4}
-STEPS = N_ENVS * N_STEPS
+GAME, N_ENVS = "ALE/Pong-v5", 8
+STEPS = {"ppo": 1024, "dqn": 512}
+"""Env steps of a turn."""
+PPO: dict[str, Any] = {"n_steps": 128, "n_epochs": 4, "batch_size": 256, "learning_rate": 2.5e-4}
+DQN: dict[str, Any] = {
+    "batch_size": 32, "learning_rate": 1e-4, "buffer_size": 4096, "gradient_steps": 8,
+    "learning_starts": 512,
+}  # fmt: skip
+EPSILON, EVERY = 0.05, 32
+"""Probability of a uniform action, and env steps between DQN's gradient steps."""
+EMULATOR = "the emulator alone"
 
 
 @dataclass
 class Training:
-    """One contender: a call that trains for a rollout, and the seconds of each update in it."""
+    """One contender: a call for a turn, and the wall-clock and processor seconds of its updates."""
 
     train: Callable[[], Any]
-    updates: list[float]
+    updates: list[tuple[float, float]] = field(default_factory=list)
+
+    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function, which then counts among the updates."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            before = now()
+            result = function(*args, **kwargs)
+            self.updates.append(now() - before)
+            return result
+
+        return call
+
+    def turn(self) -> dict[str, Any]:
+        """Take a turn; return wall-clock and processor seconds of each part."""
+        self.updates.clear()
+        before = now()
+        self.train()
+        taken = now() - before
+        update = np.sum(self.updates, axis=0) if self.updates else np.zeros(2)
+        return {"end to end": taken, "update": update, "collecting": taken - update}
 
 
-def timed(function: Callable[..., Any], seconds: list[float]) -> Callable[..., Any]:
-    """Return the function, which then appends the seconds of each call."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        started = time.perf_counter()
-        result = function(*args, **kwargs)
-        seconds.append(time.perf_counter() - started)
-        return result
-
-    return call
+def now() -> Any:
+    """Return seconds of wall-clock and of this process's threads."""
+    return np.array((time.perf_counter(), time.process_time()))
 
 
-def ours(threads: int, compute_dtype: str) -> Training:
-    """Return PPO of rlox."""
-    ppo = rlox.make(
-        "ppo", env=GAME, env_backend="ale", n_envs=N_ENVS, seed=0, clip_rewards=1.0,
-        episodic_life=True, torch_threads=threads, emulator_threads=threads,
-        compute_dtype=compute_dtype, **EQUAL,
-    )  # fmt: skip
-    updates: list[float] = []
-    learner = ppo.learner.learner
-    own = SimpleNamespace(
-        **{name: getattr(learner, name) for name in dir(learner) if name[0] != "_"}
-    )
-    own.update = timed(learner.update, updates)
-    ppo.learner = replace(ppo.learner, learner=own)
-    return Training(lambda: ppo.train(STEPS), updates)
+def ours(algorithm: str, threads: int, compute_dtype: str) -> Training:
+    """Return a training of rlox."""
+    common: dict[str, Any] = {
+        "env": GAME, "env_backend": "ale", "n_envs": N_ENVS, "seed": 0, "clip_rewards": 1.0,
+        "episodic_life": True, "torch_threads": threads, "emulator_threads": threads,
+        "compute_dtype": compute_dtype,
+    }  # fmt: skip
+    if algorithm == "ppo":
+        made: Any = rlox.make("ppo", **common, **PPO)
+    else:
+        # whole iterations are trained
+        more: dict[str, Any] = {
+            "train_freq": EVERY,
+            "epsilon": EPSILON,
+            "steps_per_iteration": STEPS["dqn"],
+        }
+        made = rlox.make("dqn", **{**common, **DQN, **more})
+    training = Training(lambda: made.train(STEPS[algorithm]))
+    learner, step = made.learner.learner, "update" if algorithm == "ppo" else "step"
+    public = {name: getattr(learner, name) for name in dir(learner) if name[0] != "_"}
+    public[step] = training.timed(public[step])
+    made.learner = replace(made.learner, learner=SimpleNamespace(**public))
+    if algorithm == "dqn":
+        made.replay.draw = training.timed(made.replay.draw)
+    return training
 
 
-def theirs(threads: int) -> Training:
-    """Return PPO of Stable-Baselines3."""
+def theirs(algorithm: str, threads: int) -> Training:
+    """Return a training of Stable-Baselines3."""
     plain = {"frameskip": 1, "repeat_action_probability": 0.0}  # its wrappers repeat actions
     env = VecFrameStack(make_atari_env(GAME, N_ENVS, seed=0, env_kwargs=plain), n_stack=4)
-    with torch_threads(threads):
-        ppo = SB3PPO("CnnPolicy", env, seed=0, device="cpu", **EQUAL)
+    made: Any
+    if algorithm == "ppo":
+        made = stable_baselines3.PPO("CnnPolicy", env, seed=0, device="cpu", **PPO)
+    else:
+        constant: dict[str, Any] = {
+            "exploration_initial_eps": EPSILON,
+            "exploration_final_eps": EPSILON,
+        }
+        vector_steps = EVERY // N_ENVS
+        made = stable_baselines3.DQN(
+            "CnnPolicy", env, seed=0, device="cpu", train_freq=vector_steps, **constant, **DQN
+        )
 
     def train() -> None:
         with torch_threads(threads):
-            ppo.learn(STEPS, reset_num_timesteps=False)
+            made.learn(STEPS[algorithm], reset_num_timesteps=False)
 
-    updates: list[float] = []
-    ppo.train = timed(ppo.train, updates)
-    return Training(train, updates)
+    training = Training(train)
+    made.train = training.timed(made.train)
+    return training
+
+
+def emulator(algorithm: str, threads: int) -> Training:
+    """Return the games and their preprocessing without a learner."""
+    options = AtariOptions(emulator_threads=threads, episodic_life=True)
+    envs: Any = AtariVecEnv(GAME, N_ENVS, options=options)
+    envs.reset_all(seed=0)
+    actions = np.random.default_rng(0).integers(0, 6, (STEPS[algorithm] // N_ENVS, N_ENVS))
+    return Training(lambda: [envs.step_all(row) for row in actions])
 
 
 def main() -> None:
-    """Measure and write ``images_<threads>.json``."""
+    """Measure and write ``images[_dqn]_<threads>.json``."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--algorithm", choices=list(STEPS), help="left out: both")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
-    arguments = parser.parse_args()
+    asked = parser.parse_args()
+    for algorithm in [asked.algorithm] if asked.algorithm else STEPS:
+        name = f"images{'' if algorithm == 'ppo' else '_dqn'}_{asked.threads}"
+        print(write(name, measure(algorithm, asked.threads, asked.rounds)))
+
+
+def measure(algorithm: str, threads: int, rounds: int) -> dict[str, Any]:
+    """Return seconds of each part of a turn, and Stable-Baselines3's over them."""
     contenders = {
-        "rlox": ours(arguments.threads, "float32"),
-        "rlox bfloat16": ours(arguments.threads, "bfloat16"),
-        "stable-baselines3": theirs(arguments.threads),
+        "rlox": ours(algorithm, threads, "float32"),
+        "rlox bfloat16": ours(algorithm, threads, "bfloat16"),
+        "stable-baselines3": theirs(algorithm, threads),
+        EMULATOR: emulator(algorithm, threads),
     }
     for each in contenders.values():
-        each.train()
-        each.updates.clear()
-    seconds = interleave({name: each.train for name, each in contenders.items()}, arguments.rounds)
+        each.turn()
+    load = [os.getloadavg()]
+    turns: dict[str, list[Any]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, each in contenders.items():
+            turns[name].append(each.turn())
+    load.append(os.getloadavg())
     result: dict[str, Any] = {"machine": machine(["torch", "stable-baselines3", "ale-py"])}
-    result["threads"] = arguments.threads
-    updates = {name: each.updates for name, each in contenders.items()}
-    rest = {name: np.subtract(seconds[name], updates[name]).tolist() for name in contenders}
-    for part, measured in (("end to end", seconds), ("update", updates), ("collecting", rest)):
-        base = measured["stable-baselines3"]
-        result[part] = {
-            name: {
-                "seconds": summary(measured[name]),
-                "over_stable_baselines3": ratio_summary(base, measured[name]),
-            }
-            for name in contenders
-        }
-        print(part, {name: row["over_stable_baselines3"] for name, row in result[part].items()})
-    write(f"images_{arguments.threads}", result)
+    result |= {"threads": threads, "rounds": rounds, "load_average": load}
+    result["env_steps"] = STEPS[algorithm]
+    for part in ("end to end", "update", "collecting"):
+        result[part] = {}
+        for name in contenders:
+            if name == EMULATOR and part != "collecting":
+                continue
+            row = result[part][name] = {}
+            for i, clock in enumerate(("", "_by_processor_time")):
+                seconds = [turn[part][i] for turn in turns[name]]
+                base = [turn[part][i] for turn in turns["stable-baselines3"]]
+                row[f"seconds{clock}"] = summary(seconds)
+                row[f"over_stable_baselines3{clock}"] = ratio_summary(base, seconds)
+            print(f"{part:12s} {name:20s}", *(f"{v['median']:.3f}" for v in row.values()))
+    return result
 
 
 if __name__ == "__main__":
