@@ -4,14 +4,17 @@ The envs are those of the examples, 64 copies each, with default networks and on
 the mean return of each horizon as it was collected, so that a figure at n is of n env steps.
 
     python benchmarks/rl8_learning.py [--seeds 5] [--tasks cartpole mountain_car pendulum]
+        [--kept FILE]
 
-rl8 need not share an environment with rlox: a folder that has it goes on ``PYTHONPATH``.
+Runs of rl8 are taken from a file of earlier results if one is given. rl8 need not share an
+environment with rlox: a folder that has it goes on ``PYTHONPATH``.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import statistics
 import time
 import warnings
@@ -68,15 +71,15 @@ def final(run: dict[str, Any]) -> float:
     return float(statistics.mean(run["returns"][-LAST:]))
 
 
-def steps_until(bound: float, runs: list[dict[str, Any]]) -> int | None:
-    """Return the env steps after which means as those of :func:`final`, over seeds, are ``bound``.
+def horizons_until(bound: float, runs: list[dict[str, Any]]) -> int | None:
+    """Return after how many horizons means as those of :func:`final`, over seeds, are ``bound``.
 
     ``None``: they are not.
     """
     curve = [statistics.mean(x) for x in zip(*(run["returns"] for run in runs), strict=True)]
     for n in range(LAST, len(curve) + 1):
         if statistics.mean(curve[n - LAST : n]) >= bound:
-            return n * int(runs[0]["env_steps"])
+            return n
     return None
 
 
@@ -85,25 +88,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--tasks", nargs="*", choices=TASKS, default=TASKS)
+    parser.add_argument("--kept", type=Path, help="earlier results, of which rl8's runs are taken")
     given = parser.parse_args()
+    earlier = json.loads(given.kept.read_text()) if given.kept else {}
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     packages = ["rlox-core", "rlox-rl8", "torch", "tensordict", "torchrl"]
     result: dict[str, Any] = {"machine": machine(packages), "threads": 1, "num_envs": ENVS}
+    if given.kept:
+        result["machine_of_rl8"] = earlier["machine"]
     result["tasks"] = {}
     for task in given.tasks:
         runs: dict[str, list[dict[str, Any]]] = {name: [] for name in CONTENDERS}
+        if given.kept:
+            runs["rl8"] = earlier["tasks"][task]["runs"]["rl8"]
         for seed in range(given.seeds):
-            for name, kept in runs.items():
+            for name in ["rlox"] if given.kept else runs:
+                kept = runs[name]
                 kept.append(learn(name, task, seed))
                 print(task, name, seed, round(final(kept[-1]), 2),
                       kept[-1]["processor_seconds"], flush=True)  # fmt: skip
         finals = {name: [round(final(run), 3) for run in kept] for name, kept in runs.items()}
         bound = statistics.mean(finals["rl8"])
-        until = {name: steps_until(bound, kept) for name, kept in runs.items()}
+        until = {name: horizons_until(bound, kept) for name, kept in runs.items()}
         result["tasks"][task] = {
             "final": finals,
-            "env_steps_until_final_of_rl8": until,
+            "env_steps_of_a_horizon": runs["rlox"][0]["env_steps"],
+            "horizons_until_final_of_rl8": until,
             "runs": runs,
         }
         print(task, {k: round(statistics.mean(v), 2) for k, v in finals.items()}, flush=True)

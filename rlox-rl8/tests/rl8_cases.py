@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -53,6 +54,10 @@ RECURRENT: dict[str, dict[str, Any]] = {
                                "normalize_rewards": False},
     "short sequences": {"seq_len": 2, "seqs_per_state_reset": 4},
 }  # fmt: skip
+
+RESETTING = {KINDS[0]: ["defaults", "two horizons a reset", "one reset"]}
+RESETTING[KINDS[1]] = [*RESETTING[KINDS[0]], *RECURRENT]
+"""Of the options above, those on which resets of envs and states depend, by kind."""
 
 REFUSED: dict[str, dict[str, Any]] = {
     f"{name}={value}": {name: value}
@@ -174,6 +179,22 @@ def round_figures(package: str, kind: str, discrete: bool, options: dict[str, An
         found["weights"] = float(weights @ drawn("sum", weights.shape))
         figures.append(found)
     return figures
+
+
+def call_figures(package: str, kind: str, options: dict[str, Any]) -> Any:
+    """Return how often four rounds call methods that were replaced on env and policy."""
+    algorithm = made(package, kind, True, **options)
+    parts = [(algorithm.env, "reset"), (algorithm.env, "step")]
+    parts += [(algorithm.policy, "init_states")] * (kind == KINDS[1])
+    calls = {name: mock.Mock(side_effect=getattr(part, name)) for part, name in parts}
+    for part, name in parts:
+        setattr(part, name, calls[name])
+    found = []
+    for _ in range(4):
+        algorithm.collect(deterministic=True)
+        algorithm.step()
+        found.append({name: call.call_count for name, call in calls.items()})
+    return found
 
 
 def refusal(package: str, kind: str, options: dict[str, Any]) -> str:
@@ -368,6 +389,10 @@ for _kind in KINDS:
             CASES[f"{_kind}, {'discrete' if _discrete else 'continuous'}, {_name}"] = (
                 lambda p, k=_kind, d=_discrete, o=_given: round_figures(p, k, d, o)
             )
+    for _name in RESETTING[_kind]:
+        CASES[f"{_kind}, calls, {_name}"] = lambda p, k=_kind, o={**OPTIONS, **RECURRENT}[_name]: (
+            call_figures(p, k, o)
+        )
     for _name, _given in {**REFUSED, **(REFUSED_RECURRENT if _recurrent else {})}.items():
         CASES[f"{_kind}, options, {_name}"] = lambda p, k=_kind, o=_given: refusal(p, k, o)
 
