@@ -52,7 +52,7 @@ CANDLE_PAGES = ("docs/how-to/collect-in-rust.md", "docs/reference/algorithms/hyb
 RL8_BENCHMARKS = ["rl8_speed", "rl8_scale", "rl8_learning"]
 RL8 = [
     "rl8==1.0.0", "mlflow-skinny>=2,<3", "pandas>=2,<3", "psutil>=5,<6",
-    "cachetools", "packaging", "protobuf", "pytz",
+    "cachetools<6", "importlib-metadata<9", "packaging<25", "protobuf<7", "pytz",
 ]  # fmt: skip
 """rl8 and what it imports, in releases that rlox[all] does not have: a folder of their own."""
 
