@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import importlib
 import json
 import subprocess
 import sys
@@ -144,7 +145,8 @@ def trl_grpo(folder: Path) -> Contender:
     """Return a function that takes one gradient step, and where its parts are."""
     import datasets
     import transformers
-    import trl
+
+    trl: Any = importlib.import_module("trl")
 
     make_model().save_pretrained(folder / "model")
     model = transformers.AutoModelForCausalLM.from_pretrained(folder / "model")
@@ -193,7 +195,8 @@ def trl_dpo(folder: Path) -> Contender:
     """Return a function that takes one gradient step, and where its parts are."""
     import datasets
     import transformers
-    import trl
+
+    trl: Any = importlib.import_module("trl")
 
     make_model().save_pretrained(folder / "model")
     model = transformers.AutoModelForCausalLM.from_pretrained(folder / "model")
