@@ -13,8 +13,7 @@ from rlox.batches.rollout import add_values
 from rlox.errors import ConfigError, SpaceError
 from rlox.networks.actor_critics import ActorCriticPolicy, make_policy
 from rlox.networks.validate_actors import try_actor
-from rlox.rollouts.collector import RolloutCollector
-from rlox.rollouts.memory import ValueActor
+from rlox.rollouts.collector import RolloutCollector, ValueActor
 from torch import Tensor
 
 N_ENVS, N_STEPS, LENGTH = 3, 7, 4

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from rlox.envs.running import RunningEnvs
 from rlox.errors import CheckpointError
-from rlox.replay.stepping import ReplaySteps
+from rlox.replay.collector import ReplaySteps
 from rlox.replay.updates_due import UpdatesDue
 from rlox.rollouts.collector import require_same_option
 from rlox.spaces.nested import map_leaves

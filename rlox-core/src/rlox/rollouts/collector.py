@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from rlox.batches.rollout import RolloutBatch, Unroll, estimate_advantages
 from rlox.batches.unrolls import keep_envs
@@ -18,11 +20,12 @@ from rlox.errors import CheckpointError, EnvError
 from rlox.networks.predict import taking_masks
 from rlox.preprocessing import Preprocessor, RewardScaler
 from rlox.protocols import MaskingVecEnv, OnPolicyActor, RecurrentActor, VecEnvStep
-from rlox.rollouts.memory import EnvMemory, MemoryActor, ValueActor
+from rlox.rollouts.memory import EnvMemory, MemoryActor
 from rlox.rollouts.writer import UnrollWriter
+from rlox.spaces.nested import map_leaves
 from rlox.spaces.rows import ActionRows, ObservationRows
 
-__all__ = ["RolloutCollector", "require_same_option"]
+__all__ = ["RolloutCollector", "ValueActor", "require_same_option"]
 
 OnStep = Callable[[int], None]
 
@@ -249,3 +252,49 @@ def require_same_option(option: str, saved: bool, present: bool) -> None:
             f"it was saved with {option}={saved}, got {option}={present}; leave the option as it "
             "was, or start a new training to change it"
         )
+
+
+class ValueActor:
+    """A policy without a memory, whose values come with its actions.
+
+    Args:
+        policy: has the method ``act_with_value`` of :class:`rlox.protocols.OnPolicyActor`.
+    """
+
+    def __init__(self, policy: Any) -> None:
+        self._policy = policy
+        self._values: list[Tensor] = []
+
+    @staticmethod
+    def fits(policy: object) -> bool:
+        """Return whether a policy has the method, and none of those it stands for is newer."""
+        places = (vars(policy), *map(vars, type(policy).__mro__))
+
+        def place(name: str) -> int:
+            return next((i for i, names in enumerate(places) if name in names), len(places))
+
+        replaced = min(place("get_action_and_logprob"), place("get_value"))
+        return place("act_with_value") < len(places) and place("act_with_value") <= replaced
+
+    def act(self, obs: Any, action_masks: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return actions (N, ...) and their log-probabilities (N,); arguments as in the policy's.
+
+        Raises:
+            SpaceError: there are masks and the policy takes none.
+        """
+        act = self._policy.act_with_value
+        if action_masks is None:
+            actions, log_probs, values = act(obs)
+        else:
+            actions, log_probs, values = taking_masks(act)(obs, action_masks)
+        self._values.append(values)
+        return actions, log_probs
+
+    def complete(self, unroll: Unroll) -> Unroll:
+        """Return the unroll with the values, those of the next and of final observations too."""
+        next_obs = map_leaves(lambda leaf: leaf[-1], unroll.obs)
+        final_values = np.zeros(unroll.rewards.shape, np.float32)
+        if unroll.final_obs is not None:
+            final_values[unroll.truncated] = self._policy.get_value(unroll.final_obs).cpu().numpy()
+        values = torch.stack([*self._values, self._policy.get_value(next_obs)])
+        return replace(unroll, values=values, final_values=final_values)

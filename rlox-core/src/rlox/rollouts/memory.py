@@ -1,4 +1,4 @@
-"""Policies that estimate values as they act, with or without a memory."""
+"""Recurrent policies in rollouts: their memory from step to step."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from rlox.batches.rollout import Unroll
-from rlox.networks.predict import taking_masks
 from rlox.protocols import RecurrentActor
 from rlox.spaces.nested import map_leaves
 
-__all__ = ["EnvMemory", "MemoryActor", "ValueActor"]
+__all__ = ["EnvMemory", "MemoryActor"]
 
 
 @dataclass
@@ -117,49 +116,3 @@ class MemoryActor:
 
     def _state_to_act_on(self) -> Tensor:
         return self._memory.state.masked_fill(self._memory.starts.unsqueeze(-1), 0.0)
-
-
-class ValueActor:
-    """A policy without a memory, whose values come with its actions.
-
-    Args:
-        policy: has the method ``act_with_value`` of :class:`rlox.protocols.OnPolicyActor`.
-    """
-
-    def __init__(self, policy: Any) -> None:
-        self._policy = policy
-        self._values: list[Tensor] = []
-
-    @staticmethod
-    def fits(policy: object) -> bool:
-        """Return whether a policy has the method, and none of those it stands for is newer."""
-        places = (vars(policy), *map(vars, type(policy).__mro__))
-
-        def place(name: str) -> int:
-            return next((i for i, names in enumerate(places) if name in names), len(places))
-
-        replaced = min(place("get_action_and_logprob"), place("get_value"))
-        return place("act_with_value") < len(places) and place("act_with_value") <= replaced
-
-    def act(self, obs: Any, action_masks: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return actions (N, ...) and their log-probabilities (N,); arguments as in the policy's.
-
-        Raises:
-            SpaceError: there are masks and the policy takes none.
-        """
-        act = self._policy.act_with_value
-        if action_masks is None:
-            actions, log_probs, values = act(obs)
-        else:
-            actions, log_probs, values = taking_masks(act)(obs, action_masks)
-        self._values.append(values)
-        return actions, log_probs
-
-    def complete(self, unroll: Unroll) -> Unroll:
-        """Return the unroll with the values, those of the next and of final observations too."""
-        next_obs = map_leaves(lambda leaf: leaf[-1], unroll.obs)
-        final_values = np.zeros(unroll.rewards.shape, np.float32)
-        if unroll.final_obs is not None:
-            final_values[unroll.truncated] = self._policy.get_value(unroll.final_obs).cpu().numpy()
-        values = torch.stack([*self._values, self._policy.get_value(next_obs)])
-        return replace(unroll, values=values, final_values=final_values)

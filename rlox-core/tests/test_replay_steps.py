@@ -9,7 +9,7 @@ import pytest
 from gymnasium import spaces
 from rlox.envs.running import RunningEnvs
 from rlox.errors import EnvError
-from rlox.replay.stepping import ReplaySteps
+from rlox.replay.collector import ReplaySteps
 from rlox.training.progress import Progress
 
 
