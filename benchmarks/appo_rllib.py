@@ -16,7 +16,7 @@ import os
 import sys
 from typing import Any
 
-from measure import Side, interleave, machine, summary, write
+from measure import Side, machine, run_in_turns, summary, write
 
 STEPS = 20_480
 """Env steps of a turn, at least."""
@@ -79,19 +79,17 @@ def main() -> None:
     sides = {
         name: Side(SIDES[name], python, STEPS, warm_up=WARM_UP) for name, python in pythons.items()
     }
-    interleave({name: side.turn for name, side in sides.items()}, given.rounds)
+    versions = run_in_turns(sides, given.rounds)
     speeds = {name: side.speeds for name, side in sides.items()}
     result: dict[str, Any] = {
         "machine": machine(["torch", "gymnasium"]),
-        "versions": {k: v for side in sides.values() for k, v in side.versions.items()},
+        "versions": versions,
         "load": os.getloadavg()[0],
         "env_steps_per_second": {name: summary(found) for name, found in speeds.items()},
         "rlox_over_rllib": summary(
             [a / b for a, b in zip(speeds["rlox"], speeds["RLlib"], strict=True)]
         ),
     }
-    for side in sides.values():
-        side.close()
     print(json.dumps(result, indent=2))
     write("appo_rllib", result)
 

@@ -18,7 +18,7 @@ import os
 import sys
 from typing import Any
 
-from measure import Side, interleave, kept, machine, summary, write
+from measure import Side, kept, machine, run_in_turns, summary, write
 
 ONE_M = {
     "deter": 512, "hidden": 64, "stoch": 32, "classes": 4, "units": 64, "depth": 4, "bins": 255,
@@ -178,16 +178,12 @@ def compare(case: str, python: str, rounds: int, compiled: bool) -> dict[str, An
         )
         for name, (program, interpreter) in programs.items()
     }
-    try:
-        interleave({name: side.turn for name, side in sides.items()}, rounds)
-    finally:
-        for side in sides.values():
-            side.close()
+    versions = run_in_turns(sides, rounds)
     speeds = {name: side.processor_speeds for name, side in sides.items()}
     return {
         "rounds": rounds,
         "sizes": SIZES[case],
-        "versions": {k: v for side in sides.values() for k, v in side.versions.items()},
+        "versions": versions,
         "updates_per_second": {name: summary(found) for name, found in speeds.items()},
         "over": {
             f"{ours} over {theirs}": summary(

@@ -19,7 +19,7 @@ import sys
 from typing import Any
 
 from appo_rllib import SIDES, STEPS, WARM_UP
-from measure import Side, interleave, machine, summary, write
+from measure import Side, machine, run_in_turns, summary, write
 
 RLLIB = SIDES["RLlib"].replace("appo", "impala").replace("APPO", "IMPALA")
 
@@ -109,12 +109,12 @@ def main() -> None:
         for name, python in pythons.items()
         if python
     }
-    interleave({name: side.turn for name, side in sides.items()}, given.rounds)
+    versions = run_in_turns(sides, given.rounds)
     speeds = {name: side.speeds for name, side in sides.items()}
     result: dict[str, Any] = {
         "rounds": given.rounds,
         "machine": machine(["torch", "gymnasium"]),
-        "versions": {k: v for side in sides.values() for k, v in side.versions.items()},
+        "versions": versions,
         "load": os.getloadavg()[0],
         "env_steps_per_second": {name: summary(found) for name, found in speeds.items()},
         "rlox_over": {
@@ -123,8 +123,6 @@ def main() -> None:
             if name != "rlox"
         },
     }
-    for side in sides.values():
-        side.close()
     print(json.dumps(result, indent=2))
     write("impala_peers", result)
 

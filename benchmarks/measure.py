@@ -33,6 +33,7 @@ __all__ = [
     "on_one_core",
     "peak_mib",
     "ratio_summary",
+    "run_in_turns",
     "run_process",
     "summary",
     "write",
@@ -170,6 +171,16 @@ class Side:
             if line.startswith(word):
                 return line.split()[1:]
         raise RuntimeError("it has ended; what it printed says why")
+
+
+def run_in_turns(sides: Mapping[str, Side], rounds: int) -> dict[str, str]:
+    """Give each side its turn, ``rounds`` times, and end all; return versions by library."""
+    try:
+        interleave({name: side.turn for name, side in sides.items()}, rounds)
+    finally:
+        for side in sides.values():
+            side.close()
+    return {name: v for side in sides.values() for name, v in side.versions.items()}
 
 
 def on_one_core(run: Callable[[], Any]) -> None:
