@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -71,12 +72,8 @@ def test_a_horizon_in_one_call_is_that_of_single_steps(env_id: str, deterministi
     assert statistics[0] == pytest.approx(statistics[1], rel=1e-5, nan_ok=True)
 
 
-@pytest.mark.parametrize("env", [DiscreteDummyEnv, ContinuousDummyEnv, "CartPole-v1"])
-@pytest.mark.parametrize("deterministic", [False, True])
-def test_a_memory_acts_as_that_of_torch(env: Any, deterministic: bool) -> None:
-    """Equal within rounding over three horizons, resets of states and random draws included."""
-    fast, slow = (built(env, backend, **REMEMBERS) for backend in ("native", "torch"))
-    assert fast.fast.acts()
+def require_same_horizons(fast: Any, slow: Any, deterministic: bool, keys: Iterable[str]) -> None:
+    """Collect three horizons with either, and require as many draws and equal last ones."""
     draws = []
     for algorithm in (fast, slow):
         torch.manual_seed(2)
@@ -85,9 +82,20 @@ def test_a_memory_acts_as_that_of_torch(env: Any, deterministic: bool) -> None:
         draws.append(torch.rand(1))
     assert torch.equal(*draws)  # as many
     assert fast._lane is fast.fast
-    for key in ("obs", "actions", "logp", "values", "rewards"):
+    for key in keys:
         one, other = fast.buffer[key][:, :-1], slow.buffer[key][:, :-1]
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4, msg=key)
+
+
+@pytest.mark.parametrize("env", [DiscreteDummyEnv, ContinuousDummyEnv, "CartPole-v1"])
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_memory_acts_as_that_of_torch(env: Any, deterministic: bool) -> None:
+    """Equal within rounding over three horizons, resets of states and random draws included."""
+    fast, slow = (built(env, backend, **REMEMBERS) for backend in ("native", "torch"))
+    assert fast.fast.acts()
+    require_same_horizons(
+        fast, slow, deterministic, ("obs", "actions", "logp", "values", "rewards")
+    )
     for one, other in zip(
         [fast._states, *fast._starts], [slow._states, *slow._starts], strict=True
     ):
@@ -102,17 +110,7 @@ def test_a_policy_acts_as_that_of_torch_on_any_env(env: Any, deterministic: bool
     fast, slow = (built(env, backend) for backend in ("native", "torch"))
     assert fast.fast.acts()
     assert not fast.fast.steps_envs()
-    draws = []
-    for algorithm in (fast, slow):
-        torch.manual_seed(2)
-        for _ in range(3):
-            algorithm.collect(deterministic=deterministic)
-        draws.append(torch.rand(1))
-    assert torch.equal(*draws)  # as many
-    assert fast._lane is fast.fast
-    for key in ("obs", "actions", "logp", "rewards"):
-        one, other = fast.buffer[key][:, :-1], slow.buffer[key][:, :-1]
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4, msg=key)
+    require_same_horizons(fast, slow, deterministic, ("obs", "actions", "logp", "rewards"))
     torch.testing.assert_close(fast.buffer["values"], slow.buffer["values"], rtol=1e-4, atol=1e-4)
     fast.validate()  # whose one step is the policy's own
     assert fast._lane is None
