@@ -48,8 +48,8 @@ def decode_observations(given: Any, leaves: Leaves, count: int) -> tuple[Any, Fl
     Raises:
         ValueError: they have not the bytes that the spaces say.
     """
-    obs = leaves.from_bytes(given.obs)
-    return obs, _flags(given.masks).reshape(count, -1) if given.masks else None
+    obs, masks = leaves.from_bytes(given.obs), given.masks
+    return obs, _flags(masks, len(masks)).reshape(count, -1) if masks else None
 
 
 def decode_outcome(outcome: Any, leaves: Leaves, count: int) -> Part:
@@ -62,24 +62,27 @@ def decode_outcome(outcome: Any, leaves: Leaves, count: int) -> Part:
     obs, masks = decode_observations(outcome.next, leaves, count)
     final_obs = obs
     if outcome.ended:
-        ended = np.array(outcome.ended, np.int64)
-        final_obs = map_leaves(np.copy, obs)
+        ended = np.fromiter(outcome.ended, np.int64)
+        final_obs = map_leaves(lambda leaf: leaf.copy(), obs)
         true = leaves.from_bytes(outcome.final_obs, len(ended))
         map_leaves(lambda leaf, new: setitem(leaf, ended, new), final_obs, true)
     return Part(
         obs,
         masks,
         rewards=np.frombuffer(outcome.rewards, "<f8").astype(np.float64).reshape(count),
-        terminated=_flags(outcome.terminated).reshape(count),
-        truncated=_flags(outcome.truncated).reshape(count),
+        terminated=_flags(outcome.terminated, count),
+        truncated=_flags(outcome.truncated, count),
         final_obs=final_obs,
-        life_lost=_flags(outcome.life_lost).reshape(count) if outcome.life_lost else None,
-        lost=_flags(outcome.lost).reshape(count) if outcome.lost else None,
+        life_lost=_flags(outcome.life_lost, count) if outcome.life_lost else None,
+        lost=_flags(outcome.lost, count) if outcome.lost else None,
     )
 
 
-def _flags(data: bytes) -> Flags:
-    flags: Flags = np.frombuffer(data, np.uint8) != 0
+def _flags(data: bytes, size: int) -> Flags:
+    """Return flags; a comparison of arrays would cost more than the check of the bytes."""
+    if len(data) != size or data.strip(b"\0\1"):
+        raise ValueError(f"expected {size} flags of 0 or 1, got {len(data)} bytes")
+    flags: Flags = np.ndarray(size, np.bool_, bytearray(data))
     return flags
 
 

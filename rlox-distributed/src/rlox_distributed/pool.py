@@ -231,7 +231,7 @@ class RemoteEnvPool:
             "truncated": concatenate([part.truncated for part in parts]),
             "final_obs": obs,
         }
-        if step["terminated"].any() or step["truncated"].any():
+        if any(part.final_obs is not part.obs for part in parts):
             step["final_obs"] = concatenate([part.final_obs for part in parts])
         if (lives := marks(parts, "life_lost")) is not None:
             step["life_lost"] = lives

@@ -136,8 +136,8 @@ class Leaves:
         for part, (name, dtype, shape, row_bytes) in zip(parts, self._leaves, strict=True):
             if len(part) != count * row_bytes:
                 raise ValueError(f"expected {count * row_bytes} bytes of '{name}', got {len(part)}")
-            array = np.frombuffer(part, _little(dtype)).reshape((count, *shape))
-            leaves[name] = array.astype(dtype)
+            array = np.ndarray((count, *shape), _little(dtype), bytearray(part))
+            leaves[name] = array.astype(dtype, copy=False)
         return leaves if self._nested else leaves[""]
 
 

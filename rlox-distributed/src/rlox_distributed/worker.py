@@ -239,7 +239,7 @@ class EnvWorker:
         if "lost" in step:
             outcome.lost = np.asarray(step["lost"], np.bool_).tobytes()
         if b"\1" in outcome.terminated or b"\1" in outcome.truncated:
-            ended = np.flatnonzero(step["terminated"] | step["truncated"])
+            ended = (step["terminated"] | step["truncated"]).nonzero()[0]
             outcome.ended.extend(ended.tolist())
             final_obs = map_leaves(lambda leaf: leaf[ended], step["final_obs"])
             outcome.final_obs.extend(self._obs.to_bytes(final_obs))
