@@ -3,9 +3,10 @@
 python benchmarks/simulators.py [--rounds 9] [--envs 8] [--only Hopper-v5]
 
 Random actions drawn before, one process. ``physics alone`` is MuJoCo's own step for as many
-substeps, without observations, rewards and ends: no env on one thread can be faster. EnvPool takes
-part where it is installed; all of its envs are sent their actions and waited for in each step. The
-frames of Atari games are grey, 84 by 84 and stacked by four in all contenders.
+substeps, along episodes that begin and end as the env's, with its contact forces where the task
+sees them, and without observations, rewards and ends: no env on one thread can be faster. EnvPool
+takes part where it is installed; all of its envs are sent their actions and waited for in each
+step. The frames of Atari games are grey, 84 by 84 and stacked by four in all contenders.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import cycle, islice
 from typing import Any
 
 import gymnasium
@@ -24,11 +26,15 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from measure import interleave, interleave_counted, machine, ratio_summary, summary, write
 from rlox.envs.atari import AtariOptions, AtariVecEnv
 from rlox.envs.gymnasium import GymVecEnv
+from rlox.envs.mujoco import TASKS as TASKS_BY_ID
 from rlox.envs.mujoco import MujocoOptions, make_vec_env
 
 TASKS = ("HalfCheetah-v5", "Hopper-v5", "Ant-v5", "Walker2d-v5", "Humanoid-v5")
 GAMES = ("ALE/Pong-v5", "ALE/Breakout-v5")
 CALLS = 60
+PLAYED = 1_200
+"""Vector steps of the episodes along which physics are measured."""
+PHYSICS = "physics alone"
 
 
 def batches(space: Any, n_envs: int) -> list[Any]:
@@ -56,19 +62,27 @@ def envpool(env_id: str, n_envs: int, threads: int, **options: Any) -> Callable[
 
 def physics(env_id: str, n_envs: int) -> Callable[[], Any]:
     """Return a call that makes MuJoCo's steps alone."""
-    env: Any = gymnasium.make(env_id)
-    env.reset(seed=0)
-    model, skip = env.unwrapped.model, env.unwrapped.frame_skip
-    actions = batches(env.action_space, n_envs)
-    data = [mujoco.MjData(model) for _ in range(n_envs)]
+    plain: Any = gymnasium.make(env_id).unwrapped
+    model, skip, forces = plain.model, plain.frame_skip, TASKS_BY_ID[env_id].contact_forces
+    env = make_vec_env(env_id, n_envs=n_envs, options=MujocoOptions(physics_threads=1))
+    env.reset_all(0)
+    begun, played = np.ones(n_envs, np.bool_), []
+    for batch in islice(cycle(batches(env.action_space, n_envs)), PLAYED):
+        states = env.state()["simulations"]
+        played.append((batch, [(i, states[i]) for i in np.flatnonzero(begun)]))
+        step = env.step_all(batch)
+        begun = step["terminated"] | step["truncated"]
+    data, ahead = [mujoco.MjData(model) for _ in range(n_envs)], cycle(played)
 
     def call() -> None:
-        for each in data:
-            mujoco.mj_resetData(model, each)
-        for batch in actions:
+        for batch, starts in islice(ahead, CALLS):
+            for i, state in starts:
+                mujoco.mj_setState(model, data[i], state, mujoco.mjtState.mjSTATE_INTEGRATION)
             for action, each in zip(batch, data, strict=True):
                 each.ctrl[:] = action
                 mujoco.mj_step(model, each, nstep=skip)
+                if forces:
+                    mujoco.mj_rnePostConstraint(model, each)
 
     return call
 
@@ -86,11 +100,13 @@ def gymnasium_games(env_id: str, n_envs: int) -> Callable[[], Any]:
     return lambda: [env.step(batch) for batch in actions]
 
 
-def contenders_of(env_id: str, n_envs: int) -> dict[str, Callable[[], Any]]:
+def contenders_of(
+    env_id: str, n_envs: int, threads_of: Sequence[int]
+) -> dict[str, Callable[[], Any]]:
     """Return what is compared for an id."""
     has_envpool = importlib.util.find_spec("envpool") is not None
     found: dict[str, Callable[[], Any]] = {}
-    for threads in (1, 2):
+    for threads in threads_of:
         name = f"{threads} thread" + "s" * (threads > 1)
         if env_id in TASKS:
             options = MujocoOptions(physics_threads=threads)
@@ -106,7 +122,7 @@ def contenders_of(env_id: str, n_envs: int) -> dict[str, Callable[[], Any]]:
             found[f"EnvPool, {name}"] = envpool(task, n_envs, threads, **games)
     if env_id in TASKS:
         found["gymnasium"] = stepping(GymVecEnv(env_id, n_envs))
-        found["physics alone"] = physics(env_id, n_envs)
+        found[PHYSICS] = physics(env_id, n_envs)
     else:
         found["gymnasium"] = gymnasium_games(env_id, n_envs)
     return found
@@ -118,10 +134,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--envs", type=int, default=8)
     parser.add_argument("--only", nargs="+", choices=(*TASKS, *GAMES), default=(*TASKS, *GAMES))
+    parser.add_argument("--threads", type=int, nargs="+", default=(1, 2))
     asked = parser.parse_args()
     rows = []
     for env_id in asked.only:
-        contenders = contenders_of(env_id, asked.envs)
+        contenders = contenders_of(env_id, asked.envs, asked.threads)
         interleave(contenders, 1)
         load = os.getloadavg()
         seconds, processor = interleave_counted(contenders, asked.rounds)
@@ -129,9 +146,17 @@ def main() -> None:
             per_step = summary([s / CALLS / asked.envs * 1e6 for s in taken])
             ratio = ratio_summary(seconds["gymnasium"], taken)
             counted = ratio_summary(processor["gymnasium"], processor[name])
-            rows.append({"env": env_id, "contender": name, "us_per_env_step": per_step,
-                         "times_gymnasium": ratio, "times_gymnasium_by_processor_time": counted,
-                         "load_average": load})  # fmt: skip
+            row = {"env": env_id, "contender": name, "us_per_env_step": per_step,
+                   "times_gymnasium": ratio, "times_gymnasium_by_processor_time": counted,
+                   "load_average": load}  # fmt: skip
+            if PHYSICS in seconds:
+                row["over_physics"] = ratio_summary(taken, seconds[PHYSICS])
+                row["over_physics_by_processor_time"] = ratio_summary(
+                    processor[name], processor[PHYSICS]
+                )
+                print(f"{row['over_physics_by_processor_time']['median']:.2f} times physics",
+                      end="  ")  # fmt: skip
+            rows.append(row)
             print(f"{env_id:16s} {name:20s} {per_step['median']:8.1f} us, {ratio['median']:.2f}, "
                   f"by processor time {counted['median']:.2f}", flush=True)  # fmt: skip
     peers = ["envpool"] if importlib.util.find_spec("envpool") else []

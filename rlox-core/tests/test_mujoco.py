@@ -11,7 +11,7 @@ import pytest
 import rlox
 from rlox import registry
 from rlox.envs.make import choose_backend, make_vec_env
-from rlox.envs.mujoco import TASKS, MujocoOptions, MujocoVecEnv, unavailable
+from rlox.envs.mujoco import TASKS, MujocoOptions, MujocoVecEnv, Simulations, unavailable
 from rlox.errors import EnvError, MissingDependencyError
 from rlox.testing import check_env_backend
 
@@ -149,6 +149,57 @@ def test_without_batches_gymnasiums_env_is_taken(monkeypatch, installed, reason)
     assert reason in why
     with pytest.raises(MissingDependencyError, match=r'pip install "rlox\[mujoco\]>=2.dev0"'):
         make_vec_env("Hopper-v5", backend="mujoco")
+
+
+def test_forces_are_of_contacts_equalities_and_what_is_given(tmp_path) -> None:
+    """One is in the air and pulled, one in the air, one on the ground; then two are tied."""
+    import mujoco
+
+    free = '<body name="{}" pos="{} 0 1"><freejoint/><geom size="0.1"/></body>'
+    bodies = free.format("a", 0) + free.format("b", 1)
+    ground = '<geom type="plane" size="9 9 1"/>'
+    tie = '<equality><connect body1="a" body2="b" anchor="0.5 0 0"/></equality>'
+    for equality in ("", tie):
+        path = tmp_path / "model.xml"
+        world = f"<worldbody>{ground}{bodies}</worldbody>"
+        path.write_text(f"<mujoco>{world}{equality}</mujoco>", encoding="utf-8")
+        for pulled in (False, True):
+            simulations = Simulations(str(path), 3, 3, contact_forces=True, threads=1)
+            simulations.qpos[2, 2] = 0.09
+            simulations.qvel[:, 8] = 1.0  # against a tie
+            if pulled:
+                simulations.field("xfrc_applied")[0, 1, 2] = 5.0
+            states = simulations.state.copy()
+            simulations.step(np.zeros((3, 0)))
+            expected, everything = [], mujoco.mjtState.mjSTATE_INTEGRATION
+            for state in states:
+                data = mujoco.MjData(simulations.model)
+                mujoco.mj_setState(simulations.model, data, state, everything)
+                mujoco.mj_step(simulations.model, data, nstep=3)
+                mujoco.mj_rnePostConstraint(simulations.model, data)
+                expected.append(data.cfrc_ext.copy())
+            assert np.array_equal(simulations.cfrc_ext, expected)
+            has_forces = simulations.cfrc_ext.any(axis=(1, 2))
+            assert np.array_equal(has_forces, [pulled or equality == tie, equality == tie, True])
+
+
+def test_values_are_computed_once_in_a_step() -> None:
+    """A step, a beginning and a restored state are each a reason to compute them again."""
+    simulations, calls = Simulations("hopper.xml", 2, 4, contact_forces=False, threads=1), []
+
+    def height(simulations):
+        calls.append(simulations)
+        return simulations.qpos[:, 1].copy()
+
+    assert simulations.once("height", height) is simulations.once("height", height)
+    simulations.step(np.zeros((2, 3)))
+    assert np.array_equal(simulations.once("height", height), simulations.qpos[:, 1])
+    state = simulations.state.copy()
+    simulations.begin(np.array([1]), np.full((1, 6), 0.5), np.zeros((1, 6)))
+    assert simulations.once("height", height)[1] == 0.5
+    simulations.restore(state)
+    assert np.array_equal(simulations.once("height", height), state[:, 2])
+    assert len(calls) == 4
 
 
 class Balance:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium
 import numpy as np
@@ -14,6 +15,7 @@ from rlox.errors import EnvError
 __all__ = ["Simulations"]
 
 Array = npt.NDArray[Any]
+T = TypeVar("T")
 
 
 class Simulations:
@@ -52,15 +54,24 @@ class Simulations:
         self._frame_skip = frame_skip
         self.dt: float = self.model.opt.timestep * frame_skip
         """Seconds of a step."""
+        self._defaults: Array = self.state[0].copy()
         self.qpos: Array = self._batch.bind("qpos")
         """(N, nq) positions."""
         self.qvel: Array = self._batch.bind("qvel")
         """(N, nv) velocities."""
+        before = mujoco.mj_stateSize(self.model, mujoco.mjtState.mjSTATE_TIME)
+        self.qpos_qvel: Array = self.state[:, before : before + self.model.nq + self.model.nv]
+        """(N, nq + nv) positions and velocities side by side, as states hold them."""
         self.ctrl: Array = self._batch.bind("ctrl")
         """(N, nu) controls of the last step."""
         self.cfrc_ext: Array = np.zeros((n, self.model.nbody, 6))
         """(N, nbody, 6) contact forces on bodies, zeros in new episodes as in gymnasium's envs."""
         self._data = mujoco.MjData(self.model) if contact_forces else None
+        # what forces on bodies come from: contacts, equalities, and forces that are given
+        sources = ("ncon", "ne", "xfrc_applied") if contact_forces else ()
+        self._sources = [self._batch.bind(name) for name in sources]
+        self._bodies: dict[str | int, Array] = {}
+        self._known: dict[str, Any] = {}
 
     @property
     def n(self) -> int:
@@ -84,12 +95,26 @@ class Simulations:
         Raises:
             EnvError: the model has no such body.
         """
-        try:
-            index = self.model.body(name).id
-        except (KeyError, IndexError) as error:
-            raise EnvError(f"the model has no body {name!r}: {error}") from None
-        values: Array = self._batch.bind("xpos")[:, index]
+        values = self._bodies.get(name)
+        if values is None:
+            try:
+                index = self.model.body(name).id
+            except (KeyError, IndexError) as error:
+                raise EnvError(f"the model has no body {name!r}: {error}") from None
+            values = self._bodies[name] = self._batch.bind("xpos")[:, index]
         return values
+
+    def once(self, name: str, compute: Callable[[Simulations], T]) -> T:
+        """Return what a function says of the simulations, called once until they change.
+
+        Args:
+            name: the value's, among all that are asked for.
+            compute: the function.
+        """
+        if name not in self._known:
+            self._known[name] = compute(self)
+        value: T = self._known[name]
+        return value
 
     def step(self, actions: Array) -> None:
         """Apply (N, nu) actions for ``frame_skip`` substeps.
@@ -97,20 +122,34 @@ class Simulations:
         Raises:
             EnvError: MuJoCo reports an error.
         """
+        self._known.clear()
         self.ctrl[...] = actions
         try:
             self._batch.step(nstep=self._frame_skip)
         except self._failure as error:
             raise EnvError(f"a step of MuJoCo failed: {error}") from error
         if self._data is not None:
-            for i in range(self.n):
-                self._batch.get_data(i, self._data)
-                self._mujoco.mj_rnePostConstraint(self.model, self._data)
-                self.cfrc_ext[i] = self._data.cfrc_ext
+            self._compute_forces(self._data)
+
+    def _compute_forces(self, data: Any) -> None:
+        contacts, equalities, given = self._sources
+        self.cfrc_ext[...] = 0.0
+        # without a source they are zeros, and most steps of what runs or jumps have none
+        rows = range(self.n) if given.any() else (contacts + equalities).nonzero()[0]
+        for row in rows:
+            self._batch.get_data(row, data)
+            self._mujoco.mj_rnePostConstraint(self.model, data)
+            self.cfrc_ext[row] = data.cfrc_ext
+
+    def restore(self, state: Array) -> None:
+        """Go on from what :attr:`state` was."""
+        self._known.clear()
+        self.state[...] = state
 
     def begin(self, rows: Array, qpos: Array, qvel: Array) -> None:
         """Begin the simulations at ``rows`` with (len(rows), nq) positions and velocities."""
-        self._batch.reset(rows, stage=int(self._mujoco.mjtStage.mjSTAGE_NONE))
+        self._known.clear()
+        self.state[rows] = self._defaults
         self.qpos[rows], self.qvel[rows] = qpos, qvel
         self._batch.forward(rows)
         self.cfrc_ext[rows] = 0.0

@@ -64,7 +64,7 @@ class MujocoVecEnv:
         if reason:
             raise MissingDependencyError(reason)
         self._task = task
-        self._limit = max_episode_steps
+        self._limit = np.iinfo(np.int64).max if max_episode_steps is None else max_episode_steps
         self._simulations = Simulations(
             task.xml_file,
             n_envs,
@@ -120,7 +120,7 @@ class MujocoVecEnv:
         velocity = (position - self._position) / simulations.dt
         self._position = position
         self._steps += 1
-        over = self._steps >= (np.inf if self._limit is None else self._limit)
+        over = self._steps >= self._limit
         step: VecEnvStep = {
             "obs": (obs := task.observe(simulations)),
             "rewards": np.asarray(task.reward(simulations, actions, velocity), np.float64),
@@ -128,9 +128,11 @@ class MujocoVecEnv:
             "truncated": over,
             "final_obs": obs,
         }
-        if (ended := terminated | over).any():
-            self._begin(np.flatnonzero(ended))
-            step["obs"] = np.where(ended[:, None], task.observe(simulations), obs)
+        (ended,) = (terminated | over).nonzero()
+        if len(ended):
+            self._begin(ended)
+            step["obs"] = obs.copy()
+            step["obs"][ended] = task.observe(simulations)[ended]
         return step
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
@@ -152,7 +154,7 @@ class MujocoVecEnv:
         got = {name: np.shape(value) for name, value in state.items()}
         if got != expected:
             raise EnvError(f"the state of MuJoCo's envs must have shapes {expected}, got {got}")
-        self._simulations.state[...] = state["simulations"]
+        self._simulations.restore(state["simulations"])
         self._position = np.array(state["position"])
         self._steps = np.array(state["steps"])
         for stream, words in zip(self._streams, state["streams"], strict=True):

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlox.envs.mujoco.simulations import Simulations
-from rlox.envs.mujoco.tasks.noisy import NoisyTask, between, squares
+from rlox.envs.mujoco.tasks.noisy import Healthy, NoisyTask, between, squares
 
 __all__ = ["Humanoid", "HumanoidStandup"]
 
@@ -47,7 +47,7 @@ class Person(NoisyTask):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Humanoid(Person):
+class Humanoid(Healthy, Person):
     """A humanoid walks, and ends where it falls."""
 
     xml_file: str = "humanoid.xml"
@@ -69,14 +69,11 @@ class Humanoid(Person):
 
     def reward(self, simulations: Simulations, actions: Array, velocity: Array) -> Array:
         forward = self.forward_reward_weight * velocity[:, 0]
-        rewards = forward + self.healthy(simulations) * self.healthy_reward
+        rewards = forward + self.is_healthy(simulations) * self.healthy_reward
         contact = self.contact_cost_weight * squares(simulations.cfrc_ext)
         contact = np.clip(contact, *self.contact_cost_range)
         reward: Array = rewards - (self.ctrl_cost_weight * squares(simulations.ctrl) + contact)
         return reward
-
-    def terminated(self, simulations: Simulations) -> Mask:
-        return ~self.healthy(simulations) & self.terminate_when_unhealthy
 
 
 @dataclass(frozen=True, kw_only=True)

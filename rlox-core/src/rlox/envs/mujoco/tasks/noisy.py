@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from rlox.envs.mujoco.simulations import Simulations
 
-__all__ = ["NoisyTask", "between", "squares"]
+__all__ = ["Healthy", "NoisyTask", "between", "clipped", "squares"]
 
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
@@ -23,8 +23,14 @@ Range = tuple[float, float]
 
 def squares(values: Array) -> Array:
     """(N,) sums of squares of rows, in NumPy's order for one row."""
-    total: Array = np.sum(np.square(values.reshape(len(values), -1)), axis=-1)
+    total: Array = np.add.reduce(np.square(values.reshape(len(values), -1)), axis=-1)
     return total
+
+
+def clipped(values: Array, low: float, high: float) -> Array:
+    """Values within bounds, as ``np.clip``, which takes several times as long for few."""
+    within: Array = np.minimum(np.maximum(values, low), high)
+    return within
 
 
 def between(low_high: Range, values: Array) -> Mask:
@@ -57,3 +63,21 @@ class NoisyTask:
             qvel += scale * rng.standard_normal(len(qvel))
         else:
             qvel += rng.uniform(low=-scale, high=scale, size=len(qvel))
+
+
+class Healthy:
+    """Ends where :meth:`healthy` is false, if it shall."""
+
+    terminate_when_unhealthy: bool
+
+    def healthy(self, simulations: Simulations) -> Mask:
+        raise NotImplementedError
+
+    def is_healthy(self, simulations: Simulations) -> Mask:
+        """:meth:`healthy`, which rewards and ends share."""
+        return simulations.once("healthy", self.healthy)
+
+    def terminated(self, simulations: Simulations) -> Mask:
+        if not self.terminate_when_unhealthy:
+            return np.zeros(simulations.n, np.bool_)
+        return ~self.is_healthy(simulations)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlox.envs.mujoco.simulations import Simulations
-from rlox.envs.mujoco.tasks.noisy import NoisyTask, between, squares
+from rlox.envs.mujoco.tasks.noisy import Healthy, NoisyTask, between, clipped, squares
 
 __all__ = ["Ant", "HalfCheetah", "Hopper", "Swimmer", "Walker2d"]
 
@@ -34,7 +34,8 @@ class Runner(NoisyTask):
 
     def observe(self, simulations: Simulations) -> Array:
         skipped = self.skipped if self.exclude_current_positions_from_observation else 0
-        return np.concatenate((simulations.qpos[:, skipped:], simulations.qvel), axis=1)
+        seen: Array = simulations.qpos_qvel[:, skipped:].copy()
+        return seen
 
     def reward(self, simulations: Simulations, actions: Array, velocity: Array) -> Array:
         cost = self.ctrl_cost_weight * squares(actions)
@@ -62,7 +63,7 @@ class Swimmer(Runner):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hopping(Runner):
+class Hopping(Healthy, Runner):
     """Ends where it falls, and rewards every step before."""
 
     frame_skip: int = 4
@@ -73,20 +74,14 @@ class Hopping(Runner):
 
     def observe(self, simulations: Simulations) -> Array:
         skipped = self.skipped if self.exclude_current_positions_from_observation else 0
-        velocity = np.clip(simulations.qvel, -10, 10)
+        velocity = clipped(simulations.qvel, -10, 10)
         return np.concatenate((simulations.qpos[:, skipped:], velocity), axis=1)
-
-    def healthy(self, simulations: Simulations) -> Mask:
-        raise NotImplementedError
 
     def reward(self, simulations: Simulations, actions: Array, velocity: Array) -> Array:
         forward = self.forward_reward_weight * velocity[:, 0]
-        rewards = forward + self.healthy(simulations) * self.healthy_reward
+        rewards = forward + self.is_healthy(simulations) * self.healthy_reward
         reward: Array = rewards - self.ctrl_cost_weight * squares(actions)
         return reward
-
-    def terminated(self, simulations: Simulations) -> Mask:
-        return ~self.healthy(simulations) & self.terminate_when_unhealthy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +94,7 @@ class Hopper(Hopping):
     healthy_angle_range: Range = (-0.2, 0.2)
 
     def healthy(self, simulations: Simulations) -> Mask:
-        state = np.concatenate((simulations.qpos, simulations.qvel), axis=1)[:, 2:]
+        state = simulations.qpos_qvel[:, 2:]
         upright = between(self.healthy_z_range, simulations.qpos[:, 1])
         straight = between(self.healthy_angle_range, simulations.qpos[:, 2])
         bounded: Mask = np.all(between(self.healthy_state_range, state), axis=1)
@@ -120,7 +115,7 @@ class Walker2d(Hopping):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ant(Runner):
+class Ant(Healthy, Runner):
     """Four legs in three dimensions walk; contact forces are seen and charged for."""
 
     xml_file: str = "ant.xml"
@@ -142,26 +137,25 @@ class Ant(Runner):
         return xy
 
     def observe(self, simulations: Simulations) -> Array:
-        seen = Runner.observe(self, simulations)
         if not self.include_cfrc_ext_in_observation:
-            return seen
-        forces = np.clip(simulations.cfrc_ext[:, 1:], *self.contact_force_range)
-        return np.concatenate((seen, forces.reshape(len(seen), -1)), axis=1)
+            return Runner.observe(self, simulations)
+        skipped = self.skipped if self.exclude_current_positions_from_observation else 0
+        forces = simulations.once("forces", self.forces)[:, 1:].reshape(simulations.n, -1)
+        return np.concatenate((simulations.qpos_qvel[:, skipped:], forces), axis=1)
+
+    def forces(self, simulations: Simulations) -> Array:
+        """(N, nbody, 6) contact forces within their range."""
+        return clipped(simulations.cfrc_ext, *self.contact_force_range)
 
     def healthy(self, simulations: Simulations) -> Mask:
-        state = np.concatenate((simulations.qpos, simulations.qvel), axis=1)
-        finite: Mask = np.isfinite(state).all(axis=1)
+        finite: Mask = np.logical_and.reduce(np.isfinite(simulations.qpos_qvel), axis=1)
         low, high = self.healthy_z_range
         z = simulations.qpos[:, 2]
         return finite & (low <= z) & (z <= high)
 
     def reward(self, simulations: Simulations, actions: Array, velocity: Array) -> Array:
         forward = velocity[:, 0] * self.forward_reward_weight
-        rewards = forward + self.healthy(simulations) * self.healthy_reward
-        forces = np.clip(simulations.cfrc_ext, *self.contact_force_range)
-        contact = self.contact_cost_weight * squares(forces)
+        rewards = forward + self.is_healthy(simulations) * self.healthy_reward
+        contact = self.contact_cost_weight * squares(simulations.once("forces", self.forces))
         reward: Array = rewards - (self.ctrl_cost_weight * squares(actions) + contact)
         return reward
-
-    def terminated(self, simulations: Simulations) -> Mask:
-        return ~self.healthy(simulations) & self.terminate_when_unhealthy
