@@ -79,10 +79,11 @@ class _NormSilu(torch.autograd.Function):
         """Return the gradients of x and of the weight."""
         unit, inverse, weight, scaled = ctx.saved_tensors
         of_scaled = torch.ops.aten.silu_backward(gradients[0], scaled)
-        of_weight = (of_scaled * unit).reshape(-1, *weight.shape).sum(0)
-        of_unit = of_scaled.mul_(weight)
-        along = (of_unit * unit).mean(-1, keepdim=True)
-        return torch.addcmul(of_unit, unit, along, value=-1).mul_(inverse), of_weight, None
+        product = of_scaled * unit
+        of_weight = product.reshape(-1, *weight.shape).sum(0)
+        along = product.mul_(weight).mean(-1, keepdim=True)
+        torch.mul(unit, along, out=product)
+        return of_scaled.mul_(weight).sub_(product).mul_(inverse), of_weight, None
 
 
 def norm_silu(x: Tensor, weight: Tensor, eps: float = EPS) -> Tensor:
