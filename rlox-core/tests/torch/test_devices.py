@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
+
 import pytest
 import torch
 from rlox.nn import flush_denormals
@@ -24,3 +29,36 @@ def test_denormals_are_flushed_within_the_block_only() -> None:
     with pytest.raises(RuntimeError), flush_denormals():
         raise RuntimeError
     assert denormal() > 0
+
+
+FAULTS = """
+import resource, torch
+{before}
+def update():
+    array = torch.empty(16 << 20)  # 64 MiB
+    array.fill_(1.0)
+update()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(5):
+    update()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+LEARNING = "from rlox.nn import torch_threads\nwith torch_threads(1): pass"
+
+
+def faults(before: str, **environment: str) -> int:
+    """Return the page faults of a process that frees and allocates 64 MiB five times."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    result = subprocess.run(
+        [sys.executable, "-c", FAULTS.format(before=before)], capture_output=True, text=True,
+        check=True, env={**own, "OMP_NUM_THREADS": "1", **environment},
+    )  # fmt: skip
+    return int(result.stdout)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+def test_freed_memory_is_kept_while_algorithms_learn() -> None:
+    """It is mapped again without that, and where the environment says how memory is freed."""
+    mapped_again = faults("")
+    assert faults(LEARNING) < mapped_again / 5
+    assert faults(LEARNING, MALLOC_TRIM_THRESHOLD_="131072") > mapped_again / 2

@@ -1,7 +1,14 @@
 """Torch parts that the algorithm families share (extra ``torch``)."""
 
 from rlox.nn.clipping import AdaptiveClip, Clip
-from rlox.nn.devices import find_device, flush_denormals, standard_normal, torch_threads, uniform
+from rlox.nn.devices import (
+    find_device,
+    flush_denormals,
+    keep_freed_memory,
+    standard_normal,
+    torch_threads,
+    uniform,
+)
 from rlox.nn.distributions import Categorical, DiagonalGaussian, Distribution, Joint
 from rlox.nn.encoders import (
     CombinedEncoder,
@@ -57,6 +64,7 @@ __all__ = [
     "flatten_parameters",
     "flush_denormals",
     "frozen",
+    "keep_freed_memory",
     "layer_data",
     "load_module_state",
     "load_parts_state",
