@@ -3,21 +3,24 @@
 The envs are those of the examples, 64 copies each, with default networks and one thread. A row has
 the mean return of each horizon as it was collected, so that a figure at n is of n env steps.
 
-    python benchmarks/rl8_learning.py [--seeds 5] [--tasks cartpole mountain_car pendulum]
-        [--kept FILE]
+Where envs are not reset after each horizon, the reversed discounted returns that rewards are scaled
+by go on in rlox, and begin at 0 in rl8, whose ``step`` drops them. Both are also run as the other.
 
-Runs of rl8 are taken from a file of earlier results if one is given. rl8 need not share an
-environment with rlox: a folder that has it goes on ``PYTHONPATH``.
+    python benchmarks/rl8_learning.py [--seeds 20] [--tasks cartpole mountain_car pendulum]
+        [--contenders rlox rl8] [--processes 1]
+
+rl8 need not share an environment with rlox: a folder that has it goes on ``PYTHONPATH``.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
+import multiprocessing
 import statistics
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,7 +28,14 @@ from typing import Any
 import torch
 from measure import machine, write
 
-CONTENDERS = {"rlox": "rlox.rl8", "rl8": "rl8"}
+CONTENDERS = {
+    "rlox": ("rlox.rl8", True),
+    "rl8": ("rl8", False),
+    "rlox_from_zero": ("rlox.rl8", False),
+    "rl8_carried": ("rl8", True),
+}
+"""Module, and whether reversed returns go on in horizons without a reset."""
+RETURNS = "reversed_discounted_returns"
 TASKS = {
     "cartpole": ("CartPole", 40),
     "mountain_car": ("MountainCar", 24),
@@ -51,7 +61,8 @@ def learn(contender: str, task: str, seed: int) -> dict[str, Any]:
     module = example(task)
     name, horizons = TASKS[task]
     torch.manual_seed(seed)
-    package = importlib.import_module(CONTENDERS[contender])
+    where, carried = CONTENDERS[contender]
+    package = importlib.import_module(where)
     config = package.AlgorithmConfig(num_envs=ENVS, device="cpu", **module.OPTIONS)
     # rl8 compares with these bounds, of which its own class of envs has some
     bounds = {"max_num_envs": ENVS, "max_horizon": config.horizon}
@@ -60,7 +71,10 @@ def learn(contender: str, task: str, seed: int) -> dict[str, Any]:
     returns = []
     for _ in range(horizons):
         returns.append(round(float(algorithm.collect()["returns/mean"]), 3))
+        last = algorithm.buffer[RETURNS][:, -1].clone()
         algorithm.step()
+        # overwritten at the next reset
+        algorithm.buffer[RETURNS][:, -1] = last if carried else 0.0
     seconds = round(time.process_time() - started, 2)
     steps = ENVS * config.horizon
     return {"seed": seed, "env_steps": steps, "returns": returns, "processor_seconds": seconds}
@@ -83,42 +97,64 @@ def horizons_until(bound: float, runs: list[dict[str, Any]]) -> int | None:
     return None
 
 
-def main() -> None:
-    """Train and write ``benchmarks/results/<processor>/rl8_learning.json`` after each task."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--tasks", nargs="*", choices=TASKS, default=TASKS)
-    parser.add_argument("--kept", type=Path, help="earlier results, of which rl8's runs are taken")
-    given = parser.parse_args()
-    earlier = json.loads(given.kept.read_text()) if given.kept else {}
+def difference(ours: list[float], theirs: list[float]) -> dict[str, float]:
+    """Return the difference of two means, and its standard error; of one seed each, 0."""
+    n = len(ours)
+    variances = [statistics.variance(x) if n > 1 else 0.0 for x in (ours, theirs)]
+    return {
+        "mean": round(statistics.mean(ours) - statistics.mean(theirs), 3),
+        "standard_error": round((sum(variances) / n) ** 0.5, 3),
+    }
+
+
+def compared(runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """Return a task's trainings and, if rl8 is among them, how the others differ from it."""
+    finals = {name: [round(final(run), 3) for run in kept] for name, kept in runs.items()}
+    found = {"final": finals, "env_steps_of_a_horizon": next(iter(runs.values()))[0]["env_steps"]}
+    if "rl8" in finals:
+        differences = {k: difference(v, finals["rl8"]) for k, v in finals.items() if k != "rl8"}
+        bound = statistics.mean(finals["rl8"])
+        errors = {k: 2 * v["standard_error"] for k, v in differences.items()}
+        found["difference_from_rl8"] = differences
+        found["horizons_until_final_of_rl8"] = {
+            name: horizons_until(bound, kept) for name, kept in runs.items()
+        }
+        found["horizons_until_within_two_standard_errors"] = {
+            name: horizons_until(bound - error, runs[name]) for name, error in errors.items()
+        }
+    return {**found, "runs": runs}
+
+
+def prepare() -> None:
+    """Make a process use one thread, and keep quiet."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    packages = ["rlox-core", "rlox-rl8", "torch", "tensordict", "torchrl"]
-    result: dict[str, Any] = {"machine": machine(packages), "threads": 1, "num_envs": ENVS}
-    if given.kept:
-        result["machine_of_rl8"] = earlier["machine"]
-    result["tasks"] = {}
-    for task in given.tasks:
-        runs: dict[str, list[dict[str, Any]]] = {name: [] for name in CONTENDERS}
-        if given.kept:
-            runs["rl8"] = earlier["tasks"][task]["runs"]["rl8"]
-        for seed in range(given.seeds):
-            for name in ["rlox"] if given.kept else runs:
-                kept = runs[name]
-                kept.append(learn(name, task, seed))
-                print(task, name, seed, round(final(kept[-1]), 2),
-                      kept[-1]["processor_seconds"], flush=True)  # fmt: skip
-        finals = {name: [round(final(run), 3) for run in kept] for name, kept in runs.items()}
-        bound = statistics.mean(finals["rl8"])
-        until = {name: horizons_until(bound, kept) for name, kept in runs.items()}
-        result["tasks"][task] = {
-            "final": finals,
-            "env_steps_of_a_horizon": runs["rlox"][0]["env_steps"],
-            "horizons_until_final_of_rl8": until,
-            "runs": runs,
-        }
-        print(task, {k: round(statistics.mean(v), 2) for k, v in finals.items()}, flush=True)
-        print(write("rl8_learning", result), flush=True)
+
+
+def main() -> None:
+    """Train and write ``benchmarks/results/<processor>/rl8_learning_<task>.json`` of each."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--tasks", nargs="*", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--contenders", nargs="*", choices=CONTENDERS, default=["rlox", "rl8"])
+    parser.add_argument("--processes", type=int, default=1, help="trainings at a time")
+    given = parser.parse_args()
+    result: dict[str, Any] = {
+        "machine": machine(["rlox-core", "rlox-rl8", "torch", "tensordict", "torchrl", "rl8"]),
+        "threads": 1,
+        "num_envs": ENVS,
+    }
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(given.processes, context, prepare) as pool:
+        for task in given.tasks:
+            runs: dict[str, list[dict[str, Any]]] = {name: [] for name in given.contenders}
+            order = [(name, seed) for seed in range(given.seeds) for name in runs]
+            futures = [pool.submit(learn, name, task, seed) for name, seed in order]
+            for (name, seed), future in zip(order, futures, strict=True):
+                run = future.result()
+                runs[name].append(run)
+                print(task, name, seed, round(final(run), 2), run["processor_seconds"], flush=True)
+            print(write(f"rl8_learning_{task}", {**result, **compared(runs)}), flush=True)
 
 
 if __name__ == "__main__":
