@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,11 @@ class _SavedPolicy(PythonModel):  # type: ignore[misc]
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         """Leave out MLflow's own, which warns that nested arrays are no list of a type."""
+
+    @property
+    def predict_type_hints(self) -> Any:
+        """No types; MLflow would look for columns of a table in them."""
+        return SimpleNamespace(input=None, output=None)
 
     def __init__(self, **classes: Any) -> None:
         self._classes = classes
