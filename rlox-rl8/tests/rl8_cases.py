@@ -42,16 +42,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "nothing normalised": {"normalize_advantages": False, "normalize_rewards": False},
     "gamma and lambda": {"gamma": 0.9, "gae_lambda": 0.8, "clip_param": 0.1},
     "short gradient": {"max_grad_norm": 0.01, "num_sgd_iters": 2},
-    "two horizons a reset": {"horizons_per_env_reset": 2, "normalize_rewards": False},
-    "one reset": {"horizons_per_env_reset": -1, "normalize_rewards": False},
+    "two horizons a reset": {"horizons_per_env_reset": 2},
+    "one reset": {"horizons_per_env_reset": -1},
     "Adam": {"optimizer_cls": torch.optim.Adam, "optimizer_config": {"lr": 1e-3}},
 }
 RECURRENT: dict[str, dict[str, Any]] = {
-    "states never reset": {"seqs_per_state_reset": -1, "horizons_per_env_reset": 2,
-                           "normalize_rewards": False},
+    "states never reset": {"seqs_per_state_reset": -1, "horizons_per_env_reset": 2},
     "states reset in horizons": {"seqs_per_state_reset": 1},
-    "states across horizons": {"seqs_per_state_reset": 4, "horizons_per_env_reset": 2,
-                               "normalize_rewards": False},
+    "states across horizons": {"seqs_per_state_reset": 4, "horizons_per_env_reset": 2},
     "short sequences": {"seq_len": 2, "seqs_per_state_reset": 4},
 }  # fmt: skip
 

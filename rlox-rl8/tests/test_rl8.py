@@ -94,6 +94,25 @@ def test_a_split_horizon_is_one_long_one(kind: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("kind", KINDS.values())
+def test_rewards_are_scaled_by_sums_that_begin_after_learning(kind: Any) -> None:
+    """The scale of a horizon hardly depends on how many came since the reset, as in rl8.
+
+    Without learning, sums go on: two horizons are one long one.
+    """
+    algorithm = small(kind, horizons_per_env_reset=-1, gamma=1.0)
+    sums = []
+    for learn in (True, False, False):
+        algorithm.collect()
+        kept = algorithm.buffer["reversed_discounted_returns"]
+        assert algorithm.state.reward_scale == pytest.approx(float(kept[:, 1:].std()), rel=1e-5)
+        sums.append((kept[:, 0].clone(), algorithm.buffer["rewards"][:, :-1].sum(1)))
+        if learn:
+            algorithm.step()
+    assert (sums[1][0] == 0).all()
+    torch.testing.assert_close(sums[2][0], sums[1][1])
+
+
 def test_recurrent_statistics_count_the_first_step() -> None:
     """Both kinds sum the rewards of all steps."""
     for kind in KINDS.values():

@@ -73,11 +73,15 @@ def test_advantages_stop_at_ends() -> None:
 
 
 def test_a_horizon_of_envs_that_end() -> None:
-    """Flags, values of what was cut, discounted returns and episode returns are the script's."""
+    """Flags, values of what was cut, discounted returns and episode returns are the script's.
+
+    The returns go on after learning, as other episodes do than those of all envs at once.
+    """
     config = AlgorithmConfig(horizon=7, num_envs=1, horizons_per_env_reset=-1, gamma=0.5)
     algorithm = config.build(tensor_env(Scripted))
-    for _ in range(2):  # the script's second episode begins with the first horizon
-        algorithm.collect()
+    algorithm.collect()  # the script's second episode begins with the first horizon
+    algorithm.step()
+    algorithm.collect()
     buffer = algorithm.buffer
     steps = (np.arange(7, 14) % 3) + 1  # of an episode
     np.testing.assert_array_equal(buffer["rewards"][0, :-1, 0], steps)

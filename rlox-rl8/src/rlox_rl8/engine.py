@@ -173,10 +173,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         started = time.perf_counter()
         hparams, store = self.hparams, self._storage
         resets = self._resets_now()
-        if resets:
-            store["obs"][0] = self.env.reset(config=env_config)
-        else:
-            store["obs"][0] = store["obs"][-1]
+        store["obs"][0] = self.env.reset(config=env_config) if resets else store["obs"][-1]
         if hparams.normalize_rewards:
             carried = store["reversed_discounted_returns"]
             carried[0] = 0.0 if resets else carried[-1]
@@ -277,6 +274,9 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         }
         numbers = torch.stack([totals[key] for key in TERMS]).tolist()
         stats |= {key: number / count for key, number in zip(TERMS, numbers, strict=True)}
+        if hparams.normalize_rewards and self.ends is None:
+            # copies are reset together: if sums went on, scales would change with the next reset
+            store["reversed_discounted_returns"][-1] = 0.0
         self.state.buffered = False
         self.state.transitions += hparams.num_envs * hparams.horizon
         self.entropy_scheduler.step(self.state.transitions)
